@@ -18,37 +18,38 @@ use crate::server::{Ending, Server};
 use crate::statement::SchemaId;
 use crate::{Seeded, Shared, limits, standby};
 
-/// Why working through a server's bytes ended.
+/// Why `Downstream::run` has stopped.
 #[derive(Debug)]
 pub enum Halt {
-    /// All are done with.
+    /// All bytes are handled.
     Done,
-    /// The front of a message is there; more must come.
+    /// Only the front of a message is there; more bytes must come.
     Partial,
-    /// The server broke the protocol, or sent what nobody asked for.
+    /// The server broke the protocol, or sent an answer to nothing.
     Broken(Fault),
-    /// PostgreSQL has refused settings that went along with their client's first messages: SQLSTATE and
-    /// text.
+    /// PostgreSQL has refused settings that were sent along with the client's first messages:
+    /// SQLSTATE and text.
     Refused(String, String),
-    /// A cancel has hit those, and the client was told. It has sent a whole `request`, or only a part.
+    /// A cancel has hit these settings, and the client got the error. The client has sent a whole
+    /// `request`, or only part of one.
     Missed {
         /// The client awaits a ReadyForQuery.
         request: bool,
     },
 }
 
-/// What counts for statistics while working through.
+/// Counters for statistics, of one call of `Downstream::run`.
 #[derive(Debug, Default)]
 pub struct AnswerCounts {
     /// ReadyForQuery that clients saw.
     pub queries: u32,
-    /// Of those, outside a transaction block.
+    /// Those of them that came outside a transaction block.
     pub transactions: u32,
 }
 
 /// The parts of a `Pooler` that a server's messages touch.
 pub struct Downstream<'a> {
-    /// The server that sends, by its name.
+    /// The id of the server that sends.
     pub id: ServerId,
     /// The server that sends.
     pub server: &'a mut Server,
@@ -56,32 +57,32 @@ pub struct Downstream<'a> {
     pub client: Option<(ClientId, &'a mut Client)>,
     /// The client keeps the server when a transaction is over.
     pub kept: bool,
-    /// What the pool's clients listen to is known.
+    /// Howdah knows which channels the pool's clients listen to.
     pub knows_listeners: bool,
     /// The schema of its database.
     pub schema: SchemaId,
     /// What all connections share.
     pub shared: &'a mut Shared,
-    /// What clients were told at login.
+    /// The cancel keys that clients got at login.
     pub keys: &'a Keys,
-    /// What clients of peers were told at login.
+    /// The cancel keys that clients of peers got at login.
     pub peering: &'a Peering,
     /// The hasher of settings' meanings.
     pub meaning: Seeded,
-    /// What is to be done.
+    /// Where actions go.
     pub out: &'a mut Out,
-    /// What was counted.
+    /// The counters.
     pub counts: AnswerCounts,
-    /// An error that a request of ours got (SQLSTATE and text), nobody else having seen it.
+    /// The error (SQLSTATE and text) of a request of Howdah's own, which no client has seen.
     pub task_error: Option<(String, String)>,
-    /// What the server told of `in_hot_standby`.
+    /// The server's value of `in_hot_standby`, if it has reported one.
     pub standby: Option<bool>,
-    /// A notification came, and nobody listens on this server.
+    /// A notification came, and no client listens on this server.
     pub stray: bool,
 }
 
 impl Downstream<'_> {
-    /// Works through a chunk, as far as it goes.
+    /// Handles the messages of a chunk, as far as possible.
     pub fn run(&mut self, chunk: &mut Chunk<'_>) -> Halt {
         loop {
             if !self.server.inbox.at_boundary() {
@@ -115,10 +116,11 @@ impl Downstream<'_> {
         }
     }
 
-    /// Passes what is there of a message; the rest follows.
+    /// Relays the part of a message that is there; the rest follows.
     #[inline(always)]
     pub(super) fn pass_front(&mut self, chunk: &mut Chunk<'_>, header: Header, fate: Fate) {
-        // A message that began without a client is nobody's, whoever is bound when the rest comes.
+        // A message that began without a client is dropped, even if a client is linked when the
+        // rest comes.
         let fate = if self.client.is_some() {
             fate
         } else {
@@ -164,7 +166,7 @@ impl Downstream<'_> {
             {
                 self.described(chunk, header)
             }
-            // Nothing is learned from a longer message: its client keeps the server.
+            // A message this long is not read: its client keeps the server.
             tag::DATA_ROW
                 if self.server.inquiry.is_some() && header.total() <= limits::HELD_MESSAGE =>
             {
@@ -184,8 +186,8 @@ impl Downstream<'_> {
         }
     }
 
-    /// A notification that a client has sent itself, on the server that it keeps, bears the process
-    /// id that it was told at login.
+    /// A notification. If the client has sent it itself, on a server that it keeps, the process id
+    /// in it becomes the one that the client got at login.
     fn notification(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Result<(), Halt> {
         const PID: usize = HEADER + size_of::<u32>();
         let nobodys = !self.kept || self.is_nobodys() || header.total() < PID;
@@ -213,7 +215,7 @@ impl Downstream<'_> {
         Ok(())
     }
 
-    /// Messages whose bodies only pass.
+    /// Messages that are relayed without reading their bodies.
     pub(super) fn passing(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Result<(), Halt> {
         let is_notice = matches!(header.tag, tag::NOTICE | tag::NOTIFICATION);
         if !is_notice {
@@ -227,7 +229,7 @@ impl Downstream<'_> {
             None => return Err(broken(WireError::Tag(header.tag))),
         };
         if matches!(header.tag, tag::DATA_ROW | tag::COPY_DATA) && self.server.inquiry.is_none() {
-            // Rows change nothing: all that are there whole pass at once.
+            // Rows change nothing: all whole rows in the chunk are relayed at once.
             let rows = run_of(header.tag, chunk.rest());
             if rows > 0 {
                 self.pass(chunk, rows, fate);
@@ -242,7 +244,7 @@ impl Downstream<'_> {
         }
     }
 
-    /// Notices and notifications belong to no request, but to whoever has the server.
+    /// Notices and notifications belong to no request. They go to the client that has the server.
     fn fate_of_notice(&mut self, tag: u8) -> Fate {
         if tag == tag::NOTIFICATION && self.knows_listeners && !self.kept {
             self.stray = true;
@@ -265,7 +267,7 @@ impl Downstream<'_> {
         let wanted = match tag {
             tag::DATA_ROW | tag::COPY_DATA => return Ok(()),
             tag::NOTICE | tag::NOTIFICATION => {
-                // Replies of ours may have had to wait for its end.
+                // Replies made by Howdah may have waited for its end.
                 self.make();
                 return Ok(());
             }
@@ -308,8 +310,9 @@ impl Downstream<'_> {
             .is_some_and(|entry| entry.reply == Reply::Query);
         let begun = self.server.link.ledger.begin_copy_in();
         let ended = begun.ended || begun.breaks;
-        // What breaks a COPY by Execute is skipped with it, but for what a Sync stands before: if
-        // the COPY had failed already, that was not eaten, and all behind it is answered.
+        // A message that breaks a COPY by Execute is skipped with the COPY, unless a Sync stands
+        // before it: if the COPY had failed already, that Sync was not eaten, and everything behind
+        // it is answered.
         let broken = begun.breaks && (simple || begun.eaten > 0);
         let copy = self.server.link.copy_mut();
         copy.begin(begun.eaten as u32, ended, broken);
@@ -318,7 +321,7 @@ impl Downstream<'_> {
             .as_ref()
             .is_some_and(|(_, client)| !client.leaving);
         if !ended && !stays {
-            // Nobody is left who would send the rows.
+            // The client that would send the rows has left.
             copy.end();
             self.out.send_with(Peer::Server(self.id), write::copy_fail);
             if copy.eaten() > 0 {
@@ -347,16 +350,18 @@ impl Downstream<'_> {
         }
     }
 
-    /// A listening client is told that it is idle behind what was notified before. Not where it is in
-    /// the middle of a message (of a COPY that has failed) or of a group (a Query without a Sync before
-    /// it): nothing can be asked on its server then, and its next bytes must go there.
+    /// Whether the idle ReadyForQuery of a client that listens is held back, so that the client
+    /// gets earlier notifications first. It is not held back in the middle of a message (of a COPY
+    /// that has failed) or of a group (a Query without a Sync before it): then nothing can be asked
+    /// on the server, and the client's next bytes must go there.
     fn keeps_back(&mut self) -> bool {
         let group_open = self.server.link.ledger.group_open();
         let client = self.client.as_mut().filter(|_| !group_open);
         client.is_some_and(|(_, client)| !client.inbox.relaying() && client.keeps_ready_back())
     }
 
-    /// A notification that the listener hears for its client, or that is nobody's.
+    /// True for a notification that the client gets by the listening connection, or that no client
+    /// wants.
     fn is_heard_elsewhere(&self, body: &[u8]) -> bool {
         if !self.kept {
             return self.server.listens();
@@ -382,8 +387,8 @@ impl Downstream<'_> {
         let reply = front.map(|entry| entry.reply);
         let part = front.map(|entry| entry.part);
         let inside = front.is_some_and(|entry| entry.inside);
-        // What a Query begets before its ReadyForQuery has not come: this belongs to a Sync that a
-        // COPY seemed to have eaten when a cancel hit it.
+        // No answer to the Query has come before this ReadyForQuery. So it belongs to a Sync that a
+        // COPY seemed to have eaten when a cancel hit the COPY.
         let answered = self.server.link.was_answered();
         let unanswered = reply == Some(Reply::Query)
             && !answered
@@ -392,14 +397,14 @@ impl Downstream<'_> {
         if stray && self.server.ending() != Some(Ending::CopyFailed) {
             return Err(broken(WireError::Tag(tag::READY)));
         }
-        // What is behind it ends with the one that the client sees.
+        // The ReadyForQuery that the client sees comes at the end of Howdah's command.
         let swallow = self.swallowing() || part == Some(Part::Begun);
         if matches!(part, Some(Part::Rest | Part::Both { .. })) {
             self.tell_parameters();
         }
         if inside && self.server.status == Status::Idle && status != Status::Idle {
-            // PostgreSQL 17 and newer keep the group's transaction, and when a Sync ends that, the
-            // next statement fails: this client's, if it stays, but nobody else's.
+            // PostgreSQL 17 and newer keep the group's transaction. When a Sync ends it, the next
+            // statement fails. That may be this client's statement, but no other client's.
             let server = &mut self.server;
             server.must_close_too(Ending::QueryInGroup);
         }
@@ -498,7 +503,7 @@ impl Downstream<'_> {
         let (name, value) = parameter_status(body).map_err(broken)?;
         let front = self.server.link.ledger.front();
         let whole = front.is_none_or(|entry| entry.part == Part::Whole);
-        // A value that comes behind the client's last answer is the server's alone.
+        // A value that comes behind the client's last answer is the server's, not the client's.
         let mut seen = !front.is_some_and(|entry| entry.swallow) && !self.is_nobodys();
         if let Some(position) = self.shared.tracked.position(name) {
             let params = self.server.params.with(position, value);
@@ -524,8 +529,8 @@ impl Downstream<'_> {
             }
         }
         if name == standby::NAME {
-            // No client has set this: whoever has the server is told, even where other values are kept
-            // from the client.
+            // No client has set this value: the client that has the server sees it, even while
+            // other values are hidden from it.
             seen |= self.client.is_some();
             self.standby = Some(standby::read(value));
             self.server.tells_standby(self.standby);
@@ -541,7 +546,8 @@ impl Downstream<'_> {
         Ok(())
     }
 
-    /// What parameters have become by a reset, as far as the client does not know.
+    /// Reports to the client the values that parameters have after a reset, as far as the client
+    /// does not know them.
     fn tell_parameters(&mut self) {
         let Some((id, client)) = &mut self.client else {
             return;
@@ -561,7 +567,7 @@ impl Downstream<'_> {
         client.set_params(self.shared.params.intern(params));
     }
 
-    /// Something is rolled back.
+    /// Notes that a transaction or a part of it is rolled back.
     fn note_rollback(&mut self) {
         let session = self.client.as_mut().and_then(|(_, c)| c.session.as_mut());
         if let Some(session) = session {
@@ -569,8 +575,8 @@ impl Downstream<'_> {
         }
     }
 
-    /// The client has got all answers, and is about to give the server back. What follows in the same
-    /// chunk is not for this client.
+    /// True if the client has got all answers and is about to give the server back. Messages that
+    /// follow in the same chunk are not for this client.
     pub(super) fn is_nobodys(&self) -> bool {
         self.server.link.ledger.is_empty()
             && !self.kept
@@ -580,7 +586,7 @@ impl Downstream<'_> {
     }
 }
 
-/// The body of a message that is looked into.
+/// The body of a message that is read.
 fn whole<'a>(chunk: &Chunk<'a>, header: Header) -> Result<&'a [u8], Halt> {
     match chunk.rest().get(HEADER..header.total()) {
         Some(body) => Ok(body),

@@ -4,14 +4,14 @@
 /// The client's end of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct End {
-    /// What the client sends next waits for answers that are under way.
+    /// The client's next message waits for answers that are under way.
     stalled: bool,
     /// One of its messages failed; all up to the next Sync are skipped. (This outlives the link.)
     skips: bool,
 }
 
 impl End {
-    /// What the client sends next waits for answers that are under way.
+    /// The client's next message waits for answers that are under way.
     pub(crate) fn is_stalled(self) -> bool {
         self.stalled
     }

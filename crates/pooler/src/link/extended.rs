@@ -158,8 +158,8 @@ impl Upstream<'_> {
     ) -> Step {
         self.wait_for(parse.name)?;
         if self.lookup(parse.name).is_some() {
-            // PostgreSQL looks at the text first and at the name last. Of a name that is there for
-            // nothing else it says so in any state of the transaction.
+            // PostgreSQL looks at the text first and at the name last. For `howdah_void`, a name
+            // that exists only for this, PostgreSQL says so in any state of the transaction.
             self.make_void();
             let mut entry = Entry::forward(Reply::Parse);
             entry.effects_mut().name = Some(self.name_op(parse.name.into(), Change::Nothing));
@@ -211,7 +211,7 @@ impl Upstream<'_> {
                 self.counts.binds -= 1;
                 return Err(Flow::Partial);
             }
-            // No names in all of it: PostgreSQL has the words for what is wrong with it.
+            // The Bind has no names: PostgreSQL answers with its own error.
             self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));
             return Ok(());
         };
@@ -244,7 +244,7 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// What a Bind names, and what its portal will do.
+    /// The statement that a Bind names, and the effects that its portal will have.
     fn bound(
         &mut self,
         names: BindNames<'_>,
@@ -253,7 +253,7 @@ impl Upstream<'_> {
     ) -> Result<Referent, Flow> {
         let mut with_values = None;
         if self.linked().link.ledger.sets() {
-            // A Parse of ours, if one is needed, must come behind the settings' answer.
+            // If Howdah has to send a Parse, it must come behind the answer to the settings.
             let statement = self.lookup(names.statement);
             let effects = statement.as_ref().and_then(|s| s.effects.as_deref());
             if effects.is_some_and(Effects::may_touch_session) {
@@ -326,8 +326,8 @@ impl Upstream<'_> {
         Ok(found)
     }
 
-    /// The name to use in a message about a statement, if it is not the client's, and the message's
-    /// entry.
+    /// The name to use in a message about a statement, if it differs from the client's name, and
+    /// the message's entry.
     fn renamed(
         &mut self,
         mut entry: Entry,
@@ -411,7 +411,7 @@ impl Upstream<'_> {
         }
         let known = self.lookup(name).is_some();
         if !known && !statement::is_ours(name) {
-            // Perhaps one of SQL's PREPARE. CloseComplete comes in any case.
+            // The name may be one of SQL's PREPARE. CloseComplete comes in any case.
             self.relay(chunk, header, Some(entry));
             return Ok(());
         }

@@ -47,122 +47,127 @@ use crate::server::ServerState;
 use crate::statement::Statement;
 use portal::{Bound, Portal};
 
-/// A link: what stands between one client and the server that it has, and what is left of that until
-/// the server is at rest.
+/// A link: the state between a client and its server. After the client has left, the link holds
+/// what the server still owes, until the server is at rest.
 ///
-/// A link has one server, and is kept in the slot of that server: so it takes one step from the client
-/// to the link, and none from the server. The server's [`ServerState`] names the client.
+/// A link has one server, and is kept in that server's slot. So code that has the server has the
+/// link, and code that has the client finds the link in one step. The server's [`ServerState`]
+/// names the client.
 #[derive(Debug, Default)]
 pub struct Link {
-    /// What PostgreSQL will answer, in order, and what of it the client sees.
+    /// The answers that PostgreSQL owes, in order, and which of them the client sees.
     ledger: Ledger,
-    /// The COPY that is open, if one is.
+    /// The open COPY, if any.
     copy: Copy,
-    /// Portals that do something to their client when they are executed.
+    /// Portals whose Execute has an effect on their client: `DEALLOCATE a`, bound and not yet
+    /// executed.
     portals: Vec<Portal>,
-    /// How many portals of that kind there were since the link began.
+    /// The number of such portals since the link began.
     portals_bound: u64,
-    /// What was bound last, if its client may learn from its description what the statement is.
+    /// The last portal bound, if its description may tell the client for the first time what the
+    /// statement returns.
     bound: Option<Bound>,
-    /// What the transaction has changed for texts that are parsed.
+    /// What the transaction has changed for the meaning of texts.
     changes: Changes,
-    /// Something that answers a request has come since the last ReadyForQuery.
+    /// A part of an answer has come since the last ReadyForQuery.
     answering: bool,
-    /// Something else than BEGIN or SET was sent since the server was last idle.
+    /// A command other than BEGIN or SET was sent since the server was last idle.
     worked: bool,
-    /// For how long the client waited for this server, in nanoseconds; 0 once a watched query has taken
-    /// the figure over.
+    /// How long the client waited for this server, in nanoseconds. 0 once a watched query has taken
+    /// the figure.
     pub(crate) waited: u64,
-    /// Texts of queries, where somebody wants to know of those.
+    /// Texts of queries, if queries are watched.
     watch: Option<Box<known::Watch>>,
 }
 
 impl Link {
-    /// PostgreSQL owes an answer.
+    /// True while PostgreSQL owes an answer.
     pub(crate) fn is_owed(&self) -> bool {
         !self.ledger.is_empty()
     }
 
-    /// Nothing is under way: no answer is owed, no COPY is open.
+    /// True if PostgreSQL owes no answer and no COPY is open.
     fn is_quiet(&self) -> bool {
         self.ledger.is_empty() && !self.copy.is_open() && !self.copy.is_both()
     }
 
-    /// Messages of the extended protocol were sent, and no Sync or Query after them.
+    /// True if messages of the extended protocol were sent, and no Sync or Query behind them.
     pub(crate) fn group_open(&self) -> bool {
         self.ledger.group_open()
     }
 
-    /// Every transaction that was begun is over for sure.
+    /// True if every transaction that was begun is certainly over.
     pub(crate) fn rests(&self) -> bool {
         !self.ledger.owes_ready() && !self.ledger.group_works()
     }
 
-    /// How many requests are under way, each with a ReadyForQuery at its end.
+    /// How many ReadyForQuery PostgreSQL owes.
     pub(crate) fn requests(&self) -> u32 {
         self.ledger.readies()
     }
 
-    /// What is under way ends without anything more from the client.
+    /// True if the request under way ends without more messages from the client.
     pub(crate) fn will_answer(&self) -> bool {
         self.ledger.owes_ready() && !self.copy.is_open() && !self.copy.is_both()
     }
 
-    /// Both sides send (replication).
+    /// True while both sides send (replication).
     pub(crate) fn streams(&self) -> bool {
         self.copy.is_both()
     }
 
-    /// PostgreSQL reads from the client: rows of a COPY, or what a replication client confirms.
+    /// True while PostgreSQL reads data from the client: rows of a COPY, or a replication client's
+    /// confirmations.
     fn reads(&self) -> bool {
         self.copy.is_open() || self.copy.is_both()
     }
 
-    /// A ReadyForQuery is owed.
+    /// True while PostgreSQL owes a ReadyForQuery.
     pub(crate) fn owes_ready(&self) -> bool {
         self.ledger.owes_ready()
     }
 
-    /// Something was parsed that nobody else may find.
+    /// True if statements were parsed that no other client may use.
     pub(crate) fn is_transient(&self) -> bool {
         !self.changes.left_nothing()
     }
 
-    /// Its client gets the server after a wait, in nanoseconds.
+    /// The client gets the server, after a wait of so many nanoseconds.
     fn begins(&mut self, wait: u64) {
         self.waited = wait;
     }
 
-    /// Something is sent that may draw numbers from sequences.
+    /// A command is sent that may draw numbers from sequences.
     pub(crate) fn works(&mut self) {
         self.worked = true;
     }
 
-    /// No number was drawn from a sequence in the transaction that is open.
+    /// True if the open transaction has drawn no number from a sequence.
     pub(crate) fn has_drawn_nothing(&self) -> bool {
         !self.worked
     }
 
-    /// The server is idle.
+    /// ReadyForQuery came. If nothing is owed, the server is idle.
     fn rests_at_ready(&mut self) {
         if self.ledger.is_empty() && !self.ledger.group_open() {
             self.worked = false;
         }
     }
 
-    /// A portal is bound: kept in mind if its client may learn from its description.
+    /// A portal is bound. It is remembered if its description may tell the client what the
+    /// statement returns.
     fn binds(&mut self, bound: Option<Bound>) {
         self.bound = bound;
     }
 
-    /// What was kept in mind of this portal of the group that is being sent.
+    /// Takes what is remembered of this portal, if it was bound in the current group.
     fn take_bound(&mut self, portal: &[u8]) -> Option<Bound> {
         let group = self.ledger.group();
         let its = |bound: &mut Bound| bound.group == group && *bound.portal == *portal;
         self.bound.take_if(its)
     }
 
-    /// A portal is bound whose statement does something to its client when it is executed.
+    /// A portal is bound; `effect` is its statement, if executing that has an effect on the client.
     fn binds_portal(
         &mut self,
         name: &[u8],
@@ -184,49 +189,49 @@ impl Link {
         }
     }
 
-    /// A transaction is over, and its portals with it.
+    /// A transaction is over: its portals are gone.
     fn drop_portals(&mut self) {
         let over = self.ledger.groups_over();
         let stays = |portal: &Portal| portal.group.wrapping_sub(over) < u32::MAX / 2;
         self.portals.retain(stays);
     }
 
-    /// The COPY that is open, if one is.
+    /// The open COPY, if any.
     fn copy_mut(&mut self) -> &mut Copy {
         &mut self.copy
     }
 
-    /// What is parsed from now on may be something else outside of the transaction.
+    /// From now on, texts may mean something else in this transaction than outside of it.
     pub(crate) fn doubts_meaning(&mut self) {
         self.changes.private = true;
     }
 
-    /// Something comes from the server that answers a request, before its ReadyForQuery.
+    /// A part of an answer comes from the server.
     fn hears_answer(&mut self) {
         self.answering = true;
     }
 
-    /// ReadyForQuery: whether anything that answers a request has come before it.
+    /// At ReadyForQuery: whether a part of an answer has come before it.
     fn was_answered(&mut self) -> bool {
         std::mem::take(&mut self.answering)
     }
 
-    /// ReadyForQuery: no COPY is open.
+    /// At ReadyForQuery: no COPY is open any more.
     fn copies_nothing(&mut self) {
         self.copy = Copy::None;
     }
 
-    /// A client's settings were sent, and its first messages go behind them.
+    /// The client's settings were sent to the server. The client's first messages follow them.
     pub(crate) fn await_settings(&mut self) {
         self.ledger.push(Entry::swallow(Reply::Settings), true);
     }
 
-    /// A Query of ours was sent, whose answer nobody is to see.
+    /// Howdah sent a Query of its own. The client does not see the answer.
     pub(crate) fn await_query(&mut self) {
         self.ledger.push(Entry::swallow(Reply::Query), true);
     }
 
-    /// Its client has gone to another server, or away: what is owed stays.
+    /// The client leaves the link. Answers that PostgreSQL owes stay in the ledger.
     #[inline(always)]
     fn ends(&mut self) {
         self.portals.clear();
@@ -237,14 +242,14 @@ impl Link {
         }
     }
 
-    /// The query that runs, if somebody wants to know of it, and for how long it has run, in
-    /// nanoseconds: nobody will see its end.
+    /// Takes the query that runs, if it is watched, and how long it has run, in nanoseconds. Its
+    /// end will not be seen.
     pub(crate) fn take_watched(&mut self, now: Time) -> Option<(Watched, u64)> {
         self.ledger.take_watched(now)
     }
 
-    /// Its client has left for good: a COPY is failed, an open group undone, and nobody sees what is
-    /// still owed.
+    /// The client has left for good. Howdah fails its COPY and undoes its open group of messages.
+    /// Answers still owed are swallowed.
     pub(crate) fn undo(&mut self, server: Peer, group_failed: bool, out: &mut Out) -> Left {
         self.ledger.orphan();
         let is_doubtful = self.copy.eaten() > 0;
@@ -254,8 +259,8 @@ impl Link {
             self.ledger.push(Entry::swallow(Reply::CopyEnd), true);
         }
         if self.ledger.group_open() && !group_failed {
-            // A Sync alone would commit what the group has done; its client has not asked for
-            // that. An Execute that must fail undoes it.
+            // A Sync alone would commit the group's work, which the client has not asked for. An
+            // Execute that must fail undoes it.
             out.send_with(server, |buf| {
                 write::message(buf, frontend::EXECUTE, |buf| {
                     buf.extend_from_slice(b"howdah_unknown\0\0\0\0\0");
@@ -264,8 +269,8 @@ impl Link {
             self.ledger.push(Entry::swallow(Reply::Execute), true);
         }
         if self.ledger.group_open() || !self.ledger.is_empty() {
-            // Something before may fail yet and have PostgreSQL skip all up to a Sync, even if a
-            // Query seems to have ended its group.
+            // An earlier message may still fail. PostgreSQL then skips everything up to a Sync,
+            // even if a Query seems to have ended its group.
             out.send_with(server, |buf| write::empty(buf, frontend::SYNC));
             self.ledger.push(Entry::swallow(Reply::Sync), true);
         }
@@ -275,51 +280,54 @@ impl Link {
         }
     }
 
-    /// For invariants.
+    /// Verifies invariants.
     pub(crate) fn check(&self) {
         self.ledger.check();
     }
 }
 
-/// What a client leaves behind.
+/// What a client that leaves has left on its server.
 pub(crate) struct Left {
-    /// Nobody knows whether PostgreSQL has dropped what was sent in the middle of a COPY, or will
-    /// answer it.
+    /// Messages were sent in the middle of a COPY. It is unknown whether PostgreSQL has dropped
+    /// them or will answer them.
     pub is_doubtful: bool,
-    /// Something runs.
+    /// A request is still running.
     pub runs: bool,
 }
 
-/// What a server's transaction has changed for texts that are parsed in it.
+/// What an open transaction has changed for the meaning of texts that are parsed in it.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// What is parsed belongs to the transaction.
+    /// Statements that are parsed now belong to this transaction.
     private: bool,
-    /// Names are looked for elsewhere than outside of it; what is parsed is for all who look there.
+    /// PostgreSQL looks names up elsewhere than outside of the transaction. Statements parsed now
+    /// are shared by all clients for which PostgreSQL looks in the same place.
     names: Names,
-    /// It has changed the schema.
+    /// The transaction has changed the schema.
     schema: bool,
-    /// The last command that ended it, or a part of it, was a ROLLBACK.
+    /// The last command that ended the transaction, or a part of it, was a ROLLBACK.
     undone: bool,
-    /// Settings that PostgreSQL reports have become others in it.
+    /// Settings that PostgreSQL reports have changed in the transaction.
     settings: bool,
-    /// Settings may be others since an Execute, which PostgreSQL tells at the end of its group.
+    /// An Execute may have changed settings. PostgreSQL reports that only at the end of the group.
     unsettled: bool,
-    /// Temporary tables and the like that its client has made, and whether they go at its end.
+    /// Temporary tables and the like that the client has made, each with whether it is dropped at
+    /// the transaction's end.
     temporary: Vec<(Box<[u8]>, bool)>,
-    /// What was parsed in it.
+    /// Statements that were parsed in the transaction.
     parsed: Vec<Parsed>,
-    /// The unnamed statement was parsed in it.
+    /// The unnamed statement was parsed in the transaction.
     unnamed: bool,
-    /// It is over: what was parsed in it must go.
+    /// The transaction is over: statements parsed in it must be closed.
     over: bool,
-    /// A part of it was undone: statements of before that were parsed in it must go.
+    /// A part of the transaction was undone: older statements that this server parsed in it must be
+    /// closed.
     partly_over: bool,
-    /// More has been parsed than is kept for a client that keeps its server.
+    /// More statements were parsed than are kept for a client that keeps its server.
     crowded: bool,
 }
 
-/// A statement that is something else outside of the transaction.
+/// A statement that means something else outside of the transaction.
 #[derive(Clone, Copy, Debug)]
 struct Parsed {
     key: u128,
@@ -336,7 +344,7 @@ impl Changes {
         self.parsed.is_empty() && !self.unnamed
     }
 
-    /// What is parsed belongs to the transaction.
+    /// Statements that are parsed now belong to this transaction.
     pub fn are_private(&self) -> bool {
         self.private
     }

@@ -18,12 +18,13 @@ use crate::server::Server;
 use crate::server::state::Unnamed;
 use crate::statement::{self, Constants, Held, Interner, Named, SchemaId, Statement, server_name};
 
-/// What a `DEALLOCATE name` is bound to: as in a Parse.
+/// The statement to which a portal of `DEALLOCATE name` is bound, in the form that a Parse has.
 const VOID_DEALLOCATION: &[u8] = b"DEALLOCATE howdah_void\0\0\0";
 
 impl Upstream<'_> {
-    /// Returns only if what a name means is certain at this point of the stream: nothing before it
-    /// in other groups, or able to forget it, is still unanswered.
+    /// Returns only if it is certain what a name means at this point of the stream: no earlier
+    /// message is unanswered that belongs to another group and concerns the name, or that may make
+    /// PostgreSQL forget names.
     pub(super) fn wait_for(&mut self, name: &[u8]) -> Result<(), Flow> {
         if self.linked().link.ledger.has_barrier() {
             return Err(self.stall());
@@ -31,7 +32,7 @@ impl Upstream<'_> {
         self.wait_for_groups(name)
     }
 
-    /// Waits for what other groups do to a name.
+    /// Waits for the answers to other groups' messages about a name.
     fn wait_for_groups(&mut self, name: &[u8]) -> Result<(), Flow> {
         let ledger = &self.linked().link.ledger;
         let group = ledger.group();
@@ -41,8 +42,9 @@ impl Upstream<'_> {
         }
     }
 
-    /// Returns only if PostgreSQL has agreed to the client's settings, where those went along with its
-    /// first messages. If none of these was sent, it is as if the settings had gone alone.
+    /// Returns only if PostgreSQL has confirmed the client's settings, in case they were sent along
+    /// with the client's first messages. If no message was sent yet, the settings count as sent
+    /// alone.
     pub(crate) fn await_settings(&mut self) -> Result<(), Flow> {
         if !self.linked().link.ledger.sets() {
             return Ok(());
@@ -56,8 +58,8 @@ impl Upstream<'_> {
         Err(flow)
     }
 
-    /// What comes next waits for the ledger to move on. If no ReadyForQuery is owed for what was
-    /// sent last, PostgreSQL keeps its answers back, so they are asked for.
+    /// The next message waits for answers. If no Sync was sent, PostgreSQL holds its answers back;
+    /// then Howdah sends a Flush.
     pub(crate) fn stall(&mut self) -> Flow {
         let to = self.to();
         if self.linked().link.ledger.needs_flush() {
@@ -68,12 +70,12 @@ impl Upstream<'_> {
         Flow::Stalled
     }
 
-    /// What a name means here, changes in the same group included.
+    /// The statement that a name means here, with the changes of the same group.
     pub(super) fn lookup(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
         self.find(name).map(|named| named.statement)
     }
 
-    /// What a name means here, as above, and the number of the name.
+    /// The same, with the number of the name.
     fn find(&mut self, name: &[u8]) -> Option<Named> {
         match self.linked().link.ledger.pending(name) {
             Some(NameOp {
@@ -91,7 +93,7 @@ impl Upstream<'_> {
         }
     }
 
-    /// Makes sure that the server has what a Bind or a Describe names.
+    /// Makes sure that the server has the statement that a Bind or a Describe names.
     pub(super) fn statement(&mut self, name: &[u8]) -> Result<Referent, Flow> {
         if name.is_empty() {
             self.settle_meaning()?;
@@ -100,8 +102,8 @@ impl Upstream<'_> {
         self.wait_for(name)?;
         self.settle_meaning()?;
         let Some(named) = self.find(name) else {
-            // PostgreSQL says that the statement does not exist, unless SQL's PREPARE made it. A name
-            // that could be one of ours is replaced by another.
+            // PostgreSQL says that the statement does not exist, unless SQL's PREPARE made it. A
+            // name of the form of Howdah's names is replaced by another.
             let ours = statement::is_ours(name);
             return Ok(Referent {
                 name: ours.then_some(ServerName::Unknown),
@@ -124,8 +126,8 @@ impl Upstream<'_> {
         })
     }
 
-    /// The statement that an `EXECUTE name` of SQL's runs, if it is one that was parsed by message, which
-    /// has another name on the server.
+    /// The statement that SQL's `EXECUTE name` runs, if it was prepared by message: then it has
+    /// another name on the server.
     pub(super) fn executed_by_sql(&mut self, name: &[u8]) -> Result<Option<Arc<Statement>>, Flow> {
         let of_sql = |kinds: Kinds| kinds.any(Kinds::PREPARES);
         let session = self.client.session.as_ref();
@@ -142,8 +144,8 @@ impl Upstream<'_> {
         Ok(statement.filter(|statement| self.may_be_parsed_late(statement)))
     }
 
-    /// Gives a statement its client's name on the server, for one Query. If PostgreSQL refuses that, it
-    /// refuses the Query for the same reason.
+    /// Gives a statement its client's name on the server, for one Query. If PostgreSQL refuses
+    /// this, it refuses the Query for the same reason.
     pub(super) fn name_for_sql(&mut self, name: &[u8], statement: &Statement) {
         let to = self.to();
         self.out.send_with(to, |buf| {
@@ -156,7 +158,7 @@ impl Upstream<'_> {
         self.push(Entry::swallow(Reply::Sync));
     }
 
-    /// Takes a client's name of a statement away from the server, behind the Query that needed it.
+    /// Removes the client's name from the server, behind the Query that needed it.
     pub(super) fn unname_for_sql(&mut self, name: &[u8]) {
         let to = self.to();
         self.out.send_with(to, |buf| {
@@ -167,8 +169,8 @@ impl Upstream<'_> {
         self.push(Entry::swallow(Reply::Sync));
     }
 
-    /// Remembers a portal that does something to its client when it is executed. `DEALLOCATE name`
-    /// of one of the client's statements is replaced by one of a statement that is there for that.
+    /// Remembers a portal whose Execute has an effect on its client. A `DEALLOCATE name` of one of
+    /// the client's statements is replaced by a DEALLOCATE of `howdah_void`.
     pub(super) fn bind_portal(
         &mut self,
         portal: &[u8],
@@ -203,8 +205,8 @@ impl Upstream<'_> {
         let server = self.linked();
         let group = server.link.ledger.group();
         let theirs = match server.link.ledger.unnamed() {
-            // PostgreSQL may skip the Parse that is on its way. When its group is over, it is known
-            // what the unnamed statement is.
+            // PostgreSQL may skip the Parse that is on its way. Once its group is over, the unnamed
+            // statement is known.
             Some(op) if op.group != group => return Err(self.stall()),
             Some(op) => Unnamed::Known(op.statement.clone()),
             None => server.unnamed().clone(),
@@ -243,9 +245,10 @@ impl Upstream<'_> {
         Ok(Referent::of_unnamed(client))
     }
 
-    /// Makes sure that the server has a statement. `None` if the statement can't be parsed there: under
-    /// the settings of now its constants would mean something else than at its client's Parse
-    /// (`'01/02/2020'::date` behind `SET DateStyle`), and the settings of then (`under`) are not known.
+    /// Makes sure that the server has a statement. `None` if the statement can't be parsed there:
+    /// under the present settings its constants would mean something else than at its client's
+    /// Parse (`'01/02/2020'::date` after `SET DateStyle`), and the settings of that Parse (`under`)
+    /// are not known.
     pub(super) fn ensure(
         &mut self,
         statement: &Arc<Statement>,
@@ -284,8 +287,8 @@ impl Upstream<'_> {
         statement.constants == Constants::Fixed || settled && statement.constants.fit(meaning)
     }
 
-    /// Waits for what is on its way under a key, or has it parsed, under settings of `before` if these
-    /// are given.
+    /// Waits for a Parse or Close of this key that is under way, or sends a Parse, under the
+    /// settings `before` if these are given.
     fn await_or_add(
         &mut self,
         key: u128,
@@ -315,9 +318,10 @@ impl Upstream<'_> {
         }
     }
 
-    /// What is parsed behind this is parsed under the settings of `then`, where those are others than
-    /// `now`, until the transaction ends or they are set back. (Refusing the statement would be simpler.
-    /// But PostgreSQL runs it, and in a transaction a driver can't prepare it again after an error.)
+    /// Sets those settings of `then` that differ from `now`, for the texts that are parsed behind
+    /// this, until the transaction ends or the settings are reset. (Refusing the statement would be
+    /// simpler. But PostgreSQL runs it, and in a transaction a driver can't prepare it again after
+    /// an error.)
     fn run_under(&mut self, then: &Params, now: &Params) {
         let tracked = self.tracked;
         for (position, value) in then.constants_missing_on(tracked, now) {
@@ -326,8 +330,8 @@ impl Upstream<'_> {
         }
     }
 
-    /// A new name for a statement: a Parse is sent, unless the server has it already and PostgreSQL
-    /// would have agreed for sure.
+    /// A client's Parse of a statement. It is sent unless the server has the statement already and
+    /// PostgreSQL would certainly accept the Parse.
     pub(super) fn define(&mut self, name: &[u8], statement: &Arc<Statement>) -> Result<(), Flow> {
         let server = self.linked();
         let group = server.link.ledger.group();
@@ -373,7 +377,7 @@ impl Upstream<'_> {
         self.push(entry);
     }
 
-    /// Sends a Close that takes from the server's set.
+    /// Sends a Close that removes from the server's set.
     pub fn take_away(&mut self, key: u128, statement: &Arc<Statement>) {
         let to = self.to();
         let server = self.linked();
@@ -394,14 +398,14 @@ impl Upstream<'_> {
             .as_mut()
             .expect("messages that need a server have one");
         if !server.inbox.at_boundary() {
-            // In the middle of a notice: they go out behind it.
+            // A notice is being relayed: the replies go out behind it.
             return;
         }
         make(Peer::Client(self.id), Some(self.client), server, self.out);
     }
 }
 
-/// Sends the replies of our making that stand in front, and passes over marks.
+/// Sends the replies made by Howdah that are in front of the ledger, and removes marks.
 #[inline]
 pub fn make(to: Peer, client: Option<&mut Client>, server: &mut Server, out: &mut Out) {
     if server.link.ledger.front().is_some_and(Entry::is_made) {
@@ -424,7 +428,7 @@ fn make_all(to: Peer, mut client: Option<&mut Client>, server: &mut Server, out:
     }
 }
 
-/// The entry in front is answered: takes it out, and what it carries takes effect.
+/// The entry in front is answered: removes it, and applies its effects.
 #[inline(always)]
 pub fn answered(client: Option<&mut Client>, server: &mut Server) {
     let Some(entry) = server.link.ledger.pop() else {
@@ -438,7 +442,7 @@ pub fn answered(client: Option<&mut Client>, server: &mut Server) {
     }
 }
 
-/// PostgreSQL has agreed.
+/// Applies the effects of an entry that PostgreSQL has confirmed.
 #[inline(never)] // Most answers have no effect: they need not pay for this.
 fn take_effect(effects: Consequences, client: Option<&mut Client>, server: &mut Server) {
     if let (Some(op), Some(client)) = (effects.name, client) {
@@ -455,8 +459,8 @@ fn take_effect(effects: Consequences, client: Option<&mut Client>, server: &mut 
     }
 }
 
-/// An extended message failed: takes out all that PostgreSQL skips because of it; nothing of what
-/// they carry takes effect. The client's group has failed if no Sync ends it yet.
+/// An extended message failed: removes the entries of all messages that PostgreSQL skips because of
+/// it, without their effects. The client's group has failed if no Sync ends it yet.
 pub fn failed(client: Option<&mut Client>, server: &mut Server) {
     let front = server.link.ledger.front();
     let dropped_unnamed = front.is_some_and(|entry| entry.unnamed);
@@ -495,28 +499,28 @@ pub fn forget_all(client: &mut Client, server: &mut Server) {
     server.forgets_statements();
 }
 
-/// Where a server has a statement.
+/// How a server has a statement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct There {
-    /// Under which key.
+    /// The key of the statement on the server.
     pub key: u128,
-    /// It was parsed under other settings than at its client's Parse: another statement there.
+    /// The server parses it under other settings than the client did, as a statement of its own.
     pub late: bool,
 }
 
-/// What the failed entry in front is about.
+/// The statement that the failed entry in front concerns.
 #[derive(Debug)]
 pub struct Concerned {
-    /// The name that the server knows.
+    /// The statement's name on the server.
     pub server_name: Box<[u8]>,
-    /// The client's.
+    /// The client's name for it.
     pub name: Box<[u8]>,
     /// The statement, if it is one of the client's that the server has.
     pub statement: Option<Arc<Statement>>,
 }
 
-/// What the failed entry in front is about, if it is about a statement that has another name on the
-/// server.
+/// The statement that the failed entry in front concerns, if its name on the server differs from
+/// the client's.
 pub fn concerned(
     client: &Client,
     server: &mut Server,
@@ -575,18 +579,18 @@ pub fn concerned(
     })
 }
 
-/// What a Bind or a Describe names.
+/// The statement that a Bind or a Describe names.
 #[derive(Debug, Default)]
 pub struct Referent {
-    /// The name to use instead, if it is another.
+    /// The name to use on the server, if it differs.
     pub name: Option<ServerName>,
     /// The client's statement.
     pub statement: Option<Arc<Statement>>,
-    /// Its name's number; 0 for none.
+    /// The number of the client's name; 0 for none.
     pub named: u64,
     /// Its key on the server; 0 for none.
     pub key: u128,
-    /// The client has had the statement described.
+    /// The client has seen the statement's description.
     pub told: bool,
 }
 
@@ -605,12 +609,12 @@ impl Referent {
         }
     }
 
-    /// Its client may be told of rows that are a promise.
+    /// True if the client may read rows by this description later, so that it must stay true.
     pub fn is_described(&self) -> bool {
         self.named != 0 && self.statement.as_ref().is_some_and(|s| s.first.planned)
     }
 
-    /// What a description is of, by the client's name.
+    /// The client's name and its number, for a description.
     pub fn asked(&self, name: &[u8]) -> Asked {
         Asked {
             name: name.into(),
@@ -619,14 +623,14 @@ impl Referent {
     }
 }
 
-/// What a statement is called on a server.
+/// The name of a statement on a server.
 #[derive(Clone, Copy, Debug)]
 pub enum ServerName {
     /// The name of a key.
     Of([u8; 39]),
-    /// A name no statement ever has.
+    /// A name that no statement ever has.
     Unknown,
-    /// A name no statement ever has, in the place of a statement that can't be used there.
+    /// A name that no statement ever has, in the place of a statement that can't be used there.
     Refused(Refusal),
 }
 

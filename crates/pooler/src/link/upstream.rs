@@ -24,27 +24,28 @@ use crate::server::Server;
 use crate::server::state::Unnamed;
 use crate::statement::{self, Constants, Interner, Named, SchemaId, Statement};
 
-/// Why working through a client's bytes ended.
+/// Why `Upstream::run` has stopped.
 #[derive(Debug)]
 pub enum Flow {
-    /// All are done with.
+    /// All bytes are handled.
     Done,
-    /// The front of a message is there; more must come.
+    /// Only the front of a message is there; more bytes must come.
     Partial,
-    /// What comes next waits until the ledger has moved on.
+    /// The next message waits until more answers have come.
     Stalled,
-    /// What comes next was refused, and is skipped up to a Sync.
+    /// The next message was refused; everything up to a Sync is skipped.
     Refused,
-    /// What comes next needs a server.
+    /// The next message needs a server.
     NeedServer,
-    /// What comes next would keep its server for its client, which needs leave.
+    /// The next message would keep its server for its client, which needs permission (`pin_limit`).
     NeedLeave {
-        /// The client gives its server back and waits. Else it is told at once.
+        /// The client gives its server back and waits. If false, the client is answered at once.
         waits: bool,
     },
-    /// What comes next listens to these channels, which must be heard before.
+    /// The next message listens to these channels: the listening connection must listen to them
+    /// first.
     NeedChannels(Vec<Name>),
-    /// What was committed by now must be heard before what comes next is sent.
+    /// The client must first get the notifications of everything committed by now.
     NeedPass,
     /// The client said goodbye.
     Terminate,
@@ -52,7 +53,7 @@ pub enum Flow {
     Broken(Fault),
 }
 
-/// How a text comes to be run.
+/// How a text is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Via {
     /// By a Query, at once.
@@ -61,7 +62,7 @@ pub(crate) enum Via {
     Extended,
 }
 
-/// What counts for statistics while working through.
+/// Counters for statistics, of one call of `Upstream::run`.
 #[derive(Debug, Default)]
 pub struct SentCounts {
     /// Parses from clients.
@@ -70,49 +71,49 @@ pub struct SentCounts {
     pub server_parses: u32,
     /// Binds.
     pub binds: u32,
-    /// Values of sequences are asked for.
+    /// A text asks for values of sequences.
     pub sequences: bool,
 }
 
 /// The parts of a `Pooler` that a client's messages touch.
 pub struct Upstream<'a> {
-    /// The client that sends, by its name.
+    /// The id of the client that sends.
     pub id: ClientId,
     /// The client that sends.
     pub client: &'a mut Client,
     /// Its server, if it is linked.
     pub server: Option<(ServerId, &'a mut Server)>,
-    /// Statements are renamed, so that a server can have many clients' at once.
+    /// Statements are renamed, so that a server can have the statements of many clients.
     pub renames: bool,
-    /// The settings of all.
+    /// The global settings.
     pub globals: &'a Globals,
     /// The settings of its pool.
     pub terms: &'a Terms,
-    /// What is to be run behind the Query that is sent now.
+    /// SQL to be run behind the Query that is sent now.
     pub mark: Option<Vec<u8>>,
-    /// Where names are looked for behind that.
+    /// Where PostgreSQL looks names up behind that Query.
     pub names: Names,
-    /// What it resets is set to what the client asked for at login, behind it.
+    /// Settings that the Query resets are set to the values of the client's login, behind it.
     pub sets_back: bool,
     /// Which parameters are tracked.
     pub tracked: &'a Tracked,
-    /// What queries are watched with, if somebody wants to know of them.
+    /// How queries are watched, if they are.
     pub watch: Option<Watching<'a>>,
     /// The schema of its database.
     pub schema: SchemaId,
-    /// Where statements are shared.
+    /// The table of shared statements.
     pub interner: &'a mut Interner,
-    /// What is to be done.
+    /// Where actions go.
     pub out: &'a mut Out,
-    /// What was counted.
+    /// The counters.
     pub counts: SentCounts,
 }
 
-/// What to do next within one chunk.
+/// `Err` if `run` has to stop.
 pub(super) type Step = Result<(), Flow>;
 
 impl Upstream<'_> {
-    /// Works through a chunk, as far as it goes.
+    /// Handles the messages of a chunk, as far as possible.
     pub fn run(&mut self, chunk: &mut Chunk<'_>) -> Flow {
         loop {
             if !self.client.inbox.at_boundary() {
@@ -145,7 +146,7 @@ impl Upstream<'_> {
     /// Begins one message.
     fn message(&mut self, chunk: &mut Chunk<'_>) -> Step {
         let Some(read) = header(chunk.rest()) else {
-            // A tag that can't be is told at once, without waiting for the rest of its header.
+            // An invalid tag is reported at once, without waiting for the rest of its header.
             let first = chunk.rest()[0];
             return if tags::is_frontend(first) {
                 Err(Flow::Partial)
@@ -157,7 +158,7 @@ impl Upstream<'_> {
         if !tags::is_frontend(tag) {
             return Err(unknown(tag));
         }
-        // At a length that can't be PostgreSQL ends the connection without a word.
+        // At an invalid length PostgreSQL closes the connection without a message.
         let header = read.map_err(|e| Flow::Broken(Fault::ClientLength(e)))?;
         let length = header.body + 4;
         if length > self.globals.max_packet_size.min(limits::SHORT) {
@@ -257,7 +258,7 @@ impl Upstream<'_> {
     /// A message of a client without a server: some need none.
     fn unlinked(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         match header.tag {
-            // PostgreSQL has the words for what is wrong with it.
+            // The message is malformed: PostgreSQL answers it with its own error.
             tag::SYNC | tag::FLUSH if header.body > 0 => {
                 Err(if chunk.rest().len() < header.total() {
                     Flow::Partial
@@ -265,7 +266,8 @@ impl Upstream<'_> {
                     Flow::NeedServer
                 })
             }
-            // It is idle behind what was committed by now, for which it needs no server.
+            // The client must first get the notifications of what was committed by now. It needs no
+            // server for that.
             tag::SYNC if self.client.listens() && !self.client.has_heard_all() => {
                 Err(Flow::NeedPass)
             }
@@ -282,8 +284,8 @@ impl Upstream<'_> {
                 Ok(())
             }
             _ => {
-                // A server is not kept waiting for the rest of a message: of one that must be
-                // whole, or is short, all must be there first.
+                // No server waits for the rest of a message. A message that must be read whole, or
+                // is short, is sent to a server only once all of it is there.
                 let held_whole = self.renames && header.tag == tag::PARSE;
                 let needed = if held_whole && !is_long_parse(chunk.rest(), header) {
                     header.total()
@@ -327,8 +329,9 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// CopyData, CopyDone or CopyFail while no COPY is known to be open: one may be about to open,
-    /// as long as PostgreSQL owes something; else they are late and go nowhere.
+    /// CopyData, CopyDone or CopyFail while no COPY is known to be open. While PostgreSQL owes
+    /// answers, a COPY may be about to open, and the message is relayed. Otherwise the message is
+    /// late and is dropped.
     fn copy_piece(&mut self, chunk: &mut Chunk<'_>, header: Header) {
         if self.linked().link.ledger.is_empty() {
             self.drop(chunk, header);
@@ -400,7 +403,7 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// What is noted of a Query or FunctionCall.
+    /// The entry of a Query or FunctionCall.
     fn query_entry(&mut self) -> Entry {
         let mut entry = Entry::forward(Reply::Query);
         entry.inside = self.linked().link.ledger.group_works();
@@ -414,18 +417,20 @@ impl Upstream<'_> {
         had.then(|| self.name_op(Box::default(), Change::Forget))
     }
 
-    /// Whether the name in a `DEALLOCATE name` is one of the client's, or could be one of ours.
+    /// Whether the name in a `DEALLOCATE name` is one of the client's statements, or has the form
+    /// of Howdah's names.
     fn deallocates_ours(&mut self, name: &[u8]) -> Result<bool, Flow> {
         self.wait_for(name)?;
         Ok(self.lookup(name).is_some() || statement::is_ours(name))
     }
 
-    /// Lets PostgreSQL deallocate a statement that is there for nothing else, so that its answer is
-    /// PostgreSQL's own, whatever the transaction's state; or one that is not there.
+    /// Answers a `DEALLOCATE name`: PostgreSQL deallocates `howdah_void`, a statement that exists
+    /// only for this, or a name that does not exist. So the answer is PostgreSQL's own, whatever
+    /// the transaction's state.
     fn deallocate(&mut self, chunk: &mut Chunk<'_>, header: Header, name: Box<[u8]>) -> Step {
         let change = self.void_or_nothing(&name);
         if let Some(forgets) = self.forget_unnamed() {
-            // One entry carries one change: this goes with an entry that is there for it.
+            // An entry carries one change of a name. This change has an entry of its own.
             let to = self.to();
             let mut close = Entry::swallow(Reply::Close);
             close.effects_mut().name = Some(forgets);
@@ -445,8 +450,8 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// What `DEALLOCATE a` does to the name, and a statement of `howdah_void` whose DEALLOCATE gets the
-    /// same answer.
+    /// What `DEALLOCATE a` does to the name. Makes sure that `howdah_void` exists if the name does,
+    /// so that its DEALLOCATE gets the same answer.
     pub(super) fn void_or_nothing(&mut self, name: &[u8]) -> Change {
         if self.lookup(name).is_some() {
             self.make_void();
@@ -475,7 +480,7 @@ impl Upstream<'_> {
         self.enter(entry);
     }
 
-    /// Likewise, without a call: for what is sent in nearly every transaction.
+    /// The same, inlined: for messages of nearly every transaction.
     #[inline(always)]
     pub(super) fn enter(&mut self, entry: Entry) {
         let server = self.linked();
@@ -484,7 +489,7 @@ impl Upstream<'_> {
         server.link.ledger.push(entry, not_failed);
     }
 
-    /// A name is to mean a statement.
+    /// The change by which a name comes to mean a statement.
     pub(super) fn definition(&mut self, name: &[u8], statement: &Arc<Statement>) -> Box<NameOp> {
         let number = if name.is_empty() {
             0
@@ -504,7 +509,7 @@ impl Upstream<'_> {
         self.name_op(name.into(), Change::Define(named))
     }
 
-    /// What is being sent changes one of the client's names.
+    /// A change of one of the client's names, by the message that is being sent.
     pub(super) fn name_op(&mut self, name: Box<[u8]>, change: Change) -> Box<NameOp> {
         let group = self.linked().link.ledger.group();
         Box::new(NameOp {
@@ -524,7 +529,7 @@ impl Upstream<'_> {
         }
     }
 
-    /// What is being sent changes the server's unnamed statement.
+    /// A change of the server's unnamed statement, by the message that is being sent.
     pub(super) fn unnamed_op(&mut self, statement: Option<Arc<Statement>>) -> Option<UnnamedOp> {
         let group = self.linked().link.ledger.group();
         self.renames.then_some(UnnamedOp { group, statement })
@@ -581,7 +586,7 @@ fn begins_or_ends(tag: u8) -> bool {
     matches!(tag, tag::SYNC | tag::FUNCTION_CALL)
 }
 
-/// What follows from the first command of a Query. Of one that is too long to be held, nothing.
+/// The first command of a Query. `None` if the Query is too long to be held.
 fn first_command(chunk: &Chunk<'_>, header: Header) -> Result<Option<First>, Flow> {
     let body = &chunk.rest()[HEADER..];
     if header.total() > limits::FRONT || !first::may_matter(body) {
@@ -597,7 +602,7 @@ pub(super) fn whole<'a>(chunk: &Chunk<'a>, header: Header) -> Option<&'a [u8]> {
     chunk.rest().get(HEADER..header.total())
 }
 
-/// A Parse, of which the front is there, that is not held to be remembered.
+/// Whether a Parse is too long to be remembered; its front is there.
 pub(super) fn is_long_parse(front: &[u8], header: Header) -> bool {
     let unnamed = front.get(HEADER) == Some(&0);
     header.body
@@ -615,8 +620,8 @@ fn unknown(tag: u8) -> Flow {
 /// Whether a text may run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// It may.
+    /// The text may run.
     Runs,
-    /// It would keep a server, and too many do.
+    /// The text would keep a server, and too many clients keep one.
     Refused,
 }
