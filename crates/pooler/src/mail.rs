@@ -17,11 +17,11 @@ use crate::tls::TlsFacts;
 /// A message between workers of one process, or from a worker to itself.
 #[derive(Debug)]
 pub enum Mail {
-    /// A client that this worker shall serve.
+    /// A newly accepted client that this worker is to serve.
     Client(Box<ClientParcel>),
-    /// A client that goes on here, between two transactions.
+    /// A client that moves to this worker, between two transactions.
     Move(Box<Traveller>),
-    /// So many clients of a pool shall go to another worker.
+    /// Move so many clients of a pool to another worker.
     Shed {
         /// Which pool.
         pool: Arc<PoolKey>,
@@ -32,37 +32,38 @@ pub enum Mail {
         /// Those who do nothing go, too; else only who was active lately.
         idle: bool,
     },
-    /// Where newcomers of a pool go.
+    /// The workers that new clients of a pool go to.
     Seats(Arc<PoolKey>, Arc<[WorkerId]>),
-    /// Where newcomers of pools go of which nothing was said.
+    /// The worker that new clients go to if their pool has no seats.
     NewPools(WorkerId),
-    /// To the worker that a client's key names: the client has come to another.
+    /// To the worker that a client's key names: the client has moved to another worker.
     KeyAt {
         /// The key.
         key: OldKey,
         /// Where the client is.
         at: WorkerId,
-        /// Where it comes from: that one may forget it now.
+        /// The worker that it has left, which may now forget its note.
         left: Option<Departure>,
     },
-    /// To the worker that such a client has left: its note of this number has done its duty.
+    /// To the worker that a client has left: its note of this number may be forgotten.
     KeyNoted(u64),
-    /// To the worker that a client's key names: the client is no more.
+    /// To the worker that a client's key names: the client has ended.
     KeyGone(OldKey),
-    /// The client of this number in the console is to be disconnected: it was elsewhere when that
-    /// was asked. It is followed for so many steps more.
+    /// Disconnect the client of this console number (KILL_CLIENT). The client had moved when the
+    /// order came; the order follows it for so many further steps.
     KillMoved(u64, u8),
     /// A server that this worker asked for.
     Server(Box<ServerParcel>),
-    /// What PostgreSQL told another worker at the login of a pool's last server: clients need not
-    /// wait for a server of their own to be let in. With the number of the last order of RECONNECT
-    /// and the like its sender obeyed.
+    /// What PostgreSQL reported to another worker at the login of a pool's last server. With it,
+    /// clients of this worker can finish their logins without waiting for a server. The number is
+    /// that of the last RECONNECT (or the like) that the sender had obeyed.
     Welcome(Arc<PoolKey>, Box<Welcome>, u64),
     /// A pool wants room for a server at PostgreSQL.
     MakeRoom(Box<RoomWish>),
-    /// To who sent that: a server of another pool is gone; or (false) none is idle.
+    /// The answer to a wish for room: a server of another pool is gone; or (false) no server is
+    /// idle.
     Room(Arc<PoolKey>, bool),
-    /// From the Broker.
+    /// A message from the Broker.
     Brokered(FromBroker),
     /// A client's cancel request, to the worker its key names.
     Cancel {
@@ -70,18 +71,21 @@ pub enum Mail {
         pid: u32,
         /// The key's second half.
         secret: Box<[u8]>,
-        /// Who wants to know when it is done.
+        /// The client connection that awaits the end of the request.
         from: (WorkerId, ClientId),
-        /// Nothing ran when it came, and all that came before it has been handled since.
+        /// A second look: nothing ran when the request came, and all bytes that came before it have
+        /// been handled since.
         again: bool,
-        /// It may not be at the worker that the key names: the client has moved, or it is `again`.
+        /// The request may go to a worker other than the one that the key names: the client has
+        /// moved, or this is a second look (`again`).
         forwarded: bool,
     },
-    /// A cancel request is done, or there was nothing to do (true); or its key is nobody's (false).
+    /// A cancel request is done, or there was nothing to cancel (true); or no client has its key
+    /// (false).
     Cancelled(ClientId, bool),
     /// To the worker of a listening connection.
     ToListener(ToListener),
-    /// From there.
+    /// From the worker of a listening connection.
     FromListener(FromListener),
     /// A cancel request for a peer, to worker 0, which forwards them.
     Forward {
@@ -89,26 +93,26 @@ pub enum Mail {
         peer: u16,
         /// The CancelRequest.
         packet: Vec<u8>,
-        /// Who wants to know when it is done.
+        /// The client connection that awaits the end of the request.
         from: (WorkerId, ClientId),
     },
-    /// A pool's server has told that it is a standby, or no longer.
+    /// A pool's server has reported that it is a standby, or no longer one.
     Standby(Arc<PoolKey>, bool),
     /// The schema of a database was changed: [`crate::statement::Interner::untold`].
     SchemaChanged(Arc<str>, u64),
     /// An order for all workers, numbered by who gave it.
     Order(Order),
-    /// The console of a worker asks what this one has.
+    /// A worker's console asks what this worker has.
     Survey(Survey),
     /// What a worker has.
     Report(Report),
     /// A connection of the process that we took over from.
     Adopt(Box<Parcel>),
-    /// That was the last one for this worker.
+    /// All connections for this worker have come.
     AllAdopted,
-    /// Nobody comes from there any more.
+    /// No more connections come from that process.
     NoMoreArrivals,
-    /// What that process knew besides.
+    /// The rest of that process's state.
     Inherit(Arc<Estate>),
 }
 
@@ -125,11 +129,11 @@ pub struct ClientParcel {
     pub number: u64,
     /// When it connected.
     pub connected: Time,
-    /// All it has sent: the start-up packet first.
+    /// All bytes that it has sent, the start-up packet first.
     pub bytes: Vec<u8>,
 }
 
-/// Bounds on clients, as the configuration has them; 0 for no limit.
+/// Limits on clients, from the configuration; 0 for no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ClientBounds {
     /// `max_client_conn`.
@@ -138,10 +142,10 @@ pub struct ClientBounds {
     pub shared: Each<u32>,
 }
 
-/// What the Broker is told.
+/// Messages to the Broker.
 #[derive(Debug)]
 pub enum ToBroker {
-    /// Clients of a worker wait. Said anew while they do.
+    /// Clients of a worker wait for a server. Repeated while they wait.
     Need {
         /// Whose.
         worker: WorkerId,
@@ -151,23 +155,24 @@ pub enum ToBroker {
         age: u64,
         /// How many wait.
         waiting: u32,
-        /// The worker does not know yet what PostgreSQL tells at a login.
+        /// The worker does not know yet which parameters PostgreSQL reports at a login.
         unwelcomed: bool,
-        /// A client waits that takes none of the pool's idle servers.
+        /// A replication client waits: it can't use the pool's idle servers.
         replication: bool,
-        /// The worker would open a server. Else it would only have one lent: logins fail.
+        /// The worker wants to open a server. If false, it only wants to be lent one, because
+        /// logins fail.
         opens: bool,
         /// The pool's bounds.
         bounds: Bounds,
     },
-    /// Nobody waits any more.
+    /// No client of the worker waits any more.
     Sated {
         /// Whose.
         worker: WorkerId,
         /// For which pool.
         pool: Arc<PoolKey>,
     },
-    /// A permit is given back: PostgreSQL has let go.
+    /// A permit is given back: PostgreSQL has closed the connection.
     Freed {
         /// By whom.
         worker: WorkerId,
@@ -183,13 +188,13 @@ pub enum ToBroker {
         /// For which pool.
         pool: Arc<PoolKey>,
     },
-    /// `min_pool_size` wants a server more, if the bounds allow.
+    /// `min_pool_size` demands one more server, if the limits allow.
     Warm {
         /// Who would have it.
         worker: WorkerId,
         /// For which pool.
         pool: Arc<PoolKey>,
-        /// How many the pool shall have.
+        /// How many servers the pool is to have.
         wanted: u32,
         /// The pool's bounds.
         bounds: Bounds,
@@ -203,7 +208,7 @@ pub enum ToBroker {
         /// What they are now.
         bounds: Bounds,
     },
-    /// A client wants in.
+    /// A client asks to be admitted.
     Admit {
         /// Where it is.
         worker: WorkerId,
@@ -211,55 +216,56 @@ pub enum ToBroker {
         client: ClientId,
         /// Which database and user.
         login: Arc<PoolKey>,
-        /// Who may get in.
+        /// The limits on clients.
         bounds: ClientBounds,
     },
-    /// There was no idle server to close for a pool that a bound holds back.
+    /// There was no idle server to close for a pool that a limit holds back.
     NothingToEvict {
-        /// Who says so, and closes the next that it can.
+        /// The worker that says so. It closes the next server that becomes idle.
         worker: WorkerId,
         /// The pool that wants to grow.
         pool: Arc<PoolKey>,
     },
-    /// Connections are about to come from the process that we took over from, or to come back.
+    /// Connections are about to come from the process that we took over from, or to return from a
+    /// failed takeover.
     Arrivals {
-        /// How many workers get some, and each says when it has all.
+        /// How many workers get connections. Each reports when it has all of its own.
         workers: u16,
     },
-    /// A worker has all that came for it.
+    /// A worker has all of its connections.
     AllArrived,
-    /// A server came from the process that we took over from: it counts.
+    /// A server came from the process that we took over from: the Broker counts it.
     ServerEntered {
         /// Who has it.
         worker: WorkerId,
         /// In which pool.
         pool: Arc<PoolKey>,
     },
-    /// Likewise a client.
+    /// A client came from the process that we took over from.
     ClientEntered {
         /// Which database and user.
         login: Arc<PoolKey>,
     },
-    /// A client would keep a server between transactions.
+    /// A client asks for permission to keep a server between transactions.
     Pin {
         /// Where it is.
         worker: WorkerId,
         /// Who.
         client: ClientId,
-        /// Names what is asked: one of the worker's.
+        /// The number of the request, unique on its worker.
         ticket: u64,
         /// In which pool.
         pool: Arc<PoolKey>,
-        /// What if too many do.
+        /// What the client does if too many clients keep one.
         wish: PinWish,
         /// The pool's bounds.
         bounds: Bounds,
     },
-    /// It keeps none any more, or does not wait for that any more.
+    /// The client keeps no server any more, or no longer waits for permission.
     Unpin {
         /// Where it is.
         worker: WorkerId,
-        /// What it asked.
+        /// The number of the request.
         ticket: u64,
         /// In which pool.
         pool: Arc<PoolKey>,
@@ -271,26 +277,26 @@ pub enum ToBroker {
     },
 }
 
-/// What a client wants that would keep a server while too many do.
+/// What a client does if too many clients keep servers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PinWish {
-    /// It stands in line.
+    /// It waits for permission.
     Waits,
-    /// It wants to be told at once.
+    /// It is answered at once.
     Knows,
 }
 
 /// Where room for a server can be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Evict {
-    /// In other pools under a bound.
+    /// In other pools under the same limit.
     Under(SharedBound),
-    /// In the pool itself: who waits can't use its idle servers.
+    /// In the pool itself: the client that waits can't use the pool's idle servers.
     Same,
 }
 
 impl Evict {
-    /// A server of the other pool makes room for one of this.
+    /// True if closing a server of the other pool makes room for one of this pool.
     pub fn concerns(self, pool: &PoolKey, other: &PoolKey) -> bool {
         match self {
             Evict::Under(bound) => bound.concerns(pool, other),
@@ -299,7 +305,7 @@ impl Evict {
     }
 }
 
-/// What the Broker tells.
+/// Messages from the Broker.
 #[derive(Debug)]
 pub enum FromBroker {
     /// Open a server.
@@ -308,7 +314,7 @@ pub enum FromBroker {
         pool: Arc<PoolKey>,
         /// It comes from the reserve.
         reserve: bool,
-        /// It is for `min_pool_size`: nobody need wait.
+        /// It is for `min_pool_size`, whether or not a client waits.
         warm: bool,
     },
     /// Another worker's clients wait.
@@ -319,26 +325,26 @@ pub enum FromBroker {
         pool: Arc<PoolKey>,
         /// How long its oldest has waited, in nanoseconds.
         age: u64,
-        /// It does not know yet what PostgreSQL tells at a login.
+        /// That worker does not know yet which parameters PostgreSQL reports at a login.
         unwelcomed: bool,
-        /// It will get a permit: only a server that is idle now is worth lending.
+        /// That worker will get a permit, so only a server that is idle now is worth lending.
         idle_only: bool,
     },
-    /// The worker has more servers for each client that waits than another one: the next that comes
-    /// back goes there.
+    /// This worker has more servers for each waiting client than another one. The next released
+    /// server goes to that worker.
     Give {
         /// Of which pool.
         pool: Arc<PoolKey>,
         /// To whom.
         to: WorkerId,
     },
-    /// Logins fail for the worker that said `Need`, and no other has a server that it could lend.
+    /// Logins fail for the worker that said `Need`, and no other worker has a server to lend.
     Alone {
         /// In which pool.
         pool: Arc<PoolKey>,
     },
-    /// A pool needs a server and a bound holds it back: close the idle server that was not used
-    /// for longest.
+    /// A pool needs a server, and a limit holds it back: close the server that has been idle
+    /// longest.
     Evict {
         /// The pool that wants to grow.
         pool: Arc<PoolKey>,
@@ -347,48 +353,48 @@ pub enum FromBroker {
         /// How long its oldest client has waited, in nanoseconds.
         age: u64,
     },
-    /// The pool of an `Evict` waits no more: nothing need be closed for it.
+    /// The pool of an `Evict` no longer waits: no server need be closed for it.
     Content {
         /// The pool that wanted to grow.
         pool: Arc<PoolKey>,
     },
-    /// Which bound holds back the pool of a `Need`: for those who ask why clients wait. Said when it
-    /// is another than before.
+    /// Which limit holds back the pool of a `Need`, for SHOW CLIENTS and the like. Sent when it
+    /// changes.
     HeldBack {
         /// The pool that wants to grow.
         pool: Arc<PoolKey>,
         /// By what.
         by: HeldBy,
     },
-    /// How many servers of a pool the worker may keep, because its bounds were lowered; those above
-    /// it go when they are idle.
+    /// How many servers of a pool the worker may keep, because the pool's limits were lowered.
+    /// Servers above that number are closed when they are idle.
     Keep {
         /// Of which pool.
         pool: Arc<PoolKey>,
-        /// How many; `u32::MAX` once there are no more than the bounds allow.
+        /// How many; `u32::MAX` once there are no more than the limits allow.
         keep: u32,
     },
-    /// There is no room for a connection that listens any more.
+    /// There is no more room for the pool's listening connection.
     Silence {
         /// Of which pool.
         pool: Arc<PoolKey>,
     },
-    /// A client may keep a server, or must not.
+    /// The answer to a `Pin`: the client may keep a server, or must not.
     Pinned {
         /// Who.
         client: ClientId,
-        /// What it asked.
+        /// The number of the request.
         ticket: u64,
         /// It may.
         granted: bool,
     },
-    /// The client is in, or the name of the bound that keeps it out.
+    /// The answer to an `Admit`: the client is admitted, or the name of the limit that is reached.
     Admitted {
         /// Who.
         client: ClientId,
         /// The database and user it is counted under.
         login: Arc<PoolKey>,
-        /// The bound, if one is reached.
+        /// The limit that is reached, if any.
         answer: Result<(), &'static str>,
     },
 }
@@ -400,17 +406,17 @@ pub struct RoomWish {
     pub(crate) pool: Arc<PoolKey>,
     /// Its worker.
     pub(crate) from: WorkerId,
-    /// Where PostgreSQL has no room.
+    /// The PostgreSQL server that has no room.
     pub(crate) place: Address,
     /// How many workers have been asked.
     pub(crate) asked: u16,
-    /// Since when the idlest server seen so far is idle, and which worker has it.
+    /// Since when the longest idle server seen so far is idle, and which worker has it.
     pub(crate) idlest: Option<(Time, WorkerId)>,
 }
 
-/// The mails that deal out parcels to so many workers, in their order: each gets what the worker of
-/// its number had, as cancel keys name workers. Before the first of them the Broker is told of
-/// [`crate::mail::ToBroker::Arrivals`].
+/// The mails that deal out parcels to so many workers, in order. Each worker gets the parcels of
+/// the old worker with its number, because cancel keys name workers. Before the first of them the
+/// Broker is told of [`crate::mail::ToBroker::Arrivals`].
 pub fn deal(
     parcels: Vec<(WorkerId, Parcel)>,
     workers: u16,
@@ -425,15 +431,15 @@ pub fn deal(
 /// A client on its way to another worker.
 #[derive(Debug)]
 pub struct Traveller {
-    /// All of it.
+    /// The client, with all of its state.
     pub passenger: Passenger,
-    /// What the worker it goes to may not know of its pool.
+    /// Facts about its pool that the other worker may not know.
     pub lore: PoolLore,
-    /// It was told that it waits.
+    /// The NOTICE that it waits was sent.
     pub notified: bool,
     /// Since when it wants a server, if it does.
     pub waits: Option<Time>,
-    /// The worker it comes from, and the number of that one's note.
+    /// The worker that it comes from, and the number of that worker's note.
     pub left: Departure,
     /// How many KILLs of its database that worker had obeyed.
     pub kills: u64,

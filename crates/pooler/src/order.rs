@@ -1,27 +1,28 @@
 //! An administrator's orders to the whole process.
 
-/// What an administrator can want of the whole process.
+/// An administrator's order to the whole process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Order {
     /// Give no server out; close idle ones. Of one database, or all.
     Pause(Option<String>),
     /// Undo a pause.
     Resume(Option<String>),
-    /// Read from nobody and hand all that is queued to the kernel.
+    /// Stop reading from all connections, and hand all queued output to the kernel.
     Suspend,
     /// A successor takes over: bring every link to its end, give out no server.
     HandOver {
-        /// Clients' TLS sessions can travel, too. A later round of the same takeover takes along no more
-        /// than its first could.
+        /// Clients' TLS sessions can travel, too. A later round of the same takeover allows no more
+        /// than the first.
         tls: bool,
     },
     /// Undo `Suspend`.
     Unsuspend,
-    /// The takeover does not come to pass.
+    /// The takeover has failed: go on as before.
     GiveUp,
     /// Send the successor everything that is at rest.
     Pack,
-    /// The successor has it: serve who was left behind until they leave, then end.
+    /// The successor has everything that was sent: serve the clients that stayed until they leave,
+    /// then end.
     Drain,
     /// Close servers, each when it is given back. Of one database, or all.
     Reconnect(Option<String>),

@@ -11,20 +11,20 @@ use crate::limits;
 /// What a client is doing.
 #[derive(Debug)]
 pub enum ClientState {
-    /// Its first packet is awaited.
+    /// It has connected; its first packet is awaited.
     Startup,
-    /// A TLS handshake is under way; its first packet is awaited behind that.
+    /// A TLS handshake is under way; the first packet comes after it.
     Handshake,
-    /// It is on its way to another worker, with what it has sent.
+    /// It is moving to another worker before its login, with the bytes that it has sent.
     Moving(WorkerId),
-    /// The driver lets go of it: it goes on at another worker, between two transactions.
+    /// It is moving to another worker between two transactions: the driver is detaching it.
     Leaving {
         /// Which worker.
         to: WorkerId,
-        /// It stood in its pool's line.
+        /// It was waiting for a server.
         waits: bool,
     },
-    /// PostgreSQL is asked who its user is.
+    /// Its user is being looked up (`auth_query`).
     Lookup,
     /// It proves who it is.
     Login(Box<LoginAttempt>),
@@ -42,39 +42,40 @@ pub enum ClientState {
     Console(Box<ConsoleSession>),
     /// It asked to cancel another client's query.
     Canceller,
-    /// On its way to our successor, as it was.
+    /// It is on its way to the successor process.
     Packed(crate::parcel::Standing),
     /// A process that takes over; its socket goes to the control thread.
     Successor,
-    /// Its `Close` was asked for.
+    /// `Close` was requested for it.
     Closing,
 }
 
 /// A login under way.
 pub struct LoginAttempt {
     pub(super) proof: Proof,
-    /// What auth_query told of the user, for logins to PostgreSQL.
+    /// The user's secret from `auth_query`, for logins to PostgreSQL.
     pub(super) found: Option<Secret>,
 }
 
 /// How a client proves who it is.
 pub enum Proof {
-    /// By what it knows.
+    /// By an exchange of messages: it knows a secret.
     Exchange {
-        /// So far.
+        /// The exchange so far.
         exchange: Box<ClientLogin>,
-        /// The control thread derives a key, as long as this is held; what the client sends meanwhile
-        /// is held.
+        /// Held while the control thread derives a key. Bytes that the client sends meanwhile are
+        /// held.
         deriving: Option<Arc<()>>,
     },
-    /// By the system's user it runs as, whom the control thread names. What the client sends
-    /// meanwhile is held.
+    /// By the system user that it runs as. The control thread looks the name up; bytes that the
+    /// client sends meanwhile are held.
     Peer(Option<Arc<IdentMap>>),
-    /// By a password that somebody else knows.
+    /// By a password that a directory or PAM checks.
     Authority {
-        /// Who.
+        /// The directory or PAM service.
         authority: Arc<Authority>,
-        /// What the client has sent: it is asked about. What the client sends meanwhile is held.
+        /// The client's password, while it is being checked. Bytes that the client sends meanwhile
+        /// are held.
         password: Option<Arc<Secret>>,
     },
 }

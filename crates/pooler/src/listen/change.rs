@@ -13,22 +13,22 @@
 use super::Notification;
 use crate::event::{ServerId, Time};
 
-/// The channel of the mark. The process that notifies tells whose mark it is.
+/// The channel of the mark. The notifying process id tells which connection's mark it is.
 pub(super) const MARK: &[u8] = b"howdah_change";
 
-/// A listening connection that is being replaced.
+/// The replacement of a listening connection, under way.
 #[derive(Debug)]
 pub struct Replacement {
     /// When this step began.
     pub since: Time,
-    /// The old connection goes, whether there is a new one or not.
+    /// The old connection is closed even if there is no new one.
     pub must: bool,
-    /// The new connection is to go, too: once it is in its place, another one takes that.
+    /// The new connection must be replaced, too, as soon as it has taken over.
     pub again: bool,
     /// The new connection, once it is logged in: its process id, too.
     pub heir: Option<(ServerId, u32)>,
     step: Step,
-    /// What the new connection has heard behind the mark, while the old one has not come so far.
+    /// What the new connection has heard behind the mark, while the old one has not heard the mark.
     behind: Vec<Notification>,
     /// The mark has come, on the old connection and the new one.
     seen: [bool; 2],
@@ -40,7 +40,7 @@ enum Step {
     Opens,
     /// It is, and a round may be under way.
     Ready,
-    /// Both begin to listen to what they lack: so many answers are owed.
+    /// Each connection begins to listen to the channels that it lacks; so many answers are owed.
     Listens(u8),
     /// The mark is under way: the answer to its Query is owed.
     Marks,
@@ -55,7 +55,7 @@ pub enum ReplacementStep {
     Waits,
     /// The mark is to be sent.
     Mark,
-    /// The new connection is the listener's from now on, and these were said behind the mark.
+    /// The new connection has taken over. These notifications came behind the mark.
     Over(Vec<Notification>),
 }
 

@@ -7,22 +7,23 @@ use super::{Name, Notification, NotificationPosition, Reach};
 use crate::pool::key::PoolKey;
 use crate::{effect, limits};
 
-/// Why nothing is sent to a client, and nothing of it is worked through, for the listener has to
-/// answer first.
+/// Why a client's messages and answers are held back: which answer of the listener it waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Hush {
-    /// Nothing of that kind.
+    /// Nothing is held back.
     #[default]
     No,
-    /// It has wished for channels.
+    /// It has asked to listen to channels.
     Wishes,
-    /// What was committed before its next message has to be heard.
+    /// Before its next message, it must get what was committed by then.
     Passes,
-    /// Its idle ReadyForQuery is kept back: what it listens to has to be asked first.
+    /// Its idle ReadyForQuery is held back: PostgreSQL must first be asked which channels it
+    /// listens to.
     Ready,
-    /// Its idle ReadyForQuery is kept back until what was committed before is heard.
+    /// Its idle ReadyForQuery is held back until it has got what was committed before.
     Round,
-    /// All is heard that it waited for, but it is being sent a message of its server.
+    /// It has got everything that it waited for, but a message of its server is still being
+    /// relayed.
     Message,
 }
 
@@ -34,44 +35,49 @@ const MARK: &str = "howdah_unlisten_";
 pub struct Channels {
     /// Its listener.
     pub listener: Arc<PoolKey>,
-    /// What it hears. True once its LISTEN is committed; until then what is heard waits.
+    /// The channels that it hears. True once the LISTEN is committed; until then notifications
+    /// wait.
     names: BTreeMap<Name, bool>,
-    /// What it has wished for.
+    /// The channels that it has asked for.
     pub wished: Vec<Name>,
     /// In which encoding it hears.
     pub encoding: Option<Box<[u8]>>,
-    /// LISTEN is not for the listener: it has refused, or there is none.
+    /// Its LISTEN goes to a server that it keeps, because the listener has refused or there is
+    /// none.
     pub alone: bool,
     /// Something failed since its last UNLISTEN was sent outside of a transaction block.
     pub failed: bool,
-    /// All is heard that was committed before its next message.
+    /// It has got everything that was committed before its next message.
     pub sure: bool,
-    /// The listener was lost: another one is to hear these.
+    /// The listener was lost: another one is to listen to these channels.
     pub anew: Option<Vec<Name>>,
-    /// It is to be told that notifications may have been missed.
+    /// It is to get a warning that it may have missed notifications.
     pub missed: bool,
-    /// It has come from another process with these: what it has missed is not told yet.
+    /// It has come from another process with these channels, and has not yet got what it has
+    /// missed.
     pub follows: Option<Vec<Name>>,
-    /// It can go to another process if it has been told so much, and listens to nothing else.
+    /// It can move to the successor once it has got notifications up to this number, if it listens
+    /// to nothing else.
     pub reach: Option<(Arc<Reach>, u64)>,
     /// What sets the mark of an `UNLISTEN *` that is bound, behind its Execute.
     pub mark: Option<Vec<u8>>,
     /// UNLISTENs whose transaction is not over.
     unlistens: Vec<Unlisten>,
-    /// How many marks there ever were.
+    /// The number of marks made so far.
     marks: u64,
-    /// What it is to be told when it is idle.
+    /// Notifications that wait until it is idle.
     waits: VecDeque<Heard>,
-    /// What that takes, in bytes.
+    /// Their size, in bytes.
     size: usize,
 }
 
-/// An UNLISTEN that PostgreSQL has not agreed to yet.
+/// An UNLISTEN that PostgreSQL has not confirmed yet.
 #[derive(Debug)]
 struct Unlisten {
     all: bool,
     names: Vec<Name>,
-    /// It is in a transaction block: this channel is listened to if it was committed.
+    /// For an UNLISTEN in a transaction block: the server listens to this channel if the UNLISTEN
+    /// was committed.
     mark: Option<String>,
 }
 
@@ -80,7 +86,7 @@ struct Unlisten {
 pub struct Heard {
     /// What was said.
     pub notification: Arc<Notification>,
-    /// It is certainly the client's own.
+    /// The client has certainly sent it itself.
     pub own: bool,
 }
 

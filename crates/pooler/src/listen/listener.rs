@@ -11,30 +11,30 @@ use crate::event::{ServerId, Time};
 use crate::listen::{Hearer, Name, Notification, Refused, Requirements};
 use crate::{Seeded, limits};
 
-/// How many rounds a client waits for what it was told elsewhere already.
+/// How many rounds a client waits for the notifications that another process has already sent it.
 const TRIES: u8 = 100;
 
 /// A listening connection: who hears which channel, and its rounds.
 #[derive(Debug)]
 pub struct SharedListener {
-    /// Its connection, once that is logged in.
+    /// The connection, once it is logged in.
     pub server: Option<ServerId>,
-    /// When it was last used, or since when it is wanted.
+    /// When a client last used it, or since when one wants it.
     pub since: Time,
     /// Since when it owes an answer.
     pub asked: Option<Time>,
     /// When it was last replaced, or could not be.
     pub renewed: Time,
-    /// It is being replaced.
+    /// Its replacement, while it is being replaced.
     pub change: Option<Replacement>,
-    /// What it has to do with the process before this one, and the one after it.
+    /// Marks and numbers shared with the predecessor and the successor of this process.
     pub heritages: Heritages,
     /// The next round ends listening to the mark of a change.
     marked: bool,
     channels: HashMap<Name, Channel, Seeded>,
-    /// Channels that nobody may hear any more.
+    /// Channels that perhaps no client hears any more.
     left: BTreeSet<Name>,
-    /// What the next round is for.
+    /// The clients that the next round is for.
     waiting: Vec<Wait>,
     round: Option<Round>,
 }
@@ -64,17 +64,17 @@ struct Round {
     failed: bool,
 }
 
-/// Whom a round's end concerns.
+/// What the end of a round means for a client.
 #[derive(PartialEq, Eq, Debug)]
 pub enum RoundOutcome {
-    /// It hears what it has wished for, or can't.
+    /// The client hears the channels that it has asked for, or can't.
     Hears(Hearer, Result<(), Refused>),
-    /// It has come from another process, has missed this on its way, and hears its channels from now
-    /// on.
+    /// The client has come from another process. It gets the notifications that it has missed on
+    /// its way, and hears its channels from now on.
     Follows(Hearer, Vec<Arc<Notification>>),
-    /// Likewise, but nobody knows what it has missed.
+    /// The same, but the notifications that it has missed are not known.
     Lost(Hearer),
-    /// All is told that was committed before it asked.
+    /// The client has got everything that was committed before it asked.
     Passed(Hearer),
 }
 
@@ -167,7 +167,7 @@ impl SharedListener {
         });
     }
 
-    /// It is connected: who has wished for it that it is no use to.
+    /// It is connected: returns the clients whose requirements it does not meet.
     pub fn connected(
         &mut self,
         server: ServerId,
@@ -367,7 +367,8 @@ impl SharedListener {
         }
     }
 
-    /// It is not connected any more, or will not be: who has heard by it, and who has wished to.
+    /// The connection is lost, or failed. Returns the clients that heard by it, and those that
+    /// wanted to.
     pub fn lose(&mut self) -> (BTreeSet<Hearer>, BTreeSet<Hearer>) {
         let hearers = self.all_hearers();
         self.channels.clear();

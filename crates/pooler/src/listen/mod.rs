@@ -53,33 +53,33 @@ pub type Name = Box<[u8]>;
 /// A client that hears a channel, wherever it is.
 pub type Hearer = (WorkerId, ClientId);
 
-/// What the listener has heard.
+/// A notification that the listener has heard.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notification {
-    /// Of the server that has notified.
+    /// The process id of the server that has notified.
     pub pid: u32,
     /// The channel.
     pub channel: Name,
-    /// What was said.
+    /// The payload.
     pub payload: Box<[u8]>,
     /// Its number behind the mark of a takeover, or 0.
     pub number: u64,
 }
 
 impl Notification {
-    /// What it takes while it waits for a client, in bytes, about.
+    /// Its approximate size in memory, in bytes, while it waits for a client.
     pub fn size(&self) -> usize {
         size_of::<Notification>() + self.channel.len() + self.payload.len()
     }
 }
 
-/// What the worker of a listener is told.
+/// Messages to a listener's worker.
 #[derive(Debug)]
 pub enum ToListener {
     /// A client is about to listen to channels: [`FromListener::Hears`] answers.
     Hear(Box<Wish>),
-    /// A client has to know that all is heard that was committed by now: [`FromListener::Passed`]
-    /// answers.
+    /// A client waits until the listener has heard everything committed by now:
+    /// [`FromListener::Passed`] answers.
     Pass {
         /// Which listener.
         listener: Arc<PoolKey>,
@@ -94,10 +94,11 @@ pub enum ToListener {
         hearer: Hearer,
         /// Which channels.
         channels: Vec<Name>,
-        /// It is gone: nor does it wait for anything.
+        /// The client is gone, and waits for nothing.
         ends: bool,
     },
-    /// The process that we took over from hears this, and clients come from there behind this mark.
+    /// The process that we took over from hears these channels, and its clients arrive here after
+    /// this mark.
     Inherit(Box<Wish>, u128),
 }
 
@@ -110,38 +111,38 @@ pub struct Wish {
     pub hearer: Hearer,
     /// Which channels.
     pub channels: Vec<Name>,
-    /// What the connection has to be.
+    /// What the listening connection has to be like.
     pub demand: Requirements,
     /// What the client's pool knows of its user, for the listener's login.
     pub keys: Option<ScramKeys>,
-    /// Likewise.
+    /// The same: the password.
     pub secret: Option<Secret>,
 }
 
-/// What a listener's worker tells.
+/// Messages from a listener's worker.
 #[derive(Debug)]
 pub enum FromListener {
-    /// A client hears its channels from now on, or why it can't.
+    /// The client hears its channels from now on; or the reason why it can't.
     Hears(ClientId, Result<(), Refused>),
-    /// All was told that was committed before it was asked.
+    /// These clients have been sent everything that was committed before they asked.
     Passed(Vec<ClientId>),
-    /// It was notified.
+    /// A notification for these clients.
     Notified(Arc<Notification>, Vec<ClientId>),
-    /// The listener is gone: nobody knows what was missed.
+    /// The listener is gone: its clients may have missed notifications.
     Lost(Vec<ClientId>),
-    /// Who listens to nothing else can leave for another process, where it has been told so much. No
-    /// number: nobody can.
+    /// Clients that listen to nothing else can move to the successor; the number says how far they
+    /// were told. Without a number no client can.
     Reached(Arc<Reach>, Option<u64>, Vec<ClientId>),
-    /// A client that has come from another process was told what it has missed, and hears its
-    /// channels.
+    /// A client that came from another process was sent what it has missed, and hears its channels
+    /// from now on.
     Follows(ClientId),
 }
 
-/// Why a client can't hear by the listener.
+/// Why the listener can't serve a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// There is no listener, or it is no use to this client: the client listens on a server of its
-    /// own.
+    /// There is no listener, or the listener does not fit this client. The client listens on a
+    /// server that it keeps.
     Unfit,
     /// There are too many channels.
     TooMany,
@@ -158,20 +159,20 @@ pub struct Requirements {
     pub after: Option<NotificationPosition>,
 }
 
-/// What two processes hear.
+/// The channels that two processes both hear.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Reach {
-    /// The mark from which on they count.
+    /// The mark behind which they number notifications.
     pub mark: u128,
     /// The channels.
     pub names: BTreeSet<Name>,
 }
 
-/// How far a client was told by another process.
+/// How far another process has sent notifications to a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NotificationPosition {
     /// The mark.
     pub mark: u128,
-    /// How many notifications behind the mark.
+    /// The number of notifications behind the mark.
     pub number: u64,
 }
