@@ -5,16 +5,14 @@
 
 use howdah_wire::write;
 
-use crate::client::ClientState;
-use crate::client::{self, Client};
+use crate::client::{Client, ClientState};
 use crate::config::nanos;
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
 use crate::maintenance::PERIOD_NS;
 use crate::pool::Pool;
 use crate::pooler::Pooler;
-use crate::server::ServerState;
-use crate::server::{self, Server};
+use crate::server::{Server, ServerState};
 
 /// How long a server may take to come to rest after its client has left, in nanoseconds.
 const REST_NS: u64 = 15_000_000_000;

@@ -22,7 +22,7 @@ use crate::note::Level;
 use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
 use crate::server::ServerState;
-use crate::{client, limits, server};
+use crate::{client, limits};
 
 impl Pooler {
     /// True if PostgreSQL must be asked who this client's user is.

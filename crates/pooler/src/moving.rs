@@ -43,8 +43,7 @@ use std::sync::Arc;
 use rand_chacha::rand_core::RngCore;
 
 use crate::cancel::OldKey;
-use crate::client::ClientState;
-use crate::client::{self, Client};
+use crate::client::{Client, ClientState};
 use crate::config::PoolSpread;
 use crate::event::{Action, ClientId, LooseSocket, Out, Peer, Time, WorkerId};
 use crate::fault::Fault;

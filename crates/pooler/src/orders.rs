@@ -1,14 +1,12 @@
 //! Each worker carries orders out: PAUSE, RECONNECT and the like, the end of the process.
 
-use crate::client::ClientState;
-use crate::client::{self, Client};
+use crate::client::{Client, ClientState};
 use crate::event::{Action, Close, Order, Out, Question};
 use crate::fault::Fault;
 use crate::note::{Level, Note};
 use crate::order::Shutdown;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
-use crate::server;
 use crate::server::ServerState;
 
 impl Pooler {

@@ -12,8 +12,7 @@ use crate::pool::Terms;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pool::route::is_forsaken;
 use crate::pooler::Pooler;
-use crate::server::ServerState;
-use crate::server::{self, Ending, Server};
+use crate::server::{Ending, Server, ServerState};
 use crate::session::Tracking;
 
 impl Pooler {

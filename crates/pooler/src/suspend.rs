@@ -11,7 +11,6 @@ use crate::janitor::{SuspendProgress, Suspension};
 use crate::mail::Mail;
 use crate::pooler::Pooler;
 use crate::server::ServerState;
-use crate::{client, server};
 
 /// What those who are closed and the log are told.
 const WHY: &str = "suspend_timeout";

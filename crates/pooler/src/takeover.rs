@@ -23,8 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cancel::OldKey;
-use crate::client::ClientState;
-use crate::client::{self, Client};
+use crate::client::{Client, ClientState};
 use crate::config::nanos;
 use crate::event::{Action, ClientId, Close, LooseSocket, Out, Peer, Question, ServerId, Time};
 use crate::fault::Fault;
@@ -34,8 +33,7 @@ use crate::order::Shutdown;
 use crate::parcel::{Estate, Parcel, Passenger, Standing};
 use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
-use crate::server::ServerState;
-use crate::server::{self, Server};
+use crate::server::{Server, ServerState};
 
 /// How long links and logins under way may take before their clients are left behind, in
 /// nanoseconds: everybody waits meanwhile. They follow later.

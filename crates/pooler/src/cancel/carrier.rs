@@ -8,9 +8,8 @@ use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, ServerId, 
 use crate::mail::Mail;
 use crate::note::Level;
 use crate::pooler::Pooler;
-use crate::server::ServerState;
 use crate::server::secure::SslAnswer;
-use crate::server::{self, Ending, Server};
+use crate::server::{Ending, Server, ServerState};
 use crate::tls::TlsStart;
 
 /// How long a carrier may take, in nanoseconds.

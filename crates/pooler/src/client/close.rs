@@ -10,8 +10,7 @@ use crate::next::Next;
 use crate::note::Level;
 use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
-use crate::server::ServerState;
-use crate::server::{self, Ending};
+use crate::server::{Ending, ServerState};
 use crate::{console, link};
 
 /// How a client leaves.

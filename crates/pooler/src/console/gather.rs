@@ -1,14 +1,12 @@
 //! Collects what one worker has, for its answer to a console.
 
-use crate::client::ClientState;
 use crate::limits;
-use crate::server::ServerState;
 use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 
 use super::rows::{Row, date_time};
-use crate::client::{self, Client, Replication};
+use crate::client::{Client, ClientState, Replication};
 use crate::config::nanos;
 use crate::console::holdings::{ClientRow, Holder, Holdings, PoolShare, ServerWait, States};
 use crate::event::{Ends, Time};
@@ -17,7 +15,7 @@ use crate::pool::Reason;
 use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
 use crate::queries::tally::TopQueries;
-use crate::server::{self, Server};
+use crate::server::{Server, ServerState};
 use crate::tls::{TlsFacts, TlsTold};
 use crate::{Seeded, place};
 

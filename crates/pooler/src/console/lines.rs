@@ -5,8 +5,7 @@ use std::cmp::Reverse;
 use howdah_wire::backend::Status;
 
 use super::rows::{Row, number, text};
-use crate::client::ClientState;
-use crate::client::{self, Client};
+use crate::client::{Client, ClientState};
 use crate::console::holdings::{Holder, WaiterRow, Who};
 use crate::event::Time;
 use crate::params::Params;

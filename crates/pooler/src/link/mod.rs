@@ -43,7 +43,6 @@ use crate::event::{Out, Peer, Time};
 use crate::ledger::{Entry, Ledger, Reply};
 use crate::params::Meaning;
 use crate::queries::watched::Watched;
-use crate::server::ServerState;
 use crate::statement::Statement;
 use portal::{Bound, Portal};
 
@@ -51,7 +50,7 @@ use portal::{Bound, Portal};
 /// what the server still owes, until the server is at rest.
 ///
 /// A link has one server, and is kept in that server's slot. So code that has the server has the
-/// link, and code that has the client finds the link in one step. The server's [`ServerState`]
+/// link, and code that has the client finds the link in one step. The server's [`ServerState`](crate::server::ServerState)
 /// names the client.
 #[derive(Debug, Default)]
 pub struct Link {

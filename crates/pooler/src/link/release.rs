@@ -16,9 +16,8 @@ use crate::config::PoolMode;
 use crate::event::{ClientId, Out, ServerId};
 use crate::fault::Fault;
 use crate::pooler::Pooler;
-use crate::server::ServerState;
 use crate::server::task::Over;
-use crate::server::{self, Ending};
+use crate::server::{Ending, ServerState};
 
 impl Pooler {
     /// The client's side moved on: perhaps that was all that kept its server.

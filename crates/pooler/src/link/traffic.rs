@@ -11,15 +11,14 @@ use crate::config::PoolMode;
 use crate::event::{Action, ClientId, Close, Out, ServerId, Time, WorkerId};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
+use crate::limits;
 use crate::listen::Hush;
 use crate::mail::Mail;
 use crate::pool::Pool;
 use crate::pooler::Pooler;
 use crate::queries::tally::Ended;
 use crate::queries::watched::Watching;
-use crate::server::ServerState;
-use crate::server::{self, Server};
-use crate::{client, limits};
+use crate::server::{Server, ServerState};
 
 /// What became of a chunk.
 enum After {

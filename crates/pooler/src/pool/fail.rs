@@ -6,7 +6,6 @@ use crate::fault::Fault;
 use crate::pool::failure::Failure;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
-use crate::server;
 use crate::server::ServerState;
 
 impl Pooler {

@@ -5,8 +5,7 @@ use crate::ids::WorkerId;
 use crate::mail::{Mail, ToBroker};
 use crate::pool::key::{PoolId, PoolKey, Welcome};
 use crate::pooler::Pooler;
-use crate::server::ServerState;
-use crate::server::{self, Server, ServerParcel};
+use crate::server::{Server, ServerParcel, ServerState};
 
 impl Pooler {
     /// Another worker's clients wait.

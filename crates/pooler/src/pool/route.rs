@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use crate::client;
 use crate::client::ClientState;
 use crate::config::{Database, PoolMode};
 use crate::event::{ClientId, Out};

@@ -12,8 +12,7 @@ use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::listen::Name;
 use crate::pooler::Pooler;
-use crate::server::ServerState;
-use crate::server::{self, Ending, Server};
+use crate::server::{Ending, Server, ServerState};
 use crate::session::ticket::Ticket;
 use crate::{limits, link};
 

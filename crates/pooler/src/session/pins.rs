@@ -9,8 +9,7 @@
 
 use howdah_wire::write;
 
-use crate::client::ClientState;
-use crate::client::{self, Client};
+use crate::client::{Client, ClientState};
 use crate::effect::Kinds;
 use crate::event::{Action, ClientId, Out, Peer};
 use crate::fault::Fault;

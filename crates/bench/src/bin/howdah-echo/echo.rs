@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use howdah_auth::Verifier;
 use howdah_daemon::driver::{Completion, Driver, Key, ReceivedChunk};
-use howdah_daemon::tls::session::{Opened, Step};
+use howdah_daemon::tls::session::{HandshakeStep, Opened};
 use howdah_daemon::tls::{Contexts, TlsLibrary, TlsSession};
 
 use crate::talk::{Answers, Next, Talk};
@@ -224,7 +224,7 @@ impl<D: Driver> Echo<D> {
 /// All steps that the bytes at hand allow.
 fn shake_hands(session: &mut dyn TlsSession) -> Next {
     match session.handshake() {
-        Step::More | Step::Done(_) => Next::More,
-        Step::Failed(_) => Next::Close,
+        HandshakeStep::More | HandshakeStep::Done(_) => Next::More,
+        HandshakeStep::Failed(_) => Next::Close,
     }
 }

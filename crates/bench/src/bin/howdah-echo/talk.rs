@@ -1,7 +1,7 @@
 //! One client's PostgreSQL: plain bytes in, fixed answers out.
 
 use howdah_auth::scram_client::{Against, ScramClient};
-use howdah_auth::{Step, Verifier};
+use howdah_auth::{LoginStep, Verifier};
 use howdah_bench::session::message;
 
 /// The request codes in place of a version.
@@ -137,8 +137,8 @@ impl Talk {
                     _ => body,
                 };
                 match exchange.answer(message) {
-                    Step::Reply(reply) => out.extend(authentication(11, &reply)),
-                    Step::Done(proven) => {
+                    LoginStep::Reply(reply) => out.extend(authentication(11, &reply)),
+                    LoginStep::Done(proven) => {
                         out.extend(authentication(12, &proven.server_final));
                         out.extend_from_slice(&answers.greeting);
                         self.stage = Stage::Open;
