@@ -9,7 +9,7 @@ use crate::ids::{ClientId, Peer, ServerId, Time};
 use crate::order::Shutdown;
 use crate::parcel::ServerParcel;
 
-/// What is done several times a second, and what administrators have ordered.
+/// The state of maintenance and of administrators' orders.
 #[derive(Debug, Default)]
 pub struct Janitor {
     pub(crate) next: Time,
@@ -18,7 +18,7 @@ pub struct Janitor {
     pub(crate) paused_all: bool,
     pub(crate) paused: HashSet<String, foldhash::quality::FixedState>,
     pub(crate) disabled: HashSet<String, foldhash::quality::FixedState>,
-    /// How often all servers were called in (RECONNECT, changed settings).
+    /// How often all servers were to be replaced (RECONNECT, changed settings).
     pub(crate) epoch: u64,
     pub(crate) ending: Option<Shutdown>,
     pub(crate) told_idle: bool,
@@ -26,9 +26,9 @@ pub struct Janitor {
     pub(crate) takeover: Takeover,
     /// The successor takes clients' TLS sessions, too.
     pub(crate) tls_travels: bool,
-    /// Since when a successor has everything but for those left behind.
+    /// When a successor got everything except the connections that stayed.
     pub(crate) succeeded: Option<Time>,
-    /// The process that we took over from has ended: nobody comes from there any more.
+    /// The process that we took over from has ended: no more connections come from it.
     pub(crate) predecessor_ended: bool,
     /// How often clients were killed: all, and those of a database.
     kills: u64,
@@ -46,7 +46,7 @@ impl Janitor {
         others.into_iter().flatten().fold(self.next, Time::min)
     }
 
-    /// Logins that fail are tried again then, if somebody waits.
+    /// Failing logins are tried again at that time, if a client waits.
     pub(crate) fn retry_at(&mut self, at: Time) {
         self.next_login = Some(self.next_login.map_or(at, |next| next.min(at)));
     }
@@ -96,8 +96,9 @@ impl Janitor {
         self.ending.is_some()
     }
 
-    /// The end waits for servers to be free: who has none gets none any more, a pause that no
-    /// RESUME undoes. (An end that waits for clients needs RESUME: paused, they would never leave.)
+    /// The end waits for servers to be free: clients without a server get none any more, and no
+    /// RESUME changes that. (An end that waits for clients needs RESUME: paused, they would never
+    /// leave.)
     pub fn awaits_servers(&self) -> bool {
         self.ending == Some(Shutdown::Servers)
     }
@@ -113,12 +114,12 @@ impl Janitor {
         self.epoch
     }
 
-    /// Has the maintenance come no later than that.
+    /// Makes the next maintenance come no later than this.
     pub(crate) fn hurry(&mut self, at: Time) {
         self.next = self.next.min(at);
     }
 
-    /// KILL is obeyed.
+    /// Counts a KILL.
     pub(crate) fn count_kill(&mut self, database: Option<&str>) {
         match database {
             None => self.kills += 1,
@@ -126,8 +127,8 @@ impl Janitor {
         }
     }
 
-    /// How many KILLs of a database were obeyed here: a client that comes from a worker that has
-    /// obeyed fewer has escaped some.
+    /// How many KILLs of a database were obeyed here: a client that arrives from a worker with a
+    /// lower count has escaped some.
     pub(crate) fn kills_of(&self, database: &str) -> u64 {
         self.kills + self.kills_of.get(database).copied().unwrap_or(0)
     }
@@ -136,7 +137,7 @@ impl Janitor {
 /// SUSPEND holds.
 #[derive(Debug)]
 pub struct Suspension {
-    /// When who is not quiet is closed.
+    /// When connections that are not quiet are closed.
     pub(crate) until: Time,
     pub(crate) peers: BTreeMap<Peer, SuspendProgress>,
 }
@@ -157,30 +158,31 @@ pub enum Takeover {
     /// There is none.
     #[default]
     No,
-    /// Links are awaited.
+    /// Waits for links to end.
     Holding {
         /// Until when.
         until: Time,
         /// How many processes want to take over. Only one will, and others may have left.
         asked: u32,
     },
-    /// The driver is asked for what is at rest.
+    /// The driver is detaching connections at rest.
     Packing {
-        /// When who is not detached yet is closed.
+        /// When connections that are not detached by then are closed.
         until: Time,
-        /// When clients that are slow to read are left behind.
+        /// When clients that read too slowly are left behind.
         slow: Time,
-        /// Who is not detached yet.
+        /// The connections that are not detached yet.
         left: BTreeSet<Peer>,
-        /// Servers of sessions that are not detached yet, with their clients, whose turn comes
-        /// then: all that a server says goes to its client first.
+        /// Servers of sessions that are not detached yet, with their clients. A client is detached
+        /// after its server, so that it first gets everything from the server.
         bound: BTreeMap<ServerId, ClientId>,
-        /// Those that the driver has again, until what they were saying is whole.
+        /// Servers of sessions that the driver has again, until the message that they were sending
+        /// is complete.
         back: BTreeSet<ServerId>,
-        /// Those that are, by their clients.
+        /// Servers of sessions that are detached, by their clients.
         carried: BTreeMap<ClientId, (Box<ServerParcel>, [u8; 32])>,
     },
-    /// The successor has everything, but for those left behind.
+    /// The successor has everything except the connections that stayed.
     Over,
 }
 
@@ -190,7 +192,8 @@ impl Takeover {
         matches!(self, Takeover::Holding { .. } | Takeover::Packing { .. })
     }
 
-    /// What is at rest goes to the control thread, which alone can give it back.
+    /// True while connections at rest go to the control thread. Only the control thread can give
+    /// them back.
     pub fn packs(&self) -> bool {
         matches!(self, Takeover::Packing { .. })
     }

@@ -10,7 +10,8 @@ use crate::pool::key::PoolKey;
 /// How often a worker looks for clients that it may hand away, in nanoseconds.
 pub(crate) const SHED_NS: u64 = 5_000_000;
 
-/// For how long a note is followed that has done its duty, in nanoseconds.
+/// How long a note is still followed after the client's home knows where the client is, in
+/// nanoseconds.
 const FOLLOWED_NS: u64 = 300_000_000;
 
 /// Where a client has gone to.
@@ -21,9 +22,10 @@ pub(crate) struct MoveNote {
     /// Its number in the console.
     pub(crate) client: u64,
     pub(crate) to: WorkerId,
-    /// Since when its home knows. What was on its way before that follows the note for a while yet.
+    /// Since when its home knows where the client is. Mail sent before that still follows the note
+    /// for a while.
     pub(crate) told: Option<Time>,
-    /// It has come back since: the note leads nowhere.
+    /// The client has come back since: the note no longer counts.
     pub(crate) past: bool,
 }
 
@@ -33,12 +35,12 @@ pub(crate) struct Shed {
     pub(crate) pool: Arc<PoolKey>,
     pub(crate) to: WorkerId,
     pub(crate) left: u32,
-    /// Those who do nothing go, too.
+    /// Idle clients move, too.
     pub(crate) idle: bool,
     pub(crate) until: Time,
-    /// When clients that can go are looked for next.
+    /// When to look next for clients that can move.
     pub(crate) next: Time,
-    /// How many went this time, and how often nobody could.
+    /// How many have moved this time, and how often no client could.
     pub(crate) gone: u32,
     pub(crate) vain: u32,
 }
@@ -56,11 +58,11 @@ pub(crate) struct HeldCancel {
 #[derive(Debug, Default)]
 pub struct Moves {
     pub(crate) sheds: Vec<Shed>,
-    /// When all clients were last looked at, for all who are to go.
+    /// When all clients were last looked through for clients that can move.
     pub(crate) looked: Time,
     pub(crate) next_shed: Option<Time>,
     pub(crate) next_whim: Option<Time>,
-    /// Since when the client that is just coming has waited elsewhere.
+    /// Since when the client that is just arriving has waited on its old worker.
     pub(crate) arriving: Option<Time>,
     pub(crate) notes: Vec<MoveNote>,
     pub(crate) noted: u64,
@@ -88,13 +90,13 @@ impl Moves {
         self.next_shed = next.map(|next| next.max(self.looks_next()));
     }
 
-    /// Clients of ours of which their homes do not know yet where they are.
+    /// How many clients have moved without their homes knowing it yet.
     pub fn under_way(&self) -> usize {
         let untold = self.notes.iter().filter(|note| note.told.is_none());
         untold.count()
     }
 
-    /// Forgets notes that have done their duty.
+    /// Forgets notes that are no longer needed.
     pub(crate) fn tidy(&mut self, now: Time) {
         let over = |since: Time| now.0 >= since.0 + FOLLOWED_NS;
         self.notes.retain(|note| !note.told.is_some_and(over));
@@ -107,8 +109,8 @@ impl Moves {
         latest.map(|note| (note.to, note.told.is_some()))
     }
 
-    /// The client of this key is here again. So all notes of it that are left on any worker lead
-    /// forward in time, and nobody goes round in a circle by them.
+    /// The client of this key is here again. So all notes about it on any worker lead forward in
+    /// time, and mail never goes round in a circle.
     pub(crate) fn comes_back(&mut self, key: &OldKey) {
         let notes = self.notes.iter_mut();
         notes
@@ -123,7 +125,7 @@ impl Moves {
         latest.map(|note| note.to)
     }
 
-    /// The home knows: it was told of the client's arrival.
+    /// The client's home knows where the client is.
     pub(crate) fn noted(&mut self, number: u64, now: Time) {
         let found = self.notes.binary_search_by_key(&number, |note| note.number);
         if let Ok(at) = found {

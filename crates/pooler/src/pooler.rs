@@ -37,20 +37,21 @@ use crate::timers::Timers;
 use crate::tls::Handshakes;
 use crate::{Seeded, seeded};
 
-/// What a `Pooler` must be told at its birth.
+/// What a `Pooler` needs at its start.
 #[derive(Debug)]
 pub struct PoolerSetup {
     /// Which worker it decides for.
     pub worker: WorkerId,
     /// How many workers there are.
     pub workers: u16,
-    /// How many of them, from the first, clients are on: as many as the process may use cores.
+    /// How many of the workers, counted from the first, may have clients: one for each core that
+    /// the process may use.
     pub usable: u16,
     /// The settings.
     pub config: Arc<Config>,
-    /// Entropy: different for each worker, never told.
+    /// Entropy: different for each worker, and secret.
     pub seed: [u8; 32],
-    /// Entropy shared by all workers, for what they must agree on.
+    /// Entropy that all workers share, for values that they must agree on.
     pub shared_seed: [u8; 32],
     /// The wall clock at `Time(0)`, in seconds since 1970.
     pub started: f64,
@@ -63,7 +64,7 @@ pub struct PoolerSetup {
 }
 
 impl PoolerSetup {
-    /// Those of all workers of a process, for tests: nothing in them is secret or unforeseen, so each
+    /// Setups for all workers of a process, for tests: nothing in them is secret or random, so each
     /// run is like the last.
     pub fn repeatable(workers: u16, config: &Arc<Config>) -> impl Iterator<Item = PoolerSetup> {
         let numbers = Arc::default();
@@ -126,15 +127,15 @@ pub struct Pooler {
     pub(crate) asks: HashMap<u64, Asker, Seeded>,
     /// How many questions were asked of the control thread.
     next_ticket: u64,
-    /// How often a client asked for leave to keep its server: the latest request has this number.
+    /// The number of the latest request for permission to keep a server.
     pub(crate) tickets: u64,
     /// Numbers of clients and servers in the console: one sequence for all workers.
     pub(crate) numbers: Arc<AtomicU64>,
-    /// What the event at hand leads to.
+    /// Steps that the current event has led to.
     pub(crate) next: Upcoming,
-    /// Blocks for bytes that are held, used again last freed first.
+    /// Free blocks for held bytes; the last one freed is used first.
     pub(crate) spare: Vec<Vec<u8>>,
-    /// How many mistakes of our own the worker has survived.
+    /// How many bugs (panics) the worker has survived.
     pub(crate) mistakes: u64,
 }
 
@@ -208,10 +209,10 @@ impl Pooler {
         pooler
     }
 
-    /// The worker that does what is to be done once for all of them.
+    /// The worker that does what one worker does for all of them.
     pub(crate) const FIRST: WorkerId = WorkerId(0);
 
-    /// Takes in what happened and says what to do.
+    /// Handles one event, and appends actions to `out`.
     pub fn handle(&mut self, now: Time, event: Event<'_>, out: &mut Out) {
         self.now = now;
         match event {
@@ -264,7 +265,7 @@ impl Pooler {
         }
     }
 
-    /// The router: takes all steps that are noted, and those that these lead to.
+    /// The router: takes all noted steps, and the steps that these lead to.
     #[inline]
     pub(crate) fn go_on(&mut self, out: &mut Out) {
         if !self.next.is_empty() {
@@ -288,7 +289,7 @@ impl Pooler {
         }
     }
 
-    /// What a client has sent goes, unless the client has left since.
+    /// Sends on what a client has sent, unless the client has left since.
     fn go_on_with(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get(id));
         if client.leaving || !matches!(client.state(), ClientState::Linked(_) | ClientState::Idle) {
@@ -445,7 +446,7 @@ impl Pooler {
         out.push(Action::Ask(question(ticket)));
     }
 
-    /// When `Tick` is due; `None` if nothing waits for time.
+    /// When the next `Tick` is due; `None` if nothing waits for a time.
     pub fn next_deadline(&self) -> Option<Time> {
         let janitor = match self.sleeps() {
             true => self.janitor.end_of_period().max(Some(self.janitor.next())),
@@ -506,7 +507,7 @@ impl Pooler {
             "S-{:#x}: {}/{}@{place} {text}",
             server.number, key.database, key.user
         );
-        // It was opened for who has proved nothing, in a database that may not exist.
+        // It was opened for a client that has proved nothing, in a database that may not exist.
         let cause = match key.lookups && pool.is_untried() {
             true => Cause::Stranger,
             false => Cause::Known,

@@ -35,7 +35,7 @@ use crate::timers::Timers;
 use crate::tls::TlsFacts;
 use crate::valve::Valve;
 
-/// An application's connection to us, and what its session has.
+/// An application's connection to Howdah, and the client's session.
 #[derive(Debug)]
 pub struct Client {
     /// What it is doing.
@@ -50,7 +50,7 @@ pub struct Client {
     pub(crate) inbox: Inbox,
     /// The pool it takes servers from.
     pub(crate) pool: Option<PoolId>,
-    /// Who it logged in as (or wants to).
+    /// The user that it has logged in as, or wants to.
     pub(crate) user: Arc<str>,
     /// The database it asked for.
     pub(crate) database: Arc<str>,
@@ -58,41 +58,43 @@ pub struct Client {
     pub(crate) params: Option<Arc<Params>>,
     /// The values that it asked for at login, if any: what RESET goes back to.
     pub(crate) asked: Option<Arc<Params>>,
-    /// What its session has besides: settings that are not tracked, what keeps its server, channels.
+    /// The rest of its session: settings that are not tracked, reasons that keep its server,
+    /// channels.
     pub(crate) session: Option<Box<crate::session::Session>>,
     /// The values of those parameters that change what statements mean (`DateStyle`, `search_path`).
     pub(crate) meaning: Meaning,
     /// Its named statements.
     pub(crate) names: NamedStatements,
-    /// How many names it has given so far: the number of the latest.
+    /// How many statements it has named so far: the number of the latest name.
     names_given: u64,
     /// Its unnamed statement.
     pub(crate) unnamed: Option<Arc<Statement>>,
-    /// Some statement of its own may keep a server for it.
+    /// One of its statements may keep a server for it.
     names_keep: bool,
-    /// It has asked for `currval` or `lastval`: others' values are forgotten on servers it gets.
+    /// It has asked for `currval` or `lastval`: other clients' values are removed from servers that
+    /// it gets.
     asks_numbers: bool,
     /// Its end of its link.
     pub(crate) end: End,
-    /// A successor takes over: its session is between two transactions and stays there.
+    /// During a takeover: its session is between two transactions and waits there.
     pub(crate) parked: bool,
     /// It hears channels by the listener ([`crate::listen`]).
     listens: bool,
-    /// What the listener has to answer before it goes on.
+    /// Which answer of the listener it waits for.
     hush: Hush,
     /// The valve of its socket.
     pub(crate) valve: Valve,
-    /// Whether its send queue is empty was asked, and is not told yet.
+    /// `TellFlushed` was asked for it, and `Flushed` has not come yet.
     unread: bool,
     /// It said goodbye, or broke the protocol; answers under way still go out.
     pub(crate) leaving: bool,
-    /// What it is told when it leaves.
+    /// The error that it gets when it leaves.
     pub(crate) parting: Option<Box<crate::fault::Fault>>,
     /// The Broker counts it.
     pub(crate) admitted: bool,
-    /// It was told that it is logged in.
+    /// It has got its greeting: it is logged in.
     pub(crate) welcomed: bool,
-    /// What it was last told of `in_hot_standby`.
+    /// The last value of `in_hot_standby` that it was sent.
     pub(crate) standby: Option<bool>,
     /// The NOTICE of its wait was sent.
     pub(crate) notified: bool,
@@ -149,7 +151,7 @@ impl Client {
         }
     }
 
-    /// Some statement of its own may keep a server for it.
+    /// One of its statements may keep a server for it.
     pub(crate) fn names_keep(&self) -> bool {
         self.names_keep
     }
@@ -169,17 +171,17 @@ impl Client {
         self.quiet
     }
 
-    /// It has wanted something, or was given it, since then; or waits for it.
+    /// True if it has asked for something, or got an answer, since then; or waits for one.
     pub(crate) fn is_active(&self, since: Time) -> bool {
         self.waits() || self.request.max(self.quiet) >= since
     }
 
-    /// What it wants done, it wants since `at`.
+    /// It has begun a request at `at`.
     pub(crate) fn asks(&mut self, at: Time) {
         self.request = at;
     }
 
-    /// It sends what PostgreSQL reads in the middle of a COPY.
+    /// It sends rows of a COPY.
     pub(crate) fn sends_rows(&mut self, at: Time) {
         self.quiet = at;
     }
@@ -202,7 +204,7 @@ impl Client {
         self.database = database;
     }
 
-    /// What it says comes through TLS, if it has a session of that.
+    /// Its bytes come through TLS, if there are facts of a TLS session.
     pub(crate) fn set_secured(&mut self, facts: Option<Arc<TlsFacts>>) {
         self.tls = facts;
     }
@@ -258,7 +260,7 @@ impl Client {
         }
     }
 
-    /// Its session may have nothing any more.
+    /// Drops its session if that is empty.
     pub(crate) fn forgets_blank_session(&mut self) {
         self.session.take_if(|session| session.is_blank());
     }
@@ -268,12 +270,12 @@ impl Client {
         self.session.take()
     }
 
-    /// It has asked for what sequences have told.
+    /// It has asked for `currval` or `lastval`.
     pub(crate) fn asks_for_numbers(&mut self) {
         self.asks_numbers = true;
     }
 
-    /// PostgreSQL has agreed to what it wants of a name.
+    /// PostgreSQL has confirmed a change of one of its names.
     pub(crate) fn agreed(&mut self, op: NameOp) {
         match op.change {
             Change::Define(named) if op.name.is_empty() => self.unnamed = Some(named.statement),
@@ -351,7 +353,7 @@ impl Client {
         self.session.get_or_insert_default()
     }
 
-    /// It leaves once all is answered, and is told why then.
+    /// It leaves once everything is answered, and then gets this error.
     fn parts(&mut self, why: crate::fault::Fault) {
         self.leaving = true;
         self.parting = Some(Box::new(why));
@@ -363,7 +365,7 @@ impl Client {
         why.map_or(crate::fault::Fault::ClientClosed, |why| *why)
     }
 
-    /// Whether its send queue is empty was asked, and is not told yet.
+    /// `TellFlushed` was asked for it, and `Flushed` has not come yet.
     pub(crate) fn is_unread(&self) -> bool {
         self.unread
     }
@@ -422,7 +424,7 @@ impl Client {
         self.state = ClientState::Login(Box::new(login));
     }
 
-    /// It is asked for nothing more, and not let in yet.
+    /// It has proved who it is, and waits for its greeting.
     pub(crate) fn awaits_welcome(&mut self) {
         self.state = ClientState::Welcome;
     }
@@ -435,7 +437,7 @@ impl Client {
         self.end.goes_on();
     }
 
-    /// It waits for a server, or for leave to keep one.
+    /// It waits for a server, or for permission to keep one.
     pub(crate) fn stands_in_line(&mut self) {
         self.state = ClientState::Waiting;
     }
@@ -524,8 +526,8 @@ impl Client {
         }
     }
 
-    /// Its settings may go to a server together with its first messages: what it is told, and when, does
-    /// not depend on more than the answers to those.
+    /// True if its settings may be sent to a server together with its first messages: what the
+    /// client gets, and when, depends only on the answers to those messages.
     pub(crate) fn needs_no_answer(&self) -> bool {
         !self.replication.any() && !self.is_pinned() && !self.listens()
     }
@@ -559,7 +561,7 @@ impl Client {
         session.is_some_and(|session| session.login.is_some())
     }
 
-    /// There may be temporary tables of its own, in the place of others.
+    /// True if it may have temporary tables that hide permanent ones.
     pub fn has_temporary(&self) -> bool {
         use crate::effect::Kinds;
         self.session.as_deref().is_some_and(|session| {
@@ -568,7 +570,7 @@ impl Client {
         })
     }
 
-    /// What comes from its server between two transactions is for it, too.
+    /// True if messages from its server between two transactions are for it, too.
     pub fn hears(&self) -> bool {
         use crate::effect::Kinds;
         let session = self.session.as_deref();
@@ -582,14 +584,14 @@ impl Client {
         self.listens
     }
 
-    /// For the message that it has sent now, all is heard that was committed before.
+    /// True if it has got everything that was committed before its current message.
     pub(crate) fn has_heard_all(&mut self) -> bool {
         let session = self.session.as_mut();
         let own = session.and_then(|session| session.channels.as_mut());
         own.is_some_and(|own| std::mem::take(&mut own.sure))
     }
 
-    /// What the listener has to answer before it goes on.
+    /// Which answer of the listener it waits for.
     pub fn hush(&self) -> Hush {
         self.hush
     }
@@ -622,7 +624,7 @@ impl Client {
         std::mem::take(&mut self.hush)
     }
 
-    /// How much of what it has sent is held before it is not read from any more, in bytes.
+    /// How many of its bytes are held before reading from it stops.
     pub fn held_max(&self) -> usize {
         match self.state {
             ClientState::Waiting => limits::WAITING,
@@ -630,7 +632,7 @@ impl Client {
         }
     }
 
-    /// What it has sent can't be worked through for now.
+    /// True if its bytes can't be handled for now.
     pub fn holds_back(&self) -> bool {
         let works = matches!(self.state, ClientState::Linked(_) | ClientState::Idle);
         self.end.is_stalled() || self.parked || self.leaving || self.is_hushed() || !works

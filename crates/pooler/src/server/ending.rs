@@ -3,31 +3,31 @@
 /// Why a server is closed instead of going back to its pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// It may answer yet what a failed COPY seemed to have eaten.
+    /// It may still answer messages that a failed COPY seemed to have eaten.
     CopyFailed,
-    /// It said that it goes down, and its client was told.
+    /// It has reported that it shuts down, and its client was told.
     Crashed,
-    /// Likewise, and nobody was told.
+    /// It has reported that it shuts down, and no client was told.
     CrashedUnheard,
     /// A Query ran inside an open group, and PostgreSQL keeps the group's transaction.
     QueryInGroup,
     /// It does not have a statement that it had.
     StatementsLost,
-    /// What became of a cancel request to it is not known.
+    /// It is not known whether a cancel request has reached it.
     CancelFailed,
-    /// It said what nobody asked for.
+    /// It has sent an answer to nothing.
     Dirty,
-    /// What its client left in it can't be cleaned away.
+    /// The state that its client has left can't be cleaned away.
     StateStays,
-    /// PostgreSQL has refused settings that went along with their client's first messages.
+    /// PostgreSQL has refused settings that were sent along with the client's first messages.
     SettingsRefused,
-    /// It listens for nobody.
+    /// It is a listening connection, and no client listens any more.
     Listens,
     /// PostgreSQL refused the reset query.
     ResetFailed,
     /// PostgreSQL refused the check query.
     TestFailed,
-    /// An administrator, or new settings, want it so; why, for the log.
+    /// An administrator or new settings demand it; the reason, for the log.
     Ordered(&'static str),
 }
 

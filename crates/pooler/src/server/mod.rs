@@ -42,7 +42,7 @@ use crate::timers::Timers;
 use crate::tls::TlsFacts;
 use crate::valve::Valve;
 
-/// Our connection to PostgreSQL, and what is known of the session there.
+/// A connection to PostgreSQL, and what Howdah knows of the session there.
 #[derive(Debug)]
 pub struct Server {
     /// What it is doing.
@@ -51,7 +51,7 @@ pub struct Server {
     pub(crate) number: u64,
     /// The pool it belongs to.
     pub(crate) pool: PoolId,
-    /// Where it is connected to, as the log shows that.
+    /// The host and port that it is connected to, as the log shows them.
     pub(crate) to: Box<str>,
     /// The two ends of its socket, once connected.
     pub(crate) ends: Option<Ends>,
@@ -61,34 +61,34 @@ pub struct Server {
     pub(crate) tls: Option<Arc<TlsFacts>>,
     /// Its stream.
     pub(crate) inbox: Inbox,
-    /// Its link, or what is left of one.
+    /// Its link. After the client has left, the link still holds the answers that PostgreSQL owes.
     pub(crate) link: Link,
-    /// The last transaction status it told.
+    /// The transaction status of the last ReadyForQuery.
     pub(crate) status: Status,
     /// Its values of the tracked parameters.
     pub(crate) params: Arc<Params>,
-    /// Settings of clients' sessions that are set there and are not among `params`.
+    /// Settings of clients that are set in the session and are not among `params`.
     pub(crate) session: Maybe,
     /// A client may have left more than settings: the server is cleaned before another client gets it.
     soiled: bool,
-    /// A check has found something that no text had told, or what `connect_query` has set was taken
-    /// back: the server is cleaned likewise.
+    /// A check has found state that no text showed, or a setting of `connect_query` was reset: the
+    /// server is cleaned before another client gets it.
     unseen: bool,
-    /// A client's LISTEN ran there, whose notifications the listener hears. The server runs
-    /// `UNLISTEN *` before another client gets it.
+    /// A client's LISTEN ran on this server, and the client gets its notifications by the listener.
+    /// The server runs `UNLISTEN *` before another client gets it.
     listens: bool,
     /// The server listens to all channels of its client, which asked `pg_listening_channels()`.
     shows_channels: bool,
-    /// Its clients may have notified what the listener has not heard yet.
+    /// Its clients may have sent notifications that the listener has not heard yet.
     unheard: bool,
-    /// How far the server is with its client's settings.
+    /// How far the server is with accepting its client's settings.
     trial: Trial,
-    /// Whose values of sequences it has (`currval`, `lastval`).
+    /// Which client's values of sequences it has (`currval`, `lastval`).
     numbers: Numbers,
-    /// What its client runs there, if what is left of that is checked at the end (one server in
+    /// The texts that its client runs, if the session is checked before the release (one release in
     /// `session_state_check` is).
     pub(crate) check: Option<Box<crate::session::inquiry::CheckedTexts>>,
-    /// What it is asked about its client's session.
+    /// The question under way about its client's session.
     pub(crate) inquiry: Option<Box<Inquiry>>,
     /// The statements it has.
     pub(crate) set: ServerSet,
@@ -96,20 +96,20 @@ pub struct Server {
     unnamed: Unnamed,
     /// SQL-level PREPARE was used by its client.
     sql_prepared: bool,
-    /// A ROLLBACK was sent after its client left.
+    /// Howdah has sent a ROLLBACK because the client left.
     rolled_back: bool,
     /// The last message was sent only in part, and nothing may follow: PostgreSQL would take a
     /// Terminate for the rest of that message.
     cut_off: bool,
-    /// Some client was bound to it, here.
+    /// It has served a client on this worker.
     served: bool,
-    /// Why it must be closed instead of going back to the pool.
+    /// Why it must be closed instead of returned to the pool.
     ending: Option<Ending>,
-    /// What it last said of `in_hot_standby`.
+    /// The last value of `in_hot_standby` that it has reported.
     pub(crate) standby: Option<bool>,
     /// Cancel requests under way for it.
     cancels: u32,
-    /// Process id and secret, for cancels.
+    /// PostgreSQL's process id and secret for cancel requests.
     pub(crate) key: Option<(u32, Box<[u8]>)>,
     /// The valve of its socket.
     pub(crate) valve: Valve,
@@ -117,13 +117,13 @@ pub struct Server {
     pub(crate) permitted: bool,
     /// It is being closed, so that PostgreSQL has room for a server of this worker's pool.
     pub(crate) makes_room_for: Option<(WorkerId, Arc<PoolKey>)>,
-    /// The client for which alone the server was opened (replication).
+    /// The one client that the server was opened for (replication).
     pub(crate) reserved: Option<ClientId>,
     /// It serves a replication client only.
     pub(crate) replication: bool,
     /// When it was connected.
     pub(crate) connected: Time,
-    /// When it last changed hands.
+    /// Since when it is in its present use: idle, linked, under test.
     since: Time,
     /// When its client's current transaction began.
     linked: Time,
@@ -186,7 +186,7 @@ impl Server {
         }
     }
 
-    /// A client has left something there, or may have.
+    /// A client has left, or may have left, something in the session.
     pub(crate) fn soil(&mut self, left: bool) {
         self.soiled |= left;
     }
@@ -196,12 +196,12 @@ impl Server {
         self.soiled
     }
 
-    /// What a client has left there goes by DISCARD ALL only.
+    /// True if only DISCARD ALL removes what a client has left.
     pub(crate) fn must_be_cleaned(&self) -> bool {
         self.soiled || self.unseen
     }
 
-    /// No client has left anything there that the next one could tell.
+    /// True if no client has left anything that the next client could notice.
     pub(crate) fn is_clean(&self) -> bool {
         !self.must_be_cleaned() && !self.listens && self.session.is_none()
     }
@@ -235,7 +235,7 @@ impl Server {
         }
     }
 
-    /// The client whose parameters it is being given.
+    /// The client whose parameters are being set on it.
     pub(crate) fn aligns(&self) -> Option<ClientId> {
         match self.state {
             ServerState::Aligning(client) => Some(client),
@@ -264,7 +264,7 @@ impl Server {
         self.cancels
     }
 
-    /// Some client was bound to it, here.
+    /// It has served a client on this worker.
     pub(crate) fn served(&self) -> bool {
         self.served
     }
@@ -279,7 +279,7 @@ impl Server {
         self.numbers
     }
 
-    /// When it last changed hands.
+    /// Since when it is in its present use: idle, linked, under test.
     pub(crate) fn since(&self) -> Time {
         self.since
     }
@@ -375,9 +375,9 @@ impl Server {
         out.send_with(Peer::Server(id), |buf| write::query(buf, query));
     }
 
-    /// Gives it a client's settings by a statement in a transaction of its own, to whose answer the client
-    /// does not wait: no Sync stands behind it. So if PostgreSQL refuses the statement, it skips what the
-    /// client sends behind it; and it answers all at once.
+    /// Gives it a client's settings by a statement in a transaction of its own. The client's
+    /// messages do not wait for the answer: no Sync stands behind the statement. So if PostgreSQL
+    /// refuses the statement, it skips what the client sends behind it; and it answers all at once.
     pub(crate) fn sets_along(
         &mut self,
         id: ServerId,
@@ -420,12 +420,12 @@ impl Server {
         self.soiled = soiled;
     }
 
-    /// It is to be cleaned before anybody else gets it, whatever its client's session has.
+    /// It must be cleaned before another client gets it, whatever its client's session has.
     pub(crate) fn mark_soiled_unseen(&mut self) {
         self.unseen = true;
     }
 
-    /// All that clients have left is being taken away.
+    /// Everything that clients have left is being removed.
     pub(crate) fn mark_cleaned(&mut self) {
         self.soiled = false;
         self.unseen = false;
@@ -452,7 +452,7 @@ impl Server {
         forgets
     }
 
-    /// Its client keeps it, and nobody else uses it before the client's next transaction.
+    /// Its client keeps it: no other client uses it before that client's next transaction.
     pub(crate) fn stays_with_client(&mut self) {
         if let Numbers::Several { again, .. } = &mut self.numbers {
             *again = true;
@@ -477,7 +477,7 @@ impl Server {
         self.trial = next;
     }
 
-    /// What its client runs is kept in mind, to be checked.
+    /// From now on the client's texts are remembered, for a check.
     pub(crate) fn schedule_check(&mut self) {
         self.check = Some(Box::default());
     }
@@ -507,7 +507,8 @@ impl Server {
         self.inquiry.as_mut()?.once_more()
     }
 
-    /// What it was asked about its client's session is answered: both know what is set there.
+    /// The question about the client's session is answered: the server and the client's session
+    /// take over the values.
     pub(crate) fn tells_settings(
         &mut self,
         own: &mut Session,
@@ -552,7 +553,8 @@ impl Server {
         self.sql_prepared = false;
     }
 
-    /// It served its client in a process before this one: what SQL has prepared is not known.
+    /// It served its client in a predecessor of this process: statements of SQL's PREPARE are not
+    /// known.
     pub(crate) fn serves_from_before(&mut self) {
         self.served = true;
         self.sql_prepared = true;
@@ -568,7 +570,7 @@ impl Server {
         self.rolled_back = false;
     }
 
-    /// What it was sent ends in the middle of a message.
+    /// The last message sent to it is incomplete.
     pub(crate) fn mark_cut_off(&mut self) {
         self.cut_off = true;
     }
@@ -589,7 +591,7 @@ impl Server {
         self.timer = Time(0);
     }
 
-    /// A step towards TLS, or to knowing who runs it.
+    /// It enters a step before the login: TLS, or `requirepeer`.
     fn secures(&mut self, step: state::Securing) {
         self.state = ServerState::Securing(step);
     }
@@ -600,21 +602,21 @@ impl Server {
         self.params = Arc::new(unknown);
     }
 
-    /// It does something for nobody from `now`.
+    /// It begins a task without a client.
     fn begins(&mut self, task: ServerState, now: Time) {
         self.state = task;
         self.since = now;
         self.request = now;
     }
 
-    /// Nobody has it from `now`; what it owes is read and dropped.
+    /// Its client has left. Answers that it owes are read and dropped.
     #[inline]
     pub(crate) fn comes_free(&mut self, now: Time) {
         self.turn(ServerState::Draining);
         self.since = now;
     }
 
-    /// It lies in its pool, ready.
+    /// It is idle in its pool, ready for use.
     pub(crate) fn lies_idle(&mut self) {
         self.turn(ServerState::Idle);
     }
@@ -632,7 +634,7 @@ impl Server {
         }
     }
 
-    /// Nobody is given it before cancels for it have come and gone.
+    /// No client gets it until the cancel requests for it are over.
     pub(crate) fn awaits_cancels(&mut self) {
         self.state = ServerState::BeingCancelled;
     }
@@ -647,7 +649,7 @@ impl Server {
         self.state = ServerState::Aligning(client);
     }
 
-    /// It is asked who a client's user is, from `now`.
+    /// It begins to look up a client's user.
     pub(crate) fn looks_up(&mut self, lookup: Lookup, now: Time) {
         self.begins(ServerState::Lookup(Box::new(lookup)), now);
         self.served = true;
@@ -704,12 +706,12 @@ impl Server {
         self.ending
     }
 
-    /// It must be closed, for this reason, whatever was one before.
+    /// It must be closed, for this reason, which replaces an earlier one.
     pub(crate) fn must_close(&mut self, why: Ending) {
         self.ending = Some(why);
     }
 
-    /// It must be closed; a reason that there was before counts.
+    /// It must be closed, for this reason unless there is one already.
     pub(crate) fn must_close_too(&mut self, why: Ending) {
         self.ending.get_or_insert(why);
     }
@@ -719,27 +721,30 @@ impl Server {
         &self.unnamed
     }
 
-    /// PostgreSQL has agreed to another unnamed statement, or has none: a Query drops it.
+    /// PostgreSQL has confirmed another unnamed statement, or has dropped it (a Query does).
     pub(crate) fn set_unnamed(&mut self, statement: Option<Arc<Statement>>) {
         self.unnamed = Unnamed::Known(statement);
     }
 
-    /// What its unnamed statement is, is known no more.
+    /// From now on it is not known which unnamed statement it has.
     pub(crate) fn doubt_unnamed(&mut self) {
         self.unnamed = Unnamed::Unknown;
     }
 
-    /// A client's LISTEN has run there that the listener hears for it.
+    /// True if a client's LISTEN ran on this server and the client gets its notifications by the
+    /// listener.
     pub(crate) fn listens(&self) -> bool {
         self.listens
     }
 
-    /// A client's LISTEN is about to run there that the listener hears.
+    /// A client's LISTEN is about to run on this server; the client gets its notifications by the
+    /// listener.
     pub(crate) fn will_unlisten(&mut self) {
         self.listens = true;
     }
 
-    /// It listens to all that its client does, which it can be asked.
+    /// True if it listens to all channels of its client, so that `pg_listening_channels()` is
+    /// right.
     pub(crate) fn shows_channels(&self) -> bool {
         self.shows_channels
     }
@@ -756,7 +761,7 @@ impl Server {
         std::mem::take(&mut self.listens)
     }
 
-    /// Its clients may have notified what the listener has not heard yet.
+    /// Its clients may have sent notifications that the listener has not heard yet.
     pub(crate) fn is_unheard(&self) -> bool {
         self.unheard
     }
@@ -766,7 +771,7 @@ impl Server {
         self.unheard = false;
     }
 
-    /// A client gets it, which is told what the listener hears, or not.
+    /// A client gets it. `listens`: the client gets notifications by the listener.
     pub(crate) fn serves(&mut self, listens: bool) {
         self.unheard |= !listens;
     }

@@ -18,13 +18,13 @@ pub enum ServerState {
     Connecting,
     /// PostgreSQL is asked for TLS, or a handshake is under way.
     Securing(Securing),
-    /// We prove who we are.
+    /// Howdah logs in.
     Login(Box<Login>),
     /// `connect_query` runs.
     ConnectQuery,
     /// In the pool, ready.
     Idle,
-    /// In the pool, idle for so long that it is tested before use.
+    /// In the pool, and idle for so long that it must be tested before use.
     Used,
     /// The check query runs.
     Checking,
@@ -32,7 +32,7 @@ pub enum ServerState {
     Aligning(ClientId),
     /// Bound to a client.
     Linked(ClientId),
-    /// Its client has left; what it owes is read and dropped.
+    /// Its client has left. Answers that it owes are read and dropped.
     Draining,
     /// The reset query runs.
     Resetting,
@@ -87,17 +87,17 @@ pub enum Trial {
     Last,
 }
 
-/// Whose values of sequences a server has, as `currval` and `lastval` tell.
+/// Which client's values of sequences (`currval`, `lastval`) a server has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Numbers {
     /// No client has asked for values since they were last forgotten.
     #[default]
     Nobody,
-    /// Those of the client with this number in the console.
+    /// Values of the client with this console number.
     Of(u64),
-    /// Those of several clients, of which this one is the last.
+    /// Values of several clients.
     Several {
-        /// Its number in the console.
+        /// The console number of the last one.
         last: u64,
         /// The transaction before the one under way was the client's, too.
         again: bool,
@@ -116,20 +116,21 @@ impl Trial {
 pub enum Unnamed {
     /// This one, or none.
     Known(Option<Arc<Statement>>),
-    /// Not known: it is new here, or was made in a way that is nobody else's.
+    /// Not known: the server is new here, or the statement was parsed in a way that no other client
+    /// may use.
     Unknown,
 }
 
 /// A login under way.
 pub struct Login {
     pub(super) exchange: ServerLogin,
-    /// The control thread derives a key, as long as this is held.
+    /// Held while the control thread derives a key.
     pub(super) derives: Option<Arc<()>>,
     /// AuthenticationOk has come.
     pub(super) proven: bool,
     /// Every ParameterStatus so far.
     pub(super) parameters: Vec<Parameter>,
-    /// What those take, in bytes.
+    /// Their size, in bytes.
     pub(super) size: usize,
 }
 
@@ -140,10 +141,10 @@ impl std::fmt::Debug for Login {
     }
 }
 
-/// Where that stands.
+/// The steps between the open socket and the login.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Securing {
-    /// Which system's user runs the server is asked (`requirepeer`).
+    /// The control thread is asked for the system user that runs the server (`requirepeer`).
     Peer,
     /// SSLRequest is sent, one byte is awaited.
     Asked,

@@ -9,12 +9,12 @@ use crate::note::Level;
 use crate::pooler::Pooler;
 use crate::server::ServerState;
 
-/// What is over of a client whose server is given back.
+/// What has ended with the release of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Over {
-    /// Its transaction.
+    /// Its client's transaction.
     Transaction,
-    /// Its session, in a pool that gives out sessions.
+    /// Its client's session, in session mode.
     Session,
 }
 
@@ -51,13 +51,13 @@ impl Pooler {
         self.await_task(id, state);
     }
 
-    /// A server begins to do what was sent to it for nobody.
+    /// A server begins a task; its query was sent.
     pub(crate) fn await_task(&mut self, id: ServerId, state: ServerState) {
         self.servers.at_mut(id).begins(state, self.now);
         self.watch_server(id);
     }
 
-    /// PostgreSQL refused something of ours.
+    /// PostgreSQL has refused a query of Howdah's own.
     pub(crate) fn task_failed(&mut self, id: ServerId, sqlstate: &str, error: &str, out: &mut Out) {
         let server = self.servers.at_mut(id);
         match *server.state() {
@@ -93,7 +93,7 @@ impl Pooler {
         }
     }
 
-    /// A server that is bound to nobody has answered something.
+    /// A server without a client has answered.
     pub(crate) fn task_moves(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         if server.link.is_owed() || !server.inbox.at_boundary() {
@@ -130,7 +130,7 @@ impl Pooler {
         }
     }
 
-    /// All that a client had asked for is answered, or dropped.
+    /// A server whose client has left owes no more answers.
     fn drained_of_client(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         let pool = server.pool;
@@ -162,8 +162,8 @@ impl Pooler {
         }
     }
 
-    /// Takes away what a client has left on a server, and gives the server back then. `session`: its
-    /// client had it to itself. `resets`: `server_reset_query` is due.
+    /// Removes what a client has left on a server, then gives the server back. `session`: a session
+    /// of its client ended (session mode). `resets`: `server_reset_query` is due.
     #[inline(never)] // Most servers are clean.
     fn clean(&mut self, id: ServerId, session: bool, resets: bool, out: &mut Out) {
         let fit = self.servers.at(id).ending().is_none();
