@@ -17,7 +17,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Reads a ReadyForQuery's body.
+    /// Reads a ReadyForQuery's body: one of `I`, `T` and `E`, or an error.
     pub fn read(body: &[u8]) -> Result<Self, WireError> {
         match body {
             b"I" => Ok(Status::Idle),
@@ -37,7 +37,8 @@ impl Status {
     }
 }
 
-/// Reads a ParameterStatus's body: name and value.
+/// Reads a ParameterStatus's body: name and value. An error unless these are two zero-terminated
+/// strings and nothing else.
 pub fn parameter_status(body: &[u8]) -> Result<(&[u8], &[u8]), WireError> {
     let bad = WireError::Body {
         tag: tag::PARAMETER_STATUS,
@@ -49,7 +50,8 @@ pub fn parameter_status(body: &[u8]) -> Result<(&[u8], &[u8]), WireError> {
     }
 }
 
-/// Reads a BackendKeyData's body: process id and secret (4 bytes; up to 256 from protocol 3.2).
+/// Reads a BackendKeyData's body: process id and secret (4 bytes; up to 256 from protocol 3.2). An
+/// error if the length is another.
 pub fn key_data(body: &[u8]) -> Result<(u32, &[u8]), WireError> {
     match u32_be(body) {
         Some((pid, secret)) if (4..=256).contains(&secret.len()) => Ok((pid, secret)),
@@ -59,7 +61,7 @@ pub fn key_data(body: &[u8]) -> Result<(u32, &[u8]), WireError> {
     }
 }
 
-/// The tag in a CommandComplete.
+/// The tag in a CommandComplete's body, without its zero. An error if the zero is missing.
 #[inline]
 pub fn command_tag(body: &[u8]) -> Result<&[u8], WireError> {
     match body {

@@ -15,7 +15,7 @@ pub struct Parse<'a> {
 }
 
 impl<'a> Parse<'a> {
-    /// Reads a Parse's body.
+    /// Reads a Parse's body. An error if it is malformed.
     pub fn read(body: &'a [u8]) -> Result<Self, WireError> {
         let bad = WireError::Body { tag: tag::PARSE };
         let (name, definition) = cstr(body).ok_or(bad)?;
@@ -93,7 +93,7 @@ pub struct Bind<'a> {
 }
 
 impl<'a> Bind<'a> {
-    /// Reads a Bind's body, which must be there whole.
+    /// Reads a Bind's body, all of which must be there. An error if it is malformed.
     pub fn read(body: &'a [u8]) -> Result<Self, WireError> {
         let bad = WireError::Body { tag: tag::BIND };
         let names = BindNames::read(body).ok_or(bad)?;
@@ -153,7 +153,7 @@ pub fn execute_rows(body: &[u8]) -> u32 {
         .map_or(0, |most| u32::from_be_bytes(*most))
 }
 
-/// The portal that an Execute names.
+/// The portal that an Execute's body names. An error if the body is malformed.
 pub fn execute_portal(body: &[u8]) -> Result<&[u8], WireError> {
     match cstr(body) {
         Some((portal, rest)) if rest.len() == 4 => Ok(portal),
@@ -161,7 +161,8 @@ pub fn execute_portal(body: &[u8]) -> Result<&[u8], WireError> {
     }
 }
 
-/// A body that is one zero-terminated string and nothing else (Query, PasswordMessage).
+/// A body that is one zero-terminated string and nothing else (Query, PasswordMessage), without its
+/// zero. An error if it is not.
 pub fn string(tag: u8, body: &[u8]) -> Result<&[u8], WireError> {
     match cstr(body) {
         Some((text, [])) => Ok(text),

@@ -75,7 +75,7 @@ pub fn length(bytes: &[u8]) -> Option<Result<usize, WireError>> {
     Some(Ok(length as usize))
 }
 
-/// Reads a whole first packet, its length field included.
+/// Reads a whole first packet, its length field included. An error if it is malformed.
 pub fn read(packet: &[u8]) -> Result<FirstPacket<'_>, WireError> {
     let bad = WireError::Body { tag: 0 };
     let (_, rest) = u32_be(packet).ok_or(bad)?;

@@ -2,8 +2,8 @@
 
 use crate::event::{Time, WorkerId};
 
-/// How long what a hungry worker said counts, in nanoseconds: it says so at least three times as
-/// often while its clients wait.
+/// How long a hungry worker's report counts, in nanoseconds. While its clients wait, a worker
+/// reports at least three times as often.
 const HUNGER_NS: u64 = 1_000_000_000;
 
 /// A worker whose clients wait.
@@ -15,11 +15,12 @@ struct Worker {
     age: u64,
     /// When it said so.
     told: Time,
-    /// The Broker said that this worker has too few servers: the next one given back here goes there.
+    /// The Broker has said that this worker has too few servers: the next one released here goes
+    /// there.
     named: bool,
 }
 
-/// Workers that are hungry, as far as they said so.
+/// The workers that have reported hunger.
 #[derive(Debug, Default)]
 pub struct Hungry {
     workers: Vec<Worker>,
@@ -41,7 +42,7 @@ impl Hungry {
         });
     }
 
-    /// What a worker has said counts no more.
+    /// Forgets a worker's report.
     pub fn forget(&mut self, id: WorkerId) {
         self.workers.retain(|worker| worker.id != id);
     }
@@ -51,7 +52,7 @@ impl Hungry {
         self.workers.iter().map(|worker| worker.id)
     }
 
-    /// The next server that comes back goes to that worker, if it still says that it is hungry.
+    /// The next released server goes to that worker, if the worker is still hungry.
     pub fn name(&mut self, id: WorkerId) {
         let mut workers = self.workers.iter_mut();
         if let Some(worker) = workers.find(|worker| worker.id == id) {
@@ -64,12 +65,12 @@ impl Hungry {
         self.workers.iter().map(|worker| worker.age).max()
     }
 
-    /// Takes out the worker that a server given back shall go to, instead of to the oldest client
-    /// here, which has waited for `here` nanoseconds: a worker whose oldest client has waited longer
-    /// by more than the slack (2 ms, or an eighth of the wait here), or one that the Broker named.
-    /// Reads only what was told.
+    /// Takes out the worker that a released server goes to, instead of the oldest client here,
+    /// which has waited for `here` nanoseconds. That is a worker that the Broker has named, or one
+    /// whose oldest client has waited longer by more than 2 ms and by more than an eighth of
+    /// `here`.
     pub fn take_hungrier(&mut self, here: Option<u64>, now: Time) -> Option<WorkerId> {
-        // Hunger is said anew while it lasts, and its end is not told.
+        // Hunger is reported again while it lasts; its end is not reported.
         self.workers
             .retain(|worker| now.0.saturating_sub(worker.told.0) < HUNGER_NS);
         let named = self.workers.iter().position(|worker| worker.named);

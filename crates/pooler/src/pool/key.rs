@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::params::Params;
 
-/// Which pool of a worker.
+/// The id of a pool, on one worker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PoolId(pub u32);
 
@@ -21,8 +21,9 @@ pub struct PoolKey {
     pub database: Arc<str>,
     /// The user that servers log in as.
     pub user: Arc<str>,
-    /// Its servers run auth_query, and no client is ever given one: what a client leaves on a
-    /// server (`CREATE TEMPORARY TABLE pg_shadow`) could tell the query of users there are none of.
+    /// Its servers run auth_query, and no client ever gets one of them: what a client leaves on a
+    /// server (`CREATE TEMPORARY TABLE pg_shadow`) could make the query find users that do not
+    /// exist.
     pub lookups: bool,
     /// Its one server listens for the clients of a database ([`crate::listen`]).
     pub listens: bool,
@@ -39,7 +40,8 @@ impl PoolKey {
         }
     }
 
-    /// The pool that is told of to users, who know but one of a database and user.
+    /// The pool under which this one is shown to users: they know one pool for each database and
+    /// user.
     pub fn for_clients(self: &Arc<PoolKey>) -> Arc<PoolKey> {
         match self.lookups || self.listens {
             true => Arc::new(PoolKey::new(self.database.clone(), self.user.clone())),
@@ -51,10 +53,10 @@ impl PoolKey {
 /// A parameter's name and value.
 pub type Parameter = (Box<[u8]>, Box<[u8]>);
 
-/// What PostgreSQL told at the last login.
+/// What PostgreSQL reported at the last login.
 #[derive(Clone, Debug)]
 pub struct Welcome {
-    /// Every ParameterStatus, in order: what is not tracked goes to clients as it is.
+    /// Every ParameterStatus, in order. Parameters that are not tracked go to clients unchanged.
     pub parameters: Arc<[Parameter]>,
     /// The tracked ones.
     pub tracked: Arc<Params>,

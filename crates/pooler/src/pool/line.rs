@@ -4,41 +4,41 @@ use std::collections::VecDeque;
 
 use crate::event::{ClientId, Time};
 
-/// Clients in line, the one that has waited longest first. A client that goes away is not taken out at
-/// once: it is skipped when its turn comes, or when the line is trimmed.
+/// A queue of clients, the one that has waited longest in front. A client that leaves is not
+/// removed at once: it is skipped when its turn comes, or when the queue is trimmed.
 #[derive(Debug, Default)]
 pub struct Line {
     clients: VecDeque<(ClientId, Time)>,
 }
 
-/// What becomes of a client whose turn it would be.
+/// What happens to a client in front of the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
-    /// It is its turn.
+    /// The client is served.
     Served,
-    /// It waits for something else, and stays where it is.
+    /// The client waits for something else, and stays where it is.
     Stays,
-    /// It has left.
+    /// The client has left, and is removed.
     Gone,
 }
 
 impl Line {
-    /// Nobody stands in it.
+    /// True if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.clients.is_empty()
     }
 
-    /// How many stand in it, with those that have left.
+    /// How many clients are in the queue, including those that have left.
     pub fn len(&self) -> usize {
         self.clients.len()
     }
 
-    /// Who stands in it, and since when.
+    /// The clients in the queue, and since when each has waited.
     pub fn iter(&self) -> impl Iterator<Item = (ClientId, Time)> {
         self.clients.iter().copied()
     }
 
-    /// Who has waited longest, and since when.
+    /// The client that has waited longest, and since when.
     pub fn first(&self) -> Option<(ClientId, Time)> {
         self.clients.front().copied()
     }
@@ -63,7 +63,7 @@ impl Line {
         self.clients.push_front((id, since));
     }
 
-    /// A client stands where it belongs by the time since which it waits.
+    /// A client enters the queue at the place that its waiting time gives it.
     pub fn join_since(&mut self, id: ClientId, since: Time) {
         self.leave(id);
         let place = self.clients.partition_point(|(_, other)| *other <= since);
@@ -75,7 +75,7 @@ impl Line {
         self.retain(|waiter| waiter != id);
     }
 
-    /// Who does not stay leaves.
+    /// Removes the clients that do not stay.
     pub fn retain(&mut self, mut stays: impl FnMut(ClientId) -> bool) {
         self.clients.retain(|(id, _)| stays(*id));
     }
@@ -107,7 +107,7 @@ impl Line {
         }
     }
 
-    /// Takes everybody out.
+    /// Removes all clients.
     pub fn take_all(&mut self) -> impl Iterator<Item = (ClientId, Time)> + use<> {
         std::mem::take(&mut self.clients).into_iter()
     }

@@ -2,7 +2,7 @@
 
 use crate::pool::terms::HeldBy;
 
-/// What keeps the oldest waiter of a pool from a server, the most telling cause first.
+/// Why the oldest waiting client of a pool has no server. The most important reason comes first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// PAUSE.
@@ -19,7 +19,7 @@ pub enum Reason {
     ServerTest,
     /// A server was asked for.
     Asked,
-    /// What was sent would keep its server, and too many clients do.
+    /// The client's message would keep its server, and too many clients keep one.
     PinLimit,
 }
 
@@ -73,7 +73,7 @@ impl Reason {
         }
     }
 
-    /// The same for people: what is going on, and which setting bounds it.
+    /// The reason as a sentence, with the setting that is the limit.
     pub fn text(&self) -> String {
         match self {
             Reason::Paused => "the pool is paused (PAUSE)".into(),
@@ -100,7 +100,7 @@ impl Reason {
         }
     }
 
-    /// The order in which causes of several workers are told: the lowest is the most telling.
+    /// The rank among the reasons of several workers: the lowest is the most important.
     pub fn rank(&self) -> usize {
         let word = self.word();
         let place = Self::WORDS.iter().position(|other| *other == word);

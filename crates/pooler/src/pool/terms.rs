@@ -8,7 +8,7 @@ use crate::pool::key::PoolKey;
 use crate::queries::watched::Wanted;
 use crate::session::Tracking;
 
-/// What a reload can change of a pool.
+/// The settings of a pool, which a reload can change.
 #[derive(Clone, Debug)]
 pub struct Terms {
     /// Where its servers connect to.
@@ -17,15 +17,15 @@ pub struct Terms {
     pub fingerprint: [u8; 32],
     /// The user its servers log in as, if the configuration knows it.
     pub user: Option<Arc<User>>,
-    /// When a server goes back.
+    /// When a server is released: after a session, a transaction or a statement.
     pub mode: PoolMode,
-    /// What is done about what its clients leave in their sessions.
+    /// What is done about state that its clients leave in their sessions.
     pub tracking: Tracking,
-    /// Its clients' LISTEN is for the listener.
+    /// The listener serves its clients' LISTEN (`listen = share`).
     pub shares_listen: bool,
     /// How many servers it may have.
     pub bounds: Bounds,
-    /// How many it shall have.
+    /// How many servers it keeps at least (`min_pool_size`).
     pub min_size: u32,
     /// `query_timeout`, in nanoseconds; 0 for none.
     pub query_timeout: u64,
@@ -125,7 +125,7 @@ impl Terms {
     }
 }
 
-/// What the settings say of sessions.
+/// How sessions are tracked, out of `pool_mode` and `session_state`.
 fn tracking(mode: PoolMode, state: SessionState) -> Tracking {
     match (mode, state) {
         (PoolMode::Session, _) | (_, SessionState::Share) => Tracking::Nothing,
@@ -135,7 +135,7 @@ fn tracking(mode: PoolMode, state: SessionState) -> Tracking {
     }
 }
 
-/// A pool's bounds, as the configuration has them.
+/// The limits of a pool, from the configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bounds {
     /// `pool_size`; 0 for no limit.
@@ -144,19 +144,19 @@ pub struct Bounds {
     pub reserve: u32,
     /// `reserve_pool_timeout`, in nanoseconds.
     pub reserve_after: u64,
-    /// Those that it shares with other pools: `max_db_connections`, `max_user_connections`; 0 for no
-    /// limit.
+    /// The limits that it shares with other pools: `max_db_connections`, `max_user_connections`; 0
+    /// for no limit.
     pub shared: Each<u32>,
     /// `pin_limit`; 0 for no limit.
     pub pins: u32,
 }
 
-/// A bound that is reached.
+/// The limit that holds a pool back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeldBy {
-    /// `pool_size`, with the reserve as far as that may be used yet.
+    /// `pool_size`, with as much of the reserve as may be used by now.
     Pool,
-    /// Bounds that pools share: those which are reached.
+    /// Limits that pools share: which of them are reached.
     Shared(Each<bool>),
 }
 
@@ -168,7 +168,7 @@ impl HeldBy {
     /// Both.
     pub const DATABASE_AND_USER: HeldBy = HeldBy::Shared([true, true]);
 
-    /// The bounds that pools share which are reached.
+    /// The shared limits that are reached.
     pub fn bounds(self) -> Vec<SharedBound> {
         let all = SharedBound::ALL.into_iter();
         match self {

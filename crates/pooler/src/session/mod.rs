@@ -29,26 +29,26 @@ use crate::event::Time;
 use crate::limits;
 use settings::{Maybe, Settings};
 
-/// What a client's session has.
+/// A client's session: its settings, and what it has left on its server.
 #[derive(Debug, Default)]
 pub struct Session {
     /// Its own settings.
     pub settings: Maybe,
-    /// Those it asked for at login, which RESET goes back to.
+    /// The settings that it asked for at login, to which RESET goes back.
     pub login: Maybe,
-    /// What PostgreSQL is to be asked about.
+    /// What PostgreSQL must be asked before the server is released.
     pub pending: Pending,
-    /// What keeps its server.
+    /// The kinds of state that keep its server.
     pub pinned: Kinds,
-    /// Since when.
+    /// Since when they keep it.
     pub since: Time,
-    /// When PostgreSQL was last asked what is left.
+    /// When PostgreSQL was last asked what is left of these.
     pub asked: Time,
-    /// A Query that is too long to be kept is read.
+    /// The reading of a Query that is too long to be held.
     pub pieces: Option<Box<Pieces>>,
-    /// Its leave to keep a server.
+    /// Its request for permission to keep a server.
     pub ticket: Option<ticket::Ticket>,
-    /// The channels that the listener hears for it.
+    /// The channels that it hears by the listener.
     pub channels: Option<Box<crate::listen::Channels>>,
 }
 
@@ -61,12 +61,12 @@ pub struct Pending {
     pub names: Vec<Suspect>,
     /// All settings may have been reset.
     pub all_back: bool,
-    /// What PostgreSQL reports and the client asked for at login may have been reset to what it was
-    /// without that.
+    /// A reported parameter that the client asked for at login may have been reset to PostgreSQL's
+    /// own default.
     pub login_back: bool,
     /// DISCARD ALL ran.
     pub discarded: bool,
-    /// Something failed, or was rolled back: a SET among it may have come to nothing.
+    /// Something failed, or was rolled back: a SET in it may have had no effect.
     pub doubtful: bool,
 }
 
@@ -77,14 +77,15 @@ pub struct Suspect {
     pub name: Box<[u8]>,
     /// It may have been set.
     pub set: bool,
-    /// The last of what was said of it is a reset.
+    /// The last command about it was a reset.
     pub back: bool,
-    /// Its server had the value of its login, and may have that still: then it is not the client's.
+    /// The server had the value of its own login, and may still have it: then the value is not the
+    /// client's.
     pub unsure: bool,
 }
 
 impl Pending {
-    /// Nothing is to be asked.
+    /// True if there is nothing to ask.
     pub fn is_empty(&self) -> bool {
         let back = self.all_back || self.login_back || self.discarded;
         self.kinds.is_empty() && self.names.is_empty() && !back
@@ -95,7 +96,7 @@ impl Pending {
         self.doubtful |= !self.is_empty();
     }
 
-    /// Adds what a text may do.
+    /// Adds the effects that a text may have.
     pub fn add(&mut self, effects: &Effects) {
         self.kinds.add(effects.kinds);
         for mention in &effects.settings {
@@ -115,7 +116,7 @@ impl Pending {
     /// A setting may have changed.
     fn suspect(&mut self, name: &[u8], set: bool) {
         if name == b"session_authorization" {
-            // SET SESSION AUTHORIZATION takes the role back, too.
+            // SET SESSION AUTHORIZATION resets the role, too.
             self.suspect(b"role", true);
             let role = self.names.iter_mut().find(|known| &*known.name == b"role");
             if let Some(role) = role {
@@ -139,7 +140,7 @@ impl Pending {
 }
 
 impl Session {
-    /// It has what any other client has.
+    /// True if the session has nothing of its own.
     pub fn is_blank(&self) -> bool {
         self.settings.is_none()
             && self.login.is_none()
@@ -161,7 +162,8 @@ impl Session {
         !self.pinned.any(Kinds::SETS_ANY) && missed.next().is_some()
     }
 
-    /// What PostgreSQL has said of its settings; `there` is what its server had, and has then.
+    /// Takes in PostgreSQL's answers about settings. `there` are the settings that the server had,
+    /// and becomes those that it has now.
     pub fn learn(&mut self, there: &mut Maybe, answers: &[(Suspect, Option<Box<[u8]>>)]) {
         let mut own = self.settings.as_deref().cloned().unwrap_or_default();
         let mut server = there.as_deref().cloned().unwrap_or_default();
@@ -172,7 +174,7 @@ impl Session {
             let none = none && (suspect.back || !suspect.set);
             let now = now.as_deref().filter(|_| !none);
             let before = value_of(there, name);
-            // Set and reset: PostgreSQL says that it is not set, or that nothing is left of it.
+            // Set and then reset: PostgreSQL says that it is not set, or that its value is empty.
             let custom = name.contains(&b'.') && now == Some(b"");
             if suspect.set && suspect.back && (now.is_none() || custom) {
                 own.put(name, settings::value(&self.login, name));
@@ -203,10 +205,10 @@ fn share(old: &mut Maybe, new: Settings) {
     }
 }
 
-/// Equal settings are one value for all who have them.
+/// The table that makes equal settings one shared value.
 pub type Shelf = crate::params::SetInterner<Settings>;
 
-/// What reasons to keep a server are called.
+/// The names of reasons to keep a server.
 pub fn reasons(kinds: Kinds) -> String {
     let reasons = PIN_REASONS.iter().filter(|(kind, ..)| kinds.any(*kind));
     let texts: Vec<&str> = reasons.map(|(.., text)| *text).collect();
@@ -225,7 +227,7 @@ pub const PIN_REASONS: [(Kinds, &str, &str); 8] = [
     (Kinds::SETS_ANY, "settings", "unknown settings"),
 ];
 
-/// Takes the place of equal settings that others have.
+/// The shared value equal to these settings.
 pub(crate) fn intern(shelf: &mut Shelf, settings: Maybe) -> Maybe {
     settings.map(|settings| match Arc::try_unwrap(settings) {
         Ok(settings) => shelf.intern(settings),
@@ -233,17 +235,18 @@ pub(crate) fn intern(shelf: &mut Shelf, settings: Maybe) -> Maybe {
     })
 }
 
-/// What is done about what texts leave in their session.
+/// What is done about state that texts leave in their session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Tracking {
-    /// Nothing: the server is its client's alone, or shared as it is.
+    /// Nothing: the server belongs to one client, or is shared as it is.
     #[default]
     Nothing,
     /// The server is cleaned.
     Cleans,
-    /// It is kept for the client.
+    /// Settings follow the client; other state keeps the server for it.
     Keeps,
-    /// Settings are kept; what would keep a server is refused (statement mode).
+    /// Settings follow the client; a statement that would keep a server is refused (statement
+    /// mode).
     KeepsSettings,
 }
 

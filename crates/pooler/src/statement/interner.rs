@@ -14,23 +14,23 @@ use crate::event::WorkerId;
 use crate::limits;
 use crate::params::Meaning;
 
-/// A database's schema, by its place among those that a worker has.
+/// The id of a database's schema, on one worker.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SchemaId(u32);
 
 /// What is known of a database's schema.
 #[derive(Debug)]
 struct Schema {
-    /// What PostgreSQL calls the database.
+    /// PostgreSQL's name of the database.
     database: Arc<str>,
-    /// A hash of that.
+    /// A hash of that name.
     hash: u64,
-    /// How many changes were noticed here first.
+    /// How many changes this worker has noticed first.
     noticed: u64,
-    /// All changes that are known of, as the sum of a number for each: workers that know of the same
-    /// ones agree, in whichever order they heard of them.
+    /// All known changes, as the sum of one number for each. Workers that know the same changes
+    /// have the same sum, in whatever order they learned of them.
     sum: u64,
-    /// Those of them that the other workers have not been told of, as such a sum.
+    /// The changes that the other workers have not been told of, as such a sum.
     untold: u64,
 }
 
@@ -45,15 +45,15 @@ pub struct Interner {
     schemas_by_name: HashMap<Arc<str>, SchemaId, Seeded>,
     /// Places of schemas that were forgotten.
     free_schemas: Vec<SchemaId>,
-    /// The other workers have not been told of all changes of schemas.
+    /// Some changes of schemas have not been sent to the other workers.
     untold: bool,
-    /// How many statements belonged to their transactions.
+    /// How many statements belonged to transactions so far.
     private: u64,
     /// Bytes of all their texts.
     bytes: usize,
     /// Bytes of texts that were added since the last purge.
     added: usize,
-    /// At how many of those the next is due.
+    /// The next purge is due when `added` reaches this.
     purge_at_bytes: usize,
 }
 
@@ -128,7 +128,7 @@ impl Interner {
         }
     }
 
-    /// It is what a client of such settings has parsed now.
+    /// True if a client with such settings would get this statement for its text now.
     pub fn is_of(&self, statement: &Statement, schema: SchemaId, meaning: Meaning) -> bool {
         statement.meaning == self.number(schema, meaning, statement.constants)
     }
@@ -145,7 +145,7 @@ impl Interner {
             s.meaning == meaning && *s.definition == *definition
         })?;
         if found.schema != schema {
-            // Who has the old one keeps it.
+            // Clients that have the old statement keep it.
             let new = Statement::new(meaning, found.constants, definition, schema);
             *found = Arc::new(new);
         }
@@ -166,8 +166,8 @@ impl Interner {
         statement
     }
 
-    /// A statement of a transaction that texts mean something else in than outside. `settled`:
-    /// PostgreSQL has told all settings.
+    /// A statement that belongs to a transaction, because texts mean something else in it than
+    /// outside. `settled`: PostgreSQL has reported all settings.
     pub fn private(
         &mut self,
         schema: SchemaId,
@@ -186,7 +186,7 @@ impl Interner {
         Arc::new(statement)
     }
 
-    /// What nobody but this table has is forgotten; done seldom enough to cost nothing.
+    /// Forgets statements that only this table has. Done seldom enough to cost nothing.
     fn purge(&mut self) {
         self.statements.retain(|s| Arc::strong_count(s) > 1);
         self.purge_at = (self.statements.len() * 2).max(1024);
@@ -204,17 +204,18 @@ impl Interner {
         self.bytes + size <= limits::WORKER_TEXTS
     }
 
-    /// There are so many bytes of texts that it matters whose they are.
+    /// True if texts take so much memory that it matters which clients have them.
     pub fn is_large(&self) -> bool {
         self.bytes > limits::UNUSED_TEXTS
     }
 
-    /// There may be much that nobody has any more.
+    /// True if there may be many statements that no client or server has any more.
     pub fn is_untidy(&self) -> bool {
         self.bytes > limits::TIDIED_TEXTS
     }
 
-    /// Every now and then: what nobody has any more goes, where that may be much.
+    /// Called from time to time: forgets statements that no client or server has any more, if there
+    /// may be many.
     pub fn tidy(&mut self) {
         if self.is_untidy() {
             self.purge();
@@ -225,7 +226,7 @@ impl Interner {
         }
     }
 
-    /// How many there are, and bytes of their texts.
+    /// How many statements there are, and the length of their texts in bytes.
     pub fn size(&self) -> (usize, usize) {
         (self.len(), self.bytes)
     }
@@ -278,8 +279,8 @@ impl Interner {
         self.schemas_by_name.len()
     }
 
-    /// Forgets the schemas that nobody uses. One that has changed is kept: statements parsed before
-    /// are told from newer ones by that.
+    /// Forgets schemas that are not in use. A schema that has changed is kept, to distinguish
+    /// statements parsed before the change from newer ones.
     pub fn forget_schemas(&mut self, used: &HashSet<SchemaId, Seeded>) {
         let (schemas, free) = (&self.schemas, &mut self.free_schemas);
         self.schemas_by_name.retain(|_, id| {
@@ -292,12 +293,13 @@ impl Interner {
         });
     }
 
-    /// A schema has changed: who parses a text from now on gets another statement, parsed anew,
-    /// on whichever server. Who has an old one keeps it, and PostgreSQL's errors.
+    /// A schema has changed: a client that parses a text from now on gets a new statement, which
+    /// every server parses again. Clients with an old statement keep it, and get PostgreSQL's
+    /// errors.
     pub fn schema_changed(&mut self, schema: SchemaId) {
         let worker = u64::from(self.worker.0);
         let schema = &mut self.schemas[schema.0 as usize];
-        // Spread, so that no two sums of changes are alike.
+        // The number is spread over 64 bits, so that no two sums of changes are equal.
         schema.noticed += 1;
         let change = FixedState::with_seed(worker).hash_one(schema.noticed);
         schema.sum = schema.sum.wrapping_add(change);
@@ -305,8 +307,8 @@ impl Interner {
         self.untold = true;
     }
 
-    /// All changes of a schema that are known of, as a sum: it tells the schema as it is known
-    /// here from what it was before.
+    /// All known changes of a schema, as a sum. Distinguishes the schema as it is known now from
+    /// what it was before.
     pub fn schema(&self, schema: SchemaId) -> u64 {
         self.schemas[schema.0 as usize].sum
     }
@@ -317,7 +319,7 @@ impl Interner {
         all.filter(|(_, sum)| *sum != 0)
     }
 
-    /// What other workers noticed of a database.
+    /// Other workers have noticed changes of a database's schema.
     pub fn schema_changed_elsewhere(&mut self, database: &str, changes: u64) {
         let at = self.schema_of(database);
         let schema = &mut self.schemas[at.0 as usize];

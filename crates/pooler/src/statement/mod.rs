@@ -21,11 +21,11 @@ pub use interner::{Interner, SchemaId};
 pub use set::{Held, ServerSet};
 pub use shape::{Shape, StatementDescription};
 
-/// How our names on servers begin.
+/// The prefix of Howdah's names on servers.
 pub const PREFIX: &[u8] = b"howdah_";
 
-/// A statement on a server that is there only to be deallocated, or found to exist, in place of a
-/// client's.
+/// A statement on servers that stands in for a client's statement: PostgreSQL deallocates it, or
+/// reports that it exists already.
 pub const VOID: &[u8] = b"howdah_void";
 
 /// A name on servers that no statement ever has.
@@ -36,27 +36,25 @@ pub const UNKNOWN: &[u8] = b"howdah_unknown";
 pub struct Statement {
     /// Text (zero-terminated) and parameter types, as in a Parse.
     pub definition: Box<[u8]>,
-    /// What tells it from other statements of the same text: a hash of the settings that it depends
-    /// on, or a number of its own.
+    /// Distinguishes it from other statements of the same text: a hash of the settings that it
+    /// depends on, or a number of its own.
     pub meaning: u64,
     /// The settings under which its constants were read.
     pub constants: Constants,
-    /// It belongs to the transaction that it was parsed in: nobody else finds it.
+    /// It belongs to the transaction that it was parsed in: no other client can use it.
     pub private: bool,
-    /// Which changes of its database's schema were known when it was parsed, as
-    /// [`Interner::schema`] has them:
-    /// what tells it from the same text parsed before.
+    /// The changes of its database's schema that were known when it was parsed, as
+    /// [`Interner::schema`] gives them. Distinguishes it from the same text parsed before a change.
     pub schema: u64,
     /// What follows from its first command.
     pub first: First,
-    /// What running it may do to its session, if anything.
+    /// The effects that running it may have on its session, if any.
     pub effects: Option<Box<Effects>>,
-    /// Its key, and the name of that on servers.
+    /// Its key, and its name on servers.
     key: OnceLock<(u128, [u8; 39])>,
-    /// Its text without constants, once somebody wants to know of its queries.
+    /// Its text without constants, once its queries are watched.
     query_text: OnceLock<Arc<QueryText>>,
-    /// What the first client that had it described was told: the others are told the same, as a
-    /// rule.
+    /// The description that the first client got. Usually the others get the same.
     told: OnceLock<Arc<StatementDescription>>,
 }
 
@@ -79,7 +77,7 @@ impl Statement {
         }
     }
 
-    /// Its text without constants: found out once, so that an Execute costs no reading.
+    /// Its text without constants. Computed once, so that an Execute costs no reading.
     pub fn query_text(&self, texts: &mut Texts) -> &Arc<QueryText> {
         self.query_text.get_or_init(|| texts.of(self.text()))
     }
@@ -89,18 +87,18 @@ impl Statement {
         cstr(&self.definition).map_or(&[], |(text, _)| text)
     }
 
-    /// The front of its text, of so many bytes at most.
+    /// The first bytes of its text, at most so many.
     pub fn front(&self, most: usize) -> &[u8] {
         let front = &self.definition[..self.definition.len().min(most)];
         cstr(front).map_or(front, |(text, _)| text)
     }
 
-    /// 128 bits of SHA-256 over text, types, meaning and schema: every worker finds the same.
+    /// 128 bits of SHA-256 over text, types, meaning and schema: the same on every worker.
     pub fn key(&self) -> u128 {
         self.key_and_name().0
     }
 
-    /// What it is called on a server that has it under a key: as a rule its own.
+    /// Its name on a server that has it under this key, which is usually its own key.
     pub fn name_under(&self, key: u128) -> [u8; 39] {
         match self.key_and_name() {
             (own, name) if *own == key => *name,
@@ -123,7 +121,7 @@ impl Statement {
         })
     }
 
-    /// What a client is told, once for all who are told the same.
+    /// A description, shared by all clients that get the same.
     pub fn share(&self, told: StatementDescription) -> Arc<StatementDescription> {
         let first = self.told.get_or_init(|| Arc::new(told.clone()));
         match **first == told {
@@ -132,12 +130,12 @@ impl Statement {
         }
     }
 
-    /// What clients are told as a rule.
+    /// The description that clients usually get.
     pub fn told(&self) -> Option<&Arc<StatementDescription>> {
         self.told.get()
     }
 
-    /// The same statement, though perhaps another worker's copy.
+    /// True for the same statement, or another worker's copy of it.
     pub fn same(self: &Arc<Self>, other: &Arc<Self>) -> bool {
         Arc::ptr_eq(self, other)
             || (self.meaning == other.meaning
@@ -146,7 +144,8 @@ impl Statement {
     }
 }
 
-/// True for a name that could be one of ours on a server. Others that begin like them are just names.
+/// True for a name of the form that Howdah's names on servers have. Other names with the same
+/// prefix are ordinary names.
 pub fn is_ours(name: &[u8]) -> bool {
     let hex = |b: &u8| b.is_ascii_digit() || matches!(b, b'a'..=b'f');
     match name.strip_prefix(PREFIX) {
@@ -170,24 +169,24 @@ pub fn server_name(key: u128) -> [u8; 39] {
 /// A client's name for a statement.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// What it means.
+    /// The statement that it means.
     pub statement: Arc<Statement>,
-    /// Which of the names that this client ever gave it is, from 1. The same name given again has
-    /// another number.
+    /// The number of the name among all that this client ever gave, from 1. The same name given
+    /// again has another number.
     pub number: u64,
-    /// What its client was told that it is, if it had it, or a portal of it, described.
+    /// The description that the client got of it, or of a portal of it, if any.
     pub told: Option<Arc<StatementDescription>>,
-    /// The settings under which its constants were read, if it has any. After a takeover they are known
-    /// if they were the client's still.
+    /// The settings under which its constants were read, if it has any. After a takeover they are
+    /// known only if the client still had these settings.
     pub under: Option<Arc<Params>>,
 }
 
 impl Named {
-    /// Bytes of its text.
+    /// The length of its text, in bytes.
     pub fn size(&self) -> usize {
         self.statement.definition.len()
     }
 }
 
-/// What a client named, by its own names.
+/// A client's named statements, by the client's names.
 pub type NamedStatements = HashMap<Box<[u8]>, Named, Seeded>;

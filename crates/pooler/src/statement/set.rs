@@ -8,7 +8,7 @@ use super::{Shape, Statement};
 use crate::Seeded;
 use crate::limits;
 
-/// How sure it is that a server has a statement.
+/// How certain it is that a server has a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Held {
     /// PostgreSQL has confirmed it.
@@ -24,16 +24,17 @@ struct SetEntry {
     statement: Arc<Statement>,
     held: Held,
     used: u64,
-    /// What it is here, if it was described: it stays that, as long as it is there.
+    /// Its description on this server, if it was described. It does not change while the server has
+    /// the statement.
     shape: Option<Shape>,
 }
 
-/// The statements a server has, under which names.
+/// The statements that a server has, by key.
 #[derive(Debug)]
 pub struct ServerSet {
     entries: HashMap<u128, SetEntry, Seeded>,
     clock: u64,
-    /// Bytes of their texts.
+    /// The length of their texts, in bytes.
     bytes: usize,
     /// Something was added since it was last cut down to size.
     grown: bool,
@@ -55,15 +56,15 @@ impl ServerSet {
         self.grown
     }
 
-    /// True if it holds more than `max`, and did not when it was last looked at: as in PgBouncer,
-    /// a smaller `max_prepared_statements` takes nothing away until something is added.
+    /// True if the set has grown beyond `max` since the last call. As in PgBouncer, a smaller
+    /// `max_prepared_statements` removes nothing until a statement is added.
     pub fn outgrows(&mut self, max: usize) -> bool {
         let grown = std::mem::take(&mut self.grown);
         grown && (self.entries.len() > max || self.bytes > limits::SERVER_TEXTS)
     }
 
-    /// The key under which a statement is, or would go, and how sure it is that it is there.
-    /// Another statement under the wanted key is passed over: the next key is tried.
+    /// The key under which the server has a statement, or would get it, and how certain it is that
+    /// the server has it. If another statement has the key, the next key is tried.
     pub fn find(&mut self, statement: &Arc<Statement>) -> (u128, Option<Held>) {
         self.clock += 1;
         let mut key = statement.key();
@@ -101,7 +102,7 @@ impl ServerSet {
         self.entries.get(&key).map(|entry| entry.statement.clone())
     }
 
-    /// What the statement under a key was described as here.
+    /// The description of the statement under a key, on this server.
     pub fn shape(&self, key: u128) -> Option<Shape> {
         self.entries.get(&key).and_then(|entry| entry.shape)
     }
@@ -113,7 +114,8 @@ impl ServerSet {
         }
     }
 
-    /// The statement under a key is there for sure, if it is still known of.
+    /// PostgreSQL has confirmed the statement under a key; nothing happens if the set no longer has
+    /// it.
     pub fn confirm(&mut self, key: u128) {
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.held = Held::Sure;
@@ -127,7 +129,7 @@ impl ServerSet {
         }
     }
 
-    /// PostgreSQL dropped all it had; what was sent after that is still coming.
+    /// PostgreSQL has dropped all statements. Those that were sent after that are still coming.
     pub fn clear_sure(&mut self) {
         self.entries
             .retain(|_, entry| matches!(entry.held, Held::Coming(_)));
@@ -145,8 +147,8 @@ impl ServerSet {
         self.entries.is_empty()
     }
 
-    /// The confirmed statements that are too many where `max` are allowed, or too large: those not
-    /// used for longest, oldest first.
+    /// The confirmed statements to be closed so that `max` remain and their texts are not too
+    /// large: those unused for longest, oldest first.
     pub fn surplus(&self, max: usize) -> Vec<u128> {
         let many = self.entries.len().saturating_sub(max);
         if self.bytes <= limits::SERVER_TEXTS {
@@ -164,8 +166,8 @@ impl ServerSet {
         keys
     }
 
-    /// The confirmed statements that were not used for longest, up to so many of them, oldest first.
-    /// One client may have added any number.
+    /// The confirmed statements unused for longest, up to so many, oldest first. One client may
+    /// have added any number.
     fn oldest(&self, count: usize) -> Vec<u128> {
         let sure = self.entries.iter();
         let sure = sure.filter(|(_, entry)| entry.held == Held::Sure);
@@ -178,7 +180,7 @@ impl ServerSet {
         sure.into_iter().map(|(_, key)| key).collect()
     }
 
-    /// Takes all out, with what they were described as, for the way to another worker.
+    /// Takes all statements out, with their descriptions, to travel to another worker.
     pub fn into_statements(self) -> Vec<(u128, Arc<Statement>, Option<Shape>)> {
         self.entries
             .into_iter()

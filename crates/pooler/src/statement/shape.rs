@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 pub struct Shape(pub u64);
 
 impl Shape {
-    /// Of what was described in words that can't be read: in practice no other one's.
+    /// The shape of a description that can't be read: in practice no other shape equals it.
     pub const UNREADABLE: Shape = Shape(0);
 
     /// By the bodies of a ParameterDescription and a RowDescription (or a NoData). `None` if they
@@ -35,10 +35,10 @@ impl Shape {
     }
 }
 
-/// What a client was told of a statement.
+/// The description of a statement that a client got.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StatementDescription {
-    /// What it is.
+    /// A hash of its columns and parameters.
     pub shape: Shape,
     /// The body of the ParameterDescription.
     pub parameters: Box<[u8]>,
