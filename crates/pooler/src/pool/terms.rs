@@ -52,7 +52,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// What the settings say of a pool.
+    /// The terms of a pool, out of the configuration.
     pub fn of(config: &Config, key: &PoolKey, database: Arc<Database>) -> Terms {
         let user: Option<Arc<User>> = config.user(&key.user).cloned();
         let of = user.as_deref();
