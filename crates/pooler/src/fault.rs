@@ -15,8 +15,8 @@ pub enum Fault {
     // The client's fault.
     /// Its bytes are not messages.
     ClientBytes(WireError),
-    /// Its start-up packet, or a message once it is logged in, has a length that can't be: it is told
-    /// nothing.
+    /// Its start-up packet, or a message once it is logged in, has an invalid length. The client
+    /// gets no message.
     ClientLength(WireError),
     /// Its protocol version is not 3.
     Protocol(u16, u16),
@@ -42,16 +42,17 @@ pub enum Fault {
     OptionsSetting(String),
     /// A value of the start-up parameter `replication` means nothing.
     ReplicationValue(String),
-    /// It sent a Sync into its COPY, the COPY failed, and more came behind: whether PostgreSQL skips
-    /// that depends on whether it read the Sync before it failed, which nobody can see.
+    /// It sent a Sync into its COPY, the COPY failed, and more messages came behind. Whether
+    /// PostgreSQL skips them depends on whether it read the Sync before the COPY failed, which
+    /// can't be seen.
     CopyUnclear,
     /// A transaction block in statement mode.
     TransactionBlock,
     /// Something in statement mode that would keep a server for its client.
     PinsInStatementMode,
-    /// It keeps a server, and too many clients of its pool do (`pin_limit`).
+    /// It keeps a server, and too many clients of its pool keep one (`pin_limit`).
     TooManyPins,
-    /// It listens by the pooler's listening connection, and that is lost.
+    /// It listens by Howdah's listening connection, and that connection is lost.
     ListenerLost,
     /// There are too many channels on the listening connection.
     TooManyChannels,
@@ -61,7 +62,7 @@ pub enum Fault {
     TooMuchHeard,
     /// A notification is not in its encoding, which it has changed since its LISTEN.
     OtherEncoding,
-    /// An UNLISTEN in a place where nobody can tell whether it is committed.
+    /// An UNLISTEN in a place where Howdah can't see whether it is committed.
     UnlistenUnclear,
     /// A question for its channels in a place where its server can't be made to know them.
     ChannelsUnclear,
@@ -71,15 +72,15 @@ pub enum Fault {
     NoSuchUser,
     /// It is neither in `admin_users` nor in `stats_users`.
     NotAllowed,
-    /// It went away; the text says how.
+    /// Its connection ended; the text says how.
     ClientGone(String),
     /// It said goodbye.
     ClientClosed,
-    /// It was told already.
+    /// It has already got its error.
     Told(String),
     /// Its cancel request was carried out, or there was nothing to do.
     Cancelled,
-    /// Its cancel request names nobody.
+    /// Its cancel request has a key that no client has.
     CancelUnknown,
     /// Its cancel request is for a peer that `[peers]` does not name.
     CancelNoPeer,
@@ -93,7 +94,7 @@ pub enum Fault {
     TooManyClients(&'static str),
     /// `client_login_timeout`.
     LoginTimeout,
-    /// `client_login_timeout` while no server could be had.
+    /// `client_login_timeout` while it waited for a server.
     LoginTimeoutServerDown,
     /// `client_idle_timeout`.
     ClientIdle,
@@ -105,7 +106,7 @@ pub enum Fault {
     TransactionTimeout,
     /// `query_timeout`.
     QueryTimeout,
-    /// `query_timeout`, before a server could be had.
+    /// `query_timeout` while it waited for a server.
     QueryTimeoutWaiting,
     /// `query_wait_timeout`.
     QueryWait,
@@ -113,7 +114,7 @@ pub enum Fault {
     CancelWait,
     /// The process ends.
     ShuttingDown,
-    /// SHUTDOWN WAIT_FOR_SERVERS, said to those without a server.
+    /// SHUTDOWN WAIT_FOR_SERVERS, for a client without a server.
     ServerShuttingDown,
     /// KILL, or the database left the configuration.
     DatabaseRemoved,

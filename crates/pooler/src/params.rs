@@ -9,8 +9,8 @@ use hashbrown::HashMap;
 
 use crate::{Seeded, literal};
 
-/// Parameters every pooler must keep per client, as PgBouncer does; `track_extra_parameters`
-/// adds to them.
+/// The parameters that are kept for each client, as by PgBouncer; `track_extra_parameters` adds to
+/// them.
 const ALWAYS: [&str; 5] = [
     "client_encoding",
     "DateStyle",
@@ -19,16 +19,17 @@ const ALWAYS: [&str; 5] = [
     "application_name",
 ];
 
-/// Which of them says what the others' values are in.
+/// The one that gives the encoding of the others' values.
 const ENCODING: usize = 0;
 
-/// Which of them does not change what a statement's text means.
+/// The one that does not change the meaning of texts.
 const WITHOUT_MEANING: usize = 4;
 
-/// Settings that decide what PostgreSQL makes of a text, as hashes of their values.
+/// Settings that change the meaning of texts, as hashes of their values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Meaning {
-    /// Where names are looked for (`search_path`). PostgreSQL itself looks again where that changes.
+    /// Where PostgreSQL looks names up (`search_path`). If that changes, PostgreSQL itself looks
+    /// them up again.
     pub names: u64,
     /// How constants are read (`DateStyle`, `TimeZone`, `client_encoding` and so on): once, when a
     /// text is parsed.
@@ -36,7 +37,8 @@ pub struct Meaning {
 }
 
 impl Meaning {
-    /// Likewise where names are looked for by more than the session's settings; `hash` is of that.
+    /// The same, if more than the session's settings decides where names are looked up; `hash`
+    /// stands for that.
     #[must_use]
     pub fn looking(self, hash: u64) -> Meaning {
         Meaning {
@@ -45,7 +47,7 @@ impl Meaning {
         }
     }
 
-    /// Both in one.
+    /// Both hashes in one.
     pub fn both(self) -> u64 {
         FixedState::default().hash_one((self.names, self.constants))
     }
@@ -148,8 +150,8 @@ impl Params {
         sql
     }
 
-    /// What must be set on a server that has `server` so that it has what we have. A parameter the
-    /// server never reported can't be followed, so it is left alone.
+    /// The parameters to set on a server that has the values `server`, so that it has these values.
+    /// A parameter that the server never reported can't be tracked, and is left alone.
     pub fn missing_on<'a>(&'a self, server: &'a Params) -> impl Iterator<Item = (usize, &'a [u8])> {
         self.values
             .iter()
@@ -189,7 +191,7 @@ impl Params {
         }
     }
 
-    /// Of what is missing on a server, that by which constants are read.
+    /// Of the parameters missing on a server, those that change how constants are read.
     pub fn constants_missing_on<'a>(
         &'a self,
         tracked: &Tracked,
@@ -230,8 +232,8 @@ pub fn select_local(name: &str, value: &[u8], of: &Params) -> Vec<u8> {
     sql
 }
 
-/// Appends the statement that sets one parameter; `local` for the rest of the transaction. What is not
-/// ASCII is in the encoding of the set it is from.
+/// Appends the statement that sets one parameter; `local` for the rest of the transaction. A value
+/// that is not ASCII is in the encoding of its set.
 pub fn set_one(sql: &mut Vec<u8>, name: &str, value: &[u8], of: &Params, local: bool) {
     // A list such as search_path is reported already quoted: SET would quote it once more.
     if value.is_ascii() && !name.eq_ignore_ascii_case("search_path") {
@@ -252,7 +254,7 @@ pub fn set_one(sql: &mut Vec<u8>, name: &str, value: &[u8], of: &Params, local: 
 /// Equal sets of parameters.
 pub type ParamsInterner = SetInterner<Params>;
 
-/// Equal sets of values, shared by all who have them.
+/// The table that makes equal sets one shared value.
 #[derive(Debug)]
 pub struct SetInterner<T> {
     sets: HashMap<Arc<T>, (), Seeded>,

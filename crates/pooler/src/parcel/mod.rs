@@ -23,10 +23,10 @@ use crate::tls::TlsFacts;
 /// The version of the format, and of what both processes do.
 pub const VERSION: u32 = 8;
 
-/// All that travels.
+/// Everything that travels to a successor.
 #[derive(Debug)]
 pub struct Freight {
-    /// What the process knows besides.
+    /// The state of the process.
     pub estate: Estate,
     /// Its listening sockets.
     pub listeners: Vec<(Address, LooseSocket)>,
@@ -34,7 +34,7 @@ pub struct Freight {
     pub parcels: Vec<(WorkerId, Parcel)>,
 }
 
-/// What a process knows besides its connections.
+/// The state of a process besides its connections.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Estate {
     /// [`crate::cancel::Keys::lasting`].
@@ -43,13 +43,13 @@ pub struct Estate {
     pub schemas: Vec<(String, u64)>,
     /// The last number that the console has for a connection.
     pub last_number: u64,
-    /// Databases that DISABLE holds for.
+    /// The disabled databases (DISABLE).
     pub disabled: Vec<String>,
     /// Which parameters are tracked, by position.
     pub tracked: Vec<String>,
 }
 
-/// A piece of it.
+/// A piece of freight.
 #[derive(Debug)]
 pub enum Parcel {
     /// What is known of a pool.
@@ -78,15 +78,14 @@ pub struct PoolLore {
     pub scram_keys: Option<ScramKeys>,
     /// Likewise.
     pub found_secret: Option<Secret>,
-    /// Of a listening connection: what has to be heard in its place.
+    /// For the pool of a listening connection: what the successor has to listen to.
     pub bequest: Option<Arc<Bequest>>,
 }
 
-/// What a listening connection hears, which is to be heard by the successor's, too
-/// (`listen/heritage.rs`).
+/// What the successor's listening connection has to listen to (`listen/heritage.rs`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bequest {
-    /// What the successor's is to notify once it listens.
+    /// The mark that the successor sends once it listens.
     pub mark: u128,
     /// The channels.
     pub names: Vec<Box<[u8]>>,
@@ -94,7 +93,7 @@ pub struct Bequest {
     pub encoding: Option<Box<[u8]>>,
 }
 
-/// What a client hears by a listening connection.
+/// The state of a client that listens by a listening connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hearing {
     /// Which connection.
@@ -109,26 +108,26 @@ pub struct Hearing {
     pub number: u64,
 }
 
-/// How a client stood when it was taken out.
+/// The state of a client when it was packed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// Its first packet was awaited.
+    /// It had sent no complete first packet.
     Startup,
-    /// It had proved who it is, and was not told so yet.
+    /// It had proved who it is, and had not got its greeting.
     Newcomer,
-    /// It was logged in and bound to no server.
+    /// It was logged in, without a server.
     Ready,
     /// It was between two transactions of its session, with a server of its own.
     Bound,
     /// It talked to the console.
     Console {
-        /// It may give every command.
+        /// It may give every command, not only SHOW.
         admin: bool,
     },
 }
 
 impl Standing {
-    /// It is in a pool, or about to be.
+    /// True if it is in a pool, or about to be.
     pub fn is_of_a_pool(self) -> bool {
         matches!(self, Standing::Newcomer | Standing::Ready | Standing::Bound)
     }
@@ -143,7 +142,7 @@ pub struct Passenger {
     pub standing: Standing,
     /// Its ends.
     pub ends: Ends,
-    /// What is known of its TLS session, if it has one. That is with the socket.
+    /// The facts of its TLS session, if it has one. The session itself travels with the socket.
     pub tls: Option<Arc<TlsFacts>>,
     /// Its number in the console.
     pub number: u64,
@@ -171,7 +170,7 @@ pub struct Passenger {
     pub session: [crate::session::settings::Maybe; 2],
     /// What it hears by a listening connection.
     pub hearing: Option<Box<Hearing>>,
-    /// Those that change what statements mean.
+    /// Those of its settings that change the meaning of statements.
     pub meaning: Meaning,
     /// Its named statements.
     pub names: Vec<(Box<[u8]>, Named)>,
@@ -185,7 +184,7 @@ pub struct Passenger {
     pub asks_numbers: bool,
     /// What it was last told of `in_hot_standby`.
     pub standby: Option<bool>,
-    /// What it has sent and we have not handled.
+    /// Bytes that it has sent and Howdah has not handled.
     pub held: Vec<u8>,
     /// Bytes of its current message still to come, all of them to be dropped.
     pub left: u32,
@@ -224,9 +223,9 @@ pub struct ServerParcel {
     pub connected: Time,
     /// Since when it has been idle.
     pub since: Time,
-    /// It has served somebody.
+    /// It has served a client.
     pub served: bool,
-    /// What its clients have left there is known.
+    /// Howdah knows what its clients have left in the session.
     pub followed: bool,
     /// What it last said of `in_hot_standby`.
     pub standby: Option<bool>,

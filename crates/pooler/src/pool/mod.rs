@@ -43,7 +43,8 @@ use crate::statement::SchemaId;
 use crate::stats::Stats;
 use crate::times::Times;
 
-/// For how long a question for values of sequences says that there will be more, in nanoseconds.
+/// How long after a client's `currval` or `lastval` more such questions are expected, in
+/// nanoseconds.
 const NUMBERS_ASKED_NS: u64 = 600_000_000_000;
 
 /// One worker's share of a pool.
@@ -59,11 +60,11 @@ pub struct Pool {
     pub(crate) idle: Idle,
     /// Clients that wait for a server.
     pub(crate) waiting: Line,
-    /// Clients that wait for leave to keep a server, before they wait for one.
+    /// Clients that wait for permission to keep a server, before they wait for a server.
     pub(crate) pin_line: Line,
     /// Clients that wait for `welcome`.
     newcomers: Vec<ClientId>,
-    /// What clients are told at login.
+    /// What clients get in their greeting at login.
     pub(crate) welcome: Option<Welcome>,
     /// Its servers here, in every state.
     servers: u32,
@@ -83,20 +84,20 @@ pub struct Pool {
     pub(crate) need: bool,
     /// How long the oldest client had waited then, in nanoseconds.
     told_age: u64,
-    /// The bound that the Broker said holds it back, as long as clients wait here.
+    /// The limit that holds the pool back, as the Broker has said, while clients wait here.
     pub(crate) held_by: Option<HeldBy>,
     /// Workers whose clients wait.
     pub(crate) hungry: Hungry,
-    /// Another pool waits for one of its servers to go, and all were busy.
+    /// Another pool waits until one of its servers is closed; all of them were busy.
     pub(crate) starved: Option<Starved>,
-    /// Why there are no new servers for now.
+    /// Why no new servers are opened for now.
     pub(crate) failure: Option<Failure>,
     /// PostgreSQL has no room for its servers, and another pool's is to go.
     makes_room: bool,
     /// How many attempts in a row failed: the next of several hosts is tried at once.
     hosts_failed: u32,
-    /// How many servers this worker may keep, once its pool has more than its bounds allow; else
-    /// without limit.
+    /// How many servers this worker may keep, once the pool has more than its limits allow;
+    /// otherwise `u32::MAX`.
     pub(crate) keep: u32,
     /// PAUSE: no server is given out.
     paused: bool,
@@ -106,8 +107,8 @@ pub struct Pool {
     held: bool,
     /// Keys of the last client's SCRAM login, for logins to PostgreSQL.
     pub(crate) scram_keys: Option<ScramKeys>,
-    /// What the last login told of its user, for logins to PostgreSQL: by auth_query, or because
-    /// LDAP or PAM found the password right.
+    /// The secret of the last login, for logins to PostgreSQL: from auth_query, or the password
+    /// that LDAP or PAM found right.
     pub(crate) found_secret: Option<Secret>,
     /// When the next server may go because of its age.
     next_life: Time,
@@ -214,7 +215,7 @@ impl Pool {
         self.clients += 1;
     }
 
-    /// A client is its own no more.
+    /// A client leaves the pool.
     pub(crate) fn client_leaves(&mut self, now: Time) {
         self.clients -= 1;
         self.quiet = now;
@@ -226,7 +227,7 @@ impl Pool {
         self.connecting += 1;
     }
 
-    /// A server has logged in, or never will.
+    /// A server has logged in, or has failed to.
     pub(crate) fn server_is_through(&mut self) {
         self.connecting -= 1;
     }
@@ -246,7 +247,7 @@ impl Pool {
         self.testing += 1;
     }
 
-    /// It has passed the test, or never will.
+    /// A server has passed its test, or has failed.
     pub(crate) fn test_ends(&mut self) {
         self.testing -= 1;
     }
@@ -256,7 +257,8 @@ impl Pool {
         self.next_life
     }
 
-    /// A server goes because of its age: the next one no sooner than after `gap` nanoseconds.
+    /// A server is closed because of its age. The next one follows after at least `gap`
+    /// nanoseconds.
     pub(crate) fn ends_a_life(&mut self, now: Time, gap: u64) {
         self.next_life = Time(now.0.saturating_add(gap));
     }
@@ -278,7 +280,7 @@ impl Pool {
 
     /// A login has failed.
     pub(crate) fn host_fails(&mut self) {
-        // The one host that is used is not to be had: the next may be.
+        // The host in use can't be reached; the next one may be.
         if self.terms.database.load_balance_hosts == LoadBalance::Disable {
             self.next_host = self.next_host.wrapping_add(1);
         }
@@ -290,7 +292,7 @@ impl Pool {
         self.failure = Some(why);
     }
 
-    /// Why they failed may be over.
+    /// The reason why logins failed may be gone.
     pub(crate) fn login_may_succeed(&mut self) {
         self.failure = None;
     }
@@ -301,8 +303,8 @@ impl Pool {
         self.hosts_failed = 0;
     }
 
-    /// A client has logged in, by these keys or this secret. `keeps` what was found before, where
-    /// nothing was now.
+    /// A client has logged in, by these keys or this secret. `keeps`: if there is no new secret,
+    /// the old one stays.
     pub(crate) fn learn_login(
         &mut self,
         keys: Option<ScramKeys>,
@@ -335,7 +337,7 @@ impl Pool {
         self.wants_listener = wanted;
     }
 
-    /// Its servers are others now, and may greet otherwise.
+    /// Its servers are replaced; new ones may report other parameters.
     pub(crate) fn forgets_welcome(&mut self) {
         self.welcome = None;
     }
@@ -350,41 +352,42 @@ impl Pool {
         self.newcomers.push(id);
     }
 
-    /// Takes out all that wait for `welcome`.
+    /// Takes out all clients that wait for `welcome`.
     pub(crate) fn take_newcomers(&mut self) -> Vec<ClientId> {
         std::mem::take(&mut self.newcomers)
     }
 
-    /// Forgets who waits for `welcome` no more.
+    /// Removes clients that no longer wait for `welcome`.
     pub(crate) fn trim_newcomers(&mut self, waits: impl Fn(ClientId) -> bool) {
         self.newcomers.retain(|id| waits(*id));
     }
 
-    /// The user list knows better.
+    /// Forgets the found secret, because `auth_file` has the user now.
     pub(crate) fn forgets_secret(&mut self) {
         self.found_secret = None;
     }
 
-    /// It wants PostgreSQL to have room for a server, or has no such wish any more.
+    /// It wants another pool's server closed, so that PostgreSQL has room for one of its own; or no
+    /// longer wants that.
     pub(crate) fn wants_room(&mut self, wants: bool) {
         self.makes_room = wants;
     }
 
-    /// The Broker is told that clients wait, the oldest for so many nanoseconds.
+    /// The Broker was told that clients wait, the oldest for so many nanoseconds.
     pub(crate) fn tells_need(&mut self, age: u64) {
         self.need = true;
         self.told_age = age;
     }
 
-    /// The Broker must be told again: the oldest client has waited clearly longer than it was told, or
-    /// there is no server at all to wait for.
+    /// True if the Broker must be told again: the oldest client has waited clearly longer than the
+    /// Broker knows, or the pool has no server at all.
     pub(crate) fn grows_hungry(&self, now: Time) -> bool {
         let clearly = self.told_age + (self.told_age / 8).max(1_000_000);
         let longer = self.longest_wait(now).is_some_and(|age| age > clearly);
         longer || self.servers == 0 || !self.newcomers.is_empty()
     }
 
-    /// What was needed has come. True if the Broker was told of the need.
+    /// The need is met. True if the Broker was told of it.
     pub(crate) fn take_need(&mut self) -> bool {
         self.held_by = None;
         std::mem::take(&mut self.need)
@@ -395,17 +398,17 @@ impl Pool {
         self.held_by = Some(bound);
     }
 
-    /// Another pool waits for one of its servers to go.
+    /// Another pool waits until one of its servers is closed.
     pub(crate) fn yields_to(&mut self, starved: Starved) {
         self.starved = Some(starved);
     }
 
-    /// A pool waits no more for one of its servers to go, if it is `that`.
+    /// The pool that matches `that` no longer waits for one of its servers.
     pub(crate) fn yields_no_more_to(&mut self, that: impl Fn(&Starved) -> bool) {
         self.starved.take_if(|starved| that(starved));
     }
 
-    /// Somebody may want a server that is given back: the listener, a client here, another worker or
+    /// True if a released server may be wanted: by the listener, a client here, another worker or
     /// another pool.
     #[inline]
     pub(crate) fn is_sought(&self) -> bool {
@@ -413,7 +416,7 @@ impl Pool {
         self.key.listens || wanted && !self.held
     }
 
-    /// The hungry worker that a server given back shall go to, instead of to the oldest client here.
+    /// The hungry worker that a released server goes to, instead of the oldest client here.
     pub(crate) fn take_hungrier(&mut self, now: Time) -> Option<WorkerId> {
         match self.hungry.is_empty() {
             true => None,
@@ -450,7 +453,7 @@ impl Pool {
         self.welcome.is_none()
     }
 
-    /// Servers are given out.
+    /// True if servers are given out.
     pub fn gives(&self) -> bool {
         !self.paused && !self.held
     }
@@ -476,7 +479,7 @@ impl Pool {
         self.waiting.longest_wait(now)
     }
 
-    /// Clients' statements are renamed, so that a server can have many clients' at once.
+    /// True if statements are renamed, so that a server can have the statements of many clients.
     pub fn renames(&self, max_prepared_statements: u32) -> bool {
         max_prepared_statements > 0 && self.terms.mode != PoolMode::Session
     }
@@ -533,7 +536,7 @@ impl Pools {
             .expect("a pool with a server or a client exists")
     }
 
-    /// Likewise, to change.
+    /// The same, mutable.
     #[inline]
     pub fn at_mut(&mut self, id: PoolId) -> &mut Pool {
         self.slots[id.0 as usize]

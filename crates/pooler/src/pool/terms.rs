@@ -1,4 +1,4 @@
-//! What the settings say of a pool.
+//! The settings of a pool.
 
 use std::sync::Arc;
 

@@ -24,12 +24,12 @@ use tally::{Ended, Tally};
 use text::Texts;
 use trace::Traced;
 
-/// What a worker has found out about queries.
+/// What a worker knows about queries.
 #[derive(Debug)]
 pub struct Queries {
     /// Their texts.
     pub texts: Texts,
-    /// Which take the most.
+    /// The texts that take the most time.
     pub tally: Tally,
     /// The bound of the log of slow ones.
     pub quota: Quota,
@@ -56,17 +56,17 @@ impl Queries {
     }
 }
 
-/// What is told of a query besides counts.
+/// A report on one query.
 #[derive(Debug)]
 pub enum Seen {
-    /// It was slow.
+    /// A slow query.
     Slow(SlowQuery),
-    /// Its spans.
+    /// The spans of a query.
     Traced(Traced),
 }
 
 impl Queries {
-    /// Counts a query of a pool that has ended. True if somebody wants to know more of it.
+    /// Counts a query that has ended. True if it must be reported besides.
     pub(crate) fn counts(&mut self, pool: &mut Pool, query: &Watched, ended: &Ended) -> bool {
         if pool.terms.wanted.tally {
             self.tally.count(&pool.key, &query.text, ended);
@@ -79,7 +79,7 @@ impl Queries {
     }
 }
 
-/// It took so long, with its wait, that the log wants it.
+/// True if the query and its wait took so long that it belongs in the log of slow queries.
 fn is_slow(slow_ns: u64, ended: &Ended) -> bool {
     slow_ns > 0 && ended.run_ns.saturating_add(ended.wait_ns) >= slow_ns
 }

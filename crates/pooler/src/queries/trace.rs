@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use super::text::QueryText;
 
-/// How many spans of a worker may begin in a second, so that nobody can have us send without end.
+/// How many spans of a worker may begin in a second, so that no client can make Howdah send spans
+/// without end.
 pub const RATE: u32 = 1000;
 
-/// A query's place in a trace.
+/// A query's place in a trace: the ids of OpenTelemetry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpanIds {
     /// The trace.
@@ -25,8 +26,8 @@ pub struct SpanIds {
     pub span: u64,
 }
 
-/// What is told of a traced query: a span of it all, and in that one of its wait for a server and one
-/// of its run.
+/// A traced query: one span for all of it, with one child span for its wait for a server and one
+/// for its run.
 #[derive(Clone, Debug)]
 pub struct Traced {
     /// Its place.
@@ -41,7 +42,7 @@ pub struct Traced {
     pub rows: u64,
     /// PostgreSQL's code, if it failed.
     pub sqlstate: Option<String>,
-    /// Why nobody saw its end, if so.
+    /// Why its end was not seen, if so.
     pub broken_off: Option<&'static str>,
     /// The database.
     pub database: Arc<str>,
@@ -49,9 +50,9 @@ pub struct Traced {
     pub user: Arc<str>,
     /// Where the client is.
     pub address: String,
-    /// What it calls itself.
+    /// The client's `application_name`.
     pub application: String,
-    /// What it ran.
+    /// The query's text, without constants.
     pub text: Arc<QueryText>,
 }
 
@@ -77,8 +78,8 @@ pub fn traceparent(sql: &[u8]) -> Option<(u128, u64, bool)> {
     })
 }
 
-/// What stands in comments, each byte looked at once. (Strings are not told apart: who hides a comment
-/// in one names a parent of its own queries.)
+/// The contents of comments, in one pass. (Strings are not recognised: a client that hides a
+/// comment in a string only affects its own queries.)
 fn comments(sql: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = sql;
     std::iter::from_fn(move || {

@@ -15,15 +15,15 @@ use crate::queries::trace::{SpanIds, traceparent};
 pub struct Wanted {
     /// Anything at all.
     pub any: bool,
-    /// Those that took at least so many nanoseconds, with their waits; 0: none.
+    /// Slow queries: those that took at least so many nanoseconds, waits included; 0: none.
     pub slow_ns: u64,
-    /// Their values, too.
+    /// The values of slow queries, too.
     pub values: bool,
-    /// Which take the most.
+    /// Counts by text.
     pub tally: bool,
     /// Spans.
     pub traces: bool,
-    /// Of 2^64 that name no parent so many have spans.
+    /// How many of 2^64 queries without a parent span get spans.
     pub trace_share: u64,
 }
 
@@ -45,10 +45,10 @@ impl Wanted {
     }
 }
 
-/// A query on its way: the entry of the ledger that it goes with says when it has ended.
+/// A query under way. It has ended when its entry of the ledger is answered.
 #[derive(Clone, Debug)]
 pub struct Watched {
-    /// What it is.
+    /// Its text, without constants.
     pub text: Arc<QueryText>,
     /// The group of messages it was sent in.
     pub group: u32,
@@ -66,7 +66,7 @@ pub struct Watched {
     pub place: Option<Box<SpanIds>>,
 }
 
-/// What is watched with, while a client's bytes are worked through.
+/// What watching queries needs, while a client's bytes are handled.
 #[derive(Debug)]
 pub struct Watching<'a> {
     /// The time.
