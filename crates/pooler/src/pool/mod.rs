@@ -94,7 +94,7 @@ pub struct Pool {
     pub(crate) failure: Option<Failure>,
     /// PostgreSQL has no room for its servers, and another pool's is to go.
     makes_room: bool,
-    /// How many attempts in a row failed: the next of several hosts is tried at once.
+    /// How many attempts have failed in a row. The next of several hosts is then tried at once.
     hosts_failed: u32,
     /// How many servers this worker may keep, once the pool has more than its limits allow;
     /// otherwise `u32::MAX`.
@@ -110,7 +110,7 @@ pub struct Pool {
     /// The secret of the last login, for logins to PostgreSQL: from auth_query, or the password
     /// that LDAP or PAM found right.
     pub(crate) found_secret: Option<Secret>,
-    /// When the next server may go because of its age.
+    /// When the next server may be closed because of its age.
     next_life: Time,
     /// Which of the database's hosts and addresses is next.
     next_host: usize,
@@ -205,7 +205,7 @@ impl Pool {
         self.makes_room
     }
 
-    /// How many attempts in a row failed: the next of several hosts is tried at once.
+    /// How many attempts have failed in a row. The next of several hosts is then tried at once.
     pub fn hosts_failed(&self) -> u32 {
         self.hosts_failed
     }
@@ -252,7 +252,7 @@ impl Pool {
         self.testing -= 1;
     }
 
-    /// When the next server may go because of its age.
+    /// When the next server may be closed because of its age.
     pub fn next_life(&self) -> Time {
         self.next_life
     }
