@@ -30,7 +30,7 @@ pub(crate) enum Stage {
     Detaching,
     /// The driver was asked to detach it.
     Leaving,
-    /// To be closed when everything is sent; then lingers as long as the [`Close`] asks for.
+    /// To be closed when everything is sent. Then it lingers for as long as the [`Close`] demands.
     Flushing(Close),
     /// Everything is sent and our side shut down; the peer's end of file is awaited.
     Lingering,
@@ -42,11 +42,11 @@ pub(crate) enum Stage {
 pub(crate) struct Flags {
     /// The decisions want to receive.
     pub(crate) receiving: bool,
-    /// The driver said that the stream ended.
+    /// The driver has reported the end of the stream.
     pub(crate) ended: bool,
     /// A send failed.
     pub(crate) broken: bool,
-    /// `Lost` was told.
+    /// `Lost` was reported.
     pub(crate) lost: bool,
     /// Its TLS has failed: an alert that says why is sent, however it is closed.
     pub(crate) alerts: bool,
@@ -55,9 +55,9 @@ pub(crate) struct Flags {
     /// Listed in `dirty`.
     pub(crate) dirty: bool,
     pub(crate) congested: bool,
-    /// It has a TLS session, or one is being made.
+    /// It has a TLS session, or its handshake is under way.
     pub(crate) secure: bool,
-    /// One is being made: nothing can be said.
+    /// Its handshake is under way: nothing can be sent.
     pub(crate) handshake: bool,
 }
 
@@ -77,7 +77,7 @@ impl Connections {
         self.slots.len() - self.free.len()
     }
 
-    /// Bytes of memory of all that waits to be sent.
+    /// The memory of all output, in bytes.
     pub(crate) fn output_memory(&self) -> usize {
         let outputs = self.slots.iter().filter_map(|c| c.output.as_ref());
         outputs
@@ -139,7 +139,7 @@ impl Connections {
         (connection.generation == key.generation).then_some(connection)
     }
 
-    /// A peer that is not ending.
+    /// The connection of a peer, unless it is ending.
     pub(crate) fn find(&mut self, peer: Peer) -> Option<(Key, &mut Connection)> {
         let slot = match peer {
             Peer::Client(id) => *self.clients.get(id.index as usize)?,
@@ -170,7 +170,7 @@ impl Connection {
         true
     }
 
-    /// True when it has to be listed as dirty.
+    /// Marks it dirty. True if it must be added to the list.
     pub(crate) fn flag_dirty(&mut self) -> bool {
         let flag = self.output.is_some() && !self.flags.sending && !self.flags.dirty;
         self.flags.dirty |= flag;

@@ -35,7 +35,8 @@ use crate::signals::{OperatorRequest, Signals};
 use crate::systemd;
 use crate::tracer::Tracer;
 
-/// Threads for what blocks, at most: some are left when names are waited for.
+/// The most threads for blocking work. Some are left for files while all others wait for host
+/// names.
 const BLOCKING_THREADS: usize = dns::THREADS + 4;
 
 /// How often workers are asked for metrics, while there is an endpoint.
@@ -50,17 +51,17 @@ const MEMORY_PERIOD: Duration = Duration::from_secs(5);
 /// The worker that asked, and the ticket of its question.
 pub type QuestionId = (WorkerId, u64);
 
-/// What the control thread hears of.
+/// An event for the control thread.
 pub enum ControlEvent {
     /// A worker asks.
     Asked(WorkerId, Question),
-    /// How files of TLS look, of this configuration.
+    /// The present state of the TLS files of this configuration.
     Looked(Arc<Config>, Vec<Look>),
     /// A name was looked up.
     Resolved(String, Found),
     /// A key was derived.
     Derived(Derived),
-    /// A user of the system was named, or there is none of that number.
+    /// The name of a system user, or the reason why there is none.
     Named(u32, Result<String, String>),
     /// A client's password was checked: the worker and ticket, and whether it is right.
     Checked(WorkerId, u64, Result<(), String>),
@@ -68,20 +69,20 @@ pub enum ControlEvent {
     Zone(String, u32),
     /// A peer has a worker's cancel request.
     Forwarding(WorkerId, u64),
-    /// A peer is through with it, or could not be reached.
+    /// The peer has closed the connection of a cancel request, or could not be reached.
     Forwarded(WorkerId, u64, Result<(), String>),
     /// The configuration was read.
     Loaded(Box<Loaded>),
-    /// A successor has everything, or has not.
+    /// A round of a takeover has ended: the successor has everything, or has failed.
     Sent(Box<Sent>),
-    /// It is time to see who of those left behind can follow.
+    /// It is time for the next round of a takeover, for the clients that stayed.
     Round(Round),
 }
 
 /// Where workers ask; never blocks.
 pub type Ear = UnboundedSender<ControlEvent>;
 
-/// The runtime, ready to hear, before there are workers.
+/// The control thread's runtime and channel, before there are workers.
 pub struct Desk {
     runtime: tokio::runtime::Runtime,
     signals: Signals,
@@ -93,7 +94,7 @@ pub struct Desk {
 
 /// What the process has by the time the control thread begins to serve.
 pub struct Parts {
-    /// Where lines go.
+    /// The log.
     pub log: Log,
     /// Where the settings come from.
     pub source: Source,
@@ -107,7 +108,7 @@ pub struct Parts {
     pub resolver: Resolver,
     /// The workers' mailboxes, in their order.
     pub workers: Vec<PostBox>,
-    /// Who counts for them.
+    /// The Broker of all workers.
     pub broker: SharedBroker,
     /// The listening sockets.
     pub listeners: Vec<Listener>,
@@ -250,15 +251,15 @@ impl Desk {
 pub struct Control {
     pub log: Log,
     pub source: Source,
-    /// In force.
+    /// The configuration in force.
     pub config: Arc<Config>,
     /// What TLS sessions begin with.
     pub contexts: Arc<Contexts>,
     /// What the session tickets of these have their keys from.
     pub tickets_made: TicketSeed,
-    /// How the files looked that this was made from.
+    /// The state of the files that the contexts were made from.
     pub looks: Vec<Look>,
-    /// Somebody looks at them.
+    /// A thread is looking at these files.
     pub looking: bool,
     pub workers: Vec<PostBox>,
     pub broker: SharedBroker,
@@ -272,7 +273,8 @@ pub struct Control {
     resolver: Arc<Resolver>,
     authorities: Authorities,
     deriver: Deriver<QuestionId>,
-    /// Who waits for the name of a user of the system: it is asked for once at a time.
+    /// The questions that wait for the name of a system user. Each name is looked up once at a
+    /// time.
     nameless: HashMap<u32, Vec<QuestionId>>,
     /// Reloads wanted, the one under way first; by a worker, or by signal.
     pub reloads: VecDeque<Option<QuestionId>>,
@@ -284,7 +286,7 @@ pub struct Control {
     pub ending: bool,
     /// Workers that wait for nothing more.
     idle: HashSet<WorkerId>,
-    /// What has been told of this `stats_period`, and by whom.
+    /// The counts of this `stats_period`, and which workers have reported theirs.
     counted: Stats,
     counted_by: HashSet<WorkerId>,
 }
@@ -499,7 +501,8 @@ impl Control {
         }
     }
 
-    /// The balancer hears what a worker had to do. What it decides ten times a second is done.
+    /// Passes a worker's load to the balancer, and ten times a second carries out what the balancer
+    /// decides.
     fn balance(&mut self, from: WorkerId, load: &Load) {
         let now = clock();
         self.balancer.hear(now, from, load);
@@ -547,7 +550,7 @@ impl Control {
         });
     }
 
-    /// Servers at addresses that a name no longer has are to go.
+    /// Servers at addresses that a name no longer has must be closed.
     fn moved(&self, host: &str, gone: &[IpAddr]) {
         let list: Vec<_> = gone.iter().map(ToString::to_string).collect();
         self.say(&format!(
@@ -562,7 +565,7 @@ impl Control {
         });
     }
 
-    /// Names may come over a network: that is waited for elsewhere.
+    /// A look-up may go over a network, so another thread waits for it.
     fn name_user(&mut self, asker: QuestionId, uid: u32) {
         let askers = self.nameless.entry(uid).or_default();
         askers.push(asker);
@@ -588,7 +591,7 @@ impl Control {
         for zone in self.names.zones() {
             let (ear, resolver) = (self.ear.clone(), self.resolver.clone());
             tokio::spawn(async move {
-                // What is no zone, or tells nothing, has not changed.
+                // A zone that does not exist or gives no answer counts as unchanged.
                 if let Ok(serial) = resolver.serial(&zone).await {
                     let _ = ear.send(ControlEvent::Zone(zone, serial));
                 }

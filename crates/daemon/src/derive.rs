@@ -52,7 +52,7 @@ pub struct Derived {
     key: Option<[u8; 32]>,
 }
 
-/// Somebody who waits for a key, as long as that is held elsewhere.
+/// The interest in a key: it lasts as long as the strong reference is held.
 pub type Interest = Weak<()>;
 
 /// A key to derive.
@@ -73,8 +73,8 @@ impl Job {
     }
 }
 
-/// Jobs of logins to servers. Servers say how much work their keys are, so they take turns: one that
-/// asks for much delays its own logins. Clients' keys do not wait here at all.
+/// Keys for logins to servers. A server chooses how much work its keys are, so hosts take turns:
+/// one that demands much delays only its own logins. Keys for clients have threads of their own.
 #[derive(Default)]
 struct ServerJobs {
     /// Whose turn it is next in front, by host; each has some.
@@ -103,7 +103,8 @@ impl ServerJobs {
 /// The jobs of servers, and the thread that waits for them.
 type Shared = Arc<(Mutex<ServerJobs>, Condvar)>;
 
-/// The threads, the keys known, and who waits for which, with `W` naming those who wait.
+/// The threads, the known keys, and the questions that wait for each key. `W` identifies a
+/// question.
 pub struct Deriver<W> {
     clients: mpsc::Sender<Job>,
     servers: Shared,
@@ -122,7 +123,7 @@ struct Waiter<W> {
 pub enum Done<W> {
     /// A key, and who gets it.
     Key([u8; 32], Vec<W>),
-    /// Those who wanted it are gone.
+    /// No key: nobody wanted it any more.
     Dropped(Vec<W>),
 }
 
@@ -169,8 +170,8 @@ impl<W> Deriver<W> {
         })
     }
 
-    /// Somebody wants a key, for a login to a server of this host or of a client: here it is, or it
-    /// will come.
+    /// Asks for a key, for a login to a server of this host or for a client's login. Returns the
+    /// key if it is known; otherwise it will come.
     pub fn ask(
         &mut self,
         recipe: Recipe,
@@ -214,7 +215,7 @@ impl<W> Deriver<W> {
         }
     }
 
-    /// A job has ended. If who asked first was gone, the others' turn comes again.
+    /// A job has ended. If the first question was dropped, a job for the others is queued again.
     pub fn ready(&mut self, derived: Derived) -> Done<W> {
         let waiting = self.waiting.remove(&derived.name).unwrap_or_default();
         let Derived { recipe, name, key } = derived;
@@ -247,7 +248,7 @@ impl<W> Deriver<W> {
 /// Starts a thread that goes on as long as `turn` gives something.
 fn thread(name: String, turn: impl Fn() -> Option<()> + Send + 'static) -> std::io::Result<()> {
     let run = move || {
-        // Not being allowed to only makes us as heavy as everybody else.
+        // If this is not permitted, the thread has the same priority as the others.
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
         while turn().is_some() {}
     };

@@ -20,10 +20,10 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// files.
 pub const THREADS: usize = 12;
 
-/// Who knows addresses.
+/// How addresses are looked up.
 #[derive(Debug)]
 pub struct Resolver {
-    /// From the file that `resolv_conf` names; `None`: the system knows.
+    /// The name servers of the file that `resolv_conf` names; `None`: the system's resolver.
     own: Option<NameServers>,
     /// The threads that may wait for the system at a time.
     threads: Arc<Semaphore>,
@@ -93,8 +93,8 @@ impl Resolver {
     }
 }
 
-/// Runs what blocks. Its place among the threads is taken until it returns, also when nobody waits for
-/// it any more: while no name server answers, others need threads for files.
+/// Runs what blocks. It takes one of `THREADS` places until it returns, even when nobody waits for
+/// it any more: so while no name server answers, threads are left for files.
 async fn in_thread<T: Send + 'static>(
     threads: &Arc<Semaphore>,
     work: impl FnOnce() -> T + Send + 'static,
@@ -142,14 +142,14 @@ pub enum LookupStep {
 /// What is known of a name.
 #[derive(Debug)]
 struct Known {
-    /// The answer is believed so long; `None` if no longer.
+    /// Until when the answer is used; `None` if it has expired.
     until: Option<Instant>,
     found: Found,
     /// What the last look-up found that did not fail.
     last: Vec<IpAddr>,
 }
 
-/// The names, with `W` naming those who wait.
+/// The names. `W` identifies a question that waits.
 #[derive(Debug)]
 pub struct HostNames<W> {
     known: HashMap<String, Known>,
@@ -168,7 +168,7 @@ impl<W> HostNames<W> {
         }
     }
 
-    /// Somebody asks for a name.
+    /// Asks for a name.
     pub fn ask(&mut self, host: &str, who: W, now: Instant) -> LookupStep {
         if let Some(known) = self.known.get(host)
             && known.until.is_some_and(|until| until > now)
@@ -190,8 +190,8 @@ impl<W> HostNames<W> {
         zones.into_iter().map(str::to_owned).collect()
     }
 
-    /// The serial of a zone is known. Where it is another than before, so may be what its names
-    /// mean: they are to be looked up now. Returns the serial before, and those names.
+    /// The serial of a zone is known. If it has changed, the zone's names may have changed, too:
+    /// they are to be looked up now. Returns the serial before, and those names.
     pub fn zone_has(&mut self, zone: &str, serial: u32) -> Option<(u32, Vec<String>)> {
         let before = self.zones.insert(zone.into(), serial);
         let before = before.filter(|before| *before != serial)?;
@@ -212,8 +212,8 @@ impl<W> HostNames<W> {
         Some((before, inside.into_iter().filter(asks).collect()))
     }
 
-    /// A look-up ended; the answer is believed for `ttl`. Gives back who waited for it, and the
-    /// addresses that the name led to before and leads to no more.
+    /// A look-up ended; the answer is believed for `ttl`. Returns the questions that waited for it,
+    /// and the addresses that the name no longer has.
     pub fn found(
         &mut self,
         host: &str,
@@ -229,7 +229,8 @@ impl<W> HostNames<W> {
         let before = before.unwrap_or_default();
         let (last, gone) = match found {
             Ok(now) => {
-                // If nothing is said of a family, it may be that nobody answered about it.
+                // If the answer has no address of a family, the question about that family may have
+                // got no answer.
                 let said = |ip: &IpAddr| now.iter().any(|one| one.is_ipv4() == ip.is_ipv4());
                 let (mut last, mut gone) = (now.clone(), before);
                 last.extend(gone.iter().filter(|ip| !said(ip)));

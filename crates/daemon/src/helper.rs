@@ -11,15 +11,16 @@ use crate::mailbox::{Instruction, Letter, PostBox};
 use crate::tls::TlsSession;
 use crate::tls::session::HandshakeStep;
 
-/// By how much the thread stands back behind others, PostgreSQL's backends among them: where all cores are
-/// busy, it has a tenth of what they have, which is some 300 signatures with RSA-2048 a second.
+/// The niceness of the thread. If all cores are busy, it gets a tenth of the CPU that other
+/// processes get (PostgreSQL's backends, for example): some 300 signatures with RSA-2048 a second.
 const NICE: i32 = 10;
 
-/// A worker's way to its thread, which begins with the first job and ends with the worker.
+/// A worker's handle of its helper thread. The thread starts with the first job and ends with the
+/// worker.
 pub(crate) struct Helper {
-    /// The worker's own mailbox: what came of a step arrives there.
+    /// The worker's own mailbox, where results arrive.
     to: PostBox,
-    /// `None` in it: no thread could be had.
+    /// `None` inside: no thread could be started.
     jobs: OnceCell<Option<mpsc::Sender<Job>>>,
 }
 
@@ -48,8 +49,8 @@ impl Helper {
         Helper { to, jobs }
     }
 
-    /// Has a session take the next step of its handshake; [`Instruction::Shaken`] brings it back. `Err`: there is no
-    /// thread, here it is again.
+    /// Has the thread take the next step of a session's handshake; [`Instruction::Shaken`] brings
+    /// the session back. `Err`: there is no thread; this is the session again.
     pub(crate) fn shake(
         &self,
         key: Key,
@@ -72,7 +73,7 @@ fn begin(to: PostBox) -> Option<mpsc::Sender<Job>> {
 }
 
 fn work(jobs: &mpsc::Receiver<Job>, to: &PostBox) {
-    // Without it, a storm of handshakes takes the cores from who is logged in.
+    // Without this, a storm of handshakes takes the cores from clients that are logged in.
     let _ = rustix::process::nice(NICE);
     for Job { key, mut session } in jobs {
         let step = session.handshake();

@@ -17,7 +17,7 @@ use crate::driver::socket::SocketOptions;
 use crate::helper::Shaken;
 use crate::tls::TlsLibrary;
 
-/// What can lie in a worker's mailbox.
+/// A letter in a worker's mailbox.
 #[derive(Debug)]
 pub enum Letter {
     /// From a worker.
@@ -28,14 +28,14 @@ pub enum Letter {
     Settings(Arc<Config>),
     /// From the control thread, after a signal.
     Operator(howdah_pooler::event::Order),
-    /// From the process to the worker itself; the decisions never see it.
+    /// From the process to the worker's loop; the decisions never see it.
     Instruction(Instruction),
 }
 
-/// What the process asks of a worker.
+/// An instruction of the process to a worker's loop.
 #[derive(Debug)]
 pub enum Instruction {
-    /// Let go of the listening sockets.
+    /// Close the listening sockets.
     StopListening {
         /// Keep unix sockets.
         keep_unix: bool,
@@ -44,9 +44,9 @@ pub enum Instruction {
     Accept(bool),
     /// Options for connections from now on.
     SocketOptions(SocketOptions),
-    /// What TLS sessions begin with from now on.
+    /// The TLS library and contexts for new sessions.
     Tls(Arc<dyn TlsLibrary>),
-    /// A handshake has taken a step elsewhere.
+    /// The helper thread has taken a step of a handshake.
     Shaken(Box<Shaken>),
     /// Leave the loop. Connections are dropped.
     Stop,
@@ -67,11 +67,11 @@ pub struct Mailbox {
     bell: Bell,
 }
 
-/// Wakes the worker's driver. `rung` saves the system call while a ring is not yet answered.
+/// Wakes the worker's driver. While a ring is unanswered, `rung` saves further system calls.
 #[derive(Clone)]
 struct Bell {
     rung: Arc<AtomicBool>,
-    /// None in the simulator, which looks by itself.
+    /// `None` in the simulator, which looks into mailboxes by itself.
     wire: Option<Arc<OwnedFd>>,
 }
 
@@ -84,7 +84,7 @@ pub fn mailbox() -> io::Result<(PostBox, Mailbox)> {
     Ok(mailbox_with(Some(Arc::new(wire))))
 }
 
-/// A mailbox that wakes nobody.
+/// A mailbox that wakes no driver.
 pub fn silent_mailbox() -> (PostBox, Mailbox) {
     mailbox_with(None)
 }
@@ -104,14 +104,15 @@ fn mailbox_with(wire: Option<Arc<OwnedFd>>) -> (PostBox, Mailbox) {
 }
 
 impl PostBox {
-    /// Posts a letter. After the worker has ended it goes nowhere.
+    /// Posts a letter. After the worker has ended, the letter is dropped.
     pub fn post(&self, letter: Letter) {
         if self.sender.send(letter).is_ok() && !self.bell.rung.swap(true, Ordering::AcqRel) {
             self.bell.ring();
         }
     }
 
-    /// As [`PostBox::post`], by the worker whose box it is: a worker looks for mail before it waits.
+    /// As [`PostBox::post`], called by the mailbox's own worker. No wake-up is needed: a worker
+    /// opens its mail before it waits.
     pub fn post_awake(&self, letter: Letter) {
         if self.sender.send(letter).is_ok() {
             self.bell.rung.store(true, Ordering::Release);
@@ -145,10 +146,10 @@ impl Mailbox {
         self.own.is_empty() && !self.bell.rung.load(Ordering::Acquire)
     }
 
-    /// Takes what lies there, oldest first per sender. Costs two loads when there is nothing.
+    /// Takes all letters out, in the order of each sender. Costs two loads when there is nothing.
     pub fn open(&mut self, into: &mut VecDeque<Letter>) {
         into.append(&mut self.own);
-        // The bell is reset before looking: what is posted after the look rings again.
+        // The bell is reset first: a letter posted after that rings again.
         if self.bell.rung.load(Ordering::Relaxed) && self.bell.rung.swap(false, Ordering::AcqRel) {
             into.extend(self.receiver.try_iter());
         }

@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 
-/// What waits to be sent to one peer.
+/// The bytes that wait to be sent to one peer.
 #[derive(Default)]
 pub(crate) struct Output {
-    /// Not empty, each; the last one is being filled.
+    /// No block is empty; the last one is being filled.
     pub(crate) blocks: VecDeque<Vec<u8>>,
     /// Bytes in `blocks` and in the block that is with the driver.
     pub(crate) queued: usize,
-    /// How many of `blocks`, from the front, leave as they are, though there is TLS: they are from
-    /// before it, or are records.
+    /// How many of `blocks`, from the front, are sent as they are in spite of TLS: they are older
+    /// than the TLS session, or are records already.
     pub(crate) ready: usize,
 }
 
@@ -31,19 +31,19 @@ impl Output {
         }
     }
 
-    /// All that waits leaves as it is.
+    /// Everything that waits is sent as it is, without TLS.
     pub(crate) fn mark_ready(&mut self) {
         self.ready = self.blocks.len();
     }
 
-    /// Puts records in front of what has to be sealed yet.
+    /// Puts records in front of the bytes that are not encrypted yet.
     pub(crate) fn insert_ready(&mut self, records: Vec<u8>) {
         self.queued += records.len();
         self.blocks.insert(self.ready, records);
         self.ready += 1;
     }
 
-    /// Takes the first block. True if it has to be sealed.
+    /// Takes the first block. True if it must be encrypted first.
     pub(crate) fn take_first(&mut self) -> Option<(Vec<u8>, bool)> {
         let block = self.blocks.pop_front()?;
         let plain = self.ready == 0;
@@ -52,7 +52,8 @@ impl Output {
     }
 }
 
-/// Memory and outputs that nobody uses, last in, first out: the hottest are used again first.
+/// Free blocks and outputs. The last one freed is used first, because it is most likely in the
+/// cache.
 #[derive(Default)]
 pub(crate) struct FreeBuffers {
     free: Vec<Vec<u8>>,
@@ -83,7 +84,7 @@ impl FreeBuffers {
             self.give(block);
         }
         (output.queued, output.ready) = (0, 0);
-        // A burst is not remembered for ever.
+        // After a burst, memory is given back.
         if self.outputs.len() < FreeBuffers::OUTPUTS && output.blocks.capacity() <= 64 {
             self.outputs.push(output);
         }
@@ -109,7 +110,7 @@ impl FreeBuffers {
         }
     }
 
-    /// Bytes of memory of the blocks nobody uses.
+    /// The memory of free blocks, in bytes.
     pub(crate) fn held(&self) -> usize {
         self.held
     }

@@ -21,8 +21,8 @@ use crate::tls::{Contexts, TlsLibrary, TlsSession};
 
 /// At most so many steps of handshakes in one turn.
 const STEPS: usize = 16;
-/// Or as many as begin in so many nanoseconds: one of RSA, some of elliptic curves. Each transaction takes
-/// two turns at least.
+/// Or as many steps as begin within so many nanoseconds: one with an RSA key, several with elliptic
+/// curves. (Each transaction needs at least two turns, so turns must be short.)
 const STEPS_TIME: u64 = 250_000;
 
 /// Plain bytes: the first `len` of the block.
@@ -39,7 +39,7 @@ impl Plain {
     }
 }
 
-/// So many bytes of a handshake are kept until its turn comes. A chain of certificates has at most
+/// How many bytes of a handshake are kept until its turn comes. A chain of certificates has at most
 /// 100 KB.
 const HANDSHAKE_MAX: usize = 128 * 1024;
 
@@ -53,31 +53,31 @@ pub(crate) struct Sessions {
     most: usize,
     /// So many are.
     under_way: usize,
-    /// Clients that keep us waiting in their handshakes, and since when, in that order; and some
-    /// entries that hold no more.
+    /// Clients that have not answered in their handshakes, and since when, oldest first. Some
+    /// entries may be out of date.
     awaited: VecDeque<(Time, Key)>,
     /// Clients that have sent something, and whose handshake has to wait until another has ended.
     waiting: VecDeque<Key>,
-    /// A block for plain bytes that nobody uses.
+    /// A free block for plain bytes.
     spare: Vec<u8>,
-    /// Takes steps that take long.
+    /// Takes the slow steps of handshakes.
     helper: Option<Helper>,
 }
 
 /// A connection's TLS.
 struct Held {
-    /// Whose it was at first. Its generation changes when the socket goes to another driver.
+    /// The key of its connection. The generation changes when the socket goes to another driver.
     key: Key,
     stands: Standing,
     /// Its handshake stands in the line of those that can go on.
     in_line: bool,
     /// It is a client's handshake that is under way.
     counted: bool,
-    /// It is in the line of those who wait to begin.
+    /// It is in the queue of handshakes that wait to begin.
     waits: bool,
-    /// The last step of its handshake, after which the other side keeps us waiting.
+    /// The time of the last step of its handshake, while the other side has not answered.
     stepped: Option<Time>,
-    /// We have said something in its handshake.
+    /// Howdah has sent something in its handshake.
     answered: bool,
 }
 
@@ -92,15 +92,15 @@ enum Standing {
     /// Its handshake has not begun: what the client has sent.
     Begins(Box<TlsStart>),
     Session(Box<dyn TlsSession>),
-    /// Its handshake takes a step elsewhere: what has come meanwhile.
+    /// The helper thread takes a step of its handshake: the bytes that have come meanwhile.
     Away(Vec<u8>),
 }
 
 /// What came of received bytes.
 pub(crate) enum Taken {
-    /// Perhaps plain bytes, and how it ended.
+    /// Plain bytes, if any, and how opening ended.
     Opened(Option<Plain>, Opened),
-    /// The handshake can go on, when it is its turn.
+    /// The handshake can go on when it is its turn.
     Handshake,
     /// The handshake has to wait until another has ended: nothing need be received before.
     Waits,
@@ -109,7 +109,7 @@ pub(crate) enum Taken {
 }
 
 impl Default for Sessions {
-    /// None, and nothing to begin any with.
+    /// No sessions, and no library to begin any.
     fn default() -> Sessions {
         Sessions {
             library: Arc::new(Contexts::default()),
@@ -131,7 +131,7 @@ impl Sessions {
         self.library = library;
     }
 
-    /// Steps that take long are taken elsewhere.
+    /// Slow steps are taken by this helper thread.
     pub(crate) fn help_by(&mut self, helper: Helper) {
         self.helper = Some(helper);
     }
@@ -141,8 +141,8 @@ impl Sessions {
         self.most = most;
     }
 
-    /// Begins a handshake, if there is something to begin with and room; else later. Who has sent
-    /// nothing yet takes no memory, and nobody's place.
+    /// Begins a handshake if there is a library and room for it, otherwise later. A client that has
+    /// sent nothing yet takes no memory, and no place among the handshakes under way.
     pub(crate) fn start(&mut self, key: Key, start: TlsStart) -> Taken {
         let silent = matches!(&start, TlsStart::Accept { received, .. } if received.is_empty());
         self.hold(key, Standing::Begins(Box::new(start)));
@@ -156,7 +156,7 @@ impl Sessions {
     fn admit(&mut self, key: Key) -> Taken {
         let full = self.under_way >= self.most || !self.waiting.is_empty();
         match self.held(key) {
-            // Those of servers are bounded by pools.
+            // The number of servers' handshakes is bounded by pools.
             Some(held) if full && held.is_clients() => {
                 held.waits = true;
                 self.waiting.push_back(key);
@@ -214,8 +214,8 @@ impl Sessions {
         self.begin(key)
     }
 
-    /// Who has kept us waiting for so long that the handshake is given up, as others wait to begin
-    /// theirs.
+    /// A client that has not answered for so long that its handshake is given up, because others
+    /// wait to begin theirs.
     pub(crate) fn give_up(&mut self, now: Time) -> Option<Key> {
         while !self.waiting.is_empty() {
             let (since, key) = self.awaited.front().copied()?;
@@ -232,7 +232,7 @@ impl Sessions {
         None
     }
 
-    /// A client's handshake is under way, and it has sent nothing since.
+    /// True if a client's handshake is under way, and it has sent nothing since then.
     fn is_awaited(&self, since: Time, key: Key) -> bool {
         let held = self
             .sessions
@@ -243,7 +243,7 @@ impl Sessions {
         })
     }
 
-    /// When [`Sessions::give_up`] may have somebody.
+    /// When [`Sessions::give_up`] may find a client.
     pub(crate) fn deadline(&self) -> Option<Time> {
         let (since, _) = self.awaited.front().filter(|_| !self.waiting.is_empty())?;
         Some(Time(since.0 + limits::HANDSHAKE_PATIENCE_NS))
@@ -320,7 +320,8 @@ impl Sessions {
         !self.line.is_empty() || self.under_way < self.most && !self.waiting.is_empty()
     }
 
-    /// Whose handshake may take a step now: `taken` have in this turn, which `spent` nanoseconds.
+    /// The connection whose handshake may take a step now. In this turn `taken` steps were taken,
+    /// in `spent` nanoseconds.
     pub(crate) fn next_in_line(&mut self, taken: usize, spent: u64) -> Option<Key> {
         if taken > 0 && (taken >= STEPS || spent >= STEPS_TIME) {
             return None;
@@ -328,7 +329,8 @@ impl Sessions {
         self.line.pop_front()
     }
 
-    /// One step of a handshake, and what is to be said; `None` also if the step is taken elsewhere.
+    /// Takes one step of a handshake, and returns the bytes to send. `None` also if the helper
+    /// thread takes the step.
     pub(crate) fn step(&mut self, key: Key, now: Time) -> Option<(HandshakeStep, Option<Vec<u8>>)> {
         self.held(key)?.in_line = false;
         if self.goes_away(key) {
@@ -338,8 +340,8 @@ impl Sessions {
         self.stepped(key, step, now)
     }
 
-    /// The step in which the private key is used goes to the helper, if it takes long. That is before we
-    /// have said anything, so nothing that follows our words can be missed.
+    /// The step in which the private key is used goes to the helper, if it takes long. Howdah has
+    /// sent nothing before that step, so no answer can arrive meanwhile.
     fn goes_away(&mut self, key: Key) -> bool {
         let Sessions {
             helper: Some(helper),
@@ -419,7 +421,8 @@ impl Sessions {
         }
     }
 
-    /// In its handshake we have had our say: what comes with its end may be an answer.
+    /// True if Howdah has sent something in its handshake, so that bytes that come with its end may
+    /// be an answer.
     pub(crate) fn was_answered(&mut self, key: Key) -> bool {
         self.held(key).is_some_and(|held| held.stepped.is_some())
     }
@@ -464,7 +467,7 @@ impl Sessions {
                 return Some(Taken::Handshake);
             }
         }
-        // Receiving was being switched off: more was under way.
+        // Receiving was just switched off: these bytes were under way.
         Some(if held.waits {
             Taken::Waits
         } else {
@@ -472,7 +475,7 @@ impl Sessions {
         })
     }
 
-    /// Opens what there is.
+    /// Decrypts all whole records at hand.
     pub(crate) fn open(&mut self, key: Key) -> Option<Taken> {
         let mut block = std::mem::take(&mut self.spare);
         let mut len = 0;
@@ -487,7 +490,7 @@ impl Sessions {
 
     /// Takes the memory of plain bytes back.
     pub(crate) fn give(&mut self, plain: Plain) {
-        // A burst is not remembered for ever.
+        // After a burst, memory is given back.
         let fits = plain.block.len() <= 256 * 1024;
         if fits && plain.block.len() > self.spare.len() {
             self.spare = plain.block;
@@ -495,7 +498,7 @@ impl Sessions {
     }
 }
 
-/// How a session's end is told of.
+/// The text for the end of a session.
 pub(crate) fn broken(peer: Peer, why: &str) -> String {
     match peer {
         Peer::Client(_) => format!("TLS error: {why}"),

@@ -18,27 +18,27 @@ use crate::sockets::{HIGH_WATER, Happening, Sockets, earliest};
 use crate::survive::survive;
 use crate::vitals::{ThreadTimes, Vitals};
 
-/// What a worker asks for decisions: [`Pooler`], or something smaller in tests of the layers
-/// below it. The contract is [`Pooler`]'s.
+/// The decisions of a worker: [`Pooler`], or something smaller in tests of the layers below. The
+/// contract is [`Pooler`]'s.
 pub trait Decide {
-    /// Takes in what happened and says what to do.
+    /// Handles one event, and appends actions to `out`.
     fn handle(&mut self, now: Time, event: Event<'_>, out: &mut Out);
     /// When [`Event::Tick`] is due.
     fn next_deadline(&self) -> Option<Time>;
-    /// Verifies every invariant; called in debug builds after each event, or, where that is much
-    /// work, after every so many.
+    /// Verifies every invariant. Debug builds call this after each event, or less often if it is
+    /// much work.
     fn check(&self) {}
-    /// What the worker's thread did since it was last asked for a load, and how many mails it has
-    /// posted to other workers so far.
+    /// The load of the worker's thread since the last report, and how many mails it has posted to
+    /// other workers so far.
     fn measured(&mut self, _signals: ThreadLoad, _posted: u64) {}
-    /// The handling of an event of this connection has panicked: it must end, and nothing else.
+    /// Handling an event of this connection has panicked: end this connection and its link, and
+    /// nothing else.
     ///
-    /// # Panics
-    /// More than that is out of order.
+    /// # Panics More than this link is out of order.
     fn give_up(&mut self, _peer: Peer, _out: &mut Out) {
         panic!("a mistake that can't be survived");
     }
-    /// How much work that is: about how many things are looked at.
+    /// How much work `check` is: about how many things it looks at.
     fn check_work(&self) -> usize {
         0
     }
@@ -70,10 +70,11 @@ impl Decide for Pooler {
     }
 }
 
-/// How much of the work of verifying an event pays for: up to that much is done after each.
+/// How much of the work of `check` an event pays for. `check` runs once events have paid for all of
+/// it.
 const CHECKED_PER_EVENT: usize = 64;
 
-/// Where what is not for sockets goes. The functions must not block.
+/// Where actions go that do not concern sockets. The functions must not block.
 pub struct Outside {
     /// To the control thread.
     pub ask: Box<dyn FnMut(WorkerId, Question) + Send>,
@@ -81,17 +82,18 @@ pub struct Outside {
     pub note: Box<dyn FnMut(Note) + Send>,
     /// To the log, or the tracer.
     pub tell: Box<dyn FnMut(Seen) + Send>,
-    /// Of all workers, by number.
+    /// The mailboxes of all workers, by number.
     pub workers: Vec<PostBox>,
-    /// Theirs.
+    /// The Broker of all workers.
     pub broker: SharedBroker,
 }
 
-/// Outputs are handed to the kernel after so many events of a long turn, so that PostgreSQL
-/// begins while we go on. Whoever is woken by them may take this core at once, with cold caches
-/// for us when we come back: seldom is better than often.
+/// In a long turn, output is handed to the kernel after so many events, so that PostgreSQL begins
+/// while the worker goes on. The woken process may take this core at once, and the worker comes
+/// back to cold caches: so seldom is better than often.
 const FLUSH_EVERY: u32 = 256;
-/// Or after so many received bytes, so that who reads as fast as we do is seldom taken for congested.
+/// Output is also handed over after so many received bytes, so that a peer that reads as fast as
+/// the worker is seldom taken for congested.
 const FLUSH_BYTES: usize = HIGH_WATER / 2;
 
 /// One worker. It lives on the thread that made it.
@@ -105,21 +107,22 @@ pub struct Worker<P, D> {
     out: Out,
     now: Time,
     stopped: bool,
-    /// Work of verifying that events have paid for since the last (debug builds).
+    /// The work of `check` that events have paid for since the last one (debug builds).
     paid: usize,
     /// How long the loop has waited, in nanoseconds.
     waited: u64,
     /// Mails to other workers.
     posted: u64,
-    /// Asks the kernel about this thread; without it all it says is that nothing was done.
+    /// Asks the kernel about this thread. Without it every load says that nothing was done.
     vitals: Option<Vitals>,
-    /// When a load was last told, how long the loop had waited, and what the kernel said.
+    /// The last load report: when it was, how long the loop had waited by then, and the kernel's
+    /// figures.
     told: (Time, u64, ThreadTimes),
-    /// A mistake in handling an event ends the connection that the event is of, not the process.
+    /// A panic in handling an event ends the event's connection, not the process.
     survives: bool,
 }
 
-/// Handles an event; a panic ends the connection that the event is of, if that can be told.
+/// Handles an event. A panic ends the event's connection, if it has one.
 fn handle<P: Decide>(
     decisions: &mut P,
     now: Time,
@@ -137,7 +140,7 @@ fn handle<P: Decide>(
     }
 }
 
-/// What the event at hand lends to its actions.
+/// What the current event lends to its actions.
 #[derive(Default)]
 struct AtHand<'a> {
     accepted: Option<LooseSocket>,
@@ -146,7 +149,7 @@ struct AtHand<'a> {
 }
 
 impl<P: Decide, D: Driver> Worker<P, D> {
-    /// A worker that accepts from its driver's listeners at once.
+    /// A worker that accepts connections at once.
     pub fn new(
         id: WorkerId,
         decisions: P,
@@ -181,7 +184,8 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         }
     }
 
-    /// Mistakes of our own end one link. Without this they end the process, as tests want it.
+    /// With this, a panic ends one link. Without it, a panic ends the process, which is right for
+    /// tests.
     pub fn surviving(mut self) -> Self {
         self.survives = true;
         self
@@ -241,12 +245,12 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         }
     }
 
-    /// Whether there is work besides what the driver would deliver.
+    /// Whether there is mail to open.
     pub fn has_mail(&self) -> bool {
         !self.mailbox.is_empty()
     }
 
-    /// Mails to other workers so far, those of the Broker to them that were answers to us included.
+    /// Mails to other workers so far, including those that the Broker sent on this worker's behalf.
     pub fn posted(&self) -> u64 {
         self.posted
     }
@@ -412,7 +416,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         }
     }
 
-    /// The Broker hears it now; what it answers is mail, also to ourselves.
+    /// Calls the Broker. Its answers are mail, to this worker, too.
     fn tell_broker(&mut self, mail: ToBroker) {
         let (id, workers, posted) = (self.id, &self.outside.workers, &mut self.posted);
         self.outside.broker.tell(self.now, mail, &mut |to, mail| {

@@ -39,23 +39,23 @@ const BLOCKING_THREADS: usize = 3 * AT_ONCE;
 // Not all of it is read by builds that ask nobody.
 #[cfg_attr(not(all(feature = "ldap", feature = "pam")), allow(dead_code))]
 pub struct PasswordCheck {
-    /// Who knows.
+    /// The directory or PAM service.
     pub authority: Arc<Authority>,
     /// The user.
     pub user: Arc<str>,
-    /// What the client sent; it is gone when the client is.
+    /// The password that the client sent; it is dropped with the client.
     pub password: Weak<Secret>,
     /// Where the client is.
     pub remote: Address,
 }
 
-/// That a password is right, or why it is not.
+/// `Ok` if the password is right; otherwise the reason.
 type Verdict = Result<(), String>;
 
-/// What is to be called with the verdict.
+/// Called with the verdict.
 type Answer = Box<dyn FnOnce(Verdict) + Send>;
 
-/// The thread that asks; it starts with the first check.
+/// The thread that does the checks; it starts with the first check.
 pub struct Authorities {
     resolver: Arc<Resolver>,
     checks: Option<UnboundedSender<(PasswordCheck, Answer)>>,
@@ -112,8 +112,8 @@ fn start(resolver: Arc<Resolver>) -> std::io::Result<UnboundedSender<(PasswordCh
     Ok(checks)
 }
 
-/// Who waits for whom: each holds a permit of the first while it waits or is checked, and of the
-/// second while it is checked.
+/// The queue of an authority. A check holds a permit of `places` while it waits or runs, and a
+/// permit of `turns` while it runs.
 #[derive(Clone)]
 struct Line {
     places: Arc<Semaphore>,
@@ -134,11 +134,11 @@ impl Line {
 fn line(lines: &mut HashMap<Authority, Line>, authority: &Authority) -> Line {
     let name = match authority {
         Authority::Ldap(_) => authority.clone(),
-        // Its services are one: what blocks is a module, and they share the modules.
+        // All PAM services share one queue: modules block, and the services share the modules.
         Authority::Pam(_) => Authority::Pam(String::new()),
     };
     if !lines.contains_key(&name) {
-        // A check of PAM's may go on when nobody waits for it any more.
+        // A PAM check may go on after its client has gone.
         lines.retain(|_, line| {
             line.places.available_permits() < WAITING + AT_ONCE
                 || line.checks.available_permits() < AT_ONCE
@@ -149,7 +149,7 @@ fn line(lines: &mut HashMap<Authority, Line>, authority: &Authority) -> Line {
 
 /// Waits for a turn, then for the verdict.
 fn in_line(line: Line, check: PasswordCheck, asker: Arc<Asker>) -> impl Future<Output = Verdict> {
-    // Taken now: lines are forgotten that nobody stands in.
+    // The place is taken now, because queues without checks are forgotten.
     let place = line.places.try_acquire_owned();
     async move {
         let name = check.authority.name();
@@ -170,7 +170,7 @@ fn in_line(line: Line, check: PasswordCheck, asker: Arc<Asker>) -> impl Future<O
     }
 }
 
-/// What checks need besides what they are about.
+/// What all checks share.
 struct Asker {
     #[cfg(feature = "ldap")]
     directory: ldap::Directory,
@@ -185,8 +185,8 @@ impl Asker {
         }
     }
 
-    /// `turn` is given back when the check is over; that may be long after nobody waits for it any
-    /// more, where it cannot be broken off.
+    /// `turn` is given back when the check is over. A check that can't be broken off may run long
+    /// after its client has gone.
     async fn check(&self, check: PasswordCheck, turn: OwnedSemaphorePermit) -> Verdict {
         let Some(password) = check.password.upgrade() else {
             return Err("the client has left".into());
@@ -218,7 +218,7 @@ impl Asker {
     }
 }
 
-/// What is to be said of an authority that this build cannot ask.
+/// The error for an authority that this build can't use.
 fn left_out(authority: &Authority) -> Option<String> {
     let there = match authority {
         Authority::Ldap(_) => cfg!(feature = "ldap"),
@@ -231,7 +231,7 @@ fn left_out(authority: &Authority) -> Option<String> {
     })
 }
 
-/// What a configuration asks for that this build cannot do.
+/// The error for a configuration that this build can't serve.
 pub fn missing(config: &Config) -> Option<String> {
     config.authorities().find_map(left_out)
 }

@@ -30,8 +30,7 @@ pub use session::LibrarySession;
 use session::{HandshakeStep, Opened};
 pub use travel::pack_sessions;
 
-/// What gives connections their TLS. [`Contexts`] is the one of the process; the simulation has one of
-/// its own.
+/// Makes TLS sessions. [`Contexts`] does so in the process; the simulation has its own.
 pub trait TlsLibrary: fmt::Debug + Send + Sync {
     /// The TLS server's side of a session. `direct`: the client came without SSLRequest, and must offer
     /// our protocol.
@@ -69,7 +68,7 @@ pub trait TlsSession: Send {
     /// Takes ciphertext in, to be worked through by `handshake` or `open`.
     fn feed(&mut self, bytes: &[u8]);
 
-    /// Goes on with the handshake as far as the bytes at hand allow.
+    /// Continues the handshake as far as the received bytes allow.
     fn handshake(&mut self) -> HandshakeStep;
 
     /// Appends the plain bytes of all whole records at hand to the first `len` bytes of `into`, which
@@ -82,10 +81,10 @@ pub trait TlsSession: Send {
     /// The session is over: why.
     fn seal(&mut self, plain: &[u8], into: Vec<u8>) -> Result<Vec<u8>, String>;
 
-    /// Says close_notify, if it can still be said and was not.
+    /// Queues close_notify, if it can still be sent and was not.
     fn close(&mut self);
 
-    /// What there is to say to the other side.
+    /// Takes the bytes to send to the other side.
     fn take_output(&mut self) -> Option<Vec<u8>>;
 
     /// All of it as bytes, for [`TlsLibrary::unpack`] of another process: keys, and half a record if one

@@ -18,10 +18,10 @@ use super::{Contexts, TlsSession};
 
 /// The most of one record's plain bytes.
 const RECORD: usize = 16 * 1024;
-/// What a record takes besides those, at most (TLS 1.2 with CBC).
+/// The most that a record adds to these bytes (TLS 1.2 with CBC).
 const OVERHEAD: usize = 128;
 
-/// See the module.
+/// One connection's session by the linked library. See the module.
 pub struct LibrarySession {
     pub(super) stream: SslStream<Pipe>,
     stage: Stage,
@@ -66,9 +66,9 @@ pub enum HandshakeStep {
 pub enum Opened {
     /// More bytes are awaited.
     More,
-    /// The other side has said that it says no more.
+    /// The other side has sent close_notify.
     End,
-    /// What came is no TLS, or was changed on its way: why.
+    /// The bytes are no TLS, or were changed on their way: the reason.
     Failed(String),
 }
 
@@ -338,7 +338,7 @@ impl Pipe {
         self.at == self.input.len()
     }
 
-    /// Of a session that is idle, no memory is left here.
+    /// Frees the memory of an idle session.
     fn forget_read(&mut self) {
         if self.is_drained() {
             self.drop_input();
@@ -355,7 +355,7 @@ impl Pipe {
 }
 
 impl Role {
-    /// A handshake failed: what that is put down to, and whether another one will do better.
+    /// A handshake failed: the text for the log, and what the next handshake should do differently.
     fn learn(&self, why: String) -> String {
         let unfit = why.contains(library::UNFIT_TO_SIGN);
         match self {
@@ -409,7 +409,7 @@ impl Role {
     }
 }
 
-/// A host is told and looked for by name, unless it is an address.
+/// Whether a host is a name, for SNI and for the certificate's check, and not an address.
 fn is_name(host: &str) -> bool {
     host.parse::<std::net::IpAddr>().is_err()
 }
