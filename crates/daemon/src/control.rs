@@ -102,7 +102,7 @@ pub struct Parts {
     pub config: Arc<Config>,
     /// Keys and certificates.
     pub contexts: Arc<Contexts>,
-    /// What the session tickets of these have their keys from.
+    /// The seed of the keys of session tickets.
     pub tickets: TicketSeed,
     /// Finds hosts.
     pub resolver: Resolver,
@@ -255,7 +255,7 @@ pub struct Control {
     pub config: Arc<Config>,
     /// What TLS sessions begin with.
     pub contexts: Arc<Contexts>,
-    /// What the session tickets of these have their keys from.
+    /// The seed of the keys of session tickets.
     pub tickets_made: TicketSeed,
     /// The state of the files that the contexts were made from.
     pub looks: Vec<Look>,

@@ -43,25 +43,26 @@ use crate::pool::key::PoolKey;
 
 /// A worker is hot for so long before the log says that nothing can be done, in nanoseconds.
 const HOT_FOR_THE_LOG: u64 = 3_000_000_000;
-/// And how often it says so, in nanoseconds.
+/// How often the log repeats this, in nanoseconds.
 const HOT_AGAIN_FOR_THE_LOG: u64 = 600_000_000_000;
 
-/// How often it decides, in nanoseconds: each time that every worker has told.
+/// How often the balancer decides, in nanoseconds: each time that every worker has reported.
 pub const DECIDES: u64 = 90_000_000;
 /// How busy a hot worker is.
 pub const HOT: f64 = 0.85;
-/// For how long, in nanoseconds.
+/// How long a worker must be that busy to be hot, in nanoseconds.
 pub const HOT_FOR: u64 = 300_000_000;
-/// Time spent waiting for a core, of all, from which on cores are short.
+/// The fraction of time spent waiting for a core above which cores are short.
 pub const DELAYED: f64 = 0.1;
 /// See [`FREE`].
 pub const ROOM: f64 = HOT;
-/// A share of a worker's transactions for which the others go elsewhere.
+/// The least share of a worker's transactions that makes it worthwhile to move the other pools
+/// away.
 pub const SHARE: f64 = 0.1;
-/// The part by which transactions must become more for an experiment to be a success.
+/// By what fraction transactions must increase for an experiment to succeed.
 pub const GAIN: f64 = 0.05;
-/// For how long clients move before what comes of an experiment counts, and then until it is judged,
-/// in nanoseconds.
+/// How long an experiment settles while clients move, in nanoseconds. After that, transactions
+/// count for [`JUDGED`].
 pub const SETTLES: u64 = 300_000_000;
 /// See [`SETTLES`].
 pub const JUDGED: u64 = 700_000_000;
@@ -69,29 +70,30 @@ pub const JUDGED: u64 = 700_000_000;
 pub const PAUSE: u64 = 2_000_000_000;
 /// See [`PAUSE`].
 pub const PAUSE_MOST: u64 = 300_000_000_000;
-/// And on a worker that has nothing left to give, of the time that it had a core.
+/// The longest pause on a saturated worker, in nanoseconds. Saturated: busy for [`SATURATED`] of
+/// the time that it had a core.
 pub const PAUSE_SATURATED: u64 = 15_000_000_000;
 /// See [`PAUSE_SATURATED`].
 pub const SATURATED: f64 = 0.97;
 /// How long all must be calm before workers are emptied, in nanoseconds.
 pub const CALM_FOR: u64 = 5_000_000_000;
-/// How busy a worker may become by that.
+/// How busy a worker may become when another one is emptied onto it.
 pub const FITS: f64 = 0.6;
-/// A worker that has clients and was not heard for so long stands still, in nanoseconds.
+/// A worker that has clients and has not reported for so long stands still, in nanoseconds.
 pub const SILENT: u64 = 1_500_000_000;
-/// After who moved was told, the counts of clients are old for so long, in nanoseconds.
+/// How long counts of clients are out of date after an order to move clients, in nanoseconds.
 const COUNTS_LAG: u64 = 250_000_000;
-/// A pool nobody told of for so long is forgotten, in nanoseconds.
+/// A pool that no worker has reported for so long is forgotten, in nanoseconds.
 const FORGOTTEN: u64 = 60_000_000_000;
-/// The weight of what is new in averages: about three tenths of a second are seen.
+/// The weight of the newest figure in averages, which so cover about three tenths of a second.
 const NEW: f64 = 0.3;
 
-/// What is to be done.
+/// What the balancer has decided.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BalanceStep {
-    /// Newcomers of a pool go to these workers; to none: the pool is forgotten.
+    /// New clients of a pool go to these workers. With none, the pool is forgotten.
     Seat(Arc<PoolKey>, Arc<[WorkerId]>),
-    /// Newcomers of pools without seats go to this worker.
+    /// New clients of pools without seats go to this worker.
     NewPools(WorkerId),
     /// A worker hands clients to another.
     Shed {
@@ -103,7 +105,7 @@ pub enum BalanceStep {
         pool: Arc<PoolKey>,
         /// How many.
         clients: u32,
-        /// Those who do nothing go, too; else only who was active lately.
+        /// Idle clients move, too. If false, only recently active ones move.
         idle: bool,
     },
     /// For the log.
@@ -111,7 +113,7 @@ pub enum BalanceStep {
 }
 
 impl BalanceStep {
-    /// The mails that have it done by so many workers.
+    /// The mails that carry it out, for so many workers.
     pub fn mails(self, workers: u16) -> Vec<(WorkerId, Mail)> {
         let all = (0..workers).map(WorkerId);
         match self {
@@ -146,10 +148,10 @@ struct Worker {
     busy: f64,
     delay: f64,
     hot_since: Option<Time>,
-    /// When the log was told why nothing is done about that.
+    /// When the log last said why nothing is done about a hot worker.
     told_hot: Option<Time>,
     clients: u32,
-    /// Transactions of which it has told.
+    /// The transactions that it has reported.
     total: u64,
     pools: BTreeMap<Arc<PoolKey>, Part>,
 }
@@ -168,7 +170,7 @@ impl Worker {
         self.pools.values().map(|part| part.rate).sum()
     }
 
-    /// How much of its work a pool is.
+    /// A pool's share of its work.
     fn share(&self, pool: &PoolKey) -> f64 {
         let own = self.pools.get(pool).map_or(0.0, |part| part.rate);
         own / self.rate().max(1e-9)
@@ -181,15 +183,16 @@ struct Pool {
     seats: Vec<WorkerId>,
     widest: u16,
     heard: Time,
-    /// Since when it is left alone, if it is, and how many transactions a second it did then.
+    /// When an experiment with it failed, and how many transactions a second it did then. It is
+    /// left alone for a while.
     failed: Option<(Time, f64)>,
-    /// For how long it is.
+    /// How long it is left alone, in nanoseconds.
     pause: u64,
-    /// Until then the counts of its clients are old.
+    /// Until when the counts of its clients are out of date.
     moving: Time,
 }
 
-/// A step whose success is awaited.
+/// A step that is not judged yet.
 #[derive(Clone, Debug)]
 struct Experiment {
     /// The pools, where they were, and how many transactions a second they did.
@@ -206,7 +209,7 @@ struct Experiment {
     what: &'static str,
 }
 
-/// Which clients of which pools are on which worker, and what is to change there.
+/// Decides on which workers each pool's clients are.
 #[derive(Clone, Debug)]
 pub struct Balancer {
     workers: Vec<Worker>,
@@ -228,7 +231,7 @@ impl Balancer {
         }
     }
 
-    /// A worker tells.
+    /// A worker reports its load.
     pub fn hear(&mut self, now: Time, from: WorkerId, load: &Load) {
         let worker = &mut self.workers[usize::from(from.0)];
         let fresh = now.0.saturating_sub(worker.heard.0) > SILENT;
@@ -287,7 +290,7 @@ impl Balancer {
             if !hot.is_empty() || !self.experiments.is_empty() {
                 self.calm_since = now;
             }
-            // Who is judged now is looked at anew when what comes of that is known.
+            // A worker whose experiment is judged now is looked at again once the outcome is known.
             let idle: Vec<_> = { hot.iter() }
                 .filter(|worker| !self.on_trial(**worker))
                 .collect();
@@ -312,7 +315,7 @@ impl Balancer {
         self.workers.iter().filter(|w| w.clients > 0).count()
     }
 
-    /// Forgets what is no more.
+    /// Forgets workers' loads and pools that are out of date.
     fn forget_old(&mut self, now: Time, steps: &mut Vec<BalanceStep>) {
         // Who went to sleep has told last that it has nothing; so has nobody of a pool no more.
         for worker in &mut self.workers {
@@ -399,7 +402,8 @@ impl Balancer {
         all
     }
 
-    /// Who operates this is told which pools want more than their worker can do, and what keeps them there.
+    /// Tells the operator which pools want more than their worker can do, and what keeps them
+    /// there.
     fn tell_who_stays_hot(&mut self, now: Time, usable: u16, steps: &mut Vec<BalanceStep>) {
         for number in (0..usable).map(WorkerId) {
             let worker = &self.workers[usize::from(number.0)];
@@ -476,7 +480,7 @@ impl Balancer {
         all
     }
 
-    /// The pools that weigh most on a hot worker go to a free one; or one becomes wider.
+    /// The pools that do most on a hot worker move to a free one; or one pool gets more workers.
     fn relieve(
         &mut self,
         now: Time,
@@ -604,7 +608,7 @@ impl Balancer {
         parts.map(|part| part.rate).sum()
     }
 
-    /// For so many workers more a pool has servers and clients enough.
+    /// How many more workers a pool may have, by its servers and active clients.
     fn may_be_wider(&self, key: &Arc<PoolKey>) -> usize {
         let pool = &self.pools[key];
         let all = (0..self.workers.len() as u16).map(WorkerId);
@@ -613,7 +617,7 @@ impl Balancer {
         widest.saturating_sub(pool.seats.len())
     }
 
-    /// Did they help?
+    /// Judges experiments: did the steps help?
     fn judge(&mut self, now: Time, steps: &mut Vec<BalanceStep>) {
         for experiment in std::mem::take(&mut self.experiments) {
             self.judge_one(now, experiment, steps);
@@ -658,7 +662,8 @@ impl Balancer {
         }
     }
 
-    /// The least worker of a wide pool, or of all, is emptied if the others can do its work.
+    /// Empties the least busy worker of a wide pool, or of all pools, if the others can do its
+    /// work.
     fn draw_together(&mut self, now: Time, usable: u16, steps: &mut Vec<BalanceStep>) {
         let drawn = self.narrow().or_else(|| self.gather(usable));
         let Some((pools, from, to)) = drawn else {
@@ -708,7 +713,7 @@ impl Balancer {
             let seated = pools.filter(move |(_, pool)| pool.seats.contains(&worker));
             seated.map(|(key, _)| key.clone()).collect::<Vec<_>>()
         };
-        // One that has consoles only would be begun with for nothing.
+        // To empty a worker that has only consoles would gain nothing.
         let has = |worker: &WorkerId| !self.workers[usize::from(worker.0)].pools.is_empty();
         let all = || (0..usable).map(WorkerId).filter(has);
         let alone = |key: &Arc<PoolKey>| self.pools[key].seats.len() == 1;
@@ -748,7 +753,7 @@ impl Balancer {
         }
         for (key, places) in places {
             let pool = &self.pools[key];
-            // Nobody goes to, or comes from, who stands still; its counts are old.
+            // No client moves to or from a worker that stands still: its counts are out of date.
             let stands = |seat: &WorkerId| self.stands_still(now, *seat);
             if now < pool.moving || pool.seats.is_empty() || pool.seats.iter().any(stands) {
                 continue;
@@ -827,7 +832,7 @@ fn even_among(
     }
 }
 
-/// Who is too many goes to where most are wanted.
+/// Surplus clients move to the worker that lacks the most.
 fn hand_over(
     key: &Arc<PoolKey>,
     too_many: impl Iterator<Item = (WorkerId, u32)>,
@@ -836,7 +841,7 @@ fn hand_over(
     steps: &mut Vec<BalanceStep>,
 ) {
     for (from, many) in too_many {
-        // To one at a time: the next turn comes when these have moved.
+        // To one worker at a time: the next comes when these have moved.
         if let Some((to, room)) = wants.iter_mut().max_by_key(|(_, room)| *room)
             && many.min(*room) > 0
         {

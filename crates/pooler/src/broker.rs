@@ -29,24 +29,26 @@ use counts::BoundCounts;
 use kept::Kept;
 use pins::Pins;
 
-/// All permits of all workers: the bounds on servers and clients, and who waits for one.
+/// The permits of all workers under the limits on servers and clients, and the workers that wait
+/// for one.
 #[derive(Debug)]
 pub struct Broker {
     pools: HashMap<Arc<PoolKey>, Pool, Seeded>,
-    /// Servers under each bound that pools share.
+    /// Servers under each limit that pools share.
     servers: BoundCounts,
     /// Clients that count for `max_client_conn`.
     clients: u32,
-    /// All clients, under each bound that pools share.
+    /// All clients, under each limit that pools share.
     logins: BoundCounts,
     evict_turn: u32,
-    /// Places that are kept for pools which several bounds held back: few.
+    /// Places that are kept for pools held back by several limits: few.
     kept: Vec<Kept>,
-    /// When the mail at hand came.
+    /// When the current mail came.
     now: Time,
-    /// Workers that have not yet told of all that came to them with a takeover.
+    /// How many workers have not yet reported that all of their connections have come with a
+    /// takeover.
     arriving: u16,
-    /// What was asked and told meanwhile.
+    /// Mail that came meanwhile.
     deferred: Vec<ToBroker>,
 }
 
@@ -55,21 +57,22 @@ pub struct Broker {
 struct Pool {
     /// Permits given out.
     total: u32,
-    /// Permits by worker. Below zero while the news of a move is slower than that of an end.
+    /// Permits by worker. A number is below zero if the mail about a server's end overtakes the
+    /// mail about its move.
     held: Vec<i32>,
-    /// Who waits, by worker.
+    /// The hunger of each worker.
     hungry: Vec<Option<Hunger>>,
-    /// A worker was asked to close a server of another pool for this one, and has not said that it
-    /// has none; nor has any permit come back since. Others need not be asked.
+    /// A worker was asked to close a server of another pool for this one. It has not answered that
+    /// it has none, and no permit has come back since. So no other worker need be asked.
     evicting: bool,
-    /// Where one was asked for last.
+    /// Where the last one was asked for.
     evicted_from: Option<Evict>,
-    /// Workers that had nothing to close, and close what they can next.
+    /// Workers that had nothing to close, and will close the next server that they can.
     minded_by: Vec<WorkerId>,
-    /// Until when no place is kept for it under each bound: one was, in vain.
+    /// Under each limit, until when no place is kept for the pool, because one was kept in vain.
     forgoes: Each<Time>,
     bounds: Bounds,
-    /// It has more servers than its bounds allow, and workers were told how many to keep.
+    /// It has more servers than its limits allow, and workers were told how many to keep.
     shrinking: bool,
     /// Clients that keep a server.
     pins: Pins,
@@ -77,17 +80,17 @@ struct Pool {
 
 #[derive(Clone, Copy, Debug)]
 struct Hunger {
-    /// Since when somebody waits.
+    /// Since when its oldest client waits.
     since: Time,
     /// How many wait.
     waiting: u32,
     unwelcomed: bool,
     replication: bool,
-    /// It can use a permit; else only a server that is lent.
+    /// It can use a permit. If false, it can only be lent a server.
     opens: bool,
-    /// Those who hold servers know of it.
+    /// The workers that have servers know of it.
     told: bool,
-    /// The bound that the worker was told of.
+    /// The limit that the worker was told of.
     held_by: Option<HeldBy>,
 }
 
@@ -107,8 +110,8 @@ impl Broker {
         }
     }
 
-    /// Takes in one mail. While connections come with a takeover nothing is given out: what is there
-    /// is counted first, so that bounds hold.
+    /// Handles one mail. While connections arrive with a takeover nothing is given out: everything
+    /// is counted first, so that limits hold.
     pub fn handle(&mut self, now: Time, mail: ToBroker, post: Post<'_>) {
         use ToBroker::{AllArrived, Arrivals, ClientEntered, ServerEntered};
         let counts = matches!(
@@ -118,7 +121,7 @@ impl Broker {
         if self.arriving > 0 && !counts {
             return self.deferred.push(mail);
         }
-        // Each worker looks at the clock for itself.
+        // Workers read the clock one by one, so a mail may be a little older than the last.
         self.now = self.now.max(now);
         match mail {
             ToBroker::Need {
@@ -235,7 +238,7 @@ impl Broker {
         self.feed(key, worker, post);
     }
 
-    /// PostgreSQL has let go of one of a worker's servers: its permit comes back.
+    /// PostgreSQL has closed one of a worker's servers: its permit comes back.
     fn freed(&mut self, key: &Arc<PoolKey>, worker: WorkerId, post: Post<'_>) {
         self.give_back(key, worker);
         self.shrink(key, post);
@@ -246,7 +249,7 @@ impl Broker {
         self.forget(key);
     }
 
-    /// A worker has no server that could go at once for a pool. It closes one that comes back.
+    /// A worker has no server to close at once for a pool. It will close the next released one.
     fn minds(&mut self, key: &Arc<PoolKey>, worker: WorkerId, post: Post<'_>) {
         let entry = self.pool(key, worker);
         entry.evicting = false;
@@ -257,7 +260,7 @@ impl Broker {
         self.forget(key);
     }
 
-    /// A server goes from one worker to another, with its permit.
+    /// A server moves from one worker to another, with its permit.
     fn moved(&mut self, key: &Arc<PoolKey>, from: WorkerId, to: WorkerId, post: Post<'_>) {
         self.pool(key, from).held[usize::from(from.0)] -= 1;
         let entry = self.pool(key, to);
@@ -267,8 +270,8 @@ impl Broker {
         self.calm(key, post);
     }
 
-    /// All connections of one worker have come with a takeover. Once that is so of every worker, the
-    /// mail that had to wait is taken in.
+    /// All connections of one worker have come with a takeover. Once this is true for every worker,
+    /// the mail that waited is handled.
     fn all_arrived(&mut self, now: Time, post: Post<'_>) {
         self.arriving -= 1;
         if self.arriving == 0 {
@@ -278,7 +281,7 @@ impl Broker {
         }
     }
 
-    /// Clients that are in.
+    /// The number of admitted clients.
     pub fn clients(&self) -> u32 {
         self.clients
     }
@@ -293,7 +296,7 @@ impl Broker {
         self.pools.values().map(|pool| pool.pins.len()).sum()
     }
 
-    /// Verifies that what is counted by bound is what the pools have.
+    /// Verifies that the counts by limit agree with the pools.
     pub fn check(&self) {
         for pool in self.pools.values() {
             let held: i64 = pool.held.iter().map(|held| i64::from(*held)).sum();
@@ -364,7 +367,7 @@ impl Broker {
         }
     }
 
-    /// Where another worker has servers to spare, one of them goes to a hungry worker.
+    /// If another worker has servers to spare, one of them goes to a hungry worker.
     fn even_out(&mut self, key: &Arc<PoolKey>, worker: WorkerId, post: Post<'_>) {
         let pool = self.pool(key, worker);
         let hungry = pool.hungry.iter();
@@ -377,7 +380,7 @@ impl Broker {
         }
     }
 
-    /// Tells a hungry worker which bound it waits for, if it does not know.
+    /// Tells a hungry worker which limit it waits for, if that is new.
     fn tell_held_back(&mut self, key: &Arc<PoolKey>, worker: WorkerId, by: HeldBy, post: Post<'_>) {
         let hunger = &mut self.pool(key, worker).hungry[usize::from(worker.0)];
         if let Some(hunger) = hunger
@@ -388,7 +391,7 @@ impl Broker {
         }
     }
 
-    /// Where room can be made for a pool that is held back, what is to be tried first in front.
+    /// The places where room can be made for a pool that is held back, the first to try in front.
     fn places(
         &mut self,
         key: &Arc<PoolKey>,
@@ -427,9 +430,9 @@ impl Broker {
         })
     }
 
-    /// A permit came back: it goes to whoever waits longest, of this pool or one that shares its
-    /// bounds; or its place under each bound to another. For who still lacks another bound, the place
-    /// is kept.
+    /// A permit came back. It goes to the pool that has waited longest, of this pool and those that
+    /// share its limits; or its place under each limit goes to another pool. If that pool is still
+    /// held back by another limit, the place is kept for it.
     fn feed_oldest(&mut self, key: &Arc<PoolKey>, post: Post<'_>) {
         let mut hungry: Vec<(Time, Arc<PoolKey>, WorkerId)> = Vec::new();
         for (other, pool) in self.sharing(key) {
@@ -458,7 +461,7 @@ impl Broker {
         }
     }
 
-    /// For how long somebody has waited, in nanoseconds.
+    /// How long a client has waited since then, in nanoseconds.
     fn age(&self, since: Time) -> u64 {
         self.now.0.saturating_sub(since.0)
     }
@@ -489,8 +492,7 @@ impl Broker {
         lacks.contains(&true).then_some(HeldBy::Shared(lacks))
     }
 
-    /// Connections that listen take no more than half of a bound: the rest is for those who want to
-    /// work.
+    /// Listening connections take at most half of a limit: the rest is for other servers.
     fn may_listen(&self, key: &PoolKey, bounds: Bounds) -> bool {
         let own = self.pools.get(key).map_or(0, |pool| pool.total);
         SharedBound::ALL.into_iter().all(|bound| {
@@ -499,14 +501,14 @@ impl Broker {
         })
     }
 
-    /// How many connections listen under a bound of a pool.
+    /// The number of listening connections under a limit of a pool.
     fn listening(&self, key: &PoolKey, bound: SharedBound) -> u32 {
         let pools = self.pools.iter();
         let listen = pools.filter(|(other, _)| other.listens && bound.concerns(key, other));
         listen.map(|(_, pool)| pool.total).sum()
     }
 
-    /// A bound was lowered, and all that it allows are connections that listen: one goes.
+    /// A limit was lowered, and listening connections take all of it: one of them is closed.
     fn silence(&self, key: &PoolKey, refusal: HeldBy, post: Post<'_>) {
         let bounds = self
             .pools
@@ -547,8 +549,8 @@ impl Broker {
         self.calm(key, post);
     }
 
-    /// Once nobody waits who could use a permit, workers that would close servers for the pool are
-    /// told to keep them, and no place is kept for it.
+    /// Once no worker waits that could use a permit, workers that would close servers for the pool
+    /// are told to keep them, and no place is kept for it.
     fn calm(&mut self, key: &Arc<PoolKey>, post: Post<'_>) {
         let Some(pool) = self.pools.get_mut(key) else {
             return;
@@ -565,7 +567,7 @@ impl Broker {
         }
     }
 
-    /// Workers that have in mind to close servers for a pool forget that.
+    /// Tells workers that would close servers for a pool not to.
     fn content(&mut self, key: &Arc<PoolKey>, post: Post<'_>) {
         let pool = self.pools.get_mut(key);
         for worker in pool.into_iter().flat_map(|pool| pool.minded_by.drain(..)) {
@@ -574,7 +576,7 @@ impl Broker {
         }
     }
 
-    /// A pool's bounds, as a worker has them.
+    /// A worker reports a pool's limits.
     fn bounded(&mut self, key: &Arc<PoolKey>, worker: WorkerId, bounds: Bounds, post: Post<'_>) {
         let pool = self.pool(key, worker);
         if pool.bounds != bounds {
@@ -584,8 +586,9 @@ impl Broker {
         }
     }
 
-    /// A pool that has more servers than its bounds allow: each worker is told how many it may
-    /// keep. Who has most loses most. Bounds that pools share close nothing, as in PgBouncer.
+    /// If a pool has more servers than its own limit allows, each worker is told how many it may
+    /// keep. The worker with the most servers loses the most. Limits that pools share close no
+    /// servers, as in PgBouncer.
     fn shrink(&mut self, key: &Arc<PoolKey>, post: Post<'_>) {
         let Some(pool) = self.pools.get_mut(key) else {
             return;
@@ -631,7 +634,7 @@ impl Broker {
         self.servers.take(key);
     }
 
-    /// Forgets a pool that nobody has anything of or waits for: there may be ever new ones.
+    /// Forgets a pool of which no worker has or wants a server: new pools may come for ever.
     fn forget(&mut self, key: &PoolKey) {
         let unused = |pool: &Pool| {
             pool.total == 0
@@ -695,7 +698,7 @@ impl Broker {
         if holders.is_empty() {
             return false;
         }
-        // In an order that passes nobody over, whichever of a pool's turns come here.
+        // The order passes over no worker, whichever of a pool's turns come here.
         self.evict_turn = self.evict_turn.wrapping_add(0x9e37_79b9);
         let turn = (self.evict_turn >> 16) as usize;
         let holder = WorkerId(holders[turn % holders.len()] as u16);
@@ -740,7 +743,7 @@ impl Broker {
 
     /// A client more is in.
     fn count_client(&mut self, login: &PoolKey) {
-        // max_client_conn does not count who looks at the console.
+        // max_client_conn does not count consoles.
         self.clients += u32::from(!is_console(&login.database));
         self.logins.add(login);
     }

@@ -135,8 +135,8 @@ pub struct Linked {
 }
 
 impl Pooler {
-    /// Who waits for servers, in the order in which they shall get one; replication clients, who
-    /// get servers of their own, apart.
+    /// The clients that wait for servers, in the order in which they are to get one. Replication
+    /// clients get servers of their own, and are not among them.
     pub fn waiters(&self) -> Vec<Waiter> {
         let mut waiters = Vec::new();
         for (_, pool) in self.pools.iter() {
@@ -156,7 +156,7 @@ impl Pooler {
         waiters
     }
 
-    /// Who has a server.
+    /// The clients that have a server.
     pub fn links(&self) -> Vec<Linked> {
         let links = self.clients.iter();
         links

@@ -4,19 +4,20 @@ use std::sync::Arc;
 
 use crate::pool::key::PoolKey;
 
-/// How busy a worker is at most that takes a part of a pool, and one that takes whole pools.
+/// How busy a worker may be to take a part of a pool. ([`crate::balance::ROOM`]: to take whole
+/// pools.)
 pub const FREE: f64 = 0.5;
 
-/// What a worker's thread did in some time, in nanoseconds.
+/// The load of a worker's thread in a window of time. All figures are in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ThreadLoad {
-    /// That time.
+    /// The length of the window.
     pub window: u64,
-    /// Its loop did not wait.
+    /// How long its loop did not wait.
     pub working: u64,
-    /// Processor time.
+    /// CPU time.
     pub cpu: u64,
-    /// It was ready to run and had no core.
+    /// How long it was ready to run and had no core.
     pub delayed: u64,
 }
 
@@ -37,7 +38,7 @@ impl ThreadLoad {
     }
 }
 
-/// What a worker had to do since it last told.
+/// A worker's load since its last report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Load {
     /// What its thread did.
@@ -48,16 +49,16 @@ pub struct Load {
     pub pools: Vec<PoolLoad>,
 }
 
-/// A pool's part of that.
+/// A pool's part of a worker's load.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PoolLoad {
     /// Which pool.
     pub pool: Arc<PoolKey>,
     /// Its clients.
     pub clients: u32,
-    /// Of those, who were active lately.
+    /// How many of them were active recently.
     pub active: u32,
-    /// Transactions since the worker last told.
+    /// Transactions since the last report.
     pub transactions: u64,
     /// On how many workers it may be.
     pub widest: u16,

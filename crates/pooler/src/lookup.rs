@@ -74,7 +74,7 @@ impl Pooler {
         self.need(pool_id, out);
     }
 
-    /// Somebody else has asked for the same user meanwhile.
+    /// True if another client has looked up the same user meanwhile.
     pub(crate) fn is_known_by_now(&self, id: ClientId) -> bool {
         let who = self.who(id);
         who.is_some_and(|who| self.known.find(&who, self.now).is_some())
@@ -89,7 +89,7 @@ impl Pooler {
         }
     }
 
-    /// A client needs no lookup any more.
+    /// A client no longer waits for a lookup.
     fn leave_line(&mut self, id: ClientId) {
         let client = gone!(self.clients.get_mut(id));
         if let Some(pool) = client.leaves_pool() {
@@ -97,7 +97,7 @@ impl Pooler {
         }
     }
 
-    /// Whose secret it is that a client's login is about.
+    /// The database and user whose secret a client's login needs.
     fn who(&self, id: ClientId) -> Option<PoolKey> {
         let client = self.clients.get(id)?;
         Some(PoolKey::new(client.database.clone(), client.user.clone()))

@@ -13,11 +13,12 @@ use crate::pooler::Pooler;
 /// servers that are idle elsewhere.
 pub const SERVERS_PER_WORKER: u32 = 4;
 
-/// How often a worker tells what it had to do, in nanoseconds: while there was something, and else.
+/// How often a worker reports its load, in nanoseconds: while it has work, and (`IDLE_LOAD_NS`)
+/// otherwise.
 const LOAD_NS: u64 = 100_000_000;
 const IDLE_LOAD_NS: u64 = 300_000_000;
-/// For how long a client counts that was active, in nanoseconds. Applications that take the
-/// connection first that came back last have many that do nothing.
+/// How long a client counts as active after its last request, in nanoseconds. Many applications use
+/// the connection first that came back last, so most of their connections are idle.
 const ACTIVE_NS: u64 = 1_000_000_000;
 
 /// On how many workers a pool of this size may be, if there are so many; 0 is a pool without a limit.
@@ -33,7 +34,8 @@ impl Pooler {
     /// The worker that a newcomer of a pool goes to.
     pub(crate) fn seat_for(&mut self, key: &PoolKey) -> WorkerId {
         let own = self.worker.0;
-        // Others may have said that they wait for nobody any more: the process would end under it.
+        // Another worker may have reported that it waits for no client any more: the process could
+        // end under this one.
         if self.janitor.is_shutting_down() {
             return self.worker;
         }
@@ -68,7 +70,7 @@ impl Pooler {
         }
     }
 
-    /// Tells it. When the last client has left, once more.
+    /// Reports the load; after the last client has left, once more.
     pub(crate) fn tell_load(&mut self, out: &mut Out) {
         let (mut pools, mut busy) = (Vec::new(), false);
         let active = self.active_clients();
@@ -98,7 +100,7 @@ impl Pooler {
         self.spread.next_load = (clients > 0).then_some(Time(self.now.0 + soon));
     }
 
-    /// Who was active since then was so lately.
+    /// A client that was active since then counts as recently active.
     pub(crate) fn lately(&self) -> Time {
         Time(self.now.0.saturating_sub(ACTIVE_NS))
     }

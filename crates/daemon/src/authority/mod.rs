@@ -113,7 +113,7 @@ fn start(resolver: Arc<Resolver>) -> std::io::Result<UnboundedSender<(PasswordCh
 }
 
 /// The queue of an authority. A check holds a permit of `places` while it waits or runs, and a
-/// permit of `turns` while it runs.
+/// permit of `checks` while it runs.
 #[derive(Clone)]
 struct Line {
     places: Arc<Semaphore>,

@@ -355,7 +355,7 @@ impl Pipe {
 }
 
 impl Role {
-    /// A handshake failed: the text for the log, and what the next handshake should do differently.
+    /// The text for a failed handshake. It is [`AGAIN`] if another try with this host may succeed.
     fn learn(&self, why: String) -> String {
         let unfit = why.contains(library::UNFIT_TO_SIGN);
         match self {

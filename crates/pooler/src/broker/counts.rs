@@ -9,7 +9,7 @@ use crate::Seeded;
 use crate::pool::bound::{Each, SharedBound};
 use crate::pool::key::PoolKey;
 
-/// Connections by the names that the bounds are of: each connection counts once under each bound.
+/// Connections by database and by user: each connection counts once under each limit.
 #[derive(Debug)]
 pub(super) struct BoundCounts {
     by_name: Each<HashMap<Arc<str>, u32, Seeded>>,

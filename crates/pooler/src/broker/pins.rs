@@ -5,12 +5,12 @@ use std::collections::{BTreeSet, VecDeque};
 use crate::event::{ClientId, WorkerId};
 use crate::mail::{FromBroker, Mail, PinWish, Post};
 
-/// Who asks.
+/// A client that asks to keep a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Applicant {
     /// Where.
     pub(super) worker: WorkerId,
-    /// What it is called there.
+    /// The number of its request there.
     pub(super) ticket: u64,
     /// Who.
     pub(super) client: ClientId,
@@ -53,7 +53,8 @@ impl Pins {
         }
     }
 
-    /// A client has given back what it had, or waits no more. (It may have left before it was told.)
+    /// A client keeps no server any more, or no longer waits. (It may have left before it got the
+    /// answer.)
     pub(super) fn give_back(&mut self, worker: WorkerId, ticket: u64) {
         if !self.held.remove(&(worker, ticket)) {
             let other = |asker: &Applicant| (asker.worker, asker.ticket) != (worker, ticket);
@@ -61,7 +62,7 @@ impl Pins {
         }
     }
 
-    /// Those who wait get what there is, the one that has waited longest first.
+    /// Gives permissions to clients that wait, the one that has waited longest first.
     pub(super) fn feed(&mut self, limit: u32, post: Post<'_>) {
         while self.has_room(limit)
             && let Some(asker) = self.line.pop_front()
@@ -75,7 +76,7 @@ impl Pins {
         limit == 0 || self.held.len() < limit as usize
     }
 
-    /// Nobody keeps one or waits.
+    /// True if no client keeps a server or waits.
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -27,15 +27,16 @@ use crate::pool::starved::STARVED_NS;
 const KEPT_NS: u64 = 500_000_000;
 
 impl Broker {
-    /// What is taken of a bound that a pool shares: servers, and places kept for other pools.
+    /// How much of a shared limit is taken: by servers, and by places kept for other pools.
     pub(super) fn taken(&self, key: &PoolKey, bound: SharedBound) -> u32 {
         let for_others = |kept: &&Kept| kept.bound == bound && bound.concerns(key, &kept.pool);
         let kept = self.kept.iter().filter(for_others).count() as u32;
         self.servers.under(bound, key) + kept
     }
 
-    /// Keeps the places that the first of those who wait, oldest first, needs besides the ones that it
-    /// lacks. True if there is one.
+    /// `hungry` is sorted by waiting time, the longest first. Keeps places for the first pool,
+    /// under the limits that have room, until the limits that it lacks have room, too. True if a
+    /// place is kept.
     pub(super) fn keep_places(
         &mut self,
         hungry: &[(Time, Arc<PoolKey>, WorkerId)],
@@ -55,7 +56,8 @@ impl Broker {
         self.kept.len() > before
     }
 
-    /// Whether the place under a bound may be kept for a pool, and would be gone if it were not.
+    /// Whether the place under a limit may be kept for a pool, and would be taken if it were not
+    /// kept.
     fn may_keep(&self, key: &Arc<PoolKey>, bound: SharedBound) -> bool {
         let Some(pool) = self.pools.get(key) else {
             return false;
@@ -67,8 +69,8 @@ impl Broker {
         last && !has_one && self.now >= pool.forgoes[bound.place()]
     }
 
-    /// The first of those who wait, oldest first, has not waited clearly longer than another who
-    /// could use a place under the bound now, or than one who comes now.
+    /// True if the first pool of `hungry` has not waited clearly longer than another pool that
+    /// could use a place under the limit now, or than one that comes now.
     fn is_contested(&self, hungry: &[(Time, Arc<PoolKey>, WorkerId)], bound: SharedBound) -> bool {
         let Some(((since, key, _), others)) = hungry.split_first() else {
             return false;
@@ -82,8 +84,8 @@ impl Broker {
                 })
     }
 
-    /// Keeps a place for a pool whose oldest client has waited since then. Nobody need close
-    /// another server under that bound for it.
+    /// Keeps a place for a pool whose oldest client has waited since then. No other server under
+    /// that limit need be closed for the pool.
     fn keep_place(&mut self, key: &Arc<PoolKey>, bound: SharedBound, since: Time, post: Post<'_>) {
         let long = (self.age(since) / 2).max(KEPT_NS);
         self.kept.push(Kept {
@@ -95,7 +97,7 @@ impl Broker {
         self.content(key, post);
     }
 
-    /// Places that were kept for too long go to others.
+    /// Gives places that were kept for too long to other pools.
     pub(super) fn give_up_places(&mut self, post: Post<'_>) {
         let now = self.now;
         while let Some(at) = self.kept.iter().position(|kept| kept.until <= now) {
