@@ -44,7 +44,7 @@ pub struct Census {
     /// Notes of where clients are that have moved.
     pub notes: usize,
     /// Clients that the Broker lets keep a server, and those that wait for that.
-    pub leaves: usize,
+    pub pins: usize,
 }
 
 impl Pooler {
@@ -106,7 +106,7 @@ impl Broker {
             permits: self.permits(),
             admitted: self.clients() as usize,
             hungry: self.hungry(),
-            leaves: self.pins(),
+            pins: self.pins(),
             ..Census::default()
         }
     }
@@ -193,6 +193,6 @@ impl std::ops::AddAssign for Census {
         self.admitted += other.admitted;
         self.hungry += other.hungry;
         self.notes += other.notes;
-        self.leaves += other.leaves;
+        self.pins += other.pins;
     }
 }

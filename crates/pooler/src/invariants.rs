@@ -51,11 +51,12 @@ impl Pooler {
             assert_eq!(clients, pool.clients() as usize, "clients");
             let linked = self.clients.iter().filter(|(_, c)| c.pool == Some(pool_id));
             let pinned = linked.filter(|(_, c)| c.is_pinned()).count();
-            let in_line = |client: &Client| client.pool == Some(pool_id) && client.awaits_leave();
+            let in_line =
+                |client: &Client| client.pool == Some(pool_id) && client.awaits_permission();
             for (id, _) in self.clients.iter().filter(|(_, client)| in_line(client)) {
                 assert!(
                     pool.pin_line.iter().any(|(waiter, _)| waiter == id),
-                    "who waits for leave stands in line"
+                    "a client that waits for permission is in the queue"
                 );
             }
             assert_eq!(
@@ -134,7 +135,7 @@ impl Pooler {
         }
         for (id, client) in self.clients.iter() {
             // Who replicates may have a server on its way that is reserved.
-            let elsewhere = client.replication.any() || client.awaits_leave();
+            let elsewhere = client.replication.any() || client.awaits_permission();
             if matches!(client.state(), ClientState::Waiting) && !elsewhere {
                 assert_eq!(lines.get(&id), client.pool.as_ref(), "who waits is in line");
             }

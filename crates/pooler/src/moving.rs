@@ -327,8 +327,8 @@ impl Pooler {
         let (ClientState::Waiting, Some(pool)) = (client.state(), client.pool) else {
             return;
         };
-        // Who waits for leave to keep a server stands in another line.
-        if client.awaits_leave() {
+        // A client that waits for permission to keep a server is in another queue.
+        if client.awaits_permission() {
             return;
         }
         client.asks(since);

@@ -386,7 +386,7 @@ impl Pooler {
                 client,
                 ticket,
                 granted,
-            } => self.leave_answered(client, ticket, granted, out),
+            } => self.permission_answered(client, ticket, granted, out),
         }
     }
 

@@ -392,7 +392,7 @@ impl Pooler {
         }
         self.drop_key(client.old_key.clone(), id, out);
         self.settle_cancels(id, out);
-        self.leave_goes(&client, out);
+        self.permission_ends(&client, out);
         let hearing = self.hearing_goes(id, &client, out);
         let mut passenger = self.take_passenger(id, client, standing, socket);
         passenger.hearing = hearing;

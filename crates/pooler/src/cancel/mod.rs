@@ -162,7 +162,7 @@ impl Pooler {
         }
         if let (true, Some(pool)) = (waiting, client.pool) {
             self.pools.at_mut(pool).waiting.leave(id);
-            self.give_leave_back(id, out);
+            self.give_permission_back(id, out);
         }
         let client = gone!(self.clients.get_mut(id));
         let peer = Peer::Client(id);

@@ -98,7 +98,7 @@ impl Pooler {
         if let Some(undo) = undo {
             self.order_everywhere(&undo, out);
         }
-        self.give_leave_back(id, out);
+        self.give_permission_back(id, out);
         let client = self.clients.at_mut(id);
         let key = client.forgets_key();
         client.closes();

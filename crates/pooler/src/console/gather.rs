@@ -292,7 +292,7 @@ impl Pooler {
         let wait = client.pool.filter(|_| waits).map(|id| ServerWait {
             pool: self.pools.at(id).key.clone(),
             since: client.request(),
-            reason: match client.awaits_leave() {
+            reason: match client.awaits_permission() {
                 true => Reason::PinLimit.word(),
                 false => self.reason(id).word(),
             },

@@ -29,7 +29,7 @@ impl Pooler {
                 pool: pool.key.clone(),
                 who: self.teller(client),
                 waited: self.now.0.saturating_sub(client.request().0),
-                reason: match client.awaits_leave() {
+                reason: match client.awaits_permission() {
                     true => crate::pool::Reason::PinLimit.word(),
                     false => reason,
                 },

@@ -115,7 +115,7 @@ impl Upstream<'_> {
                 self.await_settings()?;
             }
             self.client.names_statement_with(effects);
-            self.await_leave(effects)?;
+            self.await_permission(effects)?;
             self.may_ask_numbers(effects);
             self.hear_parse(effects)?;
         }
@@ -271,7 +271,7 @@ impl Upstream<'_> {
                     with_values = Some(effects.bound(bind.map(|bind| &bind[names.size()..])));
                 }
                 let effects = with_values.as_ref().unwrap_or(effects);
-                self.await_leave(effects)?;
+                self.await_permission(effects)?;
                 self.may_ask_numbers(effects);
                 // The question must come before anything else of the group is sent.
                 self.show_channels(effects)?;

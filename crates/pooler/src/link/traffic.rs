@@ -124,8 +124,8 @@ impl Pooler {
                         return After::Keep;
                     }
                 }
-                Some(upstream::Flow::NeedLeave { waits }) => {
-                    self.need_leave(id, waits, out);
+                Some(upstream::Flow::NeedPermission { waits }) => {
+                    self.need_permission(id, waits, out);
                     return After::Keep;
                 }
                 Some(upstream::Flow::NeedChannels(names)) => {
@@ -235,7 +235,7 @@ impl Pooler {
         pool.count_parses(counts.client_parses, counts.server_parses, counts.binds);
         if counts.sequences {
             pool.notes_question_for_numbers(self.now);
-            self.ask_leave(id, crate::mail::PinWish::Knows, out);
+            self.ask_permission(id, crate::mail::PinWish::Knows, out);
         }
         Some(flow)
     }

@@ -38,7 +38,7 @@ pub enum Flow {
     /// The next message needs a server.
     NeedServer,
     /// The next message would keep its server for its client, which needs permission (`pin_limit`).
-    NeedLeave {
+    NeedPermission {
         /// The client gives its server back and waits. If false, the client is answered at once.
         waits: bool,
     },

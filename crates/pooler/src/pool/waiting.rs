@@ -43,7 +43,11 @@ impl Pooler {
         let (clients, pool) = (&self.clients, self.pools.at_mut(pool_id));
         let awaits = |c: &client::Client| matches!(c.state(), ClientState::Welcome);
         pool.trim_newcomers(|id| clients.get(id).is_some_and(awaits));
-        let stands = |id| clients.get(id).is_some_and(client::Client::awaits_leave);
+        let stands = |id| {
+            clients
+                .get(id)
+                .is_some_and(client::Client::awaits_permission)
+        };
         pool.pin_line.retain(stands);
         let waits = |id| clients.get(id).is_some_and(client::Client::waits);
         pool.waiting.trim(waits);
@@ -128,7 +132,7 @@ impl Pooler {
     pub(crate) fn wait_detail(&self, id: ClientId) -> Option<String> {
         let client = self.clients.get(id)?;
         let pool_id = client.pool?;
-        let (waiting, reason) = match client.awaits_leave() {
+        let (waiting, reason) = match client.awaits_permission() {
             true => (&self.pools.at(pool_id).pin_line, Reason::PinLimit),
             false => (&self.pools.at(pool_id).waiting, self.reason(pool_id)),
         };

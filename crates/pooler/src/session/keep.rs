@@ -205,7 +205,7 @@ impl Pooler {
             session.pinned = Kinds::NOTHING;
             self.pools.at_mut(server.pool).count_unpin();
         }
-        self.give_leave_back(client_id, out);
+        self.give_permission_back(client_id, out);
     }
 
     /// Texts that nobody has read may have changed a server's settings, and so may a reset query.

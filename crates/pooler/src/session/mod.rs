@@ -20,7 +20,7 @@ mod pins;
 pub mod settings;
 pub mod ticket;
 
-pub(crate) use ticket::Leave;
+pub(crate) use ticket::Permission;
 
 use std::sync::Arc;
 

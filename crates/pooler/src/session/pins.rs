@@ -16,21 +16,21 @@ use crate::fault::Fault;
 use crate::mail::{PinWish, ToBroker};
 use crate::pooler::Pooler;
 use crate::server::task::Over;
-use crate::session::ticket::{Leave, Ticket};
+use crate::session::ticket::{Permission, Ticket};
 
 impl Client {
     /// It may keep a server.
     pub(crate) fn may_keep(&self) -> bool {
-        self.leave() == Some(Leave::Held)
+        self.permission() == Some(Permission::Held)
     }
 
-    /// It waits for leave to keep a server.
-    pub(crate) fn awaits_leave(&self) -> bool {
-        matches!(self.state(), ClientState::Waiting) && self.leave() == Some(Leave::Asked)
+    /// True while it waits for permission to keep a server.
+    pub(crate) fn awaits_permission(&self) -> bool {
+        matches!(self.state(), ClientState::Waiting) && self.permission() == Some(Permission::Asked)
     }
 
-    /// What came of its question for leave.
-    pub(crate) fn leave(&self) -> Option<Leave> {
+    /// The state of its request for permission, if it has one.
+    pub(crate) fn permission(&self) -> Option<Permission> {
         let session = self.session.as_deref();
         session.and_then(|session| Some(session.ticket.as_ref()?.state))
     }
@@ -38,16 +38,16 @@ impl Client {
 
 impl Pooler {
     /// What a client has sent would keep its server. Outside of a transaction it waits without one.
-    pub(crate) fn need_leave(&mut self, id: ClientId, waits: bool, out: &mut Out) {
+    pub(crate) fn need_permission(&mut self, id: ClientId, waits: bool, out: &mut Out) {
         if !waits {
-            self.ask_leave(id, PinWish::Knows, out);
+            self.ask_permission(id, PinWish::Knows, out);
             self.clients.at_mut(id).end.stalls();
             return;
         }
         let server = gone!(self.clients.get(id).and_then(Client::link));
         self.unlink(id, server, out);
         self.tell_if_idle(id, out);
-        self.ask_leave(id, PinWish::Waits, out);
+        self.ask_permission(id, PinWish::Waits, out);
         if let Some(client) = self.clients.get_mut(id)
             && let Some(pool) = client.pool
         {
@@ -60,7 +60,7 @@ impl Pooler {
     }
 
     /// Asks the Broker, unless that was done.
-    pub(crate) fn ask_leave(&mut self, id: ClientId, wish: PinWish, out: &mut Out) {
+    pub(crate) fn ask_permission(&mut self, id: ClientId, wish: PinWish, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         let Some(pool) = client.pool.map(|pool| self.pools.at(pool)) else {
             return;
@@ -74,7 +74,7 @@ impl Pooler {
         session.ticket = Some(Ticket {
             number: ticket,
             pool: key.clone(),
-            state: Leave::Asked,
+            state: Permission::Asked,
         });
         let asks = ToBroker::Pin {
             worker: self.worker,
@@ -87,8 +87,8 @@ impl Pooler {
         out.push(Action::Broker(asks));
     }
 
-    /// The Broker has answered. (A client that is gone has given its leave back itself.)
-    pub(crate) fn leave_answered(
+    /// The Broker has answered. (A client that is gone has given its permission back itself.)
+    pub(crate) fn permission_answered(
         &mut self,
         id: ClientId,
         ticket: u64,
@@ -97,12 +97,13 @@ impl Pooler {
     ) {
         let client = gone!(self.clients.get_mut(id));
         let asked = client.session_if_any().and_then(|s| s.ticket.as_mut());
-        let Some(asked) = asked.filter(|t| t.number == ticket && t.state == Leave::Asked) else {
+        let Some(asked) = asked.filter(|t| t.number == ticket && t.state == Permission::Asked)
+        else {
             return;
         };
         asked.state = match granted {
-            true => Leave::Held,
-            false => Leave::Refused,
+            true => Permission::Held,
+            false => Permission::Refused,
         };
         match *client.state() {
             ClientState::Waiting => {
@@ -122,17 +123,17 @@ impl Pooler {
             }
             ClientState::Linked(server) => {
                 if !granted {
-                    self.give_leave_back(id, out);
+                    self.give_permission_back(id, out);
                 }
                 self.settle(server, out);
             }
             ClientState::Aligning(_) if granted => {}
-            _ => self.give_leave_back(id, out),
+            _ => self.give_permission_back(id, out),
         }
     }
 
-    /// A client keeps no server any more, and waits for no leave to.
-    pub(crate) fn give_leave_back(&mut self, id: ClientId, out: &mut Out) {
+    /// A client keeps no server any more, and does not wait for permission to.
+    pub(crate) fn give_permission_back(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         let Some(session) = client.session_if_any() else {
             return;
@@ -145,7 +146,7 @@ impl Pooler {
     }
 
     /// A client that is in no table any more goes to a successor.
-    pub(crate) fn leave_goes(&mut self, client: &Client, out: &mut Out) {
+    pub(crate) fn permission_ends(&mut self, client: &Client, out: &mut Out) {
         let session = client.session.as_ref();
         if let Some(ticket) = session.and_then(|session| session.ticket.as_ref()) {
             self.unpin(ticket, out);
@@ -153,7 +154,7 @@ impl Pooler {
     }
 
     fn unpin(&self, ticket: &Ticket, out: &mut Out) {
-        if ticket.state == Leave::Refused {
+        if ticket.state == Permission::Refused {
             return;
         }
         let unpin = ToBroker::Unpin {
@@ -169,7 +170,7 @@ impl Pooler {
         let text = match kinds.is_empty() {
             true => "keeps its server no longer".to_string(),
             false => {
-                self.ask_leave(id, PinWish::Knows, out);
+                self.ask_permission(id, PinWish::Knows, out);
                 format!("keeps its server: {}", super::reasons(kinds))
             }
         };

@@ -7,17 +7,17 @@ use crate::pool::key::PoolKey;
 /// What a client has asked the Broker for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ticket {
-    /// Which: one of the worker's.
+    /// Its number, unique on the worker.
     pub(super) number: u64,
-    /// In which pool.
+    /// The client's pool.
     pub(super) pool: Arc<PoolKey>,
-    /// What came of it.
-    pub(super) state: Leave,
+    /// The Broker's answer.
+    pub(super) state: Permission,
 }
 
-/// What came of a question for leave.
+/// The state of a request for permission to keep a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Leave {
+pub(crate) enum Permission {
     /// The Broker has not answered.
     Asked,
     /// It may keep a server.
@@ -27,13 +27,13 @@ pub(crate) enum Leave {
 }
 
 impl Ticket {
-    /// The Broker has given leave.
+    /// The Broker has given permission.
     pub(super) fn is_held(&self) -> bool {
-        self.state == Leave::Held
+        self.state == Permission::Held
     }
 
     /// The Broker has not answered.
     pub(super) fn is_asked(&self) -> bool {
-        self.state == Leave::Asked
+        self.state == Permission::Asked
     }
 }

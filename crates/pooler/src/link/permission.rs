@@ -9,43 +9,43 @@ use crate::effect::{Effects, Kinds};
 use crate::inbox::Chunk;
 use crate::ledger::{Change, Entry, Refusal, Reply};
 use crate::link::upstream::{Flow, Upstream, Verdict};
-use crate::session::{Leave, Tracking};
+use crate::session::{Permission, Tracking};
 use crate::statement::UNKNOWN;
 
 impl Upstream<'_> {
     /// Whether a text may run that the server has not been sent yet.
     pub(crate) fn may_keep_server(&mut self, found: &Effects) -> Result<Verdict, Flow> {
-        if !self.asks_leave(found) || self.client.may_keep() {
+        if !self.needs_permission(found) || self.client.may_keep() {
             return Ok(Verdict::Runs);
         }
         if self.rests() {
-            return Err(Flow::NeedLeave { waits: true });
+            return Err(Flow::NeedPermission { waits: true });
         }
-        let leave = self.client.leave();
-        if leave == Some(Leave::Refused) {
+        let permission = self.client.permission();
+        if permission == Some(Permission::Refused) {
             let session = self.client.session_if_any();
             session.and_then(|session| session.ticket.take());
             return Ok(Verdict::Refused);
         }
         let link = &self.linked().link;
-        if leave == Some(Leave::Asked) || link.is_owed() && !link.group_open() {
+        if permission == Some(Permission::Asked) || link.is_owed() && !link.group_open() {
             // Whether the client is in a transaction is known when those answers have come.
             return Err(self.stall());
         }
-        Err(Flow::NeedLeave { waits: false })
+        Err(Flow::NeedPermission { waits: false })
     }
 
     /// A statement that may leave something behind is parsed, or one is bound: before anything of
     /// its group is sent, its client can wait without a server.
-    pub(super) fn await_leave(&mut self, found: &Effects) -> Result<(), Flow> {
-        let asks = self.asks_leave(found);
+    pub(super) fn await_permission(&mut self, found: &Effects) -> Result<(), Flow> {
+        let asks = self.needs_permission(found);
         match asks && !self.client.may_keep() && self.rests() {
-            true => Err(Flow::NeedLeave { waits: true }),
+            true => Err(Flow::NeedPermission { waits: true }),
             false => Ok(()),
         }
     }
 
-    fn asks_leave(&self, found: &Effects) -> bool {
+    fn needs_permission(&self, found: &Effects) -> bool {
         let creates = || found.kinds.any(Kinds::SCHEMA) && self.creates_temporary();
         let keeps = || match self.may_share(found) {
             true => found.kinds.without(Kinds::LISTENS),
@@ -63,7 +63,7 @@ impl Upstream<'_> {
     }
 
     /// The client can give its server back: nothing was sent, no transaction is open, and nothing
-    /// keeps the server. (A client that keeps its server may still wait for leave to do so.)
+    /// keeps the server. (A client that keeps its server may still wait for permission to do so.)
     fn rests(&self) -> bool {
         // Only this server can answer questions about the client's session.
         let session = self.client.session.as_ref();
