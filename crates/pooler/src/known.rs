@@ -9,7 +9,7 @@ use crate::{Seeded, limits};
 
 /// A lookup under way on a server.
 pub struct Lookup {
-    /// For whom.
+    /// The client whose user is looked up.
     pub client: ClientId,
     /// The row that was found.
     pub(crate) row: Option<Row>,
@@ -24,13 +24,13 @@ impl std::fmt::Debug for Lookup {
     }
 }
 
-/// What the query told: name and secret, each may be NULL.
+/// A row of the query: name and secret, each may be NULL.
 type Row = (Option<String>, Option<String>);
 
-/// What auth_query has told lately: see the setting `auth_query_cache`.
+/// Recent answers of auth_query: see the setting `auth_query_cache`.
 #[derive(Debug)]
 pub struct Known {
-    /// By user, and the database whose client it is; believed until then.
+    /// The secret by user and the client's database, and until when it is used.
     pub(crate) secrets: HashMap<PoolKey, (Option<Secret>, Time), Seeded>,
 }
 
@@ -56,7 +56,7 @@ impl Known {
         (*until > now).then(|| LookedUp::User(secret.clone()))
     }
 
-    /// Forgets everybody: the query may be another.
+    /// Forgets all answers: the query may have changed.
     pub fn clear(&mut self) {
         self.secrets.clear();
     }
@@ -65,7 +65,7 @@ impl Known {
 /// What is known of a user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LookedUp {
-    /// Nobody could be asked: the client goes through a login that can't succeed.
+    /// There is no database to ask: the client goes through a login that can't succeed.
     Nobody,
     /// The user's secret; `None` if no password is right.
     User(Option<Secret>),

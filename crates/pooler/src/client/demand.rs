@@ -16,26 +16,26 @@ use crate::known::LookedUp;
 use crate::note::Level;
 use crate::pooler::{Asker, Pooler};
 
-/// How a client has to prove who it is.
+/// How a client must prove who it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Demand {
     /// By an exchange of messages, which may be empty.
     Exchange(Method),
-    /// By the system's user it runs as.
+    /// By the system user that it runs as.
     Peer {
         /// That user's number.
         uid: u32,
-        /// Whom that user may be; without it, whoever has the same name.
+        /// The map of the users that it may log in as; without a map, the user of the same name.
         map: Option<Arc<IdentMap>>,
     },
-    /// By a certificate that names the user: it does.
+    /// By a certificate that names the user; this was checked already.
     Certificate,
-    /// By a password that somebody else knows.
+    /// By a password that a directory or PAM checks.
     Authority(Arc<Authority>),
 }
 
 impl Pooler {
-    /// What is demanded of a client, or why it can't get in however it tries.
+    /// The demand for a client, or the reason why it can't log in at all.
     pub(super) fn demand(&self, id: ClientId, out: &mut Out) -> Result<Demand, Fault> {
         let method = match self.config.globals.auth_type {
             AuthType::Any => Method::Any,
@@ -77,7 +77,7 @@ impl Pooler {
         Ok(Demand::Exchange(method))
     }
 
-    /// The certificate that a rule wants besides a password or the like.
+    /// Checks the certificate that a rule demands besides a password or the like.
     fn check_besides(&self, id: ClientId, rule: &Rule, out: &mut Out) -> Result<(), Fault> {
         let Some(wanted) = rule.client_cert.filter(|_| rule.method != HbaMethod::Cert) else {
             return Ok(());
@@ -93,7 +93,8 @@ impl Pooler {
         }
     }
 
-    /// The client's certificate must name its user, or somebody whom the rule's map lets be that.
+    /// The client's certificate must name its user, or a name that the rule's map allows for the
+    /// user.
     fn by_certificate(
         &self,
         id: ClientId,

@@ -15,14 +15,14 @@ use crate::limits;
 pub enum Mention {
     /// Sets this one. Names are in lower case.
     Set(Box<[u8]>),
-    /// Takes this one back to what it was at login.
+    /// Resets this one to its value at login.
     Back(Box<[u8]>),
-    /// Takes all back.
+    /// Resets all.
     AllBack,
 }
 
 impl Mention {
-    /// Which setting, unless all.
+    /// The setting; `None` for all.
     pub(super) fn name(&self) -> Option<&[u8]> {
         match self {
             Mention::Set(name) | Mention::Back(name) => Some(name),
@@ -31,21 +31,21 @@ impl Mention {
     }
 }
 
-/// Where names are looked for behind a text.
+/// Where PostgreSQL looks names up behind a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Names {
-    /// Where they were.
+    /// Where it did before.
     #[default]
     Same,
-    /// As a search path or a role says that the text sets: this is a hash of both their names and
-    /// values. Behind equal ones, names mean the same.
+    /// Where a search path or a role says that the text sets. The number is a hash of the settings'
+    /// names and values: behind texts with equal numbers, names mean the same.
     By(u64),
     /// Anywhere.
     Anywhere,
 }
 
 impl Names {
-    /// Where they are looked for if this comes behind what was before.
+    /// Where PostgreSQL looks names up behind two texts, this one first.
     #[must_use]
     pub fn then(self, more: Names) -> Names {
         match (self, more) {
@@ -65,27 +65,27 @@ pub struct Effects {
     pub kinds: Kinds,
     /// Which settings, in the order of the text.
     pub settings: Vec<Mention>,
-    /// Which channels its LISTEN and UNLISTEN commands name, if that is certain.
+    /// The channels of its LISTEN and UNLISTEN commands, if they are certain.
     pub channels: Option<Box<ListenCommands>>,
-    /// Calls of `set_config` whose arguments its Bind says.
+    /// Calls of `set_config` whose arguments come with the Bind.
     pub calls: Vec<Call>,
-    /// Where names are looked for behind it, as far as its words tell.
+    /// Where PostgreSQL looks names up behind it, as far as the text shows.
     pub(crate) names: Names,
 }
 
 impl Effects {
-    /// It does nothing that is looked for.
+    /// True if it has no effect that Howdah looks for.
     pub fn is_nothing(&self) -> bool {
         self.kinds.is_empty()
     }
 
-    /// It may leave something behind in its session, take something away, or create something, perhaps
-    /// something temporary.
+    /// True if it may leave something in its session, remove something from it, or create something
+    /// that may be temporary.
     pub fn may_touch_session(&self) -> bool {
         self.touches_session() || self.kinds.any(Kinds::SCHEMA)
     }
 
-    /// It may leave something behind in its session, or take something away.
+    /// True if it may leave something in its session, or remove something from it.
     pub fn touches_session(&self) -> bool {
         const PASSES: Kinds = Kinds::BEGINS
             .and(Kinds::ENDS)
@@ -96,7 +96,7 @@ impl Effects {
         !self.kinds.without(PASSES).is_empty()
     }
 
-    /// Its client is likely to keep its server behind the transaction.
+    /// True if its client will probably keep the server after the transaction.
     pub fn keeps_server(&self) -> bool {
         let without = match self.kinds.any(Kinds::DROPS_AT_END) {
             true => Kinds::TEMPORARY,
@@ -105,8 +105,8 @@ impl Effects {
         self.kinds.without(without).any(Kinds::KEEPING)
     }
 
-    /// What it does is looked at when it is bound: it may keep its server, on some search path or from
-    /// the next transaction on, or names are looked for elsewhere behind it.
+    /// True if its effects matter at each Bind: it may keep its server, on some search path or from
+    /// the next transaction on, or PostgreSQL looks names up elsewhere behind it.
     pub fn matters_at_bind(&self) -> bool {
         const MAY: Kinds = Kinds::SCHEMA
             .and(Kinds::SEQUENCES)
@@ -123,14 +123,15 @@ impl Effects {
         }
     }
 
-    /// Behind it, names are looked for as this setting of this value says; `None` is any value.
+    /// Behind it, PostgreSQL looks names up as this value of this setting says; `None` is any
+    /// value.
     pub(super) fn looks_elsewhere(&mut self, name: &[u8], value: Option<&[u8]>) {
         let by = |value: &[u8]| Names::By(FixedState::default().hash_one((name, value)));
         self.kinds.add(Kinds::NAMES);
         self.names = self.names.then(value.map_or(Names::Anywhere, by));
     }
 
-    /// Where names are looked for can't be told by its words.
+    /// The text does not show where PostgreSQL looks names up behind it.
     pub(super) fn doubts_names(&mut self) {
         if self.kinds.any(Kinds::NAMES) {
             self.names = Names::Anywhere;
@@ -203,8 +204,8 @@ impl Effects {
         }
     }
 
-    /// What its Bind says is known: the body of that behind its two names. Without it, any setting may
-    /// be set.
+    /// The effects with these parameters: `bind` is the body of the Bind behind its two names.
+    /// Without it, any setting may be set.
     #[must_use]
     pub fn bound(&self, bind: Option<&[u8]>) -> Effects {
         let mut found = self.clone();
@@ -233,7 +234,8 @@ impl Effects {
         }
     }
 
-    /// It sets a setting by `set_config`. Some can't be set so that they last, or can't be read back.
+    /// It sets a setting by `set_config`. Some settings can't be set for the session, or can't be
+    /// read back.
     pub(super) fn sets(&mut self, name: Box<[u8]>) {
         match &*name {
             b"seed" => self.kinds.add(Kinds::STAYS),

@@ -15,7 +15,7 @@ pub enum Forgets {
     All,
 }
 
-/// Which settings running a statement takes back to what they were at login.
+/// Which settings running a statement resets to their values at login.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Resets {
     /// None.
@@ -34,23 +34,23 @@ pub enum Resets {
     Discard,
 }
 
-/// What running a statement does to what texts mean that are parsed behind it.
+/// How running a statement changes the meaning of texts that are parsed behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Alters {
-    /// Nothing, by its first words.
+    /// Not at all, as far as its first words show.
     #[default]
     Nothing,
-    /// Settings may be others.
+    /// Settings may have changed.
     Settings,
-    /// Names are looked for elsewhere.
+    /// PostgreSQL looks names up elsewhere.
     Path,
-    /// The schema may be another.
+    /// The schema may have changed.
     Schema,
-    /// It creates something new, which may stand in the place of something else.
+    /// It creates something, which may hide another object of that name.
     Creates,
-    /// It makes or changes something that is there for this session alone.
+    /// It makes or changes something that only this session has.
     Temporary,
-    /// It ends a transaction, or a part of it, and what that has changed.
+    /// It ends a transaction or a part of it, and perhaps undoes changes.
     Ends,
 }
 
@@ -59,13 +59,13 @@ pub enum Alters {
 pub enum SettingChange {
     /// Sets one; its name in lower case.
     To(Box<[u8]>),
-    /// Takes one back to what it was, whatever that is.
+    /// Resets one, to whatever value.
     Back(Box<[u8]>),
     /// Takes all back.
     AllBack,
 }
 
-/// A table, view or sequence that a CREATE, ALTER or DROP is about.
+/// The table, view or sequence of a CREATE, ALTER or DROP.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Object {
     /// Its name, without a schema's; in lower case if it was not quoted.
@@ -76,15 +76,15 @@ pub struct Object {
     pub transient: bool,
 }
 
-/// What follows from the first command of a text. What functions do, or other commands behind it, is
-/// not told.
+/// The effects of the first command of a text. Effects of functions and of further commands are not
+/// included.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct First {
-    /// What it makes its client forget, if it is alone.
+    /// Which of its client's statements it deallocates, if it is the only command.
     pub forgets: Forgets,
-    /// Which settings it takes back, if it is alone.
+    /// Which settings it resets, if it is the only command.
     pub resets: Resets,
-    /// Which setting it sets or takes back.
+    /// Which setting it sets or resets.
     pub setting: Option<SettingChange>,
     /// What it does to the meaning of texts behind it.
     pub alters: Alters,
@@ -92,22 +92,22 @@ pub struct First {
     pub object: Option<Object>,
     /// `EXECUTE name`.
     pub executes: Option<Box<[u8]>>,
-    /// PostgreSQL plans it, and refuses it once its rows are others than when it was parsed; utility
-    /// commands (FETCH, EXECUTE, SHOW) give whatever rows there are.
+    /// PostgreSQL plans it, and refuses it if its columns have changed since it was parsed. Utility
+    /// commands (FETCH, EXECUTE, SHOW) return whatever columns there are.
     pub planned: bool,
-    /// It is a BEGIN, and nothing else stands in the text: that changes nothing.
+    /// The whole text is a BEGIN, which changes nothing.
     pub only_begins: bool,
 }
 
 impl First {
-    /// It is a BEGIN or the like: no sequence is asked for a number.
+    /// True for a BEGIN or the like, which draws no number from a sequence.
     pub fn draws_no_numbers(&self) -> bool {
         self.only_begins || self.setting.is_some()
     }
 }
 
-/// A first look at a text: false for nearly all whose first command needs no reading, because nothing
-/// follows from it but that it is planned, or that it ends a transaction.
+/// A first look at a text: false for nearly all texts whose first command has no effect here,
+/// except that it is planned or ends a transaction.
 pub fn may_matter(text: &[u8]) -> bool {
     let Some(&[a, b, c]) = text.first_chunk::<3>() else {
         return true;

@@ -39,26 +39,27 @@ impl Kinds {
     pub const HOLDS: Kinds = Kinds(1 << 14);
     /// CLOSE.
     pub const CLOSES: Kinds = Kinds(1 << 15);
-    /// It leaves what only the end of the session takes away: LOAD, `setseed`, `dblink_connect`.
+    /// It leaves something that only the end of the session removes: LOAD, `setseed`,
+    /// `dblink_connect`.
     pub const STAYS: Kinds = Kinds(1 << 16);
     /// `currval`, `lastval`.
     pub const SEQUENCES: Kinds = Kinds(1 << 17);
     /// DISCARD ALL.
     pub const DISCARDS_ALL: Kinds = Kinds(1 << 18);
-    /// What it makes is `ON COMMIT DROP`, as far as the words tell.
+    /// All that it makes is `ON COMMIT DROP`, as far as the text shows.
     pub const DROPS_AT_END: Kinds = Kinds(1 << 19);
     /// `pg_listening_channels`.
     pub const ASKS_CHANNELS: Kinds = Kinds(1 << 20);
-    /// It sets what its Bind says, or nothing: see [`Effects::bound`].
+    /// It sets what its Bind says, if anything: see [`Effects::bound`].
     pub const SETS_BOUND: Kinds = Kinds(1 << 21);
-    /// Behind it, names are looked for elsewhere, be it until the end of the transaction only:
-    /// `search_path` or a role is set.
+    /// Behind it PostgreSQL looks names up elsewhere, perhaps only until the end of the
+    /// transaction: it sets `search_path` or a role.
     pub const NAMES: Kinds = Kinds(1 << 22);
 
-    /// What is likely to keep a server for its client behind the transaction.
+    /// Effects that will probably keep a server for its client after the transaction.
     pub(super) const KEEPING: Kinds = Kinds(Self::PINNING.0 | Self::SETS_ANY.0);
 
-    /// What may leave something behind that can't be set on another server.
+    /// Effects that may leave something that can't be moved to another server.
     pub const PINNING: Kinds = Kinds(
         Self::PREPARES.0
             | Self::TEMPORARY.0
@@ -68,7 +69,7 @@ impl Kinds {
             | Self::STAYS.0,
     );
 
-    /// Whatever a text may do that can't be read.
+    /// The effects that a text may have if it can't be read.
     pub const DOUBT: Kinds = Kinds(
         Self::SETS_ANY.0
             | Self::PREPARES.0
@@ -95,19 +96,19 @@ impl Kinds {
         self.0 |= more.0;
     }
 
-    /// Those of both.
+    /// The union of both sets.
     #[must_use]
     pub const fn and(self, more: Kinds) -> Kinds {
         Kinds(self.0 | more.0)
     }
 
-    /// Those that are among these, too.
+    /// The intersection with these.
     #[must_use]
     pub fn only(self, these: Kinds) -> Kinds {
         Kinds(self.0 & these.0)
     }
 
-    /// Those that are not among these.
+    /// The difference: those that are not among these.
     #[must_use]
     pub fn without(self, these: Kinds) -> Kinds {
         Kinds(self.0 & !these.0)

@@ -13,25 +13,25 @@ pub(crate) enum Token<'a> {
     Text {
         /// What stands between its quotes.
         inside: &'a [u8],
-        /// That is its value: nothing in it stands for something else.
+        /// Its value is exactly this: it has no escapes and no doubled quotes.
         plain: bool,
-        /// A backslash in it stands for something else.
+        /// A backslash in it is an escape.
         escapes: bool,
     },
     /// Any other character.
     Sign(u8),
 }
 
-/// How a text is read where that depends on what the text does not say.
+/// Rules of reading a text that depend on settings, not on the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct LexRules {
     /// A backslash escapes in every string (`standard_conforming_strings = off`).
     pub escapes: bool,
-    /// Which bytes are the first of a character of two, whose second may be a backslash.
+    /// Which bytes begin a two-byte character, whose second byte may be a backslash.
     pub pairs: Pairs,
 }
 
-/// First bytes of characters of two.
+/// First bytes of two-byte characters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Pairs {
     /// None: UTF-8 and all others that have no ASCII among the later bytes.

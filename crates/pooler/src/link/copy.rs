@@ -13,7 +13,7 @@ pub enum Copy {
     /// There was none since the last ReadyForQuery.
     #[default]
     None,
-    /// PostgreSQL reads what the client sends.
+    /// PostgreSQL reads rows from the client.
     Open(Inside),
     /// The client has ended it, or it has failed.
     Over(Inside),
@@ -21,7 +21,7 @@ pub enum Copy {
     Both(Inside),
 }
 
-/// What the client has sent in the middle of a COPY that is no part of it.
+/// Messages that the client has sent in the middle of a COPY and that are no part of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Inside {
     /// Syncs: PostgreSQL eats them, or answers them if the COPY had failed already.
@@ -46,7 +46,7 @@ impl Copy {
         self.inside().eaten
     }
 
-    /// The client has sent what PostgreSQL fails it for.
+    /// True if the client has sent a message at which PostgreSQL fails the COPY.
     pub fn is_broken(self) -> bool {
         self.inside().broken
     }
@@ -58,8 +58,8 @@ impl Copy {
         }
     }
 
-    /// PostgreSQL begins to read. `eaten`: so many Syncs were sent already. `ended`, `broken`: so was
-    /// its end, or what breaks it.
+    /// PostgreSQL begins to read. `eaten`: so many Syncs were sent already. `ended`: the end of the
+    /// COPY was sent already; `broken`: a message that breaks it was.
     pub fn begin(&mut self, eaten: u32, ended: bool, broken: bool) {
         let inside = Inside {
             eaten: self.eaten() + eaten,
@@ -83,7 +83,7 @@ impl Copy {
         }
     }
 
-    /// The client sends what has no place in it.
+    /// The client sends a message that breaks the COPY.
     pub fn break_off(&mut self) {
         if let Copy::Open(inside) = self {
             inside.broken = true;

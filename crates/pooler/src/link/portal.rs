@@ -6,24 +6,25 @@ use crate::effect::Names;
 use crate::ledger::Asked;
 use crate::statement::Statement;
 
-/// A portal of a statement that does something to its client, or to what is parsed behind it.
+/// A portal whose Execute has an effect on its client, or on the meaning of texts that are parsed
+/// behind it.
 #[derive(Clone, Debug)]
 pub struct Portal {
     /// Its name.
     pub name: Box<[u8]>,
-    /// Which of the portals kept in mind on this server it is, from 1.
+    /// Its number among the remembered portals of the link, from 1.
     pub number: u64,
     /// The group it was bound in.
     pub group: u32,
     /// The client's statement.
     pub statement: Arc<Statement>,
-    /// Where names are looked for once it has run.
+    /// Where PostgreSQL looks names up once it has run.
     pub names: Names,
-    /// What is bound is not that: it deallocates a statement that is there for nothing else.
+    /// The server has another portal in its place: one that deallocates `howdah_void`.
     pub void: bool,
 }
 
-/// A portal of a statement that its client has not had described.
+/// A portal of a statement whose description the client has not seen.
 #[derive(Debug)]
 pub struct Bound {
     /// Its name.

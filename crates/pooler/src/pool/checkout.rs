@@ -18,11 +18,12 @@ use crate::{client, server};
 /// For how long after its login an unused server needs no test, in nanoseconds.
 const FRESH_NS: u64 = 1_000_000_000;
 
-/// Among how many idle servers one is looked for that has a client's settings already.
+/// Among how many idle servers Howdah looks for one that has the client's settings already.
 const LOOKED_AT: usize = 8;
 
 impl Pooler {
-    /// A client needs a server. True if it has one that takes its messages at once; else it waits.
+    /// A client needs a server. True if it gets one that takes its messages at once; otherwise it
+    /// waits.
     pub(crate) fn checkout(&mut self, id: ClientId, out: &mut Out) -> bool {
         let now = self.now;
         let client = self.clients.at_mut(id);
@@ -60,8 +61,8 @@ impl Pooler {
         self.clients.get(id).is_some_and(linked)
     }
 
-    /// Idle servers go to those who wait; one that was idle for long is tested first. There are
-    /// both when the newest idle server had to be tested, or when a replication client waits.
+    /// Gives idle servers to waiting clients; a server that was idle for long is tested first. Both
+    /// exist at once if the newest idle server had to be tested, or a replication client waits.
     pub(super) fn serve_waiting(&mut self, pool_id: PoolId, out: &mut Out) {
         loop {
             let pool = self.pools.at(pool_id);
@@ -138,8 +139,8 @@ impl Pooler {
         }
     }
 
-    /// The client that has waited longest. Whose user has become known meanwhile needs no server for
-    /// a lookup any more, and goes on.
+    /// The client that has waited longest. A client that waits for a lookup, and whose user has
+    /// become known meanwhile, needs no server and goes on.
     fn next_to_serve(&mut self, pool_id: PoolId) -> Option<ClientId> {
         loop {
             let client = self.next_waiter(pool_id)?;
@@ -160,7 +161,7 @@ impl Pooler {
         }
     }
 
-    /// A server is free: it is closed, cleaned, lent, handed to who waits, or laid aside.
+    /// A server is free: it is closed, cleaned, lent, given to a waiting client, or kept idle.
     pub(crate) fn checkin(&mut self, id: ServerId, out: &mut Out) {
         let now = self.now;
         let server = self.servers.at_mut(id);
@@ -202,8 +203,8 @@ impl Pooler {
         server.comes_up(&mut self.timers, id, at);
     }
 
-    /// A free server goes to whoever wants it most: it is closed because its pool has too many, or to
-    /// make room for another pool's, lent to another worker, or handed to who waits here. False if it
+    /// Passes a free server on: it is closed because its pool has too many or to make room for
+    /// another pool's, lent to another worker, or given to a client that waits here. False if it
     /// stays.
     fn hand_on(&mut self, id: ServerId, pool_id: PoolId, out: &mut Out) -> bool {
         if self.has_surplus(pool_id) {
@@ -237,8 +238,8 @@ impl Pooler {
         false
     }
 
-    /// Statements of SQL's PREPARE must not outlive the link of who made them. Theirs can only go
-    /// together with ours.
+    /// Statements of SQL's PREPARE must not outlive the link of the client that made them. They can
+    /// only be dropped together with Howdah's own.
     fn forget_sql_prepared(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         server.set_sql_prepared(false);

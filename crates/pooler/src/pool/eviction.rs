@@ -14,9 +14,8 @@ use crate::pooler::Pooler;
 const STARVED_FOR_NS: u64 = 1_000_000_000;
 
 impl Pooler {
-    /// Whether a server given back is to make room for one of another pool. One such server is
-    /// enough. One that has just been opened serves somebody first: who waited for it to be let in
-    /// has only just asked for it.
+    /// Whether a released server is to make room for one of another pool. One such server is
+    /// enough. A server that has just been opened serves a client first.
     pub(super) fn yields(&mut self, pool_id: PoolId, served: bool) -> bool {
         self.trim_waiting(pool_id);
         let Some(starved) = self.pools.at(pool_id).starved.clone() else {
@@ -45,8 +44,8 @@ impl Pooler {
         Some(self.now.0.saturating_sub(since.0))
     }
 
-    /// A bound holds a pool back: an idle server goes, or else one that is given back soon, if the
-    /// clients of that pool have waited for long.
+    /// A limit holds a pool back: an idle server is closed; or, if that pool's clients have waited
+    /// long, the next released one.
     pub(crate) fn evict(&mut self, key: &PoolKey, from: Evict, age: u64, out: &mut Out) {
         let mut oldest: Option<(Time, ServerId)> = None;
         for (_, pool) in self.pools.iter() {
@@ -86,7 +85,7 @@ impl Pooler {
         }
     }
 
-    /// A pool that starved has been fed: what was kept in mind for it is forgotten.
+    /// A starved pool got a server: forgets the wish to close a server for it.
     pub(crate) fn content(&mut self, key: &PoolKey) {
         for id in self.pools.ids() {
             let pool = self.pools.at_mut(id);

@@ -6,7 +6,7 @@ use crate::event::Time;
 /// starting up. It doubles up to `server_login_retry`.
 const FIRST_NS: u64 = 50_000_000;
 
-/// What PostgreSQL said to a login is believed for this long at most, in nanoseconds.
+/// How long PostgreSQL's refusal of a login is used at most, in nanoseconds.
 const BELIEVED_NS: u64 = 1_000_000_000;
 
 /// Logins fail for now.
@@ -64,7 +64,8 @@ impl Failure {
         matches!(&*self.sqlstate, "08006" | "57P03")
     }
 
-    /// PostgreSQL has no room for one more (53300 and its kin); those there are may serve all.
+    /// PostgreSQL has no room for one more server (53300 and the like); the present servers may
+    /// serve all clients.
     pub fn is_full(&self) -> bool {
         self.sqlstate.starts_with("53")
     }

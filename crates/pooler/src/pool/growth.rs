@@ -10,7 +10,7 @@ use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 
 impl Pooler {
-    /// Clients wait: the Broker is told, unless it knows, or a server is coming anyway.
+    /// Clients wait: tells the Broker, unless it knows or a server is coming anyway.
     pub(crate) fn need(&mut self, pool_id: PoolId, out: &mut Out) {
         self.serve_waiting(pool_id, out);
         let pool = self.pools.at_mut(pool_id);
@@ -23,7 +23,7 @@ impl Pooler {
         }
     }
 
-    /// Says what is needed, also if that was said before: much may have happened since.
+    /// Reports the need again, even if it was reported before: much may have happened since.
     pub(crate) fn need_anew(&mut self, pool_id: PoolId, out: &mut Out) {
         let pool = self.pools.at(pool_id);
         let asks = self.workers > 1 || !self.backs_off(pool_id);
@@ -39,8 +39,8 @@ impl Pooler {
         let now = self.now;
         let worker = self.worker;
         let pool = self.pools.at(pool_id);
-        // Those who wait for the pool's first server count, too: where all others are busy, no
-        // server would ever come by for them.
+        // Clients that wait for the pool's first server count, too: if all other servers are busy,
+        // they would never get one.
         let newcomers = pool
             .newcomers()
             .iter()
@@ -62,8 +62,7 @@ impl Pooler {
         self.mind_hunger();
     }
 
-    /// What was needed has come. The need may have been said anew while it was on its way, and the
-    /// Broker is not to believe that.
+    /// The need is met. It may have been reported again meanwhile, and the Broker must forget that.
     pub(crate) fn sated(&mut self, pool_id: PoolId, out: &mut Out) {
         let worker = self.worker;
         let pool = self.pools.at_mut(pool_id);
@@ -86,7 +85,7 @@ impl Pooler {
         })
     }
 
-    /// The Broker lets us open a server.
+    /// The Broker permits this worker to open a server.
     pub(crate) fn permitted(&mut self, key: &PoolKey, reserve: bool, warm: bool, out: &mut Out) {
         let found = self.pools.find(key);
         if let Some(pool_id) = found {

@@ -43,7 +43,7 @@ impl Pooler {
         }
     }
 
-    /// Another worker has too few servers: one that is idle goes there, or the next that comes back.
+    /// Another worker has too few servers: an idle server goes there, or the next released one.
     pub(crate) fn give(&mut self, key: &PoolKey, to: WorkerId, out: &mut Out) {
         let Some(pool_id) = self.pools.find(key) else {
             return;
@@ -58,14 +58,14 @@ impl Pooler {
         }
     }
 
-    /// Sends an idle server to another worker, as soon as the driver has let go of it.
+    /// Sends an idle server to another worker, as soon as the driver has detached it.
     pub(super) fn lend(&mut self, id: ServerId, to: WorkerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         server.lend_to(to);
         out.push(Action::Detach(Peer::Server(id)));
     }
 
-    /// The driver has let go of a server.
+    /// The driver has detached a server.
     pub(crate) fn server_detached(&mut self, id: ServerId, socket: LooseSocket, out: &mut Out) {
         let Some(server) = self.servers.get(id) else {
             out.push(Action::Discard(socket));
@@ -125,7 +125,7 @@ impl Pooler {
             self.test_server(id, out);
         } else {
             self.checkin(id, out);
-            // Nobody wanted the server yet: a journey is no use of it.
+            // No client has used the server meanwhile: a move does not count as use.
             let idle = |server: &&mut Server| matches!(server.state(), ServerState::Idle);
             if let Some(server) = self.servers.get_mut(id).filter(idle) {
                 server.set_rested_since(since);

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use crate::ids::Time;
 use crate::pool::key::PoolKey;
 
-/// A pool that a bound holds back, because others under the same bound have all servers.
+/// A pool that a limit holds back, because other pools have all servers under that limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Starved {
     /// Since when its oldest client waits.
     pub since: Time,
-    /// Until when this counts: a pool that still waits says so again before.
+    /// Until when this counts: a pool that still waits reports again before.
     pub until: Time,
-    /// Which.
+    /// The pool.
     pub who: Arc<PoolKey>,
 }
 

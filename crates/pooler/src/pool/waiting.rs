@@ -17,7 +17,8 @@ impl Pooler {
     /// Puts a client at the end of its pool's queue.
     pub(crate) fn await_server(&mut self, id: ClientId, pool_id: PoolId) {
         let pool = self.pools.at_mut(pool_id);
-        // Those who have left are passed over at the front; where they pile up they go at once.
+        // Clients that have left are skipped at the front of the queue. If there are many of them,
+        // they are removed at once.
         if pool.waiting.len() > 2 * pool.clients() as usize + 16 {
             let clients = &self.clients;
             let waits = |id| clients.get(id).is_some_and(client::Client::waits);
@@ -61,7 +62,7 @@ impl Pooler {
         pool.trim_newcomers(|id| clients.get(id).is_some_and(stays));
     }
 
-    /// Disconnects everybody who waits for a server of a pool, or for its first.
+    /// Disconnects all clients that wait for a server of a pool, or for its first one.
     pub(crate) fn drop_waiters(&mut self, pool_id: PoolId, fault: &Fault, out: &mut Out) {
         let pool = self.pools.at_mut(pool_id);
         let lines = pool.waiting.take_all().chain(pool.pin_line.take_all());
@@ -74,7 +75,7 @@ impl Pooler {
         }
     }
 
-    /// Disconnects those of them who are not logged in yet.
+    /// Disconnects those of them that are not logged in yet.
     pub(crate) fn drop_newcomers(&mut self, pool_id: PoolId, fault: &Fault, out: &mut Out) {
         let pool = self.pools.at_mut(pool_id);
         let newcomers = pool.take_newcomers();
@@ -93,7 +94,7 @@ impl Pooler {
 }
 
 impl Pooler {
-    /// The Broker says which bound holds a pool back.
+    /// The Broker says which limit holds a pool back.
     pub(crate) fn held_back(&mut self, key: &PoolKey, by: HeldBy) {
         if let Some(id) = self.pools.find(key) {
             self.pools.at_mut(id).set_held_by(by);
