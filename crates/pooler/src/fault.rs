@@ -202,7 +202,7 @@ impl Fault {
         }
     }
 
-    /// What the client is told, where that is not what the log says.
+    /// The text for the client, if it differs from the text for the log.
     pub fn told(&self) -> String {
         match self {
             Fault::ServerParameter(_, text) => text.clone(),
@@ -224,7 +224,8 @@ impl Fault {
         }
     }
 
-    /// True if the client is told: not if it has left itself, or PostgreSQL would not say a word.
+    /// True if the client gets a message. False if it has left itself, or if PostgreSQL would send
+    /// no message.
     pub fn is_told(&self) -> bool {
         !matches!(
             self,

@@ -4,7 +4,7 @@
 
 use howdah_wire::frame::HEADER;
 
-/// How much a client or a server may have held back before it is no longer read from, in bytes.
+/// How many bytes of a client or a server are held before reading from it stops.
 pub const HELD: usize = 256 << 10;
 
 /// The same for a client that waits for a server: there may be thousands.
@@ -18,17 +18,17 @@ pub const FRONT: usize = 16 << 10;
 /// it passes.
 pub const QUERY_READ: usize = 16 << 10;
 
-/// The longest Query of several commands in which one that takes settings back is looked for, in
-/// bytes: what drivers send before they lend a session to somebody else is short.
+/// The longest Query of several commands in which a command that resets settings is looked for, in
+/// bytes. The Queries by which drivers clean a session are short.
 pub const SEVERAL: usize = 512;
 
 /// The longest of the messages that PostgreSQL expects to be short (`PQ_SMALL_MESSAGE_LIMIT`), in
 /// bytes.
 pub const SHORT: u32 = 10_000;
 
-/// How many answers may be owed before a client's next message waits. Not all that it sends reaches
-/// PostgreSQL, which would hold it back by reading no more than it can answer; and what a name means
-/// is looked for among them.
+/// How many answers may be owed before a client's next message waits. (PostgreSQL itself would stop
+/// reading, but not all of a client's messages reach PostgreSQL. And the meaning of a name is
+/// looked up among the answers owed.)
 pub const OWED: usize = 4096;
 
 /// The longest Parse that is held to be remembered, in bytes. PostgreSQL's own limit is 1 GB.
@@ -45,19 +45,19 @@ pub const HELD_MESSAGE: usize = 1 << 20;
 /// SQLSTATE come first) and the rest only passes.
 pub const ERROR_FRONT: usize = 64 << 10;
 
-/// At most so many TLS handshakes of clients are under way on a worker. Who comes then waits, and is not
-/// read from. Each takes some 30 KB.
+/// How many TLS handshakes of clients may be under way on a worker. Further clients wait, and are
+/// not read from. Each takes some 30 KB.
 pub const HANDSHAKES: usize = 1000;
 
-/// While somebody waits for that, a client that lets us wait for so many nanoseconds in its handshake is
-/// given up.
+/// While a client waits to begin a handshake: how long another one may leave its handshake
+/// unanswered, in nanoseconds, before it is closed.
 pub const HANDSHAKE_PATIENCE_NS: u64 = 5_000_000_000;
 
 /// The longest password or SASL message accepted, in bytes (PgBouncer's limit on passwords and
 /// some room).
 pub const PASSWORD: u32 = 70_000;
 
-/// The longest message of an exchange by which no password is told (MD5, SCRAM), in bytes, its header
+/// The longest message of an exchange that sends no password (MD5, SCRAM), in bytes, its header
 /// included.
 pub const PROOF: usize = HEADER + 4096;
 
@@ -85,26 +85,28 @@ pub const CONSOLE_MESSAGE: usize = HEADER + (64 << 10);
 /// How many statements, and how many portals, an administrator may have at a time.
 pub const CONSOLE_STATEMENTS: usize = 256;
 
-/// So many connections of a worker may say at a time that they are an administrator's, and get in
-/// whatever is full, before they have proved it.
+/// How many connections of a worker may claim at a time to be an administrator's. They get in even
+/// if everything is full, before they have proved it.
 pub const CONSOLE_LOGINS: usize = 64;
 
 /// How many users' secrets are remembered on a worker, at most.
 pub const KNOWN_USERS: usize = 10_000;
 
-/// Requests that may wait for one peer: anybody may send some, and a peer may hang.
+/// How many requests may wait for one peer. Any client can send them, and a peer may hang.
 pub const FORWARDS_WAITING: usize = 10_000;
 
-/// Texts that nobody has any more may take this many bytes, or as many as those in use do.
+/// How many bytes texts may take that no client or server has any more; or as many as the texts in
+/// use take, if that is more.
 pub const UNUSED_TEXTS: usize = 16 << 20;
 
-/// The texts that a client has named may take this many bytes.
+/// How many bytes the texts may take that one client has named.
 pub const CLIENT_TEXTS: usize = 64 << 20;
 
-/// All texts of a worker may.
+/// How many bytes all texts of a worker may take.
 pub const WORKER_TEXTS: usize = 256 << 20;
 
-/// A server that has texts of more bytes loses those used longest ago when it next gets a client.
+/// How many bytes the texts of a server may take. Beyond that, the statements used longest ago are
+/// closed when it next gets a client.
 pub const SERVER_TEXTS: usize = 16 << 20;
 
 /// So many databases without a pool are remembered at least.
@@ -119,16 +121,16 @@ pub const SETTINGS_ASKED: usize = 256;
 /// How many a session may have that is moved between servers; one with more keeps its server.
 pub const SETTINGS: usize = 256;
 
-/// How long their values may be in all, in bytes; likewise.
+/// How many bytes their values may take in all; a session with more keeps its server.
 pub const SETTINGS_WEIGHT: usize = 256 << 10;
 
-/// Of how many settings one text may tell by name; beyond that it may set any.
+/// How many settings of one text are kept by name. A text with more counts as one that may set any.
 pub const MENTIONS: usize = 64;
 
 /// How many channels a listening connection listens to, at most.
 pub const CHANNELS: usize = 100_000;
 
-/// How many of them one client may listen to: the others' are not all taken by one.
+/// How many of them one client may listen to, so that no client takes them all.
 pub const CHANNELS_OF_CLIENT: usize = 10_000;
 
 /// How many bytes of notifications may wait for a client, which is closed beyond that.
@@ -141,7 +143,7 @@ pub const DO_DEPTH: u32 = 4;
 /// keeps, before the oldest are closed.
 pub const LASTING_STATEMENTS: usize = 500;
 
-/// The buffer of what one event has to be sent is not kept when it has grown beyond this, in bytes.
+/// The largest buffer for the output of one event that is kept for reuse, in bytes.
 pub const OUTPUT_KEPT: usize = 1 << 20;
 
 /// The longest value of a setting that is moved between servers, in bytes; a longer one keeps its
@@ -161,10 +163,10 @@ pub const WATCHED_NAMES: usize = 256;
 /// The longest name in SQL, in bytes: PostgreSQL cuts off what is longer.
 pub const NAME: usize = 63;
 
-/// How many channels one text may tell by name.
+/// How many channels of one text are kept by name.
 pub const CHANNELS_TOLD: usize = 1000;
 
-/// How many calls in one text are kept apart that set what a Bind brings.
+/// How many calls of `set_config` in one text are kept whose arguments come with the Bind.
 pub const CALLS: usize = 16;
 
 /// How much of a text is read for slow and top queries, in bytes: what a query costs is bounded.
@@ -173,20 +175,20 @@ pub const QUERY_TEXT_READ: usize = 4096;
 /// How much is kept of what is read for that, in bytes.
 pub const QUERY_TEXT_KEPT: usize = 1024;
 
-/// At how many such texts those are forgotten that nobody has any more.
+/// At how many such texts the unused ones are forgotten.
 pub const QUERY_TEXTS_UNUSED: usize = 1024;
 
-/// So many names may be known to consoles before those are forgotten that nobody has.
+/// How many names consoles remember before unused ones are forgotten.
 pub const CONSOLE_NAMES: usize = 4096;
 
-/// How many texts of queries a worker tells for metrics.
+/// How many texts of queries a worker reports for metrics.
 pub const QUERIES_TOLD: usize = 50;
 
 /// The longest tag of a string in dollars, in bytes.
 pub const DOLLAR_TAG: usize = 1 << 10;
 
-/// How many mistakes of our own a worker survives; then the process ends. Somebody may know how to
-/// make them.
+/// How many bugs (panics) a worker survives; then the process ends. Somebody may know how to cause
+/// them.
 pub const MISTAKES: u64 = 100;
 
 /// How long a line of the log gets, about, in bytes.
@@ -201,7 +203,8 @@ pub const CONSOLE_ARGUMENT: usize = 63;
 /// The longest value of the console's SET, in bytes.
 pub const CONSOLE_VALUE: usize = 255;
 
-/// How many of those who wait, or hold a server, a worker tells of a pool for metrics.
+/// How many waiting clients, and how many clients with a server, a worker reports of each pool for
+/// metrics.
 pub const WAITERS_TOLD: usize = 20;
 
 /// In how many tokens of a call the third argument is looked for that makes a slot temporary.

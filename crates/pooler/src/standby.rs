@@ -28,7 +28,7 @@ pub(crate) fn word(standby: bool) -> &'static [u8] {
     if standby { b"on" } else { b"off" }
 }
 
-/// Tells a client that is given a server, if it was told something else before.
+/// Reports the value to a client that gets a server, if the client knows another value.
 #[inline]
 pub fn tell(id: ClientId, client: &mut Client, server: &Server, out: &mut Out) {
     if let (Some(told), Some(said)) = (client.standby, server.standby)

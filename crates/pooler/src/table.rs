@@ -105,8 +105,7 @@ impl<K: SlotKey, T> Table<K, T> {
 
     /// The value under a key that must be there: its end is an event of its own, and comes later.
     ///
-    /// # Panics
-    /// It is not: a mistake of our own.
+    /// # Panics The value is not there, which is a bug.
     #[track_caller]
     pub fn at(&self, key: K) -> &T {
         match self.get(key) {
@@ -115,10 +114,9 @@ impl<K: SlotKey, T> Table<K, T> {
         }
     }
 
-    /// Likewise, to change.
+    /// The same, mutable.
     ///
-    /// # Panics
-    /// It is not there: a mistake of our own.
+    /// # Panics The value is not there, which is a bug.
     #[track_caller]
     pub fn at_mut(&mut self, key: K) -> &mut T {
         match self.get_mut(key) {

@@ -427,7 +427,7 @@ impl Pooler {
         client.travels(socket, standing, key)
     }
 
-    /// Likewise of a server, which is in the table still.
+    /// The same for a server, which is still in the table.
     pub(crate) fn server_packed(&mut self, id: ServerId, socket: LooseSocket, out: &mut Out) {
         let pool = gone!(self.servers.get(id).map(|server| server.pool));
         let session = self.session_of(id);
@@ -589,7 +589,7 @@ impl Pooler {
         self.maybe_end(out);
     }
 
-    /// `takeover_timeout`: who has not followed by then is told, and the process ends.
+    /// `takeover_timeout`: clients that have not moved by then get an error, and the process ends.
     pub(crate) fn drop_left_behind(&mut self, out: &mut Out) {
         let limit = nanos(self.config.globals.takeover_timeout);
         let due = |since: Time| limit > 0 && self.now.0 >= since.0.saturating_add(limit);

@@ -29,7 +29,7 @@ impl Pooler {
         if matches!(client.state(), ClientState::Closing) {
             return;
         }
-        // Nothing of ours may enter its stream in mid-message.
+        // Howdah must not write into its stream in the middle of a message.
         let between = client
             .link()
             .and_then(|server| self.servers.get(server))
@@ -232,7 +232,7 @@ impl Pooler {
             .is_some_and(|client| console::is_console(&client.database))
     }
 
-    /// A server is gone or going: so is the client that is bound to it, which is told why.
+    /// A server is lost or closing: its client is disconnected, with the reason as its error.
     pub(crate) fn drop_linked(&mut self, id: ServerId, fault: Fault, out: &mut Out) {
         let between = !self.servers.at(id).inbox.relaying();
         if let Some(client) = self.cut_link(id, out) {
@@ -243,7 +243,7 @@ impl Pooler {
         }
     }
 
-    /// Likewise, but the client was told already, or can't be told.
+    /// The same, but the client got its error already, or can't get one.
     pub(crate) fn drop_linked_untold(&mut self, id: ServerId, fault: Fault, out: &mut Out) {
         if let Some(client) = self.cut_link(id, out) {
             self.cut_short(client, fault, out);

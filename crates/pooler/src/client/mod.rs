@@ -244,7 +244,7 @@ impl Client {
         self.asked = asked;
     }
 
-    /// It is told of `in_hot_standby`, if that is known.
+    /// It was sent this value of `in_hot_standby`, if there is one.
     pub(crate) fn set_told_standby(&mut self, standby: Option<bool>) {
         self.standby = standby;
     }
@@ -460,7 +460,7 @@ impl Client {
         }
     }
 
-    /// Likewise, but what it sends is held until the server has its settings.
+    /// The same, but its messages are held until the server has its settings.
     pub(crate) fn bind_held_to(&mut self, server: ServerId) {
         self.state = ClientState::Aligning(server);
     }

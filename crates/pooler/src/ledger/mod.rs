@@ -20,7 +20,7 @@ use crate::event::Time;
 use crate::queries::watched::Watched;
 use crate::statement::Named;
 
-/// How many entries have effects of each kind: where there are none, none is looked for.
+/// How many entries have effects of each kind. If there are none, no search is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Carried {
     names: u32,
@@ -45,25 +45,25 @@ impl Carried {
     }
 }
 
-/// What was sent already when a COPY from the client began.
+/// Messages that were sent already when a COPY from the client began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopyIn {
-    /// How many Syncs PostgreSQL eats.
+    /// How many Syncs, which PostgreSQL eats.
     pub eaten: usize,
-    /// Its end.
+    /// Its end was sent.
     pub ended: bool,
-    /// A message that has no place in it, before its end.
+    /// A message that breaks the COPY was sent before its end.
     pub breaks: bool,
 }
 
-/// What PostgreSQL owes on a link, in order, and what of that the client sees.
+/// The answers that PostgreSQL owes on a link, in order, and which of them the client sees.
 #[derive(Debug, Default)]
 pub struct Ledger {
     entries: VecDeque<Entry>,
     carried: Carried,
-    /// Queries of entries that have ended since they were last looked at.
+    /// Watched queries that have ended and were not taken yet.
     ended: VecDeque<Watched>,
-    /// When the last query ended that was looked at: the next one did not run before.
+    /// When the last taken query ended. The next one did not run before that.
     last_end: Time,
     group: u32,
     group_open: bool,
@@ -76,7 +76,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Nothing is owed.
+    /// True if PostgreSQL owes no answer.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -86,12 +86,12 @@ impl Ledger {
         self.entries.len()
     }
 
-    /// What PostgreSQL answers now.
+    /// The entry that PostgreSQL answers now.
     pub fn front(&self) -> Option<&Entry> {
         self.entries.front()
     }
 
-    /// What is known of the statement that PostgreSQL describes now, if that is kept.
+    /// The statement that PostgreSQL describes now, if Howdah reads the description.
     pub fn described(&mut self) -> Option<&mut Described> {
         let effects = self.entries.front_mut()?.effects.as_mut()?;
         effects.described.as_deref_mut()
@@ -104,13 +104,13 @@ impl Ledger {
         }
     }
 
-    /// Where names are looked for behind the command that has just ended.
+    /// Where PostgreSQL looks names up behind the command that has just ended.
     pub fn names(&self) -> Names {
         self.front()
             .map_or(Names::Same, |front| front.effects().names)
     }
 
-    /// What the command does that has just ended, which tells it once.
+    /// Takes what the command that has just ended does to the meaning of texts.
     pub fn take_alters(&mut self) -> Alters {
         let front = self.entries.front_mut();
         front.map_or(Alters::Nothing, |front| {
@@ -123,25 +123,25 @@ impl Ledger {
         self.group
     }
 
-    /// How many groups are over: those from this number on are not, as ReadyForQuery is owed for
-    /// each but the last.
+    /// How many groups are over. Groups from this number on are not: PostgreSQL owes a
+    /// ReadyForQuery for each of them except the last.
     pub fn groups_over(&self) -> u32 {
         self.group.wrapping_sub(self.readies)
     }
 
-    /// Extended messages were sent, and no Sync or Query after them.
+    /// True if messages of the extended protocol were sent, and no Sync or Query behind them.
     pub fn group_open(&self) -> bool {
         self.group_open
     }
 
-    /// Something in the group being sent may have begun a transaction in PostgreSQL, which no Sync
-    /// has ended. A Close does not.
+    /// True if a message of the open group may have begun a transaction in PostgreSQL. (A Close
+    /// does not.)
     pub fn group_works(&self) -> bool {
         self.group_open && self.group_works
     }
 
-    /// PostgreSQL keeps back answers to what was sent, because neither Sync nor Flush was sent
-    /// behind it. Says so once; the caller sends a Flush.
+    /// True if PostgreSQL holds answers back, because neither Sync nor Flush was sent behind the
+    /// last messages. True only once: the caller sends a Flush.
     pub fn needs_flush(&mut self) -> bool {
         let settings = self.sets() && !self.owes_ready();
         let needs = (self.group_open || settings) && !self.flushed;
@@ -149,14 +149,16 @@ impl Ledger {
         needs
     }
 
-    /// PostgreSQL has not answered yet the settings that went along with the client's first messages.
+    /// True while PostgreSQL owes the answer to settings that were sent along with the client's
+    /// first messages.
     #[inline]
     pub fn sets(&self) -> bool {
         let front = self.front();
         front.is_some_and(|entry| entry.reply == Reply::Settings)
     }
 
-    /// Nothing was sent for the client but its settings (and Closes of ours, which can't fail).
+    /// True if only the client's settings were sent for it (and Closes by Howdah, which can't
+    /// fail).
     pub fn has_settings_only(&self) -> bool {
         let ours = |entry: &Entry| match entry.reply {
             Reply::Settings => true,
@@ -166,22 +168,23 @@ impl Ledger {
         self.entries.iter().all(ours)
     }
 
-    /// Nothing is owed, but for settings. (If PostgreSQL refuses those, it skips what comes behind.)
+    /// True if PostgreSQL owes nothing but the answer to settings. (If it refuses these, it skips
+    /// the messages behind them.)
     fn is_fresh(&self) -> bool {
         self.entries.is_empty() || self.sets() && self.entries.len() == 1
     }
 
-    /// Something in flight may make PostgreSQL forget statements.
+    /// True if a message under way may make PostgreSQL forget statements.
     pub fn has_barrier(&self) -> bool {
         self.barriers > 0
     }
 
-    /// Some ReadyForQuery is owed.
+    /// True if PostgreSQL owes a ReadyForQuery.
     pub fn owes_ready(&self) -> bool {
         self.readies > 0
     }
 
-    /// How many ReadyForQuery are owed.
+    /// How many ReadyForQuery PostgreSQL owes.
     pub fn readies(&self) -> u32 {
         self.readies
     }
@@ -244,7 +247,7 @@ impl Ledger {
         }
     }
 
-    /// The query that PostgreSQL answers now got so many rows more.
+    /// Counts further rows of the query that PostgreSQL answers now.
     pub fn add_rows(&mut self, rows: u64) {
         let front = self.entries.front_mut();
         if let Some(query) = front.and_then(Entry::watched) {
@@ -252,8 +255,8 @@ impl Ledger {
         }
     }
 
-    /// The query that PostgreSQL answers now, or next, and for how long it has run, in nanoseconds:
-    /// nobody waits for its end any more.
+    /// Takes the query that PostgreSQL answers now, or next, and how long it has run, in
+    /// nanoseconds. Its end will not be seen.
     pub fn take_watched(&mut self, now: Time) -> Option<(Watched, u64)> {
         let mut entries = self.entries.iter_mut();
         let query = entries.find_map(|entry| entry.effects.as_mut()?.watched.take())?;
@@ -261,7 +264,7 @@ impl Ledger {
         Some((*query, run))
     }
 
-    /// Queries have ended that somebody wants to know of.
+    /// True if watched queries have ended.
     pub fn has_ended(&self) -> bool {
         !self.ended.is_empty()
     }
@@ -274,7 +277,7 @@ impl Ledger {
         Some((query, run))
     }
 
-    /// For how long a query has run: since it was sent, and the one before it had ended.
+    /// How long a query has run: since it was sent and the one before it had ended.
     fn run(&self, query: &Watched, now: Time) -> u64 {
         now.0.saturating_sub(query.sent.max(self.last_end).0)
     }
@@ -301,7 +304,7 @@ impl Ledger {
         }
     }
 
-    /// The Query in front failed: what it would have changed of the client's names stays.
+    /// The Query in front failed: the client's names stay as they are.
     pub fn keep_names(&mut self) {
         let Some(front) = self.entries.front_mut() else {
             return;
@@ -337,7 +340,7 @@ impl Ledger {
         self.entries.is_empty()
     }
 
-    /// The group being sent was given up: what follows begins anew, with a Sync.
+    /// The open group was given up: the next message begins a new one, after a Sync.
     pub fn close_group(&mut self) {
         self.group_open = false;
     }
@@ -388,7 +391,7 @@ impl Ledger {
         }
     }
 
-    /// The client is gone: nothing that is owed has anyone to see it.
+    /// The client has left: all answers still owed are swallowed.
     pub fn orphan(&mut self) {
         for entry in &mut self.entries {
             entry.swallow = true;
@@ -410,7 +413,7 @@ impl Ledger {
         self.carried.unnamed > 0
     }
 
-    /// What the server's unnamed statement is to be, when all is answered that changes it.
+    /// The server's unnamed statement, once everything that changes it is answered.
     pub fn unnamed(&self) -> Option<&UnnamedOp> {
         if self.carried.unnamed == 0 {
             return None;
@@ -445,7 +448,7 @@ impl Ledger {
             .find(|op| *op.name == *name)
     }
 
-    /// What the statement under a key is on the server is being found out.
+    /// True while the server describes the statement under a key.
     pub fn checks(&self, key: u128) -> bool {
         let some = self.carried.described > 0;
         let entries = self.entries.iter().filter(|_| some);
@@ -453,8 +456,8 @@ impl Ledger {
         described.any(|d| d.asked.is_none() && d.key == key)
     }
 
-    /// What the client's statement of this number is, it is about to be told by the group being
-    /// sent. (A description that an earlier group asks for may be skipped.)
+    /// True if the open group asks for the description of the client's statement of this number. (A
+    /// description that an earlier group asks for may be skipped.)
     pub fn tells(&self, number: u64) -> bool {
         let ends = |e: &Entry| matches!(e.reply, Reply::Query | Reply::Sync);
         let some = self.carried.described > 0;
@@ -475,7 +478,7 @@ impl Ledger {
             })
     }
 
-    /// For invariants: what is counted is what the entries have.
+    /// Verifies that the counts agree with the entries.
     pub fn check(&self) {
         let count = |f: fn(&Entry) -> bool| self.entries.iter().filter(|e| f(e)).count();
         let mut carried = Carried::default();

@@ -10,7 +10,7 @@ pub(crate) fn bind(client: (ClientId, &mut Client), server: (ServerId, &mut Serv
     server.1.bind_to(client.0);
 }
 
-/// Likewise, but the client's messages are held until something of ours is answered.
+/// The same, but the client's messages are held until a message of Howdah's is answered.
 pub(crate) fn bind_held(client: (ClientId, &mut Client), server: (ServerId, &mut Server)) {
     client.1.bind_held_to(server.0);
     server.1.bind_held_to(client.0);

@@ -203,7 +203,7 @@ impl Upstream<'_> {
         Ok((entry, tail))
     }
 
-    /// Runs statements of ours behind an Execute.
+    /// Runs statements of Howdah's behind an Execute.
     pub(super) fn set_back(&mut self, statements: &[Vec<u8>]) {
         for (at, sql) in statements.iter().enumerate() {
             let last = at + 1 == statements.len();
@@ -211,8 +211,8 @@ impl Upstream<'_> {
         }
     }
 
-    /// Runs a statement of ours among the client's messages. `part` is of the last of its replies.
-    /// Where one before failed in the middle, its statement and portal may still be there.
+    /// Runs a statement of Howdah's among the client's messages. `part` belongs to the last of its
+    /// replies. Where one before failed in the middle, its statement and portal may still be there.
     pub(crate) fn run_for_us(&mut self, sql: &[u8], part: Part) {
         let to = self.to();
         let definition = [sql, &b"\0\0\0"[..]].concat();

@@ -14,17 +14,17 @@ use crate::ledger::{Part, Refusal, Reply};
 use crate::limits;
 use crate::server::Ending;
 
-/// What the client is told of an error.
+/// What the client gets for an error of PostgreSQL's.
 enum Telling {
-    /// Nothing: the error came after the answer to an inquiry of ours, and whether the client keeps
-    /// this server is not known yet.
+    /// Nothing yet: the error came after the answer to an inquiry of Howdah's, and it is not known
+    /// yet whether the client keeps this server.
     NothingYet,
-    /// Nothing: a request of ours has failed, or there is nobody to tell.
+    /// Nothing: a request of Howdah's has failed, or there is no client.
     Ours,
     /// Nothing: what Howdah sent along with the client's command has failed. That command has failed as
     /// well, or is about to.
     Echo,
-    /// That its transaction has failed before.
+    /// The error that its transaction has failed before.
     FailedBefore,
     /// Why its statement can't be used here.
     Refusal(Refusal),
@@ -115,7 +115,8 @@ impl Downstream<'_> {
         fields: Fields<'_>,
     ) -> Result<(), Halt> {
         const CANCELLED: &[u8] = b"57014";
-        // What it has of them is not known, and a transaction of ours is open there.
+        // It is not known which of the settings the server has, and Howdah's own transaction is
+        // open there.
         self.server.must_close(Ending::SettingsRefused);
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         let sqlstate = fields.sqlstate().unwrap_or(b"XX000");
@@ -144,7 +145,7 @@ impl Downstream<'_> {
         Err(Halt::Missed { request })
     }
 
-    /// What a client has sent fails: what its session has may be less than its texts told.
+    /// A message of the client has failed: its session may have less state than its texts suggest.
     fn note_failure(&mut self) {
         let Some((_, client)) = &mut self.client else {
             return;
@@ -194,7 +195,7 @@ impl Downstream<'_> {
         copy.is_broken() && fields.sqlstate() != Some(b"08P01")
     }
 
-    /// PostgreSQL would have told the types of parameters before the error.
+    /// True if PostgreSQL would have sent the types of parameters before the error.
     fn parameters_come_first(&mut self, refusal: Option<Refusal>) -> bool {
         let changed = refusal == Some(Refusal::Changed) && !self.failed_before();
         let described = self.server.link.ledger.described();
@@ -241,7 +242,7 @@ impl Downstream<'_> {
         }
     }
 
-    /// The error as the client would see it if the server's name were the client's.
+    /// Rewrites the error, with the client's name of the statement in place of the server's.
     fn rename_error(&mut self, fields: Fields<'_>, concerned: &Concerned) {
         let Some((client, _)) = &self.client else {
             return;
@@ -259,7 +260,7 @@ impl Downstream<'_> {
     }
 }
 
-/// Appends a text in which another stands wherever `from` stood.
+/// Appends a text with each `from` replaced by `to`.
 fn replace(buf: &mut Vec<u8>, mut text: &[u8], from: &[u8], to: &[u8]) {
     while let Some(at) = text.windows(from.len()).position(|window| window == from) {
         buf.extend_from_slice(&text[..at]);

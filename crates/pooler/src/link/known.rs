@@ -15,7 +15,7 @@ pub(super) struct Watch {
     pub(super) bound: Option<WatchedPortal>,
     /// The unnamed statement's text, where statements are not shared.
     pub(super) unnamed: Option<Text>,
-    /// Likewise those of names.
+    /// The texts of named statements, where statements are not shared.
     pub(super) named: HashMap<Box<[u8]>, Text, foldhash::quality::FixedState>,
 }
 

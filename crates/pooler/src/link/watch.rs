@@ -14,7 +14,7 @@ use crate::queries::text::QueryText;
 use crate::queries::watched::Watched;
 use crate::statement::Statement;
 
-/// What goes with an entry that runs a query, if somebody wants to know of that.
+/// The watched query that goes with an entry, if queries are watched.
 type Query = Option<Box<Watched>>;
 
 impl Upstream<'_> {
@@ -26,7 +26,7 @@ impl Upstream<'_> {
         }
     }
 
-    /// A Query is about to be sent: what goes with its entry, if somebody wants to know of it.
+    /// A Query is about to be sent: its watched query, if queries are watched.
     pub(super) fn watch_query(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<Query, Flow> {
         let Some(watching) = &mut self.watch else {
             return Ok(None);
@@ -159,7 +159,7 @@ impl Upstream<'_> {
         Some(self::shown(shown.as_bytes()))
     }
 
-    /// An Execute is about to be sent: what goes with its entry, if somebody wants to know of it.
+    /// An Execute is about to be sent: its watched query, if queries are watched.
     pub(super) fn watch_execute(
         &mut self,
         chunk: &Chunk<'_>,

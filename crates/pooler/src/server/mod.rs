@@ -368,7 +368,7 @@ impl Server {
         self.status = status;
     }
 
-    /// Runs a Query of ours, whose answer nobody is to see.
+    /// Runs a Query of Howdah's own. No client sees the answer.
     pub(crate) fn runs_for_us(&mut self, id: ServerId, query: &[u8], out: &mut Out) {
         self.set_unnamed(None);
         self.link.await_query();
@@ -644,7 +644,7 @@ impl Server {
         self.turn(ServerState::Linked(client));
     }
 
-    /// Likewise, but first it is given that client's settings.
+    /// The same, but first the server gets that client's settings.
     pub(crate) fn bind_held_to(&mut self, client: ClientId) {
         self.state = ServerState::Aligning(client);
     }
