@@ -8,12 +8,15 @@ three clients that set, lock, create, prepare and look.
 
 import contextlib
 import random
+import re
+from typing import NamedTuple
 
 import pytest
 
 from harness import wire
 from harness.in_turn import Tally, Turns, turns
 from harness.wire import bind, describe, execute, parse, query, sync
+from test_listen import heard
 from test_transparent import SCRIPTS, SESSION_SCRIPTS, compare, play, ready
 
 pytestmark = pytest.mark.timeout(120)
@@ -119,11 +122,17 @@ LOOKS = ("select current_setting('work_mem'), current_setting('statement_timeout
          "select name from pg_cursors order by name",
          "select count(*) from pg_class where relnamespace = pg_my_temp_schema()",
          "select to_regclass('t') is null",
-         "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()",
+         "select objid, pid = pg_backend_pid() from pg_locks where locktype = 'advisory' and "
+         "objid < 20 order by objid",
          "select name from numbers where id = 7")
 
+SEQUENCES = ["shared_numbers", *(f"numbers_of_{who}" for who in "xyz")]
 
-def next_command(chance, in_block, who):
+# What keeps a server for its client from then on.
+KEEPS = re.compile(r"temp table|_lock\(|prepare p|declare c|currval|lastval")
+
+
+def next_command(chance, in_block, who, step):
     """A command of a client. Whom it waits for a lock is nobody: that number is its own."""
     number = {"x": 1, "y": 2, "z": 3}[who]
     size = chance.randrange(5, 9)
@@ -140,57 +149,146 @@ def next_command(chance, in_block, who):
              "deallocate all", "declare c cursor with hold for select generate_series(1, 99)",
              "fetch 2 from c", "close c", "close all", "discard temp"]
     looks = list(LOOKS) * 2 + ["select 1/0"]
-    commands = sets + keeps + looks
+    commands = sets + keeps + looks + counts(chance, in_block, who)
+    commands += notifies(chance, in_block, step) * 2
     if in_block:
-        commands += ["commit", "commit", "rollback", "savepoint s", "rollback to s"] * 3
+        commands += ["commit", "commit", "rollback", "savepoint s", "rollback to s"] * 4
     else:
-        commands += ["begin"] * 6 + ["discard all"] * 3
+        commands += ["begin"] * 8 + ["discard all"] * 8
         commands += [f"set work_mem = '{size}MB'; select 1/0", f"begin; set work_mem = '{size}MB'; commit",
                      "set statement_timeout = 0; create temp table if not exists t (a int)"]
     command = chance.choice(commands)
-    return command, "simple" if ";" in command else chance.choice(["simple", "extended"])
+    several = ";" in command and not command.startswith("do ")
+    return command, "simple" if several else chance.choice(["simple", "extended"])
 
 
-def write(chance):
-    """A script: who sends what, how, and whether that may wait for a lock that another has."""
-    script, blocks = [], {}
-    for _ in range(60):
-        who = chance.choice("xyz")
-        command, way = next_command(chance, blocks.get(who), who)
+def counts(chance, in_block, who):
+    """Commands about sequences, one for all and one for each client. In a block nobody asks for the
+    number of an earlier transaction, which may be an error."""
+    own = chance.choice(["shared_numbers", f"numbers_of_{who}"])
+    commands = [f"select nextval('{own}')", f"select nextval('{own}')",
+                f"select nextval('{own}'), currval('{own}'), lastval()"]
+    if not in_block:
+        commands += [f"begin; select nextval('{own}'); select currval('{own}'); commit",
+                     "select lastval()", f"select currval('{own}')", "discard sequences"]
+    return commands
+
+
+def notifies(chance, in_block, step):
+    """Commands about channels. What is notified bears its step. (`test_listen.py` has those that
+    listen in a block.)"""
+    channel, other = chance.choice(["news", "other"]), chance.choice(["news", "other"])
+    commands = [f"notify {channel}, '{step}'", f"select pg_notify('{channel}', '{step}')",
+                f"do $$ begin perform pg_notify('{channel}', '{step}'); end $$"]
+    if not in_block:
+        commands += [f"listen {channel}", f"listen {channel}", f"unlisten {channel}", "unlisten *",
+                     f"listen {channel}; notify {other}, '{step}'", "select pg_listening_channels()",
+                     f"begin; notify {channel}, '{step}'; notify {other}, 'too'; rollback",
+                     f"begin; notify {channel}, '{step}'; notify {other}, 'too'; commit"]
+    return commands
+
+
+def write(chance, alone=False):
+    """A script: who sends what, and how. Alone, a client lets go of its server before another one's
+    turn."""
+    # From here on nobody gets a server with others' numbers.
+    script = [step for who in "xyz" for step in [(who, "select lastval()", "simple"),
+                                                 (who, "discard all", "simple")]]
+    blocks, kept, who = {}, set(), "x"
+    for step in range(80):
+        if not alone or chance.random() < 0.3:
+            if alone:
+                script += let_go(who, blocks, kept)
+            who = chance.choice("xyz")
+        command, way = next_command(chance, blocks.get(who), who, step)
         script.append((who, command, way))
-        first = command.split(";")[0]
-        if first == "begin" and "commit" not in command:
+        if KEEPS.search(command):
+            kept.add(who)
+        if command == "begin":
             blocks[who] = True
         elif command in ("commit", "rollback"):
             blocks[who] = False
+        elif command == "discard all":
+            kept.discard(who)
+    script += let_go(who, blocks, kept) if alone else []
     for who in "xyz":
         script += [(who, "rollback", "simple")] + [(who, look, "simple") for look in LOOKS]
     return script
 
 
-def told(client, command, way):
-    """What a client is told: rows, tags, errors, and its transaction's state."""
+def let_go(who, blocks, kept):
+    """Steps that leave a client without a server."""
+    steps = [(who, "rollback", "simple")] if blocks.pop(who, False) else []
+    steps += [(who, "discard all", "simple")] if who in kept else []
+    kept.discard(who)
+    return steps
+
+
+class Told(NamedTuple):
+    """What a client is told at a step."""
+
+    step: tuple
+    rows: list
+    # With the severities of notices.
+    errors: list
+    tags: list
+    # Each with whether it is the client's own.
+    notified: list
+    state: bytes
+
+
+def tell(client, step):
+    """Has a client take a step."""
+    _, command, way = step
     if way == "simple":
         client.send(query(command))
     else:
         client.send(parse(command), bind(), describe(kind="P"), execute(), sync())
     replies = client.read_until("Z")
-    rows = [reply.row() for reply in replies if reply.tag == "D"]
-    tags = [reply.body for reply in replies if reply.tag == "C"]
-    errors = [reply.fields()["C"] for reply in replies if reply.tag in "EN"]
-    return rows, tags, errors, replies[-1].body
+    return Told(step, sorted((reply.row() for reply in replies if reply.tag == "D"), key=str),
+                [reply.fields()["C"] for reply in replies if reply.tag in "EN"],
+                [reply.body for reply in replies if reply.tag == "C"],
+                [(pid == client.pid, *said) for pid, *said in heard(replies)], replies[-1].body)
 
 
-def play_together(script, connect, ended=None):
+def play_together(script, postgres, connect, ended=None):
     """Plays a script of three clients; gives what each was told at each step."""
+    postgres.sql("".join(f"create sequence if not exists {name}; alter sequence {name} restart; "
+                         f"grant all on sequence {name} to public; " for name in SEQUENCES))
     found = []
     with contextlib.ExitStack() as open_ones:
         clients = {who: open_ones.enter_context(connect()) for who in "xyz"}
-        for who, command, way in script:
-            found.append((who, command, way, *told(clients[who], command, way)))
+        for step in script:
+            found.append(tell(clients[step[0]], step))
             if ended:
-                ended(who, idle=found[-1][-1] == b"I")
+                ended(step[0], idle=found[-1].state == b"I")
     return found
+
+
+def agree(theirs, ours):
+    """What is told is the same, but for what docs/session-state.md says.
+
+    The number of an earlier transaction may be an error. PostgreSQL may tell of a channel what was
+    said before LISTEN was committed, too, to a session that has listened to another before."""
+    command = theirs.step[1]
+    if ours.errors == ["55000"] and not theirs.errors and "nextval" not in command \
+            and re.search("currval|lastval", command):
+        return theirs.notified == ours.notified and theirs.state == ours.state
+    early = [said for said in theirs.notified
+             if said not in ours.notified and not said[0] and f"listen {said[1]}" in command]
+    heard_directly = [said for said in theirs.notified if said not in early]
+    return theirs._replace(notified=heard_directly) == ours
+
+
+def compare_together(direct, through):
+    """Fails at the first step at which somebody is told something else."""
+    for number, (theirs, ours) in enumerate(zip(direct, through)):
+        story = "\n".join(str(told) for told in direct[:number + 1])
+        assert agree(theirs, ours), f"step {number}: {ours}\nPostgreSQL says what is last:\n{story}"
+
+
+def directly(script, postgres):
+    return play_together(script, postgres, lambda: wire.connect((postgres.host, postgres.port)))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -198,13 +296,21 @@ def test_three_clients(shared_howdah, postgres, seed):
     """What each is told in its session, among others, is what it is told directly, with one worker and
     with three."""
     script = write(random.Random(f"in turn {seed}"))
-    direct = play_together(script, lambda: wire.connect((postgres.host, postgres.port)))
     howdah = shared_howdah(**turns(3, workers=1 + 2 * (seed % 2)))
     with Turns(howdah, postgres, 3, TALLY) as between:
-        through = play_together(script, howdah.connect, between.ended)
-    for step, (theirs, ours) in enumerate(zip(direct, through)):
-        story = "\n".join(map(str, direct[:step + 1]))
-        assert theirs == ours, f"step {step}, where PostgreSQL says what is last:\n{story}"
+        through = play_together(script, postgres, howdah.connect, between.ended)
+    compare_together(directly(script, postgres), through)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("size, workers", [(1, 1), (1, 3), (3, 1), (3, 3)])
+def test_three_clients_of_few_servers(shared_howdah, postgres, seed, size, workers):
+    """Likewise behind one server, which is each one's in turn, and behind three, which they keep."""
+    script = write(random.Random(f"of {size}: {seed}"), alone=size == 1)
+    howdah = shared_howdah(pool_mode="transaction", default_pool_size=size, pin_limit=size,
+                           workers=workers)
+    through = play_together(script, postgres, howdah.connect)
+    compare_together(directly(script, postgres), through)
 
 
 def test_most_transactions_are_free(capsys):

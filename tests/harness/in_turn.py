@@ -126,7 +126,7 @@ class Turns:
     def settle(self):
         """Waits until all servers are there, each free or a client's; gives how many are free."""
         def settled():
-            servers = self.mine("SHOW SERVERS")
+            servers = [row for row in self.mine("SHOW SERVERS") if row["state"] != "listening"]
             idle = sum(row["state"] == "idle" for row in servers)
             if len(servers) < self.size:
                 self.fill(self.size - len(servers) + idle)

@@ -1,9 +1,9 @@
 """What generated scripts are made of: SQL texts by theme, and messages that stand together.
 
 A script of `generate` is a list of groups, a group a list of messages (bytes, any of which can be
-left out and what remains is still a script). What transaction mode does not promise is left out
-there: settings that are not tracked, LISTEN, WITH HOLD, SQL's PREPARE and temporary tables beyond a
-transaction. What ARCHITECTURE.md says is not covered is left out where `Covered` says so.
+left out and what remains is still a script). What a session has beyond a transaction is in scripts
+of clients that keep it (`STATE`). What ARCHITECTURE.md and docs/session-state.md say is not covered
+is left out where `Covered` says so.
 """
 
 import random
@@ -20,7 +20,7 @@ OTHER = "generated_too"
 CHANGING = "changing"
 
 # What scripts leave behind, and what they begin with.
-CLEAN = (f"drop table if exists {OTHER}, {CHANGING} cascade; drop function if exists one(), loud(int), "
+CLEAN = (f"drop table if exists {OTHER}, {CHANGING}, never_made cascade; drop function if exists one(), loud(int), "
          "german(); drop type if exists mood, pair; drop sequence if exists counter; "
          f"truncate {TABLE}; create table {CHANGING} (a int, b text); "
          f"insert into {CHANGING} values (1, 'one'), (2, 'two')")
@@ -31,6 +31,8 @@ class Covered(NamedTuple):
 
     # A client keeps its server.
     session: bool = False
+    # A client keeps what its session has, whatever server it gets.
+    keeps: bool = False
     # A client gets another server for its next transaction, now and then. Not covered then: a
     # statement of which nothing was described, and whose rows change; DDL that is undone.
     rotates: bool = False
@@ -214,6 +216,128 @@ THEMES = {
     "temporary": Theme(["select 1", "begin", "commit", "rollback", "select 1/0"]),
 }
 
+# What a session has beyond its transactions, by theme. Not covered, and not in here: LISTEN and
+# UNLISTEN among the commands of a block in one Query, pg_listening_channels() inside a block, names
+# in pg_prepared_statements that a driver has given, whether a setting was never set or is empty, and
+# whether a server has had a temporary schema before.
+BLOCKS = ["begin", "commit", "commit", "rollback", "savepoint a", "rollback to a", "select 1/0"]
+STATE = {
+    "own settings": Theme(BLOCKS + [
+        "set work_mem to '5MB'", "set session work_mem to 6144", "set local work_mem to '9MB'",
+        "show work_mem", "show work_mem", "reset work_mem", "set work_mem to default",
+        "set work_mem to nonsense", "set app.tenant to 'it''s'", "set app.tenant = \"quoted\"",
+        "select coalesce(current_setting('app.tenant', true), '')", "reset app.tenant",
+        "select coalesce(current_setting('app.tenant', true), ''), current_setting('work_mem'), "
+        "current_setting('statement_timeout'), current_setting('search_path')",
+        "set search_path to nowhere, public", "set search_path to pg_catalog, public",
+        "show search_path", "reset search_path", "set statement_timeout to '50s'",
+        "set lock_timeout to '1h'", "show statement_timeout", "reset statement_timeout",
+        "set extra_float_digits to 0", "select 0.1::float8 + 0.2", "set bytea_output to escape",
+        "select '\\x41ff'::bytea", "set seq_page_cost to 1.5", "show seq_page_cost",
+        "select set_config('work_mem', '7MB', false)", "select set_config('work_mem', '8MB', true)",
+        "select set_config('app.tenant', 'by function', false)",
+        "select set_config('app.' || 'tenant', 'joined', false)", "select set_config($1, $2, false)",
+        "update pg_settings set setting = '6MB' where name = 'work_mem'",
+        "do $$ begin set work_mem to '8MB'; end $$",
+        "do $$ begin perform set_config('app.tenant', 'in a block', false); end $$",
+        "do $$ begin set work_mem to '8MB'; raise exception 'no'; exception when others then null; "
+        "end $$", "reset all", "discard all",
+    ], [
+        "set work_mem to '5MB'; select 1/0", "begin; set work_mem to '5MB'; commit",
+        "begin; set work_mem to '5MB'; rollback; show work_mem", "set work_mem to 5120; reset all",
+        "begin; set work_mem to '5MB'; savepoint b; set work_mem to '6MB'; rollback to b; commit",
+        "set app.tenant to 'a;b'; select 1", "/* it's */ set -- x\n work_mem = '7MB'",
+        "set work_mem to '5MB'; set statement_timeout to 0; set app.tenant to ''",
+    ]),
+    "roles": Theme(BLOCKS + [
+        "set role plain_user", "set role none", "reset role", "set role nobody_of_that_name",
+        "set session authorization plain_user", "set session authorization default",
+        "reset session authorization", "select current_user, session_user", "show is_superuser",
+        "select current_user, session_user", f"select count(*) from {TABLE}", "show role",
+        "set log_statement to 'none'", "select name || '' from numbers where id = 7",
+        "set session characteristics as transaction read only",
+        "set session characteristics as transaction read write, isolation level serializable",
+        "set default_transaction_read_only to on", "reset default_transaction_read_only",
+        "set default_transaction_isolation to 'repeatable read'", "show transaction_isolation",
+        "reset default_transaction_isolation", "show transaction_read_only",
+        "create table never_made (a int)", "drop table if exists never_made", "reset all",
+    ], ["set role plain_user; select current_user", "set role plain_user; select 1/0",
+        "begin; set role plain_user; commit; select current_user",
+        "set session authorization default; reset all"]),
+    "temporary objects": Theme(BLOCKS + [
+        "create temp table kept (a int)", "create temp table if not exists kept (a int)",
+        "create temporary table kept as select 4 as a", "select 5 as a into temp kept",
+        "insert into kept values (1), (2)", "select a + 0 from kept order by 1", "drop table kept",
+        "drop table if exists kept", "select to_regclass('kept') is null",
+        "create temp table numbers as select 7 as id, 'mine' as name",
+        "select name || '' from numbers where id = 7", "create temp view seen as select 1 as one",
+        "select one + 0 from seen", "drop view seen", "create temp sequence counted",
+        "select nextval('counted')", "create temp table gone (a int) on commit drop",
+        "select count(*) from pg_class where relnamespace = pg_my_temp_schema()",
+        "discard temp", "discard all", "discard plans",
+    ], ["create or replace function pg_temp.four() returns int language sql as 'select 4'; "
+        "select pg_temp.four()",
+        "create temp table kept (a int); insert into kept values (3); select a + 0 from kept",
+        "begin; create temp table kept (a int); rollback", "create temp table kept (a int); select 1/0",
+        "begin; create temp table kept (a int); commit; select count(*) from kept"]),
+    "advisory locks": Theme(BLOCKS + [
+        "select pg_advisory_lock(41)", "select pg_advisory_lock(41)", "select pg_try_advisory_lock(42)",
+        "select pg_advisory_lock_shared(41, 1)", "select pg_advisory_xact_lock(43)",
+        "select pg_advisory_unlock(41)", "select pg_advisory_unlock(41)", "select pg_advisory_unlock(42)",
+        "select pg_advisory_unlock_shared(41, 1)", "select pg_advisory_unlock_all()",
+        "select pg_advisory_lock($1)", "select pg_advisory_unlock($1)", "discard all",
+        "select objid, mode from pg_locks where locktype = 'advisory' and pid = pg_backend_pid() "
+        "order by 1, 2",
+        "select count(*) from pg_locks where locktype = 'advisory' and objid < 44",
+        "do $$ begin perform pg_advisory_lock(42); end $$",
+    ], ["select pg_advisory_lock(41); select 1/0", "begin; select pg_advisory_lock(41); rollback",
+        "select pg_advisory_lock(41); select pg_advisory_unlock(41)"]),
+    "held cursors": Theme(BLOCKS + [
+        "declare h cursor with hold for select generate_series(1, 9)",
+        "declare h scroll cursor with hold for values (1), (2), (3)", "declare h cursor for select 1",
+        "declare i cursor with hold for select name || '' from numbers where id < 5 order by id",
+        "fetch 2 from h", "fetch 2 from h", "fetch backward 1 from h", "move 1 in h", "close h",
+        "fetch all from i", "close i", "close all", "discard all",
+        "select name, is_holdable from pg_cursors where name in ('h', 'i') order by name",
+    ], ["declare h cursor with hold for values (1), (2); fetch 1 from h",
+        "begin; declare h cursor with hold for values (1), (2); fetch 1 from h; commit",
+        "declare h cursor with hold for values (1); select 1/0", "fetch 1 from h; close h"]),
+    "SQL's statements": Theme(BLOCKS + [
+        "prepare q1 as select 1", "prepare q1 (int) as select $1 + 1", "execute q1", "execute q1(4)",
+        "prepare q2 as select name || '' from numbers where id = 7", "execute q2", "deallocate q1",
+        "deallocate q2", "deallocate prepare q1", "deallocate all", "discard all", "discard plans",
+        "select name from pg_prepared_statements where from_sql order by name",
+        f"prepare q2 (int) as insert into {TABLE} values ($1) returning a + 1", "execute q2(1)",
+        "prepare q1 as selec", "explain (costs off) execute q1",
+    ], ["prepare q1 as select 1; execute q1", "prepare q1 as select 1; select 1/0",
+        "begin; prepare q1 as select 2; rollback; execute q1", "deallocate q1; prepare q1 as select 3"]),
+    # The number of an earlier transaction may be PostgreSQL's error: docs/session-state.md.
+    "numbers": Theme(BLOCKS + [
+        "create sequence if not exists counter", "select nextval('counter')",
+        "select nextval('counter'), currval('counter'), lastval()", "select setval('counter', 50)",
+        "select nextval('counter'), lastval()", "select lastval()", "select currval('counter')",
+        "discard sequences", "discard all", "alter sequence counter restart",
+    ], ["begin; select nextval('counter'); select lastval(); commit",
+        "begin; select nextval('counter'); select currval('counter'); rollback",
+        "select nextval('counter'); select lastval()", "select nextval('counter'); select 1/0"]),
+    "channels": Theme([
+        "listen news", "listen news", "listen other", "unlisten news", "unlisten other", "unlisten *",
+        "notify news", "notify news, 'first'", "notify other, 'that'", "notify quiet, 'nobody'",
+        "select pg_notify('news', 'by function')", "select pg_notify($1, 'bound')", "begin", "commit",
+        "do $$ begin perform pg_notify('other', 'in a block'); end $$", "commit", "rollback",
+        "savepoint a", "rollback to a", "select 1", "select 1/0",
+    ], ["notify news, 'one'; notify news, 'two'; notify news, 'one'", "begin; notify news, 'gone'",
+        "listen news; notify news, 'both'", "begin; listen other; commit", "listen news; select 1/0",
+        "begin; notify other, 'late'; commit; select 1", "discard all"]),
+}
+
+# What some of them are bound to.
+BOUND = {
+    "select set_config($1, $2, false)": [["work_mem", "3MB"], ["app.tenant", "bound"], ["nonsense", "1"]],
+    "select pg_advisory_lock($1)": [[41], [42]], "select pg_advisory_unlock($1)": [[41], [42]],
+    "select pg_notify($1, 'bound')": [["news"], ["other"]],
+}
+
 NAMES = ["", "", "", "s1", "n1", "never"]
 # No two that agree in 63 bytes: to PostgreSQL they are one.
 ODD_NAMES = ["", "s1", "n1", "N1", "caf\u00e9", "n" * 63, "m" * 62, "howdah_void", "howdah_unknown",
@@ -262,10 +386,13 @@ class Script:
         self.covered = covered
         self.themes = self.rng.sample(list(THEMES), self.rng.randint(1, 3))
         chosen = [THEMES[name] for name in self.themes]
+        own = self.rng.sample(list(STATE), self.rng.randint(1, 2)) if covered.keeps else []
+        self.state = [text for name in own for text in STATE[name].texts]
+        self.state_simple = self.state + [text for name in own for text in STATE[name].simple]
         self.texts = [text for theme in chosen for text in theme.texts]
         self.texts += [text for text in THEMES["plain"].texts[:4]]
         self.simple = self.texts + [text for theme in chosen for text in theme.simple]
-        if covered.session:
+        if covered.session or covered.keeps:
             self.simple += [text for theme in chosen for text in theme.session]
             self.texts += [text for theme in chosen for text in theme.session]
         if login(seed, covered):
@@ -279,7 +406,7 @@ class Script:
 
     def write(self):
         """All groups."""
-        for _ in range(self.rng.randint(1, 4)):
+        for _ in range(self.rng.randint(3, 6) if self.covered.keeps else self.rng.randint(1, 4)):
             for _ in range(self.rng.randint(1, 10)):
                 self.one()
             self.end()
@@ -296,6 +423,8 @@ class Script:
     def one(self):
         """One message or more that stand together."""
         rng = self.rng
+        if self.state and rng.random() < 0.9:
+            return self.state_text()
         for theme, write in [("ddl", self.ddl), ("sql prepare", self.sql_prepare),
                              ("temporary", self.temporary), ("copies", self.copy_in)]:
             if theme in self.themes and rng.random() < 0.25:
@@ -410,6 +539,21 @@ class Script:
         name, portal = rng.choice(["", "", "s1"]), rng.choice(["", "p2"])
         return self.say(parse(sql, name) + bind(name, portal=portal) + execute(portal)
                         + b"".join(rows) + end + sync() + close(name) + sync())
+
+    def state_text(self):
+        """A text about what a session has, as a client that works sends it; as a rule the next one
+        comes when it is answered, and others have used the pool."""
+        rng = self.rng
+        before = rng.choice([b"", sync()])
+        if rng.random() < 0.5:
+            self.say(before + query(rng.choice(self.state_simple)))
+        else:
+            text = rng.choice(self.state)
+            values = rng.choice(BOUND.get(text, [[]]))
+            self.say(before + parse(text) + bind(values=values) + rng.choice([b"", describe(kind="P")])
+                     + execute() + sync())
+        if rng.random() < 0.6:
+            self.end()
 
     def sql_prepare(self):
         """SQL's own statements, under names that are used for nothing else, in one transaction."""
