@@ -2,10 +2,12 @@
 
 pub mod bank;
 mod cancels;
+mod channels;
 mod copies;
 mod disconnects;
 mod errors;
 mod large;
+mod numbers;
 mod pipelines;
 mod portals;
 mod queries;
@@ -303,6 +305,18 @@ pub const ALL: &[Behaviour] = &[
         12,
         states::cursors,
         "cursors WITH HOLD and SQL's PREPARE",
+    ),
+    state(
+        "own_numbers",
+        12,
+        numbers::numbers,
+        "lastval and currval in the transaction that took the number, and later",
+    ),
+    state(
+        "notifications",
+        12,
+        channels::notifications,
+        "LISTEN and NOTIFY: each once, in order, before the ReadyForQuery that follows",
     ),
     state(
         "disturber",

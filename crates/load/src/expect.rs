@@ -1,11 +1,12 @@
 //! What must come next, and the comparison with what does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::connection::Connection;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::messages::{Message, field, parameter_status, show_got};
+use crate::notification::Notification;
 
 /// What an error's or notice's text must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub enum Want {
     },
     /// One ParameterStatus for each of these, in any order.
     Settings(BTreeMap<String, String>),
+    /// Each of these, in this order, anywhere from here on up to the next ReadyForQuery.
+    Heard(Vec<Notification>),
 }
 
 /// An expected ErrorResponse of severity ERROR.
@@ -47,7 +50,7 @@ pub fn error(code: &'static str, text: impl Into<String>) -> Want {
 }
 
 impl Want {
-    /// Whether `message` is what is wanted. Settings are not decided here.
+    /// Whether `message` is what is wanted. Settings and notifications are not decided here.
     fn accepts(&self, message: &Message) -> bool {
         match self {
             Want::Exact(wanted) => wanted == message,
@@ -68,7 +71,7 @@ impl Want {
                 let named = is(b'S', severity) && is(b'V', severity) && is(b'C', code);
                 message.tag == *tag && named && fits
             }
-            Want::Settings(_) => false,
+            Want::Settings(_) | Want::Heard(_) => false,
         }
     }
 
@@ -93,6 +96,10 @@ impl Want {
                 }
             }
             Want::Settings(all) => format!("ParameterStatus for each of {all:?}"),
+            Want::Heard(all) => {
+                let each: Vec<_> = all.iter().map(Notification::shown).collect();
+                format!("before ReadyForQuery: {}", each.join(", "))
+            }
         }
     }
 }
@@ -148,12 +155,17 @@ pub fn expect_all(connection: &mut Connection, wants: &mut Vec<Want>) -> Outcome
 }
 
 fn expect_each(connection: &mut Connection, wants: &[Want], done: &mut usize) -> Outcome {
+    let mut due = VecDeque::new();
     for (index, want) in wants.iter().enumerate() {
         *done = index;
+        if let Want::Heard(all) = want {
+            due.extend(all);
+            continue;
+        }
         if let Want::Settings(all) = want {
             let mut left = all.clone();
             while !left.is_empty() {
-                let message = connection.next()?;
+                let message = next_but(connection, &mut due)?;
                 let pair = parameter_status(&message.body).filter(|_| message.tag == b'S');
                 let known = pair.is_some_and(|(name, value)| left.remove(&name) == Some(value));
                 if !known {
@@ -162,12 +174,27 @@ fn expect_each(connection: &mut Connection, wants: &[Want], done: &mut usize) ->
             }
             continue;
         }
-        let message = connection.next()?;
-        if !want.accepts(&message) {
-            return Err(difference(connection, &wants[index..], &message));
+        let message = next_but(connection, &mut due)?;
+        let early = message.tag == b'Z' && !due.is_empty();
+        if early || !want.accepts(&message) {
+            let mut failure = difference(connection, &wants[index..], &message);
+            let missed = due.iter().map(|one| one.shown());
+            failure.expected.splice(0..0, missed);
+            return Err(failure);
         }
     }
     Ok(())
+}
+
+/// The next message that is none of the notifications which are due.
+fn next_but(connection: &mut Connection, due: &mut VecDeque<&Notification>) -> Outcome<Message> {
+    loop {
+        let message = connection.next()?;
+        match due.front() {
+            Some(first) if first.is(&message) => due.pop_front(),
+            _ => return Ok(message),
+        };
+    }
 }
 
 /// Whether `messages` are exactly what `wants` say.

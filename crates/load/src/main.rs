@@ -11,6 +11,7 @@ mod expect;
 mod failure;
 mod login;
 mod messages;
+mod notification;
 mod options;
 mod random;
 mod run;

@@ -68,7 +68,7 @@ pub struct Options {
     pub faults: bool,
 
     /// Sessions must keep what they have, and see nothing of others': with settings that nobody
-    /// reports, roles, temporary tables, locks, cursors and SQL's PREPARE
+    /// reports, roles, temporary tables, locks, cursors, SQL's PREPARE, sequences and LISTEN
     #[arg(long)]
     pub state: bool,
 

@@ -29,6 +29,7 @@ fn prepare(run: &Run) -> Outcome {
         "create table howdah_load.copied (run text, client int4, n int4, payload text)",
         "create table howdah_load.only (id int4 primary key check (id > 0))",
         "insert into howdah_load.only values (1)",
+        "create sequence howdah_load.numbers",
         &format!(
             "insert into howdah_load.accounts select i, {BALANCE} from generate_series(0, {last}) i"
         ),

@@ -26,7 +26,7 @@ const LEFT: &[&str] = &[
     "listen disturbed",
 ];
 
-fn tag(tag: &str) -> Part {
+pub(super) fn tag(tag: &str) -> Part {
     Part::Tag(tag.to_owned())
 }
 
@@ -39,7 +39,7 @@ fn role(tag: &'static str, superuser: &str) -> Part {
 }
 
 /// A query whose answer is one text.
-fn asks(client: &mut Client, expression: &str, answer: &str) -> Outcome {
+pub(super) fn asks(client: &mut Client, expression: &str, answer: &str) -> Outcome {
     let columns = vec![column("m", oid::TEXT)];
     let rows = vec![vec![text(answer)]];
     let sql = format!("select ({expression})::text as m");
@@ -47,7 +47,7 @@ fn asks(client: &mut Client, expression: &str, answer: &str) -> Outcome {
 }
 
 /// Runs some transactions that are about something else.
-fn meanwhile(client: &mut Client) -> Outcome {
+pub(super) fn meanwhile(client: &mut Client) -> Outcome {
     for _ in 0..client.random.between(0, 3) {
         client.prove()?;
     }
