@@ -724,6 +724,24 @@ def test_too_many_channels_are_one_clients_error(pool):
         assert [told[1:] for told in heard(two.ask(query("notify more")))] == [("more", "")]
 
 
+def test_more_channels_in_a_query_than_are_shared(pool):
+    """Twice as many as a client may share: they keep its server, beside what it listens to already, and
+    nobody else notices. (PostgreSQL takes ever longer for each: 40 s for 100,000.)"""
+    howdah = pool(2)
+    with howdah.connect() as one, howdah.connect() as two:
+        one.rows("listen before")
+        one.rows("".join(f"listen c{number};" for number in range(20_000)))
+        machine.wait_until(lambda: pinned(howdah) == 1, "it to be pinned")
+        two.rows("listen c19999")
+        two.rows("notify before; notify c19999, 'last'; notify other")
+        assert sorted(told[1] for told in heard(one.ask(query("select 1")))) == ["before", "c19999"]
+        assert len(listening(howdah)) == 1
+        one.rows("unlisten *")
+        machine.wait_until(lambda: pinned(howdah) == 0, "it to be free")
+        assert said(two.ask(query("notify c19999, 'again'"))) == ["again"]
+        assert heard(one.ask(query("select 1"))) == []
+
+
 def test_state_follows_who_listens(pool):
     """A client that listens has everything else that a session has."""
     howdah = pool(1)
