@@ -1,5 +1,6 @@
 //! One worker's decisions: the value that events go into and actions come out of.
 
+use std::fmt::{Display, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -138,6 +139,9 @@ pub struct Pooler {
     /// How many bugs (panics) the worker has survived.
     pub(crate) mistakes: u64,
 }
+
+/// How long a line of the log is, most often at most.
+const LINE: usize = 192;
 
 /// Who asked the control thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -468,20 +472,24 @@ impl Pooler {
     }
 
     /// Logs something about a client.
-    pub(crate) fn note_client(&self, level: Level, id: ClientId, text: &str, out: &mut Out) {
+    pub(crate) fn note_client(
+        &self,
+        level: Level,
+        id: ClientId,
+        said: impl Display,
+        out: &mut Out,
+    ) {
         if level > Level::Log && !self.noisy(level) {
             return;
         }
         let client = gone!(self.clients.get(id));
-        let name = |name: &str, none: &'static str| match name {
-            "" => none.to_string(),
-            name => name.to_string(),
-        };
-        let text = format!(
-            "C-{:#x}: {}/{}@{} {text}",
+        let mut text = String::with_capacity(LINE);
+        let _ = write!(
+            text,
+            "C-{:#x}: {}/{}@{} {said}",
             client.number,
-            name(&client.database, "(nodb)"),
-            name(&client.user, "(nouser)"),
+            or(&client.database, "(nodb)"),
+            or(&client.user, "(nouser)"),
             crate::place::remote(&client.ends),
         );
         let proves = matches!(client.state(), ClientState::Login(_) | ClientState::Lookup);
@@ -531,4 +539,9 @@ impl Pooler {
             self.spare.push(block);
         }
     }
+}
+
+/// A name, or what stands for none.
+fn or<'a>(name: &'a str, none: &'a str) -> &'a str {
+    if name.is_empty() { none } else { name }
 }

@@ -47,7 +47,12 @@ impl Pooler {
                 None => write::error(buf, "FATAL", &sqlstate, &text),
             });
             if self.config.globals.log_pooler_errors {
-                self.note_client(Level::Warning, id, &format!("pooler error: {fault}"), out);
+                self.note_client(
+                    Level::Warning,
+                    id,
+                    format_args!("pooler error: {fault}"),
+                    out,
+                );
             }
         }
         let quiet = matches!(fault, Fault::ClientClosed | Fault::ClientGone(_));
@@ -60,7 +65,7 @@ impl Pooler {
             _ => Close::Flush,
         };
         if !quiet || self.config.globals.log_disconnections {
-            self.note_leaving(id, &fault.to_string(), fault.level(), out);
+            self.note_leaving(id, &fault, out);
         }
         let departure = match fault {
             Fault::ClientClosed => Farewell::Orderly,
@@ -69,18 +74,15 @@ impl Pooler {
         self.end_client(id, how, departure, out);
     }
 
-    fn note_leaving(&mut self, id: ClientId, why: &str, level: Level, out: &mut Out) {
+    fn note_leaving(&self, id: ClientId, why: &Fault, out: &mut Out) {
+        let level = why.level();
         if !self.config.globals.log_disconnections && level == Level::Log {
             return;
         }
         let client = gone!(self.clients.get(id));
         let age = self.now.0.saturating_sub(client.connected.0) / 1_000_000_000;
-        self.note_client(
-            level,
-            id,
-            &format!("closing because: {why} (age={age}s)"),
-            out,
-        );
+        let text = format_args!("closing because: {why} (age={age}s)");
+        self.note_client(level, id, text, out);
     }
 
     /// Takes a client out of everything and closes it.
@@ -266,7 +268,7 @@ impl Pooler {
 
     /// A client that can't be told anything, as a message to it may be cut off, is closed.
     pub(crate) fn cut_short(&mut self, id: ClientId, fault: Fault, out: &mut Out) {
-        self.note_leaving(id, &fault.to_string(), fault.level(), out);
+        self.note_leaving(id, &fault, out);
         self.end_client(id, Close::Flush, Farewell::Orderly, out);
     }
 }

@@ -134,7 +134,12 @@ impl Pooler {
         });
         out.note(Note::new(Level::Error, text));
         if self.config.globals.log_pooler_errors {
-            self.note_client(Level::Warning, id, &format!("pooler error: {text}"), out);
+            self.note_client(
+                Level::Warning,
+                id,
+                format_args!("pooler error: {text}"),
+                out,
+            );
         }
     }
 
