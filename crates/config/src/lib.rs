@@ -353,15 +353,22 @@ impl Config {
     /// The database of a name. By the `*` entry this is a fresh value each time, marked `auto`:
     /// keep it. The console's is not among them.
     pub fn database(&self, name: &str) -> Option<Arc<Database>> {
-        if let Some(database) = self.databases.get(name) {
-            return Some(database.clone());
+        let entry = self.entry(name)?;
+        if self.databases.contains_key(name) {
+            return Some(entry.clone());
         }
-        let fallback = self.fallback.as_ref().filter(|_| !is_console(name))?;
         Some(Arc::new(Database {
             name: name.into(),
             auto: true,
-            ..Database::clone(fallback)
+            ..Database::clone(entry)
         }))
+    }
+
+    /// The entry that says what holds for a database: its own, or `*`. For who wants its settings, and
+    /// not its name: unlike [`Config::database`], nothing is copied.
+    pub fn entry(&self, name: &str) -> Option<&Arc<Database>> {
+        let fallback = || self.fallback.as_ref().filter(|_| !is_console(name));
+        self.databases.get(name).or_else(fallback)
     }
 
     /// The user of a name, if the auth_file or `[users]` names it.
@@ -569,9 +576,8 @@ impl Config {
 
     /// What is demanded of the clients of a database that come over a network.
     pub fn demanded_of_clients(&self, database: &str) -> SslMode {
-        let fallback = || self.fallback.as_ref().filter(|_| !is_console(database));
-        let database = self.databases.get(database).or_else(fallback);
-        let own = database.and_then(|database| database.client_tls_sslmode);
+        let entry = self.entry(database);
+        let own = entry.and_then(|entry| entry.client_tls_sslmode);
         own.unwrap_or(self.tls.clients)
     }
 

@@ -186,7 +186,7 @@ pub fn now() -> i64 {
 /// Databases that were there before, and are none now, not even by `*`.
 fn dropped<'a>(old: &'a Config, new: &Config) -> Vec<&'a str> {
     let names = old.databases.keys().map(AsRef::as_ref);
-    let mut gone: Vec<&str> = names.filter(|name| new.database(name).is_none()).collect();
+    let mut gone: Vec<&str> = names.filter(|name| new.entry(name).is_none()).collect();
     gone.sort_unstable();
     gone
 }

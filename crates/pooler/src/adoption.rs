@@ -76,8 +76,8 @@ impl Pooler {
     /// It was opened in clear text, and our settings demand TLS to it.
     fn is_too_open(&self, parcel: &ServerParcel) -> bool {
         let over_network = matches!(parcel.ends.remote, Address::Tcp(..));
-        let demanded = self.config.database(&parcel.pool.database);
-        let mode = demanded.and_then(|database| database.sslmode);
+        let entry = self.config.entry(&parcel.pool.database);
+        let mode = entry.and_then(|entry| entry.sslmode);
         let mode = mode.unwrap_or(self.config.tls.servers);
         parcel.tls.is_none() && over_network && mode.is_required()
     }

@@ -32,10 +32,10 @@ impl Pooler {
         !listed && self.auth_user(&client.database).is_some()
     }
 
-    fn auth_user(&self, database: &str) -> Option<String> {
-        let of_database = self.config.database(database);
-        let of_database = of_database.and_then(|database| database.auth_user.clone());
-        let user = of_database.or_else(|| self.config.globals.auth_user.clone());
+    fn auth_user(&self, database: &str) -> Option<&str> {
+        let entry = self.config.entry(database);
+        let of_database = entry.and_then(|entry| entry.auth_user.as_deref());
+        let user = of_database.or(self.config.globals.auth_user.as_deref());
         user.filter(|user| !user.is_empty())
     }
 
@@ -49,7 +49,7 @@ impl Pooler {
             Ok(None) => return self.was_looked_up(id, LookedUp::Nobody, out),
             Err(fault) => return self.disconnect(id, fault, out),
         };
-        let Some(user) = self.auth_user(&name) else {
+        let Some(user) = self.auth_user(&name).map(str::to_owned) else {
             return;
         };
         if let Some(who) = self.who(id)
@@ -112,11 +112,11 @@ impl Pooler {
 
     /// Where the query runs for clients of a database; `None` if that database does not exist.
     fn lookup_database(&self, name: &str) -> Result<Option<Arc<Database>>, Fault> {
-        let own = self.config.database(name);
-        let named = own.as_ref().and_then(|own| own.auth_dbname.clone());
-        let named = named.or_else(|| self.config.globals.auth_dbname.clone());
+        let own = self.config.entry(name);
+        let named = own.and_then(|own| own.auth_dbname.as_deref());
+        let named = named.or(self.config.globals.auth_dbname.as_deref());
         let named = named.filter(|name| !name.is_empty());
-        let target = named.as_deref().unwrap_or(name);
+        let target = named.unwrap_or(name);
         if is_console(target) {
             let text = format!("cannot use the reserved \"{target}\" database as an auth_dbname");
             return Err(Fault::Config(text));
@@ -136,9 +136,9 @@ impl Pooler {
     /// A server is there for a client that waits to be looked up.
     pub(crate) fn ask_who(&mut self, client_id: ClientId, id: ServerId, out: &mut Out) {
         let client = self.clients.at(client_id);
-        let own = self.config.database(&client.database);
-        let query = own.and_then(|own| own.auth_query.clone());
-        let query = query.unwrap_or_else(|| self.config.globals.auth_query.clone());
+        let own = self.config.entry(&client.database);
+        let query = own.and_then(|own| own.auth_query.as_ref());
+        let query = query.unwrap_or(&self.config.globals.auth_query).clone();
         let user = client.user.clone();
         let server = self.servers.at_mut(id);
         let lookup = Lookup {

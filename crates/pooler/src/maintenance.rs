@@ -63,7 +63,7 @@ impl Pooler {
             && self.pools.iter().all(|(_, pool)| {
                 let keeps = pool.terms.min_size > 0 || pool.terms.database.auto;
                 let awaits = pool.need || !pool.newcomers().is_empty();
-                !keeps && !awaits && self.config.database(&pool.key.database).is_some()
+                !keeps && !awaits && self.config.entry(&pool.key.database).is_some()
             })
     }
 
@@ -187,7 +187,7 @@ impl Pooler {
         let autodb = Some(globals.autodb_idle_timeout).filter(|_| pool.terms.database.auto);
         let mut limits = autodb.into_iter().chain([globals.pool_idle_timeout]);
         let over = stray || limits.any(|limit| !limit.is_zero() && idle_for > nanos(limit));
-        if pool.clients() == 0 && self.config.database(&pool.key.database).is_none() {
+        if pool.clients() == 0 && self.config.entry(&pool.key.database).is_none() {
             // A reload took its database away.
             if pool.servers() == 0 {
                 if pool.wants_listener {

@@ -211,7 +211,7 @@ impl Pooler {
         }
         let client = gone!(self.clients.get_mut(id).filter(|c| may_leave(c)));
         // A reload took its database away: clients that are there may stay, nobody may come.
-        if self.config.database(&client.database).is_none() {
+        if self.config.entry(&client.database).is_none() {
             return false;
         }
         let waits = client.waits();

@@ -133,11 +133,11 @@ impl Pooler {
         if self.config.globals.pool_spread == PoolSpread::Random {
             return self.workers;
         }
-        let Some(database) = self.config.database(&key.database) else {
+        let Some(entry) = self.config.entry(&key.database) else {
             return 1;
         };
         let user = self.config.user(&key.user).map(|user| &**user);
-        widest(self.config.pool_size(&database, user), self.spread.usable)
+        widest(self.config.pool_size(entry, user), self.spread.usable)
     }
 }
 

@@ -1,9 +1,10 @@
-//! Cancel keys. A key names the worker and the slot of its client. The key's secret is a hash that only we
+//! Cancel keys. A key names the worker and the slot of its client. The key's secret is a number that only we
 //! can make, so there is no table of keys, except for keys that predecessors of this process have given.
 
 use std::collections::BTreeMap;
 
-use sha2::{Digest, Sha256};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use crate::event::{ClientId, WorkerId};
 
@@ -37,6 +38,8 @@ const LAYOUTS: [Layout; 4] = [
         slot_bits: 19,
     },
 ];
+/// No process id has this bit.
+const NOT_A_PID: u32 = 1 << 31;
 /// How many bits a layout divides.
 const LAYOUT_BITS: u32 = 29;
 
@@ -154,13 +157,10 @@ impl Keys {
         // With more slots than any has bits for, names are shared: secrets tell them apart.
         let which = fits.unwrap_or(LAYOUTS.len() - 1);
         let layout = LAYOUTS[which];
-        let mut hash = Sha256::new();
-        hash.update(self.secret);
-        hash.update(b"uses");
-        hash.update(self.worker.0.to_be_bytes());
-        hash.update(slot.to_be_bytes());
-        let [a, b, c, d, ..] = <[u8; 32]>::from(hash.finalize());
-        let uses = u32::from_be_bytes([a, b, c, d]).wrapping_add(id.generation);
+        let begins = self
+            .stream(NOT_A_PID | u32::from(self.worker.0), slot)
+            .next_u32();
+        let uses = begins.wrapping_add(id.generation);
         let cut = |number: u32, bits: u32| number & ((1 << bits) - 1);
         (which as u32) << LAYOUT_BITS
             | cut(u32::from(self.worker.0), layout.worker_bits)
@@ -172,12 +172,17 @@ impl Keys {
     /// A client's key: process id, and secret (4 bytes, or 32 from protocol 3.2).
     pub fn of(&self, id: ClientId, long: bool) -> (u32, [u8; 32], usize) {
         let pid = self.pid(id);
-        let mut hash = Sha256::new();
-        hash.update(self.secret);
-        hash.update(b"cancel");
-        hash.update(pid.to_be_bytes());
-        hash.update(id.generation.to_be_bytes());
-        (pid, hash.finalize().into(), if long { 32 } else { 4 })
+        let mut secret = [0; 32];
+        self.stream(pid, id.generation).fill_bytes(&mut secret);
+        (pid, secret, if long { 32 } else { 4 })
+    }
+
+    /// Bytes that nobody can tell from random ones who does not know our secret: always the same for
+    /// the same two numbers.
+    fn stream(&self, of: u32, number: u32) -> ChaCha20Rng {
+        let mut stream = ChaCha20Rng::from_seed(self.secret);
+        stream.set_stream(u64::from(of) << 32 | u64::from(number));
+        stream
     }
 
     /// The key that the salts of unknown users come from: the same for the process and its life.

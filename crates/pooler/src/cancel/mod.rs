@@ -1,6 +1,6 @@
 //! Cancel keys, and cancel requests.
 //!
-//! A key names the worker and the slot of its client. The key's secret is a hash that only we can make, so
+//! A key names the worker and the slot of its client. The key's secret is a number that only we can make, so
 //! there is no table of keys, except for clients that have moved to other workers (`moving.rs`).
 //!
 //! The client's worker looks up the link and starts the cancel in one step. A connection of its own (the

@@ -134,8 +134,8 @@ impl Pooler {
             return Err(Fault::Config("auth_type names nobody to ask".into()));
         };
         let database = self.clients.get(id).map(|client| &client.database);
-        let database = database.and_then(|name| self.config.database(name));
-        if database.is_some_and(|database| database.auth_user.is_some()) {
+        let entry = database.and_then(|name| self.config.entry(name));
+        if entry.is_some_and(|entry| entry.auth_user.is_some()) {
             let name = authority.name();
             let text = format!("{name} can't be used together with database authentication");
             return Err(Fault::Config(text));

@@ -13,20 +13,17 @@ use crate::auth::{
     AuthRequest, ClientLogin, ClientLoginSetup, ClientStep, EMPTY_PASSWORD, LoginStep, Method,
     NO_SECRET, ScramKeys, Secret, WRONG_PASSWORD, plain,
 };
-use crate::client::Client;
 use crate::client::state::{ClientState, LoginAttempt, Proof};
 use crate::config::{AuthType, Authority, Database};
 use crate::event::{ClientId, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
 use crate::known::LookedUp;
 use crate::note::Level;
-use crate::params::Tracked;
 use crate::pool::Failure;
-use crate::pool::key::PoolKey;
+use crate::pool::greeting::{Greeting, Wishes};
+use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::{Asker, Pooler};
-use crate::session::settings;
-use crate::spelling::{canonical, cut_name, reported};
-use crate::standby;
+use crate::standby::among;
 
 impl Pooler {
     /// The client may prove who it is.
@@ -333,24 +330,23 @@ impl Pooler {
         let client = gone!(self.clients.get_mut(id));
         client.awaits_welcome();
         let (name, user) = (client.database.clone(), client.user.clone());
-        let Some(database) = self.config.database(&name) else {
+        let Some(entry) = self.config.entry(&name).cloned() else {
             return self.disconnect(id, Fault::NoDatabase(name.to_string()), out);
         };
-        if self.config.globals.auth_type == AuthType::Any && database.forced_user.is_none() {
+        if self.config.globals.auth_type == AuthType::Any && entry.forced_user.is_none() {
             let fault = Fault::Config("auth_type=any requires forced user".into());
             return self.disconnect(id, fault, out);
         }
         let listed = self.config.user(&user).filter(|user| user.listed);
         let has_secret = listed.is_some_and(|user| user.secret.is_some());
-        let key = PoolKey::new(name, self.pool_user(&database, user));
-        if database.auto && self.pools.find(&key).is_none() {
-            let text = format!("registered new auto-database: {}", key.database);
-            self.note_client(Level::Log, id, &text, out);
-        }
-        let pool_id = self.pool_for(key, &database);
+        let key = PoolKey::new(name, self.pool_user(&entry, user));
+        let pool_id = match self.pools.find(&key) {
+            Some(pool_id) => pool_id,
+            None => gone!(self.new_pool(id, key, out)),
+        };
         let pool = self.pools.at_mut(pool_id);
         pool.client_enters();
-        if database.forced_user.is_none() {
+        if entry.forced_user.is_none() {
             // The secret of the user list that the client has proved serves for PostgreSQL, too.
             pool.learn_login(keys, found, !has_secret);
         }
@@ -381,6 +377,16 @@ impl Pooler {
         self.need(pool_id, out);
     }
 
+    /// The pool of a client that is the first to want it here.
+    fn new_pool(&mut self, id: ClientId, key: PoolKey, out: &mut Out) -> Option<PoolId> {
+        let database = self.config.database(&key.database)?;
+        if database.auto {
+            let text = format!("registered new auto-database: {}", key.database);
+            self.note_client(Level::Log, id, &text, out);
+        }
+        Some(self.pool_for(key, &database))
+    }
+
     pub(crate) fn pool_user(&mut self, database: &Database, user: Arc<str>) -> Arc<str> {
         match &database.forced_user {
             Some(forced) => self.consoles.name(forced),
@@ -406,58 +412,21 @@ impl Pooler {
     }
 
     fn send_welcome(&mut self, id: ClientId, out: &mut Out) {
-        let client = gone!(self.clients.get_mut(id));
-        let Some(pool_id) = client.pool else { return };
-        let pool = self.pools.at_mut(pool_id);
-        let Some(welcome) = pool.welcome.clone() else {
-            return;
-        };
-        let took = self.now.0.saturating_sub(client.connected.0);
-        pool.count_login(took);
+        let greeting = gone!(self.greeting(id));
+        let client = self.clients.at_mut(id);
+        let pool = gone!(client.pool.map(|pool| self.pools.at_mut(pool)));
+        pool.count_login(self.now.0.saturating_sub(client.connected.0));
+        let welcome = pool.welcome.as_ref();
         client.mark_welcome();
-        client.set_told_standby(standby::among(&welcome.parameters));
-        let notice = cut_notice(client, &self.shared.tracked);
-        let asked = client.params.as_ref().map(|asked| {
-            let spelled = canonical(
-                &self.shared.tracked,
-                asked,
-                &welcome.tracked,
-                welcome.major(),
-            );
-            self.shared.params.intern(spelled)
-        });
-        let wanted = match &asked {
-            Some(asked) => welcome.tracked.overlaid(asked),
-            None => (*welcome.tracked).clone(),
-        };
-        // A replication client's server was logged in with them.
-        client.goes_back_to(asked.filter(|asked| !asked.is_unknown() && !client.replication.any()));
-        let params = self.shared.params.intern(wanted);
-        client.means(params.meaning(
-            &self.shared.tracked,
-            self.keys.meaning(),
-            client.path().as_deref(),
-        ));
-        client.set_params(params.clone());
-        // Newer versions report more than is tracked.
-        let login = client.session.as_ref().and_then(|s| s.login.clone());
+        client.set_told_standby(welcome.and_then(|welcome| among(&welcome.parameters)));
+        client.goes_back_to(greeting.reset.clone());
+        client.means(greeting.meaning);
+        client.set_params(greeting.params.clone());
         let long = client.long_key;
         let (pid, secret, length) = self.new_key(id, long);
         let notify = self.config.globals.login_notify_message.as_str();
-        let tracked = &self.shared.tracked;
         out.send_with(Peer::Client(id), |buf| {
-            write::authentication(buf, 0, b"");
-            if let Some(text) = &notice {
-                write::notice(buf, "NOTICE", "42622", text, None);
-            }
-            for (name, value) in &*welcome.parameters {
-                let own = match tracked.position(name) {
-                    Some(position) => params.get(position).map(Cow::Borrowed),
-                    None => settings::value(&login, &name.to_ascii_lowercase())
-                        .map(|value| reported(name, value)),
-                };
-                write::parameter_status(buf, name, own.as_deref().unwrap_or(value));
-            }
+            buf.extend_from_slice(&greeting.messages);
             write::key_data(buf, pid, &secret[..length]);
             if !notify.is_empty() {
                 write::notice(buf, "NOTICE", "00000", notify, None);
@@ -465,22 +434,18 @@ impl Pooler {
             write::ready(buf, Status::Idle);
         });
     }
-}
 
-/// What PostgreSQL says of an `application_name` that is too long, to who wants to hear that. (A
-/// replication client has heard it from its server.)
-fn cut_notice(client: &Client, tracked: &Tracked) -> Option<String> {
-    let asked = client.params.as_ref()?;
-    let whole = asked.get(tracked.position(b"application_name")?)?;
-    let cut = cut_name(whole)?;
-    let login = client.session.as_ref().map(|session| &session.login);
-    let least = login.and_then(|login| settings::value(login, b"client_min_messages"));
-    let deaf = |least: &[u8]| matches!(least, b"warning" | b"error");
-    if client.replication.any() || least.is_some_and(deaf) {
-        return None;
+    /// What a client is told, once its pool knows that.
+    fn greeting(&mut self, id: ClientId) -> Option<Arc<Greeting>> {
+        let client = gone!(self.clients.get(id));
+        let session = client.session.as_deref();
+        let wishes = Wishes {
+            asked: client.params.as_ref(),
+            login: session.and_then(|session| session.login.clone()),
+            path: client.path(),
+            replicates: client.replication.any(),
+        };
+        let pool = self.pools.at_mut(client.pool?);
+        pool.greets(&wishes, &mut self.shared, self.keys.meaning())
     }
-    let (whole, cut) = (String::from_utf8_lossy(whole), String::from_utf8_lossy(cut));
-    Some(format!(
-        "identifier \"{whole}\" will be truncated to \"{cut}\""
-    ))
 }

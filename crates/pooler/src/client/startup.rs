@@ -35,16 +35,16 @@ const TLS_HANDSHAKE: u8 = 0x16;
 
 /// What a start-up packet asks for, understood.
 #[derive(Debug)]
-pub struct LoginWish {
-    user: String,
-    database: String,
+pub struct LoginWish<'packet> {
+    user: &'packet str,
+    database: &'packet str,
     replication: Replication,
     params: Params,
     /// Other settings.
     settings: Settings,
     minor: u16,
     /// `_pq_.` options, none of which we know.
-    options: Vec<Vec<u8>>,
+    options: Vec<&'packet [u8]>,
     /// The start-up parameter `options` of a client that gets a server of its own.
     server_options: Option<Box<[u8]>>,
 }
@@ -263,11 +263,12 @@ impl Pooler {
     }
 
     /// What the packet asks for, or what is wrong with it.
-    fn wish(&self, id: ClientId, startup: Startup<'_>) -> Result<LoginWish, Fault> {
-        let text = |bytes: &[u8], what| match std::str::from_utf8(bytes) {
-            Ok(name) => Ok(name.to_string()),
-            Err(_) => Err(Fault::NameNotUtf8(what)),
-        };
+    fn wish<'packet>(
+        &self,
+        id: ClientId,
+        startup: Startup<'packet>,
+    ) -> Result<LoginWish<'packet>, Fault> {
+        let text = |bytes, what| std::str::from_utf8(bytes).map_err(|_| Fault::NameNotUtf8(what));
         let user = startup
             .get("user")
             .filter(|user| !user.is_empty())
@@ -306,7 +307,7 @@ impl Pooler {
                     Err(_) if self.ignores(name) => {}
                     result => result?,
                 },
-                _ if name.starts_with(b"_pq_.") => wish.options.push(name.to_vec()),
+                _ if name.starts_with(b"_pq_.") => wish.options.push(name),
                 _ if self.take(name, value, keeps, &mut wish) => {}
                 _ => return Err(Fault::Parameter(shown(name))),
             }
@@ -318,7 +319,7 @@ impl Pooler {
     }
 
     /// Takes a parameter that is tracked, or kept. True also for one to be ignored.
-    fn take(&self, name: &[u8], value: &[u8], keeps: bool, wish: &mut LoginWish) -> bool {
+    fn take(&self, name: &[u8], value: &[u8], keeps: bool, wish: &mut LoginWish<'_>) -> bool {
         if let Some(position) = self.shared.tracked.position(name) {
             wish.params = wish.params.with(position, value);
             return true;
@@ -335,17 +336,17 @@ impl Pooler {
     }
 
     /// What the client asks for is set on every server it gets.
-    fn keeps_settings(&self, wish: &LoginWish) -> bool {
-        if wish.replication.any() || console::is_console(&wish.database) {
+    fn keeps_settings(&self, wish: &LoginWish<'_>) -> bool {
+        if wish.replication.any() || console::is_console(wish.database) {
             return false;
         }
         let config = &self.config;
-        let Some(database) = config.database(&wish.database) else {
+        let Some(entry) = config.entry(wish.database) else {
             return false;
         };
-        let user = database.forced_user.as_deref().unwrap_or(&wish.user);
+        let user = entry.forced_user.as_deref().unwrap_or(wish.user);
         let user = config.user(user).map(|user| &**user);
-        config.session_state(&database, user) == SessionState::Keep
+        config.session_state(entry, user) == SessionState::Keep
     }
 
     /// Drivers set `extra_float_digits` at every login; it changes nothing that a pooler shares
@@ -360,7 +361,7 @@ impl Pooler {
 
     /// The settings in `options`: `-c k=v`, `-ck=v` or `--k=v`, a backslash keeps the next byte,
     /// and a hyphen in a name stands for an underscore.
-    fn options(&self, value: &[u8], keeps: bool, wish: &mut LoginWish) -> Result<(), Fault> {
+    fn options(&self, value: &[u8], keeps: bool, wish: &mut LoginWish<'_>) -> Result<(), Fault> {
         let keeps = keeps && !self.ignores(b"options");
         let words = split_options(value);
         let mut words = words.iter();
@@ -397,7 +398,7 @@ impl Pooler {
     }
 
     /// Chooses the client's worker.
-    fn place(&mut self, id: ClientId, wish: LoginWish, packet: &[u8], out: &mut Out) {
+    fn place(&mut self, id: ClientId, wish: LoginWish<'_>, packet: &[u8], out: &mut Out) {
         let home = self.home(&wish);
         if home == self.worker {
             return self.placed(id, wish, out);
@@ -408,17 +409,17 @@ impl Pooler {
         out.push(Action::Detach(Peer::Client(id)));
     }
 
-    fn home(&mut self, wish: &LoginWish) -> WorkerId {
+    fn home(&mut self, wish: &LoginWish<'_>) -> WorkerId {
         // Where the process ends soon, other workers may have said already that they have nobody.
         let ends = self.janitor.ending.is_some();
-        if self.workers == 1 || ends || console::is_console(&wish.database) {
+        if self.workers == 1 || ends || console::is_console(wish.database) {
             return self.worker;
         }
-        let Some(database) = self.config.database(&wish.database) else {
+        let Some(entry) = self.config.entry(wish.database) else {
             return self.worker;
         };
-        let user = database.forced_user.as_deref().unwrap_or(&wish.user);
-        let name = self.consoles.name(&wish.database);
+        let user = entry.forced_user.as_deref().unwrap_or(wish.user);
+        let name = self.consoles.name(wish.database);
         let key = PoolKey::new(name, self.consoles.name(user));
         self.seat_for(&key)
     }
@@ -481,16 +482,16 @@ impl Pooler {
     }
 
     /// The client is where it stays: it asks to be let in.
-    fn placed(&mut self, id: ClientId, wish: LoginWish, out: &mut Out) {
+    fn placed(&mut self, id: ClientId, wish: LoginWish<'_>, out: &mut Out) {
         if wish.minor > MINOR || !wish.options.is_empty() {
             let minor = wish.minor.min(MINOR);
-            let options = wish.options.iter().map(Vec::as_slice);
+            let options = wish.options.into_iter();
             out.send_with(Peer::Client(id), |buf| {
                 write::negotiate(buf, minor, options)
             });
         }
         let (database, user) = (wish.database, wish.user);
-        let login = PoolKey::new(self.consoles.name(&database), self.consoles.name(&user));
+        let login = PoolKey::new(self.consoles.name(database), self.consoles.name(user));
         let params = self.shared.params.intern(wish.params);
         let client = gone!(self.clients.get_mut(id));
         client.wishes(wish.replication, wish.server_options, wish.minor >= 2);
@@ -502,20 +503,20 @@ impl Pooler {
         // Until the Broker has answered, the client takes no place.
         client.awaits_welcome();
         if self.config.globals.log_connections {
-            self.log_attempt(id, &database, &user, out);
+            self.log_attempt(id, database, user, out);
         }
-        if console::is_console(&database) && self.is_our_own_user(id) {
+        if console::is_console(database) && self.is_our_own_user(id) {
             // Whoever may stop the process is let in, whatever is full.
             return self.begin_login(id, out);
         }
-        if let Some(fault) = self.refuses_login(&database, &user) {
+        if let Some(fault) = self.refuses_login(database, user) {
             return self.disconnect(id, fault, out);
         }
         let admit = ToBroker::Admit {
             worker: self.worker,
             client: id,
             login: Arc::new(login),
-            bounds: self.client_bounds(id, &database, &user),
+            bounds: self.client_bounds(id, database, user),
         };
         out.push(Action::Broker(admit));
     }
@@ -530,9 +531,10 @@ impl Pooler {
         };
         let tls = client.tls.as_ref().map(|facts| facts.summary());
         let tls = tls.as_deref().unwrap_or("no");
-        let text =
-            format!("login attempt: db={database} user={user} tls={tls} replication={replication}");
-        self.note_client(Level::Log, id, &text, out);
+        let text = format_args!(
+            "login attempt: db={database} user={user} tls={tls} replication={replication}"
+        );
+        self.note_client(Level::Log, id, text, out);
     }
 
     /// Why nobody with this name is let into this database now, before a password is asked.
@@ -574,8 +576,8 @@ impl Pooler {
             0 if !exempt => globals.max_client_conn,
             bound => bound,
         };
-        let of_database = match config.database(database) {
-            Some(database) => config.max_db_client_connections(&database),
+        let of_database = match config.entry(database) {
+            Some(entry) => config.max_db_client_connections(entry),
             None if console => of_console,
             None => 0,
         };

@@ -355,7 +355,7 @@ impl Pooler {
 
     /// The database stands in the configuration, by name or by `*`.
     fn knows(&self, database: &str) -> bool {
-        self.config.database(database).is_some()
+        self.config.entry(database).is_some()
     }
 
     fn note_command(&self, name: &str, argument: Option<&str>, out: &mut Out) {

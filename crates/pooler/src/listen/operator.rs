@@ -319,8 +319,8 @@ impl Pooler {
 
     /// A listening connection's `server_lifetime` is over.
     fn is_old(&self, key: &PoolKey, listener: &SharedListener) -> bool {
-        let database = self.config.database(&key.database);
-        let lifetime = database.map_or(0, |d| nanos(self.config.server_lifetime(&d)));
+        let entry = self.config.entry(&key.database);
+        let lifetime = entry.map_or(0, |entry| nanos(self.config.server_lifetime(entry)));
         let age = self.now.0.saturating_sub(listener.renewed.0);
         lifetime > 0 && listener.change.is_none() && age >= lifetime
     }

@@ -6,6 +6,7 @@ mod count;
 pub mod eviction;
 pub mod fail;
 pub mod failure;
+pub mod greeting;
 pub mod growth;
 pub mod hungry;
 pub mod idle;
@@ -38,7 +39,9 @@ use crate::Seeded;
 use crate::auth::{ScramKeys, Secret};
 use crate::config::{Host, LoadBalance, PoolMode};
 use crate::event::{ClientId, Time, WorkerId};
+use crate::pool::greeting::{Greeting, Wishes};
 use crate::pool::terms::HeldBy;
+use crate::shared::Shared;
 use crate::statement::SchemaId;
 use crate::stats::Stats;
 use crate::times::Times;
@@ -66,6 +69,8 @@ pub struct Pool {
     newcomers: Vec<ClientId>,
     /// What clients get in their greeting at login.
     pub(crate) welcome: Option<Welcome>,
+    /// What the last client was told by that.
+    greeting: Option<Arc<Greeting>>,
     /// Its servers here, in every state.
     servers: u32,
     /// How many of its servers have not logged in yet.
@@ -132,6 +137,7 @@ impl Pool {
             pin_line: Line::default(),
             newcomers: Vec::new(),
             welcome: None,
+            greeting: None,
             servers: 0,
             connecting: 0,
             testing: 0,
@@ -325,6 +331,23 @@ impl Pool {
     /// PostgreSQL has greeted one of its servers.
     pub(crate) fn learns_welcome(&mut self, welcome: Welcome) {
         self.welcome = Some(welcome);
+        self.greeting = None;
+    }
+
+    /// What a client is told that has these wishes, if PostgreSQL has greeted one of its servers.
+    pub(crate) fn greets(
+        &mut self,
+        wishes: &Wishes<'_>,
+        shared: &mut Shared,
+        hasher: Seeded,
+    ) -> Option<Arc<Greeting>> {
+        let welcome = self.welcome.as_ref()?;
+        if let Some(last) = self.greeting.as_ref().filter(|last| last.suits(wishes)) {
+            return Some(last.clone());
+        }
+        let greeting = Arc::new(Greeting::new(wishes, welcome, shared, hasher));
+        self.greeting = Some(greeting.clone());
+        Some(greeting)
     }
 
     /// How many servers this worker may keep, as the Broker says.
@@ -340,6 +363,7 @@ impl Pool {
     /// Its servers are replaced; new ones may report other parameters.
     pub(crate) fn forgets_welcome(&mut self) {
         self.welcome = None;
+        self.greeting = None;
     }
 
     /// Clients that wait for `welcome`.
