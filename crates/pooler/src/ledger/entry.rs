@@ -40,9 +40,10 @@ pub enum Reply {
 /// How much of PostgreSQL's answer the client sees. Behind a command that resets settings (`RESET
 /// ALL`), Howdah runs a command of its own that sets them to the values of the client's login. The
 /// answers to both are joined into the one that PostgreSQL would give.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Part {
     /// All of it; nothing if the entry is swallowed.
+    #[default]
     Whole,
     /// The answer to the client's command. The values that settings have at this point stay hidden.
     /// If the command is a Query, its ReadyForQuery comes with Howdah's command behind it.
@@ -105,8 +106,6 @@ pub struct Entry {
     /// This is a Query inside a group of extended messages. No Sync has ended the group, and the
     /// group may have begun a transaction.
     pub inside: bool,
-    /// How much of the answer the client sees.
-    pub part: Part,
     /// For a message about one of the client's named statements: the name's number, to find the
     /// name again if the message fails. For a Close of a portal that is remembered: the portal's
     /// number. Otherwise 0.
@@ -115,7 +114,7 @@ pub struct Entry {
     pub effects: Option<Box<Consequences>>,
 }
 
-/// What an entry changes once it is answered.
+/// What an entry changes once it is answered, and what few entries are besides.
 #[derive(Debug, Default)]
 pub struct Consequences {
     /// A change of its client's names.
@@ -130,6 +129,8 @@ pub struct Consequences {
     pub watched: Option<Box<Watched>>,
     /// Where PostgreSQL looks names up behind it, if the message changes that ([`Alters::Path`]).
     pub names: Names,
+    /// How much of the answer the client sees.
+    pub part: Part,
 }
 
 impl Entry {
@@ -142,7 +143,6 @@ impl Entry {
             barrier: false,
             alters: Alters::Nothing,
             inside: false,
-            part: Part::Whole,
             named: 0,
             effects: None,
         }
@@ -171,6 +171,7 @@ impl Entry {
             described: None,
             watched: None,
             names: Names::Same,
+            part: Part::Whole,
         };
         self.effects.as_deref().unwrap_or(NOTHING)
     }
@@ -180,8 +181,14 @@ impl Entry {
         self.effects.get_or_insert_default()
     }
 
-    /// Adds a change of one of its client's names, if there is one.
+    /// How much of the answer the client sees.
     #[inline]
+    pub fn part(&self) -> Part {
+        self.effects().part
+    }
+
+    /// Adds a change of one of its client's names, if there is one.
+    #[inline(always)] // Seldom: a call would cost more.
     pub fn changes_name(&mut self, change: Option<Box<NameOp>>) {
         if change.is_some() {
             self.effects_mut().name = change;
@@ -194,7 +201,7 @@ impl Entry {
     }
 
     /// Adds a change of the server's unnamed statement, if there is one.
-    #[inline]
+    #[inline(always)] // The same.
     pub fn changes_unnamed(&mut self, change: Option<UnnamedOp>) {
         if change.is_some() {
             self.effects_mut().unnamed = change;

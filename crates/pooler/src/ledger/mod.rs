@@ -100,7 +100,7 @@ impl Ledger {
     /// Changes how much of the answer under way the client sees.
     pub fn set_part(&mut self, part: Part) {
         if let Some(front) = self.entries.front_mut() {
-            front.part = part;
+            front.effects_mut().part = part;
         }
     }
 

@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
-use crate::ledger::{Part, Reply};
+use crate::ledger::{Entry, Part, Reply};
 use crate::params::Params;
 use crate::peering::{Peering, login_pid};
 use crate::server::{Ending, Server};
@@ -73,6 +73,13 @@ pub struct Downstream<'a> {
     pub out: &'a mut Out,
     /// The counters.
     pub counts: AnswerCounts,
+    /// What the server has told besides answers, if anything.
+    pub aside: Option<Box<Aside>>,
+}
+
+/// What a server rarely tells besides answers.
+#[derive(Debug, Default)]
+pub struct Aside {
     /// The error (SQLSTATE and text) of a request of Howdah's own, which no client has seen.
     pub task_error: Option<(String, String)>,
     /// The server's value of `in_hot_standby`, if it has reported one.
@@ -82,6 +89,11 @@ pub struct Downstream<'a> {
 }
 
 impl Downstream<'_> {
+    /// What the server tells besides answers, to add to that.
+    pub(super) fn aside(&mut self) -> &mut Aside {
+        self.aside.get_or_insert_default()
+    }
+
     /// Handles the messages of a chunk, as far as possible.
     pub fn run(&mut self, chunk: &mut Chunk<'_>) -> Halt {
         loop {
@@ -90,9 +102,7 @@ impl Downstream<'_> {
                 if !self.server.inbox.at_boundary() {
                     return Halt::Done;
                 }
-                if let Err(flow) = self.end(self.server.inbox.tag()) {
-                    return flow;
-                }
+                self.end(self.server.inbox.tag());
             }
             if chunk.rest().is_empty() {
                 return Halt::Done;
@@ -136,12 +146,12 @@ impl Downstream<'_> {
         let Some(read) = header(chunk.rest()) else {
             return Err(Halt::Partial);
         };
-        let tag = chunk.rest()[0];
-        if !tags::is_backend(tag) || matches!(tag, tag::AUTHENTICATION | tag::BACKEND_KEY_DATA) {
-            return Err(broken(WireError::Tag(tag)));
-        }
-        let header = read.map_err(broken)?;
-        match tag {
+        let first = chunk.rest()[0];
+        let header = read.map_err(|error| match comes_behind_login(first) {
+            true => broken(error),
+            false => broken(WireError::Tag(first)),
+        })?;
+        match header.tag {
             tag::READY => {
                 let status = Status::read(whole(chunk, header)?).map_err(broken)?;
                 self.ready(chunk, header, status)
@@ -151,6 +161,9 @@ impl Downstream<'_> {
                 self.server.link.hears_answer();
                 self.complete(chunk, header, command)
             }
+            tag::PARSE_COMPLETE => self.acknowledged(chunk, header, Reply::Parse),
+            tag::BIND_COMPLETE => self.acknowledged(chunk, header, Reply::Bind),
+            tag::CLOSE_COMPLETE => self.acknowledged(chunk, header, Reply::Close),
             tag::ERROR => {
                 let front = HEADER..header.total().min(limits::ERROR_FRONT);
                 let body = chunk.rest().get(front).ok_or(Halt::Partial)?;
@@ -182,7 +195,8 @@ impl Downstream<'_> {
                 Ok(())
             }
             tag::NOTIFICATION => self.notification(chunk, header),
-            _ => self.passing(chunk, header),
+            tag if comes_behind_login(tag) => self.passing(chunk, header),
+            tag => Err(broken(WireError::Tag(tag))),
         }
     }
 
@@ -210,7 +224,7 @@ impl Downstream<'_> {
         let left = header.total() - PID;
         self.server.inbox.begin(header.tag, Fate::Relay, left);
         if left == 0 {
-            return self.end(header.tag);
+            self.end(header.tag);
         }
         Ok(())
     }
@@ -223,7 +237,7 @@ impl Downstream<'_> {
         }
         let fate = match self.server.link.ledger.front() {
             _ if is_notice => self.fate_of_notice(header.tag),
-            Some(entry) if entry.swallow || entry.part.is_ours() => Fate::Drop,
+            Some(entry) if entry.swallow || entry.part().is_ours() => Fate::Drop,
             Some(_) => Fate::Relay,
             None if self.server.link.copy.eaten() > 0 => Fate::Relay,
             None => return Err(broken(WireError::Tag(header.tag))),
@@ -238,16 +252,15 @@ impl Downstream<'_> {
         }
         self.pass_front(chunk, header, fate);
         if self.server.inbox.at_boundary() {
-            self.end(header.tag)
-        } else {
-            Ok(())
+            self.end(header.tag);
         }
+        Ok(())
     }
 
     /// Notices and notifications belong to no request. They go to the client that has the server.
     fn fate_of_notice(&mut self, tag: u8) -> Fate {
         if tag == tag::NOTIFICATION && self.knows_listeners && !self.kept {
-            self.stray = true;
+            self.aside().stray = true;
             return Fate::Drop;
         }
         let ours = self.server.link.ledger.front().is_some_and(|entry| {
@@ -259,46 +272,60 @@ impl Downstream<'_> {
         }
     }
 
+    /// ParseComplete, BindComplete or CloseComplete, which have no body: the entry in front awaits it.
+    /// (A group of ours that sets settings begets several, which pass like others of its answers.)
+    fn acknowledged(
+        &mut self,
+        chunk: &mut Chunk<'_>,
+        header: Header,
+        reply: Reply,
+    ) -> Result<(), Halt> {
+        let front = match self.server.link.ledger.front() {
+            Some(front) if front.reply == reply && header.body == 0 => front,
+            None => return self.passing(chunk, header),
+            Some(front) if front.reply == Reply::Settings => return self.passing(chunk, header),
+            Some(_) => return Err(broken(WireError::Tag(header.tag))),
+        };
+        let part = front.part();
+        let fate = match front.swallow || part.is_ours() {
+            true => Fate::Drop,
+            false => Fate::Relay,
+        };
+        self.server.link.hears_answer();
+        self.pass(chunk, header.total(), fate);
+        self.answered_whole(part);
+        Ok(())
+    }
+
     /// The last byte of a message has passed: it may have answered the entry in front.
-    fn end(&mut self, tag: u8) -> Result<(), Halt> {
+    fn end(&mut self, tag: u8) {
         let Some(front) = self.server.link.ledger.front() else {
-            return Ok(());
+            return;
         };
-        let wanted = match tag {
-            tag::DATA_ROW | tag::COPY_DATA => return Ok(()),
-            tag::NOTICE | tag::NOTIFICATION => {
-                // Replies made by Howdah may have waited for its end.
-                self.make();
-                return Ok(());
+        let (reply, part) = (front.reply, front.part());
+        match tag {
+            // Replies made by Howdah may have waited for its end.
+            tag::NOTICE | tag::NOTIFICATION => self.make(),
+            _ if reply == Reply::Settings => {}
+            tag::ROW_DESCRIPTION | tag::NO_DATA if reply == Reply::Describe => {
+                self.answered_whole(part);
             }
-            _ if front.reply == Reply::Settings => return Ok(()),
-            tag::PARSE_COMPLETE => Reply::Parse,
-            tag::BIND_COMPLETE => Reply::Bind,
-            tag::CLOSE_COMPLETE => Reply::Close,
-            tag::ROW_DESCRIPTION | tag::NO_DATA if front.reply == Reply::Describe => {
-                Reply::Describe
+            tag::EMPTY_QUERY | tag::PORTAL_SUSPENDED if reply == Reply::Execute => {
+                self.answered_whole(part);
             }
-            tag::EMPTY_QUERY | tag::PORTAL_SUSPENDED if front.reply == Reply::Execute => {
-                Reply::Execute
-            }
-            tag::COPY_IN => {
-                self.copy_begins();
-                return Ok(());
-            }
-            tag::COPY_BOTH => {
-                self.server.link.copy.begin_both();
-                return Ok(());
-            }
-            _ => return Ok(()),
-        };
-        if front.reply != wanted {
-            return Err(broken(WireError::Tag(tag)));
+            tag::COPY_IN => self.copy_begins(),
+            tag::COPY_BOTH => self.server.link.copy.begin_both(),
+            _ => {}
         }
-        if front.part == Part::Rest {
+    }
+
+    /// The entry in front is answered, by a message that passes as it is.
+    #[inline]
+    fn answered_whole(&mut self, part: Part) {
+        if part == Part::Rest {
             self.tell_parameters();
         }
         self.answered();
-        Ok(())
     }
 
     fn copy_begins(&mut self) {
@@ -385,8 +412,9 @@ impl Downstream<'_> {
     fn ready(&mut self, chunk: &mut Chunk<'_>, header: Header, status: Status) -> Result<(), Halt> {
         let front = self.server.link.ledger.front();
         let reply = front.map(|entry| entry.reply);
-        let part = front.map(|entry| entry.part);
+        let part = front.map(Entry::part);
         let inside = front.is_some_and(|entry| entry.inside);
+        let swallow = front.is_some_and(|entry| entry.swallow);
         // No answer to the Query has come before this ReadyForQuery. So it belongs to a Sync that a
         // COPY seemed to have eaten when a cancel hit the COPY.
         let answered = self.server.link.was_answered();
@@ -398,7 +426,7 @@ impl Downstream<'_> {
             return Err(broken(WireError::Tag(tag::READY)));
         }
         // The ReadyForQuery that the client sees comes at the end of Howdah's command.
-        let swallow = self.swallowing() || part == Some(Part::Begun);
+        let swallow = swallow || part == Some(Part::Begun);
         if matches!(part, Some(Part::Rest | Part::Both { .. })) {
             self.tell_parameters();
         }
@@ -452,7 +480,7 @@ impl Downstream<'_> {
         let Some(front) = self.server.link.ledger.front() else {
             return Err(broken(WireError::Tag(header.tag)));
         };
-        let (swallow, part, reply) = (front.swallow, front.part, front.reply);
+        let (swallow, part, reply) = (front.swallow, front.part(), front.reply);
         let watched = front.effects().watched.is_some();
         self.may_alter(command);
         if watched {
@@ -485,7 +513,9 @@ impl Downstream<'_> {
                 Fate::Relay
             },
         );
-        self.server.link.ledger.set_part(part.next());
+        if part != Part::Whole {
+            self.server.link.ledger.set_part(part.next());
+        }
         if reply == Reply::Execute || reply == Reply::Settings && command == b"COMMIT" {
             self.answered();
         }
@@ -502,7 +532,7 @@ impl Downstream<'_> {
     ) -> Result<(), Halt> {
         let (name, value) = parameter_status(body).map_err(broken)?;
         let front = self.server.link.ledger.front();
-        let whole = front.is_none_or(|entry| entry.part == Part::Whole);
+        let whole = front.is_none_or(|entry| entry.part() == Part::Whole);
         // A value that comes behind the client's last answer is the server's, not the client's.
         let mut seen = !front.is_some_and(|entry| entry.swallow) && !self.is_nobodys();
         if let Some(position) = self.shared.tracked.position(name) {
@@ -532,10 +562,11 @@ impl Downstream<'_> {
             // No client has set this value: the client that has the server sees it, even while
             // other values are hidden from it.
             seen |= self.client.is_some();
-            self.standby = Some(standby::read(value));
-            self.server.tells_standby(self.standby);
+            let standby = Some(standby::read(value));
+            self.aside().standby = standby;
+            self.server.tells_standby(standby);
             if let (true, Some((_, client))) = (seen, &mut self.client) {
-                client.set_told_standby(self.standby);
+                client.set_told_standby(standby);
             }
         }
         self.pass(
@@ -584,6 +615,11 @@ impl Downstream<'_> {
             && self.server.status == Status::Idle
             && !self.server.link.ledger.group_open()
     }
+}
+
+/// PostgreSQL may send a message of this tag once a client is logged in.
+fn comes_behind_login(tag: u8) -> bool {
+    tags::is_backend(tag) && !matches!(tag, tag::AUTHENTICATION | tag::BACKEND_KEY_DATA)
 }
 
 /// The body of a message that is read.

@@ -102,11 +102,11 @@ impl Upstream<'_> {
     ) {
         let to = self.to();
         if tail.apart {
-            entry.part = Part::Begun;
-            self.relay(chunk, header, Some(entry));
+            entry.effects_mut().part = Part::Begun;
+            self.ask(chunk, header, entry);
             self.out.send_with(to, |buf| write::query(buf, &tail.sql));
             let mut rest = Entry::forward(Reply::Query);
-            rest.part = Part::Rest;
+            rest.effects_mut().part = Part::Rest;
             self.push(rest);
             return;
         }
@@ -116,7 +116,7 @@ impl Upstream<'_> {
         // The client's text may end in a comment.
         let sql = [&text[..at], b"\n;", &tail.sql, &text[at..]].concat();
         self.out.send_with(to, |buf| write::query(buf, &sql));
-        entry.part = Part::Both {
+        entry.effects_mut().part = Part::Both {
             before,
             ours: tail.count,
         };
@@ -198,7 +198,7 @@ impl Upstream<'_> {
         }
         let tail = self.values_of_login(&portal.statement.first.resets);
         if !tail.is_empty() {
-            entry.part = Part::Begun;
+            entry.effects_mut().part = Part::Begun;
         }
         Ok((entry, tail))
     }
@@ -232,7 +232,9 @@ impl Upstream<'_> {
             self.push(Entry::swallow(reply));
         }
         let mut last = Entry::swallow(Reply::Close);
-        last.part = part;
+        if part != Part::Whole {
+            last.effects_mut().part = part;
+        }
         self.push(last);
     }
 }

@@ -74,7 +74,7 @@ impl Downstream<'_> {
             Telling::Ours => {
                 let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
                 let sqlstate = fields.sqlstate().unwrap_or(b"XX000");
-                self.task_error = Some((text(sqlstate), text(fields.message())));
+                self.aside().task_error = Some((text(sqlstate), text(fields.message())));
                 if dies {
                     self.server.must_close(Ending::CrashedUnheard);
                 }
@@ -125,7 +125,7 @@ impl Downstream<'_> {
         let whole = header.total() <= chunk.rest().len();
         let Some((_, client)) = &mut self.client else {
             // The client has left, or waits for its settings.
-            self.task_error = Some((code, message));
+            self.aside().task_error = Some((code, message));
             self.pass_front(chunk, header, Fate::Drop);
             failed(None, self.server);
             if self.server.link.ledger.ends_in_failed_group() {
@@ -219,7 +219,7 @@ impl Downstream<'_> {
         let front = self.server.link.ledger.front();
         let echo = front.is_some_and(|entry| {
             let named = entry.swallow && entry.reply == Reply::Parse;
-            entry.part == Part::Rest && (named || fields.sqlstate() == Some(b"25P02"))
+            entry.part() == Part::Rest && (named || fields.sqlstate() == Some(b"25P02"))
         });
         let nobody = self.client.is_none() || self.is_nobodys();
         if self.server.inquiry.is_some() && front.is_none() {

@@ -1,6 +1,7 @@
 //! A client's messages of the extended protocol: the names that they get on the server, and the answers
 //! that they will have.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use howdah_wire::frame::{HEADER, Header, cstr};
@@ -26,7 +27,7 @@ impl Upstream<'_> {
             let verdict = self.note_parse(chunk, header)?;
             let entry = Entry::forward(Reply::Parse);
             match verdict {
-                Verdict::Runs => self.relay(chunk, header, Some(entry)),
+                Verdict::Runs => self.ask(chunk, header, entry),
                 Verdict::Refused => self.refuse_to_keep(chunk, header, entry),
             }
             return Ok(());
@@ -38,7 +39,7 @@ impl Upstream<'_> {
         match Parse::read(body) {
             Ok(parse) => self.parse_renamed(chunk, header, parse)?,
             // PostgreSQL has the words for what is wrong with it.
-            Err(_) => self.relay(chunk, header, Some(Entry::forward(Reply::Parse))),
+            Err(_) => self.ask(chunk, header, Entry::forward(Reply::Parse)),
         }
         self.counts.client_parses += 1;
         Ok(())
@@ -78,7 +79,7 @@ impl Upstream<'_> {
         entry.drops_unnamed();
         entry.effects_mut().name = Some(self.name_op(Box::default(), Change::Forget));
         entry.changes_unnamed(self.unnamed_op(None));
-        self.relay(chunk, header, Some(entry));
+        self.ask(chunk, header, entry);
         Ok(())
     }
 
@@ -133,7 +134,7 @@ impl Upstream<'_> {
         entry.changes_name(self.define_unnamed(&statement));
         self.counts.server_parses += 1;
         entry.changes_unnamed(self.unnamed_op(Some(statement)));
-        self.relay(chunk, header, Some(entry));
+        self.ask(chunk, header, entry);
     }
 
     /// What a Parse changes for its name: nothing if the name has the same statement already.
@@ -178,8 +179,11 @@ impl Upstream<'_> {
     pub(super) fn execute(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let mut entry = Entry::forward(Reply::Execute);
         if self.linked().link.portals.is_empty() || header.total() > limits::FRONT {
-            entry.watch_for(self.watch_execute(chunk, header)?);
-            self.relay(chunk, header, Some(entry));
+            if self.watch.is_some() {
+                entry.watch_for(self.watch_execute(chunk, header)?);
+            }
+            self.enter(entry);
+            self.relay(chunk, header);
             self.mark_unlisten();
             return Ok(());
         }
@@ -190,7 +194,7 @@ impl Upstream<'_> {
             None => (entry, Vec::new()),
         };
         entry.watch_for(self.watch_execute(chunk, header)?);
-        self.relay(chunk, header, Some(entry));
+        self.ask(chunk, header, entry);
         self.set_back(&tail);
         self.mark_unlisten();
         Ok(())
@@ -200,42 +204,43 @@ impl Upstream<'_> {
         if !self.renames {
             self.watch_bind_as_is(chunk, header)?;
             self.linked().link.works();
-            self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));
+            self.ask(chunk, header, Entry::forward(Reply::Bind));
             return Ok(());
         }
-        self.counts.binds += 1;
         let there = &chunk.rest()[HEADER..];
         let body = &there[..there.len().min(header.body as usize)];
-        let Some(names) = BindNames::read(body) else {
-            if body.len() < header.body as usize && body.len() < limits::FRONT {
-                self.counts.binds -= 1;
+        match BindNames::read(body) {
+            Some(names) => self.bind_renamed(chunk, header, names)?,
+            None if body.len() < header.body as usize && body.len() < limits::FRONT => {
                 return Err(Flow::Partial);
             }
             // The Bind has no names: PostgreSQL answers with its own error.
-            self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));
-            return Ok(());
-        };
-        let found = match self.bound(names, chunk, header) {
-            Ok(found) => found,
-            Err(flow) => {
-                self.counts.binds -= 1;
-                return Err(flow);
-            }
-        };
+            None => self.ask(chunk, header, Entry::forward(Reply::Bind)),
+        }
+        self.counts.binds += 1;
+        Ok(())
+    }
+
+    fn bind_renamed(
+        &mut self,
+        chunk: &mut Chunk<'_>,
+        header: Header,
+        names: BindNames<'_>,
+    ) -> Step {
+        let found = self.bound(names, chunk, header)?;
         if self.watch.is_some() {
             self.watch_bind(names.portal, found.statement.as_ref(), whole(chunk, header));
         }
-        let entry = Entry::forward(Reply::Bind);
-        let Some((name, entry)) = self.renamed(entry, names.statement, found) else {
-            self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));
+        let mut entry = Entry::forward(Reply::Bind);
+        let Some(name) = self.renamed(&mut entry, names.statement, &found) else {
+            self.ask(chunk, header, entry);
             return Ok(());
         };
         let rest = header.body as usize - names.size();
         let to = self.to();
         self.enter(entry);
-        self.out.send_with(to, |buf| {
-            write::bind_head(buf, names.portal, name.as_ref(), rest)
-        });
+        self.out
+            .send_with(to, |buf| write::bind_head(buf, names.portal, &name, rest));
         chunk.at += HEADER + names.size();
         let count = chunk.rest().len().min(rest);
         chunk.pass(count, to, self.out);
@@ -290,10 +295,10 @@ impl Upstream<'_> {
             _ => None,
         };
         self.linked().link.binds(bound);
-        if let Some((_, server)) = &mut self.server
+        if self.linked().check.is_some()
             && let Some(statement) = &found.statement
         {
-            server.notes_for_check(statement.text());
+            self.linked().notes_for_check(statement.text());
         }
         let effects = found.statement.as_ref().and_then(|s| s.effects.as_deref());
         let resets = found.statement.as_ref().map(|s| &s.first.resets);
@@ -326,61 +331,58 @@ impl Upstream<'_> {
         Ok(found)
     }
 
-    /// The name to use in a message about a statement, if it differs from the client's name, and
-    /// the message's entry.
-    fn renamed(
+    /// The name to use in a message about a statement, if it differs from the client's name. Tells
+    /// the message's entry of the statement.
+    fn renamed<'a>(
         &mut self,
-        mut entry: Entry,
+        entry: &mut Entry,
         name: &[u8],
-        found: Referent,
-    ) -> Option<(ServerName, Entry)> {
+        found: &'a Referent,
+    ) -> Option<Cow<'a, [u8]>> {
         entry.named = found.named;
-        let server_name = found.name?;
-        let refused = match server_name {
-            ServerName::Of(_) => None,
+        let refused = match found.name? {
+            ServerName::Of => None,
             ServerName::Unknown => Some(Change::Nothing),
             ServerName::Refused(why) => Some(Change::Refused(why)),
         };
         entry.changes_name(refused.map(|refused| self.name_op(name.into(), refused)));
-        Some((server_name, entry))
+        found.server_name()
     }
 
     pub(super) fn describe(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let mut entry = Entry::forward(Reply::Describe);
         if !self.renames || header.total() > limits::FRONT {
-            self.relay(chunk, header, Some(entry));
+            self.ask(chunk, header, entry);
             return Ok(());
         }
         let body = whole(chunk, header).ok_or(Flow::Partial)?;
-        let renamed = match Target::read(header.tag, body) {
-            Ok(Target::Statement(name)) => {
-                let found = self.statement(name)?;
-                if found.is_described() {
-                    entry.effects_mut().described = Some(Box::new(Described {
-                        asked: Some(found.asked(name)),
-                        key: found.key,
-                        parameters: None,
-                    }));
-                }
-                self.renamed(entry, name, found)
-            }
-            Ok(Target::Portal(portal)) => {
-                if let Some(bound) = self.linked().link.take_bound(portal) {
-                    self.learn(bound);
-                }
-                None
-            }
-            Err(_) => None,
+        let target = Target::read(header.tag, body);
+        if let Ok(Target::Portal(portal)) = target
+            && let Some(bound) = self.linked().link.take_bound(portal)
+        {
+            self.learn(bound);
+        }
+        let Ok(Target::Statement(name)) = target else {
+            self.enter(entry);
+            self.relay(chunk, header);
+            return Ok(());
         };
-        let Some((name, entry)) = renamed else {
-            self.relay(chunk, header, Some(Entry::forward(Reply::Describe)));
+        let found = self.statement(name)?;
+        if found.is_described() {
+            entry.effects_mut().described = Some(Box::new(Described {
+                asked: Some(found.asked(name)),
+                key: found.key,
+                parameters: None,
+            }));
+        }
+        let Some(server_name) = self.renamed(&mut entry, name, &found) else {
+            self.ask(chunk, header, entry);
             return Ok(());
         };
         let to = self.to();
         self.push(entry);
-        self.out.send_with(to, |buf| {
-            write::of_statement(buf, header.tag, name.as_ref())
-        });
+        self.out
+            .send_with(to, |buf| write::of_statement(buf, header.tag, &server_name));
         self.drop(chunk, header);
         Ok(())
     }
@@ -388,7 +390,7 @@ impl Upstream<'_> {
     pub(super) fn close(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let mut entry = Entry::forward(Reply::Close);
         if !self.renames || header.total() > limits::FRONT {
-            self.relay(chunk, header, Some(entry));
+            self.ask(chunk, header, entry);
             return Ok(());
         }
         let body = whole(chunk, header).ok_or(Flow::Partial)?;
@@ -398,7 +400,7 @@ impl Upstream<'_> {
                 if let Ok(Target::Portal(name)) = target {
                     entry.named = self.portal(name).map_or(0, |portal| portal.number);
                 }
-                self.relay(chunk, header, Some(entry));
+                self.ask(chunk, header, entry);
                 return Ok(());
             }
         };
@@ -406,13 +408,13 @@ impl Upstream<'_> {
         if name.is_empty() {
             entry.changes_unnamed(self.unnamed_op(None));
             entry.effects_mut().name = Some(self.name_op(Box::default(), Change::Forget));
-            self.relay(chunk, header, Some(entry));
+            self.ask(chunk, header, entry);
             return Ok(());
         }
         let known = self.lookup(name).is_some();
         if !known && !statement::is_ours(name) {
             // The name may be one of SQL's PREPARE. CloseComplete comes in any case.
-            self.relay(chunk, header, Some(entry));
+            self.ask(chunk, header, entry);
             return Ok(());
         }
         let mut made = Entry::forward(Reply::MadeClose);

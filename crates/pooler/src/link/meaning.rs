@@ -205,10 +205,9 @@ impl Downstream<'_> {
     /// A command has ended.
     pub(super) fn may_alter(&mut self, tag: &[u8]) {
         let changes = &mut self.server.link.changes;
-        let names = self.server.link.ledger.names();
         let schema = match self.server.link.ledger.take_alters() {
             Alters::Path => {
-                changes.look_elsewhere(names);
+                changes.look_elsewhere(self.server.link.ledger.names());
                 return;
             }
             Alters::Temporary => {

@@ -1,6 +1,7 @@
 //! Prepared statements on a link: translates clients' names to servers' names. Nothing is assumed that
 //! PostgreSQL has not confirmed.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use howdah_wire::tag::{backend, frontend};
@@ -118,7 +119,7 @@ impl Upstream<'_> {
             return Ok(Referent::refused(Refusal::Changed));
         }
         Ok(Referent {
-            name: Some(ServerName::Of(named.statement.name_under(key))),
+            name: Some(ServerName::Of),
             told: named.told.is_some(),
             statement: Some(named.statement),
             named: named.number,
@@ -153,7 +154,7 @@ impl Upstream<'_> {
             write::empty(buf, frontend::SYNC);
         });
         let mut parse = Entry::swallow(Reply::Parse);
-        parse.part = Part::Rest;
+        parse.effects_mut().part = Part::Rest;
         self.push(parse);
         self.push(Entry::swallow(Reply::Sync));
     }
@@ -191,7 +192,8 @@ impl Upstream<'_> {
                     .interner
                     .intern(self.schema, meaning, VOID_DEALLOCATION);
                 let there = self.ensure(&void, None)?;
-                found.name = there.map(|there| ServerName::Of(server_name(there.key)));
+                found.name = there.map(|_| ServerName::Of);
+                found.key = there.map_or(0, |there| there.key);
             }
         }
         self.linked().link.binds_portal(portal, effect, void, names);
@@ -255,6 +257,9 @@ impl Upstream<'_> {
         under: Option<&Params>,
     ) -> Result<Option<There>, Flow> {
         let (key, held) = self.linked().set.find(statement);
+        if held == Some(Held::Sure) {
+            return Ok(Some(There { key, late: false }));
+        }
         let mut before = None;
         if matches!(held, None | Some(Held::Going(_))) {
             let (schema, mut meaning) = (self.schema, self.meaning());
@@ -582,7 +587,7 @@ pub fn concerned(
 /// The statement that a Bind or a Describe names.
 #[derive(Debug, Default)]
 pub struct Referent {
-    /// The name to use on the server, if it differs.
+    /// Which name to use on the server, if it differs.
     pub name: Option<ServerName>,
     /// The client's statement.
     pub statement: Option<Arc<Statement>>,
@@ -609,6 +614,14 @@ impl Referent {
         }
     }
 
+    /// Its name on the server, if that differs from its client's name for it.
+    pub fn server_name(&self) -> Option<Cow<'_, [u8]>> {
+        Some(match self.name? {
+            ServerName::Of => self.statement.as_ref()?.name_under(self.key),
+            ServerName::Unknown | ServerName::Refused(_) => Cow::Borrowed(statement::UNKNOWN),
+        })
+    }
+
     /// True if the client may read rows by this description later, so that it must stay true.
     pub fn is_described(&self) -> bool {
         self.named != 0 && self.statement.as_ref().is_some_and(|s| s.first.planned)
@@ -626,19 +639,10 @@ impl Referent {
 /// The name of a statement on a server.
 #[derive(Clone, Copy, Debug)]
 pub enum ServerName {
-    /// The name of a key.
-    Of([u8; 39]),
+    /// The name of its key.
+    Of,
     /// A name that no statement ever has.
     Unknown,
     /// A name that no statement ever has, in the place of a statement that can't be used there.
     Refused(Refusal),
-}
-
-impl AsRef<[u8]> for ServerName {
-    fn as_ref(&self) -> &[u8] {
-        match self {
-            ServerName::Of(name) => name,
-            ServerName::Unknown | ServerName::Refused(_) => statement::UNKNOWN,
-        }
-    }
 }

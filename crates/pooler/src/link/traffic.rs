@@ -6,15 +6,15 @@ use howdah_wire::frame::header;
 use super::assign::evict_statements;
 use super::downstream::{self, Downstream};
 use super::upstream::{self, Upstream};
-use crate::client::ClientState;
-use crate::config::PoolMode;
+use crate::client::{Client, ClientState};
+use crate::config::{Globals, PoolMode};
 use crate::event::{Action, ClientId, Close, Out, ServerId, Time, WorkerId};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::limits;
 use crate::listen::Hush;
 use crate::mail::Mail;
-use crate::pool::Pool;
+use crate::pool::{Pool, PoolId};
 use crate::pooler::Pooler;
 use crate::queries::tally::Ended;
 use crate::queries::watched::Watching;
@@ -110,9 +110,6 @@ impl Pooler {
     }
 
     fn upstream(&mut self, id: ClientId, chunk: &mut Chunk<'_>, out: &mut Out) -> After {
-        if self.needs_server(id, chunk) && !self.checkout(id, out) {
-            return After::Keep;
-        }
         loop {
             match self.run_upstream(id, chunk, out) {
                 None => return After::Gone,
@@ -148,28 +145,6 @@ impl Pooler {
         }
     }
 
-    /// Whether what a client without a server has sent begins with a short, whole message that only a
-    /// server can answer: then the client needs a server, without a further look.
-    fn needs_server(&self, id: ClientId, chunk: &Chunk<'_>) -> bool {
-        let client = self.clients.at(id);
-        let globals = &self.config.globals;
-        if !matches!(client.state(), ClientState::Idle)
-            || client.end.skips()
-            || !client.inbox.at_boundary()
-            || globals.disable_pqexec
-        {
-            return false;
-        }
-        let rest = chunk.rest();
-        let Some(Ok(header)) = header(rest) else {
-            return false;
-        };
-        let most = rest.len().min(limits::SHORT as usize);
-        upstream::needs_server(header.tag)
-            && header.total() <= most
-            && header.body + 4 <= globals.max_packet_size
-    }
-
     fn run_upstream(
         &mut self,
         id: ClientId,
@@ -180,6 +155,9 @@ impl Pooler {
         let client = self.clients.get_mut(id)?;
         let link = client.link();
         let globals = &self.config.globals;
+        if plainly_needs_server(client, globals, chunk) {
+            return Some(upstream::Flow::NeedServer);
+        }
         let pool = self.pools.at_mut(client.pool?);
         let server = match link {
             Some(server) => {
@@ -253,10 +231,9 @@ impl Pooler {
             ServerState::Resolving | ServerState::Connecting => return,
             _ => {}
         }
-        self.pools.at_mut(server.pool).count_sent(bytes.len());
         let feed = server.inbox.feed(bytes);
         let mut chunk = feed.chunk();
-        self.downstream(id, &mut chunk, out);
+        self.downstream(id, &mut chunk, bytes.len(), out);
         let (done, all) = (chunk.at, chunk.bytes.len());
         if done < all
             && let Some(server) = self.servers.get_mut(id)
@@ -266,8 +243,9 @@ impl Pooler {
         self.after_server(id, out);
     }
 
+    /// Works through what a server has sent, of which so many bytes are new.
     #[inline(never)] // Registers are saved once for what is worked through, not for what follows.
-    fn downstream(&mut self, id: ServerId, chunk: &mut Chunk<'_>, out: &mut Out) {
+    fn downstream(&mut self, id: ServerId, chunk: &mut Chunk<'_>, new: usize, out: &mut Out) {
         // The server is on its way to a successor: what it says is still for its client.
         let session = self.session_of(id).map(|(client, _)| client);
         let server = self.servers.at_mut(id);
@@ -287,6 +265,7 @@ impl Pooler {
         let client = linked.and_then(|id| Some((id, self.clients.get_mut(id)?)));
         let pool_id = server.pool;
         let pool = self.pools.at_mut(pool_id);
+        pool.count_sent(new);
         let replicates = client.as_ref().is_some_and(|(_, c)| c.replication.any());
         let hears = client.as_ref().is_some_and(|(_, c)| c.hears());
         let kept = pool.terms.mode == PoolMode::Session || replicates || hears;
@@ -306,13 +285,10 @@ impl Pooler {
             meaning: self.keys.meaning(),
             out,
             counts: downstream::AnswerCounts::default(),
-            task_error: None,
-            standby: None,
-            stray: false,
+            aside: None,
         };
         let flow = downstream.run(chunk);
-        let (counts, task_error) = (downstream.counts, downstream.task_error);
-        let (standby, stray) = (downstream.standby, downstream.stray);
+        let (counts, aside) = (downstream.counts, downstream.aside);
         if counts.queries > 0 {
             count_ended(pool, downstream.server, &counts, self.now);
         }
@@ -322,14 +298,8 @@ impl Pooler {
         if self.shared.statements.has_news() {
             self.tell_schema(out);
         }
-        if stray {
-            self.stray_notification(id, out);
-        }
-        if let Some(standby) = standby {
-            self.standby_reported(pool_id, standby, out);
-        }
-        if let Some((sqlstate, error)) = task_error {
-            self.task_failed(id, &sqlstate, &error, out);
+        if let Some(aside) = aside {
+            self.take_aside(id, pool_id, *aside, out);
         }
         match flow {
             downstream::Halt::Done | downstream::Halt::Partial => return,
@@ -340,6 +310,19 @@ impl Pooler {
             downstream::Halt::Missed { request } => self.settings_cancelled(id, request, out),
         }
         chunk.at = chunk.bytes.len();
+    }
+
+    /// A server has told something besides answers.
+    fn take_aside(&mut self, id: ServerId, pool: PoolId, aside: downstream::Aside, out: &mut Out) {
+        if aside.stray {
+            self.stray_notification(id, out);
+        }
+        if let Some(standby) = aside.standby {
+            self.standby_reported(pool, standby, out);
+        }
+        if let Some((sqlstate, error)) = aside.task_error {
+            self.task_failed(id, &sqlstate, &error, out);
+        }
     }
 
     /// Queries have ended that somebody wants to know of.
@@ -413,4 +396,24 @@ fn count_ended(pool: &mut Pool, server: &mut Server, counts: &downstream::Answer
     }
     // In a pipeline the next query begins when this one ends.
     server.begins_request(now);
+}
+
+/// Whether what a client without a server has sent begins with a short, whole message that only a
+/// server can answer: then the client needs a server, without a further look.
+fn plainly_needs_server(client: &Client, globals: &Globals, chunk: &Chunk<'_>) -> bool {
+    if !matches!(client.state(), ClientState::Idle)
+        || client.end.skips()
+        || !client.inbox.at_boundary()
+        || globals.disable_pqexec
+    {
+        return false;
+    }
+    let rest = chunk.rest();
+    let Some(Ok(header)) = header(rest) else {
+        return false;
+    };
+    let most = rest.len().min(limits::SHORT as usize);
+    upstream::needs_server(header.tag)
+        && header.total() <= most
+        && header.body + 4 <= globals.max_packet_size
 }

@@ -214,20 +214,23 @@ impl Upstream<'_> {
             tag::EXECUTE => self.execute(chunk, header),
             tag::SYNC => {
                 self.client.end.group_ends();
-                self.relay(chunk, header, Some(Entry::forward(Reply::Sync)));
+                self.enter(Entry::forward(Reply::Sync));
+                self.relay(chunk, header);
                 Ok(())
             }
             tag::FLUSH => {
                 // With a body it is an error, and PostgreSQL skips what follows.
-                let entry = (header.body > 0).then(|| Entry::forward(Reply::Refused));
-                self.relay(chunk, header, entry);
+                if header.body > 0 {
+                    self.enter(Entry::forward(Reply::Refused));
+                }
+                self.relay(chunk, header);
                 Ok(())
             }
             tag::FUNCTION_CALL => {
                 let mut entry = self.query_entry();
                 entry.barrier = true;
                 self.linked().link.works();
-                self.relay(chunk, header, Some(entry));
+                self.ask(chunk, header, entry);
                 Ok(())
             }
             _ => {
@@ -325,7 +328,7 @@ impl Upstream<'_> {
             // message waits until the error has come.
             _ => copy.break_off(),
         }
-        self.relay(chunk, header, None);
+        self.relay(chunk, header);
         Ok(())
     }
 
@@ -337,8 +340,10 @@ impl Upstream<'_> {
             self.drop(chunk, header);
             return;
         }
-        let end = matches!(header.tag, tag::COPY_DONE | tag::COPY_FAIL);
-        self.relay(chunk, header, end.then(|| Entry::forward(Reply::CopyEnd)));
+        if matches!(header.tag, tag::COPY_DONE | tag::COPY_FAIL) {
+            self.enter(Entry::forward(Reply::CopyEnd));
+        }
+        self.relay(chunk, header);
     }
 
     fn query(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
@@ -391,7 +396,8 @@ impl Upstream<'_> {
                 if let Some((name, statement)) = &named {
                     self.name_for_sql(name, statement);
                 }
-                self.relay(chunk, header, Some(entry));
+                self.enter(entry);
+                self.relay(chunk, header);
                 if let Some((name, _)) = &named {
                     self.unname_for_sql(name);
                 }
@@ -480,7 +486,8 @@ impl Upstream<'_> {
         self.enter(entry);
     }
 
-    /// The same, inlined: for messages of nearly every transaction.
+    /// The same, inlined: for messages of nearly every transaction. Much of the entry is known where
+    /// this is called.
     #[inline(always)]
     pub(super) fn enter(&mut self, entry: Entry) {
         let server = self.linked();
@@ -552,11 +559,14 @@ impl Upstream<'_> {
         Peer::Server(*id)
     }
 
+    /// Passes a message that begets a reply.
+    pub(super) fn ask(&mut self, chunk: &mut Chunk<'_>, header: Header, entry: Entry) {
+        self.push(entry);
+        self.relay(chunk, header);
+    }
+
     /// Passes a message to the server as it is, from its tag on.
-    pub(super) fn relay(&mut self, chunk: &mut Chunk<'_>, header: Header, entry: Option<Entry>) {
-        if let Some(entry) = entry {
-            self.enter(entry);
-        }
+    pub(super) fn relay(&mut self, chunk: &mut Chunk<'_>, header: Header) {
         let count = chunk.rest().len().min(header.total());
         let to = self.to();
         chunk.pass(count, to, self.out);

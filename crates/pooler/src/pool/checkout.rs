@@ -164,7 +164,7 @@ impl Pooler {
     /// A server is free: it is closed, cleaned, lent, given to a waiting client, or kept idle.
     pub(crate) fn checkin(&mut self, id: ServerId, out: &mut Out) {
         let now = self.now;
-        let server = self.servers.at_mut(id);
+        let mut server = self.servers.at_mut(id);
         debug_assert!(!server.link.is_owed() && !server.inbox.relaying());
         if server.cancels() > 0 {
             server.awaits_cancels();
@@ -176,11 +176,14 @@ impl Pooler {
         if server.sql_prepared() {
             return self.forget_sql_prepared(id, out);
         }
-        if server.link.is_transient() && self.close_transient(id, out) {
-            return;
+        if server.link.is_transient() {
+            if self.close_transient(id, out) {
+                return;
+            }
+            server = self.servers.at_mut(id);
         }
-        let server = self.servers.at_mut(id);
-        let pool = self.pools.at_mut(server.pool);
+        let pool_id = server.pool;
+        let mut pool = self.pools.at_mut(pool_id);
         if pool.paused() {
             return self.close_server(id, "pause mode", Close::Await, out);
         }
@@ -190,13 +193,13 @@ impl Pooler {
         if old && now >= pool.next_life() {
             return self.end_life(id, out);
         }
-        let pool_id = server.pool;
         server.set_rested_since(now);
-        let may_go = pool.servers() > pool.keep || pool.is_sought();
-        if may_go && self.hand_on(id, pool_id, out) {
-            return;
+        if pool.servers() > pool.keep || pool.is_sought() {
+            if self.hand_on(id, pool_id, out) {
+                return;
+            }
+            (server, pool) = (self.servers.at_mut(id), self.pools.at_mut(pool_id));
         }
-        let (server, pool) = (self.servers.at_mut(id), self.pools.at_mut(pool_id));
         server.lies_idle();
         pool.idle.lay_aside(id);
         let (at, _) = idle_deadline(server, pool);

@@ -523,7 +523,6 @@ impl Server {
     }
 
     /// Its client runs this text, which the check at the end wants to know.
-    #[inline]
     pub(crate) fn notes_for_check(&mut self, text: &[u8]) {
         if let Some(check) = &mut self.check {
             check.note(text);

@@ -248,10 +248,18 @@ impl Upstream<'_> {
         }
     }
 
-    /// Notes what a text may do that does nothing by itself: `SELECT ... INTO t` makes something
-    /// temporary where its client's search path has `pg_temp`.
+    /// Notes what a text may do that does nothing by itself.
+    #[inline]
     pub(crate) fn note_harmless(&mut self, text: &[u8], via: Via) -> Result<Verdict, Flow> {
-        if self.client.session.is_none() || !self.creates_temporary() {
+        match self.client.session {
+            None => Ok(Verdict::Runs),
+            Some(_) => self.note_into(text, via),
+        }
+    }
+
+    /// `SELECT ... INTO t` makes something temporary where its client's search path has `pg_temp`.
+    fn note_into(&mut self, text: &[u8], via: Via) -> Result<Verdict, Flow> {
+        if !self.creates_temporary() {
             return Ok(Verdict::Runs);
         }
         let mut words = text.windows(4);

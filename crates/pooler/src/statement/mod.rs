@@ -1,5 +1,6 @@
 //! Prepared statements: the shared texts, their names on servers, and their names at clients.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
@@ -36,6 +37,8 @@ pub const UNKNOWN: &[u8] = b"howdah_unknown";
 pub struct Statement {
     /// Text (zero-terminated) and parameter types, as in a Parse.
     pub definition: Box<[u8]>,
+    /// The length of the text, which each Bind asks for.
+    text: usize,
     /// Distinguishes it from other statements of the same text: a hash of the settings that it
     /// depends on, or a number of its own.
     pub meaning: u64,
@@ -63,6 +66,7 @@ impl Statement {
         let text = cstr(definition).map_or(&[][..], |(text, _)| text);
         Statement {
             definition: definition.into(),
+            text: text.len(),
             meaning,
             constants,
             private: false,
@@ -84,13 +88,12 @@ impl Statement {
 
     /// Its text.
     pub fn text(&self) -> &[u8] {
-        cstr(&self.definition).map_or(&[], |(text, _)| text)
+        &self.definition[..self.text]
     }
 
     /// The first bytes of its text, at most so many.
     pub fn front(&self, most: usize) -> &[u8] {
-        let front = &self.definition[..self.definition.len().min(most)];
-        cstr(front).map_or(front, |(text, _)| text)
+        &self.definition[..self.text.min(most)]
     }
 
     /// 128 bits of SHA-256 over text, types, meaning and schema: the same on every worker.
@@ -99,10 +102,10 @@ impl Statement {
     }
 
     /// Its name on a server that has it under this key, which is usually its own key.
-    pub fn name_under(&self, key: u128) -> [u8; 39] {
+    pub fn name_under(&self, key: u128) -> Cow<'_, [u8]> {
         match self.key_and_name() {
-            (own, name) if *own == key => *name,
-            _ => server_name(key),
+            (own, name) if *own == key => Cow::Borrowed(name),
+            _ => Cow::Owned(server_name(key).into()),
         }
     }
 
