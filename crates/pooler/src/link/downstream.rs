@@ -302,20 +302,19 @@ impl Downstream<'_> {
         let Some(front) = self.server.link.ledger.front() else {
             return;
         };
-        let (reply, part) = (front.reply, front.part());
-        match tag {
+        let answers = match tag {
             // Replies made by Howdah may have waited for its end.
-            tag::NOTICE | tag::NOTIFICATION => self.make(),
-            _ if reply == Reply::Settings => {}
-            tag::ROW_DESCRIPTION | tag::NO_DATA if reply == Reply::Describe => {
-                self.answered_whole(part);
-            }
-            tag::EMPTY_QUERY | tag::PORTAL_SUSPENDED if reply == Reply::Execute => {
-                self.answered_whole(part);
-            }
-            tag::COPY_IN => self.copy_begins(),
-            tag::COPY_BOTH => self.server.link.copy.begin_both(),
-            _ => {}
+            tag::NOTICE | tag::NOTIFICATION => return self.make(),
+            _ if front.reply == Reply::Settings => return,
+            tag::ROW_DESCRIPTION | tag::NO_DATA => Reply::Describe,
+            tag::EMPTY_QUERY | tag::PORTAL_SUSPENDED => Reply::Execute,
+            tag::COPY_IN => return self.copy_begins(),
+            tag::COPY_BOTH => return self.server.link.copy.begin_both(),
+            _ => return,
+        };
+        if front.reply == answers {
+            let part = front.part();
+            self.answered_whole(part);
         }
     }
 

@@ -108,7 +108,7 @@ impl Pooler {
     }
 
     /// Ends a link. The client is idle from then; the server is its caller's to place.
-    #[inline(always)] // Each transaction ends here, and few links end elsewhere.
+    #[inline]
     pub(crate) fn unlink(&mut self, client_id: ClientId, server_id: ServerId, out: &mut Out) {
         let now = self.now;
         let mut client = self.clients.at_mut(client_id);

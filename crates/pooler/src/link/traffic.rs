@@ -357,8 +357,8 @@ impl Pooler {
     }
 
     /// A server's bytes are worked through: what was waiting for them goes on.
-    #[inline]
-    pub(crate) fn after_server(&mut self, id: ServerId, out: &mut Out) {
+    #[inline(always)] // Called once.
+    fn after_server(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at(id);
         match *server.state() {
             ServerState::Linked(client) => {

@@ -434,7 +434,7 @@ impl Pool {
 
     /// True if a released server may be wanted: by the listener, a client here, another worker or
     /// another pool.
-    #[inline]
+    #[inline(always)] // Asked once for each transaction.
     pub(crate) fn is_sought(&self) -> bool {
         let wanted = self.starved.is_some() || !self.hungry.is_empty() || !self.waiting.is_empty();
         self.key.listens || wanted && !self.held
