@@ -51,6 +51,8 @@ pub struct Wish {
     pub tls: Tls,
     /// Its LISTEN is always shared: what it notifies itself is known to be its own.
     pub own_are_known: bool,
+    /// What it leaves is gone with its transaction.
+    pub discards: bool,
     /// It talks before it is told that it is logged in.
     pub eager: bool,
     /// The minor version of the protocol it speaks.
@@ -128,7 +130,8 @@ impl Client {
         let mut hearing = Hearing::new(wish.id, world.board(&wish.database));
         let latin = wish.asks.iter().any(|(name, _)| name == "client_encoding");
         hearing.own_are_known = wish.own_are_known && !latin;
-        let reference = Reference::new(session, hearing, wish.cancellable || wish.schema);
+        let mut reference = Reference::new(session, hearing, wish.cancellable || wish.schema);
+        reference.discards = wish.discards;
         Client {
             wish,
             stage: Stage::Away,

@@ -2,6 +2,7 @@
 //! about something else.
 
 mod channels;
+mod objects;
 mod schema;
 
 use std::collections::VecDeque;
@@ -61,17 +62,23 @@ pub struct Tongue {
     pub hides_ddl: bool,
     /// LISTEN and NOTIFY.
     pub channels: bool,
+    /// What outlives transactions.
+    pub objects: bool,
+    /// Nothing does (`session_state = discard`).
+    pub discards: bool,
 }
 
 const KINDS: usize = TABLES + schema::KINDS;
 /// The first of those about tables.
 const TABLES: usize = 27;
+/// The first of those about what outlives transactions.
+const OBJECTS: usize = KINDS + channels::KINDS;
 /// The kind that takes its time.
 const SLOW: usize = 18;
 
 /// How often each kind of unit is said; 0 for never.
 #[derive(Clone, Debug)]
-pub struct Weights([u32; KINDS], [u32; channels::KINDS]);
+pub struct Weights([u32; KINDS], [u32; channels::KINDS], [u32; objects::KINDS]);
 
 impl Weights {
     /// Some kinds are left out, some are frequent.
@@ -84,7 +91,7 @@ impl Weights {
             }
         }
         weights[0] += 1;
-        Weights(weights, [0; channels::KINDS])
+        Weights(weights, [0; channels::KINDS], [0; objects::KINDS])
     }
 
     /// Statements that take their time are said more often by so much.
@@ -101,25 +108,39 @@ impl Weights {
 
     /// Channels are spoken of.
     pub fn weigh_channels(&mut self, chance: &mut Chance) {
-        let left_out = chance.within(1..=3);
-        let most = chance.within(1..=30);
-        for weight in &mut self.1 {
-            if !chance.once_in(left_out) || left_out == 1 {
-                *weight = chance.within(1..=most) as u32;
-            }
-        }
+        weigh(&mut self.1, chance);
+    }
+
+    /// What outlives transactions is spoken of.
+    pub fn weigh_objects(&mut self, chance: &mut Chance) {
+        weigh(&mut self.2, chance);
+    }
+
+    fn all(&self) -> impl Iterator<Item = &u32> {
+        self.0.iter().chain(&self.1).chain(&self.2)
     }
 
     fn pick(&self, chance: &mut Chance) -> usize {
-        let sum: u32 = self.0.iter().chain(&self.1).sum();
+        let sum: u32 = self.all().sum();
         let mut at = (chance.number() % u64::from(sum)) as u32;
-        for (kind, weight) in self.0.iter().chain(&self.1).enumerate() {
+        for (kind, weight) in self.all().enumerate() {
             if at < *weight {
                 return kind;
             }
             at -= weight;
         }
         0
+    }
+}
+
+/// Some are left out, some are frequent.
+fn weigh(weights: &mut [u32], chance: &mut Chance) {
+    let left_out = chance.within(1..=3);
+    let most = chance.within(1..=30);
+    for weight in weights {
+        if !chance.once_in(left_out) || left_out == 1 {
+            *weight = chance.within(1..=most) as u32;
+        }
     }
 }
 
@@ -158,6 +179,8 @@ pub struct Speaker<'a> {
     pub chance: &'a mut Chance,
     script: VecDeque<Act>,
     batch: Vec<Message>,
+    /// It has asked for the last number of a sequence.
+    asks: bool,
 }
 
 impl<'a> Speaker<'a> {
@@ -177,6 +200,7 @@ impl<'a> Speaker<'a> {
             chance,
             script: VecDeque::new(),
             batch: Vec::new(),
+            asks: false,
         }
     }
 
@@ -319,7 +343,7 @@ impl<'a> Speaker<'a> {
                 let text = format!("select {} slow {slow}", self.token());
                 self.run(&text);
             }
-            19 if tongue.blocks && tongue.sure => self.sql_prepare(),
+            19 if tongue.blocks && tongue.sure && !tongue.discards => self.sql_prepare(),
             20 => self.large(),
             21 if tongue.blocks => self.query_in_group(),
             22 if tongue.unnamed => {
@@ -339,6 +363,10 @@ impl<'a> Speaker<'a> {
             }
             26 if tongue.named => self.forget_in_group(),
             25 if tongue.session => self.session_things(),
+            kind if kind >= OBJECTS && tongue.objects && tongue.sure => {
+                self.about_objects(kind - OBJECTS);
+            }
+            kind if kind >= OBJECTS => self.unit_of_one(),
             kind if kind >= KINDS => self.about_channels(kind - KINDS),
             kind if kind >= TABLES && tongue.schema => self.about_tables(kind - TABLES),
             _ => self.unit_of_one(),

@@ -572,6 +572,9 @@ impl Postgres {
     pub fn unclean(&self) -> Option<String> {
         self.processes.iter().find_map(|process| {
             let idle = process.session.is_idle() && process.inbox.is_empty();
+            if let Some(name) = process.session.left().next() {
+                return Some(format!("postgres {} has {name} still", process.pid));
+            }
             (!idle).then(|| format!("postgres {} is not at rest", process.pid))
         })
     }
@@ -683,15 +686,18 @@ impl Process {
             format!("is served by postgres {pid}")
         });
         let Some(before) = before else { return };
-        let left: Vec<_> = self.session.statements(true).map(words).collect();
-        // SQL's PREPARE gives names that say whose they are.
-        if let Some(name) = left.iter().find(|n| !n.starts_with(&format!("q{client}_"))) {
+        // Names say whose they are.
+        let own = |name: &String| {
+            let of = name.trim_start_matches(|c: char| c.is_ascii_lowercase());
+            of.starts_with(&format!("{client}_"))
+        };
+        if let Some(name) = self.session.left().find(|name| !own(name)) {
             let who = [
                 Who::Client(client),
                 Who::Client(before),
                 Who::Backend(self.pid),
             ];
-            let text = format!("client {client} finds the statement {name} of another");
+            let text = format!("client {client} finds {name} of another");
             world.story.violate("isolation", &who, text);
         }
     }

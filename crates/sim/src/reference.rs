@@ -45,6 +45,8 @@ pub struct Reference {
     had_failed: bool,
     /// What it is to be told of notifications.
     pub hearing: Hearing,
+    /// What its transactions leave is gone with them.
+    pub discards: bool,
     kept: Vec<Token>,
     /// So many of them the client knows of.
     known: usize,
@@ -64,6 +66,7 @@ impl Reference {
             eaten: 0,
             had_failed: false,
             hearing,
+            discards: false,
             kept: Vec::new(),
             known: 0,
         }
@@ -94,7 +97,12 @@ impl Reference {
         self.answers(message, now)?;
         self.learn(message, now);
         match message {
-            [backend::READY, .., b'I'] => self.hearing.is_ready(),
+            [backend::READY, .., b'I'] => {
+                if self.discards {
+                    self.session.discard_objects();
+                }
+                self.hearing.is_ready()
+            }
             _ => Ok(()),
         }
     }
@@ -144,8 +152,9 @@ impl Reference {
                 if refused {
                     self.session.lose();
                 }
-                let kept_off = is_kept_off(message) && self.session.refuse_prepare();
-                if expected == message || unparsed || lost || refused || kept_off {
+                let kept_off = is_kept_off(message) && self.session.refuse_to_keep();
+                let forgotten = is_forgotten(message) && self.session.forget_number();
+                if expected == message || unparsed || lost || refused || kept_off || forgotten {
                     if self.is_silent() {
                         self.known = self.kept.len();
                     }
@@ -388,6 +397,12 @@ fn is_refused(message: &[u8]) -> bool {
 fn is_kept_off(message: &[u8]) -> bool {
     message.first() == Some(&backend::ERROR)
         && Fields::new(&message[HEADER..]).sqlstate() == Some(b"53000")
+}
+
+/// The last value of a sequence is another server's, which is none to tell.
+fn is_forgotten(message: &[u8]) -> bool {
+    message.first() == Some(&backend::ERROR)
+        && Fields::new(&message[HEADER..]).sqlstate() == Some(b"55000")
 }
 
 /// The error of a cancelled statement.

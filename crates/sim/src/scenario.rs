@@ -136,6 +136,8 @@ impl Scenario {
             schema: false,
             hides_ddl: false,
             channels: false,
+            objects: false,
+            discards: false,
         };
         let idle_seconds = chance.within(1..=4) as u64;
         let mut scenario = Scenario {
@@ -209,6 +211,7 @@ impl Scenario {
         }
         if !scenario.contest {
             scenario.choose_channels();
+            scenario.choose_objects();
         }
         scenario
     }
@@ -236,6 +239,22 @@ impl Scenario {
         if ends {
             self.excuses
                 .push("the connection that listens for clients is lost");
+        }
+    }
+
+    /// Some runs are about what outlives transactions.
+    fn choose_objects(&mut self) {
+        let chance = &mut Chance::new(self.seed ^ 0x0b1e_c750);
+        if self.mode == "statement" || !chance.once_in(2) {
+            return;
+        }
+        self.tongue.objects = true;
+        self.weights.weigh_objects(chance);
+        self.units += chance.within(0..=10);
+        if self.mode == "transaction" && !self.tongue.channels && chance.once_in(4) {
+            self.settings.push("session_state = discard".into());
+            self.tongue.discards = true;
+            self.tongue.session = false;
         }
     }
 

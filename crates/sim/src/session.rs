@@ -15,12 +15,14 @@ use crate::view::{Plan, View};
 mod channels;
 mod copy;
 mod extended;
+mod objects;
 mod reply;
 mod transaction;
 
 pub use channels::Listening;
 use channels::{Channels, Mark};
 use copy::CopyIn;
+use objects::{Objects, Refusable};
 use reply::COLUMN;
 
 /// How long a ReadyForQuery is.
@@ -51,6 +53,7 @@ pub struct Session {
     statements: BTreeMap<Vec<u8>, Prepared>,
     portals: BTreeMap<Vec<u8>, Portal>,
     channels: Channels,
+    objects: Objects,
     savepoints: Vec<Savepoint>,
     block: Block,
     /// A transaction is open that nobody began by a statement.
@@ -72,8 +75,11 @@ pub struct Session {
     bound: Option<(Vec<u8>, Vec<u8>)>,
     /// What was fed last is about a statement whose constants a pooler may not be able to give.
     refusable: bool,
-    /// The statement of SQL's PREPARE that has just been made: too many may keep their servers.
-    just_prepared: Option<Vec<u8>>,
+    /// What was fed last may keep its server, which too many may do.
+    keeper: Option<Refusable>,
+    /// What was fed last has told the last value of a sequence, which another server may not know: in a
+    /// Query, or not.
+    forgettable: Option<bool>,
     /// Replies.
     pub out: Vec<u8>,
     /// So many of `out` PostgreSQL would have sent by now.
@@ -112,6 +118,7 @@ struct Savepoint {
     name: String,
     changes: usize,
     channels: Mark,
+    objects: objects::Mark,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -146,10 +153,12 @@ impl Session {
             undecided: None,
             unsettled: false,
             refusable: false,
-            just_prepared: None,
+            keeper: None,
+            forgettable: None,
             bound: None,
             statements: BTreeMap::new(),
             channels: Channels::default(),
+            objects: Objects::default(),
             savepoints: Vec::new(),
             portals: BTreeMap::new(),
             block: Block::None,
@@ -213,24 +222,6 @@ impl Session {
         self.out.clear();
     }
 
-    /// A PREPARE in a transaction was refused before it ran. False if there was none.
-    pub fn refuse_prepare(&mut self) -> bool {
-        if self.block != Block::Open {
-            return false;
-        }
-        let Some(name) = self.just_prepared.take() else {
-            return false;
-        };
-        self.statements.remove(&name);
-        self.rest = Some(VecDeque::new());
-        self.fail(&("53000", String::new()));
-        // Of that only the ReadyForQuery is left.
-        let ready = self.out.len() - READY_LENGTH;
-        self.out.drain(..ready);
-        self.flushed = self.out.len();
-        true
-    }
-
     /// Its transaction has failed.
     pub fn has_failed(&self) -> bool {
         self.block == Block::Failed
@@ -258,7 +249,8 @@ impl Session {
             return;
         }
         self.refusable = false;
-        self.just_prepared = None;
+        self.keeper = None;
+        self.forgettable = None;
         match tag {
             frontend::QUERY => {
                 self.query(body);
@@ -360,6 +352,9 @@ impl Session {
         self.several = parts.len() > 1;
         let empty = parts.is_empty();
         let unreadable = parts.contains(&Sql::Unreadable);
+        if parts.iter().any(Sql::keeps_server) {
+            self.may_keep(true);
+        }
         self.rest = Some(parts);
         if unreadable {
             return self.fail(&("42601", "syntax error".into()));
@@ -600,6 +595,7 @@ impl Session {
                     name: name.clone(),
                     changes: self.changes.len(),
                     channels: self.channels_mark(),
+                    objects: self.objects.mark(),
                 });
                 "SAVEPOINT".into()
             }
@@ -615,6 +611,7 @@ impl Session {
                 };
                 self.savepoints.truncate(at + 1);
                 let (changes, mark) = (self.savepoints[at].changes, self.savepoints[at].channels);
+                self.objects.back_to(&self.savepoints[at].objects);
                 let undone = self.changes.drain(changes..);
                 self.deeds.extend(undone.map(Deed::Undone));
                 self.channels_back_to(mark);
@@ -658,8 +655,10 @@ impl Session {
                 self.channels_change(None, None, false);
                 self.forget_named();
                 self.portals.clear();
+                self.discard_all_objects();
                 "DISCARD ALL".into()
             }
+            Sql::Object(object) => self.object(object)?,
             Sql::Create => {
                 self.view.tell(None);
                 "CREATE FUNCTION".into()
@@ -683,7 +682,9 @@ impl Session {
                     vague: false,
                 };
                 self.keep(name.as_bytes(), prepared)?;
-                self.just_prepared = Some(name.as_bytes().to_vec());
+                if let Some(keeper) = &mut self.keeper {
+                    keeper.prepares = Some(name.as_bytes().to_vec());
+                }
                 "PREPARE".into()
             }
             Sql::Execute(name, author) => {

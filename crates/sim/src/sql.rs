@@ -7,6 +7,10 @@ use std::fmt;
 
 use crate::schema::{Change, Shape, TABLES};
 
+mod object;
+
+pub use object::Object;
+
 /// Names one execution: the client that wants it, and a number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Token {
@@ -116,6 +120,8 @@ pub enum Sql {
         /// The text shows it.
         shown: bool,
     },
+    /// About what a session may hold beyond its transaction.
+    Object(Object),
     /// SAVEPOINT.
     Savepoint(String),
     /// ROLLBACK TO.
@@ -126,8 +132,7 @@ pub enum Sql {
     CopyIn(Author),
     /// COPY ... TO STDOUT: rows and their size.
     CopyOut(Author, u32, u32),
-    /// What the pooler asks of a session: settings, then whether something of SQL's PREPARE is
-    /// left, and of other kinds, of which there is nothing here.
+    /// What the pooler asks of a session: settings, then whether something of some kinds is left.
     Ask(Vec<Asked>),
     /// Not SQL.
     Unreadable,
@@ -144,6 +149,12 @@ pub enum Asked {
     Listens,
     /// What it listens to, in hexadecimal digits.
     Channels,
+    /// Whether it holds advisory locks.
+    Locks,
+    /// Whether it has temporary tables.
+    Tables,
+    /// Whether it has cursors.
+    Cursors,
     /// Whether there is something that nobody makes here.
     Other,
 }
@@ -178,7 +189,15 @@ impl Sql {
                     by_select: true,
                     ..
                 }
-        )
+        ) || matches!(self, Sql::Object(object) if object.has_rows())
+    }
+
+    /// A pooler keeps its server for it.
+    pub fn keeps_server(&self) -> bool {
+        match self {
+            Sql::Object(object) => object.keeps(),
+            _ => matches!(self, Sql::Prepare(..)),
+        }
     }
 
     /// The table that it can't be parsed without.
@@ -247,6 +266,9 @@ fn read(text: &str) -> Option<Sql> {
     let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let rest = rest.trim();
     let lower = rest.to_ascii_lowercase();
+    if let Some(object) = Object::read(&first.to_ascii_lowercase(), &lower) {
+        return Some(Sql::Object(object));
+    }
     Some(match first.to_ascii_lowercase().as_str() {
         "" => Sql::Empty,
         "select" => select(rest)?,
@@ -392,6 +414,9 @@ fn asked(text: &str) -> Vec<Asked> {
         match question {
             _ if question.contains("pg_prepared_statements") => Asked::Prepared,
             _ if question.contains("pg_listening_channels") => Asked::Listens,
+            _ if question.contains("pg_depend") => Asked::Tables,
+            _ if question.contains("pg_cursors") => Asked::Cursors,
+            _ if question.contains("pg_locks") => Asked::Locks,
             _ => Asked::Other,
         }
     });

@@ -74,6 +74,8 @@ pub struct Client {
     /// It has asked for `currval` or `lastval`: other clients' values are removed from servers that
     /// it gets.
     asks_numbers: bool,
+    /// The server that it used last, by its number in the console; 0 if that is not known.
+    last_server: u64,
     /// Its end of its link.
     pub(crate) end: End,
     /// During a takeover: its session is between two transactions and waits there.
@@ -159,6 +161,16 @@ impl Client {
     /// It has asked for `currval` or `lastval`.
     pub(crate) fn asks_numbers(&self) -> bool {
         self.asks_numbers
+    }
+
+    /// It used the server of this number last.
+    pub(crate) fn used_last(&self, server: u64) -> bool {
+        self.last_server == server
+    }
+
+    /// It uses the server of this number from now on.
+    pub(crate) fn uses(&mut self, server: u64) {
+        self.last_server = server;
     }
 
     /// When it last sent something that began a request.

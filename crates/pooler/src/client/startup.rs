@@ -79,6 +79,7 @@ impl Pooler {
             unnamed: None,
             names_keep: false,
             asks_numbers: false,
+            last_server: 0,
             end: End::default(),
             parked: false,
             listens: false,

@@ -50,7 +50,9 @@ impl Pooler {
         let watched = pool.terms.watched;
         let max = self.config.globals.max_prepared_statements as usize;
         let asked_for = client.asks_numbers() || pool.asks_numbers(now);
-        let forgets = server.takes_numbers(client.number, asked_for);
+        let again = client.used_last(server.number);
+        let forgets = server.takes_numbers(client.number, again, asked_for);
+        client.uses(server.number);
         let ready = !forgets && is_aligned(client, server) || {
             let reported = pool.welcome.as_ref().map(|welcome| &*welcome.parameters);
             let goes = pool.terms.mode != PoolMode::Session && !forgets && client.needs_no_answer();

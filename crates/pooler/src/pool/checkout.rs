@@ -108,8 +108,10 @@ impl Pooler {
         let client = self.clients.at(client);
         let pool = self.pools.at_mut(pool_id);
         let servers = &self.servers;
-        let used_last =
-            |id| (servers.get(id)).is_some_and(|server| server.was_used_last_by(client.number));
+        let knows = |server: &server::Server| {
+            client.used_last(server.number) && server.was_used_last_by(client.number)
+        };
+        let used_last = |id| servers.get(id).is_some_and(knows);
         let own_numbers = pool.asks_numbers(self.now) && pool.idle.latest(LOOKED_AT).any(used_last);
         let newest = self.servers.get(pool.idle.newest()?);
         if !own_numbers && newest.is_some_and(|server| has_settings(client, server)) {
@@ -117,7 +119,7 @@ impl Pooler {
         }
         let (servers, tested) = (&self.servers, self.tested_since());
         let has = |server: &server::Server| match own_numbers {
-            true => server.was_used_last_by(client.number),
+            true => knows(server),
             false => has_settings(client, server),
         };
         let fit = |server: &server::Server| server.since() >= tested && has(server);

@@ -432,14 +432,17 @@ impl Server {
         self.numbers = Numbers::Nobody;
     }
 
-    /// It goes to a client. True if other clients' values of sequences must be forgotten on it,
-    /// which is so if such are `asked_for` here and others may have left some: the client was not the
-    /// last to use the server, or it was before anybody asked.
-    pub(crate) fn takes_numbers(&mut self, client: u64, asked_for: bool) -> bool {
+    /// It goes to a client, which was on it in its last transaction, too (`again`), or not: then the
+    /// client's own values may be older ones. True if the values of sequences must be forgotten that are
+    /// there, which is so if such are `asked_for` here and they may be others' or older ones.
+    pub(crate) fn takes_numbers(&mut self, client: u64, again: bool, asked_for: bool) -> bool {
         let (foreign, alone) = match self.numbers {
             Numbers::Nobody => (false, true),
-            Numbers::Of(other) => (other != client, other == client),
-            Numbers::Several { last, .. } => (asked_for || last != client, false),
+            Numbers::Of(last) => {
+                let own = again && last == client;
+                (!own, own)
+            }
+            Numbers::Several { last, .. } => (asked_for || !again || last != client, false),
         };
         let forgets = foreign && asked_for;
         self.numbers = match alone || forgets {

@@ -365,7 +365,7 @@ mod tests {
         use crate::pool::PoolId;
         use crate::server::Server;
         let mut server = Server::blank(PoolId(0), crate::seeded(1), Time(0));
-        let mut takes = |client, asked_for| server.takes_numbers(client, asked_for);
+        let mut takes = |client, asked_for| server.takes_numbers(client, true, asked_for);
         assert!(!takes(1, true) && !takes(1, false));
         // Nobody has asked for such values yet.
         assert!(!takes(2, false) && !takes(2, false));
@@ -373,6 +373,9 @@ mod tests {
         assert!(takes(2, true) && !takes(2, true));
         assert!(takes(1, true) && !takes(1, true));
         assert!(takes(2, true));
+        // It has been on another server since, where it may have drawn others.
+        assert!(server.takes_numbers(2, false, true));
+        assert!(!server.takes_numbers(2, true, true));
     }
 
     #[test]

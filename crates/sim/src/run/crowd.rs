@@ -7,7 +7,7 @@ use howdah_pooler::event::Time;
 use super::MILLI;
 use crate::chance::Chance;
 use crate::client::{Client, Tls, Wish};
-use crate::grammar::{Act, End, Speaker};
+use crate::grammar::{Act, End, Speaker, Tongue};
 use crate::scenario::Scenario;
 use crate::successor::Successor;
 use crate::world::Shared;
@@ -55,7 +55,7 @@ pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) 
             // "Settings"), which would hide all others.
             asks: match resets(&script) {
                 true => Vec::new(),
-                false => asks(chance),
+                false => asks(tongue, chance),
             },
             defaults: database.settings.clone(),
             end: end(scenario, &script, broken, chance),
@@ -66,6 +66,7 @@ pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) 
             schema: tongue.schema,
             renamed: scenario.renames,
             tls: tls(scenario, id, chance.once_in(6)),
+            discards: tongue.discards,
             eager: chance.once_in(10),
             minor: [0, 0, 0, 2, 9][chance.within(0..=4)],
         };
@@ -107,7 +108,7 @@ fn says(script: &VecDeque<Act>, word: &[u8]) -> bool {
     })
 }
 
-fn asks(chance: &mut Chance) -> Vec<(String, String)> {
+fn asks(tongue: Tongue, chance: &mut Chance) -> Vec<(String, String)> {
     let mut asks = Vec::new();
     let choices = [
         ("application_name", "it's"),
@@ -124,6 +125,8 @@ fn asks(chance: &mut Chance) -> Vec<(String, String)> {
         asks.retain(|(asked, _)| asked != name);
         asks.push((name.to_string(), value.to_string()));
     }
+    // With `session_state = discard` only what is tracked can be asked for.
+    asks.retain(|(name, _)| !tongue.discards || name != "work_mem");
     asks
 }
 

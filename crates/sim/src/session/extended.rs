@@ -58,6 +58,9 @@ impl Session {
         if sql != Sql::Empty {
             self.refuse_in_failed(&sql)?;
         }
+        if sql.keeps_server() {
+            self.may_keep(false);
+        }
         let (mut text, by_sql) = (text.to_string(), false);
         if let Sql::Select { from: None, .. } = sql
             && text.contains('\'')
@@ -118,6 +121,9 @@ impl Session {
             return Err(("08P01", text));
         }
         self.refuse_in_failed(&prepared.sql)?;
+        if prepared.sql.keeps_server() {
+            self.may_keep(false);
+        }
         if !portal.is_empty() && self.portals.contains_key(portal) {
             self.view.stir();
             let name = String::from_utf8_lossy(portal);

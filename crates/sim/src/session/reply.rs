@@ -24,16 +24,20 @@ impl Session {
                 .collect::<String>()
         };
         let prepared = self.statements(true).next().is_some();
+        let objects = &self.objects;
         let flag = |is: bool| Some(if is { "t" } else { "f" }.to_string());
         let values = asked.iter().map(|one| match one {
             Asked::Setting(name) => self.settings.get(name).map(hex),
             Asked::Prepared => flag(prepared),
+            Asked::Locks => flag(objects.has_locks()),
+            Asked::Tables => flag(objects.has_tables()),
+            Asked::Cursors => flag(objects.has_cursors()),
+            Asked::Other => flag(false),
             Asked::Listens => flag(self.listened().next().is_some()),
             Asked::Channels => {
                 let names: Vec<String> = self.listened().map(hex).collect();
                 (!names.is_empty()).then(|| names.join(","))
             }
-            Asked::Other => flag(false),
         });
         let values: Vec<Option<String>> = values.collect();
         write::row_description(&mut self.out, &vec![COLUMN; values.len()]);
@@ -48,7 +52,7 @@ impl Session {
         self.flushed = self.out.len();
     }
 
-    /// A row says whose it is, of which statement, and under which settings.
+    /// A row says whose it is, of which statement, under which settings, and what its session holds.
     pub(super) fn row_of(
         &self,
         token: Option<Token>,
@@ -63,6 +67,7 @@ impl Session {
             value.push('|');
             value.push_str(setting);
         }
+        value.push_str(&self.objects.to_string());
         while value.len() < size as usize {
             value.push(' ');
             value.push_str(&token);

@@ -1,6 +1,8 @@
 //! How transactions of a session end.
 
-use super::{Block, Deed, Fault, Session};
+use std::collections::VecDeque;
+
+use super::{Block, Deed, Fault, READY_LENGTH, Session};
 
 impl Session {
     /// An error ends the transaction, and the Query or the group.
@@ -25,6 +27,19 @@ impl Session {
         }
     }
 
+    /// What was fed last, a Query of its own or not, was an error instead, which has been told already.
+    pub(super) fn refuse_last(&mut self, simple: bool) {
+        self.undecided = None;
+        let mut told = 0;
+        if simple {
+            self.rest = Some(VecDeque::new());
+            told = READY_LENGTH;
+        }
+        self.fail(&("", String::new()));
+        self.out.drain(..self.out.len() - told);
+        self.flushed = self.out.len();
+    }
+
     pub(super) fn undo_changes(&mut self) {
         self.deeds.extend(self.changes.drain(..).map(Deed::Undone));
     }
@@ -34,6 +49,7 @@ impl Session {
         self.settings.undo();
         self.view.undo();
         self.channels_end(false);
+        self.objects.end(false);
         self.end_transaction();
     }
 
@@ -42,6 +58,7 @@ impl Session {
         self.settings.commit();
         self.view.keep();
         self.channels_end(true);
+        self.objects.end(true);
         self.end_transaction();
     }
 
