@@ -154,7 +154,8 @@ impl Keys {
         let fits = LAYOUTS
             .iter()
             .position(|layout| layout.fits(self.worker, slot));
-        // With more slots than any has bits for, names are shared: secrets tell them apart.
+        // With more slots than any layout has bits for, two clients may have one key: those whose slots
+        // differ by 524,288. A cancel request goes to the lower one of them.
         let which = fits.unwrap_or(LAYOUTS.len() - 1);
         let layout = LAYOUTS[which];
         let begins = self
@@ -228,6 +229,27 @@ mod tests {
                     assert!(pid > 0 && pid < 1 << 31);
                     assert_eq!((Keys::worker(pid).0, Keys::slot(pid)), (worker, index));
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn no_two_clients_have_one_secret() {
+        let mut seen = BTreeSet::new();
+        for (worker, secret) in [(0, [7; 32]), (1, [7; 32]), (0, [8; 32])] {
+            let keys = Keys::new(WorkerId(worker), secret);
+            let ids = (0..40).flat_map(|index| (0..4).map(move |generation| (index, generation)));
+            for (index, generation) in ids {
+                let (_, secret, length) = keys.of(ClientId { index, generation }, true);
+                assert_eq!(length, 32);
+                assert!(
+                    seen.insert(secret[..4].to_vec()),
+                    "the short secret is another client's"
+                );
+                assert!(
+                    seen.insert(secret[4..].to_vec()),
+                    "so is the rest of the long one"
+                );
             }
         }
     }

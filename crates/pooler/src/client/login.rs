@@ -13,6 +13,7 @@ use crate::auth::{
     AuthRequest, ClientLogin, ClientLoginSetup, ClientStep, EMPTY_PASSWORD, LoginStep, Method,
     NO_SECRET, ScramKeys, Secret, WRONG_PASSWORD, plain,
 };
+use crate::client::Client;
 use crate::client::state::{ClientState, LoginAttempt, Proof};
 use crate::config::{AuthType, Authority, Database};
 use crate::event::{ClientId, Out, Peer, Question, ServerId};
@@ -339,10 +340,10 @@ impl Pooler {
         }
         let listed = self.config.user(&user).filter(|user| user.listed);
         let has_secret = listed.is_some_and(|user| user.secret.is_some());
-        let key = PoolKey::new(name, self.pool_user(&entry, user));
-        let pool_id = match self.pools.find(&key) {
-            Some(pool_id) => pool_id,
-            None => gone!(self.new_pool(id, key, out)),
+        let key = PoolKey::new(name.clone(), self.pool_user(&entry, user));
+        let known = self.pools.find(&key);
+        let Some(pool_id) = known.or_else(|| self.new_pool(id, key, out)) else {
+            return self.disconnect(id, Fault::NoDatabase(name.to_string()), out);
         };
         let pool = self.pools.at_mut(pool_id);
         pool.client_enters();
@@ -406,19 +407,35 @@ impl Pooler {
         self.watch_client(id);
     }
 
-    /// Likewise for a client with a server of its own.
-    pub(crate) fn welcome_replication(&mut self, id: ClientId, _: ServerId, out: &mut Out) {
-        self.send_welcome(id, out);
+    /// Likewise for a client with a server of its own: with what that server has reported. The server
+    /// was logged in with the client's parameters, which are nobody else's.
+    pub(crate) fn welcome_replication(&mut self, id: ClientId, server: ServerId, out: &mut Out) {
+        let welcome = self.servers.at_mut(server).takes_welcome();
+        let wishes = wishes(self.clients.at(id));
+        let hasher = self.keys.meaning();
+        let greeting = Greeting::new(&wishes, &welcome, &mut self.shared, hasher);
+        self.greet(id, &greeting, among(&welcome.parameters), out);
     }
 
     fn send_welcome(&mut self, id: ClientId, out: &mut Out) {
-        let greeting = gone!(self.greeting(id));
+        let client = self.clients.at(id);
+        let pool = self.pools.at_mut(gone!(client.pool));
+        let (wishes, hasher) = (wishes(client), self.keys.meaning());
+        let greeting = gone!(pool.greets(&wishes, &mut self.shared, hasher));
+        let standby = pool.welcome.as_ref();
+        let standby = standby.and_then(|welcome| among(&welcome.parameters));
+        self.greet(id, &greeting, standby, out);
+    }
+
+    /// Tells a client that it is logged in. `standby`: what PostgreSQL has said of `in_hot_standby`.
+    fn greet(&mut self, id: ClientId, greeting: &Greeting, standby: Option<bool>, out: &mut Out) {
         let client = self.clients.at_mut(id);
-        let pool = gone!(client.pool.map(|pool| self.pools.at_mut(pool)));
-        pool.count_login(self.now.0.saturating_sub(client.connected.0));
-        let welcome = pool.welcome.as_ref();
+        if let Some(pool) = client.pool {
+            let took = self.now.0.saturating_sub(client.connected.0);
+            self.pools.at_mut(pool).count_login(took);
+        }
         client.mark_welcome();
-        client.set_told_standby(welcome.and_then(|welcome| among(&welcome.parameters)));
+        client.set_told_standby(standby);
         client.goes_back_to(greeting.reset.clone());
         client.means(greeting.meaning);
         client.set_params(greeting.params.clone());
@@ -434,18 +451,15 @@ impl Pooler {
             write::ready(buf, Status::Idle);
         });
     }
+}
 
-    /// What a client is told, once its pool knows that.
-    fn greeting(&mut self, id: ClientId) -> Option<Arc<Greeting>> {
-        let client = gone!(self.clients.get(id));
-        let session = client.session.as_deref();
-        let wishes = Wishes {
-            asked: client.params.as_ref(),
-            login: session.and_then(|session| session.login.clone()),
-            path: client.path(),
-            replicates: client.replication.any(),
-        };
-        let pool = self.pools.at_mut(client.pool?);
-        pool.greets(&wishes, &mut self.shared, self.keys.meaning())
+/// What a client has asked for at its login.
+fn wishes(client: &Client) -> Wishes<'_> {
+    let session = client.session.as_deref();
+    Wishes {
+        asked: client.params.as_ref(),
+        login: session.and_then(|session| session.login.clone()),
+        path: client.path(),
+        replicates: client.replication.any(),
     }
 }

@@ -110,7 +110,8 @@ pub struct Entry {
     /// name again if the message fails. For a Close of a portal that is remembered: the portal's
     /// number. Otherwise 0.
     pub named: u64,
-    /// What takes effect once PostgreSQL has confirmed the message; usually nothing.
+    /// What takes effect once PostgreSQL has confirmed the message, and what few entries have besides;
+    /// usually nothing.
     pub effects: Option<Box<Consequences>>,
 }
 
@@ -162,7 +163,7 @@ impl Entry {
         )
     }
 
-    /// What takes effect with the answer.
+    /// What takes effect with the answer, and what few entries have besides.
     pub fn effects(&self) -> &Consequences {
         const NOTHING: &Consequences = &Consequences {
             name: None,
@@ -179,6 +180,12 @@ impl Entry {
     /// The same, to add to.
     pub fn effects_mut(&mut self) -> &mut Consequences {
         self.effects.get_or_insert_default()
+    }
+
+    /// The client does not see what comes next of the answer.
+    #[inline]
+    pub fn is_hidden(&self) -> bool {
+        self.swallow || self.part().is_ours()
     }
 
     /// How much of the answer the client sees.
@@ -201,7 +208,7 @@ impl Entry {
     }
 
     /// Adds a change of the server's unnamed statement, if there is one.
-    #[inline(always)] // The same.
+    #[inline(always)] // Seldom, too.
     pub fn changes_unnamed(&mut self, change: Option<UnnamedOp>) {
         if change.is_some() {
             self.effects_mut().unnamed = change;

@@ -89,7 +89,7 @@ pub struct Aside {
 }
 
 impl Downstream<'_> {
-    /// What the server tells besides answers, to add to that.
+    /// What the server tells besides answers. The caller adds to what has been told so far.
     pub(super) fn aside(&mut self) -> &mut Aside {
         self.aside.get_or_insert_default()
     }
@@ -237,7 +237,7 @@ impl Downstream<'_> {
         }
         let fate = match self.server.link.ledger.front() {
             _ if is_notice => self.fate_of_notice(header.tag),
-            Some(entry) if entry.swallow || entry.part().is_ours() => Fate::Drop,
+            Some(entry) if entry.is_hidden() => Fate::Drop,
             Some(_) => Fate::Relay,
             None if self.server.link.copy.eaten() > 0 => Fate::Relay,
             None => return Err(broken(WireError::Tag(header.tag))),
@@ -287,7 +287,7 @@ impl Downstream<'_> {
             Some(_) => return Err(broken(WireError::Tag(header.tag))),
         };
         let part = front.part();
-        let fate = match front.swallow || part.is_ours() {
+        let fate = match front.is_hidden() {
             true => Fate::Drop,
             false => Fate::Relay,
         };
@@ -480,6 +480,7 @@ impl Downstream<'_> {
             return Err(broken(WireError::Tag(header.tag)));
         };
         let (swallow, part, reply) = (front.swallow, front.part(), front.reply);
+        let hidden = front.is_hidden();
         let watched = front.effects().watched.is_some();
         self.may_alter(command);
         if watched {
@@ -506,11 +507,7 @@ impl Downstream<'_> {
         self.pass(
             chunk,
             header.total(),
-            if swallow || part.is_ours() {
-                Fate::Drop
-            } else {
-                Fate::Relay
-            },
+            if hidden { Fate::Drop } else { Fate::Relay },
         );
         if part != Part::Whole {
             self.server.link.ledger.set_part(part.next());
@@ -618,7 +615,11 @@ impl Downstream<'_> {
 
 /// PostgreSQL may send a message of this tag once a client is logged in.
 fn comes_behind_login(tag: u8) -> bool {
-    tags::is_backend(tag) && !matches!(tag, tag::AUTHENTICATION | tag::BACKEND_KEY_DATA)
+    tags::is_backend(tag)
+        && !matches!(
+            tag,
+            tag::AUTHENTICATION | tag::BACKEND_KEY_DATA | tag::NEGOTIATE
+        )
 }
 
 /// The body of a message that is read.

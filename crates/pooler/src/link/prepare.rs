@@ -593,7 +593,8 @@ pub struct Referent {
     pub statement: Option<Arc<Statement>>,
     /// The number of the client's name; 0 for none.
     pub named: u64,
-    /// Its key on the server; 0 for none.
+    /// The key of what stands for the statement on the server: its own key, or that of a DEALLOCATE of
+    /// `howdah_void`. 0 for none.
     pub key: u128,
     /// The client has seen the statement's description.
     pub told: bool,

@@ -68,6 +68,11 @@ impl Greeting {
         }
     }
 
+    /// Another client may be told the same.
+    pub fn is_for_others(&self) -> bool {
+        self.only.is_some()
+    }
+
     /// A client with these wishes is told the same.
     pub fn suits(&self, wishes: &Wishes<'_>) -> bool {
         let same = |(only, asked)| Arc::ptr_eq(only, asked);

@@ -346,7 +346,9 @@ impl Pool {
             return Some(last.clone());
         }
         let greeting = Arc::new(Greeting::new(wishes, welcome, shared, hasher));
-        self.greeting = Some(greeting.clone());
+        if greeting.is_for_others() {
+            self.greeting = Some(greeting.clone());
+        }
         Some(greeting)
     }
 

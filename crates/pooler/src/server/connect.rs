@@ -315,13 +315,15 @@ impl Pooler {
         pool.count_connect(took);
         pool.server_is_through();
         pool.login_succeeds();
-        let newcomers = pool.take_newcomers();
-        for client in newcomers {
-            self.welcome(client, out);
-        }
         match reserved {
+            // What its client has set is not for newcomers: they wait for a server of the pool.
             Some(client) => self.serve_replication(client, id, out),
-            None => self.checkin(id, out),
+            None => {
+                for client in pool.take_newcomers() {
+                    self.welcome(client, out);
+                }
+                self.checkin(id, out);
+            }
         }
         self.need(pool_id, out);
     }

@@ -301,10 +301,15 @@ impl Pooler {
         let tracked = server.params.clone();
         server.tells_standby(standby::among(&parameters));
         let pool = self.pools.at_mut(server.pool);
-        pool.learns_welcome(Welcome {
+        let welcome = Welcome {
             parameters: parameters.into(),
             tracked,
-        });
+        };
+        match server.reserved {
+            // These are the values of its one client.
+            Some(_) => server.keeps_welcome(welcome),
+            None => pool.learns_welcome(welcome),
+        }
         let query = pool.terms.database.connect_query.clone();
         match query.filter(|query| !query.is_empty()) {
             Some(query) => self.run_task(id, ServerState::ConnectQuery, query.as_bytes(), out),

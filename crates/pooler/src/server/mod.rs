@@ -33,7 +33,7 @@ use crate::inbox::Inbox;
 use crate::known::Lookup;
 use crate::link::Link;
 use crate::params::Params;
-use crate::pool::key::{PoolId, PoolKey};
+use crate::pool::key::{PoolId, PoolKey, Welcome};
 use crate::session::inquiry::Inquiry;
 use crate::session::settings::Maybe;
 use crate::session::{Session, Shelf, Suspect};
@@ -119,6 +119,8 @@ pub struct Server {
     pub(crate) makes_room_for: Option<(WorkerId, Arc<PoolKey>)>,
     /// The one client that the server was opened for (replication).
     pub(crate) reserved: Option<ClientId>,
+    /// What it has reported at its login, until that client is told.
+    welcome: Option<Box<Welcome>>,
     /// It serves a replication client only.
     pub(crate) replication: bool,
     /// When it was connected.
@@ -177,6 +179,7 @@ impl Server {
             permitted: false,
             makes_room_for: None,
             reserved: None,
+            welcome: None,
             replication: false,
             connected: now,
             since: now,
@@ -361,6 +364,19 @@ impl Server {
     /// It tells of `in_hot_standby`, if it does.
     pub(crate) fn tells_standby(&mut self, standby: Option<bool>) {
         self.standby = standby;
+    }
+
+    /// What it has reported at its login is for the one client that it was opened for.
+    pub(crate) fn keeps_welcome(&mut self, welcome: Welcome) {
+        self.welcome = Some(Box::new(welcome));
+    }
+
+    /// Takes that out.
+    ///
+    /// # Panics
+    /// It was opened for nobody, or has not logged in.
+    pub(crate) fn takes_welcome(&mut self) -> Box<Welcome> {
+        self.welcome.take().expect("a login behind it")
     }
 
     /// ReadyForQuery.

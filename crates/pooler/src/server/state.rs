@@ -95,7 +95,7 @@ pub enum Numbers {
     Nobody,
     /// Values of the client with this console number.
     Of(u64),
-    /// Values of several clients.
+    /// Values of several clients, or older ones of one client that has been elsewhere since.
     Several {
         /// The console number of the last one.
         last: u64,

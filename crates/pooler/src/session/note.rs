@@ -222,7 +222,7 @@ impl Upstream<'_> {
     }
 
     /// `currval` or `lastval` is about to run: values that other clients' `nextval` left on the server
-    /// are forgotten. (Not where the client's transaction before this one was the server's last, or the
+    /// are forgotten. (Not where the client's last transaction was the last one of this server, or the
     /// open one may have drawn values itself: others' values and its own can't be told apart.)
     fn forget_numbers(&mut self) {
         const FORGET: &[u8] = b"DISCARD SEQUENCES";
