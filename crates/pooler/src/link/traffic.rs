@@ -19,6 +19,7 @@ use crate::pooler::Pooler;
 use crate::queries::tally::Ended;
 use crate::queries::watched::Watching;
 use crate::server::{Server, ServerState};
+use crate::session::Tracking;
 
 /// What became of a chunk.
 enum After {
@@ -213,7 +214,9 @@ impl Pooler {
         pool.count_parses(counts.client_parses, counts.server_parses, counts.binds);
         if counts.sequences {
             pool.notes_question_for_numbers(self.now);
-            self.ask_permission(id, crate::mail::PinWish::Knows, out);
+            if pool.terms.tracking == Tracking::Keeps {
+                self.ask_permission(id, crate::mail::PinWish::Knows, out);
+            }
         }
         Some(flow)
     }

@@ -157,9 +157,8 @@ impl Upstream<'_> {
             server.soil(leaves);
         }
         if self.terms.tracking == Tracking::Cleans {
-            // Others' values are forgotten before it asks.
             if found.kinds.any(Kinds::SEQUENCES) {
-                self.forget_numbers();
+                self.note_question_for_numbers();
             }
             return Ok(());
         }
@@ -168,9 +167,7 @@ impl Upstream<'_> {
             return Err(Flow::Broken(Fault::PinsInStatementMode));
         }
         if found.kinds.any(Kinds::SEQUENCES) {
-            self.counts.sequences = true;
-            self.client.asks_for_numbers();
-            self.forget_numbers();
+            self.note_question_for_numbers();
         }
         let session = self.client.session_mut();
         session.pending.add(found);
@@ -219,6 +216,14 @@ impl Upstream<'_> {
         if found.kinds.any(Kinds::SEQUENCES) && tells {
             self.forget_numbers();
         }
+    }
+
+    /// The client asks for values of sequences: others' are forgotten before, and from now on whenever
+    /// a server changes clients.
+    fn note_question_for_numbers(&mut self) {
+        self.counts.sequences = true;
+        self.client.asks_for_numbers();
+        self.forget_numbers();
     }
 
     /// `currval` or `lastval` is about to run: values that other clients' `nextval` left on the server
