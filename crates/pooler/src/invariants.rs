@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use crate::client::Client;
 use crate::client::ClientState;
 use crate::event::Peer;
-use crate::pool::Pool;
 use crate::pooler::{Asker, Pooler};
 use crate::server::ServerState;
 
@@ -87,13 +86,14 @@ impl Pooler {
 
     /// Who waits for the first server of a pool is known to the pool.
     fn check_newcomers(&self) {
-        let of_pool = |pool: &Pool| pool.newcomers().iter().copied().collect::<HashSet<_>>();
-        let pools = self.pools.iter();
-        let known: HashMap<_, _> = pools.map(|(id, pool)| (id, of_pool(pool))).collect();
+        let mut known = HashSet::with_hasher(self.seeded);
+        for (id, pool) in self.pools.iter() {
+            known.extend(pool.newcomers().iter().map(|client| (id, *client)));
+        }
         for (id, client) in self.clients.iter() {
             // Who is not let in yet has no pool.
             if let (ClientState::Welcome, Some(pool)) = (client.state(), client.pool) {
-                assert!(known[&pool].contains(&id), "a pool knows its newcomers");
+                assert!(known.contains(&(pool, id)), "a pool knows its newcomers");
             }
         }
     }
@@ -110,7 +110,7 @@ impl Pooler {
 
     /// A login has one question to the control thread at a time.
     fn check_asks(&self) {
-        let mut asking = HashSet::new();
+        let mut asking = HashSet::with_hasher(self.seeded);
         for asker in self.asks.values() {
             let peer = match asker {
                 Asker::Client(id) => Peer::Client(*id),
@@ -123,7 +123,7 @@ impl Pooler {
 
     /// Who waits stands in one line, once.
     fn check_lines(&self) {
-        let mut lines = HashMap::new();
+        let mut lines = HashMap::with_hasher(self.seeded);
         for (pool_id, pool) in self.pools.iter() {
             for (id, _) in pool.waiting.iter() {
                 let waits = |client: &&Client| client.waits();
@@ -144,7 +144,8 @@ impl Pooler {
 
     /// What a connection knows of its timer is so.
     fn check_timers(&self) {
-        let armed: HashSet<_> = self.timers.entries().collect();
+        let mut armed = HashSet::with_hasher(self.seeded);
+        armed.extend(self.timers.entries());
         let clients = self
             .clients
             .iter()
