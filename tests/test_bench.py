@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import subprocess
 
 import pytest
@@ -112,3 +113,41 @@ def test_poolers_that_fail(tmp_path):
     code, _, said = bench(*[word if word != "1" else "2" for word in flags])
     assert code != 0 and "seconds of a run was 1, and is 2" in said, said
     assert runs() == second
+
+
+def idle_loops():
+    """The processes of the idle class that loop for `--awake`."""
+    found = set()
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{process}/cmdline", encoding="utf-8") as file:
+                words = file.read().split("\0")
+            if "while :; do :; done" in words and (
+                    os.sched_getscheduler(int(process)) == os.SCHED_IDLE):
+                found.add(int(process))
+        except OSError:
+            pass  # It has ended meanwhile.
+    return found
+
+
+@pytest.mark.slow
+def test_cores_are_kept_awake(tmp_path):
+    """`--awake`: a loop of the idle class for each core while poolers are measured, and none
+    behind it. The report tells, and a record without it is not gone on with."""
+    before, flags = idle_loops(), ["scaling", "--quick", "--secs", "1", "--rounds", "1",
+                                   "--most-clients", "16", "--only", "howdah", "--out", str(tmp_path)]
+    with subprocess.Popen([BENCH, *flags, "--awake"], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
+        most = 0
+        while running.poll() is None:
+            most = max(most, len(idle_loops() - before))
+            select.select([running.stdout], [], [], 0.05)
+            if most == len(os.sched_getaffinity(0)):
+                break
+        report = running.communicate(timeout=120)[0]
+    assert running.returncode == 0
+    assert most == len(os.sched_getaffinity(0))
+    assert not idle_loops() - before
+    assert "- cores: kept awake; a thread is awake " in report, report
+    code, _, said = bench(*flags)
+    assert code != 0 and "--fresh" in said, said

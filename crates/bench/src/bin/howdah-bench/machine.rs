@@ -10,19 +10,22 @@ use std::process::{Command, Output};
 
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
+use crate::cores::{Awake, wake_up};
+
 /// A fresh folder and the user to whom it belongs; the folder goes with this value.
 pub struct Machine {
     folder: PathBuf,
     /// User and group to become, when we are root: PostgreSQL and poolers refuse root.
     become_user: Option<(u32, u32)>,
+    awake: Option<Awake>,
 }
 
 impl Machine {
-    /// Makes the folder.
+    /// Makes the folder, and keeps the cores awake if that is wanted.
     ///
     /// # Errors
-    /// It cannot be made, or we are root and there is no unprivileged user.
-    pub fn new() -> io::Result<Self> {
+    /// It cannot be made, or we are root and there is no unprivileged user; [`Awake::keep`].
+    pub fn new(awake: bool) -> io::Result<Self> {
         let become_user = geteuid().is_root().then(unprivileged_user).transpose()?;
         let mut folder = std::env::temp_dir();
         folder.push(format!("howdah-bench-{}", std::process::id()));
@@ -30,6 +33,7 @@ impl Machine {
         let machine = Self {
             folder,
             become_user,
+            awake: awake.then(Awake::keep).transpose()?,
         };
         machine.hand_over(&machine.folder)?;
         Ok(machine)
@@ -38,6 +42,26 @@ impl Machine {
     /// The folder in which everything runs.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Whether the cores are kept awake.
+    pub fn cores(&self) -> &'static str {
+        match self.awake {
+            Some(_) => "kept awake",
+            None => "left to sleep",
+        }
+    }
+
+    /// What the cores do when they have nothing to do, and how long it takes to wake a thread.
+    pub fn describe_cores(&self) -> String {
+        let cores = self.cores();
+        match wake_up() {
+            Ok(took) => format!(
+                "{cores}; a thread is awake {:.1} us after it was woken",
+                took.as_secs_f64() * 1e6
+            ),
+            Err(error) => format!("{cores}; how long a thread takes to wake is not known: {error}"),
+        }
     }
 
     fn hand_over(&self, path: &Path) -> io::Result<()> {

@@ -6,6 +6,7 @@ mod clock;
 mod compiled;
 mod contender;
 mod contest;
+mod cores;
 mod crowd;
 mod decisions;
 mod design;
@@ -136,6 +137,10 @@ struct DesignFlags {
     /// client, until it counts as hung
     #[arg(long, default_value_t = load::PATIENCE.as_secs())]
     patience: u64,
+    /// Keeps all cores awake with loops of the idle class: on a virtual machine whose cores take
+    /// long to wake, results with few clients are of the host and not of the poolers
+    #[arg(long)]
+    awake: bool,
     /// The folder of initdb, postgres and pgbench [default: the newest that is found]
     #[arg(long)]
     pg_bin: Option<PathBuf>,
@@ -205,6 +210,10 @@ struct ProgramFlags {
     /// The PgBouncer to compare with
     #[arg(long, default_value = "pgbouncer")]
     pgbouncer: PathBuf,
+    /// Keeps all cores awake with loops of the idle class, for a virtual machine whose cores take
+    /// long to wake
+    #[arg(long)]
+    awake: bool,
     /// The folder of initdb, postgres and pgbench [default: the newest that is found]
     #[arg(long)]
     pg_bin: Option<PathBuf>,
@@ -296,7 +305,7 @@ fn measure_tls(flags: &TlsFlags) -> io::Result<()> {
         crowd: flags.crowd.unwrap_or(or(10_000, 1000)).max(1),
         handshakes: flags.handshakes.max(1),
     };
-    let machine = Machine::new()?;
+    let machine = Machine::new(flags.programs.awake)?;
     let programs = install(&flags.programs, &machine)?;
     let certificates = tls::Certificates::make(&machine)?;
     let of_postgres = certificates.of(tls::Key::Ecdsa);
@@ -338,7 +347,7 @@ fn measure_tls(flags: &TlsFlags) -> io::Result<()> {
 
 /// Asks each pooler, and prints what came of it.
 fn ask(flags: &AnswersFlags) -> io::Result<()> {
-    let machine = Machine::new()?;
+    let machine = Machine::new(false)?;
     let contenders = contenders(&flags.pooler, &flags.only, &machine)?;
     let certificate = Certificate::make(&machine)?;
     let postgres = Postgres::start(&machine, flags.pg_bin.as_deref(), 1, Some(&certificate))?;
@@ -373,11 +382,12 @@ fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
         .map_err(|error| io::Error::other(format!("{}: {error}", out.display())))?;
     let file = out.join("record.json");
     let mut record = contest::resume(design, &file, flags.fresh)?;
-    let machine = Machine::new()?;
+    let machine = Machine::new(flags.awake)?;
     let contenders = contenders(&flags.pooler, &flags.only, &machine)?;
     let tools = postgres::tools(flags.pg_bin.as_deref())?;
     let scale = design.scale(flags.quick);
-    let stamp = stamp(&contenders, &tools, seconds, scale)?;
+    let mut stamp = stamp(&contenders, &tools, seconds, scale)?;
+    stamp.insert("cores".to_owned(), machine.cores().to_owned());
     contest::same_builds(&record, &stamp, &file)?;
     let cells = design.cells(Choice {
         quick: flags.quick,
@@ -398,7 +408,7 @@ fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
         eprintln!("without --quick: {count} cells, about {estimate} and the logins");
     }
     let postgres = Postgres::start(&machine, Some(&tools), scale, Some(&certificate))?;
-    describe(&mut record, design, &postgres, &contenders);
+    describe(&mut record, design, &machine, &postgres, &contenders);
     record.stamp.extend(stamp);
     let contest = Contest {
         cells,
@@ -483,11 +493,18 @@ fn contenders(pooler: &[Named], only: &[String], machine: &Machine) -> io::Resul
 }
 
 /// Tells of the design and of all who took part, now or in an earlier part of the contest.
-fn describe(record: &mut Record, design: Design, postgres: &Postgres, contenders: &[Contender]) {
+fn describe(
+    record: &mut Record,
+    design: Design,
+    machine: &Machine,
+    postgres: &Postgres,
+    contenders: &[Contender],
+) {
     record.design = design.name().to_owned();
     record.about = design.about().to_owned();
     let mut facts = vec![
         ("machine".to_owned(), machine::describe()),
+        ("cores".to_owned(), machine.describe_cores()),
         ("PostgreSQL".to_owned(), postgres.version().to_owned()),
     ];
     let (mut names, mut configs) = (Vec::new(), Vec::new());
@@ -534,7 +551,7 @@ fn bench(flags: &TableFlags) -> io::Result<Results> {
         flags.seconds.unwrap_or(if flags.quick { 2 } else { 4 }),
         flags.crowd,
     )?;
-    let machine = Machine::new()?;
+    let machine = Machine::new(flags.programs.awake)?;
     let programs = install(&flags.programs, &machine)?;
     eprintln!("starting PostgreSQL in {}", machine.folder().display());
     let postgres = Postgres::start(&machine, flags.programs.pg_bin.as_deref(), 10, None)?;
@@ -629,6 +646,7 @@ fn versions(
     };
     vec![
         ("machine", machine::describe()),
+        ("cores", machine.describe_cores()),
         ("PostgreSQL", postgres.version().to_owned()),
         ("Howdah", version(&programs.howdah)),
         (
