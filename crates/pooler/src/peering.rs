@@ -1,4 +1,5 @@
-//! What a worker knows of peers: the form of their cancel keys, and requests under way to them (`peer.rs`).
+//! What a worker knows of peers: the form of their cancel keys, and cancel requests under way to them
+//! (`peer.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,15 +12,15 @@ use crate::client::Client;
 use crate::ids::{ClientId, Time, WorkerId};
 use crate::stats::PeerCounts;
 
-/// How often a request may be forwarded.
+/// The bits of a key that say how often its request may still be forwarded.
 const TTL_MASK: u8 = 3;
 
-/// A key in the form that peers share.
+/// A cancel key in the form that peers share.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerKey(pub(crate) [u8; 8]);
 
 impl PeerKey {
-    /// Of a client of ours; `random` is its secret.
+    /// The key of a client of ours. `random` becomes the secret bits.
     pub(crate) fn new(peer: u16, worker: WorkerId, random: u64) -> PeerKey {
         let mut key = random.to_be_bytes();
         let [low, high] = peer.to_le_bytes();
@@ -31,7 +32,7 @@ impl PeerKey {
         PeerKey(key)
     }
 
-    /// What a request carries; `None` if its secret is too short to be one.
+    /// The key in a cancel request; `None` if the secret is too short.
     pub(crate) fn read(pid: u32, secret: &[u8]) -> Option<PeerKey> {
         let mut key = [0; 8];
         key[..4].copy_from_slice(&pid.to_be_bytes());
@@ -39,28 +40,28 @@ impl PeerKey {
         Some(PeerKey(key))
     }
 
-    /// The peer whose client it is.
+    /// The peer that owns the client.
     pub(crate) fn peer(self) -> u16 {
         u16::from_le_bytes([self.0[1], self.0[2]])
     }
 
-    /// The worker of that client, if the peer is us.
+    /// The worker of the client, if the peer is this process.
     pub(crate) fn worker(self) -> WorkerId {
         WorkerId(u16::from(self.0[0] & 0x7f) | u16::from(self.0[3] >> 5) << 7)
     }
 
-    /// How often it may still be forwarded.
+    /// How often the request may still be forwarded.
     pub(crate) fn ttl(self) -> u8 {
         self.0[7] & TTL_MASK
     }
 
-    /// As it was given out.
+    /// The key as the client got it: with the highest count of forwards.
     pub(crate) fn fresh(mut self) -> PeerKey {
         self.0[7] |= TTL_MASK;
         self
     }
 
-    /// Forwarded once more; its time to live is not over.
+    /// The key with one forward less. The count must not be 0.
     pub(crate) fn forwarded(mut self) -> PeerKey {
         self.0[7] -= 1;
         self
@@ -77,7 +78,7 @@ impl PeerKey {
 pub(crate) struct Search {
     pub(crate) pid: u32,
     pub(crate) secret: Box<[u8]>,
-    /// It was looked up as a key from a time without `peer_id`, too.
+    /// The request was also looked up as a key from a time without `peer_id`.
     pub(crate) plain: bool,
 }
 
@@ -85,9 +86,9 @@ pub(crate) struct Search {
 #[derive(Debug)]
 pub(crate) struct Forward {
     pub(crate) packet: Vec<u8>,
-    /// Who wants to know.
+    /// The worker and connection that wait for the result.
     pub(crate) from: (WorkerId, ClientId),
-    /// After that nobody waits for it any more.
+    /// After this time no connection waits for the result.
     pub(crate) until: Time,
 }
 
@@ -95,14 +96,15 @@ pub(crate) struct Forward {
 #[derive(Debug, Default)]
 pub(crate) struct PeerPool {
     pub(crate) waiting: VecDeque<Forward>,
-    /// By ticket: who wants to know, and whether the peer has it.
+    /// By ticket: the worker and connection that wait, and whether the peer has received the
+    /// request.
     pub(crate) active: BTreeMap<u64, ((WorkerId, ClientId), bool)>,
 }
 
 /// What a worker knows of peers and their keys.
 #[derive(Debug)]
 pub struct Peering {
-    /// `peer_id` was set at some time: there may be keys of both forms.
+    /// `peer_id` was set at some time: clients may have keys of both forms.
     pub(crate) ever: bool,
     pub(crate) keys: HashMap<PeerKey, ClientId, Seeded>,
     pub(crate) keys_of: HashMap<ClientId, PeerKey, Seeded>,
@@ -111,7 +113,7 @@ pub struct Peering {
 }
 
 impl Peering {
-    /// Knows nobody.
+    /// No peers and no keys.
     pub fn new(seeded: Seeded) -> Peering {
         Peering {
             ever: false,
@@ -122,14 +124,14 @@ impl Peering {
         }
     }
 
-    /// A client is gone: so is its key.
+    /// A client is closed: forgets its key.
     pub fn forget(&mut self, id: ClientId) {
         if let Some(key) = self.keys_of.remove(&id) {
             self.keys.remove(&key);
         }
     }
 
-    /// SHOW PEER_POOLS: pools that were used.
+    /// The rows of SHOW PEER_POOLS: pools that were used.
     pub fn counts(&self) -> Vec<PeerCounts> {
         let row = |(&peer, pool): (&u16, &PeerPool)| {
             let sent = pool.active.values().filter(|(_, sent)| *sent).count();
@@ -144,9 +146,9 @@ impl Peering {
     }
 }
 
-/// A request's secret is the one of this key. Requests that peers have forwarded say less often that
-/// they may be forwarded. Only keys in the form of peers have room for that, with this peer's number:
-/// of all others each bit counts.
+/// True if the request's secret is the secret of this key. In a forwarded request the count of
+/// forwards is lower, so these bits are not compared. This holds only for keys in the form of peers
+/// with this peer's number. In other keys every bit counts.
 pub(crate) fn is_secret(peer: u32, pid: u32, own: &[u8], secret: &[u8]) -> bool {
     let counts = |key: PeerKey| peer == u32::from(key.peer()) && key.ttl() == TTL_MASK;
     let mut fresh = secret.to_vec();
@@ -159,7 +161,7 @@ pub(crate) fn is_secret(peer: u32, pid: u32, own: &[u8], secret: &[u8]) -> bool 
     own.ct_eq(&fresh).into()
 }
 
-/// The process id that a client was told at login.
+/// The process id that the client received at login.
 pub(crate) fn login_pid(keys: &Keys, peering: &Peering, id: ClientId, client: &Client) -> u32 {
     let told = client.old_key.as_ref().map(|key| key.pid);
     told.or_else(|| peering.keys_of.get(&id).map(|key| key.pid()))

@@ -1,23 +1,24 @@
-//! A successor takes over: links come to their ends, then everything at rest travels.
+//! A takeover: clients finish their transactions, then all connections at rest move to the successor process.
 //!
-//! A process that is to take over asks on the console (`TAKEOVER version`, by unix socket, with our user
-//! id). Then, on every worker:
+//! The successor process asks for the takeover on the console (`TAKEOVER version`), through the unix socket
+//! and with the same user id. Then, on every worker:
 //!
-//! 1. Nothing is accepted and no server is given out ([`Order::HandOver`](crate::event::Order)), until each
-//!    link has ended or `suspend_timeout` has passed; but for a moment only, so that clients hardly notice.
-//! 2. The drivers detach everything that is at rest. It goes to the control thread as [`Parcel`]s
+//! 1. The worker accepts no client and gives out no server ([`Order::HandOver`](crate::event::Order)) until
+//!    each link has ended or `suspend_timeout` has passed. This lasts at most a moment, so clients hardly
+//!    notice.
+//! 2. The driver detaches all connections at rest. They go to the control thread as [`Parcel`]s
 //!    ([`Order::Pack`](crate::event::Order)).
-//! 3. If the successor confirms that it has everything, this process goes on serving the clients that
-//!    stayed ([`Order::Drain`](crate::event::Order)). If not, the parcels come back, as they would come to
-//!    a successor (`adoption.rs`).
+//! 3. If the successor confirms that it has received everything, this process goes on serving the clients
+//!    that stayed ([`Order::Drain`](crate::event::Order)). If not, the parcels come back, and this process
+//!    adopts them as a successor would (`adoption.rs`).
 //!
-//! The driver detaches a client only when the kernel has all output queued for it. No one must wait for a
-//! client that does not read. So Howdah first asks about each client ([`Action::TellFlushed`]), and packs
-//! the client, with the server of its session, when the answer comes. A client that is not flushed within
-//! [`SLOW_NS`] stays, as if Howdah had not asked.
+//! The driver detaches a client only when the kernel has all output queued for it. No other client may have
+//! to wait for a client that does not read. So Howdah first asks the driver to report when a client is
+//! flushed ([`Action::TellFlushed`]). When the report comes, Howdah packs the client, with the server of its
+//! session. If the report does not come within [`SLOW_NS`], the client stays as if Howdah had not asked.
 //!
-//! Clients that stayed (in a transaction, say) follow: the same happens again from time to time, for a
-//! moment, and what is at rest then travels.
+//! Clients that stayed, for example in a transaction, follow later: from time to time the same three steps
+//! repeat for a moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,22 +36,23 @@ use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
 use crate::server::{Server, ServerState};
 
-/// How long links and logins under way may take before their clients are left behind, in
-/// nanoseconds: everybody waits meanwhile. They follow later.
+/// How long Howdah waits for links and logins to end, in nanoseconds. All other clients wait
+/// meanwhile. A client that takes longer is left behind and follows later.
 const STANDSTILL_NS: u64 = 150_000_000;
 
-/// For how long after that a worker awaits the order to pack, in nanoseconds: it comes when all
-/// workers are at rest, and one that stands still is not to hold up the others.
+/// How much longer a worker waits for the order to pack, in nanoseconds. The order comes when all
+/// workers are at rest. A worker that hangs must not hold up the others.
 const ORDER_NS: u64 = 1_000_000_000;
 
-/// How long a client may take to read what was sent to it before it is left behind, in nanoseconds:
-/// everybody waits meanwhile. It follows later.
+/// How long a client may take to read the bytes sent to it, in nanoseconds. All other clients wait
+/// meanwhile. A client that takes longer is left behind and follows later.
 const SLOW_NS: u64 = 50_000_000;
 
 impl Pooler {
-    /// Links are to end.
+    /// A successor asks for the takeover: no link begins any more.
     pub(crate) fn begin_takeover(&mut self, tls: bool, out: &mut Out) {
-        // Who of several that ask will be the successor is not known yet.
+        // Several processes may ask, and any of them may become the successor. TLS sessions travel
+        // only if all of them can take TLS.
         let first = matches!(self.janitor.takeover, Takeover::No);
         self.janitor.tls_travels = tls && (first || self.janitor.tls_travels);
         self.tell_reached(out);
@@ -66,14 +68,14 @@ impl Pooler {
         self.janitor.hurry(until);
         self.accept(false, out);
         self.hold_pools(out);
-        // Sessions between two transactions stay there.
+        // Parks each client in session mode that is between two transactions.
         for id in self.servers.keys() {
             self.settle(id, out);
         }
     }
 
-    /// Of those left behind: replication never travels, sessions over TLS may not, and nobody is to wait
-    /// for them in vain.
+    /// True if a client that was left behind may still follow. Replication never travels, and TLS
+    /// sessions travel only in some cases; no other client may wait for them in vain.
     fn anybody_may_follow(&self) -> bool {
         let tls = self.janitor.tls_travels;
         self.clients.iter().any(|(_, client)| {
@@ -82,24 +84,24 @@ impl Pooler {
         })
     }
 
-    /// The client is in session mode, and its server's TLS can't travel.
+    /// True if the client is in session mode and its server uses TLS, which can't travel.
     fn is_bound_by_tls(&self, client: &Client) -> bool {
         let server = client.link().and_then(|id| self.servers.get(id));
         server.is_some_and(|server| server.is_tls() && self.is_session(server.pool))
     }
 
-    /// A process that wanted to take over has left before anything was given to it. If no other
-    /// wants to, everything goes on here.
+    /// A process that asked for the takeover is gone before it received anything. If no other
+    /// process asks, everything goes on here.
     pub(crate) fn successor_left(&mut self, out: &mut Out) {
         match &mut self.janitor.takeover {
-            // The control thread knows better.
+            // The control thread decides.
             Takeover::Packing { .. } => {}
             Takeover::Holding { asked, .. } if *asked > 1 => *asked -= 1,
             _ => self.give_up_takeover(out),
         }
     }
 
-    /// The order to pack does not come: everything goes on here until it does.
+    /// If the order to pack does not come, everything goes on here for now.
     pub(crate) fn go_on_without_successor(&mut self, out: &mut Out) {
         if let Takeover::Holding { until, .. } = self.janitor.takeover
             && self.now.0 >= until.0.saturating_add(ORDER_NS)
@@ -108,7 +110,7 @@ impl Pooler {
         }
     }
 
-    /// It does not come to pass: everything goes on here.
+    /// The takeover fails: everything goes on here.
     pub(crate) fn give_up_takeover(&mut self, out: &mut Out) {
         if !self.janitor.takeover.holds() {
             return;
@@ -124,7 +126,7 @@ impl Pooler {
         self.maybe_end(out);
     }
 
-    /// Sessions go on here.
+    /// Parked sessions go on here.
     fn unpark(&mut self, out: &mut Out) {
         for id in self.clients.keys() {
             if let Some(client) = self.clients.get_mut(id)
@@ -135,7 +137,7 @@ impl Pooler {
         }
     }
 
-    /// Nothing is left to wait for before packing: also when it took too long.
+    /// True if packing may begin: no work is under way, or the wait has lasted too long.
     pub(crate) fn is_at_rest(&self) -> bool {
         let Takeover::Holding { until, .. } = self.janitor.takeover else {
             return true;
@@ -153,7 +155,7 @@ impl Pooler {
                 | ServerState::Packed
                 | ServerState::Closing => false,
                 ServerState::Listening { .. } => false,
-                // They are closed: the successor opens its own.
+                // These servers are closed at packing: the successor opens its own.
                 ServerState::Resolving
                 | ServerState::Connecting
                 | ServerState::Securing(_)
@@ -181,14 +183,14 @@ impl Pooler {
             })
     }
 
-    /// The successor is there: everything at rest goes to it.
+    /// The successor is ready: everything at rest goes to it.
     pub(crate) fn pack(&mut self, out: &mut Out) {
         self.pack_bequests(out);
         if self.janitor.takeover.is_over() {
-            // Nobody here can follow.
+            // No client here can follow.
             return self.all_packed(out);
         }
-        // Perhaps it has gone on meanwhile.
+        // The worker may have given up the takeover meanwhile, and accepted clients again.
         self.accept(false, out);
         let limit = nanos(self.config.globals.suspend_timeout);
         let slow = Time(self.now.0.saturating_add(limit.min(SLOW_NS)));
@@ -229,19 +231,19 @@ impl Pooler {
         }
     }
 
-    /// Whether a client is waited for: it travels once it is flushed, once the driver has let go of
-    /// it, or once its console has answered.
+    /// True if packing must wait for a client: until it is flushed, until the driver has let go of
+    /// it, or until its console has answered.
     fn may_be_packed(&mut self, id: ClientId, out: &mut Out) -> bool {
         let travels = self.session_to_pack(id).is_some() || self.standing_of(id).is_some();
         let client = gone!(self.clients.get_mut(id));
         match client.state() {
             ClientState::Console(session) if !travels => return session.rests_soon(),
             _ if !travels => return false,
-            // On its way to another worker: the driver lets go already.
+            // The client moves to another worker: the driver already lets go of it.
             ClientState::Moving(_) | ClientState::Leaving { .. } => return true,
             _ => {}
         }
-        // It was asked about in an earlier round, and is not flushed yet.
+        // An earlier round asked for a report about this client, which has not come.
         if client.is_unread() {
             return false;
         }
@@ -250,13 +252,13 @@ impl Pooler {
         true
     }
 
-    /// The kernel has all that was queued for a client: if it is to travel, it sets out.
+    /// The kernel has all bytes queued for a client: if the client travels, it leaves now.
     pub(crate) fn client_flushed(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         client.was_flushed();
         use ClientState::{Console, Leaving, Moving, Packed};
         let later = match client.state() {
-            // The driver lets go of it already, or of its server.
+            // The driver already lets go of the client or of its server.
             Packed(_) | Moving(_) | Leaving { .. } => true,
             Console(session) => session.rests_soon(),
             _ => false,
@@ -276,7 +278,7 @@ impl Pooler {
         }
     }
 
-    /// The server of a client whose session is between two transactions, if both travel.
+    /// The server of a client in session mode between two transactions, if both travel.
     fn session_to_pack(&self, id: ClientId) -> Option<ServerId> {
         let client = self.clients.get(id)?;
         let server_id = client.link()?;
@@ -287,7 +289,7 @@ impl Pooler {
         (client.parked && !stays && server.may_travel()).then_some(server_id)
     }
 
-    /// A client and the server of its session travel: the server first.
+    /// Packs a client and the server of its session: the server leaves first.
     fn pack_session(&mut self, server: ServerId, id: ClientId, out: &mut Out) {
         self.clients.at_mut(id).packs(Standing::Bound);
         self.servers.at_mut(server).packs();
@@ -302,7 +304,7 @@ impl Pooler {
     fn pack_server(&mut self, id: ServerId, out: &mut Out) -> bool {
         let server = gone!(self.servers.get_mut(id));
         match *server.state() {
-            // The library can't give away a session in which we are the TLS client.
+            // The TLS library can't export a session in which Howdah is the TLS client.
             ServerState::Idle if server.may_travel() && !server.is_tls() => {
                 server.packs();
                 let pool = self.pools.at_mut(server.pool);
@@ -322,15 +324,15 @@ impl Pooler {
         false
     }
 
-    /// How a client that has no server stands, if it travels.
+    /// The state in which a client without a server travels. `None` if the client stays.
     fn standing_of(&self, id: ClientId) -> Option<Standing> {
         let tls = self.janitor.tls_travels;
         let client = self.clients.get(id)?;
         match client.state() {
             _ if client.leaving || client.replication.any() || client.is_held_by_tls(tls) => None,
-            // It is slow to read for certain.
+            // The client is certainly slow to read.
             _ if client.valve.is_congested() => None,
-            // What it listens to is heard here alone.
+            // Only this process hears the client's channels.
             _ if hears(client) && !may_be_heard_elsewhere(client) => None,
             ClientState::Startup | ClientState::Moving(_) => Some(Standing::Startup),
             ClientState::Welcome if client.pool.is_some() => Some(Standing::Newcomer),
@@ -338,7 +340,7 @@ impl Pooler {
                 Some(Standing::Ready)
             }
             ClientState::Console(session) => session.at_rest(),
-            // In the middle of proving who it is: nobody could go on there.
+            // The client is in the middle of its login, which the successor could not continue.
             _ => None,
         }
     }
@@ -352,8 +354,8 @@ impl Pooler {
         standing.is_some()
     }
 
-    /// A client that the driver has let go of, on its way to another worker, travels to our successor
-    /// instead.
+    /// A client was on its way to another worker, and the driver has let go of it. The client
+    /// travels to the successor instead.
     pub(crate) fn packs_instead(&mut self, id: ClientId) {
         if let Takeover::Packing { left, .. } = &self.janitor.takeover
             && left.contains(&Peer::Client(id))
@@ -362,8 +364,8 @@ impl Pooler {
         }
     }
 
-    /// A console that packing waits for has had its answer: what else it has sent is the
-    /// successor's. True if it travels.
+    /// A console client has got the answer that packing waited for. The successor handles its
+    /// further messages. True if the client travels.
     pub(crate) fn pack_console(&mut self, id: ClientId, out: &mut Out) -> bool {
         let Takeover::Packing { left, .. } = &self.janitor.takeover else {
             return false;
@@ -375,7 +377,7 @@ impl Pooler {
         travels
     }
 
-    /// The driver has let go of a client that travels; it is in no table any more.
+    /// The driver has let go of a client that travels. The client is no longer in the table.
     pub(crate) fn client_packed(
         &mut self,
         id: ClientId,
@@ -403,7 +405,8 @@ impl Pooler {
         self.unpacked(Peer::Client(id), out);
     }
 
-    /// All that travels of a client that is in no table any more, but for its server.
+    /// Takes everything that travels with a client, but for its server. The client is no longer in
+    /// the table.
     pub(crate) fn take_passenger(
         &mut self,
         id: ClientId,
@@ -427,7 +430,7 @@ impl Pooler {
         client.travels(socket, standing, key)
     }
 
-    /// The same for a server, which is still in the table.
+    /// The driver has let go of a server that travels. The server is still in the table.
     pub(crate) fn server_packed(&mut self, id: ServerId, socket: LooseSocket, out: &mut Out) {
         let pool = gone!(self.servers.get(id).map(|server| server.pool));
         let session = self.session_of(id);
@@ -435,11 +438,12 @@ impl Pooler {
             && self.servers.get(id).is_some_and(Server::is_in_a_message)
             && let Takeover::Packing { back, .. } = &mut self.janitor.takeover
         {
-            // PostgreSQL says something of itself: a session is not to end for that.
+            // A message that PostgreSQL sent unasked has begun to arrive. The session must not end
+            // because of it.
             back.insert(id);
             return out.push(Action::Attach(Peer::Server(id), socket));
         }
-        // A session whose client has gone is nobody else's.
+        // The client of this session is gone: no other client may get the server.
         let alone = session.is_some_and(|(_, there)| !there);
         let parcel = if alone {
             self.return_dirty(id, socket, out);
@@ -468,7 +472,7 @@ impl Pooler {
         self.unpacked(Peer::Server(id), out);
     }
 
-    /// A server that came back in the middle of a message travels once that is whole.
+    /// A server that came back in the middle of a message travels when the message is complete.
     pub(crate) fn pack_again(&mut self, id: ServerId, out: &mut Out) {
         let whole = self.servers.get(id).is_some_and(|s| !s.is_in_a_message());
         if let Takeover::Packing { back, .. } = &mut self.janitor.takeover
@@ -479,7 +483,7 @@ impl Pooler {
         }
     }
 
-    /// The client whose session a server that travels is, and whether it is there still.
+    /// The client whose session uses a travelling server, and whether the client is still there.
     pub(crate) fn session_of(&self, id: ServerId) -> Option<(ClientId, bool)> {
         let Takeover::Packing { bound, .. } = &self.janitor.takeover else {
             return None;
@@ -490,7 +494,7 @@ impl Pooler {
         Some((client, there))
     }
 
-    /// A peer need not be waited for any more: it travels, or is gone.
+    /// Packing no longer waits for this connection: it has left, or it is closed.
     pub(crate) fn unpacked(&mut self, peer: Peer, out: &mut Out) {
         let Takeover::Packing {
             left,
@@ -504,7 +508,7 @@ impl Pooler {
         let removed = left.remove(&peer);
         match peer {
             Peer::Server(id) => {
-                // It is gone, or dirty: so is its session.
+                // The server is closed or dirty: the session ends.
                 if let Some(client) = bound.remove(&id) {
                     left.remove(&Peer::Client(client));
                     self.disconnect(client, Fault::ServerGone, out);
@@ -540,7 +544,7 @@ impl Pooler {
         out.push(Action::Ask(Question::AllPacked(Box::new(estate))));
     }
 
-    /// Clients that are slow to read stay for now, so that the others need not wait.
+    /// Clients that are slow to read stay for now: the other clients must not wait for them.
     pub(crate) fn leave_slow_readers(&mut self, out: &mut Out) {
         let Takeover::Packing { slow, left, .. } = &mut self.janitor.takeover else {
             return;
@@ -563,7 +567,7 @@ impl Pooler {
         }
     }
 
-    /// Closes those for whom the kernel takes nothing, so that the others need not wait.
+    /// Closes connections that the kernel can't flush in time: the others must not wait for them.
     pub(crate) fn drop_unpacked(&mut self, out: &mut Out) {
         let Takeover::Packing { until, left, .. } = &self.janitor.takeover else {
             return;
@@ -577,7 +581,8 @@ impl Pooler {
         }
     }
 
-    /// The successor has everything: who was left behind is served until they follow or leave.
+    /// The successor has everything. This process serves the clients left behind until they follow
+    /// or leave.
     pub(crate) fn drain_behind(&mut self, out: &mut Out) {
         self.janitor.takeover = Takeover::Over;
         self.janitor.succeeded.get_or_insert(self.now);
@@ -589,7 +594,7 @@ impl Pooler {
         self.maybe_end(out);
     }
 
-    /// `takeover_timeout`: clients that have not moved by then get an error, and the process ends.
+    /// `takeover_timeout` has passed: clients still here get an error, and the process ends.
     pub(crate) fn drop_left_behind(&mut self, out: &mut Out) {
         let limit = nanos(self.config.globals.takeover_timeout);
         let due = |since: Time| limit > 0 && self.now.0 >= since.0.saturating_add(limit);
@@ -602,13 +607,13 @@ impl Pooler {
     }
 }
 
-/// It listens by a listening connection, or has.
+/// True if the client hears channels through a listener, or has heard some.
 fn hears(client: &Client) -> bool {
     let session = client.session.as_ref();
     session.is_some_and(|session| session.channels.is_some())
 }
 
-/// It is owed nothing that the listener has told, and a successor hears what it listens to.
+/// True if no notification is open for the client, and the successor hears all of its channels.
 fn may_be_heard_elsewhere(client: &Client) -> bool {
     let session = client.session.as_ref();
     let settled = session.filter(|session| session.pending.is_empty() && session.pieces.is_none());

@@ -1,10 +1,10 @@
-//! Statements that a change of the schema made into others.
+//! Statements whose result columns a change of the schema has changed.
 //!
-//! After `ALTER TABLE t ADD c int` PostgreSQL refuses a `SELECT * FROM t` that was parsed before. A
-//! server that has not parsed this statement yet would give the new rows instead, and the client would
-//! read them by the old description. So once the schema is known to have changed, what clients were
-//! told at their Describes is compared with what servers have. Where the two differ, the client gets
-//! PostgreSQL's error.
+//! A client prepares `SELECT * FROM t`; then `ALTER TABLE t ADD c int` runs. A server that parsed the
+//! statement before the ALTER TABLE refuses the statement. A server that parses it only now would send the
+//! new columns, and the client would read them by the old description. So after a change of the schema,
+//! Howdah compares the description that the client received at its Describe with the server's description. If
+//! the two differ, the client gets PostgreSQL's error.
 
 use howdah_wire::backend::Fields;
 use howdah_wire::frame::{HEADER, Header, header};
@@ -23,11 +23,12 @@ use crate::ledger::{Asked, Change, Described, Entry, Refusal, Reply};
 use crate::limits;
 use crate::statement::{Named, Shape, StatementDescription, server_name};
 
-/// What clients ask.
+/// Messages from clients.
 impl Upstream<'_> {
-    /// Whether a statement gives other rows on this server than its client was told, because the server
-    /// has parsed it after the schema changed. (PostgreSQL refuses a statement that was parsed before.)
-    /// Waits until that is known.
+    /// True if this server's result columns differ from the description that the client received.
+    /// This happens if the server parsed the statement after a change of the schema. (PostgreSQL
+    /// itself refuses a statement that was parsed before.) Stalls the client until the server's
+    /// description is known.
     pub(super) fn has_changed(
         &mut self,
         there: There,
@@ -39,8 +40,8 @@ impl Upstream<'_> {
         };
         let same = named.statement.schema == self.interner.schema(self.schema);
         let server = self.linked();
-        // Parsed under other settings a text is another statement. So it is once the transaction has
-        // ended that the statement was private to.
+        // Compare also if the server parsed the text under other settings, or if the statement was
+        // private to a transaction that has ended: either may give other columns.
         let late = late || named.statement.private;
         if same && !late && !server.link.changes.are_private() {
             return Ok(false);
@@ -54,8 +55,9 @@ impl Upstream<'_> {
         Err(self.stall())
     }
 
-    /// A client has a portal described, and has not had its statement described. The client may take
-    /// the portal's description for the statement's: so what the statement is must be known.
+    /// A client describes a portal, and has not described the portal's statement. The client may
+    /// take the portal's description for that of the statement. So Howdah must know the statement's
+    /// description.
     pub(super) fn learn(&mut self, bound: Bound) {
         let Bound {
             key,
@@ -67,8 +69,9 @@ impl Upstream<'_> {
         if server.link.ledger.tells(asked.number) {
             return;
         }
-        // In a transaction with DDL PostgreSQL is asked, and `was_told` decides when the answer comes:
-        // by then a pipelined COMMIT may have ended that transaction.
+        // In a transaction with DDL, Howdah asks PostgreSQL for the description. `was_told` decides
+        // when the answer arrives, because a pipelined COMMIT may have ended the transaction by
+        // then.
         let transient = server.link.changes.are_private() && !statement.private;
         let here = server.set.shape(key).filter(|_| !transient);
         let known = statement.told().filter(|told| here == Some(told.shape));
@@ -100,17 +103,17 @@ impl Upstream<'_> {
     }
 }
 
-/// What PostgreSQL answers.
+/// Messages from servers.
 impl Downstream<'_> {
-    /// What comes is the description of a statement that may become something else.
+    /// True if the next answer is a statement's description that Howdah must remember.
     pub(super) fn describes(&self) -> bool {
         let front = self.server.link.ledger.front();
         front.is_some_and(|entry| entry.effects().described.is_some())
     }
 
-    /// Remembers the description of a statement: behind a client's Describe as what the client was
-    /// told, else as what the server has. A description that can't be read (PostgreSQL sends none such)
-    /// is not compared.
+    /// Remembers a statement's description: for the server always, and for the client if the
+    /// Describe was the client's. A description that can't be read is not compared; PostgreSQL
+    /// sends none.
     pub(super) fn described(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Result<(), Halt> {
         let body = chunk.rest().get(HEADER..header.total());
         if body.is_none() && header.total() <= limits::HELD_MESSAGE {
@@ -136,7 +139,7 @@ impl Downstream<'_> {
         self.passing(chunk, header)
     }
 
-    /// The client is told what one of its statements is.
+    /// A client has received the description of one of its statements.
     fn was_told(&mut self, asked: &Asked, told: Option<StatementDescription>) {
         let Some((_, client)) = &mut self.client else {
             return;
@@ -146,31 +149,32 @@ impl Downstream<'_> {
         let Some(named) = named.filter(|named| named.number == asked.number) else {
             return;
         };
-        // A statement that was parsed before may be something else once this transaction is over.
+        // After this transaction, a statement that was parsed before it may have other columns.
         if self.server.link.changes.are_private() && !named.statement.private {
             return;
         }
         named.told = told.map(|told| named.statement.share(told));
     }
 
-    /// An error about a statement that PostgreSQL had parsed without one: what it was parsed for
-    /// has changed.
+    /// True for an error because PostgreSQL's objects changed after the statement was parsed.
     pub(super) fn is_stale(&self, fields: Fields<'_>) -> bool {
         let routine = fields.iter().find(|(code, _)| *code == b'R');
         if routine.is_some_and(|(_, routine)| routine == b"RevalidateCachedQuery") {
-            // "cached plan must not change result type", in any language.
+            // "cached plan must not change result type", in any language of PostgreSQL.
             return true;
         }
-        // A type, table, column or function that is gone.
+        // A type, table, column or function was dropped.
         let reply = self.server.link.ledger.front().map(|entry| entry.reply);
         matches!(reply, Some(Reply::Bind | Reply::Describe))
             && fields.sqlstate().is_some_and(|code| {
-                // 42501: the user may not read the table, which says nothing about its columns.
+                // 42501: the user may not read the table. This says nothing about the table's
+                // columns.
                 code == b"XX000" || code.starts_with(b"42") && code != b"42501"
             })
     }
 
-    /// PostgreSQL refuses what stands in the place of a statement that can't be used here.
+    /// Howdah sends an unknown statement name in place of a statement that the server can't use. If
+    /// this error is PostgreSQL's answer to that name, returns the reason that the client must get.
     pub(super) fn refusal(&self, fields: Fields<'_>) -> Option<Refusal> {
         let front = self.server.link.ledger.front()?;
         match front.effects().name.as_ref()?.change {
@@ -179,15 +183,16 @@ impl Downstream<'_> {
         }
     }
 
-    /// To a Describe PostgreSQL tells the parameters' types before it finds that the rows have
-    /// changed, or can't be told.
+    /// At a Describe, PostgreSQL sends the parameters' types first, and only then finds that the
+    /// columns have changed. So before the error, the client gets the parameter types that it
+    /// knows.
     pub(super) fn tell_described_parameters(&mut self) {
         let Some((id, client)) = &self.client else {
             return;
         };
         let front = self.server.link.ledger.front();
         let name = match front {
-            // The client's own Describe, which waits for ours.
+            // The client's own Describe, which waits for Howdah's Describe.
             Some(front) if front.effects().described.is_some() && front.swallow => {
                 described(client.inbox.held())
             }
@@ -206,17 +211,17 @@ impl Downstream<'_> {
         }
     }
 
-    /// Why a statement can't be used here.
+    /// Sends the client the reason why the statement can't be used here.
     pub(super) fn tell_refusal(&mut self, fields: Fields<'_>, why: Refusal) {
         self.tell_instead(fields, why.words());
     }
 
-    /// What PostgreSQL says of a statement that it has, in a transaction that has failed.
+    /// Sends the client PostgreSQL's error for any statement in a failed transaction.
     pub(super) fn tell_failed(&mut self, fields: Fields<'_>) {
         self.tell_instead(fields, fault::ABORTED);
     }
 
-    /// An error of the severity of one that came.
+    /// Sends an error with other words, but with the severity of the error that came.
     fn tell_instead(&mut self, fields: Fields<'_>, others: fault::Words) {
         let Some((client, _)) = &self.client else {
             return;
@@ -237,7 +242,7 @@ impl Downstream<'_> {
     }
 }
 
-/// The statement that a client's next message describes, if it does that.
+/// The name of the statement, if the client's next message is a Describe of a statement.
 fn described(held: &[u8]) -> Option<&[u8]> {
     let header = header(held)?.ok()?;
     let body = held.get(HEADER..header.total())?;

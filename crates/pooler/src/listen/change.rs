@@ -1,4 +1,4 @@
-//! A listening connection is replaced, and its clients notice nothing.
+//! A new listening connection replaces an old one, and its clients notice nothing.
 //!
 //! ```text
 //!   old:  ... LISTEN mark;            | n1  n2  mark |
@@ -6,31 +6,33 @@
 //!             NOTIFY mark;
 //! ```
 //!
-//! PostgreSQL sends notifications to all sessions of a database in one order. So notifications before the
-//! mark are taken from the old connection, and those behind it from the new one: none is missed, and none
-//! is delivered twice. No round begins meanwhile.
+//! PostgreSQL sends notifications to all sessions of a database in one order. So Howdah takes notifications
+//! before the mark from the old connection, and notifications after the mark from the new one. No
+//! notification is lost, and none is delivered twice. No round begins meanwhile.
 
 use super::Notification;
 use crate::event::{ServerId, Time};
 
-/// The channel of the mark. The notifying process id tells which connection's mark it is.
+/// The channel of the mark. Each replacement sends its own mark; the process id in the notification
+/// tells them apart.
 pub(super) const MARK: &[u8] = b"howdah_change";
 
 /// The replacement of a listening connection, under way.
 #[derive(Debug)]
 pub struct Replacement {
-    /// When this step began.
+    /// When the current step began.
     pub since: Time,
-    /// The old connection is closed even if there is no new one.
+    /// The old connection is closed even if no new connection can be opened.
     pub must: bool,
-    /// The new connection must be replaced, too, as soon as it has taken over.
+    /// The new connection must itself be replaced as soon as it has taken over.
     pub again: bool,
-    /// The new connection, once it is logged in: its process id, too.
+    /// The new connection, once it is logged in, with its process id.
     pub heir: Option<(ServerId, u32)>,
     step: Step,
-    /// What the new connection has heard behind the mark, while the old one has not heard the mark.
+    /// Notifications that the new connection received after the mark, while the old connection has
+    /// not received the mark.
     behind: Vec<Notification>,
-    /// The mark has come, on the old connection and the new one.
+    /// The mark has arrived: on the old connection, on the new one.
     seen: [bool; 2],
 }
 
@@ -38,29 +40,30 @@ pub struct Replacement {
 enum Step {
     /// The new connection is not ready.
     Opens,
-    /// It is, and a round may be under way.
+    /// The new connection is ready. A round may still be under way on the old one.
     Ready,
-    /// Each connection begins to listen to the channels that it lacks; so many answers are owed.
+    /// Both connections have been sent LISTEN commands. The number counts the answers that are
+    /// owed.
     Listens(u8),
-    /// The mark is under way: the answer to its Query is owed.
+    /// The mark has been sent: the answer to its Query is owed.
     Marks,
-    /// It is answered.
+    /// The mark's Query is answered.
     Marked,
 }
 
-/// What is to be done next.
+/// The next thing to do.
 #[derive(PartialEq, Eq, Debug)]
 pub enum ReplacementStep {
     /// Nothing yet.
     Waits,
-    /// The mark is to be sent.
+    /// Send the mark.
     Mark,
-    /// The new connection has taken over. These notifications came behind the mark.
+    /// The new connection has taken over. These notifications came after the mark.
     Over(Vec<Notification>),
 }
 
 impl Replacement {
-    /// A new connection is wanted.
+    /// A new connection is wanted, but not open yet.
     pub fn new(now: Time, must: bool) -> Replacement {
         Replacement {
             since: now,
@@ -73,12 +76,12 @@ impl Replacement {
         }
     }
 
-    /// Rounds wait for its end.
+    /// The replacement has sent commands. New rounds wait for its end.
     pub fn is_begun(&self) -> bool {
         !matches!(self.step, Step::Opens | Step::Ready)
     }
 
-    /// The new connection may begin.
+    /// The new connection is ready to be sent its commands.
     pub fn is_ready(&self) -> bool {
         self.step == Step::Ready
     }
@@ -89,13 +92,13 @@ impl Replacement {
         self.step = Step::Ready;
     }
 
-    /// Both connections are sent what makes them listen.
+    /// Both connections are being sent their LISTEN commands.
     pub fn begins(&mut self, now: Time) {
         self.since = now;
         self.step = Step::Listens(2);
     }
 
-    /// One of the two is ready again.
+    /// One of the two connections has answered.
     pub fn answered(&mut self) -> ReplacementStep {
         match self.step {
             Step::Listens(1) => {
@@ -114,7 +117,8 @@ impl Replacement {
         }
     }
 
-    /// A connection was notified. Returns what is to be told now.
+    /// A connection received a notification. Returns the notification if the clients must get it
+    /// now.
     pub fn hears(
         &mut self,
         by: ServerId,

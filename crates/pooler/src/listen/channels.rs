@@ -7,67 +7,70 @@ use super::{Name, Notification, NotificationPosition, Reach};
 use crate::pool::key::PoolKey;
 use crate::{effect, limits};
 
-/// Why a client's messages and answers are held back: which answer of the listener it waits for.
+/// Why Howdah holds back a client's messages and answers: which answer of the listener the client
+/// waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Hush {
     /// Nothing is held back.
     #[default]
     No,
-    /// It has asked to listen to channels.
+    /// The client has asked to hear channels.
     Wishes,
-    /// Before its next message, it must get what was committed by then.
+    /// Before its next message is sent, the client must receive every notification committed by
+    /// now.
     Passes,
-    /// Its idle ReadyForQuery is held back: PostgreSQL must first be asked which channels it
-    /// listens to.
+    /// The client's idle ReadyForQuery is held back. Howdah must first ask PostgreSQL which
+    /// channels the server listens to.
     Ready,
-    /// Its idle ReadyForQuery is held back until it has got what was committed before.
+    /// The client's idle ReadyForQuery is held back until the client has received every
+    /// notification committed before.
     Round,
-    /// It has got everything that it waited for, but a message of its server is still being
-    /// relayed.
+    /// The wait is over, but a message of the client's server is still being relayed.
     Message,
 }
 
-/// The name of the channel that tells whether an UNLISTEN in a transaction was committed.
+/// The prefix of the channels that tell whether an UNLISTEN in a transaction block was committed.
 const MARK: &str = "howdah_unlisten_";
 
 /// The channels that a client listens to.
 #[derive(Debug)]
 pub struct Channels {
-    /// Its listener.
+    /// The client's listener.
     pub listener: Arc<PoolKey>,
-    /// The channels that it hears. True once the LISTEN is committed; until then notifications
-    /// wait.
+    /// The channels that the client hears. The value is true once the LISTEN is committed; until
+    /// then notifications wait.
     names: BTreeMap<Name, bool>,
-    /// The channels that it has asked for.
+    /// The channels that the client has asked to hear.
     pub wished: Vec<Name>,
-    /// In which encoding it hears.
+    /// The encoding of the client's notifications.
     pub encoding: Option<Box<[u8]>>,
-    /// Its LISTEN goes to a server that it keeps, because the listener has refused or there is
-    /// none.
+    /// The client listens on a server that it keeps: the listener has refused, or there is no
+    /// listener.
     pub alone: bool,
-    /// Something failed since its last UNLISTEN was sent outside of a transaction block.
+    /// An error has come since the client's last UNLISTEN outside of a transaction block.
     pub failed: bool,
-    /// It has got everything that was committed before its next message.
+    /// The client has received every notification that was committed before its next message.
     pub sure: bool,
-    /// The listener was lost: another one is to listen to these channels.
+    /// The listener was lost. A new listener must listen to these channels.
     pub anew: Option<Vec<Name>>,
-    /// It is to get a warning that it may have missed notifications.
+    /// The client must get a warning that it may have missed notifications.
     pub missed: bool,
-    /// It has come from another process with these channels, and has not yet got what it has
-    /// missed.
+    /// The client has come from another process with these channels, and has not yet received the
+    /// notifications missed on the way.
     pub follows: Option<Vec<Name>>,
-    /// It can move to the successor once it has got notifications up to this number, if it listens
-    /// to nothing else.
+    /// The client can move to the successor if it hears no channel outside of `Reach`. The number
+    /// is that of the last notification that the client received.
     pub reach: Option<(Arc<Reach>, u64)>,
-    /// What sets the mark of an `UNLISTEN *` that is bound, behind its Execute.
+    /// The SQL that sets the mark of an `UNLISTEN *` in the extended protocol. Howdah sends it
+    /// after the client's Execute.
     pub mark: Option<Vec<u8>>,
-    /// UNLISTENs whose transaction is not over.
+    /// UNLISTEN commands whose transaction is not over.
     unlistens: Vec<Unlisten>,
     /// The number of marks made so far.
     marks: u64,
-    /// Notifications that wait until it is idle.
+    /// Notifications that wait until the client is idle.
     waits: VecDeque<Heard>,
-    /// Their size, in bytes.
+    /// The size of the waiting notifications, in bytes.
     size: usize,
 }
 
@@ -76,22 +79,22 @@ pub struct Channels {
 struct Unlisten {
     all: bool,
     names: Vec<Name>,
-    /// For an UNLISTEN in a transaction block: the server listens to this channel if the UNLISTEN
-    /// was committed.
+    /// For an UNLISTEN in a transaction block, the name of a channel. If the transaction is
+    /// committed, the server listens to this channel.
     mark: Option<String>,
 }
 
 /// A notification for a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Heard {
-    /// What was said.
+    /// The notification.
     pub notification: Arc<Notification>,
-    /// The client has certainly sent it itself.
+    /// The client itself has certainly sent the notification.
     pub own: bool,
 }
 
 impl Channels {
-    /// None yet.
+    /// No channels yet.
     pub fn new(listener: Arc<PoolKey>) -> Channels {
         Channels {
             listener,
@@ -113,48 +116,50 @@ impl Channels {
         }
     }
 
-    /// It hears nothing.
+    /// The client hears no channel.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// How many channels it hears.
+    /// How many channels the client hears.
     pub fn count(&self) -> usize {
         self.names.len()
     }
 
-    /// It hears nothing, wishes for nothing, and has nothing to be told.
+    /// The client hears no channel, asks for no channel, and no notification or warning waits for
+    /// it.
     pub fn are_over(&self) -> bool {
         let waits = !self.waits.is_empty() || self.anew.is_some() || self.missed;
         let waits = waits || self.follows.is_some();
         self.names.is_empty() && self.wished.is_empty() && !waits
     }
 
-    /// It hears this channel.
+    /// The client hears this channel.
     pub fn has(&self, name: &[u8]) -> bool {
         self.names.contains_key(name)
     }
 
-    /// It hears something that it may not listen to yet.
+    /// The client hears a channel whose LISTEN is not committed yet.
     pub fn are_tentative(&self) -> bool {
         self.names.values().any(|listens| !listens)
     }
 
-    /// All that it hears, or has wished for.
+    /// All channels that the client hears or has asked to hear.
     pub fn all(&self) -> Vec<Name> {
         let names = self.names.keys().chain(&self.wished);
         names.cloned().collect()
     }
 
-    /// It listens to these: it comes from another process.
+    /// A client has come from another process, where it listened to these channels.
     pub fn follow(&mut self, names: Vec<Name>) {
         let listened = names.iter().map(|name| (name.clone(), true));
         self.names = listened.collect();
         self.follows = Some(names);
     }
 
-    /// How far it was told, if it can go to another process: that hears all that it listens to, and
-    /// nothing is open here.
+    /// The last notification that the client received, if the client can move to another process.
+    /// The other process must hear all channels of the client, and no command of the client may be
+    /// open here.
     pub fn place(&self) -> Option<NotificationPosition> {
         let (reach, number) = self.reach.as_ref()?;
         let mut names = self.names.iter();
@@ -168,20 +173,21 @@ impl Channels {
         (hears && !open && self.is_silent() && !self.is_empty()).then_some(place)
     }
 
-    /// What it listens to.
+    /// The channels whose LISTEN is committed.
     pub fn listened(&self) -> impl Iterator<Item = &Name> {
         let listened = self.names.iter().filter(|(_, listens)| **listens);
         listened.map(|(name, _)| name)
     }
 
-    /// The listener has granted what was wished for.
+    /// The listener now hears the channels that the client asked for.
     pub fn granted(&mut self) {
         for name in self.wished.drain(..) {
             self.names.entry(name).or_insert(false);
         }
     }
 
-    /// An UNLISTEN is sent. In a transaction block: the channel to listen to behind that.
+    /// An UNLISTEN is about to be sent. In a transaction block, returns its mark: the name of a channel
+    /// that the server listens to if the UNLISTEN is committed.
     pub fn unlisten(&mut self, told: &effect::ListenCommands, in_block: bool) -> Option<String> {
         self.failed &= in_block;
         self.marks += 1;
@@ -194,9 +200,10 @@ impl Channels {
         mark
     }
 
-    /// A transaction is over. `there` is what its server listens to, where that was asked; a server
-    /// that would not tell is believed to listen itself. Returns what is not heard any more, and
-    /// whether the server listens to something that is not heard.
+    /// A transaction is over. `there` has the channels that the server listens to, if Howdah asked
+    /// for them. If the server could not answer, the server itself is taken to listen. Returns the
+    /// channels that the client no longer hears, and whether the server listens to a channel that
+    /// the client does not hear.
     pub fn settle(&mut self, there: Option<&[Name]>, discarded: bool) -> (Vec<Name>, bool) {
         let before = self.names.clone();
         let there = there.unwrap_or_default();
@@ -226,12 +233,12 @@ impl Channels {
         (before.into_keys().filter(gone).collect(), unheard)
     }
 
-    /// Something was heard that waits until its client is idle. False if that is too much.
+    /// A notification waits until its client is idle. False if too many bytes wait.
     pub fn keep(&mut self, heard: Heard) -> bool {
         let (number, channel) = (heard.notification.number, &heard.notification.channel);
         match &mut self.reach {
             Some((_, told)) if number > 0 => *told = number,
-            // It is not counted any more, but the other process may have counted it.
+            // This notification has no number here, but the other process may have counted it.
             Some((reach, _)) if reach.names.contains(channel) => self.reach = None,
             _ => {}
         }
@@ -240,8 +247,8 @@ impl Channels {
         self.size <= limits::HEARD
     }
 
-    /// What is heard of channels that it may not listen to yet was said before its transaction's
-    /// end.
+    /// The LISTEN of some channels is not committed yet. Their notifications were committed before
+    /// the client's transaction ends, so PostgreSQL would not deliver them: they are dropped.
     pub fn forget_tentative(&mut self) {
         let names = &self.names;
         self.waits
@@ -249,7 +256,7 @@ impl Channels {
         self.size = self.waits.iter().map(|h| h.notification.size()).sum();
     }
 
-    /// What its client is to be told now.
+    /// The notifications that the client must receive now.
     pub fn take(&mut self) -> Vec<Heard> {
         self.size = 0;
         let names = &self.names;
@@ -259,7 +266,7 @@ impl Channels {
             .collect()
     }
 
-    /// Nothing waits.
+    /// No notification and no warning waits.
     pub fn is_silent(&self) -> bool {
         self.waits.is_empty() && !self.missed
     }

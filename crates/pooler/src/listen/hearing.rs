@@ -1,4 +1,4 @@
-//! `Pooler` on the worker of a client that listens: its channels, and the notifications that it gets.
+//! `Pooler` on the worker of a listening client: the client's channels and notifications.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -28,14 +28,14 @@ use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
 use crate::{Shared, client, limits};
 
-/// The channels that our own marks are sent on. A client listens to these on a server of its own: the
-/// listening connection begins and ends listening to them as it needs.
+/// The channels of Howdah's own marks. A client that listens to one of them keeps a server of its
+/// own, because the listening connection starts and stops listening to these channels as it needs.
 const MARKS: [&[u8]; 2] = [change::MARK, heritage::MARK];
 
-/// What the listener has to do before a text runs.
+/// What must happen at the listener before a text runs.
 impl Upstream<'_> {
-    /// A text is about to be sent that has effects, as a Query or bound. What it listens
-    /// to must be heard before.
+    /// A text with effects is about to be sent, as a Query or at a Bind. The client must become a
+    /// hearer of the text's channels before.
     pub(crate) fn hear_first(&mut self, found: &Effects, via: Via) -> Result<(), Flow> {
         if self.client.listens() {
             self.pass_first(found)?;
@@ -62,7 +62,7 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// A text is about to be parsed, before anything else of its group is sent.
+    /// A Parse is about to be sent, before any other message of its group.
     pub(crate) fn hear_parse(&mut self, found: &Effects) -> Result<(), Flow> {
         if !self.client.listens() {
             return Ok(());
@@ -73,8 +73,9 @@ impl Upstream<'_> {
         self.show_channels(found)
     }
 
-    /// What a client listens to is what its server says, for a text that asks it: the server listens,
-    /// too. Within a transaction it would not at once.
+    /// A text calls `pg_listening_channels()` or the like, and the client's server answers. So
+    /// Howdah first makes the server listen to all channels of the client. In a transaction block
+    /// that would come too late: LISTEN takes effect at COMMIT.
     pub(crate) fn show_channels(&mut self, found: &Effects) -> Result<(), Flow> {
         if !found.kinds.any(Kinds::ASKS_CHANNELS) || !self.client.listens() {
             return Ok(());
@@ -103,23 +104,25 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// A text's LISTEN is for the listener.
+    /// True if the listener may serve the LISTEN of this text.
     pub(crate) fn may_share(&self, found: &Effects) -> bool {
         let session = self.client.session.as_deref();
         let refused = session.is_some_and(|session| {
             let alone = session.channels.as_ref().is_some_and(|c| c.alone);
             alone || session.pinned.any(Kinds::LISTENS)
         });
-        // On the channels of our own marks not all is heard that is said.
+        // The listening connection does not see all notifications on the channels of our marks.
         let shared = |name: &Name| !MARKS.contains(&&**name);
         let told = found.channels.as_ref();
         let certain = told.is_some_and(|told| told.listens.iter().all(shared));
         self.terms.shares_listen && self.renames && certain && !refused
     }
 
-    /// What was committed before some texts must be heard before they run: of a COMMIT behind a
-    /// LISTEN, as what was said before that is not for the client; of a NOTIFY, to know it apart; of
-    /// an UNLISTEN, as the client is to be told before.
+    /// Some texts may run only when the client has received every notification committed by now.
+    /// - A COMMIT after a LISTEN: notifications from before the COMMIT are not for this client.
+    /// - A NOTIFY: so that Howdah can tell the client's own notifications from those of the
+    ///   server's last client.
+    /// - An UNLISTEN: the client must receive the notifications from before the UNLISTEN.
     fn pass_first(&mut self, found: &Effects) -> Result<(), Flow> {
         let server = self.linked();
         let (unheard, idle) = (server.is_unheard(), server.status == Status::Idle);
@@ -137,8 +140,8 @@ impl Upstream<'_> {
         }
     }
 
-    /// An UNLISTEN is about to be sent. In a transaction block it has a mark: a channel that the
-    /// server listens to if PostgreSQL has not undone both.
+    /// An UNLISTEN is about to be sent. In a transaction block Howdah adds `LISTEN mark`. If the
+    /// server listens to the mark at the end, PostgreSQL has committed the UNLISTEN, too.
     fn unlisten(&mut self, found: &Effects, via: Via) -> Result<(), Flow> {
         if !found.kinds.any(Kinds::UNLISTENS) {
             return Ok(());
@@ -164,7 +167,7 @@ impl Upstream<'_> {
         let mut sql = Vec::new();
         listen(&mut sql, mark.as_bytes());
         session.pending.kinds.add(Kinds::LISTENS);
-        // In front of it, `UNLISTEN *` would take its mark away as well.
+        // `UNLISTEN *` would also end a `LISTEN mark` in front of it.
         let behind = via == Via::Extended && told.unlistens_all;
         own.mark = behind.then(|| sql.clone());
         self.linked().will_unlisten();
@@ -176,7 +179,7 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// Behind an Execute of `UNLISTEN *` its mark is set.
+    /// After an Execute of `UNLISTEN *`, sends `LISTEN mark`.
     pub(crate) fn mark_unlisten(&mut self) {
         if !self.client.listens() {
             return;
@@ -188,7 +191,7 @@ impl Upstream<'_> {
         }
     }
 
-    /// Behind a Query with UNLISTEN its mark is set.
+    /// After a Query with UNLISTEN, sends `LISTEN mark`.
     pub(crate) fn set_mark(&mut self, sql: &[u8]) {
         let to = self.to();
         self.linked().link.await_query();
@@ -197,13 +200,13 @@ impl Upstream<'_> {
 }
 
 impl Pooler {
-    /// The worker of a listener.
+    /// The worker that owns a listener.
     pub(super) fn listener_at(&self, key: &PoolKey) -> WorkerId {
         let hash = crate::seeded(0).hash_one((&*key.database, &*key.user));
         WorkerId((hash % u64::from(self.workers)) as u16)
     }
 
-    /// A client is about to listen to channels: they have to be heard first.
+    /// A client is about to listen to channels. The listener must serve these channels first.
     pub(crate) fn wish_for_channels(&mut self, id: ClientId, channels: Vec<Name>, out: &mut Out) {
         let client = self.clients.at_mut(id);
         let Some(pool) = client.pool.map(|pool| self.pools.at(pool)) else {
@@ -246,7 +249,7 @@ impl Pooler {
         }
     }
 
-    /// Asks a client's listener to hear channels for it.
+    /// Sends the listener a client's request to hear channels.
     pub(super) fn ask_to_hear(
         &mut self,
         id: ClientId,
@@ -275,11 +278,12 @@ impl Pooler {
         out.push(Action::Post(to, Mail::ToListener(wish)));
     }
 
-    /// The listener of a client is lost: something may have been missed.
+    /// A client's listener is lost: notifications may have been missed.
     fn misses(&mut self, id: ClientId, out: &mut Out) {
         let told = self.config.globals.listen_lost == ListenLost::Notice;
         let client = gone!(self.clients.get_mut(id));
-        // It is on its way to another process, and told there what it misses here.
+        // The client is on its way to another process, which sends it the notifications missed
+        // here.
         if matches!(client.state(), ClientState::Packed(_)) {
             return;
         }
@@ -296,13 +300,13 @@ impl Pooler {
         let demand = self.demand_of(id, encoding);
         self.ask_to_hear(id, all, demand, out);
         if waits {
-            // Nobody answers what the old one was asked.
+            // The lost listener will not answer the client's request: ask the new listener.
             let hush = self.clients.at(id).hush();
             self.await_pass(id, hush, out);
         }
     }
 
-    /// Another listener hears what a client listens to, in place of one that was lost.
+    /// A new listener serves a client's channels in place of a lost one.
     fn heard_anew(&mut self, id: ClientId, asked: Vec<Name>, out: &mut Out) {
         let client = self.clients.at_mut(id);
         let session = client.session_if_any();
@@ -314,7 +318,8 @@ impl Pooler {
         self.tell_if_idle(id, out);
     }
 
-    /// A client is heard for anew: what it has stopped listening to meanwhile it does not hear.
+    /// A new listener serves the channels `asked`. The client leaves those that it has stopped
+    /// listening to meanwhile.
     pub(super) fn leave_stopped(&mut self, id: ClientId, asked: Vec<Name>, out: &mut Out) {
         let client = self.clients.at(id);
         let session = client.session.as_ref();
@@ -329,7 +334,7 @@ impl Pooler {
         }
     }
 
-    /// What was committed by now has to be heard before a client goes on.
+    /// Holds a client back until it has received every notification committed by now.
     pub(crate) fn await_pass(&mut self, id: ClientId, hush: Hush, out: &mut Out) {
         let client = self.clients.at_mut(id);
         let session = client.session.as_ref();
@@ -344,8 +349,8 @@ impl Pooler {
         out.push(Action::Post(to, Mail::ToListener(pass)));
     }
 
-    /// A client's server is at rest. False if the client must be told something first, which has to
-    /// be found out.
+    /// A client's server is at rest. False if the client may first have to receive notifications:
+    /// then the listener is asked.
     pub(crate) fn has_heard(&mut self, id: ClientId, server: ServerId, out: &mut Out) -> bool {
         let client = self.clients.at(id);
         if client.leaving {
@@ -382,7 +387,8 @@ impl Pooler {
         false
     }
 
-    /// What a client has waited for is known: it is told, and goes on.
+    /// The wait is over: the client gets the notifications and the ReadyForQuery that were held
+    /// back.
     fn end_hush(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at_mut(id);
         let hush = client.ends_hush();
@@ -392,7 +398,7 @@ impl Pooler {
         }
     }
 
-    /// A listener's worker says something.
+    /// Mail from a listener's worker.
     pub(crate) fn listener_says(&mut self, mail: FromListener, out: &mut Out) {
         match mail {
             FromListener::Hears(client, result) => self.hears(client, result, out),
@@ -416,7 +422,7 @@ impl Pooler {
         }
     }
 
-    /// A client hears what it has wished for, or can't.
+    /// The listener answers a client's request to hear channels.
     fn hears(&mut self, id: ClientId, result: Result<(), Refused>, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         let wishes = client.hush() == Hush::Wishes;
@@ -427,7 +433,7 @@ impl Pooler {
         if own.follows.is_some() && result.is_err() {
             return self.disconnect(id, Fault::ListenerLost, out);
         }
-        // Between what it can be told by number, and this, is a gap.
+        // The numbers of notifications in `reach` have a gap now.
         own.reach = None;
         if let Some(asked) = own.anew.take() {
             match result {
@@ -441,7 +447,7 @@ impl Pooler {
             return;
         };
         match result {
-            // That round has told what was said before, as well.
+            // The round has also delivered all earlier notifications of this server.
             Ok(()) => {
                 own.granted();
                 if let Some(server) = client.link().and_then(|id| self.servers.get_mut(id)) {
@@ -457,7 +463,7 @@ impl Pooler {
         self.goes_on(id, out);
     }
 
-    /// All that was committed before it was asked has come.
+    /// The client has received every notification that was committed before its request.
     fn passed(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         if !matches!(client.hush(), Hush::Passes | Hush::Round) {
@@ -465,7 +471,7 @@ impl Pooler {
         }
         if let Some(server) = client.link().and_then(|id| self.servers.get_mut(id)) {
             server.mark_heard();
-            // A notice, which comes unasked.
+            // The server is in the middle of a message, for example a notice.
             if client.hush() == Hush::Round && server.inbox.relaying() {
                 return client.hushes(Hush::Message, self.now);
             }
@@ -480,8 +486,9 @@ impl Pooler {
         self.goes_on(id, out);
     }
 
-    /// A client's next message has waited for its server, which it keeps; behind a transaction others
-    /// come first.
+    /// A client held back for the listener goes on. If its next message was waiting for the server
+    /// that it keeps, the message goes on at once. After a transaction, waiting clients get the
+    /// server first.
     fn goes_on(&mut self, id: ClientId, out: &mut Out) {
         let over = self.clients.at(id).hush() == Hush::Round;
         self.end_hush(id, out);
@@ -497,10 +504,10 @@ impl Pooler {
         }
     }
 
-    /// A channel that a client hears was notified.
+    /// A notification on a channel that a client hears.
     fn notified(&mut self, id: ClientId, notification: &Arc<Notification>, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
-        // It is told so where it goes to.
+        // The other process sends the client this notification.
         if matches!(client.state(), ClientState::Packed(_)) {
             return;
         }
@@ -533,7 +540,8 @@ impl Pooler {
         }
     }
 
-    /// A client is idle, or waits for a server, and reads what it is sent.
+    /// True if a notification may be sent to a client now: the client is idle or waits for a
+    /// server, and reads what it gets.
     fn may_be_told(&self, id: ClientId) -> bool {
         let client = self.clients.at(id);
         if client.is_hushed() || client.valve.is_congested() {
@@ -552,7 +560,7 @@ impl Pooler {
         }
     }
 
-    /// Tells a client what it has not been told yet.
+    /// Sends a client the notifications that wait for it.
     pub(crate) fn tell_heard(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at_mut(id);
         let session = client.session_if_any();
@@ -585,14 +593,15 @@ impl Pooler {
         }
     }
 
-    /// A client that has been slow to read, or was bound to a server, may be told what it has heard.
+    /// Sends a client the waiting notifications, if it may get them now. Called when the client
+    /// reads again, or has left its server.
     pub(crate) fn tell_if_idle(&mut self, id: ClientId, out: &mut Out) {
         if self.clients.get(id).is_some_and(client::Client::listens) && self.may_be_told(id) {
             self.tell_heard(id, out);
         }
     }
 
-    /// A client is not to hear some channels any more. `ends`: it is gone.
+    /// A client no longer hears some channels. `ends`: the client is closed.
     pub(crate) fn leave_channels(
         &mut self,
         id: ClientId,
@@ -613,7 +622,7 @@ impl Pooler {
     }
 }
 
-/// In which encoding a client is told what it has heard.
+/// The client's encoding.
 fn encoding_of<'a>(shared: &Shared, params: Option<&'a Params>) -> Option<&'a [u8]> {
     let position = shared.tracked.position(b"client_encoding")?;
     params?.get(position)

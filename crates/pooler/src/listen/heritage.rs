@@ -1,5 +1,5 @@
-//! LISTEN across a takeover (`-R`): two processes number the notifications that they hear alike, and a
-//! client moves with the number of its last one.
+//! LISTEN across a takeover (`-R`). Old and new process number notifications in the same way. A client moves
+//! with the number of the last notification that it received.
 //!
 //! ```text
 //!   old:  ... n n n  mark | 1 2 3 4 5 6 7 ...      the client got up to 4
@@ -7,34 +7,37 @@
 //!             NOTIFY mark
 //! ```
 //!
-//! Job queues listen for ever. If their clients did not move, each `-R` would leave a process behind for
-//! good. PostgreSQL sends notifications to all sessions of a database in one order. So:
+//! Clients of job queues listen for ever. If these clients did not move, each `-R` would leave an old process
+//! behind for good. PostgreSQL sends notifications to all sessions of a database in one order. So:
 //!
-//! 1. The old process makes up a mark that nobody can guess, and listens to [`MARK`]. It tells the new
-//!    process the mark and all channels that it listens to, and later the channels that are added
-//!    ([`Reach`]). From then on it stops listening to none of them.
-//! 2. The new process listens to the same channels, and then notifies the mark. When the old process hears
-//!    the mark, it knows that both are in the same database and hear the same from there on. Both number
-//!    the notifications behind the mark, and remember the last of them ([`Heritage`]).
-//! 3. A client travels when it is idle and has got every notification, with the number of the last one.
-//!    The new process delivers the later ones, from those that it remembers. So a client may move at any
-//!    time. If a client comes back, the old process does the same.
+//! 1. The old process makes up a mark that nobody can guess, and listens to [`MARK`]. It sends the new
+//!    process the mark and all channels that it listens to. Channels that are added later are sent with a
+//!    later mark ([`Reach`]). From then on the old process keeps listening to these channels.
+//! 2. The new process listens to the same channels, and then notifies the mark. When the old process receives
+//!    the mark, it knows that both processes are in the same database and receive the same notifications from
+//!    the mark on. Both processes number the notifications after the mark, and remember the last of them
+//!    ([`Heritage`]).
+//! 3. A client moves when it is idle and has received every notification. The number of the last one moves
+//!    with it. The new process delivers the later notifications, which it remembers. So a client may move at
+//!    any time. If a client comes back, the old process does the same.
 //!
-//! While clients listen in the old process, it makes up another mark every few seconds. Clients move by
-//! the last mark that the new process was told of, once that mark has come. This covers two cases:
+//! While clients listen in the old process, the old process makes up another mark every few seconds. Clients
+//! move by the last mark that was sent to the new process, once that mark has come back. This covers two
+//! cases:
 //!
-//! - A client listens to a channel that the new process does not hear yet. The client moves when the new
-//!   process does.
-//! - The new process has lost its connection, and with it what it remembered. The next mark does not come
-//!   until the new process listens again, so only clients that have moved in between are treated as if
+//! - A client listens to a channel that the new process does not hear yet. The client moves with a later
+//!   mark, when the new process hears the channel.
+//! - The new process has lost its connection, and with it the notifications that it remembered. The next mark
+//!   comes back only when the new process listens again. Clients that moved in between are treated as if
 //!   their listening connection were lost.
 //!
-//! If no mark comes, all clients stay: there may be no room for a second connection, or it may lead to
-//! another database. A process remembers a bounded amount. If a client's next number is no longer
-//! remembered, the client is treated as if its listening connection were lost.
+//! If no mark comes back, all clients stay. (There may be no room for a second connection, or the second
+//! connection may lead to another database.) A process remembers a bounded amount of notifications. If the
+//! new process no longer remembers the notifications after a client's number, the client is treated as if its
+//! listening connection were lost.
 //!
-//! Clients can't listen to the channels of the marks by these connections (`MARKS` in `hearing.rs`), because
-//! the two processes do not hear the same on them.
+//! The listener never serves the channels of the marks to clients (`MARKS` in `hearing.rs`), because the two
+//! processes do not receive the same notifications on them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -46,7 +49,8 @@ use crate::limits;
 /// The channel of the marks.
 pub(super) const MARK: &[u8] = b"howdah_takeover";
 
-/// Who hears what another process hears, too, so that neither stops listening to it. No client.
+/// A hearer that is no client. It stands for the other process: while it hears a channel, this
+/// process keeps listening to the channel.
 pub(super) const PARTNER: Hearer = (
     WorkerId(u16::MAX),
     ClientId {
@@ -55,29 +59,31 @@ pub(super) const PARTNER: Hearer = (
     },
 );
 
-/// After that time another mark is made up for those who have not followed, in nanoseconds.
+/// How long after one mark the next mark is made up, for clients that have not moved, in
+/// nanoseconds.
 const AGAIN_NS: u64 = 10_000_000_000;
 
-/// For how long after the end of the old process what was heard is remembered, in nanoseconds: its
-/// last clients are on their way.
+/// How long after the end of the old process its notifications are remembered, in nanoseconds: its
+/// last clients are still on their way.
 const LINGERS_NS: u64 = 30_000_000_000;
 
-/// How many marks are known at a time of those who leave, and of those who come: one may be tried
-/// while clients are still on their way by another.
+/// How many marks are kept at a time for clients that leave, and how many for clients that come.
+/// While a new mark is tried, clients are still on their way with an older mark.
 const MARKS: usize = 3;
 
-/// What was heard behind a mark.
+/// The notifications that were received after a mark.
 #[derive(Debug)]
 struct Heritage {
     reach: Arc<Reach>,
-    /// Clients leave this process, and don't come to it.
+    /// Clients leave this process by this mark. False: clients come to this process by this mark.
     leaves: bool,
     since: Time,
-    /// The other process is told of it, or the mark is sent.
+    /// For leaving clients: the mark was sent to the other process. For arriving clients: the mark
+    /// was notified.
     told: bool,
-    /// How many notifications were heard, once the mark is.
+    /// How many notifications came after the mark. `None` until the mark itself has come.
     count: Option<u64>,
-    /// The last of them.
+    /// The last of these notifications.
     last: VecDeque<Arc<Notification>>,
     size: usize,
 }
@@ -102,30 +108,32 @@ impl Heritage {
     }
 }
 
-/// What a listener has to do with other processes.
+/// The marks that a listener shares with other processes.
 #[derive(Debug, Default)]
 pub struct Heritages {
     all: VecDeque<Heritage>,
-    /// The next round's end is where another process is told what is listened to, with this mark.
+    /// At the end of the next round, the other process is sent all channels of this listener, with
+    /// this mark.
     prepares: Option<u128>,
-    /// When the old process has ended, and some time has passed.
+    /// Some time after the end of the old process: when its marks can be forgotten.
     over_at: Option<Time>,
 }
 
-/// What a client that has come has missed.
+/// The notifications that an arriving client has missed.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Since {
-    /// This, perhaps more than it listens to.
+    /// These. The client may not listen to all of their channels.
     Missed(Vec<Arc<Notification>>),
-    /// It was told more than was heard here.
+    /// The client has received notifications that this process has not received yet.
     Ahead,
-    /// Nobody knows.
+    /// This process does not remember them.
     Unknown,
 }
 
 impl Heritages {
-    /// Another process is to be told what is listened to. False if it was, a short time ago, or nobody
-    /// is left: `hears` says whether any client still hears something here.
+    /// Begins to prepare the other process with a new mark. False if a mark is already being
+    /// prepared or recent, or if no client needs another one. `hears` says whether any client still
+    /// hears a channel here.
     pub fn prepare(&mut self, now: Time, mark: u128, hears: bool) -> bool {
         let last = self.all.iter().rfind(|heritage| heritage.leaves);
         let due = |last: &Heritage| now.0 >= last.since.0.saturating_add(AGAIN_NS);
@@ -136,7 +144,8 @@ impl Heritages {
         wants
     }
 
-    /// The connection listens to the marks. True if that was awaited: this is what else it listens to.
+    /// The connection listens to the marks, and to the channels `names`. True if a mark was being
+    /// prepared.
     pub fn prepared(&mut self, now: Time, names: &[Name]) -> bool {
         let Some(mark) = self.prepares.take() else {
             return false;
@@ -150,7 +159,7 @@ impl Heritages {
         self.prepares = None;
     }
 
-    /// Another process hears this, and its clients come here.
+    /// Another process hears these channels, and its clients come here.
     pub fn inherit(&mut self, now: Time, mark: u128, names: &[Name]) {
         self.over_at = None;
         self.add(now, mark, names, false);
@@ -171,8 +180,8 @@ impl Heritages {
         });
     }
 
-    /// The oldest mark of these is forgotten if there are too many, but never the last one that has
-    /// come: clients count by that.
+    /// Forgets the oldest mark of this direction if there are too many marks. The last mark that
+    /// has come stays, because clients count from this mark.
     fn make_room(&mut self, leaves: bool) {
         let alike = |heritage: &Heritage| heritage.leaves == leaves;
         if self.all.iter().filter(|h| alike(h)).count() < MARKS {
@@ -186,12 +195,12 @@ impl Heritages {
         }
     }
 
-    /// It knows this mark.
+    /// The listener knows this mark.
     pub fn knows(&self, mark: u128) -> bool {
         self.all.iter().any(|heritage| heritage.reach.mark == mark)
     }
 
-    /// What the new process is to be told now.
+    /// The channels and the mark that the new process must be sent now.
     pub fn untold(&mut self) -> Option<Arc<Reach>> {
         let mut all = self.all.iter_mut();
         let untold = all.find(|heritage| heritage.leaves && !heritage.told)?;
@@ -199,7 +208,8 @@ impl Heritages {
         Some(untold.reach.clone())
     }
 
-    /// The marks to be sent now: `hears` says what both processes listen to.
+    /// The marks that must be notified now. `hears` says whether both processes listen to a
+    /// channel.
     pub fn marks(&mut self, hears: impl Fn(&[u8]) -> bool) -> Vec<String> {
         let mut marks = Vec::new();
         for heritage in self.all.iter_mut().filter(|h| !h.leaves && !h.told) {
@@ -212,7 +222,8 @@ impl Heritages {
         marks
     }
 
-    /// The connection was notified. True if that was the mark behind which clients can leave.
+    /// The connection received a notification. True if the notification is a mark by which clients
+    /// can leave.
     pub fn hears(&mut self, mut heard: Notification) -> (Arc<Notification>, bool) {
         let mut leave = false;
         if *heard.channel == *MARK {
@@ -238,15 +249,16 @@ impl Heritages {
         last.find(|heritage| heritage.leaves && heritage.count.is_some())
     }
 
-    /// Which clients can leave, and how far those have been told that have been told all. No number:
-    /// none can, as the last mark that the other process was told of has not come.
+    /// The channels of the clients that can leave, and the number of the last notification. No
+    /// number: no client can leave, because the last mark sent to the other process has not come
+    /// back.
     pub fn reached(&self) -> Option<(Arc<Reach>, Option<u64>)> {
         let mut all = self.all.iter();
         let last = all.rfind(|heritage| heritage.leaves && heritage.told)?;
         Some((last.reach.clone(), last.count))
     }
 
-    /// What a client that listens to this has missed on its way.
+    /// The notifications that an arriving client has missed on its way.
     pub fn since(&self, place: &NotificationPosition, names: &[Name]) -> Since {
         let found = self.all.iter().find(|h| h.reach.mark == place.mark);
         let Some(found) = found.filter(|h| names.iter().all(|n| h.reach.names.contains(n))) else {
@@ -268,7 +280,8 @@ impl Heritages {
         self.over_at = Some(Time(now.0.saturating_add(LINGERS_NS)));
     }
 
-    /// True if nobody comes any more, or leaves, and the partner of the other process hears nothing.
+    /// True if no client comes or leaves any more. The caller then also drops the other process as
+    /// a hearer.
     pub fn are_over(&mut self, now: Time) -> bool {
         if self.over_at.is_none_or(|at| now < at) {
             return false;
@@ -279,7 +292,7 @@ impl Heritages {
     }
 }
 
-/// A mark as it is notified.
+/// The payload with which a mark is notified.
 fn payload(mark: u128) -> String {
     format!("{mark:032x}")
 }

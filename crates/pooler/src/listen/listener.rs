@@ -11,48 +11,50 @@ use crate::event::{ServerId, Time};
 use crate::listen::{Hearer, Name, Notification, Refused, Requirements};
 use crate::{Seeded, limits};
 
-/// How many rounds a client waits for the notifications that another process has already sent it.
+/// How many rounds an arriving client waits for notifications that the other process has already
+/// sent to the client.
 const TRIES: u8 = 100;
 
-/// A listening connection: who hears which channel, and its rounds.
+/// A listening connection: which clients hear which channel, and its rounds.
 #[derive(Debug)]
 pub struct SharedListener {
     /// The connection, once it is logged in.
     pub server: Option<ServerId>,
-    /// When a client last used it, or since when one wants it.
+    /// When a client last used the connection. Before the login: since when a client wants the
+    /// connection.
     pub since: Time,
-    /// Since when it owes an answer.
+    /// Since when the connection owes an answer.
     pub asked: Option<Time>,
-    /// When it was last replaced, or could not be.
+    /// When the connection was last replaced, or when a replacement failed.
     pub renewed: Time,
-    /// Its replacement, while it is being replaced.
+    /// The replacement that is under way.
     pub change: Option<Replacement>,
     /// Marks and numbers shared with the predecessor and the successor of this process.
     pub heritages: Heritages,
-    /// The next round ends listening to the mark of a change.
+    /// The next round must stop listening to the mark of a replacement.
     marked: bool,
     channels: HashMap<Name, Channel, Seeded>,
-    /// Channels that perhaps no client hears any more.
+    /// Channels that may have lost their last hearer.
     left: BTreeSet<Name>,
-    /// The clients that the next round is for.
+    /// The clients that wait for the next round.
     waiting: Vec<Wait>,
     round: Option<Round>,
 }
 
 #[derive(Debug, Default)]
 struct Channel {
-    /// The connection listens to it, or is about to.
+    /// The connection listens to the channel, or its LISTEN is under way.
     on: bool,
     hearers: Vec<Hearer>,
 }
 
-/// Who waits for the end of a round, and for which channels.
+/// A client that waits for the end of a round, and the channels that it asks for.
 #[derive(Debug)]
 struct Wait {
     hearer: Hearer,
     wants: Vec<Name>,
     demand: Requirements,
-    /// How often it has waited in vain.
+    /// How many rounds the client has waited in vain.
     tries: u8,
 }
 
@@ -67,19 +69,20 @@ struct Round {
 /// What the end of a round means for a client.
 #[derive(PartialEq, Eq, Debug)]
 pub enum RoundOutcome {
-    /// The client hears the channels that it has asked for, or can't.
+    /// The client hears the channels that it has asked for; or the reason why not.
     Hears(Hearer, Result<(), Refused>),
-    /// The client has come from another process. It gets the notifications that it has missed on
-    /// its way, and hears its channels from now on.
+    /// The client has come from another process. It gets the notifications missed on the way, and
+    /// hears its channels from now on.
     Follows(Hearer, Vec<Arc<Notification>>),
-    /// The same, but the notifications that it has missed are not known.
+    /// The client has come from another process, but the notifications missed on the way are
+    /// unknown.
     Lost(Hearer),
-    /// The client has got everything that was committed before it asked.
+    /// The client has received every notification committed before its request.
     Passed(Hearer),
 }
 
 impl SharedListener {
-    /// One that is not connected.
+    /// A listener that is not connected.
     pub fn new(seeded: Seeded, now: Time) -> SharedListener {
         SharedListener {
             server: None,
@@ -109,12 +112,13 @@ impl SharedListener {
         all
     }
 
-    /// The connection has become this one by a change: it listens to the mark still.
+    /// A new connection has replaced the old one. The new connection still listens to the
+    /// replacement's mark.
     pub fn forgets_mark(&mut self) {
         self.marked = true;
     }
 
-    /// All that clients hear.
+    /// All channels that a client hears.
     pub fn heard(&self) -> impl Iterator<Item = &Name> {
         let heard = self.channels.iter().filter(|(_, channel)| {
             let mut hearers = channel.hearers.iter();
@@ -123,20 +127,20 @@ impl SharedListener {
         heard.map(|(name, _)| name)
     }
 
-    /// All clients that hear by it.
+    /// All clients that hear a channel.
     pub fn all_hearers(&self) -> BTreeSet<Hearer> {
         let hearers = self.channels.values().flat_map(|c| &c.hearers);
         hearers.copied().filter(|h| *h != PARTNER).collect()
     }
 
-    /// Nobody hears by it, and nobody wants to.
+    /// No client hears a channel, and no client asks for one.
     pub fn is_unused(&self) -> bool {
         self.waiting.is_empty()
             && self.round.as_ref().is_none_or(|r| r.waits.is_empty())
             && self.channels.values().all(|c| c.hearers.is_empty())
     }
 
-    /// A client is about to listen to channels. False if there would be too many.
+    /// A client asks to hear channels. False if there would be too many channels.
     pub fn hear(&mut self, hearer: Hearer, wants: Vec<Name>, demand: Requirements) -> bool {
         let new = wants
             .iter()
@@ -157,7 +161,7 @@ impl SharedListener {
         true
     }
 
-    /// A client has to know that all is heard that was committed by now.
+    /// A client asks to receive every notification committed by now.
     pub fn pass(&mut self, hearer: Hearer) {
         self.waiting.push(Wait {
             hearer,
@@ -167,7 +171,7 @@ impl SharedListener {
         });
     }
 
-    /// It is connected: returns the clients whose requirements it does not meet.
+    /// The connection is logged in. Returns the clients that need another kind of connection.
     pub fn connected(
         &mut self,
         server: ServerId,
@@ -179,7 +183,7 @@ impl SharedListener {
         unfit.map(|wait| wait.hearer).collect()
     }
 
-    /// A client listens to some channels no longer. `ends`: nor does it wait for anything.
+    /// A client no longer hears some channels. `ends`: the client also waits for nothing any more.
     pub fn leave(&mut self, hearer: Hearer, names: &[Name], ends: bool) {
         if ends {
             let others = |wait: &Wait| wait.hearer != hearer;
@@ -203,12 +207,13 @@ impl SharedListener {
         }
     }
 
-    /// Who hears a channel.
+    /// The clients that hear a channel.
     pub fn hearers(&self, name: &[u8]) -> &[Hearer] {
         self.channels.get(name).map_or(&[], |c| &c.hearers)
     }
 
-    /// Begins a round, if there is something to do and none is under way: the text of its Query.
+    /// Begins a round, if commands or clients wait and no round is under way. Returns the text of
+    /// the round's Query.
     pub fn begin(&mut self, now: Time) -> Option<Vec<u8>> {
         let changes = self.change.as_ref().is_some_and(Replacement::is_begun);
         if self.round.is_some() || changes {
@@ -318,7 +323,7 @@ impl SharedListener {
                     let its = missed.filter(|heard| wait.wants.contains(&heard.channel));
                     RoundOutcome::Follows(wait.hearer, its.collect())
                 }
-                // Another process may hear a moment before this one.
+                // The other process may have received notifications a moment before this one.
                 Some(Since::Ahead) if wait.tries < TRIES => {
                     wait.tries += 1;
                     self.waiting.push(wait);
@@ -353,7 +358,8 @@ impl SharedListener {
         }
     }
 
-    /// If the marks of a takeover are listened to, all that is listened to now stays so.
+    /// If the connection now listens to the marks of a takeover, it keeps listening to all its
+    /// channels of this moment.
     fn prepare(&mut self) {
         let marks = self.channels.get(heritage::MARK);
         if !marks.is_some_and(|channel| channel.on) {
@@ -367,8 +373,8 @@ impl SharedListener {
         }
     }
 
-    /// The connection is lost, or failed. Returns the clients that heard by it, and those that
-    /// wanted to.
+    /// The connection is lost, or its login failed. Returns the clients that heard a channel, and
+    /// the clients that only asked for one.
     pub fn lose(&mut self) -> (BTreeSet<Hearer>, BTreeSet<Hearer>) {
         let hearers = self.all_hearers();
         self.channels.clear();

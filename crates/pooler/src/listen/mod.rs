@@ -6,25 +6,26 @@
 //!               what the client listens to   which clients hear each channel; rounds
 //! ```
 //!
-//! For each database and user one server connection (the *listener*) listens for all clients, to each
-//! channel once. The database's name determines the listener's worker. Other workers reach it by mail,
-//! which keeps its order.
+//! For each database and user, one server connection (the *listener*) listens for all clients, to each
+//! channel once. A hash of the database and user names chooses the listener's worker. Other workers send mail
+//! to the listener's worker. Mail keeps its order.
 //!
-//! **Which channels a client listens to** is PostgreSQL's decision. Before a text with LISTEN runs, the
-//! listener listens to the text's channels, and the client becomes one of their hearers, so that it misses
-//! nothing. Then the text runs unchanged on the client's server. At the end of the transaction Howdah asks
-//! that server for its channels; the client listens to these from then on, by the listener. So rollbacks,
-//! savepoints and errors need no rules. Before another client gets the server, it stops listening, and
-//! notifications that arrive on it meanwhile are dropped.
+//! **Which channels a client listens to** is PostgreSQL's decision. Before Howdah sends a text with LISTEN,
+//! the listener listens to the text's channels, and the client becomes one of their hearers. So the client
+//! misses no notification. Then the text runs unchanged on the client's server. At the end of the transaction
+//! Howdah asks that server for its channels. From then on the client listens to exactly these channels,
+//! through the listener. So rollbacks, savepoints and errors need no rules. Before another client gets the
+//! server, the server stops listening. Notifications that arrive on the server meanwhile are dropped.
 //!
-//! **Rounds.** All LISTEN and UNLISTEN commands for the listener go there in one Query, which may also be
-//! empty. One round is under way at a time; further commands wait for the next round. When a round's
-//! ReadyForQuery has come, the listener has heard everything that was committed before the round was sent.
+//! **Rounds.** A round is one Query to the listener. The Query has all LISTEN and UNLISTEN commands that are
+//! due, and may be empty. One round is under way at a time; further commands wait for the next round. When
+//! the round's ReadyForQuery arrives, the listener has received every notification that was committed before
+//! the round was sent.
 //!
-//! **Order.** PostgreSQL delivers to a session everything that was committed before the session's
-//! transaction ended, and only then says that the session is idle. So Howdah holds back the idle
-//! ReadyForQuery of a client that listens, until a round has ended that began after it. Notifications that
-//! arrive during a client's transaction wait for its end.
+//! **Order.** PostgreSQL first delivers to a session every notification committed before the session's
+//! transaction ended, and then says that the session is idle. Howdah keeps this order: it holds back the idle
+//! ReadyForQuery of a listening client until a later round has ended. Notifications that arrive during a
+//! client's transaction wait for the transaction's end.
 
 mod change;
 mod channels;
@@ -50,24 +51,25 @@ use crate::pool::key::PoolKey;
 /// The name of a channel.
 pub type Name = Box<[u8]>;
 
-/// A client that hears a channel, wherever it is.
+/// A client that hears a channel: its worker and its id.
 pub type Hearer = (WorkerId, ClientId);
 
-/// A notification that the listener has heard.
+/// A notification that the listener has received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notification {
-    /// The process id of the server that has notified.
+    /// The process id of the session that ran NOTIFY.
     pub pid: u32,
     /// The channel.
     pub channel: Name,
     /// The payload.
     pub payload: Box<[u8]>,
-    /// Its number behind the mark of a takeover, or 0.
+    /// The notification's number, counted from the mark of a takeover (`heritage.rs`). 0 without a
+    /// mark.
     pub number: u64,
 }
 
 impl Notification {
-    /// Its approximate size in memory, in bytes, while it waits for a client.
+    /// The approximate size in memory, in bytes, while the notification waits for a client.
     pub fn size(&self) -> usize {
         size_of::<Notification>() + self.channel.len() + self.payload.len()
     }
@@ -78,63 +80,64 @@ impl Notification {
 pub enum ToListener {
     /// A client is about to listen to channels: [`FromListener::Hears`] answers.
     Hear(Box<Wish>),
-    /// A client waits until the listener has heard everything committed by now:
+    /// A client waits until the listener has received every notification committed by now:
     /// [`FromListener::Passed`] answers.
     Pass {
-        /// Which listener.
+        /// The listener.
         listener: Arc<PoolKey>,
-        /// Who.
+        /// The client.
         hearer: Hearer,
     },
-    /// A client listens to these channels no longer. No answer.
+    /// The client no longer hears these channels. No answer.
     Leave {
-        /// Which listener.
+        /// The listener.
         listener: Arc<PoolKey>,
-        /// Who.
+        /// The client.
         hearer: Hearer,
-        /// Which channels.
+        /// The channels.
         channels: Vec<Name>,
-        /// The client is gone, and waits for nothing.
+        /// The client is closed: the listener also drops the client's requests.
         ends: bool,
     },
-    /// The process that we took over from hears these channels, and its clients arrive here after
-    /// this mark.
+    /// The predecessor in a takeover hears these channels. Its clients arrive here, and their
+    /// notifications are counted from this mark.
     Inherit(Box<Wish>, u128),
 }
 
 /// A client is about to listen to channels.
 #[derive(Debug)]
 pub struct Wish {
-    /// Which listener.
+    /// The listener.
     pub listener: Arc<PoolKey>,
-    /// Who.
+    /// The client.
     pub hearer: Hearer,
-    /// Which channels.
+    /// The channels.
     pub channels: Vec<Name>,
-    /// What the listening connection has to be like.
+    /// What the listening connection must be like.
     pub demand: Requirements,
-    /// What the client's pool knows of its user, for the listener's login.
+    /// SCRAM keys that the client's pool knows, for the listener's login.
     pub keys: Option<ScramKeys>,
-    /// The same: the password.
+    /// The password that the client's pool knows, for the listener's login.
     pub secret: Option<Secret>,
 }
 
 /// Messages from a listener's worker.
 #[derive(Debug)]
 pub enum FromListener {
-    /// The client hears its channels from now on; or the reason why it can't.
+    /// The client hears its channels from now on; or the reason why not.
     Hears(ClientId, Result<(), Refused>),
-    /// These clients have been sent everything that was committed before they asked.
+    /// These clients have received every notification committed before their request.
     Passed(Vec<ClientId>),
     /// A notification for these clients.
     Notified(Arc<Notification>, Vec<ClientId>),
-    /// The listener is gone: its clients may have missed notifications.
+    /// The listener is lost: its clients may have missed notifications.
     Lost(Vec<ClientId>),
-    /// Clients that listen to nothing else can move to the successor; the number says how far they
-    /// were told. Without a number no client can.
+    /// These clients can move to the successor if they hear no channel outside of `Reach`. The
+    /// number is that of the last notification that they received. Without a number, no client can
+    /// move.
     Reached(Arc<Reach>, Option<u64>, Vec<ClientId>),
-    /// A client that came from another process was sent what it has missed, and hears its channels
-    /// from now on.
+    /// A client from another process has received the notifications that it had missed. From now on
+    /// it hears its channels here.
     Follows(ClientId),
 }
 
@@ -148,31 +151,32 @@ pub enum Refused {
     TooMany,
 }
 
-/// What a listening connection has to be, to be of use to a client.
+/// What a listening connection must be like to serve a client.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Requirements {
-    /// Where the client's server is.
+    /// The address of the client's server: the listener must be connected to the same address.
     pub place: Option<Address>,
     /// The client's encoding.
     pub encoding: Option<Box<[u8]>>,
-    /// How far the client was told by another process: it has to be told from there on.
+    /// The last notification that another process sent to the client. The client must receive all
+    /// later ones.
     pub after: Option<NotificationPosition>,
 }
 
 /// The channels that two processes both hear.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Reach {
-    /// The mark behind which they number notifications.
+    /// The mark from which both processes count notifications.
     pub mark: u128,
     /// The channels.
     pub names: BTreeSet<Name>,
 }
 
-/// How far another process has sent notifications to a client.
+/// The last notification that another process sent to a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NotificationPosition {
     /// The mark.
     pub mark: u128,
-    /// The number of notifications behind the mark.
+    /// The notification's number, counted from the mark.
     pub number: u64,
 }

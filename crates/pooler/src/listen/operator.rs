@@ -29,22 +29,23 @@ use crate::server::ServerState;
 /// nanoseconds.
 const LOGIN_NS: u64 = 5_000_000_000;
 
-/// How long the listening connection may take to answer, in nanoseconds: whoever listens waits for it.
+/// How long the listening connection may take to answer, in nanoseconds. All listening clients wait
+/// meanwhile.
 const ANSWER_NS: u64 = 15_000_000_000;
 
-/// What is run first: nothing is to end the connection because it is idle.
+/// The first query: PostgreSQL must not end the connection because it is idle.
 const FIRST: &[u8] = b"SELECT pg_catalog.set_config(name,'0',false) FROM pg_catalog.pg_settings \
     WHERE name OPERATOR(pg_catalog.=) 'idle_session_timeout'";
 
 impl Pooler {
-    /// A client wants something of a listener.
+    /// Mail from a client's worker to a listener.
     pub(crate) fn listener_hears(&mut self, mail: ToListener, out: &mut Out) {
         match mail {
             ToListener::Hear(wish) => self.wished(*wish, out),
             ToListener::Pass { listener, hearer } => {
                 match self.listeners.get_mut(&listener) {
                     Some(found) => found.pass(hearer),
-                    // It was told so, or is about to be.
+                    // The client was told that the listener is lost, or is about to be told.
                     None => return,
                 }
                 self.begin_round(&listener, out);
@@ -110,7 +111,8 @@ impl Pooler {
         self.pools.at_mut(pool).listener_wanted(wants);
     }
 
-    /// A listening connection is to the same place as a client's server, and speaks its encoding.
+    /// True if a listening connection leads to the same address as a client's server, and has the
+    /// client's encoding.
     fn suits(&self, server: ServerId, demand: &Requirements) -> bool {
         let encoding = self.encoding_at(server);
         let ends = self.servers.at(server).ends.as_ref();
@@ -157,7 +159,7 @@ impl Pooler {
         self.begin_listening(id, out);
     }
 
-    /// A connection listens from now on: its first query.
+    /// A connection becomes a listening connection: sends its first query.
     fn begin_listening(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         server.becomes_listener(self.now);
@@ -165,7 +167,7 @@ impl Pooler {
         self.note_server(Level::Debug, id, "listens for clients", out);
     }
 
-    /// Sends what is wanted of a listener, unless something is under way.
+    /// Begins the next round of a listener, unless a round is under way.
     pub(super) fn begin_round(&mut self, key: &Arc<PoolKey>, out: &mut Out) {
         self.begin_change(key, out);
         let listener = gone!(self.listeners.get_mut(key));
@@ -181,7 +183,7 @@ impl Pooler {
         }
     }
 
-    /// Bytes of a listening connection.
+    /// Bytes from a listening connection.
     pub(crate) fn listener_bytes(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
         let server = self.servers.at_mut(id);
         let key = self.pools.at(server.pool).key.clone();
@@ -196,7 +198,8 @@ impl Pooler {
             if !self.listener_message(id, &key, message, body, out) {
                 return self.close_server(id, "unknown pkt", Close::Await, out);
             }
-            // Another has taken its place: what it says from there on the other one tells.
+            // A new connection has replaced this one: the new one delivers all further
+            // notifications.
             let state = self.servers.get(id).map(|server| server.state());
             if !matches!(state, Some(ServerState::Listening { .. })) {
                 return;
@@ -286,12 +289,12 @@ impl Pooler {
         self.begin_round(key, out);
     }
 
-    /// A connection that was to listen could not be had.
+    /// A listening connection could not be opened.
     pub(crate) fn no_listener(&mut self, pool: PoolId, out: &mut Out) {
         let key = &self.pools.at(pool).key;
         let current = self.listeners.get(key).and_then(|listener| listener.server);
         match current {
-            // It was to be replaced.
+            // A replacement of the current connection failed.
             Some(id) => {
                 let key = key.clone();
                 self.no_heir(&key, id, out);
@@ -300,8 +303,8 @@ impl Pooler {
         }
     }
 
-    /// A listening connection is lost, or there will be none: who has heard by it has missed
-    /// something, perhaps.
+    /// A listening connection is lost, or could not be opened. Its clients may have missed
+    /// notifications.
     pub(crate) fn listener_lost(&mut self, pool: PoolId, out: &mut Out) {
         self.listeners_wish(pool, false);
         self.sated(pool, out);
@@ -309,7 +312,7 @@ impl Pooler {
         self.forget_listener(&key, out);
     }
 
-    /// There is no room for a listening connection any more.
+    /// A listening connection must make room for other servers.
     pub(crate) fn silence_listener(&mut self, key: &PoolKey, out: &mut Out) {
         let listener = self.listeners.get(key);
         if let Some(id) = listener.and_then(|listener| listener.server) {
@@ -317,7 +320,7 @@ impl Pooler {
         }
     }
 
-    /// A listening connection's `server_lifetime` is over.
+    /// True if a listening connection is older than `server_lifetime`.
     fn is_old(&self, key: &PoolKey, listener: &SharedListener) -> bool {
         let entry = self.config.entry(&key.database);
         let lifetime = entry.map_or(0, |entry| nanos(self.config.server_lifetime(entry)));
@@ -339,8 +342,8 @@ impl Pooler {
         }
     }
 
-    /// Several times a second: clients do not wait for a login for long, and a connection that
-    /// nobody needs goes.
+    /// Several times a second: gives up logins that take too long, replaces old connections, and
+    /// closes connections that do not answer or that no client needs.
     pub(crate) fn mind_listeners(&mut self, out: &mut Out) {
         self.forget_heritages(out);
         let idle = nanos(self.config.globals.server_idle_timeout);
@@ -389,14 +392,15 @@ impl Pooler {
 
 // A connection is replaced.
 impl Pooler {
-    /// A listening connection is to go: another one takes its place first, if there can be one.
+    /// A listening connection must go. If another connection can be opened, it takes over first.
     pub(crate) fn replace_listener(&mut self, id: ServerId, why: &str, out: &mut Out) {
         if !self.replaces_later(id) && !self.begin_replacing(id, true, out) {
             self.close_server(id, why, Close::Await, out);
         }
     }
 
-    /// If this connection is about to take another one's place, it does so before it is replaced.
+    /// If this connection is itself about to replace another one, it finishes that first and is
+    /// replaced afterwards.
     fn replaces_later(&mut self, id: ServerId) -> bool {
         let key = &self.pools.at(self.servers.at(id).pool).key;
         let listener = self.listeners.get_mut(key);
@@ -408,12 +412,13 @@ impl Pooler {
             .is_some()
     }
 
-    /// A listening connection is old: another one takes its place, if there can be one.
+    /// A listening connection is old. If another connection can be opened, it takes over.
     fn renew_listener(&mut self, id: ServerId, out: &mut Out) {
         self.begin_replacing(id, false, out);
     }
 
-    /// False if it can't be replaced. `must`: it goes in any case.
+    /// False if the connection can't be replaced. `must`: the connection is closed even if its
+    /// replacement fails.
     fn begin_replacing(&mut self, id: ServerId, must: bool, out: &mut Out) -> bool {
         let now = self.now;
         let pool_id = self.servers.at(id).pool;
@@ -436,7 +441,7 @@ impl Pooler {
         true
     }
 
-    /// There is no connection to replace one that listens.
+    /// The connection that should have replaced `old` could not be opened, or took too long.
     fn no_heir(&mut self, key: &Arc<PoolKey>, old: ServerId, out: &mut Out) {
         if let Some(pool) = self.pools.find(key) {
             self.listeners_wish(pool, false);
@@ -457,7 +462,7 @@ impl Pooler {
         }
     }
 
-    /// A connection has logged in that is to replace the one that listens.
+    /// A connection that will replace the listening one has logged in.
     fn heir_comes(&mut self, id: ServerId, mut listener: SharedListener, out: &mut Out) {
         let old = listener.server;
         let server = self.servers.at(id);
@@ -475,7 +480,8 @@ impl Pooler {
         }
         self.listeners.insert(key.clone(), listener);
         if !fits {
-            // Elsewhere others notify: nobody can say what is missed.
+            // A server at another address has other notifications: those that were missed would be
+            // unknown.
             self.close_server(id, "nobody listens", Close::Await, out);
             if let Some(old) = old {
                 self.no_heir(&key, old, out);
@@ -485,7 +491,8 @@ impl Pooler {
         self.begin_listening(id, out);
     }
 
-    /// A round is over, or the new connection is ready: both listen to what they lack.
+    /// If the new connection is ready and no round is under way, sends both connections the LISTEN
+    /// commands that they lack.
     fn begin_change(&mut self, key: &Arc<PoolKey>, out: &mut Out) {
         let now = self.now;
         let listener = gone!(self.listeners.get_mut(key));
@@ -507,7 +514,8 @@ impl Pooler {
         out.send_with(Peer::Server(heir), |buf| write::query(buf, &sql));
     }
 
-    /// A connection of a change is ready again. False if there is none, or it has not begun.
+    /// A connection of a replacement has sent ReadyForQuery. False if no replacement is under way,
+    /// or if the answer belongs to a round.
     fn change_answered(&mut self, id: ServerId, key: &Arc<PoolKey>, out: &mut Out) -> bool {
         let now = self.now;
         let Some(listener) = self.listeners.get_mut(key) else {
@@ -598,7 +606,7 @@ impl Pooler {
         let change = listener.change.take();
         let heir = change.and_then(|change| change.heir).map(|(heir, _)| heir);
         let others = match (listener.server == Some(id), heir == Some(id)) {
-            // It was replaced.
+            // This connection was replaced before.
             (false, false) => return,
             (true, _) => heir,
             (false, true) => listener.server,
@@ -614,7 +622,7 @@ impl Pooler {
     }
 }
 
-/// A client has come from another process, and has missed this on its way.
+/// Sends an arriving client the notifications that it missed on its way.
 fn tell_missed((worker, client): Hearer, missed: Vec<Arc<Notification>>, out: &mut Out) {
     for heard in missed {
         let mail = FromListener::Notified(heard, vec![client]);

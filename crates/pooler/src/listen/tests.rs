@@ -1,4 +1,4 @@
-//! What a client listens to, and a listener's rounds.
+//! The channels of a client, and the rounds of a listener.
 
 use std::sync::Arc;
 
@@ -53,7 +53,8 @@ fn each_channel_is_listened_to_once() {
     wish(&mut listener, one, "a b\"");
     let sql = r#"LISTEN "a";LISTEN "b""";"#;
     assert_eq!(begin(&mut listener).as_deref(), Some(sql));
-    // Nobody hears it before the round is over, and what comes meanwhile is for the next.
+    // No client hears the channels before the round has ended. Wishes that come meanwhile are for
+    // the next round.
     wish(&mut listener, two, "a c");
     listener.pass(one);
     assert_eq!(begin(&mut listener), None);
@@ -65,14 +66,14 @@ fn each_channel_is_listened_to_once() {
     assert_eq!(listener.end(), told);
     assert_eq!(listener.hearers(b"a"), [one, two]);
     assert!(!listener.is_unused());
-    // It stays as long as anybody hears it.
+    // A channel stays as long as a client hears it.
     listener.leave(one, &names("a"), false);
     assert_eq!(begin(&mut listener), None);
     assert_eq!(listener.hearers(b"a"), [two]);
     listener.leave(two, &names("a c"), true);
     let sql = r#"UNLISTEN "a";UNLISTEN "c";"#;
     assert_eq!(begin(&mut listener).as_deref(), Some(sql));
-    // Wanted again while it goes.
+    // A client asks for the channel while its UNLISTEN is under way.
     wish(&mut listener, two, "a");
     assert!(listener.end().is_empty());
     assert_eq!(begin(&mut listener).as_deref(), Some(r#"LISTEN "a";"#));
@@ -117,7 +118,7 @@ fn who_leaves_waits_for_nothing() {
     listener.leave(one, &names("a"), true);
     assert_eq!(listener.end(), [RoundOutcome::Hears(two, Ok(()))]);
     listener.leave(two, &names("b c"), true);
-    // What was never listened to need not go.
+    // A channel whose LISTEN was never sent needs no UNLISTEN.
     let sql = r#"UNLISTEN "a";UNLISTEN "b";"#;
     assert_eq!(begin(&mut listener).as_deref(), Some(sql));
     assert!(listener.end().is_empty() && listener.is_unused());
@@ -199,9 +200,9 @@ fn what_the_server_has_counts() {
     assert!(own.are_tentative());
     assert_eq!(own.settle(Some(&names("c")), false), (names("b"), false));
     assert_eq!(listened(&own), "a c");
-    // Something else is listened to there.
+    // The server listens to a channel that the client does not hear.
     assert_eq!(own.settle(Some(&names("x")), false), (vec![], true));
-    // A server that does not tell listens itself.
+    // A server that could not answer is taken to listen itself.
     hear(&mut own, "d");
     assert_eq!(own.settle(None, false), (names("d"), false));
     assert_eq!(own.settle(None, true), (names("a c"), false));
@@ -220,7 +221,7 @@ fn unlisten_counts_if_it_was_committed() {
     let rolled_back = unlisten(&mut own, "unlisten c", true).expect("mark");
     assert_ne!(mark, rolled_back);
     assert_eq!(own.settle(Some(&names(&mark)), false), (names("b"), false));
-    // A mark of before is no mark of now.
+    // The mark of an earlier UNLISTEN does not count.
     assert!(unlisten(&mut own, "unlisten *", true).is_some());
     assert_eq!(own.settle(Some(&names(&mark)), false), (vec![], false));
     let mark = unlisten(&mut own, "unlisten *", true).expect("mark");
@@ -277,13 +278,13 @@ fn a_change_misses_nothing_and_tells_nothing_twice() {
     change.readies(Time(1));
     change.begins(Time(2));
     assert_eq!(change.answered(), ReplacementStep::Waits);
-    // Only the old one tells, in front of the mark.
+    // Before the mark, only the old connection's notifications count.
     let one = said(5, b"c", "one");
     let told = change.hears(old, one.clone());
     assert_eq!(told, (Some(one.clone()), ReplacementStep::Waits));
     assert_eq!(change.hears(new, one), (None, ReplacementStep::Waits));
     assert_eq!(change.answered(), ReplacementStep::Mark);
-    // Another's mark is none.
+    // The mark of another replacement does not count.
     let other = said(71, MARK, "");
     assert_eq!(change.hears(new, other), (None, ReplacementStep::Waits));
     let mark = said(70, MARK, "");
@@ -292,7 +293,7 @@ fn a_change_misses_nothing_and_tells_nothing_twice() {
         (None, ReplacementStep::Waits)
     );
     assert_eq!(change.answered(), ReplacementStep::Waits);
-    // The new one has come further: that waits for the old one.
+    // The new connection is ahead: its notification waits until the old connection has the mark.
     let three = said(5, b"c", "three");
     assert_eq!(
         change.hears(new, three.clone()),
@@ -307,7 +308,7 @@ fn a_change_misses_nothing_and_tells_nothing_twice() {
     );
 }
 
-/// A connection of the old process and one of the new, as far as a takeover goes.
+/// A listening connection of the old process and one of the new process.
 struct Two {
     old: SharedListener,
     new: SharedListener,
@@ -329,8 +330,8 @@ fn round(listener: &mut SharedListener) -> (String, Vec<RoundOutcome>) {
 }
 
 impl Two {
-    /// The old one listens to these channels for a client, and has told the new one, which listens to
-    /// them, too, and has sent its mark.
+    /// The old connection listens to these channels for a client. The new connection listens to the
+    /// same channels, and has sent its mark.
     fn new(channels: &str) -> Two {
         let (mut old, mut new) = (connected(), connected());
         wish(&mut old, client(1), channels);
@@ -370,7 +371,7 @@ fn wish_of(
     assert!(listener.hear(hearer, names(text), demand));
 }
 
-/// By which mark clients can leave, and with which number.
+/// The mark by which clients can leave, and the number of the last notification.
 fn reached(listener: &SharedListener) -> Option<(u128, u64)> {
     let (reach, number) = listener.heritages.reached()?;
     Some((reach.mark, number?))
@@ -380,7 +381,7 @@ fn hears(listener: &mut SharedListener, heard: &Notification) -> u64 {
     listener.heritages.hears(heard.clone()).0.number
 }
 
-/// What a client is told that comes with this number.
+/// The notifications sent to a client that arrives with this number.
 fn follows(
     listener: &mut SharedListener,
     hearer: Hearer,
@@ -406,12 +407,12 @@ fn who_follows_is_told_what_came_behind_its_number() {
     let mut two = Two::new("a b");
     let mark = said(b"howdah_takeover", &two.mark.clone());
     assert_eq!(hears(&mut two.old, &said(b"a", "before")), 0);
-    // Others may say what they like, as nobody knows the mark.
+    // Other sessions may notify the channel, but do not know the mark.
     hears(&mut two.old, &said(b"howdah_takeover", "other"));
     assert_eq!(reached(&two.old), None);
     assert!(two.old.heritages.hears(mark.clone()).1);
     assert_eq!(reached(&two.old), Some((77, 0)));
-    // The new one has heard something else before, and comes later.
+    // The new connection gets the mark later, after another notification.
     hears(&mut two.new, &said(b"c", "elsewhere"));
     assert!(
         !two.new.heritages.hears(mark.clone()).1,
@@ -423,7 +424,7 @@ fn who_follows_is_told_what_came_behind_its_number() {
         let number = payload.parse().unwrap_or(0);
         assert_eq!(hears(&mut two.old, &heard), number);
         hears(&mut two.new, &heard);
-        // Said again it is no mark.
+        // The mark counts once only.
         hears(&mut two.new, &mark);
     }
     let told = |two: &mut Two, text, number| follows(&mut two.new, client(2), text, number);
@@ -431,9 +432,10 @@ fn who_follows_is_told_what_came_behind_its_number() {
     assert_eq!(told(&mut two, "a", 1).unwrap(), ["3", "4"]);
     assert!(told(&mut two, "b", 4).unwrap().is_empty());
     assert_eq!(two.new.hearers(b"b"), [PARTNER, client(2)]);
-    // What the new one does not hear for the old one, nobody knows.
+    // The new process does not hear channel `c` for the old one: the missed notifications are
+    // unknown.
     assert_eq!(told(&mut two, "a c", 2), None);
-    // Who comes back is told by the old one.
+    // The old process delivers to a client that comes back.
     assert_eq!(
         follows(&mut two.old, client(3), "a", 2).unwrap(),
         ["3", "4"]
@@ -459,7 +461,7 @@ fn who_was_told_more_elsewhere_waits_for_that() {
     };
     assert_eq!(missed.len(), 1);
     assert_eq!(*missed[0].payload, *b"3");
-    // Not for ever.
+    // The wait ends after some rounds.
     let after = Some(NotificationPosition {
         mark: 77,
         number: 9,
@@ -516,11 +518,11 @@ fn another_mark_is_tried_as_long_as_anybody_hears() {
     assert!(old.prepare(later, 78, true));
     wish(&mut two.old, client(2), "b");
     round(&mut two.old);
-    // Until it is told the first one counts.
+    // The first mark counts until the second mark is sent to the new process.
     assert_eq!(hears(&mut two.old, &said(b"a", "")), 1);
     assert_eq!(reached(&two.old), Some((77, 1)));
     assert_eq!(two.old.heritages.untold().unwrap().mark, 78);
-    // Until it comes nobody leaves: perhaps the new process has forgotten all.
+    // No client leaves until the second mark comes: the new process may have forgotten everything.
     assert!(two.old.heritages.reached().is_some());
     assert_eq!(reached(&two.old), None);
     hears(
@@ -541,13 +543,13 @@ fn the_last_mark_that_has_come_is_never_forgotten() {
         hears(listener, &said(b"a", "1"));
     }
     for other in 100u8..110 {
-        // None of these comes.
+        // None of these marks comes.
         let later = Time(u64::from(other) * 10_000_000_000);
         two.new.heritages.inherit(later, other.into(), &names("a"));
         assert!(two.old.heritages.prepare(later, other.into(), true));
         assert!(two.old.heritages.prepared(later, &names("a")));
         assert_eq!(two.old.heritages.untold().unwrap().mark, other.into());
-        // Those that clients come by are no reason to forget those that they leave by.
+        // Marks of arriving clients do not displace marks of leaving clients.
         two.old
             .heritages
             .inherit(later, u128::from(other) + 1000, &names("a"));
@@ -557,7 +559,7 @@ fn the_last_mark_that_has_come_is_never_forgotten() {
     assert_eq!(follows(&mut two.new, client(2), "a", 1).unwrap(), ["2"]);
     assert!(two.old.heritages.knows(109) && two.old.heritages.knows(1109));
     assert!(!two.old.heritages.knows(107) && !two.old.heritages.knows(1106));
-    // A mark that has come later takes its place.
+    // A later mark that comes takes the place of the first one.
     hears(
         &mut two.old,
         &said(b"howdah_takeover", &format!("{:032x}", 109)),
@@ -599,7 +601,8 @@ fn a_client_travels_when_nothing_is_open() {
         own.place(),
         Some(NotificationPosition { mark: 7, number: 5 })
     );
-    // What nobody counts it may have been told twice where it goes to.
+    // A notification without a number: the other process may have counted it, and would deliver it
+    // twice.
     let uncounted = |channel: &[u8]| Heard {
         notification: Arc::new(said(channel, "")),
         own: false,

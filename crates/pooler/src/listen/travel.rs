@@ -1,5 +1,5 @@
-//! `Pooler` in a takeover: the successor learns to hear the same notifications, and clients that listen
-//! move (`heritage.rs`).
+//! `Pooler` in a takeover: the successor listens to the same channels, and listening clients move to the
+//! successor (`heritage.rs`).
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::pooler::Pooler;
 
 // The process that clients leave.
 impl Pooler {
-    /// The next process has everything but for those left behind: what listeners hear it is to hear,
-    /// too.
+    /// Almost everything has moved to the successor. For the clients left behind, the successor
+    /// must listen to the same channels as the listeners here.
     pub(crate) fn prepare_bequests(&mut self, out: &mut Out) {
         let now = self.now;
         let keys: Vec<Arc<PoolKey>> = self.listeners.keys().cloned().collect();
@@ -34,7 +34,7 @@ impl Pooler {
         }
     }
 
-    /// What the next process has to hear, and was not told yet.
+    /// Sends the successor the channels that it must hear and does not know of yet.
     pub(crate) fn pack_bequests(&mut self, out: &mut Out) {
         let keys: Vec<Arc<PoolKey>> = self.listeners.keys().cloned().collect();
         for key in keys {
@@ -56,8 +56,8 @@ impl Pooler {
         }
     }
 
-    /// Clients may leave soon: their workers are told how far those have been told that are told all,
-    /// or that none can.
+    /// Clients may leave soon. Tells their workers the number of the last notification delivered,
+    /// or that no client can leave.
     pub(crate) fn tell_reached(&self, out: &mut Out) {
         for listener in self.listeners.values() {
             let Some((reach, number)) = listener.heritages.reached() else {
@@ -71,7 +71,8 @@ impl Pooler {
         }
     }
 
-    /// Clients have been told so much. No number: they can't leave.
+    /// These clients have received all notifications up to `number`. No number: the clients can't
+    /// leave.
     pub(super) fn reached(
         &mut self,
         reach: &Arc<Reach>,
@@ -88,8 +89,8 @@ impl Pooler {
         }
     }
 
-    /// A client that is in no table any more goes to the next process: what it hears, and how far it
-    /// was told. It hears that here no longer.
+    /// A client, already out of the table, moves to the successor. Returns its channels and the
+    /// number of its last notification. The client no longer hears these channels here.
     pub(crate) fn hearing_goes(
         &mut self,
         id: ClientId,
@@ -109,9 +110,9 @@ impl Pooler {
     }
 }
 
-// The process that they come to.
+// The process that clients come to.
 impl Pooler {
-    /// The process before this one hears something: so does this one, from now on.
+    /// The predecessor listens to channels: this process listens to them from now on, too.
     pub(crate) fn inherit_channels(&mut self, lore: PoolLore, out: &mut Out) {
         let Some(bequest) = lore.bequest else { return };
         let mut channels = bequest.names.clone();
@@ -136,11 +137,11 @@ impl Pooler {
         out.push(Action::Post(to, Mail::ToListener(inherit)));
     }
 
-    /// Likewise, where the listener is.
+    /// The same as `inherit_channels`, on the listener's worker.
     pub(super) fn inherits(&mut self, wish: Wish, mark: u128, out: &mut Out) {
         let (now, key, names) = (self.now, wish.listener.clone(), wish.channels.clone());
         let listener = self.listeners.get(&key);
-        // It is this process's own, and comes back.
+        // This process made up the mark itself: the parcels came back.
         if listener.is_some_and(|listener| listener.heritages.knows(mark)) {
             return;
         }
@@ -148,14 +149,15 @@ impl Pooler {
         let ended = self.janitor.predecessor_ended;
         if let Some(listener) = self.listeners.get_mut(&key) {
             listener.heritages.inherit(now, mark, &names);
-            // The mail of its end was faster.
+            // The mail about the predecessor's end was faster.
             if ended {
                 listener.heritages.ends(now);
             }
         }
     }
 
-    /// A client has come that listens: it is told what it has missed on its way.
+    /// A listening client has arrived. The listener must send the client the notifications missed
+    /// on the way.
     pub(crate) fn hearing_comes(&mut self, id: ClientId, hearing: Hearing, out: &mut Out) {
         let Hearing {
             listener,
@@ -178,7 +180,7 @@ impl Pooler {
         self.ask_to_hear(id, names, demand, out);
     }
 
-    /// It was told.
+    /// A client from another process has received the notifications that it had missed.
     pub(super) fn follows(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         let session = client.session_if_any();
@@ -189,7 +191,7 @@ impl Pooler {
         }
     }
 
-    /// Nobody comes from the process before this one any more.
+    /// The predecessor has ended: no more clients come.
     pub(crate) fn predecessor_ended(&mut self) {
         self.janitor.predecessor_ended = true;
         for listener in self.listeners.values_mut() {
@@ -197,7 +199,8 @@ impl Pooler {
         }
     }
 
-    /// What was heard for that is not heard any more, after a while.
+    /// Some time after the predecessor's end, stops listening to channels that only the predecessor
+    /// heard.
     pub(super) fn forget_heritages(&mut self, out: &mut Out) {
         let now = self.now;
         let mut over = Vec::new();
