@@ -1,4 +1,4 @@
-//! Channel binding: whole exchanges with it, those that contradict themselves, and `require_auth`.
+//! Channel binding: complete exchanges, exchanges that contradict themselves, and `require_auth`.
 
 use super::require::RequireAuth;
 use super::scram_client::{Against, Channel, Proven, ScramClient};
@@ -57,8 +57,8 @@ fn initial(mechanism: &str, message: &str) -> Vec<u8> {
     [mechanism.as_bytes(), b"\0", &length, message.as_bytes()].concat()
 }
 
-/// How a client's login ends whose first message is this, and which sends `c=` with this in its
-/// last one (and the right proof).
+/// The end of a client's login with this first message, this `c=` attribute in the last message,
+/// and the right proof.
 fn ends(
     binding: Option<&[u8]>,
     mechanism: &str,
@@ -95,14 +95,14 @@ fn what_clients_say_of_channel_binding() {
     let other = [b"p=tls-server-end-point,,".as_slice(), &[0xac; 32]].concat();
     let (plain, plus) = ("SCRAM-SHA-256", "SCRAM-SHA-256-PLUS");
     let point = "p=tls-server-end-point,,";
-    // Whether it is offered, mechanism, GS2 header, what the last message repeats, what is told.
+    // Offered or not, mechanism, GS2 header, binding in the last message, expected refusal.
     for (offered, mechanism, header, attribute, told) in [
         (true, plus, point, bound.as_slice(), None),
         (true, plain, "n,,", b"n,,", None),
         (false, plain, "n,,", b"n,,", None),
-        // A certificate without such a hash, or a client without TLS: nothing was offered.
+        // Not offered: the client has no TLS, or the certificate has no such hash.
         (false, plain, "y,,", b"y,,", None),
-        // Somebody in between took the offer away.
+        // Somebody between client and server has removed the offer.
         (true, plain, "y,,", b"y,,", Some(BINDING_DOWNGRADE)),
         (true, plus, point, &other, Some(BINDING_WRONG)),
         (true, plus, point, point.as_bytes(), Some(BINDING_WRONG)),
@@ -137,8 +137,8 @@ fn what_clients_say_of_channel_binding() {
     }
 }
 
-/// The exchange of RFC 7677, section 3, with the channel bound: its signatures were computed with
-/// another implementation (Python's hashlib and hmac) from the texts.
+/// The exchange of RFC 7677, section 3, with the channel bound. Its signatures were computed by
+/// another implementation (Python's hashlib and hmac).
 #[test]
 fn the_example_of_the_rfc_with_a_bound_channel() {
     let salt = b"[m\x99h\x9d\x125\x8e\xec\xa0K\x14\x126\xfa\x81";
@@ -184,7 +184,7 @@ fn the_example_of_the_rfc_with_a_bound_channel() {
 const CLIENT_FINAL: &str = "c=cD10bHMtc2VydmVyLWVuZC1wb2ludCwsq6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s=,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=tyYWR6d/N2L2QkI4gWfKtFrp3AIq2iXx4kbU9H2wGrE=";
 const SERVER_FINAL: &str = "v=Jhh/esOsK8GB9gIAY3YFY113NXrjLGTdHjD0WSJrU78=";
 
-/// What our login to PostgreSQL begins with, or why not, where it offers these mechanisms.
+/// The first message of Howdah's login to a server with these mechanisms, or the refusal.
 fn begins(login: &mut ServerLogin, mechanisms: &[u8]) -> Result<String, LoginRefusal> {
     match login.challenge(code::SASL, mechanisms) {
         LoginStep::Reply(body) => {
@@ -219,7 +219,7 @@ fn what_we_say_of_channel_binding() {
         (true, Disable, plus, unspoken),
         (true, Require, both, bound),
         (true, Require, plain, required),
-        // Without TLS, or with a certificate that has no such hash.
+        // Without TLS, or with a certificate without such a hash.
         (false, Prefer, both, Ok("SCRAM-SHA-256 n")),
         (false, Prefer, plus, unspoken),
         (false, Require, both, required),
@@ -243,12 +243,13 @@ fn what_we_say_of_channel_binding() {
 fn keys_pass_through_between_a_bound_channel_and_another() {
     for (at_client, at_server) in [(true, false), (false, true), (true, true)] {
         let bound = |bound: bool| bound.then_some(HASH);
-        // A client proves itself to us ...
+        // A client logs in to Howdah ...
         let keys = talk(
             client(bound(at_client)),
             server(bound(at_client), ChannelBinding::Prefer, ""),
         );
-        // ... and we by its keys to a server, for which our own client's half stands in.
+        // ... and Howdah logs in to a server with the client's keys. Howdah's own client side plays
+        // the server.
         let login = ServerLogin::new(ServerLoginSetup {
             user: "bob",
             secret: Some(Secret::classify(verifier().to_string())),
@@ -262,7 +263,7 @@ fn keys_pass_through_between_a_bound_channel_and_another() {
     }
 }
 
-/// A login that succeeds: the keys that it left.
+/// A successful login: the keys that it leaves.
 fn talk(mut client: ClientLogin, mut server: ServerLogin) -> ScramKeys {
     let list: &[u8] = b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0";
     let plain = &list[b"SCRAM-SHA-256-PLUS\0".len()..];

@@ -1,4 +1,4 @@
-//! A client's login: the method, then its exchange.
+//! A client's login: the method, then the method's exchange.
 
 use super::scram::{MECHANISM, MECHANISM_PLUS, Nonce, ScramKey};
 use super::scram_client::{Against, Channel, Proven, ScramClient, user_salt};
@@ -10,39 +10,39 @@ use super::{
 /// What a [`ClientLogin`] wants: a reply is an authentication request.
 pub type ClientStep = LoginStep<AuthRequest, Admitted>;
 
-/// What a login is made of.
+/// The parts of a login.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientLoginSetup<'a> {
-    /// How to prove it.
+    /// The proof that is required.
     pub method: Method,
     /// The name in the startup packet.
     pub user: &'a str,
-    /// `None` if nobody of that name is known. Who is known but has no password has an empty one,
-    /// which nothing matches.
+    /// `None` for an unknown user. A known user without a password has an empty one, which nothing
+    /// matches.
     pub secret: Option<&'a Secret>,
     /// The setting `scram_iterations`.
     pub iterations: u32,
-    /// Random, the same for the whole process and for its life: see [`user_salt`].
+    /// A random key, the same for the life of the process: see [`user_salt`].
     pub salt_key: &'a ScramKey,
-    /// Random, drawn for this login.
+    /// Random, drawn anew for each login.
     pub md5_salt: [u8; 4],
-    /// Random, drawn for this login.
+    /// Random, drawn anew for each login.
     pub nonce: &'a Nonce,
-    /// The hash of the certificate that the client was shown (`tls-server-end-point`), where it
-    /// came over TLS: SCRAM-SHA-256-PLUS is offered.
+    /// The hash of the certificate that the client saw (`tls-server-end-point`), if the client uses
+    /// TLS. Then SCRAM-SHA-256-PLUS is offered.
     pub binding: Option<&'a [u8]>,
 }
 
-/// A client that proved itself.
+/// The result of a successful login.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Admitted {
-    /// To be sent before `AuthenticationOk`.
+    /// The request to send before `AuthenticationOk`.
     pub before_ok: Option<AuthRequest>,
-    /// What it left for pass-through, where the stored secret is SCRAM's.
+    /// The keys for pass-through, if the stored secret is a SCRAM secret.
     pub keys: Option<ScramKeys>,
 }
 
-/// A client proves itself to us. Lives while the client logs in.
+/// One login of a client to Howdah.
 pub struct ClientLogin(State);
 
 enum State {
@@ -51,7 +51,7 @@ enum State {
         user: String,
         secret: Option<Secret>,
     },
-    /// As `Plain`; the password is being hashed.
+    /// As `Plain`, while the password is being hashed.
     PlainDeriving(Verifier),
     /// The next message is the hashed password.
     Md5 {
@@ -59,14 +59,14 @@ enum State {
         secret: Option<Secret>,
         salt: [u8; 4],
     },
-    /// The next message chooses a mechanism; with channel binding if there is a hash.
+    /// The next message chooses a mechanism. With a hash, the mechanism may bind the channel.
     SaslInitial(ScramClient, Option<Box<[u8]>>),
-    /// The next message is SCRAM's.
+    /// The next message belongs to SCRAM.
     Scram(ScramClient),
     Over,
 }
 
-/// Holds secrets, so it says nothing.
+/// Prints nothing, because the login holds secrets.
 impl std::fmt::Debug for ClientLogin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("ClientLogin(..)")
@@ -74,7 +74,7 @@ impl std::fmt::Debug for ClientLogin {
 }
 
 impl ClientLogin {
-    /// Begins. Where no message of the client is needed the step is `Done` or `Refuse` at once.
+    /// Begins a login. If no message of the client is needed, the step is `Done` or `Refuse`.
     pub fn start(setup: &ClientLoginSetup<'_>) -> (Self, ClientStep) {
         let over = |step| (Self(State::Over), step);
         let user = || setup.user.to_owned();
@@ -112,12 +112,13 @@ impl ClientLogin {
         }
     }
 
-    /// The password itself is awaited, which may be long.
+    /// True while a clear-text password is awaited, which may be long.
     pub fn takes_password(&self) -> bool {
         matches!(self.0, State::Plain { .. } | State::PlainDeriving(_))
     }
 
-    /// Takes the body of a password message in. Don't call while a [`LoginStep::Derive`] is open.
+    /// Takes the body of a password message. Must not be called while a [`LoginStep::Derive`] is
+    /// open.
     pub fn answer(&mut self, body: &[u8]) -> ClientStep {
         match std::mem::replace(&mut self.0, State::Over) {
             State::Plain { user, secret } => self.plain(&user, secret.as_ref(), body),
@@ -142,7 +143,8 @@ impl ClientLogin {
                 }
                 exchange.set_channel(Channel { binding, bound });
                 match message {
-                    // None yet: ask for it with an empty challenge (RFC 4422, section 3).
+                    // The client has sent no first message: ask for it with an empty challenge (RFC
+                    // 4422, section 3).
                     None => {
                         self.0 = State::Scram(exchange);
                         LoginStep::Reply(AuthRequest::SaslContinue(Vec::new()))
@@ -155,7 +157,7 @@ impl ClientLogin {
         }
     }
 
-    /// Takes the salted password in that [`LoginStep::Derive`] asked for.
+    /// Takes the salted password, the result of [`LoginStep::Derive`].
     pub fn derived(&mut self, salted: &ScramKey) -> ClientStep {
         match std::mem::replace(&mut self.0, State::Over) {
             State::PlainDeriving(verifier) => match plain::check_derived(&verifier, salted) {
@@ -211,10 +213,10 @@ impl ClientLogin {
     }
 }
 
-/// A refusal's detail: no secret is known of the user.
+/// A refusal's detail: the user has no known secret.
 pub const NO_SECRET: &str = "no such user, or the user has no password";
 const OUT_OF_TURN: &str = "message out of turn";
-/// A refusal's detail: the password is another.
+/// A refusal's detail: the password is wrong.
 pub const WRONG_PASSWORD: &str = "password authentication failed";
 
 fn refuse(text: &'static str, detail: &'static str) -> ClientStep {
@@ -229,7 +231,7 @@ fn admit_if(right: bool) -> ClientStep {
     }
 }
 
-/// A secret something can match: not an empty password.
+/// The secret, unless it is an empty password, which nothing may match.
 fn usable(secret: Option<&Secret>) -> Option<&Secret> {
     secret.filter(|secret| !secret.text().is_empty())
 }
@@ -257,7 +259,7 @@ fn against(setup: &ClientLoginSetup<'_>) -> Against {
     }
 }
 
-/// Reads a SASLInitialResponse: the mechanism, then a length and so many bytes, or -1 and none.
+/// Reads a SASLInitialResponse: the mechanism, then a length and as many bytes; or -1 and no bytes.
 fn sasl_initial(body: &[u8]) -> Result<(&[u8], Option<&[u8]>), &'static str> {
     let end = body
         .iter()

@@ -1,4 +1,4 @@
-//! Whole exchanges: RFC 7677's, ours against ours, and those that must fail.
+//! Complete exchanges: RFC 7677's, Howdah's two sides against each other, and exchanges that must fail.
 
 use proptest::prelude::*;
 
@@ -43,7 +43,7 @@ fn start(method: Method, user: &str, secret: Option<&Secret>) -> (ClientLogin, C
     })
 }
 
-/// What passed between the halves: codes and bodies of requests, bodies of answers.
+/// The messages of an exchange: codes and bodies of requests, bodies of answers.
 #[derive(Default, Debug, PartialEq, Eq)]
 struct Seen {
     requests: Vec<(u32, Vec<u8>)>,
@@ -51,7 +51,7 @@ struct Seen {
     derivations: usize,
 }
 
-/// Has a login of ours to PostgreSQL talk to a client's login to us.
+/// Lets a login of Howdah to PostgreSQL talk to a client's login to Howdah.
 fn talk(
     (mut client, mut step): (ClientLogin, ClientStep),
     mut server: ServerLogin,
@@ -163,7 +163,7 @@ fn rfc_7677() {
 #[test]
 fn every_method_and_secret() {
     use Method::*;
-    // Method, index of the secret, the request that begins it; no request: it must fail.
+    // Method, index of the secret, the first request. No request: the login must fail.
     let rows = [
         (Plain, 0, Some(code::CLEARTEXT)),
         (Plain, 1, Some(code::CLEARTEXT)),
@@ -250,9 +250,9 @@ fn an_empty_password_opens_nothing() {
     }
 }
 
-/// A user nobody knows, one whose password is wrong, and one who can't log in this way get
-/// messages of the same kinds and lengths, the same salt again at the next login, and the same
-/// text.
+/// Three users: one is unknown, one sends a wrong password, one can't log in this way. All three
+/// get messages of the same kinds and lengths, the same salt at their next login, and the same
+/// error.
 #[test]
 fn unknown_users_look_like_known_ones() {
     for method in [Method::Plain, Method::Md5, Method::Scram] {
@@ -297,7 +297,7 @@ fn keys_pass_through() {
         assert_eq!(result.unwrap().keys, Some(keys.clone()));
         assert_eq!(seen.derivations, 0);
 
-        // The server's secret was changed: other salt, other count, other password.
+        // The server's secret has changed: another salt, another count, another password.
         for (password, salt, iterations, text) in [
             (
                 "pencil",
@@ -337,7 +337,7 @@ fn a_plain_password_leaves_no_keys_and_derives_once() {
 
 #[test]
 fn a_channel_binding_flag_of_y_is_accepted() {
-    // As a client over TLS does that could bind but was not offered to.
+    // A client over TLS that could bind the channel, but got no offer.
     let secret = &every_secret("bob", "pencil")[2];
     let (mut login, _) = start(Method::Scram, "bob", Some(secret));
     let first = b"SCRAM-SHA-256\0\0\0\0\x0by,,n=,r=abc";
@@ -405,7 +405,7 @@ fn hostile_clients() {
             assert_eq!(refusal.text, PASSWORD_FAILED, "{body:?}");
         }
     }
-    // A proof for another exchange: the nonce differs.
+    // A proof from another exchange: the nonce differs.
     let (mut login, _) = start(Method::Scram, "bob", Some(secret));
     login.answer(b"SCRAM-SHA-256\0\0\0\0\x0bn,,n=,r=abc");
     let replay = b"c=biws,r=abd,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
@@ -467,7 +467,8 @@ fn hostile_servers() {
         assert!(matches!(step, LoginStep::Reply(_)));
         login
     };
-    // Its own nonce is not ours, nor ours alone; it skips steps; it wants the password after all.
+    // A foreign nonce; only Howdah's own half of the nonce; a skipped step; a request for the
+    // password.
     let ours = "AgICAgICAgICAgICAgICAgIC";
     for (code, payload) in [
         (code::OK, String::new()),
@@ -502,7 +503,7 @@ fn hostile_servers() {
         ));
         login
     };
-    // It never shows that it knows the password.
+    // The server never proves that it knows the password.
     for (code, payload) in [
         (code::OK, &b""[..]),
         (code::CLEARTEXT, b""),
@@ -516,7 +517,7 @@ fn hostile_servers() {
     ] {
         refused(&mut proven(), code, payload);
     }
-    // Out of turn while a derivation is open.
+    // A message while a derivation is open.
     let mut login = in_sasl();
     let first = format!("r={ours}x,s=c2FsdA==,i=1");
     assert!(matches!(
@@ -581,7 +582,8 @@ fn what_a_server_secret_can_do() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Any two passwords: the same one opens, another does not, by every method and kind of secret.
+    /// Any two passwords, by every method and kind of secret: the right one opens, the other does
+    /// not.
     #[test]
     fn any_password(
         password in "[^\0]{1,12}",
@@ -603,7 +605,7 @@ proptest! {
         }
     }
 
-    /// One changed byte anywhere in what the client says, and it is not admitted.
+    /// One changed byte anywhere in the client's messages: the login fails.
     #[test]
     fn any_tampering(at: prop::sample::Index, byte: u8, which in 0..2usize) {
         let secret = &every_secret("bob", "pencil")[2];
@@ -633,7 +635,7 @@ proptest! {
                     return Ok(());
                 }
             }
-            // The tampered nonce came back: our half notices.
+            // The changed nonce came back: Howdah's client side notices.
             let reply = ScramServer::new(Credential::Password("pencil".into()), &[2; 18], Binding::Unsupported)
                 .server_first(request.payload());
             if matches!(reply, LoginStep::Refuse(_)) {

@@ -7,7 +7,8 @@ use super::{
 };
 use crate::ChannelBinding;
 
-/// Takes a length byte and so many bytes off the front; 255, or more than there are, means all.
+/// Takes a length byte, and as many bytes, off the front. All the rest if the length is 255 or more
+/// than there is.
 fn chunk<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (&length, rest) = input.split_first()?;
     let length = if length == u8::MAX {
@@ -32,9 +33,9 @@ fn secrets() -> [Option<Secret>; 5] {
     ]
 }
 
-/// A client that sends anything is never admitted by a method that asks for a proof, never makes
-/// us panic, and is answered within bounds. (The one password that opens is left to chance: it
-/// would have to be guessed.)
+/// Whatever a client sends: a method with a proof never admits it, Howdah never panics, and answers
+/// stay within bounds. (The right password would be admitted, but the fuzzer would have to guess
+/// it.)
 pub fn client_login(mut input: &[u8]) {
     let [choice, rest @ ..] = input else { return };
     input = rest;
@@ -81,8 +82,8 @@ pub fn client_login(mut input: &[u8]) {
     }
 }
 
-/// A server that sends anything never has us believe that it knows a secret, never makes us panic,
-/// and is answered within bounds.
+/// Whatever a server sends: Howdah never believes that the server knows the secret, never panics,
+/// and its answers stay within bounds.
 pub fn server_login(mut input: &[u8]) {
     let [choice, rest @ ..] = input else { return };
     input = rest;
@@ -133,7 +134,8 @@ pub fn server_login(mut input: &[u8]) {
     }
 }
 
-/// Any text is classified, and printed as it was; readers of SCRAM messages take any bytes.
+/// Any text is classified, and its text comes back unchanged. Readers of SCRAM messages take any
+/// bytes.
 pub fn texts(input: &[u8]) {
     let _ = scram::ClientFirst::read(input);
     let _ = scram::ServerFirst::read(input);
@@ -161,7 +163,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What leads each body deep: good messages as the one side would send them.
+    /// Seeds that lead each body deep: good messages of one side.
     const SEEDS: &[&[u8]] = &[
         b"",
         b"\x00\x07pencil\0",

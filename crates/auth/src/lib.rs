@@ -1,4 +1,4 @@
-//! Password exchanges, both ways, as values: a message goes in, a [`LoginStep`] comes out.
+//! Password exchanges in both directions, as values: a message goes in, a [`LoginStep`] comes out.
 //!
 //! ```text
 //!   client  <-- ClientLogin -->   us   <-- ServerLogin -->  PostgreSQL
@@ -6,13 +6,13 @@
 //!               md5, plain                  md5
 //! ```
 //!
-//! [`ClientLogin`] has a client prove itself to us, [`ServerLogin`] proves us to PostgreSQL. Both
-//! read and make bodies only; framing is the caller's. Nothing here waits, draws random numbers or
-//! computes for long: nonces and keys are arguments, and the one slow computation, a SCRAM key
-//! derivation, is asked for with [`LoginStep::Derive`].
+//! In a [`ClientLogin`] a client proves itself to Howdah, in a [`ServerLogin`] Howdah proves itself to
+//! PostgreSQL. Both read and write message bodies only; the caller does the framing. This crate does no I/O,
+//! draws no random numbers and computes nothing slow. Nonces and keys are arguments. The one slow
+//! computation, a SCRAM key derivation, is requested by [`LoginStep::Derive`].
 //!
-//! What a client is told never depends on whether the user exists: unknown users go through the
-//! same exchange and fail at its end ([`scram_client`] says how far that reaches).
+//! The messages to a client never depend on whether the user exists: unknown users go through the same
+//! exchange and fail at its end ([`scram_client`] names the remaining differences).
 #![forbid(unsafe_code)]
 
 pub mod client_login;
@@ -42,35 +42,35 @@ pub use verifier::{ScramKeys, Verifier};
 
 use scram::Malformed;
 
-/// What an exchange wants next. `R` is what a reply is made of, `D` what success gives.
+/// The next step of an exchange. `R` is the type of a reply, `D` the result of a success.
 #[derive(Debug)]
 pub enum LoginStep<R, D> {
-    /// Send this, then await the peer's next message.
+    /// Send this reply, then wait for the peer's next message.
     Reply(R),
-    /// Compute [`scram::salted_password`] elsewhere and continue with `derived`. Messages that
-    /// come meanwhile must be held.
+    /// Compute [`scram::salted_password`] elsewhere and call `derived`. Messages that arrive
+    /// meanwhile must be held.
     Derive(Derivation),
-    /// Nothing to send: await the peer's next message.
+    /// Wait for the peer's next message; there is nothing to send.
     Await,
     /// The exchange succeeded.
     Done(D),
-    /// The exchange failed; there is nothing to continue.
+    /// The exchange failed and is over.
     Refuse(LoginRefusal),
 }
 
-/// A key derivation. Its result depends on nothing else, so it can be cached by these three.
+/// A key derivation. The result depends on these three fields only, so it can be cached by them.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Derivation {
-    /// The password, prepared.
+    /// The password after SASLprep.
     pub password: Vec<u8>,
     /// The salt.
     pub salt: Vec<u8>,
-    /// How often to apply the hash.
+    /// How often the hash is applied.
     pub iterations: u32,
 }
 
 impl Derivation {
-    /// Does the work; takes about a millisecond for 4096 iterations.
+    /// Computes the key; this takes about a millisecond for 4096 iterations.
     pub fn compute(&self) -> scram::ScramKey {
         scram::salted_password(&self.password, &self.salt, self.iterations)
     }
@@ -85,14 +85,14 @@ impl fmt::Debug for Derivation {
 /// Why an exchange failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LoginRefusal {
-    /// For the client. Says nothing that the client should not learn.
+    /// For the client. Contains nothing that the client must not learn.
     pub text: Cow<'static, str>,
-    /// For our log: the reason.
+    /// For Howdah's log: the reason.
     pub detail: Cow<'static, str>,
 }
 
 impl LoginRefusal {
-    /// For the client, and for our log.
+    /// A refusal with a text for the client and a reason for Howdah's log.
     pub fn new(text: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
         Self {
             text: text.into(),
@@ -101,7 +101,7 @@ impl LoginRefusal {
     }
 }
 
-/// An authentication request: what follows the tag and the length of an `R` message.
+/// An authentication request: the bytes after the tag and the length of an `R` message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AuthRequest {
     /// The login succeeded.
@@ -110,10 +110,10 @@ pub enum AuthRequest {
     Cleartext,
     /// Send the password hashed with this salt.
     Md5 {
-        /// Drawn anew for each login.
+        /// Random, drawn anew for each login.
         salt: [u8; 4],
     },
-    /// Begin one of these SASL exchanges: SCRAM-SHA-256, with channel binding or without.
+    /// Begin SCRAM-SHA-256, with channel binding or without.
     Sasl {
         /// Channel binding is offered, too.
         plus: bool,
@@ -141,7 +141,7 @@ pub mod code {
 }
 
 impl AuthRequest {
-    /// The code that begins the body.
+    /// The code at the start of the body.
     pub fn code(&self) -> u32 {
         match self {
             Self::Ok => code::OK,
@@ -153,7 +153,7 @@ impl AuthRequest {
         }
     }
 
-    /// What follows the code.
+    /// The bytes after the code.
     pub fn payload(&self) -> &[u8] {
         match self {
             Self::Ok | Self::Cleartext => b"",
@@ -166,56 +166,56 @@ impl AuthRequest {
     }
 }
 
-/// What a login with this secret would need: how a client has to prove itself.
+/// The proof that a client's login requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
-    /// `any`: everybody is let in.
+    /// `any`: every client is let in.
     Any,
-    /// `trust`: everybody known is let in.
+    /// `trust`: every known user is let in.
     Trust,
     /// `plain`, in HBA files `password`: the password itself.
     Plain,
-    /// `md5`: the password, hashed. Becomes SCRAM by itself where the stored secret is SCRAM.
+    /// `md5`: the hashed password. If the stored secret is a SCRAM secret, the login uses SCRAM.
     Md5,
     /// `scram-sha-256`.
     Scram,
 }
 
-/// What is told of an empty password, which no authority is asked about: for a directory it would
-/// mean an anonymous bind, which succeeds.
+/// The error for an empty password. An empty password goes to no directory: there it would mean an
+/// anonymous bind, which succeeds.
 pub const EMPTY_PASSWORD: &str = "empty password returned by client";
-/// What is told for every failure of a login by a directory.
+/// The error for every failure of a login by a directory.
 pub const LDAP_FAILED: &str = "LDAP authentication failed";
-/// What is told for every failure of a login by PAM.
+/// The error for every failure of a login by PAM.
 pub const PAM_FAILED: &str = "PAM authentication failed";
-/// What is told for every failure of the methods `md5` and `plain`.
+/// The error for every failure of the methods `md5` and `plain`.
 pub const PASSWORD_FAILED: &str = "password authentication failed";
-/// What is told for every failure of SCRAM.
+/// The error for every failure of SCRAM.
 pub const SASL_FAILED: &str = "SASL authentication failed";
-/// What is told of a first SCRAM message that contradicts the mechanism.
+/// The error for a first SCRAM message that contradicts the mechanism.
 pub const SCRAM_MALFORMED: &str = "malformed SCRAM message";
-/// What is told who chose a mechanism that was not offered.
+/// The error for a client that chose a mechanism that was not offered.
 pub const MECHANISM_UNKNOWN: &str = "client selected an invalid SASL authentication mechanism";
-/// What is told who was offered channel binding and believes that it was not.
+/// The error for a client that was offered channel binding and believes that it was not.
 pub const BINDING_DOWNGRADE: &str = "SCRAM channel binding negotiation error";
-/// What is told who binds the channel in a way of which PostgreSQL has none.
+/// The error for a client that binds the channel in a way that PostgreSQL does not have.
 pub const BINDING_UNKNOWN: &str = "unsupported SCRAM channel-binding type";
-/// What is told who was shown another certificate than ours.
+/// The error for a client that saw another certificate than Howdah's.
 pub const BINDING_WRONG: &str = "SCRAM channel binding check failed";
-/// What is told who says another thing of channel binding at the end than at the beginning.
+/// The error for a client whose last message contradicts its first message about channel binding.
 pub const BINDING_ATTRIBUTE: &str =
     "unexpected SCRAM channel-binding attribute in client-final-message";
-/// What is told to users `trust` does not know.
+/// The error for users that `trust` does not know.
 pub const TRUST_FAILED: &str = "\"trust\" authentication failed";
-/// What is told where the system's user may not be the database's.
+/// The error for a system user that may not log in as the database user.
 pub const PEER_FAILED: &str = "unix socket login rejected";
-/// What is told where a client certificate is asked for.
+/// The error if a client certificate is the required proof and is missing or wrong.
 pub const CERT_FAILED: &str = "certificate authentication failed";
-/// What is told where a certificate is asked for besides another proof.
+/// The error if a client certificate is required besides another proof.
 pub const CERT_REQUIRED: &str = "connection requires a valid client certificate";
-/// What is told where a rule says so.
+/// The error if an HBA rule rejects the login.
 pub const REJECTED: &str = "login rejected";
-/// What is told where no rule fits.
+/// The error if no HBA rule matches.
 pub const NO_RULE: &str = "no authentication method is found";
 
 impl From<Malformed> for Cow<'static, str> {

@@ -8,7 +8,7 @@ use super::Secret;
 /// A password message of this method: `md5` and 32 hexadecimal digits.
 pub type Response = [u8; 35];
 
-/// The secret PostgreSQL stores for a user with this password.
+/// The secret that PostgreSQL stores for a user with this password.
 pub fn secret(user: &str, password: &[u8]) -> Response {
     response_of(password, user.as_bytes())
 }

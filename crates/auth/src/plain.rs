@@ -5,16 +5,16 @@ use subtle::ConstantTimeEq;
 use super::scram::ScramKey;
 use super::{Derivation, ScramKeys, Secret, Verifier, md5, saslprep, scram};
 
-/// How a password sent in clear compares with what is stored.
+/// The result of comparing a clear-text password with a stored secret.
 #[derive(Debug)]
 pub enum Check {
-    /// It is right, or it is wrong.
+    /// Right or wrong.
     Known(bool),
-    /// The stored secret is SCRAM's: derive, then ask [`check_derived`].
+    /// The stored secret is a SCRAM secret: derive the key, then call [`check_derived`].
     Derive(Derivation, Verifier),
 }
 
-/// The password of a password message: a C string that is all of the body and not empty.
+/// Reads a password message: a C string that fills the whole body and is not empty.
 pub fn read(body: &[u8]) -> Result<&[u8], &'static str> {
     match body {
         [0] => Err("empty password"),
@@ -23,7 +23,7 @@ pub fn read(body: &[u8]) -> Result<&[u8], &'static str> {
     }
 }
 
-/// Compares a password with what is stored. An empty stored password matches nothing.
+/// Compares a password with the stored secret. An empty stored password matches nothing.
 pub fn check(user: &str, known: &Secret, password: &[u8]) -> Check {
     match known {
         Secret::Plain(expected) => {
@@ -48,7 +48,7 @@ pub fn check(user: &str, known: &Secret, password: &[u8]) -> Check {
     }
 }
 
-/// The keys for pass-through if the salted password is that of the stored secret.
+/// The keys for pass-through, if the salted password matches the stored secret.
 pub fn check_derived(verifier: &Verifier, salted: &ScramKey) -> Option<ScramKeys> {
     let client_key = scram::client_key(salted);
     let equal: bool = scram::sha256(&client_key)

@@ -1,14 +1,14 @@
-//! `require_auth`: how a server may have us prove ourselves, in libpq's words. Without it, whoever
-//! answers in PostgreSQL's place can ask for the password in clear text.
+//! `require_auth`: the methods with which a server may ask Howdah for a proof, in libpq's words. Without this
+//! setting, an attacker in PostgreSQL's place could ask for the password in clear text.
 
 use std::fmt;
 
 use super::code;
 
-/// What a server can ask for, as far as libpq has words for it.
+/// The methods that a server can ask for and libpq has words for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerMethod {
-    /// `none`: nothing; it lets us in at once.
+    /// `none`: the server asks for no proof.
     Nothing,
     /// `password`: the password in clear text.
     Password,
@@ -16,7 +16,7 @@ pub enum ServerMethod {
     Md5,
     /// `scram-sha-256`: with channel binding or without.
     Scram,
-    /// `gss`, `sspi` and `oauth`: what we can't do.
+    /// `gss`, `sspi` and `oauth`, which Howdah does not support.
     Foreign,
 }
 
@@ -32,7 +32,7 @@ const WORDS: &[(&str, ServerMethod)] = &[
 ];
 
 impl ServerMethod {
-    /// The method that begins with this authentication request; `None` for one that we don't know,
+    /// The method that begins with this authentication request. `None` for an unknown request,
     /// which is refused anyway.
     pub fn of_request(request: u32) -> Option<Self> {
         Some(match request {
@@ -44,7 +44,7 @@ impl ServerMethod {
         })
     }
 
-    /// For messages.
+    /// The text for error messages.
     pub fn what_the_server_did(self) -> &'static str {
         match self {
             Self::Nothing => "did not ask for a proof",
@@ -56,19 +56,19 @@ impl ServerMethod {
     }
 }
 
-/// Which methods are allowed.
+/// The allowed methods.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct RequireAuth {
-    /// As written; empty allows everything.
+    /// The setting's text; empty allows every method.
     written: String,
 }
 
 impl RequireAuth {
-    /// Reads methods separated by commas. Either all of them begin with `!` and are forbidden, or none
-    /// does and they alone are allowed.
+    /// Reads methods separated by commas. Either all methods begin with `!` and are forbidden, or
+    /// none does and only they are allowed.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The mistake in the text.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut seen: Vec<&str> = Vec::new();
         let negated = text.trim_start().starts_with('!');
@@ -94,7 +94,7 @@ impl RequireAuth {
         })
     }
 
-    /// Whether a server may ask for this.
+    /// Whether a server may ask for this method.
     pub fn allows(&self, method: ServerMethod) -> bool {
         if self.written.is_empty() {
             return true;
@@ -108,13 +108,14 @@ impl RequireAuth {
     }
 }
 
-/// An empty text has none; an empty word is a mistake, which the list of words shows.
+/// An empty text has no words. An empty word between commas is a mistake: the error shows the list
+/// of words.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let all = (!text.is_empty()).then(|| text.split(',').map(str::trim));
     all.into_iter().flatten()
 }
 
-/// As written.
+/// The setting's text.
 impl fmt::Display for RequireAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.written)

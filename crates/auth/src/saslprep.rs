@@ -1,7 +1,8 @@
-//! Passwords in the form SCRAM hashes them: SASLprep (RFC 4013) as PostgreSQL applies it.
+//! Passwords in the form that SCRAM hashes: SASLprep (RFC 4013) as PostgreSQL applies it.
 //!
-//! PostgreSQL differs from the RFC in three ways that decide whether a login succeeds, so they are
-//! kept: plain ASCII is never looked at; what SASLprep refuses is hashed as it is; and prohibited
+//! PostgreSQL differs from the RFC in three ways. They decide whether a login succeeds, so Howdah does the
+//! same: plain ASCII is never checked; text that SASLprep refuses is hashed unchanged; and prohibited
+//! characters are looked for before normalisation, not after.
 //! characters are looked for before, not after, normalisation.
 
 use std::borrow::Cow;
@@ -11,7 +12,7 @@ use unicode_normalization::UnicodeNormalization;
 
 /// The bytes of a password that go into the key derivation.
 ///
-/// Never fails: what is not valid UTF-8 or not allowed by SASLprep is taken as it is.
+/// Never fails: text that is not UTF-8, or that SASLprep refuses, is returned unchanged.
 pub fn prepare(password: &[u8]) -> Cow<'_, [u8]> {
     if password.is_ascii() {
         return Cow::Borrowed(password);
@@ -56,7 +57,8 @@ fn refused(c: char) -> bool {
         || tables::unassigned_code_point(c)
 }
 
-/// RFC 3454, section 6: right-to-left text begins and ends so and holds nothing left-to-right.
+/// RFC 3454, section 6: right-to-left text begins and ends with right-to-left characters, and has
+/// no left-to-right ones.
 fn bidi_allowed(text: &[char]) -> bool {
     let right_to_left = |c: Option<&char>| c.is_some_and(|&c| tables::bidi_r_or_al(c));
     if !text.iter().any(|&c| tables::bidi_r_or_al(c)) {
@@ -82,14 +84,14 @@ mod tests {
             ("\u{2168}", "IX"),
             ("a\u{a0}b", "a b"),
             ("a\u{200b}b", "a b"),
-            // What SASLprep refuses stays as it is.
+            // Text that SASLprep refuses stays unchanged.
             ("\u{ad}", "\u{ad}"),
             ("\u{627}1", "\u{627}1"),
             ("\u{627}a\u{627}\u{aa}", "\u{627}a\u{627}\u{aa}"),
             ("ctl\u{7}\u{aa}", "ctl\u{7}\u{aa}"),
             ("\u{340}\u{aa}", "\u{340}\u{aa}"),
             ("\u{fa70}\u{aa}", "\u{fa70}\u{aa}"),
-            // Right-to-left text that is well formed is normalised.
+            // Well-formed right-to-left text is normalised.
             ("\u{627}1\u{fe8d}", "\u{627}1\u{627}"),
         ] {
             assert_eq!(

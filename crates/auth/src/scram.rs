@@ -1,9 +1,9 @@
-//! SCRAM-SHA-256 (RFC 5802, RFC 7677): the grammar of its four messages and its arithmetic, shared
-//! by the half a client talks to ([`super::scram_client`]) and the half that talks to PostgreSQL
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677): the grammar of its four messages, and its arithmetic. Both directions
+//! use this file: clients' logins ([`super::scram_client`]) and logins to PostgreSQL
 //! ([`super::scram_server`]).
 //!
-//! Readers borrow from the message and refuse what the grammar refuses; they allocate nothing but
-//! the salt. Where PostgreSQL is more lenient than the RFC the difference is said.
+//! Readers borrow from the message and refuse what the grammar refuses. They allocate nothing but the salt.
+//! Comments name the places where PostgreSQL is more lenient than the RFC.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,10 +15,10 @@ use super::verifier::{ITERATIONS_MAX, SALT_MAX};
 /// The mechanism without channel binding.
 pub const MECHANISM: &str = "SCRAM-SHA-256";
 
-/// The mechanism with channel binding, spoken over TLS only.
+/// The mechanism with channel binding, used over TLS only.
 pub const MECHANISM_PLUS: &str = "SCRAM-SHA-256-PLUS";
 
-/// The one kind of channel binding spoken (RFC 5929): a hash of the server's certificate.
+/// The only supported kind of channel binding (RFC 5929): a hash of the server's certificate.
 pub const BINDING_TYPE: &str = "tls-server-end-point";
 
 /// The longest message accepted from a client, in bytes; PostgreSQL's own limit.
@@ -31,28 +31,29 @@ pub const SERVER_MESSAGE_MAX: usize = 4096;
 /// A SHA-256 value.
 pub type ScramKey = [u8; 32];
 
-/// Random bytes of one half's nonce; in base64 they are 24 characters, as PostgreSQL's.
+/// Random bytes of one side's nonce. In base64 they are 24 characters, as in PostgreSQL.
 pub type Nonce = [u8; 18];
 
-/// What is wrong with a message.
+/// The reason why a message is malformed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed(pub &'static str);
 
 /// The first message of a client, e.g. `n,,n=,r=fyko+d2lbbFgONRv9qkxdawL`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientFirst<'a> {
-    /// All before `bare`: `n,,`, `y,,` or `p=tls-server-end-point,,`.
+    /// Everything before `bare`: `n,,`, `y,,` or `p=tls-server-end-point,,`.
     pub gs2_header: &'a [u8],
-    /// What that says of channel binding.
+    /// The header's flag for channel binding.
     pub flag: BindingFlag<'a>,
-    /// All after the GS2 header: part of what is signed.
+    /// Everything after the GS2 header: part of the signed text.
     pub bare: &'a [u8],
     /// The client's half of the nonce.
     pub nonce: &'a [u8],
 }
 
 impl<'a> ClientFirst<'a> {
-    /// Reads one. The name in it is ignored, as PostgreSQL does: the startup packet has it.
+    /// Reads a first message. The user name in it is ignored, as in PostgreSQL: the startup packet
+    /// has the name.
     pub fn read(message: &'a [u8]) -> Result<Self, Malformed> {
         bounded(message, CLIENT_MESSAGE_MAX)?;
         let (flag, bare) = gs2_header(message)?;
@@ -74,18 +75,18 @@ impl<'a> ClientFirst<'a> {
     }
 }
 
-/// What a client says of channel binding.
+/// What a client says about channel binding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BindingFlag<'a> {
-    /// `n`: it can't.
+    /// `n`: the client does not support it.
     Unsupported,
-    /// `y`: it could, but thinks that we can't.
+    /// `y`: the client supports it, but believes that the server does not.
     NotOffered,
-    /// `p=`: it does, in this way.
+    /// `p=`: the client uses this kind of channel binding.
     Bound(&'a [u8]),
 }
 
-/// Reads `n,,`, `y,,` or `p=name,,` and gives what it says and the rest.
+/// Reads `n,,`, `y,,` or `p=name,,`. Returns the flag and the bytes after the header.
 fn gs2_header(message: &[u8]) -> Result<(BindingFlag<'_>, &[u8]), Malformed> {
     let (flag, rest) = match message {
         [] => return Err(Malformed("empty message")),
@@ -104,7 +105,7 @@ fn gs2_header(message: &[u8]) -> Result<(BindingFlag<'_>, &[u8]), Malformed> {
     }
 }
 
-/// The first message of the other side, e.g. `r=fyko...,s=QSXCR+Q6sek8bf92,i=4096`.
+/// The first message of the server side, e.g. `r=fyko...,s=QSXCR+Q6sek8bf92,i=4096`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServerFirst<'a> {
     /// Both halves of the nonce.
@@ -116,7 +117,7 @@ pub struct ServerFirst<'a> {
 }
 
 impl<'a> ServerFirst<'a> {
-    /// Reads one.
+    /// Reads a server's first message.
     pub fn read(message: &'a [u8]) -> Result<Self, Malformed> {
         bounded(message, SERVER_MESSAGE_MAX)?;
         if message.starts_with(b"m=") {
@@ -139,18 +140,18 @@ impl<'a> ServerFirst<'a> {
 /// The last message of a client, e.g. `c=biws,r=fyko...,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientFinal<'a> {
-    /// The GS2 header again, with the binding behind it if there is one, in base64.
+    /// The GS2 header again, followed by the binding if there is one, in base64.
     pub binding: &'a [u8],
     /// Both halves of the nonce.
     pub nonce: &'a [u8],
     /// ClientKey XOR ClientSignature.
     pub proof: ScramKey,
-    /// All before `,p=`: part of what is signed.
+    /// Everything before `,p=`: part of the signed text.
     pub without_proof: &'a [u8],
 }
 
 impl<'a> ClientFinal<'a> {
-    /// Reads one.
+    /// Reads a client's last message.
     pub fn read(message: &'a [u8]) -> Result<Self, Malformed> {
         bounded(message, CLIENT_MESSAGE_MAX)?;
         let mut attributes = Attributes(message);
@@ -166,7 +167,7 @@ impl<'a> ClientFinal<'a> {
                 return Err(Malformed("garbage after the proof"));
             }
             let proof = key(value).ok_or(Malformed("the proof is not 32 bytes of base64"))?;
-            // `before` is just behind the comma that begins `,p=`.
+            // `before` is the position right after the comma of `,p=`.
             let without_proof = &message[..before - 1];
             return Ok(Self {
                 binding,
@@ -178,17 +179,17 @@ impl<'a> ClientFinal<'a> {
     }
 }
 
-/// The last message of the other side.
+/// The last message of the server side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerFinal {
-    /// `v=`: it knows the secret, if this is the right signature.
+    /// `v=`: the server knows the secret, if this is the right signature.
     Signature(ScramKey),
-    /// `e=`: it refuses. (PostgreSQL sends an ErrorResponse instead.)
+    /// `e=`: the server refuses. (PostgreSQL sends an ErrorResponse instead.)
     Error,
 }
 
 impl ServerFinal {
-    /// Reads one.
+    /// Reads a server's last message.
     pub fn read(message: &[u8]) -> Result<Self, Malformed> {
         bounded(message, SERVER_MESSAGE_MAX)?;
         let mut attributes = Attributes(message);
@@ -219,7 +220,7 @@ impl<'a> Attributes<'a> {
                 self.0 = &[];
                 rest
             }
-            // A comma separates, so something must follow it.
+            // A comma separates two attributes, so an attribute must follow.
             Some(end) if end + 1 == rest.len() => return Err(Malformed("attribute expected")),
             Some(end) => {
                 self.0 = &rest[end + 1..];
@@ -236,14 +237,14 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Extensions nobody asked for are ignored (RFC 5802, section 5.1), but have to be well formed.
+    /// Unknown extensions are ignored (RFC 5802, section 5.1), but must be well formed.
     fn skip_extensions(&mut self) -> Result<(), Malformed> {
         while self.next()?.is_some() {}
         Ok(())
     }
 }
 
-/// Within the limit, and free of the zero bytes that C's strings can't hold.
+/// An error if a message is longer than the limit, or has a zero byte.
 fn bounded(message: &[u8], max: usize) -> Result<(), Malformed> {
     if message.len() > max {
         return Err(Malformed("message too long"));
@@ -254,8 +255,8 @@ fn bounded(message: &[u8], max: usize) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// A nonce is of one or more printable ASCII characters but the comma. (PostgreSQL also takes an
-/// empty one.)
+/// A nonce has one or more printable ASCII characters without a comma. (PostgreSQL also accepts an
+/// empty nonce.)
 fn printable(nonce: &[u8]) -> Result<(), Malformed> {
     if nonce.is_empty() || !nonce.iter().all(|b| matches!(b, 0x21..=0x7e)) {
         return Err(Malformed("the nonce is empty or not printable"));
@@ -286,7 +287,7 @@ pub(super) fn salt(text: &[u8]) -> Option<Box<[u8]>> {
 
 /// Reads 32 bytes in base64.
 pub(super) fn key(text: &[u8]) -> Option<ScramKey> {
-    // 44 characters are 31 to 33 bytes; room for 33 keeps the decoder content.
+    // 44 characters are 31 to 33 bytes; the decoder insists on room for 33.
     let mut room = [0; 33];
     if text.len() != 44 || STANDARD.decode_slice(text, &mut room).ok()? != 32 {
         return None;
@@ -294,7 +295,7 @@ pub(super) fn key(text: &[u8]) -> Option<ScramKey> {
     room[..32].try_into().ok()
 }
 
-/// The GS2 header and the channel's binding as a client's last message has them.
+/// The `c=` attribute of a client's last message: the GS2 header and the channel's binding.
 pub(super) fn binding_attribute(gs2_header: &[u8], binding: &[u8]) -> Vec<u8> {
     let mut attribute = Vec::new();
     push_base64(&mut attribute, &[gs2_header, binding].concat());
@@ -305,7 +306,7 @@ pub(super) fn binding_attribute(gs2_header: &[u8], binding: &[u8]) -> Vec<u8> {
 pub(super) fn push_base64(text: &mut Vec<u8>, bytes: &[u8]) {
     let start = text.len();
     text.resize(start + bytes.len().div_ceil(3) * 4, 0);
-    // The room was just made to measure, so this cannot fail.
+    // The room has exactly the right size, so this can't fail.
     let written = STANDARD
         .encode_slice(bytes, &mut text[start..])
         .unwrap_or(0);
@@ -321,7 +322,7 @@ fn keyed(key: &[u8]) -> Hmac<Sha256> {
     Hmac::new_from_slice(key).expect("HMAC takes keys of any length")
 }
 
-/// HMAC-SHA-256 of the parts, as if they were one.
+/// HMAC-SHA-256 of all parts, one after the other.
 pub fn hmac(key: &[u8], parts: &[&[u8]]) -> ScramKey {
     let mut mac = keyed(key);
     for part in parts {
@@ -330,9 +331,9 @@ pub fn hmac(key: &[u8], parts: &[&[u8]]) -> ScramKey {
     mac.finalize().into_bytes().into()
 }
 
-/// `Hi(password, salt, iterations)` of RFC 5802, which is PBKDF2-HMAC-SHA-256: about a
-/// millisecond for 4096 iterations, so not a thing to do between two transactions.
-/// The password comes [prepared](super::saslprep::prepare).
+/// `Hi(password, salt, iterations)` of RFC 5802, which is PBKDF2-HMAC-SHA-256. 4096 iterations take
+/// about a millisecond, too long for a worker thread. The password must be
+/// [prepared](super::saslprep::prepare).
 pub fn salted_password(password: &[u8], salt: &[u8], iterations: u32) -> ScramKey {
     let mac = keyed(password);
     let mut first = mac.clone();
@@ -359,7 +360,7 @@ pub fn server_key(salted: &ScramKey) -> ScramKey {
     hmac(salted, &[b"Server Key"])
 }
 
-/// Joins a proof with a signature to a key, or a key with a signature to a proof.
+/// Combines a proof and a signature into a key, or a key and a signature into a proof.
 pub fn xor(a: &ScramKey, b: &ScramKey) -> ScramKey {
     std::array::from_fn(|i| a[i] ^ b[i])
 }

@@ -1,13 +1,13 @@
-//! SCRAM-SHA-256, a client proves itself to us.
+//! SCRAM-SHA-256: a client proves itself to Howdah.
 //!
 //! A login with a stored SCRAM secret costs two HMACs and one hash: ClientSignature, the hash of
 //! ClientKey, ServerSignature.
 //!
-//! A user with a plain password gets a salt derived from a key of this process and the name, and so
-//! does a user who does not exist or can't log in this way. Their messages are the same in shape,
-//! number and repetition. Over TLS the channel can be bound (`SCRAM-SHA-256-PLUS`), whoever the user
-//! is. Two differences remain: a known user's first login takes a key
-//! derivation, and stored secrets may have other iteration counts than `scram_iterations`.
+//! Some users have no salt: those with a plain password, those who do not exist, and those who can't log in
+//! by SCRAM. Howdah derives their salt from a key of this process and the user name. So the messages for all
+//! of these users have the same form, number and repetition. Over TLS, channel binding (`SCRAM-SHA-256-PLUS`)
+//! is offered to all users alike. Two differences remain: the first login of a known user needs a key
+//! derivation, and stored secrets may have another iteration count than `scram_iterations`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -22,26 +22,27 @@ use super::{
     LoginStep, SASL_FAILED, SCRAM_MALFORMED, ScramKeys, Verifier, saslprep,
 };
 
-/// What a proof is checked against.
+/// The secret that a proof is checked against.
 pub enum Against {
     /// A stored SCRAM secret.
     Verifier(Verifier),
-    /// A password: the secret is made from it and this salt, once the proof is here.
+    /// A password. The SCRAM secret is derived from the password and this salt when the proof
+    /// arrives.
     Password {
-        /// As the user would type it.
+        /// The password as the user types it.
         password: String,
         /// See [`user_salt`].
         salt: [u8; 16],
         /// The setting `scram_iterations`.
         iterations: u32,
     },
-    /// Nothing: the exchange takes place and fails.
+    /// No secret: the exchange takes place and fails.
     Nothing {
         /// See [`user_salt`].
         salt: [u8; 16],
         /// The setting `scram_iterations`.
         iterations: u32,
-        /// Why, for the log.
+        /// The reason, for the log.
         detail: &'static str,
     },
 }
@@ -62,39 +63,39 @@ impl Against {
     }
 }
 
-/// The salt of a user who has none: the same at every login, and not to be guessed without the
+/// The salt of a user without one. It is the same at every login. Nobody can guess it without the
 /// key, which belongs to the process.
 pub fn user_salt(key: &ScramKey, user: &str) -> [u8; 16] {
     let hash = scram::hmac(key, &[b"scram salt of ", user.as_bytes()]);
     std::array::from_fn(|i| hash[i])
 }
 
-/// A proof that succeeded.
+/// The result of a successful proof.
 #[derive(Debug)]
 pub struct Proven {
-    /// The message that proves us to the client.
+    /// Howdah's last message, which proves Howdah to the client.
     pub server_final: Vec<u8>,
-    /// For pass-through; only where the stored secret is SCRAM's.
+    /// The keys for pass-through, if the stored secret is a SCRAM secret.
     pub keys: Option<ScramKeys>,
 }
 
 /// The exchange, from the client's first message on.
 pub struct ScramClient {
     against: Against,
-    /// Our half before the client's first message, both halves after it.
+    /// Howdah's half of the nonce before the client's first message, both halves after it.
     nonce: Vec<u8>,
     /// The AuthMessage of RFC 5802, section 3, as far as it is known.
     transcript: Vec<u8>,
     channel: Channel,
-    /// What the client's last message must say of channel binding.
+    /// The `c=` attribute that the client's last message must have.
     expected_binding: Vec<u8>,
     state: State,
 }
 
-/// What both sides know of the channel.
+/// What client and Howdah have agreed on about the channel.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Channel {
-    /// The hash of our certificate, where `SCRAM-SHA-256-PLUS` was offered.
+    /// The hash of Howdah's certificate, if `SCRAM-SHA-256-PLUS` was offered.
     pub binding: Option<Box<[u8]>>,
     /// The client has chosen `SCRAM-SHA-256-PLUS`.
     pub bound: bool,
@@ -125,12 +126,12 @@ impl ScramClient {
         }
     }
 
-    /// Says what was offered and chosen; without this call neither.
+    /// Sets what was offered and chosen. The default is neither.
     pub fn set_channel(&mut self, channel: Channel) {
         self.channel = channel;
     }
 
-    /// Takes a message of the client in: its first or its last.
+    /// Takes the client's first or last message.
     pub fn answer(&mut self, message: &[u8]) -> LoginStep<Vec<u8>, Proven> {
         let step = match std::mem::replace(&mut self.state, State::Over) {
             State::First => self.first(message).map(LoginStep::Reply),
@@ -164,8 +165,8 @@ impl ScramClient {
         Ok(reply)
     }
 
-    /// The binding that the client must prove, empty for none, if what it says of channel binding
-    /// agrees with the mechanism it chose and with what was offered.
+    /// The binding that the client must prove; empty for none. An error if the client's flag
+    /// contradicts its mechanism or the offer.
     fn agreed_binding(&self, flag: BindingFlag<'_>) -> Result<&[u8], LoginRefusal> {
         let refuse = |text, detail| Err(LoginRefusal::new(text, detail));
         match (flag, self.channel.bound, &self.channel.binding) {
@@ -173,7 +174,7 @@ impl ScramClient {
                 SCRAM_MALFORMED,
                 "the client chose SCRAM-SHA-256-PLUS, but binds no channel",
             ),
-            // Somebody in between may have taken the offer away (RFC 5802, section 6).
+            // Somebody between client and Howdah may have removed the offer (RFC 5802, section 6).
             (BindingFlag::NotOffered, false, Some(_)) => refuse(
                 BINDING_DOWNGRADE,
                 "the client believes that channel binding was not offered, but it was",
@@ -242,7 +243,7 @@ impl ScramClient {
                 })
             }
             Against::Nothing { detail, .. } => {
-                // The work that a wrong password costs, so that time tells nothing either.
+                // The same work as for a wrong password, so that the time is the same, too.
                 let [stored_key, server_key] = [[0; 32]; 2];
                 let nobody = Verifier {
                     iterations: 1,
@@ -256,7 +257,7 @@ impl ScramClient {
         })
     }
 
-    /// Takes the salted password in that was asked for.
+    /// Takes the salted password, the result of the derivation.
     pub fn derived(&mut self, salted: &ScramKey) -> LoginStep<Vec<u8>, Proven> {
         let State::Deriving { proof } = std::mem::replace(&mut self.state, State::Over) else {
             return LoginStep::Refuse(Malformed("derived key out of turn").into());
@@ -271,7 +272,7 @@ impl ScramClient {
         }
     }
 
-    /// RFC 5802, section 3: the client's key and our last message, if the proof is right.
+    /// RFC 5802, section 3: the client's key and Howdah's last message, if the proof is right.
     fn signature(&self, verifier: &Verifier, proof: &ScramKey) -> Option<(ScramKey, Vec<u8>)> {
         let client_signature = scram::hmac(&verifier.stored_key, &[&self.transcript]);
         let client_key = scram::xor(proof, &client_signature);
@@ -285,7 +286,7 @@ impl ScramClient {
     }
 }
 
-/// What a client is told of a message that is none.
+/// The refusal of a malformed message.
 impl From<Malformed> for LoginRefusal {
     fn from(malformed: Malformed) -> Self {
         LoginRefusal::new(SASL_FAILED, malformed)

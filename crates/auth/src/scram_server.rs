@@ -1,4 +1,4 @@
-//! SCRAM-SHA-256, we prove ourselves to PostgreSQL, and it proves itself to us.
+//! SCRAM-SHA-256: Howdah proves itself to PostgreSQL, and PostgreSQL proves itself to Howdah.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,22 +7,22 @@ use subtle::ConstantTimeEq;
 use super::scram::{self, BINDING_TYPE, Malformed, Nonce, ScramKey, ServerFinal, ServerFirst};
 use super::{Derivation, LoginRefusal, LoginStep, ScramKeys, saslprep};
 
-/// What we prove ourselves with.
+/// The secret with which Howdah proves itself.
 pub enum Credential {
     /// The password.
     Password(String),
-    /// The keys of a client's login, good where PostgreSQL stores the same secret.
+    /// The keys of a client's login. They work if PostgreSQL stores the same secret.
     Keys(ScramKeys),
 }
 
-/// What we say of channel binding.
+/// What Howdah says about channel binding.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Binding {
-    /// We can't, or shall not.
+    /// Howdah can't bind the channel, or `channel_binding` forbids it.
     Unsupported,
-    /// We could, but PostgreSQL has not offered it.
+    /// Howdah could bind the channel, but PostgreSQL has not offered it.
     NotOffered,
-    /// We do, by this hash of PostgreSQL's certificate.
+    /// Howdah binds the channel with this hash of PostgreSQL's certificate.
     Bound(Box<[u8]>),
 }
 
@@ -35,7 +35,7 @@ impl Binding {
         }
     }
 
-    /// What our last message says.
+    /// The `c=` attribute of Howdah's last message.
     fn attribute(&self) -> Vec<u8> {
         let hash: &[u8] = match self {
             Self::Unsupported | Self::NotOffered => b"",
@@ -45,17 +45,17 @@ impl Binding {
     }
 }
 
-/// What is told when a pass-through login can't work.
+/// The error if a pass-through login can't work.
 pub const WRONG_TYPE: &str = "server login failed: wrong password type";
 
-/// What is told when PostgreSQL's half of the exchange is wrong.
+/// The error if PostgreSQL's messages in the exchange are wrong.
 pub const FAILED: &str = "server login failed: SASL authentication failed";
 
-/// The exchange, from our first message on.
+/// One exchange, from Howdah's first message on.
 pub struct ScramServer {
     credential: Credential,
     binding: Binding,
-    /// Our half at first, both halves after PostgreSQL's first message.
+    /// Howdah's half of the nonce at first, both halves after PostgreSQL's first message.
     nonce: Vec<u8>,
     /// The AuthMessage of RFC 5802, section 3, as far as it is known.
     transcript: Vec<u8>,
@@ -76,7 +76,8 @@ impl ScramServer {
         Self::with_nonce(credential, nonce, "", binding)
     }
 
-    /// PostgreSQL takes the name from the startup packet, so libpq sends none, and so do we.
+    /// PostgreSQL takes the user name from the startup packet. So libpq sends no name here, and
+    /// Howdah sends none either.
     pub(super) fn with_nonce(
         credential: Credential,
         nonce: Vec<u8>,
@@ -103,7 +104,7 @@ impl ScramServer {
         .concat()
     }
 
-    /// Takes PostgreSQL's first message in.
+    /// Takes PostgreSQL's first message.
     pub fn server_first(&mut self, message: &[u8]) -> LoginStep<Vec<u8>, ()> {
         self.first(message).unwrap_or_else(refuse)
     }
@@ -143,7 +144,7 @@ impl ScramServer {
         })
     }
 
-    /// Takes the salted password in that was asked for.
+    /// Takes the salted password, the result of the derivation.
     pub fn derived(&mut self, salted: &ScramKey) -> LoginStep<Vec<u8>, ()> {
         let State::Deriving = std::mem::replace(&mut self.state, State::Over) else {
             return refuse(Malformed("derived key out of turn"));
@@ -151,7 +152,7 @@ impl ScramServer {
         LoginStep::Reply(self.last(&scram::client_key(salted), &scram::server_key(salted)))
     }
 
-    /// Our last message.
+    /// Howdah's last message.
     fn last(&mut self, client_key: &ScramKey, server_key: &ScramKey) -> Vec<u8> {
         let stored_key = scram::sha256(client_key);
         let client_signature = scram::hmac(&stored_key, &[&self.transcript]);
@@ -168,7 +169,7 @@ impl ScramServer {
         message
     }
 
-    /// Takes PostgreSQL's last message in.
+    /// Takes PostgreSQL's last message.
     pub fn server_final(&mut self, message: &[u8]) -> LoginStep<Vec<u8>, ()> {
         let State::Final { signature } = std::mem::replace(&mut self.state, State::Over) else {
             return refuse(Malformed("message out of turn"));

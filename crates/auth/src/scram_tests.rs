@@ -1,4 +1,4 @@
-//! Messages: the RFC's own, and those that must be refused.
+//! Messages: the RFC's own, and messages that must be refused.
 
 use super::*;
 

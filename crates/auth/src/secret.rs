@@ -1,10 +1,10 @@
-//! What is known of a user's password.
+//! A user's stored password, in one of three kinds.
 
 use std::fmt;
 
 use super::verifier::Verifier;
 
-/// A stored password, as `userlist.txt`, `auth_query` or a `password=` give it.
+/// A stored password from `userlist.txt`, `auth_query` or a `password=`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Secret {
     /// The password itself.
@@ -16,7 +16,7 @@ pub enum Secret {
 }
 
 impl Secret {
-    /// Tells the kind from the text, by PostgreSQL's rules: what is neither a well-formed MD5
+    /// Finds the kind of a text by PostgreSQL's rules: a text that is neither a well-formed MD5
     /// secret nor a well-formed SCRAM secret is a password.
     pub fn classify(text: impl Into<String>) -> Self {
         let text = text.into();
@@ -37,7 +37,7 @@ impl Secret {
     }
 }
 
-/// Secrets end up in logs only by mistake; this makes the mistake harmless.
+/// Prints only the kind: a secret that is logged by mistake does no harm.
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

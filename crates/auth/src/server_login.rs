@@ -1,4 +1,4 @@
-//! Our login to PostgreSQL.
+//! Howdah's login to PostgreSQL.
 
 use super::require::{RequireAuth, ServerMethod};
 use super::scram::{MECHANISM, MECHANISM_PLUS, Nonce, ScramKey};
@@ -10,7 +10,7 @@ use super::{LoginRefusal, LoginStep, ScramKeys, Secret, code, md5};
 pub enum ChannelBinding {
     /// Never.
     Disable,
-    /// Where the server offers it.
+    /// If the server offers it.
     Prefer,
     /// Always.
     Require,
@@ -19,27 +19,27 @@ pub enum ChannelBinding {
 /// What a [`ServerLogin`] wants: a reply is the body of a password message.
 pub type ServerStep = LoginStep<Vec<u8>, ()>;
 
-/// What a login is made of.
+/// The parts of a login.
 #[derive(Clone, Debug)]
 pub struct ServerLoginSetup<'a> {
-    /// The login on the server.
+    /// The user name on the server.
     pub user: &'a str,
-    /// Its secret.
+    /// The user's secret.
     pub secret: Option<Secret>,
-    /// What a client's login left: used where the secret is SCRAM's.
+    /// The keys from a client's login, for a secret of kind SCRAM.
     pub keys: Option<ScramKeys>,
-    /// Random, drawn for this login.
+    /// Random, drawn anew for each login.
     pub nonce: &'a Nonce,
-    /// The hash of the certificate that PostgreSQL showed (`tls-server-end-point`), where we came
-    /// over TLS and there is such a hash.
+    /// The hash of PostgreSQL's certificate (`tls-server-end-point`). `None` without TLS, and for a
+    /// certificate without such a hash.
     pub binding: Option<&'a [u8]>,
-    /// Whether the channel is bound.
+    /// Whether the channel must be bound.
     pub channel_binding: ChannelBinding,
-    /// How PostgreSQL may have us prove ourselves.
+    /// The methods with which PostgreSQL may ask Howdah for a proof.
     pub require_auth: &'a RequireAuth,
 }
 
-/// We prove ourselves to PostgreSQL. Lives while the server logs in.
+/// One login of Howdah to PostgreSQL.
 pub struct ServerLogin {
     user: String,
     secret: Option<Secret>,
@@ -52,18 +52,18 @@ pub struct ServerLogin {
 }
 
 enum State {
-    /// Nothing was asked yet.
+    /// PostgreSQL has not asked for anything yet.
     Fresh,
-    /// A password was sent; only `Ok` may follow.
+    /// The password is sent; only `Ok` may follow.
     Sent,
-    /// The exchange awaits PostgreSQL's first message, or our derivation.
+    /// The exchange waits for PostgreSQL's first message, or for the key derivation.
     First(ScramServer),
-    /// The exchange awaits PostgreSQL's last message.
+    /// The exchange waits for PostgreSQL's last message.
     Final(ScramServer),
     Over,
 }
 
-/// Holds secrets, so it says nothing.
+/// Prints nothing, because the login holds secrets.
 impl std::fmt::Debug for ServerLogin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("ServerLogin(..)")
@@ -71,7 +71,7 @@ impl std::fmt::Debug for ServerLogin {
 }
 
 impl ServerLogin {
-    /// Nothing was asked yet.
+    /// A login that PostgreSQL has not asked anything of yet.
     pub fn new(setup: ServerLoginSetup<'_>) -> Self {
         let wanted = setup.channel_binding != ChannelBinding::Disable;
         Self {
@@ -86,14 +86,14 @@ impl ServerLogin {
         }
     }
 
-    /// It could bind the channel.
+    /// True if the login can bind the channel.
     #[cfg(test)]
     pub(super) fn binds(&self) -> bool {
         self.binding.is_some()
     }
 
-    /// Takes an authentication request in: its code and what follows it. `Done` comes with
-    /// `AuthenticationOk`, which is refused where PostgreSQL has yet to prove itself.
+    /// Takes an authentication request: its code and the bytes after the code. `Done` answers an
+    /// `AuthenticationOk`. An `AuthenticationOk` is refused while PostgreSQL has not proved itself.
     pub fn challenge(&mut self, request: u32, payload: &[u8]) -> ServerStep {
         let state = std::mem::replace(&mut self.state, State::Over);
         if matches!(state, State::Fresh)
@@ -119,7 +119,7 @@ impl ServerLogin {
             }
             (code::SASL_FINAL, State::Final(mut exchange)) => {
                 match exchange.server_final(payload) {
-                    // Proven; `Ok` follows.
+                    // PostgreSQL has proved itself; `Ok` follows.
                     LoginStep::Done(()) => {
                         self.state = State::Sent;
                         LoginStep::Await
@@ -143,7 +143,7 @@ impl ServerLogin {
         }
     }
 
-    /// Takes the salted password in that [`LoginStep::Derive`] asked for.
+    /// Takes the salted password, the result of [`LoginStep::Derive`].
     pub fn derived(&mut self, salted: &ScramKey) -> ServerStep {
         match std::mem::replace(&mut self.state, State::Over) {
             State::First(mut exchange) => {
@@ -154,7 +154,7 @@ impl ServerLogin {
         }
     }
 
-    /// Whether what PostgreSQL asks for first may be given: `require_auth`, `channel_binding`.
+    /// Checks PostgreSQL's first request against `require_auth` and `channel_binding`.
     fn permits(&self, request: u32) -> Result<(), LoginRefusal> {
         let Some(method) = ServerMethod::of_request(request) else {
             return Ok(());
@@ -272,7 +272,7 @@ fn missing(secret: Option<&Secret>, wanted: &str) -> String {
     format!("the server's method needs {wanted}; {have}")
 }
 
-/// Which of our mechanisms PostgreSQL offers.
+/// The mechanisms that PostgreSQL offers and Howdah knows.
 #[derive(Clone, Copy, Default)]
 struct Offer {
     plain: bool,
@@ -280,8 +280,8 @@ struct Offer {
 }
 
 impl Offer {
-    /// Reads a list in any order: each name ends with a zero byte, and so does the list. `None` if
-    /// it is malformed.
+    /// Reads a list of mechanisms in any order. Each name ends with a zero byte, and one more zero
+    /// byte ends the list. `None` if the list is malformed.
     fn read(list: &[u8]) -> Option<Self> {
         let names = list.strip_suffix(b"\0\0")?;
         let mut offer = Self::default();

@@ -1,4 +1,4 @@
-//! SCRAM secrets: what PostgreSQL stores instead of a password, and the keys a login leaves.
+//! SCRAM secrets: what PostgreSQL stores instead of a password, and the keys that a login leaves.
 
 use std::fmt;
 
@@ -15,8 +15,8 @@ pub const ITERATIONS_MAX: u32 = 10_000_000;
 
 /// A SCRAM-SHA-256 secret (RFC 5802, section 3): enough to check a proof, not enough to make one.
 ///
-/// Written `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`, the last three in base64, as in
-/// `pg_authid.rolpassword`.
+/// The text form is `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey` with the last three in
+/// base64, as in `pg_authid.rolpassword`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Verifier {
     /// How often the hash is applied; 1 to [`ITERATIONS_MAX`].
@@ -25,12 +25,12 @@ pub struct Verifier {
     pub salt: Box<[u8]>,
     /// The hash of the ClientKey.
     pub stored_key: ScramKey,
-    /// The key we prove ourselves with.
+    /// The key with which Howdah proves itself to a client.
     pub server_key: ScramKey,
 }
 
 impl Verifier {
-    /// Reads a secret; `None` if it is not exactly of the form above or beyond the limits.
+    /// Reads a secret; `None` if the text has another form or a value is beyond its limit.
     pub fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix("SCRAM-SHA-256$")?;
         let (parameters, keys) = rest.split_once('$')?;
@@ -56,7 +56,7 @@ impl Verifier {
     }
 }
 
-/// The form [`Verifier::parse`] reads.
+/// The form that [`Verifier::parse`] reads.
 impl fmt::Display for Verifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -76,17 +76,18 @@ impl fmt::Debug for Verifier {
     }
 }
 
-/// What a client's login with a SCRAM secret leaves: with it we can log in to any PostgreSQL that
-/// stores the same secret, although nobody told us the password (pass-through).
+/// The keys from a client's login with a SCRAM secret. With them Howdah can log in to any
+/// PostgreSQL that stores the same secret, although Howdah does not know the password
+/// (pass-through).
 #[derive(Clone, PartialEq, Eq)]
 pub struct ScramKeys {
-    /// Proves the client.
+    /// Proves the client to PostgreSQL.
     pub client_key: ScramKey,
-    /// Checks the server.
+    /// Checks PostgreSQL's proof.
     pub server_key: ScramKey,
-    /// The salt the keys belong to.
+    /// The salt that the keys belong to.
     pub salt: Box<[u8]>,
-    /// The iteration count the keys belong to.
+    /// The iteration count that the keys belong to.
     pub iterations: u32,
 }
 
@@ -102,8 +103,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Secrets PostgreSQL 15 made, with the passwords it made them from: the plain case, SASLprep,
-    /// and what SASLprep refuses.
+    /// Secrets that PostgreSQL 15 made, with their passwords: ASCII, text that SASLprep changes,
+    /// and text that SASLprep refuses.
     const MADE_BY_POSTGRESQL: &[(&str, &str)] = &[
         (
             "pencil",

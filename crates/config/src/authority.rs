@@ -1,28 +1,28 @@
-//! Passwords that others know: a directory server, or the system's PAM. The client sends its
-//! password in clear text, the daemon asks whether it is right.
+//! Passwords that an external authority checks: a directory server, or the system's PAM. The client sends its
+//! password in clear text, and the daemon sends it to the authority.
 
 use howdah_auth::{LDAP_FAILED, PAM_FAILED};
 
 use crate::ldap::{LdapOptions, LdapText};
 use crate::{AuthType, Globals};
 
-/// The PAM service whose rules hold, as in PgBouncer.
+/// The default PAM service, as in PgBouncer.
 pub const PAM_SERVICE: &str = "pgbouncer";
 
-/// Who knows whether a password is right.
+/// An authority that checks passwords.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Authority {
     /// A directory server.
     Ldap(LdapOptions),
-    /// PAM, by the rules of this service.
+    /// PAM, with the rules of this service.
     Pam(String),
 }
 
 impl Authority {
-    /// The one that `auth_type` names, if it names one.
+    /// The authority that `auth_type` names, if any.
     ///
     /// # Errors
-    /// What is wrong with `auth_ldap_options`, and how to right it.
+    /// What is wrong with `auth_ldap_options`, and how to correct it.
     pub fn of(globals: &Globals) -> Result<Option<Authority>, (String, String)> {
         match globals.auth_type {
             AuthType::Pam => Ok(Some(Authority::Pam(PAM_SERVICE.into()))),
@@ -35,7 +35,7 @@ impl Authority {
         }
     }
 
-    /// Its name among the methods.
+    /// The authority's name in log lines.
     pub fn name(&self) -> &'static str {
         match self {
             Authority::Ldap(_) => "LDAP",
@@ -43,7 +43,7 @@ impl Authority {
         }
     }
 
-    /// What a client is told whose password is not right.
+    /// The error for a client with a wrong password.
     pub fn failed(&self) -> &'static str {
         match self {
             Authority::Ldap(_) => LDAP_FAILED,

@@ -1,10 +1,10 @@
-//! Connection strings, the values of `[databases]`, `[users]` and `[peers]`: `key=value` pairs
-//! parted by blanks, values in single quotes where needed, `''` inside them for a quote.
+//! Connection strings, the values in `[databases]`, `[users]` and `[peers]`: `key=value` pairs with blanks
+//! between them. A value may be in single quotes; inside them `''` stands for a quote.
 
 /// The pairs of a connection string, in order.
 ///
 /// # Errors
-/// What is wrong and how to right it.
+/// What is wrong, and how to correct it.
 pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut pairs = Vec::new();
     let mut rest = text.trim_start();
@@ -12,7 +12,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
         let end = rest.find(['=', ' ', '\t']).unwrap_or(rest.len());
         let (key, after) = rest.split_at(end);
         let Some(after) = after.trim_start().strip_prefix('=') else {
-            // It may be the rest of a password with a blank in it.
+            // The word may be the rest of a password that contains a blank.
             return Err(
                 "a word has no value: write `key=value` pairs parted by blanks, and values with \
                  blanks in quotes"
@@ -33,7 +33,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     Ok(pairs)
 }
 
-/// The value at the start of the text, and what follows; `None` if its quote does not end.
+/// The value at the start of the text, and the text after it; `None` if a quote is not closed.
 fn take_value(text: &str) -> Option<(String, &str)> {
     let Some(mut rest) = text.strip_prefix('\'') else {
         let end = text.find([' ', '\t']).unwrap_or(text.len());

@@ -9,7 +9,7 @@ use howdah_auth::{ChannelBinding, RequireAuth};
 
 use super::value::{Listen, LoadBalance, PoolMode, SessionState, SslMode, SslNegotiation, Value};
 
-/// Where a server may be.
+/// A host of PostgreSQL.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Host {
     /// A name to be resolved.
@@ -21,7 +21,7 @@ pub enum Host {
 }
 
 impl Host {
-    /// Those of a `host` setting, separated by commas.
+    /// The hosts in a `host` setting, separated by commas.
     pub(super) fn list(text: &str) -> Vec<Host> {
         text.split(',')
             .map(str::trim)
@@ -40,60 +40,61 @@ impl Host {
     }
 }
 
-/// A database clients may ask for. `None` in a setting that also exists globally means "as there".
+/// A database that clients may ask for. In a setting that also exists globally, `None` means "as
+/// there".
 #[derive(Clone, PartialEq, Eq)]
 pub struct Database {
-    /// What clients ask for.
+    /// The name that clients use.
     pub name: String,
-    /// Its name on the server, if it differs. See [`Database::target`].
+    /// The name on the server, if it differs. See [`Database::target`].
     pub dbname: Option<String>,
     /// `host` as written.
     pub host: Option<String>,
-    /// The hosts of `host`, or the directory in unix_socket_dir. Empty if there is neither.
+    /// The hosts in `host`; without `host`, the directory of unix_socket_dir. May be empty.
     pub hosts: Vec<Host>,
     /// The servers' port.
     pub port: u16,
-    /// Opens all servers as this user.
+    /// All servers log in as this user.
     pub forced_user: Option<String>,
     /// The forced user's password.
     pub password: Option<String>,
-    /// Made from the `*` entry.
+    /// The entry was made from the `*` entry.
     pub auto: bool,
     /// Servers per pool.
     pub pool_size: Option<u32>,
     /// Servers kept open in a pool in use.
     pub min_pool_size: Option<u32>,
-    /// Servers on top when clients wait too long.
+    /// Additional servers for clients that wait too long.
     pub reserve_pool_size: Option<u32>,
     /// How long a client may wait for a server.
     pub query_wait_timeout: Option<Duration>,
-    /// From when on a query is logged; zero: never.
+    /// A query that lasts this long is logged; zero: none.
     pub slow_query_time: Option<Duration>,
-    /// Servers of this database.
+    /// The greatest number of servers of this database.
     pub max_db_connections: Option<u32>,
-    /// Clients of this database.
+    /// The greatest number of clients of this database.
     pub max_db_client_connections: Option<u32>,
-    /// How old servers may get.
+    /// The greatest age of servers.
     pub server_lifetime: Option<Duration>,
     /// How several hosts are used.
     pub load_balance_hosts: LoadBalance,
-    /// What is demanded of TLS on the way to its servers.
+    /// How TLS to the servers is used.
     pub sslmode: Option<SslMode>,
-    /// What is demanded of TLS of its clients.
+    /// How TLS to the clients is used.
     pub client_tls_sslmode: Option<SslMode>,
-    /// How TLS to its servers begins.
+    /// How TLS to the servers begins.
     pub sslnegotiation: SslNegotiation,
-    /// When servers go back to their pool.
+    /// When servers are given back to their pool.
     pub pool_mode: Option<PoolMode>,
-    /// What becomes of what clients leave in their sessions.
+    /// What happens to the session state of clients.
     pub session_state: Option<SessionState>,
-    /// Who listens for its clients.
+    /// Which connection listens for the clients.
     pub listen: Option<Listen>,
-    /// As whom.
+    /// The user of that connection.
     pub listen_user: Option<String>,
-    /// How many clients may keep a server of a pool.
+    /// How many clients of a pool may keep a server.
     pub pin_limit: Option<u32>,
-    /// Run once on each new server.
+    /// A query that runs once on each new server.
     pub connect_query: Option<String>,
     /// Sent when a server is opened.
     pub client_encoding: Option<String>,
@@ -103,22 +104,22 @@ pub struct Database {
     pub timezone: Option<String>,
     /// Sent when a server is opened.
     pub application_name: Option<String>,
-    /// Runs auth_query.
+    /// The user that runs auth_query.
     pub auth_user: Option<String>,
-    /// Where auth_query runs.
+    /// The database in which auth_query runs.
     pub auth_dbname: Option<String>,
-    /// Finds secrets.
+    /// The query that finds a user's secret.
     pub auth_query: Option<String>,
-    /// How servers may have us prove ourselves.
+    /// The methods with which servers may ask Howdah for a proof.
     pub require_auth: Option<RequireAuth>,
     /// Whether logins to servers bind the channel.
     pub channel_binding: Option<ChannelBinding>,
-    /// Who must run servers that are reached by a unix socket.
+    /// The system user that servers on a unix socket must run as.
     pub requirepeer: Option<String>,
 }
 
 impl fmt::Debug for Database {
-    /// Says which it is only: its password does not belong in logs.
+    /// Prints the name only: the password must not appear in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Database")
             .field("name", &self.name)
@@ -136,8 +137,8 @@ impl Database {
         self.dbname.as_deref().unwrap_or(&self.name)
     }
 
-    /// Whether servers opened for one entry serve the other as well. What is compared is what
-    /// PgBouncer compares at reload; a password is not part of it.
+    /// True if servers opened for one entry can serve the other entry, too. Compares what PgBouncer
+    /// compares at a reload. The password is not compared.
     pub fn same_servers(&self, other: &Database) -> bool {
         self.target() == other.target()
             && self.host == other.host
@@ -152,8 +153,8 @@ impl Database {
             && self.sslnegotiation == other.sslnegotiation
     }
 
-    /// An entry that forces nobody any more goes on to force whom it did, as in PgBouncer: its
-    /// clients have no passwords of their own for the server. True if that was so.
+    /// An entry that no longer forces a user goes on forcing its old user, as in PgBouncer: its
+    /// clients have no passwords of their own for the server. True if this happened.
     pub(super) fn keep_forced_user(new: &mut Arc<Database>, old: &Database) -> bool {
         let lost = new.forced_user.is_none() && old.forced_user.is_some();
         if lost {
@@ -164,7 +165,8 @@ impl Database {
         lost
     }
 
-    /// A hash of what [`Database::same_servers`] compares, the same in another process.
+    /// A hash of the fields that [`Database::same_servers`] compares. Another process computes the
+    /// same hash.
     pub fn fingerprint(&self) -> [u8; 32] {
         use sha2::{Digest, Sha256};
         let front = (self.target(), &self.host, &self.hosts, self.port);
@@ -215,8 +217,8 @@ impl Database {
         }
     }
 
-    /// Assigns one pair of the connection string; `None` if the value is not of the key's kind.
-    /// The key is one the table has for databases.
+    /// Assigns one pair of the connection string; `None` if the value is not of the key's kind. The
+    /// key must be in the table for databases.
     pub(super) fn assign(&mut self, key: &str, value: &str) -> Option<()> {
         let text = || Some(value.to_owned());
         match key {
@@ -236,7 +238,7 @@ impl Database {
             "max_db_client_connections" => self.max_db_client_connections = read_limit(value)?,
             "query_wait_timeout" => self.query_wait_timeout = Some(Duration::read(value)?),
             "slow_query_time" => self.slow_query_time = Some(Duration::read(value)?),
-            // PgBouncer takes 0 here for "as globally".
+            // In PgBouncer, 0 here means "as globally".
             "server_lifetime" => {
                 self.server_lifetime = Some(Duration::read(value)?).filter(|t| !t.is_zero());
             }
@@ -266,7 +268,7 @@ impl Database {
     }
 }
 
-/// A limit in an entry: a decimal number; a negative one means "as globally".
+/// Reads a limit of an entry: a decimal number; a negative one means "as globally".
 pub(super) fn read_limit(value: &str) -> Option<Option<u32>> {
     let number: i64 = value.trim().parse().ok()?;
     if number < 0 {

@@ -1,33 +1,36 @@
 //! The grammar of `pgbouncer.ini`: sections, `key = value` lines, comments and `%include`.
 //!
-//! What differs from common INI files: comments only begin a line; a value is the rest of its
-//! line, trimmed; keys may be quoted, `'so'` or `"so"`; several things may follow each other on
-//! the line of a section header.
+//! Differences from common INI files:
+//! - A comment begins a line.
+//! - A value is the rest of its line, trimmed.
+//! - Keys may be quoted, `'so'` or `"so"`.
+//! - More items may follow on the line of a section header.
 
 use std::sync::Arc;
 
 use super::{Mistake, Place};
 
-/// How deep `%include` may nest.
+/// The greatest depth of `%include`.
 const MAX_INCLUDE: usize = 10;
 
-/// What a file says, in order, included files in their place.
+/// One item of a file. The items of included files stand at the place of their `%include`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Item {
     /// `[name]`
     Section(String, Place),
     /// `key = value`
     Assign {
-        /// Unquoted.
+        /// The key without quotes.
         key: String,
-        /// Trimmed; may be empty.
+        /// The value, trimmed; may be empty.
         value: String,
-        /// Where the key stands.
+        /// The place of the key.
         place: Place,
     },
 }
 
-/// Reads a file and all it includes. Goes on after a mistake, at the next line.
+/// Reads a file and the files that it includes. After a mistake, reading continues at the next
+/// line.
 pub(super) fn parse(
     path: &str,
     text: &str,
@@ -74,7 +77,7 @@ impl Reader<'_> {
             };
             if let Err((text, remedy)) = done {
                 self.mistakes.push(Mistake::at(&place, text, remedy));
-                // A broken line may have been left in its middle.
+                // The mistake may be in the middle of a line.
                 if cursor.line == place.line {
                     cursor.take_line();
                 }
@@ -89,7 +92,7 @@ impl Reader<'_> {
             .find([']', '\n'])
             .filter(|&i| cursor.rest[i..].starts_with(']'));
         let Some(end) = end else {
-            // What follows is meant for this section.
+            // The next lines are meant for this section.
             let name = cursor.take_line().trim().to_owned();
             self.items.push(Item::Section(name, place));
             return Err(syntax("close the section name with ]"));
@@ -136,7 +139,7 @@ impl Reader<'_> {
     }
 }
 
-/// The text of a mistake and its remedy.
+/// The text of a mistake, and its remedy.
 type Wrong = (String, String);
 
 fn syntax(remedy: &str) -> Wrong {
@@ -161,7 +164,7 @@ impl<'a> Cursor<'a> {
         self.rest.chars().next()
     }
 
-    /// Moves on by `bytes`, which it gives back.
+    /// Moves on by `bytes`, and returns these bytes.
     fn advance(&mut self, bytes: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at(bytes);
         self.line += taken.bytes().filter(|&b| b == b'\n').count() as u32;
@@ -177,7 +180,7 @@ impl<'a> Cursor<'a> {
         self.advance(self.rest.len() - self.rest.trim_start_matches([' ', '\t']).len());
     }
 
-    /// The rest of the line, without its end; the cursor then stands on the end.
+    /// The rest of the line, without its end. Afterwards the cursor is at the end of the line.
     fn take_line(&mut self) -> &'a str {
         self.advance(self.rest.find('\n').unwrap_or(self.rest.len()))
     }
@@ -205,7 +208,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What stands up to the next quote, which must be on this line.
+    /// The text before the next quote, which must be on this line.
     fn quoted_key(&mut self, quote: char) -> Result<&'a str, Wrong> {
         self.advance(1);
         let end = self
@@ -218,7 +221,7 @@ impl<'a> Cursor<'a> {
         Ok(key)
     }
 
-    /// As SQL writes names: `""` stands for a quote.
+    /// A key in double quotes, as SQL writes names: `""` stands for a quote.
     fn double_quoted_key(&mut self) -> Result<String, Wrong> {
         let mut key = self.quoted_key('"')?.to_owned();
         while self.peek() == Some('"') {
@@ -233,7 +236,7 @@ impl<'a> Cursor<'a> {
 mod tests {
     use super::*;
 
-    /// Items as `line section` and `line key=value`, mistakes as their text.
+    /// Items as `line section` and `line key=value`; mistakes as their text.
     fn read(text: &str) -> (Vec<String>, Vec<String>) {
         read_with(text, &mut |_| Err("No such file".into()))
     }

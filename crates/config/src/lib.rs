@@ -1,8 +1,8 @@
-//! Settings: text in, one immutable value out, swapped whole on reload.
+//! Settings: text goes in, one immutable value comes out. A reload replaces the whole value.
 //!
-//! Two stages: what was written (`ini.rs`, `connstr.rs`, `userlist.rs`), then what it means
-//! (`resolve.rs`), both by the one table of settings (`table.rs`). The files of `auth_type = hba`
-//! have a grammar of their own (`access`).
+//! There are two stages. The first reads what was written (`ini.rs`, `connstr.rs`, `userlist.rs`), the second
+//! finds its meaning (`resolve.rs`). Both use the one table of settings (`table.rs`). The files of `auth_type
+//! = hba` have a grammar of their own (`access`).
 #![forbid(unsafe_code)]
 
 pub mod access;
@@ -50,7 +50,7 @@ pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The name of the console's database; no entry may have it.
+/// A name of the console's database; no entry may have this name.
 pub const CONSOLE: &str = "pgbouncer";
 
 /// The names of the console's database.
@@ -61,13 +61,13 @@ pub fn is_console(database: &str) -> bool {
     CONSOLE_NAMES.contains(&database)
 }
 
-/// What can make the process unready for new clients: the words of `ready_fails_when`.
+/// The causes that can make the process unready for new clients: the words of `ready_fails_when`.
 pub const CAUSES: [&str; 3] = ["draining", "paused", "unreachable"];
 
-/// Where something was written.
+/// The place of a setting in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// The file, by the name it was opened with.
+    /// The file, under the name with which it was opened.
     pub file: Arc<str>,
     /// The line, from 1.
     pub line: u32,
@@ -79,14 +79,14 @@ impl fmt::Display for Place {
     }
 }
 
-/// Something wrong that stops the start, or the reload.
+/// A mistake that stops the start or the reload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mistake {
-    /// Where it was written; `None` if what is wrong is what was not.
+    /// The place of the mistake; `None` if something is missing.
     pub place: Option<Place>,
     /// What is wrong.
     pub text: String,
-    /// How to right it.
+    /// How to correct it.
     pub remedy: String,
 }
 
@@ -99,8 +99,8 @@ impl Mistake {
         }
     }
 
-    /// Sorts mistakes by their lines, those of one file together: first the file `main`, last what
-    /// stands nowhere.
+    /// Sorts mistakes by file and line. The file `main` comes first; mistakes without a place come
+    /// last.
     pub fn sort(mistakes: &mut [Mistake], main: &str) {
         let mut files: Vec<Arc<str>> = vec![main.into()];
         for place in mistakes.iter().filter_map(|mistake| mistake.place.as_ref()) {
@@ -127,12 +127,12 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Something odd that stops nothing.
+/// A warning: it stops nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Warning {
     /// The whole text.
     pub text: String,
-    /// It is about a file that is broken or missing: `--check` takes it for a mistake.
+    /// The warning is about a malformed or missing file: `--check` counts it as a mistake.
     pub broken: bool,
 }
 
@@ -142,27 +142,27 @@ impl fmt::Display for Warning {
     }
 }
 
-/// What could be read of a configuration, and all that is wrong with it.
+/// The result of reading a configuration, with all of its mistakes.
 #[derive(Debug)]
 pub struct Reading {
-    /// What was read. It may be used only if there are no mistakes.
+    /// The configuration. It may be used only if there are no mistakes.
     pub config: Config,
-    /// What stops the start, in the order of its lines.
+    /// The mistakes, in the order of their lines.
     pub mistakes: Vec<Mistake>,
-    /// What is odd.
+    /// The warnings.
     pub warnings: Vec<Warning>,
     /// Settings that PgBouncer 1.25.2 does not know, in the order of their lines.
     pub beyond_pgbouncer: Vec<Beyond>,
 }
 
-/// A setting for which PgBouncer 1.25.2 refuses the file.
+/// A setting that makes PgBouncer 1.25.2 refuse the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Beyond {
-    /// Its name.
+    /// The setting's name.
     pub setting: &'static str,
-    /// The section, and the entry it stands in if it is one that has entries.
+    /// The section, and the entry if the section has entries.
     pub section: String,
-    /// Its line.
+    /// The setting's place.
     pub place: Place,
 }
 
@@ -177,60 +177,60 @@ impl fmt::Display for Beyond {
 pub struct ShownSetting {
     /// The setting's name.
     pub key: &'static str,
-    /// Its value; `None` is NULL.
+    /// The value; `None` is NULL.
     pub value: Option<String>,
-    /// Its default; `None` is NULL.
+    /// The default; `None` is NULL.
     pub default: Option<&'static str>,
-    /// Whether a reload or SET changes it.
+    /// Whether a reload or SET changes the setting.
     pub changeable: bool,
 }
 
-/// Everything the configuration says.
+/// The complete configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// `[pgbouncer]`
     pub globals: Globals,
-    /// `[databases]`, by name, the `*` entry apart.
+    /// `[databases]`, by name, without the `*` entry.
     pub databases: BTreeMap<String, Arc<Database>>,
     /// The `*` entry of `[databases]`.
     pub fallback: Option<Arc<Database>>,
     /// `[users]` and auth_file, by name.
     pub users: HashMap<String, Arc<User>>,
-    /// `[peers]`, by id; our own may be among them.
+    /// `[peers]`, by id. This process may be among them.
     pub peers: BTreeMap<u16, Arc<PeerProcess>>,
-    /// The auth_file is named, but could not be opened.
+    /// The setting names an auth_file that could not be opened.
     pub auth_file_missing: bool,
     /// The auth_file has lines that could not be read.
     pub auth_file_broken: bool,
-    /// The rules of `auth_type = hba`, if that was asked for.
+    /// The rules of `auth_type = hba`, if `auth_type` is `hba`.
     pub hba: Option<Arc<Hba>>,
-    /// Where the settings of `[pgbouncer]` that are not left at their defaults were written.
+    /// The place of each setting of `[pgbouncer]` that was written.
     pub written: HashMap<&'static str, Place>,
-    /// What of the TLS settings is in force.
+    /// The TLS settings that are in force.
     pub tls: TlsInForce,
-    /// Who knows the passwords of `auth_type = ldap` or `pam`.
+    /// The authority of `auth_type = ldap` or `pam`.
     pub authority: Option<Arc<Authority>>,
 }
 
-/// What to do about a setting that names a file, which SET would have to read.
+/// The remedy for SET of a setting that names a file.
 const IN_FILE: &str = "write it into the configuration file and RELOAD";
 
 impl Globals {
     /// Assigns a setting by its name, as a line of `[pgbouncer]` does.
     ///
     /// # Errors
-    /// Why the value will not do.
+    /// Why the value is not valid.
     pub fn assign(&mut self, key: &str, value: &str) -> Result<(), String> {
         resolve::set(self, key, value)
     }
 }
 
 impl Config {
-    /// Reads a configuration. `read_file` fetches included files and the auth_file, by the path
-    /// written there. A missing or broken auth_file is only warned of, as in PgBouncer.
+    /// Reads a configuration. `read_file` reads included files and the auth_file, by the path in
+    /// the configuration. A missing or malformed auth_file is only a warning, as in PgBouncer.
     ///
     /// # Errors
-    /// Every mistake in it.
+    /// All mistakes.
     pub fn load(
         path: &str,
         text: &str,
@@ -244,7 +244,7 @@ impl Config {
         }
     }
 
-    /// Reads a configuration as [`Config::load`] does, to say what is wrong with it.
+    /// Reads a configuration as [`Config::load`] does, and returns it together with its mistakes.
     pub fn read(
         path: &str,
         text: &str,
@@ -253,8 +253,8 @@ impl Config {
         resolve::read(path, text, read_file)
     }
 
-    /// The auth_file could not be read to its end, and users are missing who are known now: a
-    /// reload would lock them out by mistake, as PgBouncer does.
+    /// True if the auth_file could not be read to its end, and users that are known now are
+    /// missing. PgBouncer would lock these users out at a reload.
     pub fn loses_users(&self, in_force: &Config) -> bool {
         let listed = |user: Option<&Arc<User>>| user.is_some_and(|user| user.listed);
         let mut known = in_force.users.iter();
@@ -262,9 +262,9 @@ impl Config {
             && known.any(|(name, user)| user.listed && !listed(self.users.get(name)))
     }
 
-    /// Takes over from the configuration in force what a reload must not change: the settings that
-    /// are fixed, the forced users that entries have lost, and the users' secrets if the auth_file could not be opened this time. Returns
-    /// what is to be told of settings that would have changed.
+    /// Copies from the configuration in force what a reload must not change: fixed settings, the
+    /// forced users that entries have lost, and the users' secrets if the auth_file can't be
+    /// opened. Returns a message for each setting that would have changed.
     pub fn keep_fixed(&mut self, in_force: &Config) -> Vec<String> {
         let mut told = Vec::new();
         for setting in table::GLOBAL.iter().filter(|setting| !setting.reloadable) {
@@ -310,11 +310,11 @@ impl Config {
         told
     }
 
-    /// SET on the console: this configuration with one global setting changed. What cannot be
-    /// changed while running is left as it is, without an error, as PgBouncer does.
+    /// SET on the console: a copy of this configuration with one global setting changed. A fixed
+    /// setting keeps its value, without an error, as in PgBouncer.
     ///
     /// # Errors
-    /// Why the value will not do.
+    /// Why the value is not valid.
     pub fn with(&self, key: &str, value: &str) -> Result<Config, String> {
         let mut config = self.clone();
         config.globals.assign(key, value)?;
@@ -338,20 +338,20 @@ impl Config {
             )
         };
         if then.auth_type == AuthType::Hba && (self.hba.is_none() || files(now) != files(then)) {
-            // Files are read with the configuration only.
+            // Files are read only together with the configuration.
             return Err(IN_FILE.into());
         }
         Ok(config)
     }
 
-    /// Every authority that clients may be sent to.
+    /// All authorities that may check clients' passwords.
     pub fn authorities(&self) -> impl Iterator<Item = &Authority> {
         let of_rules = self.hba.iter().flat_map(|hba| hba.authorities());
         self.authority.as_deref().into_iter().chain(of_rules)
     }
 
-    /// The database of a name. By the `*` entry this is a fresh value each time, marked `auto`:
-    /// keep it. The console's is not among them.
+    /// The database with this name. For the `*` entry, each call returns a new value marked `auto`,
+    /// which the caller must keep. The console's database is not included.
     pub fn database(&self, name: &str) -> Option<Arc<Database>> {
         let entry = self.entry(name)?;
         if self.databases.contains_key(name) {
@@ -364,31 +364,31 @@ impl Config {
         }))
     }
 
-    /// The entry that says what holds for a database: its own, or `*`. For who wants its settings, and
-    /// not its name: unlike [`Config::database`], nothing is copied.
+    /// The entry with the settings of a database: its own entry, or the `*` entry. Unlike
+    /// [`Config::database`], this copies nothing; the entry's name may be `*`.
     pub fn entry(&self, name: &str) -> Option<&Arc<Database>> {
         let fallback = || self.fallback.as_ref().filter(|_| !is_console(name));
         self.databases.get(name).or_else(fallback)
     }
 
-    /// The user of a name, if the auth_file or `[users]` names it.
+    /// The user with this name, if the auth_file or `[users]` has one.
     pub fn user(&self, name: &str) -> Option<&Arc<User>> {
         self.users.get(name)
     }
 
-    /// Servers of a pool; 0 sets no limit.
+    /// The size of a pool; 0 sets no limit.
     pub fn pool_size(&self, database: &Database, user: Option<&User>) -> u32 {
         let nearer = user.and_then(|user| user.pool_size).or(database.pool_size);
         nearer.unwrap_or(self.globals.default_pool_size)
     }
 
-    /// When servers of a pool go back to it.
+    /// When a pool's servers are given back.
     pub fn pool_mode(&self, database: &Database, user: Option<&User>) -> PoolMode {
         let nearer = user.and_then(|user| user.pool_mode).or(database.pool_mode);
         nearer.unwrap_or(self.globals.pool_mode)
     }
 
-    /// What becomes of what clients leave in their sessions.
+    /// What happens to the session state of clients.
     pub fn session_state(&self, database: &Database, user: Option<&User>) -> SessionState {
         let nearer = user
             .and_then(|user| user.session_state)
@@ -396,15 +396,16 @@ impl Config {
         nearer.unwrap_or(self.globals.session_state)
     }
 
-    /// LISTEN is for a connection that listens for all clients of a database. One that may be on
-    /// several hosts has no such connection: notifications stay on their host.
+    /// True if one connection listens for all clients of a database. False for a database with
+    /// several hosts, because notifications do not leave their host.
     pub fn shares_listen(&self, database: &Database, user: Option<&User>) -> bool {
         let nearer = user.and_then(|user| user.listen).or(database.listen);
         let listen = nearer.unwrap_or(self.globals.listen);
         listen == Listen::Share && database.hosts.len() == 1
     }
 
-    /// The user that listens for all clients of a database; `None` if each user does.
+    /// The user whose connection listens for all clients of a database; `None` if each user has its
+    /// own.
     pub fn listen_user<'a>(&'a self, database: &'a Database) -> Option<&'a str> {
         let of_database = database.listen_user.as_deref();
         let user = of_database.unwrap_or(&self.globals.listen_user);
@@ -427,7 +428,7 @@ impl Config {
         servers.map_or(0, |servers| (servers / 2).max(1))
     }
 
-    /// Servers on top when clients of a pool wait too long.
+    /// Additional servers for clients of a pool that wait too long.
     pub fn reserve_pool_size(&self, database: &Database, user: Option<&User>) -> u32 {
         let nearer = user
             .and_then(|user| user.reserve_pool_size)
@@ -443,7 +444,7 @@ impl Config {
         nearer.unwrap_or(self.globals.query_wait_timeout)
     }
 
-    /// How long a query may take before it is logged; zero: any time.
+    /// A query that lasts this long is logged; zero: none.
     pub fn slow_query_time(&self, database: &Database, user: Option<&User>) -> Duration {
         let nearer = user
             .and_then(|user| user.slow_query_time)
@@ -456,34 +457,34 @@ impl Config {
         database.min_pool_size.unwrap_or(self.globals.min_pool_size)
     }
 
-    /// How old servers of a database may get; zero: used once.
+    /// The greatest age of a database's servers; zero: a server is used once.
     pub fn server_lifetime(&self, database: &Database) -> Duration {
         database
             .server_lifetime
             .unwrap_or(self.globals.server_lifetime)
     }
 
-    /// Servers a database may have; 0 sets no limit.
+    /// The greatest number of a database's servers; 0 sets no limit.
     pub fn max_db_connections(&self, database: &Database) -> u32 {
         database
             .max_db_connections
             .unwrap_or(self.globals.max_db_connections)
     }
 
-    /// Clients a database may have; 0 sets no limit.
+    /// The greatest number of a database's clients; 0 sets no limit.
     pub fn max_db_client_connections(&self, database: &Database) -> u32 {
         database
             .max_db_client_connections
             .unwrap_or(self.globals.max_db_client_connections)
     }
 
-    /// Servers a user may have; 0 sets no limit.
+    /// The greatest number of a user's servers; 0 sets no limit.
     pub fn max_user_connections(&self, user: Option<&User>) -> u32 {
         user.and_then(|user| user.max_user_connections)
             .unwrap_or(self.globals.max_user_connections)
     }
 
-    /// Clients a user may have; 0 sets no limit.
+    /// The greatest number of a user's clients; 0 sets no limit.
     pub fn max_user_client_connections(&self, user: Option<&User>) -> u32 {
         user.and_then(|user| user.max_user_client_connections)
             .unwrap_or(self.globals.max_user_client_connections)
@@ -495,7 +496,7 @@ impl Config {
             .unwrap_or(self.globals.query_timeout)
     }
 
-    /// How long a client may idle in a transaction; zero: for ever.
+    /// How long a client may be idle in a transaction; zero: for ever.
     pub fn idle_transaction_timeout(&self, user: Option<&User>) -> Duration {
         user.and_then(|user| user.idle_transaction_timeout)
             .unwrap_or(self.globals.idle_transaction_timeout)
@@ -513,13 +514,13 @@ impl Config {
             .unwrap_or(self.globals.client_idle_timeout)
     }
 
-    /// How long a client may be silent that keeps a server; zero: for ever.
+    /// How long a client that keeps a server may be silent; zero: for ever.
     pub fn pin_idle_timeout(&self, user: Option<&User>) -> Duration {
         user.and_then(|user| user.pin_idle_timeout)
             .unwrap_or(self.globals.pin_idle_timeout)
     }
 
-    /// How servers of a database may have us prove ourselves.
+    /// The methods with which a database's servers may ask Howdah for a proof.
     pub fn require_auth<'a>(&'a self, database: &'a Database) -> &'a RequireAuth {
         let nearer = database.require_auth.as_ref();
         nearer.unwrap_or(&self.globals.server_require_auth)
@@ -531,20 +532,20 @@ impl Config {
         nearer.unwrap_or(self.globals.server_channel_binding)
     }
 
-    /// The system's user that must run the servers of a database that are reached by a unix
-    /// socket; `None`: whoever.
+    /// The system user that a database's servers on a unix socket must run as; `None`: any user.
     pub fn require_peer<'a>(&'a self, database: &'a Database) -> Option<&'a str> {
         let nearer = database.requirepeer.as_deref();
         let name = nearer.unwrap_or(&self.globals.server_requirepeer);
         (!name.is_empty()).then_some(name)
     }
 
-    /// Cancel requests forwarded to a peer at once; 0 sets no limit.
+    /// How many cancel requests are forwarded to a peer at once; 0 sets no limit.
     pub fn peer_pool_size(&self, peer: &PeerProcess) -> u32 {
         peer.pool_size.unwrap_or(self.globals.default_pool_size)
     }
 
-    /// What tests a server that idled long: a query (maybe empty), or nothing.
+    /// The query that tests a server after a long idle time. The query may be empty; `None`: no
+    /// test.
     pub fn server_check_query(&self) -> Option<&str> {
         match self.globals.server_check_query.as_str() {
             "" => None,
@@ -553,8 +554,9 @@ impl Config {
         }
     }
 
-    /// Whether handshakes ask clients for certificates, as a mode or a way to log in may need them, and
-    /// whether they end there for who has none, as every mode demands one.
+    /// Two answers about TLS handshakes with clients. First: whether clients are asked for a
+    /// certificate, because a TLS mode or a login method may need one. Second: whether a client
+    /// without a certificate is refused, because every mode requires one.
     pub fn wants_certificates(&self) -> (bool, bool) {
         let by_rule = || {
             self.hba
@@ -574,14 +576,14 @@ impl Config {
         (some || by_login(), all)
     }
 
-    /// What is demanded of the clients of a database that come over a network.
+    /// The TLS mode for clients of a database that come over a network.
     pub fn demanded_of_clients(&self, database: &str) -> SslMode {
         let entry = self.entry(database);
         let own = entry.and_then(|entry| entry.client_tls_sslmode);
         own.unwrap_or(self.tls.clients)
     }
 
-    /// SHOW CONFIG.
+    /// The rows of SHOW CONFIG.
     pub fn show(&self) -> impl Iterator<Item = ShownSetting> {
         table::GLOBAL.iter().map(|setting| ShownSetting {
             key: setting.name,

@@ -3,17 +3,17 @@
 use super::database::{Host, read_limit};
 use super::value::Value;
 
-/// Another process of our group, which may own the client that a cancel request names.
+/// Another process of the same group. It may own the client that a cancel request names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerProcess {
-    /// `host` as written.
+    /// `host` as it was written.
     pub host: String,
-    /// Its hosts, tried in turn.
+    /// The hosts, tried in turn.
     pub hosts: Vec<Host>,
-    /// Its port.
+    /// The port.
     pub port: u16,
-    /// How many cancel requests are forwarded to it at once; `None` means default_pool_size, 0 sets
-    /// no limit.
+    /// How many cancel requests are forwarded to the peer at once. `None` means default_pool_size,
+    /// 0 sets no limit.
     pub pool_size: Option<u32>,
 }
 
@@ -29,7 +29,7 @@ impl Default for PeerProcess {
 }
 
 impl PeerProcess {
-    /// Assigns one pair; `None` if the value is not of the key's kind. The key is one the table has
+    /// Assigns one pair; `None` if the value is not of the key's kind. The key must be in the table
     /// for peers.
     pub(super) fn assign(&mut self, key: &str, value: &str) -> Option<()> {
         match key {

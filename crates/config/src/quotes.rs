@@ -1,8 +1,8 @@
-//! Text between quotes, as PostgreSQL's and PgBouncer's files and SQL write it: a quote within is
-//! written twice.
+//! Text between quotes, as in SQL and in the files of PostgreSQL and PgBouncer: a quote inside is written
+//! twice.
 
-/// The text between the quotes that `text` begins with, and what is behind them; `None` where it
-/// begins with something else, or they are not closed.
+/// The text between the quotes at the start of `text`, and the text after them. `None` if `text`
+/// does not begin with a quote, or the quote is not closed.
 pub fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     let mut rest = text.strip_prefix(quote)?;
     let mut inside = String::new();

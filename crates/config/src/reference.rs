@@ -1,4 +1,4 @@
-//! The reference of settings, from the table: as Markdown (`howdah --settings`, which is
+//! The reference of settings, made from the table: as Markdown (`howdah --settings`, the text of
 //! `docs/settings.md`) and as a manual page (`howdah --man`).
 
 use std::fmt::Write;
@@ -11,7 +11,7 @@ const INTRODUCTION: &str = "Settings are PgBouncer's, except those marked *not i
     `[pgbouncer]`. Times are in seconds, and may have a fraction. A setting marked *fixed* is read at \
     start only; all others follow RELOAD, SIGHUP and the console's SET.";
 
-/// How the file is written, a paragraph each.
+/// The format of the file, paragraph by paragraph.
 const FORMAT: &[&str] = &[
     "The file has the sections `[pgbouncer]`, `[databases]`, `[users]` and `[peers]`. Each setting \
      or entry is a line `key = value`. The value is the rest of the line, without the blanks around \
@@ -46,7 +46,7 @@ auth_file = /etc/howdah/userlist.txt
 pool_mode = transaction
 ";
 
-/// The settings of `[pgbouncer]` by what they are for, and in each topic the most used first.
+/// The settings of `[pgbouncer]` by topic. In each topic the most used come first.
 const TOPICS: &[(&str, &[&str])] = &[
     (
         "Listening",
@@ -266,7 +266,7 @@ pub fn settings_page() -> String {
     page
 }
 
-/// The same as a manual page of section 5.
+/// The page as a manual page of section 5.
 pub fn settings_manual() -> String {
     let mut page = format!(
         ".TH HOWDAH.INI 5 \"\" \"Howdah {}\"\n.SH NAME\nhowdah.ini \\- settings of Howdah, a \
@@ -304,7 +304,7 @@ pub fn settings_manual() -> String {
 
 struct Chapter {
     title: String,
-    /// Settings of another chapter that may stand here, too.
+    /// Settings of another chapter that are also allowed here.
     also: Option<String>,
     settings: Vec<&'static Setting>,
 }
@@ -339,7 +339,7 @@ fn chapters() -> Vec<Chapter> {
     chapters
 }
 
-/// The name by which a chapter is linked to, as the renderers of Markdown make it from a title.
+/// The link to a chapter, in the form that Markdown renderers make from its title.
 fn anchor(title: &str) -> String {
     let kept = title
         .chars()
@@ -347,7 +347,7 @@ fn anchor(title: &str) -> String {
     kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
-/// What can be written, and what holds if nothing is.
+/// The values that a setting takes, and its default.
 fn values(setting: &Setting) -> String {
     let mut text = setting.kind.to_string();
     match setting.default {
@@ -364,7 +364,7 @@ fn values(setting: &Setting) -> String {
     text
 }
 
-/// Where PgBouncer 1.25.2 does not take it.
+/// The note for a setting that PgBouncer 1.25.2 does not accept here.
 fn beyond_pgbouncer(setting: &Setting) -> String {
     let sections = |known: bool| {
         let scopes = setting.scopes.iter();
@@ -381,7 +381,7 @@ fn beyond_pgbouncer(setting: &Setting) -> String {
     }
 }
 
-/// What it does, or why not.
+/// What the setting does, or why it is not built.
 fn prose(setting: &Setting) -> String {
     let prose = setting.prose;
     match setting.status {
@@ -403,7 +403,7 @@ fn prose(setting: &Setting) -> String {
     }
 }
 
-/// Markdown's marks become roff's; roff's own are made harmless.
+/// Turns Markdown's marks into roff's, and escapes roff's own marks.
 fn roff(text: &str) -> String {
     let mut page = String::new();
     let (mut code, mut strong, mut stressed) = (false, false, false);

@@ -1,4 +1,4 @@
-//! The second stage: what the written configuration means.
+//! The second stage: from written settings to a configuration.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::{
 };
 use howdah_auth::Secret;
 
-/// What stands for bytes that are no UTF-8. In comments they do no harm.
+/// The replacement for bytes that are not UTF-8. In comments such bytes do no harm.
 pub(super) const NO_TEXT: char = char::REPLACEMENT_CHARACTER;
 
-/// Longest database name, in bytes, its end mark included.
+/// The greatest length of a database name in bytes, with its terminating zero.
 const MAX_DATABASE: usize = 64;
 
 pub(super) fn read(
@@ -32,7 +32,7 @@ pub(super) fn read(
     let items = ini::parse(path, text, read_file, &mut mistakes);
     let main = |item: &Item| matches!(item, Item::Section(name, _) if name == "pgbouncer");
     if !items.iter().any(main) {
-        // An empty or cut off file above all: at a reload it would take away all databases.
+        // Important for an empty or truncated file: a reload would remove all databases.
         mistakes.push(Mistake {
             place: None,
             text: format!("main section missing from config file {path}"),
@@ -71,7 +71,7 @@ pub(super) fn set(globals: &mut Globals, key: &str, value: &str) -> Result<(), S
 /// Assigns a global setting.
 ///
 /// # Errors
-/// What should be written instead.
+/// How to write the value instead.
 fn assign(globals: &mut Globals, setting: &Setting, value: &str) -> Result<(), String> {
     let in_range = match setting.name {
         "auth_dbname" if value == CONSOLE => {
@@ -81,17 +81,17 @@ fn assign(globals: &mut Globals, setting: &Setting, value: &str) -> Result<(), S
         "http_listen_addr" => value.parse::<std::net::IpAddr>().is_ok(),
         "ready_fails_when" => List::read(value)
             .is_some_and(|causes| causes.iter().all(|cause| CAUSES.contains(&cause.as_str()))),
-        // It stands in addresses and cookies.
+        // The token is used in addresses and cookies.
         "http_token" => value
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || "-_.~".contains(c)),
         "peer_id" => read_number(value).is_some_and(|id| (0..=16383).contains(&id)),
-        // Linux takes no more; 0 leaves it to the system.
+        // The greatest values that Linux accepts; 0 leaves the choice to the system.
         "tcp_keepidle" | "tcp_keepintvl" => {
             read_number(value).is_some_and(|seconds| (0..=32767).contains(&seconds))
         }
         "tcp_keepcnt" => read_number(value).is_some_and(|count| (0..=127).contains(&count)),
-        // Cancel keys name no more.
+        // A cancel key has no room for more workers.
         "workers" => read_number(value).is_some_and(|count| (0..=1024).contains(&count)),
         _ => true,
     };
@@ -129,7 +129,7 @@ fn range(name: &str) -> &'static str {
     }
 }
 
-/// Why a value must stop the start.
+/// The reason why this value must stop the start, if there is one.
 fn stop(setting: &Setting, value: &str) -> Option<&'static str> {
     let Support::Stops { unless, why } = setting.status else {
         return None;
@@ -152,7 +152,7 @@ enum Section {
 }
 
 impl Section {
-    /// What a line of it describes.
+    /// What one line of this section describes.
     fn entry(self) -> Option<&'static str> {
         match self {
             Section::Databases => Some("database"),
@@ -167,11 +167,11 @@ struct Resolver {
     path: String,
     config: Config,
     section: Section,
-    /// Which global settings were written last, and where.
+    /// The global settings that were written, each with its last value and place.
     written: HashMap<&'static str, (String, Place)>,
-    /// Where entries stand.
+    /// The place of each entry.
     entries: HashMap<(Section, String), Place>,
-    /// Settings of entries that are not built, each warned of once.
+    /// Settings of entries that are not built; each gets one warning.
     not_built: BTreeSet<&'static str>,
     mistakes: Vec<Mistake>,
     warnings: Vec<Warning>,
@@ -189,7 +189,8 @@ impl Resolver {
                     self.assign(&key, &value, &place)
                 };
                 if let Err(remedy) = done {
-                    // Connection strings hold passwords, whatever the key is called: none is shown.
+                    // Connection strings may contain passwords under any key, so no connection
+                    // string is shown.
                     let shown = matches!(self.section, Section::Pooler | Section::None)
                         && !value.contains("passw")
                         && key != "http_token";
@@ -207,7 +208,7 @@ impl Resolver {
     fn section(&mut self, name: &str, place: &Place) {
         self.section = match name {
             "pgbouncer" => {
-                // PgBouncer applies the defaults anew at every such header.
+                // PgBouncer resets all settings to their defaults at every such header.
                 let conffile = self.config.globals.conffile.take();
                 self.config.globals = Globals {
                     conffile,
@@ -330,11 +331,11 @@ impl Resolver {
         Ok(())
     }
 
-    /// Walks the pairs of an entry, and notes the mistake of each pair that has one. An empty error
-    /// of `assign` is replaced by what the table says the key takes.
+    /// Walks through the pairs of an entry, and notes a mistake for each wrong pair. If `assign`
+    /// returns an empty error, the text comes from the table: what the key takes.
     ///
     /// # Errors
-    /// The text is no list of pairs.
+    /// The text is not a list of pairs.
     fn entry(
         &mut self,
         scope: Scope,
@@ -344,7 +345,8 @@ impl Resolver {
         mut assign: impl FnMut(&str, &str) -> Result<(), String>,
     ) -> Result<(), String> {
         let pairs = connstr::parse(text)?;
-        // Beside a password any value may be a part of it, as where a blank is in it.
+        // In an entry with a password, any value may be a part of the password, for example after a
+        // blank.
         let has_password = pairs.iter().any(|(key, _)| key.contains("pass"));
         for (key, value) in pairs {
             let Some(setting) = table::find(scope, &key) else {
@@ -378,7 +380,7 @@ impl Resolver {
         self.mistakes.push(Mistake::at(place, text, remedy));
     }
 
-    /// Notes a setting that PgBouncer does not know.
+    /// Notes a setting that PgBouncer does not know here.
     fn note_beyond(&mut self, scope: Scope, setting: &Setting, entry: String, place: &Place) {
         if !setting.is_known_to_pgbouncer(scope) {
             self.beyond_pgbouncer.push(Beyond {
@@ -428,7 +430,8 @@ impl Resolver {
             }
             let as_default =
                 (field.show)(&self.config.globals) == (field.show)(&Globals::default());
-            // The harmless values of a setting that can stop the start do nothing or are built.
+            // A setting that can stop the start has harmless values. These do nothing, or they are
+            // built.
             let Support::NotYet(why) = setting.status else {
                 continue;
             };
@@ -447,7 +450,7 @@ impl Resolver {
         }
     }
 
-    /// Peers do nothing for who is none, and nobody knows the keys of who has none.
+    /// Warns of `[peers]` without a `peer_id`, which has no effect.
     fn judge_peers(&mut self) {
         let id = self.config.globals.peer_id;
         let others = self.config.peers.keys().any(|&peer| u32::from(peer) != id);
@@ -459,8 +462,8 @@ impl Resolver {
         }
     }
 
-    /// Logins by certificates alone are for nobody where clients need not show any, and databases that
-    /// want TLS for nobody where there is none.
+    /// Refuses databases that require TLS while TLS is off, and `auth_type = cert` while clients
+    /// need not show a certificate: no client could log in.
     fn judge_certificates(&mut self) {
         let globals = &self.config.globals;
         let databases = self.config.databases.values().chain(&self.config.fallback);
@@ -492,7 +495,8 @@ impl Resolver {
         });
     }
 
-    /// A password is the forced user's. Without one it is nobody's.
+    /// A password belongs to the forced user. Warns of a password without a forced user: it is
+    /// never used.
     fn judge_passwords(&mut self) {
         let databases = self.config.databases.values().chain(&self.config.fallback);
         let idle = databases.filter(|d| d.password.is_some() && d.forced_user.is_none());
@@ -507,8 +511,8 @@ impl Resolver {
         }
     }
 
-    /// auth_query runs before a client has proved anything: where any name is a database, strangers
-    /// choose where it runs.
+    /// Warns if strangers could choose the database of auth_query. auth_query runs before a client
+    /// has proved anything, and with a `*` entry any name is a database.
     fn judge_lookups(&mut self) {
         let globals = &self.config.globals;
         let set = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
@@ -526,7 +530,7 @@ impl Resolver {
         }
     }
 
-    /// Metrics are for anybody who reaches them, unless there is a token.
+    /// Warns if anybody can read the metrics over the network, because there is no token.
     fn judge_metrics(&mut self) {
         let globals = &self.config.globals;
         let address = globals.http_listen_addr.parse::<std::net::IpAddr>();
@@ -540,7 +544,7 @@ impl Resolver {
         }
     }
 
-    /// A database without a host is where our own unix socket is.
+    /// Sets the host of databases without one: the directory of Howdah's own unix socket.
     fn place_hosts(&mut self) {
         let directory = &self.config.globals.unix_socket_dir;
         if directory.is_empty() {
@@ -607,7 +611,7 @@ impl Resolver {
         }
     }
 
-    /// Who knows the passwords, if `auth_type` says that somebody else does.
+    /// Sets the authority that checks passwords, if `auth_type` names one.
     fn find_authority(&mut self) {
         match Authority::of(&self.config.globals) {
             Ok(authority) => {
@@ -630,7 +634,7 @@ impl Resolver {
         }
     }
 
-    /// The rules of `auth_type = hba`, and what is odd about them.
+    /// Reads the rules of `auth_type = hba`, and warns of odd ones.
     fn read_rules(
         &mut self,
         read_file: &mut dyn FnMut(&str) -> Result<String, String>,
@@ -665,7 +669,7 @@ impl Resolver {
     }
 }
 
-/// `; did you mean X?` where a known name is near.
+/// `; did you mean X?` if a known name is similar.
 fn did_you_mean(scope: Scope, name: &str) -> String {
     let near = table::in_scope(scope)
         .map(|setting| (distance(setting.name, name), setting.name))
@@ -674,7 +678,7 @@ fn did_you_mean(scope: Scope, name: &str) -> String {
     near.map_or_else(String::new, |(_, name)| format!("; did you mean {name}?"))
 }
 
-/// `; did you mean X?` where one of a few words was to be written, and a similar one was.
+/// `; did you mean X?` if the setting takes one of a few words, and one of them is similar.
 fn did_you_mean_word(kind: Kind, value: &str) -> String {
     let Kind::Word(words) = kind else {
         return String::new();
@@ -688,7 +692,7 @@ fn did_you_mean_word(kind: Kind, value: &str) -> String {
     near.map_or_else(String::new, |word| format!("; did you mean {word}?"))
 }
 
-/// What a pair of an entry takes.
+/// The values that a pair of an entry takes.
 fn must_be(setting: &Setting, value: &str) -> String {
     let range = match setting.name {
         "port" => " from 1 to 65535",
@@ -699,12 +703,12 @@ fn must_be(setting: &Setting, value: &str) -> String {
     format!("write {}{range}{near}", setting.kind)
 }
 
-/// PgBouncer's words.
+/// PgBouncer's text.
 fn invalid(value: &str, key: &str) -> String {
     format!("invalid value \"{value}\" for parameter {key} in configuration")
 }
 
-/// The Levenshtein distance: how many letters to add, drop or change.
+/// The Levenshtein distance: the number of letters to add, remove or change.
 fn distance(a: &str, b: &str) -> usize {
     let b = b.as_bytes();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,5 +1,5 @@
-//! The one table of settings. Everything else that knows a setting (the typed fields, SHOW CONFIG,
-//! SET, the reference page, sample files, start-up warnings) derives from here.
+//! The one table of settings. Everything else that knows settings is derived from this table: the typed
+//! fields, SHOW CONFIG, SET, the reference page, sample files and start-up warnings.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::value::{
 };
 use crate::ldap::LdapText;
 
-/// Where a setting may stand.
+/// A place in which a setting is allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// In `[pgbouncer]`.
@@ -36,20 +36,20 @@ impl Scope {
     }
 }
 
-/// Whether this release does what a setting asks.
+/// Whether this release supports a setting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Support {
-    /// It does.
+    /// Supported.
     Built,
-    /// It does not; setting it to anything but its default is warned of. Why, or what happens
+    /// Not supported: any value but the default gets a warning. The text says why, or what happens
     /// instead.
     NotYet(&'static str),
-    /// It does not, and to go on regardless would be unsafe or useless: any value but the default
-    /// and those listed stops the start. Why.
+    /// Not supported, and ignoring the setting would be unsafe or useless. Any value but the
+    /// default and those in `unless` stops the start.
     Stops {
         /// Values that do no harm.
         unless: &'static [&'static str],
-        /// Why the others do.
+        /// Why the other values do harm.
         why: &'static str,
     },
 }
@@ -57,35 +57,36 @@ pub enum Support {
 /// One setting.
 #[derive(Debug)]
 pub struct Setting {
-    /// As written.
+    /// The setting's name.
     pub name: &'static str,
-    /// What can be written.
+    /// The values that it takes.
     pub kind: Kind,
-    /// What holds if nothing is written; `None` where "unset" differs from empty.
+    /// The default; `None` if "unset" differs from empty.
     pub default: Option<&'static str>,
-    /// Where it may stand. Where it may stand in several places, the nearer one wins: user, then
-    /// database, then global.
+    /// The places in which the setting is allowed. If it is set in several places, the nearest
+    /// wins: user, then database, then global.
     pub scopes: &'static [Scope],
-    /// Where of these PgBouncer 1.25.2 takes it; elsewhere it refuses the file.
+    /// The places in which PgBouncer 1.25.2 accepts the setting. In other places PgBouncer refuses
+    /// the file.
     pub known_to_pgbouncer: &'static [Scope],
-    /// Whether a reload or SET changes it.
+    /// Whether a reload or SET changes the setting.
     pub reloadable: bool,
-    /// Whether it is built.
+    /// Whether the setting is supported.
     pub status: Support,
-    /// What it does.
+    /// What the setting does.
     pub prose: &'static str,
-    /// Its field of [`Globals`]; `None` for settings that have no global form.
+    /// The setting's field of [`Globals`]; `None` for settings without a global form.
     pub(super) field: Option<Field>,
 }
 
 /// Access to a setting's field of [`Globals`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field {
-    /// Reads a text into it; false if the text is not of its kind.
+    /// Assigns a text; false if the text is not of the setting's kind.
     pub(super) assign: fn(&mut Globals, &str) -> bool,
-    /// Prints it.
+    /// The value as SHOW CONFIG prints it.
     pub(super) show: fn(&Globals) -> Option<String>,
-    /// Takes it over from another value.
+    /// Copies the value from other settings.
     pub(super) copy: fn(&mut Globals, &Globals),
 }
 
@@ -98,11 +99,11 @@ macro_rules! default_text {
     };
 }
 
-/// `name: Type = default, scopes, where PgBouncer knows it, reload|fixed, status, prose;`
+/// `name: Type = default, scopes, scopes of PgBouncer, reload|fixed, status, prose;`
 macro_rules! globals {
     ($($name:ident: $type:ty = $default:tt, $scopes:ident, $known:ident, $reload:ident,
        $status:expr, $prose:literal;)*) => {
-        /// The settings of `[pgbouncer]`. Times of zero mean "off".
+        /// The settings of `[pgbouncer]`. A time of zero means "off".
         #[derive(Clone, Debug)]
         pub struct Globals {
             $(#[doc = $prose] pub $name: $type,)*
@@ -139,7 +140,7 @@ macro_rules! globals {
     };
 }
 
-/// A test reads every default, so that this never panics.
+/// This never panics: a test reads every default.
 fn default_value<V: Value>(name: &str, text: Option<&str>) -> V {
     text.map_or_else(V::unset, V::read)
         .unwrap_or_else(|| panic!("the default of {name} cannot be read"))
@@ -489,7 +490,7 @@ const fn entry(
     }
 }
 
-/// Settings that stand only in entries of `[databases]`, `[users]` or `[peers]`.
+/// Settings that are allowed only in entries of `[databases]`, `[users]` or `[peers]`.
 pub static ENTRY: &[Setting] = &[
     entry(
         "application_name",
@@ -709,18 +710,18 @@ pub static ENTRY: &[Setting] = &[
 ];
 
 impl Setting {
-    /// Whether PgBouncer 1.25.2 takes it in this scope.
+    /// Whether PgBouncer 1.25.2 accepts the setting in this scope.
     pub fn is_known_to_pgbouncer(&self, scope: Scope) -> bool {
         self.known_to_pgbouncer.contains(&scope)
     }
 }
 
-/// Finds what may stand in a scope under a name.
+/// The setting with this name that is allowed in a scope.
 pub fn find(scope: Scope, name: &str) -> Option<&'static Setting> {
     in_scope(scope).find(|setting| setting.name == name)
 }
 
-/// All that may stand in a scope.
+/// All settings that are allowed in a scope.
 pub fn in_scope(scope: Scope) -> impl Iterator<Item = &'static Setting> {
     GLOBAL
         .iter()
@@ -775,7 +776,7 @@ mod tests {
     fn pgbouncer_knows_as_many_settings_as_its_release_has() {
         let known = |scope| in_scope(scope).filter(move |s| s.is_known_to_pgbouncer(scope));
         let counts = [Global, Database, User, Peer].map(|scope| known(scope).count());
-        // main.c and loader.c of 1.25.2, Windows' `service_name` left out.
+        // From main.c and loader.c of PgBouncer 1.25.2, without Windows' `service_name`.
         assert_eq!(counts, [98, 22, 9, 3]);
         for setting in GLOBAL.iter().chain(ENTRY) {
             let mut places = setting.known_to_pgbouncer.iter();

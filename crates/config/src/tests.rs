@@ -1,4 +1,4 @@
-//! Whole configurations in, meaning or mistakes out.
+//! A complete configuration goes in; its meaning or its mistakes come out.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn files(name: &str) -> Result<String, String> {
     }
 }
 
-/// Loads a text, to which the main section is added if it has none.
+/// Loads a text. A text without a main section gets one.
 fn load(text: &str) -> Result<(Config, Vec<Warning>), Vec<Mistake>> {
     if text.contains("[pgbouncer]") {
         return Config::load("h.ini", text, &mut files);
@@ -288,7 +288,7 @@ fn the_nearer_setting_wins() {
     );
     assert_eq!(config.query_timeout(Some(&v)), Duration::from_secs(1));
     assert_eq!(config.query_timeout(Some(&u)), Duration::from_secs(3));
-    // Zero at a user means "as globally", except for query_wait_timeout.
+    // Zero in a user's entry means "as globally", except for query_wait_timeout.
     assert_eq!(config.client_idle_timeout(Some(&u)), Duration::from_secs(9));
 }
 

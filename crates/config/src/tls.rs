@@ -1,21 +1,22 @@
-//! What of the TLS settings counts.
+//! The TLS settings in force.
 
 use crate::{Config, SslMode};
 
-/// What of the TLS settings is in force. A reload with files that can't be used changes the settings, as
-/// the console shows them, but not this.
+/// The TLS settings in force. A reload with certificate files that can't be used changes the
+/// settings that the console shows, but not these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TlsInForce {
-    /// What is demanded of clients.
+    /// The TLS mode for clients.
     pub clients: SslMode,
-    /// What is demanded of servers, where their database does not say.
+    /// The TLS mode for servers whose database sets none.
     pub servers: SslMode,
-    /// Counts how often what servers are connected with has changed: those from before are replaced.
+    /// Counts the changes of the TLS settings for servers. Servers of an earlier generation are
+    /// replaced.
     pub generation: u64,
-    /// When our own certificates end, for clients and for servers: seconds since 1970.
+    /// When Howdah's own certificates for clients and for servers expire, in seconds since 1970.
     pub ends: [Option<i64>; 2],
-    /// The TLS library and its version, if clients' sessions can go to another process that has the
-    /// same.
+    /// The TLS library and its version. `None` if clients' sessions can't move to another process.
+    /// The other process must have the same library and version.
     pub travels_by: Option<&'static str>,
 }
 
@@ -33,7 +34,7 @@ impl Default for TlsInForce {
 }
 
 impl TlsInForce {
-    /// What the settings ask for.
+    /// The settings as they were written.
     pub fn asked(config: &Config, generation: u64) -> TlsInForce {
         TlsInForce {
             clients: config.globals.client_tls_sslmode,

@@ -7,50 +7,50 @@ use howdah_auth::Secret;
 use super::database::read_limit;
 use super::value::{Listen, PoolMode, SessionState, Value};
 
-/// A user we know. `None` in a setting means "as the database or the global settings say".
+/// A known user. In a setting, `None` means "as in the database's entry or the global settings".
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct User {
     /// The name.
     pub name: String,
-    /// It stands in auth_file: auth_query is not asked about it.
+    /// The user has a line in the auth_file: auth_query is not run for this user.
     pub listed: bool,
-    /// The secret of the auth_file. Without one no password is right.
+    /// The secret in the auth_file. Without a secret no password is right.
     pub secret: Option<Secret>,
-    /// When servers go back to their pool.
+    /// When servers are given back to their pool.
     pub pool_mode: Option<PoolMode>,
-    /// What becomes of what its clients leave in their sessions.
+    /// What happens to the session state of the user's clients.
     pub session_state: Option<SessionState>,
-    /// Who listens for its clients.
+    /// Which connection listens for the user's clients.
     pub listen: Option<Listen>,
     /// Servers per pool.
     pub pool_size: Option<u32>,
-    /// Servers on top when clients wait too long.
+    /// Additional servers for clients that wait too long.
     pub reserve_pool_size: Option<u32>,
-    /// Servers of this user.
+    /// The greatest number of servers of this user.
     pub max_user_connections: Option<u32>,
-    /// Clients of this user.
+    /// The greatest number of clients of this user.
     pub max_user_client_connections: Option<u32>,
     /// How long a query may run.
     pub query_timeout: Option<Duration>,
     /// How long a client may wait for a server; zero: for ever.
     pub query_wait_timeout: Option<Duration>,
-    /// From when on a query is logged; zero: never.
+    /// A query that lasts this long is logged; zero: none.
     pub slow_query_time: Option<Duration>,
-    /// How long a client may idle in a transaction.
+    /// How long a client may be idle in a transaction.
     pub idle_transaction_timeout: Option<Duration>,
     /// How long a transaction may last.
     pub transaction_timeout: Option<Duration>,
     /// How long a client may be silent.
     pub client_idle_timeout: Option<Duration>,
-    /// How long one may be that keeps a server.
+    /// How long a client that keeps a server may be silent.
     pub pin_idle_timeout: Option<Duration>,
-    /// How many clients may keep a server of a pool.
+    /// How many clients of a pool may keep a server.
     pub pin_limit: Option<u32>,
 }
 
 impl User {
-    /// Assigns one pair; `None` if the value is not of the key's kind. The key is one the table
-    /// has for users.
+    /// Assigns one pair; `None` if the value is not of the key's kind. The key must be in the table
+    /// for users.
     pub(super) fn assign(&mut self, key: &str, value: &str) -> Option<()> {
         match key {
             "listen" => self.listen = Some(Listen::read(value)?),
@@ -74,7 +74,7 @@ impl User {
     }
 }
 
-/// A time limit of a user; PgBouncer takes 0 here for "as globally".
+/// Reads a time limit of a user. In PgBouncer, 0 here means "as globally".
 fn read_time(value: &str) -> Option<Option<Duration>> {
     Duration::read(value).map(|time| Some(time).filter(|t| !t.is_zero()))
 }

@@ -1,19 +1,19 @@
-//! The `auth_file`: one `"user" "secret"` a line.
+//! The `auth_file`: a line `"user" "secret"` for each user.
 
 use crate::quotes::quoted;
 
-/// Longest user name, in bytes, its end mark included.
+/// The greatest length of a user name in bytes, with its terminating zero.
 pub(super) const MAX_USER: usize = 128;
-/// Longest secret, in bytes.
+/// The greatest length of a secret in bytes.
 pub(super) const MAX_PASSWORD: usize = 65531;
 
 /// User and secret.
 type Line = (String, String);
-/// The number of a line and what is wrong with it.
+/// The number of a malformed line, and the reason.
 type Broken = (u32, &'static str);
 
-/// Reads the file. Stops at the first line that is broken, as PgBouncer does, and says which it is
-/// and why; the users before it are good.
+/// Reads the file. Like PgBouncer, stops at the first malformed line and returns its number and the
+/// reason. The users before that line are good.
 pub fn parse(text: &str) -> (Vec<Line>, Option<Broken>) {
     let mut users = Vec::new();
     let mut rest = text;

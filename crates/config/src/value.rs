@@ -1,4 +1,4 @@
-//! The types a setting can have: how each is read from text and printed back.
+//! The types of settings: how each type is read from text and printed.
 
 use std::fmt;
 use std::ops::Deref;
@@ -15,19 +15,19 @@ pub enum Kind {
     Flag,
     /// A whole number; `0x1F` is hexadecimal and `0777` octal.
     Number,
-    /// Seconds, with a fraction if wanted.
+    /// Seconds, perhaps with a fraction.
     Seconds,
-    /// A share of a whole.
+    /// A number from 0 to 1.
     Share,
-    /// Where something is that is spoken to by HTTP.
+    /// The URL of an HTTP server.
     HttpUrl,
     /// Any text.
     Text,
     /// Words separated by commas or blanks.
     List,
-    /// Ways in which Howdah may prove itself to a server.
+    /// Methods with which Howdah may prove itself to a server.
     Methods,
-    /// One of a few words, in any case.
+    /// One of a few words, in upper or lower case.
     Word(&'static [&'static str]),
 }
 
@@ -52,22 +52,22 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What can stand in a setting.
+/// A type of values that a setting can have.
 pub(super) trait Value: Sized + Clone {
-    /// What to tell someone who wrote something else.
+    /// The kind that an error message names.
     const KIND: Kind;
-    /// What a setting of this type holds when it is unset.
+    /// The value of a setting that is unset.
     fn unset() -> Option<Self> {
         None
     }
-    /// Reads it; `None` if the text is not of this kind.
+    /// Reads a text; `None` if the text is not of this kind.
     fn read(text: &str) -> Option<Self>;
-    /// Prints it as SHOW CONFIG does; `None` is NULL.
+    /// The value as SHOW CONFIG prints it; `None` is NULL.
     fn show(&self) -> Option<String>;
 }
 
-/// Reads a whole number as C's `strtol` with base 0 does: blanks, a sign, `0x` for hexadecimal,
-/// a leading `0` for octal; nothing may follow.
+/// Reads a whole number as C's `strtol` does with base 0: blanks, a sign, `0x` for hexadecimal, a
+/// leading `0` for octal. Nothing may follow the number.
 pub(super) fn read_number(text: &str) -> Option<i64> {
     let text = text.trim_start();
     let (negative, digits) = match text.as_bytes().first()? {
@@ -80,7 +80,7 @@ pub(super) fn read_number(text: &str) -> Option<i64> {
         [b'0', _, ..] => (&digits[1..], 8),
         _ => (digits, 10),
     };
-    // `from_str_radix` would take a second sign.
+    // `from_str_radix` would accept a second sign.
     if !digits.starts_with(|c: char| c.is_digit(radix)) {
         return None;
     }
@@ -88,18 +88,19 @@ pub(super) fn read_number(text: &str) -> Option<i64> {
     Some(if negative { -number } else { number })
 }
 
-/// Reads seconds, with a fraction or an exponent; kept to the microsecond, as PgBouncer does.
+/// Reads seconds, with a fraction or an exponent. The result has whole microseconds, as in
+/// PgBouncer.
 pub(super) fn read_seconds(text: &str) -> Option<Duration> {
     let text = text.trim_start();
     if !text.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '+') {
         return None; // Refuses `inf`, `nan` and negative numbers.
     }
     let micros = text.parse::<f64>().ok()? * 1e6;
-    // Durations beyond a few centuries would overflow arithmetic on `Time`.
+    // Longer durations than a few centuries would overflow `Time`.
     (micros < 1e16).then(|| Duration::from_micros(micros as u64))
 }
 
-/// Prints a number as C's `%g` does: six significant digits, no trailing zeros.
+/// Prints a number as C's `%g`: six significant digits, no trailing zeros.
 pub(super) fn show_g(number: f64) -> String {
     if number == 0.0 {
         return "0".into();
@@ -165,12 +166,12 @@ impl Value for Duration {
     }
 }
 
-/// A share of a whole, from 0 to 1.
+/// A number from 0 to 1.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Share(f64);
 
 impl Share {
-    /// How many of all numbers of 64 bits are below it.
+    /// How many 64-bit numbers are below this share of their range.
     pub fn of_all(self) -> u64 {
         (self.0 * u64::MAX as f64) as u64
     }
@@ -187,17 +188,17 @@ impl Value for Share {
     }
 }
 
-/// Where something is that is spoken to by HTTP, without TLS; or nowhere.
+/// The URL of an HTTP server, without TLS. May be empty.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct HttpUrl(String);
 
 impl HttpUrl {
-    /// Nowhere.
+    /// No URL is set.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// As it was written.
+    /// The URL as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -292,7 +293,7 @@ impl<V: Value> Value for Option<V> {
     }
 }
 
-/// Words separated by commas or white space, and the text they were written as.
+/// Words separated by commas or white space, with the text from which they were read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct List {
     written: String,
@@ -366,9 +367,9 @@ macro_rules! words {
 }
 
 words! {
-    /// When a server goes back to its pool.
+    /// When a server is given back to its pool.
     PoolMode {
-        /// When the client leaves.
+        /// When the client disconnects.
         Session = "session",
         /// When the transaction ends.
         Transaction = "transaction",
@@ -378,65 +379,65 @@ words! {
 }
 
 words! {
-    /// What becomes of what a client leaves in its session, where servers are shared.
+    /// What happens to a client's session state, where servers are shared.
     SessionState {
-        /// It is the client's, and nobody else's.
+        /// Each client keeps its own state.
         Keep = "keep",
-        /// It is lost with the transaction.
+        /// The state is lost when the transaction ends.
         Discard = "discard",
-        /// It stays on the server, for whoever gets that next.
+        /// The state stays on the server, for the next client.
         Share = "share",
     }
 }
 
 words! {
-    /// Who listens for a client that sends LISTEN, where servers are shared.
+    /// Which connection listens for a client that sends LISTEN, where servers are shared.
     Listen {
-        /// A connection that listens for all clients.
+        /// One connection that listens for all clients.
         Share = "share",
-        /// The client's server, which it keeps.
+        /// The client's server, which the client keeps.
         Pin = "pin",
     }
 }
 
 words! {
-    /// What becomes of clients whose listening connection is lost.
+    /// What happens to clients whose listening connection is lost.
     ListenLost {
-        /// They are disconnected.
+        /// The clients are disconnected.
         Disconnect = "disconnect",
-        /// They are told, and heard for by the next one.
+        /// The clients get a warning, and a new connection listens for them.
         Notice = "notice",
     }
 }
 
 words! {
-    /// How lines of the log are written.
+    /// The format of log lines.
     LogFormat {
-        /// As PgBouncer does.
+        /// Text, as in PgBouncer.
         Text = "text",
-        /// An object a line.
+        /// One JSON object on each line.
         Json = "json",
     }
 }
 
 words! {
-    /// How clients prove who they are.
+    /// How clients prove their identity.
     AuthType {
-        /// Nothing is checked, any name will do; every database must force a user.
+        /// No proof, and any user name is accepted. Every database must force a user.
         Any = "any",
-        /// No password, but the user must be known.
+        /// No proof, but the user must be known.
         Trust = "trust",
         /// The password in clear text.
         Plain = "plain",
-        /// MD5 challenge, or SCRAM when the stored secret is one.
+        /// An MD5 challenge; SCRAM if the stored secret is a SCRAM secret.
         Md5 = "md5",
-        /// A TLS client certificate that names the user.
+        /// A TLS client certificate with the user's name.
         Cert = "cert",
-        /// By rules in a file.
+        /// The rules in a file decide.
         Hba = "hba",
-        /// By a directory server.
+        /// A directory server checks the password.
         Ldap = "ldap",
-        /// By the system's PAM.
+        /// The system's PAM checks the password.
         Pam = "pam",
         /// SCRAM-SHA-256.
         ScramSha256 = "scram-sha-256",
@@ -444,29 +445,30 @@ words! {
 }
 
 words! {
-    /// What is demanded of TLS on one side.
+    /// How TLS is used on one side.
     SslMode {
-        /// Never.
+        /// No TLS.
         Disable = "disable",
-        /// If the other side wants it.
+        /// TLS if the other side wants it.
         Allow = "allow",
-        /// If the other side can.
+        /// TLS if the other side supports it.
         Prefer = "prefer",
-        /// Always, certificates unchecked.
+        /// Always TLS; certificates are not checked.
         Require = "require",
-        /// Always, certificate signed by a known authority.
+        /// Always TLS; a known authority must have signed the certificate.
         VerifyCa = "verify-ca",
-        /// Always, and the certificate names the other side.
+        /// Always TLS; a known authority must have signed the certificate, and it must name the
+        /// other side.
         VerifyFull = "verify-full",
     }
 }
 
 words! {
-    /// How TLS begins on the way to a server.
+    /// How TLS to a server begins.
     SslNegotiation {
-        /// By an SSLRequest.
+        /// With an SSLRequest.
         Postgres = "postgres",
-        /// At once.
+        /// With the TLS handshake at once.
         Direct = "direct",
     }
 }
@@ -484,7 +486,7 @@ impl SslMode {
 }
 
 impl SslNegotiation {
-    /// Without SSLRequest.
+    /// True without an SSLRequest.
     pub fn is_direct(self) -> bool {
         self == SslNegotiation::Direct
     }
@@ -493,61 +495,61 @@ impl SslNegotiation {
 words! {
     /// How several hosts of a database are used.
     LoadBalance {
-        /// The first until it fails.
+        /// The first host, until it fails.
         Disable = "disable",
-        /// In turn.
+        /// All hosts in turn.
         RoundRobin = "round-robin",
     }
 }
 
 words! {
-    /// What kind of program syslog takes us for.
+    /// The facility of syslog messages.
     Facility {
-        /// Logins and the like.
+        /// Logins and other security messages.
         Auth = "auth",
-        /// The same, kept from most eyes.
+        /// The same, but readable for fewer people.
         Authpriv = "authpriv",
-        /// A service.
+        /// A system service.
         Daemon = "daemon",
         /// A user's program.
         User = "user",
-        /// For the administrator to give a meaning.
+        /// For local use.
         Local0 = "local0",
-        /// Likewise.
+        /// For local use.
         Local1 = "local1",
-        /// Likewise.
+        /// For local use.
         Local2 = "local2",
-        /// Likewise.
+        /// For local use.
         Local3 = "local3",
-        /// Likewise.
+        /// For local use.
         Local4 = "local4",
-        /// Likewise.
+        /// For local use.
         Local5 = "local5",
-        /// Likewise.
+        /// For local use.
         Local6 = "local6",
-        /// Likewise.
+        /// For local use.
         Local7 = "local7",
     }
 }
 
 words! {
-    /// On how many workers a pool's clients are.
+    /// How many workers serve a pool's clients.
     PoolSpread {
-        /// As few as their load needs.
+        /// As few workers as the load needs.
         Load = "load",
-        /// As many as the pool's size allows.
+        /// As many workers as the pool's size allows.
         Always = "always",
-        /// On all, and they are moved at random all the time.
+        /// All workers; clients are moved between them at random all the time.
         Random = "random",
     }
 }
 
 words! {
-    /// How the process talks to the kernel.
+    /// How the process does socket I/O.
     IoDriver {
-        /// io_uring where the system allows it, else epoll.
+        /// io_uring if the system allows it, else epoll.
         Auto = "auto",
-        /// io_uring, or no start.
+        /// io_uring only: without it the process does not start.
         IoUring = "io_uring",
         /// epoll.
         Epoll = "epoll",

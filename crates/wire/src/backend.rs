@@ -1,4 +1,4 @@
-//! Views of what PostgreSQL sends. Each takes a message's body.
+//! Readers of PostgreSQL's messages. Each takes a message's body.
 
 use crate::WireError;
 use crate::frame::{cstr, u32_be};
@@ -51,7 +51,7 @@ pub fn parameter_status(body: &[u8]) -> Result<(&[u8], &[u8]), WireError> {
 }
 
 /// Reads a BackendKeyData's body: process id and secret (4 bytes; up to 256 from protocol 3.2). An
-/// error if the length is another.
+/// error if the secret has another length.
 pub fn key_data(body: &[u8]) -> Result<(u32, &[u8]), WireError> {
     match u32_be(body) {
         Some((pid, secret)) if (4..=256).contains(&secret.len()) => Ok((pid, secret)),
@@ -77,7 +77,7 @@ pub fn command_tag(body: &[u8]) -> Result<&[u8], WireError> {
 pub struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// Takes a body; malformed rests are simply not seen.
+    /// Takes a body. Fields after a malformed one are ignored.
     pub fn new(body: &'a [u8]) -> Self {
         Fields(body)
     }
@@ -101,7 +101,8 @@ impl<'a> Fields<'a> {
         self.iter().find(|(c, _)| *c == code).map(|(_, v)| v)
     }
 
-    /// The severity, in English whatever `lc_messages` says (field V, since 9.6; else S).
+    /// The severity in English, whatever `lc_messages` is: field V (PostgreSQL 9.6 and later), else
+    /// field S.
     pub fn severity(self) -> &'a [u8] {
         self.get(b'V')
             .or_else(|| self.get(b'S'))

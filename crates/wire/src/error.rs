@@ -9,12 +9,12 @@ pub enum WireError {
     Length {
         /// The message's tag; 0 for a start-up packet.
         tag: u8,
-        /// What the length field says.
+        /// The value of the length field.
         length: u32,
     },
-    /// No such message in this direction.
+    /// A message that does not exist in this direction.
     Tag(u8),
-    /// The body ends before, or goes on after, what its fields need.
+    /// The body is shorter or longer than its fields.
     Body {
         /// The message's tag; 0 for a start-up packet.
         tag: u8,
@@ -43,7 +43,7 @@ impl fmt::Display for WireError {
 
 impl std::error::Error for WireError {}
 
-/// A tag as people read it: the letter, or the number of what is no letter.
+/// A tag for people: the letter, or the number if the tag is no letter.
 struct Shown(u8);
 
 impl fmt::Display for Shown {

@@ -5,13 +5,13 @@ use crate::WireError;
 /// Bytes of a tag and a length.
 pub const HEADER: usize = 5;
 
-/// The longest length field PostgreSQL accepts (`PQ_LARGE_MESSAGE_LIMIT`, 1 GB less two).
+/// The greatest length field that PostgreSQL accepts (`PQ_LARGE_MESSAGE_LIMIT`, 1 GB less two).
 pub const LENGTH_MAX: u32 = 0x3fff_fffe;
 
-/// A message's first five bytes, understood.
+/// The first five bytes of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Which message.
+    /// The tag.
     pub tag: u8,
     /// Bytes after the header.
     pub body: u32,
@@ -40,8 +40,9 @@ pub fn header(bytes: &[u8]) -> Option<Result<Header, WireError>> {
     }))
 }
 
-/// How many bytes those whole messages of this tag take that `bytes` begins with: rows of a result,
-/// pieces of a COPY. 0 if the first message is another, is cut short, or can't be one.
+/// The number of bytes of the complete messages with this tag at the start of `bytes`: rows of a
+/// result, or pieces of a COPY. 0 if the first message has another tag, is cut short, or is
+/// malformed.
 pub fn run_of(tag: u8, bytes: &[u8]) -> usize {
     let mut at = 0;
     while let Some((&[first, a, b, c, d], _)) = bytes[at..].split_first_chunk::<HEADER>() {
@@ -55,7 +56,7 @@ pub fn run_of(tag: u8, bytes: &[u8]) -> usize {
     at
 }
 
-/// Splits a zero-terminated string off the front: the string, and what follows its zero.
+/// Splits a zero-terminated string off the front: the string, and the bytes after its zero.
 pub fn cstr(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|&b| b == 0)?;
     Some((&bytes[..end], &bytes[end + 1..]))

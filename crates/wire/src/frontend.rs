@@ -1,4 +1,4 @@
-//! Views of what clients send. Each takes a message's body.
+//! Readers of clients' messages. Each takes a message's body.
 
 use crate::WireError;
 use crate::frame::{cstr, u16_be};
@@ -9,8 +9,8 @@ use crate::tag::frontend as tag;
 pub struct Parse<'a> {
     /// Empty for the unnamed statement.
     pub name: &'a [u8],
-    /// Text (zero-terminated) and parameter types as they are on the wire: what makes two
-    /// statements the same.
+    /// Text (zero-terminated) and parameter types, as on the wire. Two statements with the same
+    /// definition are the same statement.
     pub definition: &'a [u8],
 }
 
@@ -33,7 +33,7 @@ impl<'a> Parse<'a> {
     }
 }
 
-/// The front of a Bind: which portal, of which statement.
+/// The start of a Bind: the names of the portal and of its statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BindNames<'a> {
     /// Empty for the unnamed portal.
@@ -43,7 +43,7 @@ pub struct BindNames<'a> {
 }
 
 impl<'a> BindNames<'a> {
-    /// Reads the two names if both are there whole.
+    /// Reads the two names; `None` if they are cut short.
     pub fn read(body: &'a [u8]) -> Option<Self> {
         let (portal, rest) = cstr(body)?;
         let (statement, _) = cstr(rest)?;
@@ -56,7 +56,7 @@ impl<'a> BindNames<'a> {
     }
 }
 
-/// What Describe and Close point at.
+/// The object of a Describe or a Close.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target<'a> {
     /// A prepared statement.
@@ -66,7 +66,7 @@ pub enum Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Reads the body of a Describe or a Close, whose tag is given for the error.
+    /// Reads the body of a Describe or a Close. The tag is only for the error.
     pub fn read(tag: u8, body: &'a [u8]) -> Result<Self, WireError> {
         let bad = WireError::Body { tag };
         let (kind, rest) = body.split_first().ok_or(bad)?;
@@ -79,21 +79,21 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Bind: a portal is made of a statement and values.
+/// A Bind makes a portal from a statement and values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bind<'a> {
-    /// Which.
+    /// The names of the portal and the statement.
     pub names: BindNames<'a>,
     /// Formats of the values: none (all text), one for all, or one for each.
     pub formats: Vec<u16>,
     /// The values of the parameters; `None` is NULL.
     pub values: Vec<Option<&'a [u8]>>,
-    /// Formats wanted of the result's columns, counted likewise.
+    /// Formats of the result's columns: none (all text), one for all, or one for each.
     pub wanted: Vec<u16>,
 }
 
 impl<'a> Bind<'a> {
-    /// Reads a Bind's body, all of which must be there. An error if it is malformed.
+    /// Reads a complete Bind. An error if the body is malformed.
     pub fn read(body: &'a [u8]) -> Result<Self, WireError> {
         let bad = WireError::Body { tag: tag::BIND };
         let names = BindNames::read(body).ok_or(bad)?;
@@ -127,7 +127,8 @@ impl<'a> Bind<'a> {
     }
 }
 
-/// The format of one of several values, given those said: none, one for all, or one for each.
+/// The format of the value at `position`. `formats` has no format (all text), one for all, or one
+/// for each.
 pub fn format_of(formats: &[u16], position: usize) -> u16 {
     match formats {
         [] => 0,
@@ -136,7 +137,7 @@ pub fn format_of(formats: &[u16], position: usize) -> u16 {
     }
 }
 
-/// A count and so many numbers of two bytes.
+/// Reads a count, and as many numbers of two bytes.
 fn numbers(body: &[u8]) -> Option<(Vec<u16>, &[u8])> {
     let (count, mut rest) = u16_be(body)?;
     let mut all = Vec::new();
@@ -147,7 +148,7 @@ fn numbers(body: &[u8]) -> Option<(Vec<u16>, &[u8])> {
     Some((all, rest))
 }
 
-/// The most rows that an Execute asks for; 0 for all.
+/// The maximum number of rows of an Execute; 0 for all rows.
 pub fn execute_rows(body: &[u8]) -> u32 {
     body.last_chunk::<4>()
         .map_or(0, |most| u32::from_be_bytes(*most))
@@ -161,8 +162,8 @@ pub fn execute_portal(body: &[u8]) -> Result<&[u8], WireError> {
     }
 }
 
-/// A body that is one zero-terminated string and nothing else (Query, PasswordMessage), without its
-/// zero. An error if it is not.
+/// Reads a body that is one zero-terminated string (Query, PasswordMessage). Returns the string
+/// without its zero, or an error for any other body.
 pub fn string(tag: u8, body: &[u8]) -> Result<&[u8], WireError> {
     match cstr(body) {
         Some((text, [])) => Ok(text),

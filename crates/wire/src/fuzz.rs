@@ -8,8 +8,8 @@ use crate::startup::{self, FirstPacket};
 use crate::tag::{backend, frontend};
 use crate::write;
 
-/// Cuts a stream into messages as both directions do, reads every body with its readers, and
-/// writes what was read again: the same bytes must come out.
+/// Cuts a stream into messages as both directions do, reads every body with its readers, and writes
+/// the results again: the same bytes must come out.
 pub fn messages(stream: &[u8]) {
     let mut rest = stream;
     while let Some(Ok(header)) = header(rest) {
@@ -17,7 +17,7 @@ pub fn messages(stream: &[u8]) {
         for end in 0..HEADER {
             assert_eq!(crate::frame::header(&rest[..end]), None);
         }
-        // What is not there whole is read as far as it goes: readers must stand that too.
+        // A message that is cut short is read as far as it goes: readers must not panic.
         let end = header.total().min(rest.len());
         let (message, after) = rest.split_at(end);
         from_client(header.tag, message);
@@ -32,7 +32,7 @@ fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     buf
 }
 
-/// The message with the length that its body has.
+/// The same message, with the right length for its body.
 fn whole(message: &[u8]) -> Vec<u8> {
     written(|buf| {
         write::message(buf, message[0], |buf| {
@@ -118,7 +118,7 @@ fn from_server(tag: u8, message: &[u8]) {
     }
 }
 
-/// Reads a first packet; what it says is written again and must say the same.
+/// Reads a first packet and writes the result again. Reading that must give the same result.
 pub fn first_packet(bytes: &[u8]) {
     let length = match startup::length(bytes) {
         None => return assert!(bytes.len() < 4),
@@ -144,7 +144,8 @@ pub fn first_packet(bytes: &[u8]) {
     }
 }
 
-/// Writes a row of a console's answer from any bytes; it is one message, and its values come back.
+/// Writes a row of a console's answer from any bytes. The row must be one message, and its values
+/// must come back.
 pub fn data_row(bytes: &[u8]) {
     let values: Vec<Option<&[u8]>> = bytes
         .split(|&b| b == 0xff)
@@ -175,7 +176,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// One good message of each kind that is looked into, and first packets.
+    /// One good message of each kind that has a reader, and first packets.
     const SEEDS: &[&[u8]] = &[
         b"",
         b"P\0\0\0\x18s1\0select $1\0\0\x01\0\0\0\x17",
@@ -230,7 +231,7 @@ mod tests {
             framed(&bytes);
         }
 
-        /// Bytes that are often zero, which is what strings end with.
+        /// Bytes that are often zero, because a zero ends a string.
         #[test]
         fn strings(bytes in prop::collection::vec(prop_oneof![Just(0), 0..4u8, any::<u8>()], 0..64)) {
             framed(&bytes);

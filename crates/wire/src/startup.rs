@@ -3,8 +3,8 @@
 use crate::WireError;
 use crate::frame::{cstr, u32_be};
 
-/// The longest start-up packet PostgreSQL accepts, its length field included
-/// (`MAX_STARTUP_PACKET_LENGTH` leaves that out).
+/// The longest start-up packet that PostgreSQL accepts, with its length field.
+/// (`MAX_STARTUP_PACKET_LENGTH` counts without the length field.)
 pub const PACKET_MAX: u32 = 10_004;
 
 /// The request code of SSLRequest.
@@ -37,13 +37,13 @@ pub enum FirstPacket<'a> {
 /// A StartupMessage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Startup<'a> {
-    /// The minor version asked for, of major version 3.
+    /// The minor version that the client asks for; the major version is 3.
     pub minor: u16,
     parameters: &'a [u8],
 }
 
 impl<'a> Startup<'a> {
-    /// Names and values in the order sent.
+    /// Names and values, in the order in which they came.
     pub fn parameters(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let mut rest = self.parameters;
         std::iter::from_fn(move || {
@@ -66,7 +66,7 @@ impl<'a> Startup<'a> {
     }
 }
 
-/// The whole length of the first packet; `None` if fewer than four bytes are there.
+/// The length of the whole first packet; `None` if there are fewer than four bytes.
 pub fn length(bytes: &[u8]) -> Option<Result<usize, WireError>> {
     let (length, _) = u32_be(bytes)?;
     if !(8..=PACKET_MAX).contains(&length) {
@@ -75,7 +75,7 @@ pub fn length(bytes: &[u8]) -> Option<Result<usize, WireError>> {
     Some(Ok(length as usize))
 }
 
-/// Reads a whole first packet, its length field included. An error if it is malformed.
+/// Reads a whole first packet, with its length field. An error if the packet is malformed.
 pub fn read(packet: &[u8]) -> Result<FirstPacket<'_>, WireError> {
     let bad = WireError::Body { tag: 0 };
     let (_, rest) = u32_be(packet).ok_or(bad)?;
@@ -104,7 +104,7 @@ pub fn read(packet: &[u8]) -> Result<FirstPacket<'_>, WireError> {
     }))
 }
 
-/// Pairs of strings, then one zero that ends the packet.
+/// Checks pairs of strings, and the zero at the packet's end.
 fn check_parameters(mut rest: &[u8]) -> Result<(), WireError> {
     let bad = WireError::Body { tag: 0 };
     loop {

@@ -1,10 +1,11 @@
-//! Writers: each appends one whole message to a buffer.
+//! Writers: each appends one complete message to a buffer.
 
 use crate::backend::Status;
 use crate::startup::{CANCEL_REQUEST, SSL_REQUEST};
 use crate::tag::{backend, frontend};
 
-/// Appends a message: the tag, a length that is filled in afterwards, and what `body` appends.
+/// Appends a message: the tag, the length, and the bytes that `body` appends. The length is filled
+/// in last.
 pub fn message(buf: &mut Vec<u8>, tag: u8, body: impl FnOnce(&mut Vec<u8>)) {
     buf.push(tag);
     untagged(buf, body);
@@ -13,14 +14,14 @@ pub fn message(buf: &mut Vec<u8>, tag: u8, body: impl FnOnce(&mut Vec<u8>)) {
 /// Appends a length-prefixed packet without a tag.
 fn untagged(buf: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     let at = buf.len();
-    // A length no reader accepts, should these bytes ever escape half-made.
+    // A length that no reader accepts, in case an incomplete message is ever sent.
     buf.extend_from_slice(&[0xff; 4]);
     body(buf);
     let length = (buf.len() - at) as u32;
     buf[at..at + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Appends a zero-terminated string; a zero inside would end it early, so it is cut there.
+/// Appends a zero-terminated string. Text after a zero byte is cut off: a reader would not see it.
 fn string(buf: &mut Vec<u8>, text: &[u8]) {
     let end = text.iter().position(|&b| b == 0).unwrap_or(text.len());
     buf.extend_from_slice(&text[..end]);
@@ -79,13 +80,13 @@ pub fn of_statement(buf: &mut Vec<u8>, tag: u8, name: &[u8]) {
     });
 }
 
-/// The head of a Bind whose last `rest` bytes of body follow from elsewhere.
+/// The start of a Bind. The caller appends the last `rest` bytes of the body.
 pub fn bind_head(buf: &mut Vec<u8>, portal: &[u8], statement: &[u8], rest: usize) {
     let length = 4 + portal.len() + 1 + statement.len() + 1 + rest;
     buf.reserve(1 + length - rest);
     buf.push(frontend::BIND);
     buf.extend_from_slice(&(length as u32).to_be_bytes());
-    // Names that were read end at their first zero.
+    // Names from a reader have no zero inside.
     for name in [portal, statement] {
         buf.extend_from_slice(name);
         buf.push(0);
@@ -130,7 +131,7 @@ pub fn key_data(buf: &mut Vec<u8>, pid: u32, secret: &[u8]) {
     });
 }
 
-/// An authentication request: its code and what follows it.
+/// An authentication request: its code and the bytes after the code.
 pub fn authentication(buf: &mut Vec<u8>, code: u32, rest: &[u8]) {
     message(buf, backend::AUTHENTICATION, |buf| {
         buf.extend_from_slice(&code.to_be_bytes());
@@ -138,7 +139,8 @@ pub fn authentication(buf: &mut Vec<u8>, code: u32, rest: &[u8]) {
     });
 }
 
-/// NegotiateProtocolVersion: the newest minor version we speak, and options we do not know.
+/// NegotiateProtocolVersion: the newest minor version that Howdah speaks, and the options that
+/// Howdah does not know.
 pub fn negotiate<'a>(buf: &mut Vec<u8>, minor: u16, options: impl Iterator<Item = &'a [u8]>) {
     message(buf, backend::NEGOTIATE, |buf| {
         buf.extend_from_slice(&(3 << 16 | u32::from(minor)).to_be_bytes());
@@ -158,7 +160,7 @@ pub fn error(buf: &mut Vec<u8>, severity: &str, sqlstate: &str, text: &str) {
     fields(buf, backend::ERROR, severity, sqlstate, text, None);
 }
 
-/// Likewise, with a detail.
+/// ErrorResponse with a detail.
 pub fn error_with_detail(
     buf: &mut Vec<u8>,
     severity: &str,
@@ -208,11 +210,11 @@ pub fn command_complete(buf: &mut Vec<u8>, tag: &str) {
 /// One column of a RowDescription.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Column<'a> {
-    /// Its name.
+    /// The column's name.
     pub name: &'a str,
     /// The type's object id.
     pub type_oid: u32,
-    /// The type's size in bytes, negative for variable ones.
+    /// The type's size in bytes; negative for a variable size.
     pub type_size: i16,
 }
 
@@ -221,7 +223,7 @@ pub fn row_description(buf: &mut Vec<u8>, columns: &[Column<'_>]) {
     row_description_as(buf, columns, &|_| false);
 }
 
-/// RowDescription; `binary` tells which columns are in binary format.
+/// RowDescription; `binary` says which columns are in binary format.
 pub fn row_description_as(
     buf: &mut Vec<u8>,
     columns: &[Column<'_>],
@@ -240,7 +242,7 @@ pub fn row_description_as(
     });
 }
 
-/// DataRow of values in their format; `None` is NULL.
+/// DataRow with values as given; `None` is NULL.
 pub fn data_row<'a>(buf: &mut Vec<u8>, values: impl ExactSizeIterator<Item = Option<&'a [u8]>>) {
     message(buf, backend::DATA_ROW, |buf| {
         buf.extend_from_slice(&(values.len() as u16).to_be_bytes());

@@ -1,5 +1,5 @@
-//! The fuzz body of the rules' files: takes any bytes and panics if a promise is broken. The
-//! target in `fuzz/` is one line; the unit test below runs the same function.
+//! The fuzz body of the rule files: takes any bytes, and panics if a promise is broken. The target in `fuzz/`
+//! is one line; the unit test below runs the same function.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,18 +7,18 @@ use super::tokens::{RuleToken, split};
 use super::{Candidate, Findings, hba, ident};
 use crate::Address;
 
-/// What parts the ident map from the rules.
+/// The line between the ident map and the rules.
 const PART: &str = "\n---\n";
 
-/// Any text is read: each line with a word in it is a rule or a mistake, never both, and names its
-/// own number; every client is judged. Words can be written so that they are read as they were.
+/// Any text is read. Each line with a word is a rule or a mistake, never both, and has its own line
+/// number. Every client gets a verdict. Words that are written in quotes are read unchanged.
 pub fn access_files(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let (maps, rules) = text.split_once(PART).unwrap_or(("", &text));
     let mut findings = Findings::default();
     let maps = ident::parse("ident", maps, &mut findings);
     let wrong_in_maps = findings.unreadable.len();
-    // A file of names may be any part of the input, itself included.
+    // A file of names is some part of the input, perhaps the whole input.
     let mut read_file = |path: &str| match path.len() % 3 {
         0 => Err("no such file".to_owned()),
         _ => Ok(text.chars().skip(path.len()).collect()),
@@ -58,7 +58,7 @@ pub fn access_files(input: &[u8]) {
     }
 }
 
-/// A line of these tokens.
+/// Writes these tokens as a line.
 fn written(tokens: &[RuleToken]) -> String {
     let words = tokens.iter().map(|token| match token {
         RuleToken::Word(word) => word.clone(),
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What leads deep: lines as people write them.
+    /// Seeds that lead deep: lines as people write them.
     const SEEDS: &[&str] = &[
         "m root db\nm \"x y\" all\nm /^(.*)@x$ \\1\n---\nlocal all all peer map=m\n",
         "host a,\"b c\",@f all 10.0.0.0/8 md5 # c\nhostssl all all ::1/128 cert map=m",

@@ -1,4 +1,4 @@
-//! Host-based rules: the first line that fits a client says how it logs in.
+//! Host-based rules: the first line that matches a client decides how the client logs in.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,7 +12,7 @@ use crate::authority::{Authority, PAM_SERVICE};
 use crate::ldap::LdapOptions;
 use crate::{Address, CONSOLE_NAMES, Mistake, Place, is_console};
 
-/// How deep files of names may name files of names.
+/// How deep files of names may include other files of names.
 const MAX_FILES: usize = 10;
 
 /// All rules, in order.
@@ -21,46 +21,47 @@ pub struct Hba {
     rules: Vec<Rule>,
 }
 
-/// One line.
+/// One line of the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
-    /// Its number in the file, from 1.
+    /// The line's number in the file, from 1.
     pub line: u32,
     from: From,
     databases: Names,
     users: Names,
-    /// How clients it fits log in.
+    /// How matching clients log in.
     pub method: HbaMethod,
     /// `map=`, for the methods peer and cert, and for `clientcert=verify-full`.
     pub map: Option<Arc<IdentMap>>,
-    /// `clientcert=`: a certificate that the client must show besides. With the method cert always.
+    /// `clientcert=`: a certificate that the client must show in addition. Always set for the
+    /// method cert.
     pub client_cert: Option<ClientCert>,
-    /// `clientname=`: what of a certificate is compared with the user's name.
+    /// `clientname=`: the part of a certificate that is compared with the user's name.
     pub client_name: ClientName,
-    /// Who knows the passwords, for the methods ldap and pam.
+    /// The authority that checks passwords, for the methods ldap and pam.
     pub authority: Option<Arc<Authority>>,
 }
 
-/// How a rule has clients log in.
+/// How clients log in by a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HbaMethod {
-    /// No password, but the user must be known.
+    /// No proof, but the user must be known.
     Trust,
-    /// Not at all.
+    /// The client is rejected.
     Reject,
-    /// MD5 challenge, or SCRAM when the stored secret is one.
+    /// An MD5 challenge; SCRAM if the stored secret is a SCRAM secret.
     Md5,
     /// The password in clear text.
     Password,
     /// SCRAM-SHA-256.
     ScramSha256,
-    /// By the system's user at the other end of a unix socket.
+    /// The system user at the other end of a unix socket must be the right one.
     Peer,
-    /// By a TLS client certificate that names the user.
+    /// A TLS client certificate must have the user's name.
     Cert,
-    /// By a directory server.
+    /// A directory server checks the password.
     Ldap,
-    /// By the system's PAM.
+    /// The system's PAM checks the password.
     Pam,
 }
 
@@ -76,50 +77,51 @@ const METHODS: &[(&str, HbaMethod)] = &[
     ("pam", HbaMethod::Pam),
 ];
 
-/// What of a client's certificate is compared with names of users.
+/// The part of a client's certificate that is compared with user names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ClientName {
-    /// Every name it has, as in PgBouncer: alternative names, and the common name.
+    /// Every name in the certificate, as in PgBouncer: alternative names and the common name.
     #[default]
     Any,
-    /// `clientname=CN`: the common name alone, as in PostgreSQL.
+    /// `clientname=CN`: only the common name, as in PostgreSQL.
     CommonName,
-    /// `clientname=DN`: the whole subject, as in PostgreSQL.
+    /// `clientname=DN`: the complete subject, as in PostgreSQL.
     DistinguishedName,
 }
 
-/// What a rule demands of a client's certificate.
+/// The client certificate that a rule requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientCert {
-    /// `verify-ca`: an authority of ours has signed it.
+    /// `verify-ca`: a trusted authority has signed the certificate.
     VerifyCa,
-    /// `verify-full`: and it names the user.
+    /// `verify-full`: the certificate must also have the user's name.
     VerifyFull,
 }
 
-/// A client, as far as rules look at it.
+/// The facts about a client that rules look at.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
-    /// Where it comes from.
+    /// The client's address.
     pub remote: &'a Address,
-    /// Its connection is encrypted.
+    /// The client's connection is encrypted.
     pub tls: bool,
-    /// It asked for physical replication, which only the word `replication` stands for.
+    /// The client wants physical replication. Only the word `replication` matches such a client.
     pub physical_replication: bool,
-    /// The database it asked for. A rule for one of the console's names holds for both.
+    /// The database that the client asks for. A rule for one name of the console's database holds
+    /// for both names.
     pub database: &'a str,
-    /// The user it wants to be.
+    /// The user that the client wants to log in as.
     pub user: &'a str,
 }
 
-/// Where clients come from.
+/// The connections that a rule matches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum From {
     /// `local`
     Unix,
     /// `host`, `hostssl` and `hostnossl`
     Tcp {
-        /// With TLS only, or without only.
+        /// Only with TLS, or only without TLS.
         tls: Option<bool>,
         network: Network,
     },
@@ -142,23 +144,23 @@ struct Names {
     same_user: bool,
     /// `replication`
     replication: bool,
-    /// Those named.
+    /// The other names.
     named: HashSet<String>,
 }
 
 impl Hba {
-    /// A rule looks at clients' certificates.
+    /// True if a rule looks at clients' certificates.
     pub fn asks_for_certificates(&self) -> bool {
         let asks = |rule: &Rule| rule.method == HbaMethod::Cert || rule.client_cert.is_some();
         self.rules.iter().any(asks)
     }
 
-    /// The first rule that fits a client.
+    /// The first rule that matches a client.
     pub fn find(&self, candidate: &Candidate<'_>) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.fits(candidate))
     }
 
-    /// Those who know passwords of clients it fits.
+    /// The authorities that rules send passwords to.
     pub fn authorities(&self) -> impl Iterator<Item = &Authority> {
         self.rules
             .iter()
@@ -207,7 +209,7 @@ impl Network {
 }
 
 impl Names {
-    /// Of databases: whether a user's login to this one is among what is meant.
+    /// For a list of databases: true if it matches a login of this user to this database.
     fn fit(&self, database: &str, user: &str) -> bool {
         self.has(database) || (self.same_user && database == user)
     }
@@ -217,7 +219,7 @@ impl Names {
     }
 }
 
-/// Reads a file of rules. tls: clients may have TLS.
+/// Reads a file of rules. `tls`: clients may use TLS.
 pub(super) fn parse(
     path: &str,
     text: &str,
@@ -248,7 +250,7 @@ pub(super) fn parse(
     hba
 }
 
-/// Which list of names is read.
+/// The list of names that is being read.
 #[derive(Clone, Copy, PartialEq)]
 enum Field {
     Databases,
@@ -256,12 +258,12 @@ enum Field {
 }
 
 struct Reader<'a> {
-    /// Clients may have TLS.
+    /// Clients may use TLS.
     tls: bool,
     maps: &'a IdentMaps,
     read_file: &'a mut dyn FnMut(&str) -> Result<String, String>,
     findings: &'a mut Findings,
-    /// The line at hand.
+    /// The current line.
     place: Place,
 }
 
@@ -270,7 +272,7 @@ fn wrong<T>(text: impl Into<String>, remedy: impl Into<String>) -> Result<T, Wro
 }
 
 impl Reader<'_> {
-    /// A line; nothing for one without words.
+    /// Reads a line; `None` for a line without words.
     fn line(&mut self, line: &str) -> Result<Option<Rule>, Wrong> {
         let mut tokens = RuleTokens::of(line)?;
         if tokens.is_empty() {
@@ -342,7 +344,7 @@ impl Reader<'_> {
             }
             options.client_cert = Some(ClientCert::VerifyFull);
         } else if options.client_cert.is_some() && options.client_name == ClientName::Any {
-            // PgBouncer has no clientcert: it means what PostgreSQL means by it.
+            // PgBouncer has no clientcert, so the meaning is PostgreSQL's.
             options.client_name = ClientName::CommonName;
         }
         let rule = Rule {
@@ -360,7 +362,7 @@ impl Reader<'_> {
         Ok(Some(rule))
     }
 
-    /// Names with commas between them.
+    /// Reads names with commas between them.
     fn names(&mut self, tokens: &mut RuleTokens<'_>, field: Field) -> Result<Names, Wrong> {
         let mut names = Names::default();
         loop {
@@ -385,7 +387,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A name without quotes, which may stand for others. `file` is where it stands.
+    /// Reads a name without quotes. The name may be a keyword such as `all`, or `@file`. `file` is
+    /// the file that has the name.
     fn word(
         &mut self,
         word: &str,
@@ -421,8 +424,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A file of names, with white space or commas between them. A path that is not absolute
-    /// starts where the file stands that has it.
+    /// Reads a file of names, with white space or commas between them. A relative path begins at
+    /// the directory of the file that names it.
     fn file(
         &mut self,
         path: &str,
@@ -463,7 +466,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What follows the method: nothing, or `name=value` once or several times.
+    /// Reads the options after the method: none, or `name=value` pairs.
     fn options(&mut self, tokens: &mut RuleTokens<'_>) -> Result<Options, Wrong> {
         let only = "map=, clientcert= and clientname= may follow the method";
         let mut options = Options::default();
@@ -502,7 +505,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Says what a rule can't mean, or can't have.
+    /// Notes a rule that contradicts itself or other settings.
     fn judge(&mut self, rule: &Rule) {
         let place = &self.place;
         if let Some(Authority::Ldap(options)) = rule.authority.as_deref()
@@ -526,7 +529,7 @@ impl Reader<'_> {
     }
 }
 
-/// What may follow a method.
+/// The options after a method.
 #[derive(Default)]
 struct Options {
     map: Option<Arc<IdentMap>>,
@@ -555,7 +558,7 @@ fn method(tokens: &mut RuleTokens<'_>) -> Result<HbaMethod, Wrong> {
     }
 }
 
-/// What follows `pam`: nothing, or the name of a service.
+/// Reads the option of `pam`: none, or a service's name.
 fn pam_service(tokens: &mut RuleTokens<'_>) -> Result<String, Wrong> {
     let only = "only pamservice=name may follow pam";
     let Some(word) = tokens.text() else {
@@ -568,7 +571,7 @@ fn pam_service(tokens: &mut RuleTokens<'_>) -> Result<String, Wrong> {
         return wrong(format!("unsupported parameter {word}"), only);
     };
     if service.is_empty() {
-        // The name itself may be quoted.
+        // The name may be quoted.
         service = tokens.text().unwrap_or_default();
     }
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -582,8 +585,8 @@ fn pam_service(tokens: &mut RuleTokens<'_>) -> Result<String, Wrong> {
     }
 }
 
-/// `all`, `address/bits` or `address mask`. Bits of the address that the mask leaves open count for
-/// nothing, as in PostgreSQL: `10.1.2.3/8` is `10.0.0.0/8`.
+/// Reads `all`, `address/bits` or `address mask`. Bits of the address beyond the mask are ignored,
+/// as in PostgreSQL: `10.1.2.3/8` is `10.0.0.0/8`.
 fn network(tokens: &mut RuleTokens<'_>) -> Result<Network, Wrong> {
     let Some(word) = tokens.word() else {
         return wrong(

@@ -7,13 +7,13 @@ use super::tokens::RuleTokens;
 use super::{Findings, Wrong};
 use crate::{Mistake, Place};
 
-/// The maps of an `auth_ident_file`, by name.
+/// The maps of an `auth_ident_file`, by their names.
 pub(super) type IdentMaps = HashMap<String, Arc<IdentMap>>;
 
 /// The lines of one map.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IdentMap {
-    /// What rules call it.
+    /// The name that rules use.
     pub name: String,
     mappings: Vec<Mapping>,
 }
@@ -21,17 +21,17 @@ pub struct IdentMap {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Mapping {
     system: String,
-    /// `None`: `all`.
+    /// `None` means `all`.
     user: Option<String>,
 }
 
 impl IdentMap {
-    /// Whether the system's user may be this user of the database.
+    /// Whether a system user may log in as this database user.
     pub fn allows(&self, system: &str, user: &str) -> bool {
         self.allows_any(|name| name == system, user)
     }
 
-    /// Likewise who goes by several names, such as those of a certificate.
+    /// The same for a client with several names, such as those of a certificate.
     pub fn allows_any(&self, is_named: impl Fn(&str) -> bool, user: &str) -> bool {
         self.mappings.iter().any(|mapping| {
             is_named(&mapping.system) && mapping.user.as_ref().is_none_or(|name| name == user)
@@ -39,7 +39,7 @@ impl IdentMap {
     }
 }
 
-/// Reads a file: `map system-user database-user` a line.
+/// Reads a file with lines `map system-user database-user`.
 pub(super) fn parse(path: &str, text: &str, findings: &mut Findings) -> IdentMaps {
     let mut maps: HashMap<String, IdentMap> = HashMap::new();
     let file: Arc<str> = path.into();
@@ -89,7 +89,7 @@ fn parse_line(line: &str) -> Result<Option<(String, Mapping)>, Wrong> {
     Ok(Some((name, Mapping { system, user })))
 }
 
-/// What PostgreSQL would understand in another way.
+/// Notes a mapping that PostgreSQL would read in another way.
 fn doubt(mapping: &Mapping, place: &Place, findings: &mut Findings) {
     let user = mapping.user.as_deref().unwrap_or("");
     let (what, name) = match (&*mapping.system, user) {

@@ -1,8 +1,8 @@
-//! Who may log in from where, and how: the files of `auth_type = hba`.
+//! The files of `auth_type = hba`: which clients may log in, and how they prove their identity.
 //!
-//! The grammar is PostgreSQL's as PgBouncer 1.25 reads it. A line that can't be read stops the
-//! start or the reload, as in PostgreSQL: were it skipped, who is rejected by it would come in by
-//! the next.
+//! The grammar is PostgreSQL's, as PgBouncer 1.25 reads it. A malformed line stops the start or the reload,
+//! as in PostgreSQL. If such a line were skipped, a client that it should reject could log in by the next
+//! line.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
@@ -17,21 +17,21 @@ use super::{Mistake, Place, SslMode};
 pub use hba::{Candidate, ClientCert, ClientName, Hba, HbaMethod, Rule};
 pub use ident::IdentMap;
 
-/// What is said where a directory is to be spoken to in two ways at once.
+/// The error for TLS to a directory in two ways at once.
 pub(super) const TLS_TWICE: &str =
     "ldaps and ldaptls=1 exclude each other: no server begins TLS within TLS, so nobody gets in";
 
-/// What is wrong with a line, and how to right it.
+/// What is wrong with a line, and how to correct it.
 type Wrong = (String, String);
 
-/// What was found on the way.
+/// What was found while the files were read.
 #[derive(Default, Debug)]
 pub(super) struct Findings {
-    /// Lines, or whole files, that can't be read.
+    /// Lines or complete files that can't be read.
     pub(super) unreadable: Vec<Mistake>,
-    /// Lines that hold, but can hardly mean what they say.
+    /// Valid lines that probably do not mean what their author wanted.
     pub(super) doubtful: Vec<Mistake>,
-    /// Lines that match nobody while other settings are as they are; each kind once.
+    /// Lines that match no client because of other settings; one of each kind.
     pub(super) idle: Vec<Mistake>,
 }
 
@@ -50,7 +50,7 @@ impl Findings {
     }
 }
 
-/// Reads the rules, and the maps they name.
+/// Reads the rules, and the maps that they name.
 pub(super) fn load(
     globals: &Globals,
     read_file: &mut dyn FnMut(&str) -> Result<String, String>,

@@ -3,8 +3,8 @@
 use super::*;
 use crate::{Address, CONSOLE_NAMES};
 
-/// Reads rules and maps; files of names are `@names` (`one, two`, a comment, `"all"`), `@deep`,
-/// which names it from another folder, and `@circle`, which names itself.
+/// Reads rules and maps. There are three files of names: `@names` (`one, two`, a comment, `"all"`),
+/// `@deep`, which names `@names` from another folder, and `@circle`, which names itself.
 fn read(rules: &str, maps: &str) -> (Hba, Findings) {
     let globals = Globals {
         auth_hba_file: "etc/hba.conf".into(),
@@ -29,7 +29,8 @@ fn read(rules: &str, maps: &str) -> (Hba, Findings) {
     (hba, findings)
 }
 
-/// Where a client comes from: `unix`, or an address, with `tls` and `repl` behind a blank.
+/// The line that matches a client. `from` is `unix` or an address; `tls` and `repl` may follow
+/// after a blank.
 fn answer(hba: &Hba, database: &str, user: &str, from: &str) -> Option<u32> {
     let mut words = from.split(' ');
     let remote = match words.next() {
@@ -46,7 +47,7 @@ fn answer(hba: &Hba, database: &str, user: &str, from: &str) -> Option<u32> {
     rule.map(|rule| rule.line)
 }
 
-/// Checks `database user from` against the line that must be matched, 0 for none.
+/// Checks which line matches `database user from`; 0 means none.
 fn check(rules: &str, cases: &[(&str, &str, &str, u32)]) {
     let (hba, findings) = read(rules, "");
     assert!(findings.unreadable.is_empty(), "{:?}", findings.unreadable);
@@ -140,7 +141,7 @@ fn addresses() {
             ("d", "u", "::1", 7),
             ("e", "u", "200.0.0.1", 8),
             ("e", "u", "100.0.0.1", 0),
-            // What the mask leaves open counts for nothing.
+            // Bits that the mask leaves open are ignored.
             ("f", "u", "10.9.9.9", 9),
             ("f", "u", "11.1.9.9", 10),
             ("f", "u", "11.2.2.3", 0),
@@ -200,7 +201,7 @@ const METHODS_SEEN: &[(&str, HbaMethod)] = &[
     ("pam pamservice=x # here", HbaMethod::Pam),
 ];
 
-/// Lines that can't be read, and a part of what is said of each.
+/// Malformed lines, each with a part of its error.
 const BROKEN: &[(&str, &str)] = &[
     ("locale all all trust", "unknown type locale"),
     ("\"local\" all all trust", "unknown type"),

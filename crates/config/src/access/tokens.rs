@@ -1,25 +1,25 @@
-//! The words of a line.
+//! The words of a rule line.
 
 use super::super::resolve::NO_TEXT;
 use super::Wrong;
 use crate::quotes::quoted;
 
-/// What some editors put at the beginning of a file.
+/// The mark that some editors put at the beginning of a file.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// A word, or what stands between words.
+/// A word, or a comma between words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum RuleToken {
-    /// As it is written: may be a keyword.
+    /// A word without quotes: may be a keyword.
     Word(String),
-    /// From between quotes: never a keyword.
+    /// A word in quotes: never a keyword.
     Quoted(String),
     /// `,`
     Comma,
 }
 
 impl RuleToken {
-    /// There were bytes that are no UTF-8 in it; in a comment they do no harm.
+    /// True if the token had bytes that are not UTF-8. In a comment such bytes do no harm.
     fn is_broken(&self) -> bool {
         match self {
             RuleToken::Word(text) | RuleToken::Quoted(text) => text.contains(NO_TEXT),
@@ -28,8 +28,8 @@ impl RuleToken {
     }
 }
 
-/// Splits a line. A word ends at white space, a comma, a quote or a `#`, which begins a comment;
-/// within quotes a quote is written twice.
+/// Splits a line. White space, a comma, a quote or a `#` ends a word. A `#` begins a comment.
+/// Inside quotes, a quote is written twice.
 ///
 /// # Errors
 /// A quote is not closed.
@@ -39,7 +39,7 @@ pub(super) fn split(line: &str) -> Result<Vec<RuleToken>, ()> {
     Ok(tokens.into_iter().map(|(token, _)| token).collect())
 }
 
-/// Likewise, each token with what is behind it.
+/// The same, each token with the text after it.
 fn split_with_rest(line: &str) -> Result<Vec<(RuleToken, &str)>, ()> {
     let mut tokens = Vec::new();
     let mut rest = line.trim_start_matches(is_space);
@@ -67,23 +67,23 @@ fn split_with_rest(line: &str) -> Result<Vec<(RuleToken, &str)>, ()> {
     Ok(tokens)
 }
 
-/// What C's `isspace` takes.
+/// White space as C's `isspace` defines it.
 fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t'..='\r')
 }
 
-/// The tokens of a line, taken one after the other.
+/// The tokens of a line, read one after the other.
 pub(super) struct RuleTokens<'a> {
     tokens: std::iter::Peekable<std::vec::IntoIter<(RuleToken, &'a str)>>,
-    /// What is behind the last token taken.
+    /// The text after the last token that was read.
     rest: &'a str,
 }
 
 impl<'a> RuleTokens<'a> {
-    /// Of a line.
+    /// The tokens of a line.
     ///
     /// # Errors
-    /// It can't be read as what it seems to say.
+    /// The reason why the line can't be read.
     pub(super) fn of(line: &'a str) -> Result<RuleTokens<'a>, Wrong> {
         let wrong = |text: &str, remedy: &str| Err((text.to_owned(), remedy.to_owned()));
         if line.starts_with(BYTE_ORDER_MARK) {
@@ -107,25 +107,25 @@ impl<'a> RuleTokens<'a> {
         Ok(RuleTokens { tokens, rest: line })
     }
 
-    /// The next if it is one of those wanted.
+    /// The next token, if `wanted` accepts it.
     fn take_if(&mut self, wanted: impl FnOnce(&RuleToken) -> bool) -> Option<RuleToken> {
         let (token, rest) = self.tokens.next_if(|(token, _)| wanted(token))?;
         self.rest = rest;
         Some(token)
     }
 
-    /// All the rest of the line as it is written.
+    /// The rest of the line as it was written.
     pub(super) fn take_rest(&mut self) -> &'a str {
         self.tokens.by_ref().for_each(drop);
         self.rest
     }
 
-    /// The next, whatever it is.
+    /// The next token.
     pub(super) fn take(&mut self) -> Option<RuleToken> {
         self.take_if(|_| true)
     }
 
-    /// The next if it is a word without quotes.
+    /// The next token, if it is a word without quotes.
     pub(super) fn word(&mut self) -> Option<String> {
         match self.take_if(|token| matches!(token, RuleToken::Word(_)))? {
             RuleToken::Word(word) => Some(word),
@@ -133,7 +133,7 @@ impl<'a> RuleTokens<'a> {
         }
     }
 
-    /// The next if it is a word, with or without quotes.
+    /// The next token, if it is a word, with or without quotes.
     pub(super) fn text(&mut self) -> Option<String> {
         match self.take_if(|token| *token != RuleToken::Comma)? {
             RuleToken::Word(text) | RuleToken::Quoted(text) => Some(text),
@@ -146,7 +146,7 @@ impl<'a> RuleTokens<'a> {
         self.take_if(|token| *token == RuleToken::Comma).is_some()
     }
 
-    /// Nothing is left.
+    /// True if no token is left.
     pub(super) fn is_empty(&mut self) -> bool {
         self.tokens.peek().is_none()
     }
@@ -156,7 +156,7 @@ impl<'a> RuleTokens<'a> {
 mod tests {
     use super::*;
 
-    /// Tokens as text: quoted ones in ', commas as they are.
+    /// Tokens as text: quoted words between ', commas unchanged.
     fn shown(line: &str) -> Result<String, ()> {
         let words = split(line)?.into_iter().map(|token| match token {
             RuleToken::Word(word) => word,

@@ -1,9 +1,9 @@
-//! Search filters (RFC 4515): read as people write them, and written out as the standard has them.
+//! Search filters (RFC 4515): reads the form that people write, and writes the standard form.
 
-/// How deep filters may nest.
+/// The greatest depth of a filter.
 const DEPTH: usize = 32;
 
-/// Escapes a value so that it means itself in a filter.
+/// Escapes a value, so that none of its characters has a special meaning in a filter.
 pub fn escape(value: &str) -> String {
     let mut escaped = String::with_capacity(value.len());
     for c in value.chars() {
@@ -15,11 +15,11 @@ pub fn escape(value: &str) -> String {
     escaped
 }
 
-/// A filter as the standard has it: in parentheses, which may be left out around all of it, and
-/// without blanks between its parts.
+/// A filter in the standard form: with parentheses, and without blanks between its parts. In `text`
+/// the outer parentheses may be missing.
 ///
 /// # Errors
-/// Where it is no filter.
+/// The reason why the text is not a filter.
 pub fn canonical(text: &str) -> Result<String, String> {
     let text = text.trim();
     let mut out = String::with_capacity(text.len() + 2);
@@ -34,7 +34,7 @@ pub fn canonical(text: &str) -> Result<String, String> {
     }
 }
 
-/// A filter in parentheses; what is behind it is given back.
+/// Reads a filter in parentheses. Returns the text after the filter.
 fn filter<'a>(text: &'a str, depth: usize, out: &mut String) -> Result<&'a str, String> {
     if depth == DEPTH {
         return Err(format!("it is nested deeper than {DEPTH} times"));
@@ -68,7 +68,7 @@ fn filter<'a>(text: &'a str, depth: usize, out: &mut String) -> Result<&'a str, 
     rest.ok_or_else(|| "a ) is missing".into())
 }
 
-/// `attribute=value` and its kin.
+/// Reads `attribute=value` and the other comparisons.
 fn item(text: &str, out: &mut String) -> Result<(), String> {
     let (left, value) = text
         .split_once('=')
@@ -91,7 +91,7 @@ fn item(text: &str, out: &mut String) -> Result<(), String> {
     Ok(())
 }
 
-/// An attribute's description (RFC 4512, section 2.5): a name or numbers, and options.
+/// Reads an attribute's description (RFC 4512, section 2.5): a name or numbers, and options.
 fn described(text: &str) -> Result<&str, String> {
     let text = text.trim();
     let letters = |part: &str| {
@@ -106,7 +106,7 @@ fn described(text: &str) -> Result<&str, String> {
     Ok(text)
 }
 
-/// A name, or numbers with dots between them.
+/// True for a name, or for numbers with dots between them.
 fn is_type(text: &str) -> bool {
     let name = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let number = |part: &str| {
@@ -119,7 +119,7 @@ fn is_type(text: &str) -> bool {
     }
 }
 
-/// A value with stars in it; two in a row are one.
+/// Writes a value with stars. Two stars in a row are written as one.
 fn substrings(value: &str, out: &mut String) -> Result<(), String> {
     let parts: Vec<String> = value.split('*').map(checked).collect::<Result<_, _>>()?;
     let middle: Vec<&str> = parts[1..parts.len() - 1]
@@ -140,7 +140,7 @@ fn substrings(value: &str, out: &mut String) -> Result<(), String> {
     Ok(())
 }
 
-/// `[attribute][:dn][:rule]:=value`; `left` is what is before the last colon.
+/// Writes `[attribute][:dn][:rule]:=value`; `left` is the text before the last colon.
 fn extensible(left: &str, value: &str, out: &mut String) -> Result<(), String> {
     let mut parts = left.split(':');
     let attribute = parts.next().unwrap_or("").trim();
@@ -172,7 +172,7 @@ fn extensible(left: &str, value: &str, out: &mut String) -> Result<(), String> {
     Ok(())
 }
 
-/// A value whose escapes (`\2a` and the like) are whole.
+/// A value, if all of its escapes (`\2a` and the like) are complete.
 fn checked(value: &str) -> Result<String, String> {
     let mut rest = value;
     while let Some((_, after)) = rest.split_once('\\') {

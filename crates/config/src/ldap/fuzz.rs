@@ -1,9 +1,9 @@
-//! The fuzz body of LDAP: takes any bytes and panics if a promise is broken.
+//! The fuzz body of LDAP: takes any bytes, and panics if a promise is broken.
 
 use super::{LdapOptions, filter};
 
-/// Options are read or refused with a reason; a filter that is written out is read again as itself;
-/// an escaped value is a value.
+/// Options are read, or refused with a reason. A filter in its canonical form is read as itself. An
+/// escaped value is a valid value.
 pub fn ldap(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     match LdapOptions::parse(&text) {

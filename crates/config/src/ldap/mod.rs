@@ -1,6 +1,5 @@
-//! Logins by a directory server: the options that say where it is, whom to bind as, and what to
-//! search for. No socket is opened here: the daemon talks to directories, by a library that knows
-//! their protocol.
+//! Logins by a directory server. The options name the server, the name to bind as, and the entry to search
+//! for. This crate opens no socket: the daemon talks to directories, through a library that speaks LDAP.
 //!
 //! ```text
 //!   options    ldapserver=... ldapurl=...   ->  LdapOptions

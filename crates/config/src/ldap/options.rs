@@ -1,18 +1,18 @@
-//! The options of `auth_ldap_options` and of HBA lines with the method `ldap`, in PgBouncer's
-//! syntax: `key=value`, with white space or a comma between them; keys and values may be quoted.
+//! The options of `auth_ldap_options` and of HBA lines with the method `ldap`. The syntax is PgBouncer's:
+//! `key=value` pairs with white space or a comma between them. Keys and values may be quoted.
 
 use std::net::Ipv6Addr;
 
 use super::filter;
 use crate::quotes::{in_quotes, quoted};
 
-/// What is wrong with options, and how to right it.
+/// What is wrong with an option, and how to correct it.
 type Wrong = (String, String);
 
-/// The option whose value is nobody's business.
+/// The option whose value is secret.
 const PASSWORD: &str = "ldapbindpasswd";
 
-/// Options as they are written in a setting: who is shown them is not shown the password.
+/// Options as they were written. When printed, the password is masked.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LdapText(String);
 
@@ -22,12 +22,12 @@ impl LdapText {
         LdapText(text.to_owned())
     }
 
-    /// All of it, to be read.
+    /// The whole text, for the parser.
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// With stars in place of the password.
+    /// The text with stars in place of the password.
     pub fn masked(&self) -> String {
         if !self.0.contains(PASSWORD) {
             return self.0.clone();
@@ -49,16 +49,16 @@ impl std::fmt::Debug for LdapText {
     }
 }
 
-/// Where a directory is, and how a user's password is checked there.
+/// The address of a directory, and how a user's password is checked there.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LdapOptions {
-    /// In clear text first, or TLS from the first byte.
+    /// Whether TLS begins with the first byte.
     pub scheme: LdapScheme,
-    /// Tried in turn until one can be connected to.
+    /// The servers, tried in turn until one accepts the connection.
     pub servers: Vec<LdapServer>,
-    /// StartTLS before anything else is said.
+    /// StartTLS before any other request.
     pub start_tls: bool,
-    /// Whom to bind as.
+    /// The name to bind as.
     pub bind: LdapBind,
 }
 
@@ -76,56 +76,56 @@ pub enum LdapScheme {
 pub struct LdapServer {
     /// A name or an address, without brackets.
     pub host: String,
-    /// Its port.
+    /// The port.
     pub port: u16,
 }
 
-/// How the name to bind as comes from a user's name.
+/// How the name to bind as is made from a user's name.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum LdapBind {
-    /// Between a prefix and a suffix.
+    /// The user's name between a prefix and a suffix.
     Simple {
-        /// Before the name.
+        /// The text before the name.
         prefix: String,
-        /// Behind it.
+        /// The text after the name.
         suffix: String,
     },
-    /// By a search for the one entry that fits.
+    /// A search for the only matching entry.
     Search {
-        /// Where to search.
+        /// The entry where the search begins.
         base: String,
-        /// How deep.
+        /// The depth of the search.
         scope: SearchScope,
-        /// Who searches; empty: anonymously.
+        /// The name that searches; empty: anonymous.
         bind_dn: String,
-        /// With which password.
+        /// The password of this name.
         bind_password: String,
-        /// What to look for.
+        /// The entry to search for.
         pattern: Pattern,
     },
 }
 
-/// What fits a user in a search.
+/// Which entry matches a user in a search.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Pattern {
-    /// This attribute is the user's name.
+    /// The entry in which this attribute is the user's name.
     Attribute(String),
-    /// This filter holds, once `$username` is replaced.
+    /// The entry that this filter matches, after `$username` is replaced.
     Filter(String),
 }
 
-/// How deep a search goes.
+/// The depth of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SearchScope {
     /// The base itself.
     Base,
     /// The entries right below the base.
     One,
-    /// The base and all below it.
+    /// The base and all entries below it.
     Sub,
 }
 
-/// The password with which we search does not belong in logs.
+/// Prints no password: the search password must not appear in logs.
 impl std::fmt::Debug for LdapBind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -136,7 +136,7 @@ impl std::fmt::Debug for LdapBind {
 }
 
 impl LdapScheme {
-    /// The port of servers where none is written.
+    /// The default port.
     fn port(self) -> u16 {
         match self {
             LdapScheme::Ldap => 389,
@@ -157,7 +157,7 @@ impl LdapOptions {
     /// Reads options.
     ///
     /// # Errors
-    /// What is wrong, and how to right it.
+    /// What is wrong, and how to correct it.
     pub fn parse(text: &str) -> Result<LdapOptions, (String, String)> {
         let mut written = Written::default();
         for (key, value) in pairs(text)? {
@@ -166,18 +166,18 @@ impl LdapOptions {
         written.resolve()
     }
 
-    /// TLS is asked for both ways, which no server takes.
+    /// True if TLS is wanted in two ways at once, which no server supports.
     pub fn wants_tls_twice(&self) -> bool {
         self.start_tls && self.scheme == LdapScheme::Ldaps
     }
 }
 
 impl LdapBind {
-    /// The name to bind as in a simple bind; `None` where it is searched for.
+    /// The name for a simple bind; `None` if the name must be searched for.
     ///
-    /// Where prefix and suffix make a distinguished name, what would end its part of it or begin
-    /// another is escaped (RFC 4514), so that no user's name can be somewhere else in the tree.
-    /// Names of other kinds (`user@domain`, `DOMAIN\user`) have no such escapes.
+    /// If prefix and suffix make a distinguished name, special characters in the user's name are
+    /// escaped (RFC 4514). So a user's name can't lead to another place in the directory. Names of
+    /// other kinds (`user@domain`, `DOMAIN\user`) need no escapes.
     pub fn simple_name(&self, user: &str) -> Option<String> {
         let LdapBind::Simple { prefix, suffix } = self else {
             return None;
@@ -191,7 +191,7 @@ impl LdapBind {
 }
 
 impl Pattern {
-    /// The filter that finds a user.
+    /// The filter that finds a user's entry.
     pub fn filter(&self, user: &str) -> String {
         let user = filter::escape(user);
         match self {
@@ -225,7 +225,7 @@ fn wrong<T>(text: impl Into<String>, remedy: impl Into<String>) -> Result<T, Wro
     Err((text.into(), remedy.into()))
 }
 
-/// The options as they are written, the last of a kind.
+/// The options as they were written; the last of each kind counts.
 #[derive(Default)]
 struct Written {
     scheme: Option<LdapScheme>,
@@ -276,7 +276,7 @@ impl Written {
             "ldapurl" => self.url(&value)?,
             _ => {
                 let text = match self.bind_password {
-                    // It may be the rest of a password: it is not repeated.
+                    // The text may be the rest of a password: it is not repeated.
                     Some(_) => "invalid LDAP option behind ldapbindpasswd".into(),
                     None => format!("invalid LDAP option: \"{key}\""),
                 };
@@ -291,7 +291,8 @@ impl Written {
         Ok(())
     }
 
-    /// `ldap[s]://host[:port]/base[?attribute[?scope[?filter]]]`, with percent escapes (RFC 4516).
+    /// Reads `ldap[s]://host[:port]/base[?attribute[?scope[?filter]]]` with percent escapes (RFC
+    /// 4516).
     fn url(&mut self, url: &str) -> Result<(), Wrong> {
         const FORM: &str = "write ldap[s]://host[:port]/base[?attribute[?scope[?filter]]]";
         let broken = |why: &str| {
@@ -334,7 +335,7 @@ impl Written {
             "sub" | "subtree" => SearchScope::Sub,
             other => return Err(broken(&format!("there is no scope {other}"))),
         });
-        // Only the first attribute counts.
+        // Only the first attribute is used.
         let attribute = attributes.split(',').next().unwrap_or("");
         if !attribute.is_empty() {
             self.attribute = Some(attribute.to_owned());
@@ -348,7 +349,7 @@ impl Written {
     fn resolve(mut self) -> Result<LdapOptions, Wrong> {
         let simple = self.prefix.is_some() || self.suffix.is_some();
         if simple && self.base.as_deref() == Some("") {
-            // From a URL that only says where the server is.
+            // A base from a URL that only gave the server's address.
             self.base = None;
         }
         let searches = [
@@ -428,7 +429,7 @@ fn port(text: &str) -> Result<u16, Wrong> {
     }
 }
 
-/// Names with blanks between them.
+/// Reads host names with blanks between them.
 fn servers(text: &str, port: u16) -> Result<Vec<LdapServer>, Wrong> {
     let server = |word: &str| {
         let inner = word.strip_prefix('[').and_then(|w| w.strip_suffix(']'));
@@ -455,7 +456,7 @@ fn servers(text: &str, port: u16) -> Result<Vec<LdapServer>, Wrong> {
     Ok(servers)
 }
 
-/// Takes percent escapes out.
+/// Decodes percent escapes.
 fn unescape(text: &str) -> Result<String, ()> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -477,7 +478,7 @@ fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t'..='\r')
 }
 
-/// The pairs of a text, with quotes taken off. A `#` where a pair could begin starts a comment.
+/// The pairs of a text, without quotes. A `#` at the start of a pair begins a comment.
 fn pairs(text: &str) -> Result<Vec<(String, String)>, Wrong> {
     const FORM: &str = "write key=value, without blanks around the =, or key=\"a value\"";
     let mut pairs = Vec::new();
@@ -492,7 +493,7 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, Wrong> {
         let key;
         if rest.starts_with('"') {
             (key, rest) = closed(rest)?;
-            // As in PostgreSQL's files, quotes may be around all of it.
+            // As in PostgreSQL's files, the whole pair may be in quotes.
             if let Some((key, value)) = key.split_once('=')
                 && !rest.starts_with('=')
             {
@@ -506,7 +507,7 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, Wrong> {
         }
         let Some(after) = rest.strip_prefix('=') else {
             let what = "quote values that hold commas or blanks";
-            // It may be the rest of a password: it is not repeated.
+            // The text may be the rest of a password: it is not repeated.
             return wrong("no value for an LDAP option", format!("{FORM}; {what}"));
         };
         let value;
@@ -528,7 +529,7 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, Wrong> {
     }
 }
 
-/// The text between the quotes at the front, and what is behind them.
+/// The text between the quotes at the start, and the text after them.
 fn closed(text: &str) -> Result<(String, &str), Wrong> {
     quoted(text, '"').ok_or_else(|| ("a quote is not closed".into(), "close it".into()))
 }

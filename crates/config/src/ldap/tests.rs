@@ -87,7 +87,7 @@ fn searches() {
         (url.servers[0].host.as_str(), url.servers[0].port),
         ("::1", 12)
     );
-    // A later option replaces what a URL said.
+    // A later option replaces the value from a URL.
     let replaced = good("ldapurl=ldap://h/dc=x ldapserver=i");
     assert_eq!(hosts(&replaced), ["i"]);
     let pattern = Pattern::Attribute("uid".into());
