@@ -1,4 +1,4 @@
-//! What happens before the workers start: configuration, user, directory, limit of descriptors.
+//! The steps before the workers start: configuration, user, directory, limit of descriptors.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -23,28 +23,28 @@ use crate::cli::Arguments;
 use crate::listen;
 use crate::log::{self, Log};
 
-/// Why the process cannot start, or go on.
+/// The reason why the process can't start, or can't go on.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Fatal(pub String);
 
-/// Where the configuration comes from: a file, and what the command line puts above it.
+/// The source of the configuration: a file, and options of the command line that override it.
 #[derive(Clone, Debug)]
 pub struct Source {
     arguments: Arguments,
 }
 
 impl Source {
-    /// From these arguments.
+    /// The source that the command line names.
     pub fn new(arguments: &Arguments) -> Source {
         Source {
             arguments: arguments.clone(),
         }
     }
 
-    /// Reads the configuration; `path` replaces the command line's.
+    /// Reads the configuration; `path` replaces the command line's file.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All mistakes.
     pub fn load(&self, path: Option<&str>) -> Result<(Config, Vec<Warning>), Vec<String>> {
         let path = path.unwrap_or(&self.arguments.config);
         let text = read_file(path).map_err(|why| vec![not_read(path, &why)])?;
@@ -77,8 +77,8 @@ impl Source {
     }
 }
 
-/// A file's text. Bytes that are no UTF-8 are for the configuration to judge: in a comment they do
-/// no harm.
+/// A file's text. Bytes that are not UTF-8 become replacement characters, and the configuration
+/// judges them: in a comment they do no harm.
 fn read_file(path: &str) -> Result<String, String> {
     match fs::read(path) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
@@ -90,10 +90,10 @@ fn not_read(path: &str, why: &str) -> String {
     format!("could not load file \"{path}\": {why}")
 }
 
-/// Reads the configuration at start and logs what is odd or wrong.
+/// Reads the configuration at start, and logs warnings and mistakes.
 ///
 /// # Errors
-/// It cannot be used.
+/// The configuration has mistakes.
 pub fn load(source: &Source, log: &Log) -> Result<(Config, Vec<Warning>), Fatal> {
     let (config, warnings) = source.load(None).map_err(|mistakes| {
         for mistake in mistakes {
@@ -107,9 +107,9 @@ pub fn load(source: &Source, log: &Log) -> Result<(Config, Vec<Warning>), Fatal>
     Ok((config, warnings))
 }
 
-/// Reads the configuration once more, when the process before us takes no orders any more: it may
-/// have been told to do so after we had, and nobody tells us. What a reload would refuse, it has
-/// refused.
+/// In a takeover, reads the configuration again when the predecessor takes no more orders. The
+/// predecessor may have reloaded after this process read the configuration. If the new text has
+/// mistakes, the predecessor has refused it, too.
 pub fn load_again(
     source: &Source,
     config: Config,
@@ -137,10 +137,10 @@ pub fn load_again(
     (newer, contexts)
 }
 
-/// Makes what TLS sessions begin with, and says in the configuration that it is in force.
+/// Builds the TLS contexts, and notes in the configuration which TLS settings are in force.
 ///
 /// # Errors
-/// A file that the settings name can't be used, or a value.
+/// A file or a value in the settings can't be used.
 pub fn set_up_tls(config: &mut Config, tickets: TicketSeed, log: &Log) -> Result<Contexts, Fatal> {
     match Contexts::build(config, tickets) {
         Ok(contexts) => {
@@ -158,10 +158,10 @@ pub fn set_up_tls(config: &mut Config, tickets: TicketSeed, log: &Log) -> Result
     }
 }
 
-/// Becomes the user the settings name, if any, and makes sure that this is not root.
+/// Becomes the user in the settings, if there is one. Makes sure that this user is not root.
 ///
 /// # Errors
-/// There is no such user, it is not allowed, or we would be root.
+/// The user does not exist or is not allowed, or the process would run as root.
 pub fn become_user(name: Option<&str>) -> Result<(), Fatal> {
     if let Some(user) = find_user(name)?
         && user.uid != Uid::effective()
@@ -176,7 +176,7 @@ pub fn become_user(name: Option<&str>) -> Result<(), Fatal> {
     Ok(())
 }
 
-/// The user to become, if there is to be one.
+/// The user to become, if the settings name one.
 fn find_user(name: Option<&str>) -> Result<Option<User>, Fatal> {
     let Some(name) = name.filter(|name| !name.is_empty()) else {
         return Ok(None);
@@ -187,13 +187,13 @@ fn find_user(name: Option<&str>) -> Result<Option<User>, Fatal> {
     }
 }
 
-/// Groups go first: afterwards we may not change them any more.
+/// The groups are set first: a user other than root may not change them.
 fn assume(user: &User) -> nix::Result<()> {
     let groups = std::ffi::CString::new(user.name.as_str()).map_err(|_| nix::Error::EINVAL)?;
     nix::unistd::initgroups(&groups, user.gid)?;
     nix::unistd::setgid(user.gid)?;
     nix::unistd::setuid(user.uid)?;
-    // What cannot be undone was done.
+    // The process must not be able to become root again.
     let undone = nix::unistd::setuid(Uid::from_raw(0)).is_ok() && !user.uid.is_root();
     if undone || Gid::effective() != user.gid {
         Err(nix::Error::EPERM)
@@ -202,16 +202,16 @@ fn assume(user: &User) -> nix::Result<()> {
     }
 }
 
-/// Our unix socket, as the settings have it; abstract if it begins with `@`.
+/// The path of Howdah's unix socket; abstract if it begins with `@`.
 pub fn unix_socket(globals: &Globals) -> Option<String> {
     let directory = &globals.unix_socket_dir;
     (!directory.is_empty()).then(|| format!("{directory}/.s.PGSQL.{}", globals.listen_port))
 }
 
-/// Makes sure that nobody answers on our unix socket.
+/// Makes sure that no other process answers on Howdah's unix socket.
 ///
 /// # Errors
-/// Somebody does.
+/// Another process answers.
 pub fn refuse_second(globals: &Globals) -> Result<(), Fatal> {
     let Some(address) = unix_address(globals)? else {
         return Ok(());
@@ -222,10 +222,10 @@ pub fn refuse_second(globals: &Globals) -> Result<(), Fatal> {
     }
 }
 
-/// The address of our unix socket, if there is to be one.
+/// The address of Howdah's unix socket, if the settings name one.
 ///
 /// # Errors
-/// No socket can have that path.
+/// The path is not valid for a socket.
 pub fn unix_address(globals: &Globals) -> Result<Option<SocketAddr>, Fatal> {
     let Some(path) = unix_socket(globals) else {
         return Ok(None);
@@ -248,7 +248,7 @@ pub fn unix_address(globals: &Globals) -> Result<Option<SocketAddr>, Fatal> {
 /// Goes into the background. Standard input, output and error become /dev/null.
 ///
 /// # Errors
-/// There is no pid file, or nowhere to log, or the system refuses.
+/// There is no pid file or no log, or the system refuses.
 pub fn daemonize(globals: &Globals) -> Result<(), Fatal> {
     if globals.pidfile.is_empty() {
         return Err(Fatal("daemon needs pidfile configured".into()));
@@ -261,14 +261,15 @@ pub fn daemonize(globals: &Globals) -> Result<(), Fatal> {
         .map_err(|why| Fatal(format!("fork failed: {}", why.desc())))
 }
 
-/// Descriptors of the process itself, and of each worker: the ring, its bell and the like.
+/// Descriptors of the process itself, and of each worker (such as its ring).
 const OWN_DESCRIPTORS: u64 = 16;
 const DESCRIPTORS_PER_WORKER: u64 = 4;
-/// There is room for so many from the start, which takes half a megabyte of the kernel's memory.
+/// At the start there is room for at most this many descriptors. The room takes half a megabyte of
+/// kernel memory.
 const DESCRIPTORS_AT_ONCE: u64 = 1 << 16;
 
-/// Allows us as many descriptors as the system lets us, logs how many that is, and sees to it that
-/// clients do not take those that servers need.
+/// Raises the limit of descriptors as far as the system allows, logs the limit, and reserves
+/// descriptors for servers that clients must not use.
 pub fn raise_limits(config: &Config, workers: u16, log: &Log) {
     let limit = getrlimit(Resource::Nofile);
     let all = Rlimit {
@@ -288,7 +289,7 @@ pub fn raise_limits(config: &Config, workers: u16, log: &Log) {
         .saturating_add(servers)
         .saturating_add(own);
     let short = current.filter(|current| *current < expected);
-    // Where there are enough for all, none need be kept.
+    // If there are enough descriptors for all, none is reserved.
     let places = short.map_or(0, |limit| reserve::places(limit, own, servers));
     reserve::keep(places);
     make_room(current.map_or(expected, |limit| limit.min(expected)));
@@ -316,19 +317,19 @@ pub fn raise_limits(config: &Config, workers: u16, log: &Log) {
     }
 }
 
-/// Makes the kernel's table of our descriptors as large as it will have to be. It grows by doubling, and
-/// where there are threads, whoever opens the descriptor that is one too many waits some ten
-/// milliseconds for that: a worker would keep all its clients waiting meanwhile.
+/// Makes the kernel's table of descriptors as large as it will have to be. The table grows by
+/// doubling. In a process with threads, the thread that makes it grow waits some ten milliseconds.
+/// If that thread is a worker, all of its clients wait, too.
 fn make_room(descriptors: u64) {
     let highest = descriptors.min(DESCRIPTORS_AT_ONCE).saturating_sub(1);
     if let Ok(highest) = i32::try_from(highest) {
-        // Any descriptor will do; if there is none, the table grows later.
+        // The descriptor's target does not matter. If this fails, the table grows later.
         let _ = rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), highest);
     }
 }
 
-/// The servers that the settings let us open, for each database and each user it may have. A pool
-/// without a size has one for each client.
+/// The number of servers that the settings allow, over all databases and users. A pool without a
+/// size may have one server for each client.
 fn expected_servers(config: &Config) -> u64 {
     let users = config.users.len().max(1) as u64;
     let databases = config.databases.values().chain(&config.fallback);
@@ -352,7 +353,7 @@ fn expected_servers(config: &Config) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-/// `howdah --check`: everything that is wrong with the configuration, on standard error.
+/// `howdah --check`: prints all mistakes of the configuration to standard error.
 pub fn check(arguments: &Arguments) -> bool {
     let path = &arguments.config;
     let text = match read_file(path) {
@@ -397,7 +398,7 @@ pub fn check(arguments: &Arguments) -> bool {
     errors.is_empty()
 }
 
-/// The check did not see what the pooler will see.
+/// A warning: root has run the check, but the pooler will run as another user.
 fn checked_as_root(globals: &Globals, arguments: &Arguments) -> Option<String> {
     let user = arguments.user.as_ref().or(globals.user.as_ref());
     let stays_root = user.is_none_or(String::is_empty);
@@ -408,7 +409,7 @@ fn checked_as_root(globals: &Globals, arguments: &Arguments) -> Option<String> {
     })
 }
 
-/// What somebody who comes from PgBouncer can take out.
+/// Settings that a user of PgBouncer can remove.
 fn needless(config: &Config) -> Option<String> {
     let ignored = config.globals.ignore_startup_parameters.iter();
     let ignored: Vec<_> = ignored.map(String::as_str).collect();
@@ -422,7 +423,7 @@ fn needless(config: &Config) -> Option<String> {
     })
 }
 
-/// What must go before PgBouncer takes the file again.
+/// Settings that must be removed before PgBouncer accepts the file again.
 fn way_back(beyond_pgbouncer: &[Beyond]) -> String {
     if beyond_pgbouncer.is_empty() {
         return String::new();
@@ -445,7 +446,7 @@ fn way_back(beyond_pgbouncer: &[Beyond]) -> String {
     text
 }
 
-/// What is hardly meant: said by `--check` and at start.
+/// Settings that are probably not meant this way. Printed by `--check` and at start.
 pub fn advice(config: &Config) -> Vec<String> {
     let globals = &config.globals;
     let databases = || config.databases.values().chain(&config.fallback);
@@ -474,7 +475,7 @@ pub fn advice(config: &Config) -> Vec<String> {
     advice
 }
 
-/// What this machine makes of settings that name something of it, and would stop the start.
+/// Mistakes in settings that depend on this machine and would stop the start.
 fn judge_machine(config: &Config) -> Vec<Mistake> {
     let globals = &config.globals;
     let mut mistakes = Vec::new();
@@ -527,7 +528,7 @@ fn judge_machine(config: &Config) -> Vec<Mistake> {
         let remedy = "put it right, or switch TLS off on that side (sslmode = disable)";
         let clients_side = bad.setting.starts_with("client_tls");
         wrong(bad.setting, bad.text, remedy);
-        // What is wrong with the servers' side is found once the clients' side is out of the way.
+        // Mistakes on the servers' side are found without the clients' side.
         if clients_side
             && let Err(bad) =
                 Contexts::build(&without_tls_to_clients(config), TicketSeed::default())
@@ -551,7 +552,7 @@ fn without_tls_to_clients(config: &Config) -> Config {
     config
 }
 
-/// Whether a file can be opened for writing, or created. Nothing is changed.
+/// Whether a file can be opened for writing or created. Changes nothing.
 fn may_write(path: &str) -> Result<(), String> {
     if path.is_empty() {
         return Ok(());
@@ -566,7 +567,7 @@ fn may_write(path: &str) -> Result<(), String> {
     }
 }
 
-/// Whether files can be created in a folder.
+/// Whether files can be created in a directory.
 fn may_create_in(folder: &Path) -> Result<(), String> {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     let what = fs::metadata(folder).map_err(|why| log::text(&why))?;
@@ -582,7 +583,7 @@ fn may_create_in(folder: &Path) -> Result<(), String> {
     allowed.map_err(|why| log::text(&why.into()))
 }
 
-/// Whether a path names something in the file system.
+/// The path, unless it names an abstract socket.
 pub fn is_file_path(path: &str) -> Option<&Path> {
     (!path.starts_with('@')).then(|| Path::new(path))
 }

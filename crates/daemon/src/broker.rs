@@ -8,38 +8,38 @@ use howdah_pooler::event::{Time, WorkerId};
 use howdah_pooler::mail::{Mail, ToBroker};
 use howdah_pooler::seeded;
 
-/// One [`Broker`], which any thread of the process may tell something.
+/// One [`Broker`] for all threads of the process.
 ///
-/// The lock is held for as long as one thing takes: some look-ups, and the posting of the answers. No
-/// step of a transaction that has its server needs it.
+/// The lock is held for one message at a time: some look-ups, and the posting of the answers. No
+/// transaction that has its server needs the lock.
 #[derive(Clone)]
 pub struct SharedBroker(Arc<Mutex<Broker>>);
 
 impl SharedBroker {
-    /// Nothing is given out. The seed is that of its tables.
+    /// A Broker without permits given out. The seed is for its hash tables.
     pub fn new(seed: u64) -> SharedBroker {
         SharedBroker(Arc::new(Mutex::new(Broker::new(seeded(seed)))))
     }
 
-    /// Tells or asks it something. Its answers are posted before another thread is let in: each worker
-    /// gets them in the Broker's order, if they go through its one mailbox.
+    /// Sends the Broker a message. The answers are posted before the lock is released, so each
+    /// worker gets them in the Broker's order.
     pub fn tell(&self, now: Time, mail: ToBroker, post: &mut dyn FnMut(WorkerId, Mail)) {
         self.lock().handle(now, mail, post);
     }
 
-    /// So many workers are about to get connections of another process: nothing is given out before
-    /// all have come.
+    /// As many workers are about to receive connections of another process. The Broker gives out no
+    /// permit before all connections have arrived.
     pub fn expect_arrivals(&self, workers: u16) {
         let mail = ToBroker::Arrivals { workers };
         self.tell(Time::default(), mail, &mut |_, _| ());
     }
 
-    /// What it has counted.
+    /// The Broker's counts.
     pub fn census(&self) -> Census {
         self.lock().census()
     }
 
-    /// Verifies every invariant of its own.
+    /// Verifies the Broker's invariants.
     pub fn check(&self) {
         self.lock().check();
     }

@@ -1,10 +1,10 @@
-//! The command line: PgBouncer's, and a few options of our own.
+//! The command line: PgBouncer's options, and a few of Howdah's own.
 
 use std::ffi::OsString;
 
 use lexopt::prelude::*;
 
-/// What the process was started for.
+/// The task of the process.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Command {
     /// `-h`
@@ -19,7 +19,7 @@ pub enum Command {
     Metrics,
     /// `--man`: the same as a manual page.
     Manual,
-    /// `--check`: read the configuration and say what is wrong.
+    /// `--check`: read the configuration and print its mistakes.
     Check(Arguments),
     /// Run the pooler.
     Run(Arguments),
@@ -34,7 +34,7 @@ pub struct Arguments {
     pub daemon: bool,
     /// `-R`: take over from a running process.
     pub reboot: bool,
-    /// `-q`: nothing to standard error.
+    /// `-q`: print nothing to standard error.
     pub quiet: bool,
     /// How often `-v` was given.
     pub verbose: u32,
@@ -46,14 +46,14 @@ pub struct Arguments {
     pub io_driver: Option<String>,
 }
 
-/// What `-V` prints; its first line begins what SHOW VERSION says.
+/// The output of `-V`. SHOW VERSION begins with its first line.
 pub const VERSION: &str = concat!(
     "Howdah ",
     env!("CARGO_PKG_VERSION"),
     " (PgBouncer 1.25.2 compatible)"
 );
 
-/// What `-h` prints.
+/// The output of `-h`.
 pub const USAGE: &str = "\
 Howdah is a connection pooler for PostgreSQL.
 
@@ -77,13 +77,13 @@ Options:
   -h, --help             show this help and exit
 ";
 
-/// Reads the arguments, the program's name left out.
+/// Reads the arguments, without the program's name.
 ///
 /// # Errors
-/// What is wrong with them.
+/// What is wrong with the arguments.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
     let mut arguments = arguments.into_iter().peekable();
-    // A configuration file of that name is written `./top`.
+    // For a configuration file with the name `top`, write `./top`.
     if arguments.next_if(|first| first == "top").is_some() {
         return Ok(Command::Top(arguments.collect()));
     }

@@ -1,4 +1,4 @@
-//! The table of a worker's connections, below the connection layer.
+//! The table of a worker's connections.
 
 use howdah_pooler::event::{Close, Peer};
 
@@ -8,7 +8,7 @@ use crate::output::{FreeBuffers, Output};
 /// No slot.
 const NOWHERE: u32 = u32::MAX;
 
-/// A slot.
+/// One slot of the table.
 pub(crate) struct Connection {
     pub(crate) peer: Peer,
     pub(crate) generation: u32,
@@ -17,7 +17,7 @@ pub(crate) struct Connection {
     pub(crate) output: Option<Box<Output>>,
 }
 
-// Ten thousand idle clients must cost little.
+// Ten thousand idle clients must need little memory.
 const _: () = assert!(size_of::<Connection>() <= 40);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,21 +26,22 @@ pub(crate) enum Stage {
     Free,
     Connecting,
     Open,
-    /// To be detached when everything is sent.
+    /// The connection is detached when all its output is sent.
     Detaching,
-    /// The driver was asked to detach it.
+    /// The driver is detaching the connection.
     Leaving,
-    /// To be closed when everything is sent. Then it lingers for as long as the [`Close`] demands.
+    /// The connection is closed when all its output is sent. Then it lingers, if the [`Close`]
+    /// requires that.
     Flushing(Close),
-    /// Everything is sent and our side shut down; the peer's end of file is awaited.
+    /// All output is sent, and the sending side is shut down. The peer's end of file is awaited.
     Lingering,
-    /// The driver was asked to close it.
+    /// The driver is closing the connection.
     Closing,
 }
 
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Flags {
-    /// The decisions want to receive.
+    /// `Pooler` wants to receive.
     pub(crate) receiving: bool,
     /// The driver has reported the end of the stream.
     pub(crate) ended: bool,
@@ -48,16 +49,16 @@ pub(crate) struct Flags {
     pub(crate) broken: bool,
     /// `Lost` was reported.
     pub(crate) lost: bool,
-    /// Its TLS has failed: an alert that says why is sent, however it is closed.
+    /// TLS has failed. However the connection is closed, an alert with the reason is sent.
     pub(crate) alerts: bool,
-    /// A block is with the driver.
+    /// The driver is sending a block.
     pub(crate) sending: bool,
-    /// Listed in `dirty`.
+    /// The connection is in the list `dirty`.
     pub(crate) dirty: bool,
     pub(crate) congested: bool,
-    /// It has a TLS session, or its handshake is under way.
+    /// The connection has a TLS session or is in a handshake.
     pub(crate) secure: bool,
-    /// Its handshake is under way: nothing can be sent.
+    /// The TLS handshake is under way: nothing can be sent.
     pub(crate) handshake: bool,
 }
 
@@ -66,18 +67,18 @@ pub(crate) struct Flags {
 pub(crate) struct Connections {
     slots: Vec<Connection>,
     free: Vec<u32>,
-    /// By index of the peer: its slot.
+    /// The slot of each client, by the client's index.
     clients: Vec<u32>,
     servers: Vec<u32>,
 }
 
 impl Connections {
-    /// How many there are.
+    /// The number of connections.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// The memory of all output, in bytes.
+    /// The memory of all output blocks, in bytes.
     pub(crate) fn output_memory(&self) -> usize {
         let outputs = self.slots.iter().filter_map(|c| c.output.as_ref());
         outputs
@@ -120,7 +121,7 @@ impl Connections {
         key
     }
 
-    /// The slot is free again. Its output must have been taken.
+    /// Frees a slot. Its output must have been taken.
     pub(crate) fn remove(&mut self, key: Key) {
         let connection = &mut self.slots[key.slot as usize];
         connection.stage = Stage::Free;
@@ -133,7 +134,7 @@ impl Connections {
         self.free.push(key.slot);
     }
 
-    /// The connection of a key that is not out of date.
+    /// The connection of a key, unless the slot has been reused.
     pub(crate) fn get(&mut self, key: Key) -> Option<&mut Connection> {
         let connection = &mut self.slots[key.slot as usize];
         (connection.generation == key.generation).then_some(connection)
@@ -159,7 +160,8 @@ impl Connections {
 }
 
 impl Connection {
-    /// Appends to the output. False when nothing was appended: the peer is gone.
+    /// Appends bytes to the output. False if nothing was appended, because the connection is broken
+    /// or in a handshake.
     pub(crate) fn append(&mut self, bytes: &[u8], memory: &mut FreeBuffers) -> bool {
         if bytes.is_empty() || self.flags.broken || self.flags.handshake {
             return false;
@@ -170,7 +172,7 @@ impl Connection {
         true
     }
 
-    /// Marks it dirty. True if it must be added to the list.
+    /// Marks the connection dirty. True if the caller must add it to the list.
     pub(crate) fn flag_dirty(&mut self) -> bool {
         let flag = self.output.is_some() && !self.flags.sending && !self.flags.dirty;
         self.flags.dirty |= flag;

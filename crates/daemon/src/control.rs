@@ -1,4 +1,4 @@
-//! The control thread: signals, and the work of all workers that may block or is rare.
+//! The control thread: signals, and work for all workers that may block or is rare.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
@@ -35,17 +35,17 @@ use crate::signals::{OperatorRequest, Signals};
 use crate::systemd;
 use crate::tracer::Tracer;
 
-/// The most threads for blocking work. Some are left for files while all others wait for host
-/// names.
+/// The most threads for blocking work. Some of them stay free for files while the others wait for
+/// host names.
 const BLOCKING_THREADS: usize = dns::THREADS + 4;
 
-/// How often workers are asked for metrics, while there is an endpoint.
+/// How often workers are asked for metrics, if there is an HTTP endpoint.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
-/// How often to look whether certificates and keys were replaced.
+/// How often certificate and key files are checked for changes.
 const CERTIFICATES_PERIOD: Duration = Duration::from_secs(10);
 
-/// How often to look whether memory can be given back to the system.
+/// How often free memory is given back to the system.
 const MEMORY_PERIOD: Duration = Duration::from_secs(5);
 
 /// The worker that asked, and the ticket of its question.
@@ -53,9 +53,9 @@ pub type QuestionId = (WorkerId, u64);
 
 /// An event for the control thread.
 pub enum ControlEvent {
-    /// A worker asks.
+    /// A worker's question.
     Asked(WorkerId, Question),
-    /// The present state of the TLS files of this configuration.
+    /// The present state of this configuration's TLS files.
     Looked(Arc<Config>, Vec<Look>),
     /// A name was looked up.
     Resolved(String, Found),
@@ -65,11 +65,11 @@ pub enum ControlEvent {
     Named(u32, Result<String, String>),
     /// A client's password was checked: the worker and ticket, and whether it is right.
     Checked(WorkerId, u64, Result<(), String>),
-    /// A zone has this serial.
+    /// The serial number of a DNS zone.
     Zone(String, u32),
-    /// A peer has a worker's cancel request.
+    /// A peer has received a worker's cancel request.
     Forwarding(WorkerId, u64),
-    /// The peer has closed the connection of a cancel request, or could not be reached.
+    /// A peer has closed the connection of a cancel request, or could not be reached.
     Forwarded(WorkerId, u64, Result<(), String>),
     /// The configuration was read.
     Loaded(Box<Loaded>),
@@ -79,10 +79,10 @@ pub enum ControlEvent {
     Round(Round),
 }
 
-/// Where workers ask; never blocks.
+/// The channel on which workers send their questions; it never blocks.
 pub type Ear = UnboundedSender<ControlEvent>;
 
-/// The control thread's runtime and channel, before there are workers.
+/// The control thread's runtime and channel, before workers exist.
 pub struct Desk {
     runtime: tokio::runtime::Runtime,
     signals: Signals,
@@ -92,32 +92,32 @@ pub struct Desk {
     cores: usize,
 }
 
-/// What the process has by the time the control thread begins to serve.
+/// Everything that exists when the control thread begins to serve.
 pub struct Parts {
     /// The log.
     pub log: Log,
-    /// Where the settings come from.
+    /// The source of the settings.
     pub source: Source,
     /// The settings.
     pub config: Arc<Config>,
     /// Keys and certificates.
     pub contexts: Arc<Contexts>,
-    /// The seed of the keys of session tickets.
+    /// The seed of the session ticket keys.
     pub tickets: TicketSeed,
-    /// Finds hosts.
+    /// Resolves host names.
     pub resolver: Resolver,
-    /// The workers' mailboxes, in their order.
+    /// The workers' mailboxes, by worker number.
     pub workers: Vec<PostBox>,
     /// The Broker of all workers.
     pub broker: SharedBroker,
     /// The listening sockets.
     pub listeners: Vec<Listener>,
-    /// Where spans go.
+    /// The sender of trace spans.
     pub tracer: Tracer,
 }
 
 impl Desk {
-    /// Begins to listen to signals, and starts the threads that derive keys.
+    /// Begins to handle signals, and starts the threads that derive keys.
     ///
     /// # Errors
     /// The system refuses threads or descriptors.
@@ -134,7 +134,7 @@ impl Desk {
             let (ear, heard) = unbounded_channel();
             let ready = ear.clone();
             let deriver = Deriver::start(cores.saturating_sub(1), move |derived| {
-                // Nobody hears when the process is ending.
+                // While the process is ending, nobody receives this.
                 let _ = ready.send(ControlEvent::Derived(derived));
             })?;
             Ok(Desk {
@@ -154,7 +154,7 @@ impl Desk {
         })
     }
 
-    /// Where to ask.
+    /// The channel for questions.
     pub fn ear(&self) -> Ear {
         self.ear.clone()
     }
@@ -253,40 +253,40 @@ pub struct Control {
     pub source: Source,
     /// The configuration in force.
     pub config: Arc<Config>,
-    /// What TLS sessions begin with.
+    /// The TLS contexts.
     pub contexts: Arc<Contexts>,
-    /// The seed of the keys of session tickets.
+    /// The seed of the session ticket keys.
     pub tickets_made: TicketSeed,
-    /// The state of the files that the contexts were made from.
+    /// The state of the files when the contexts were made.
     pub looks: Vec<Look>,
-    /// A thread is looking at these files.
+    /// A thread is checking these files.
     pub looking: bool,
     pub workers: Vec<PostBox>,
     pub broker: SharedBroker,
     pub ear: Ear,
     balancer: Balancer,
-    /// When it last decided.
+    /// When the balancer last decided.
     balanced: Time,
-    /// So many workers may have clients.
+    /// How many workers may have clients.
     usable: u16,
     names: HostNames<QuestionId>,
     resolver: Arc<Resolver>,
     authorities: Authorities,
     deriver: Deriver<QuestionId>,
-    /// The questions that wait for the name of a system user. Each name is looked up once at a
-    /// time.
+    /// The questions that wait for the name of a system user. There is one look-up at a time for
+    /// each user.
     nameless: HashMap<u32, Vec<QuestionId>>,
-    /// Reloads wanted, the one under way first; by a worker, or by signal.
+    /// Reloads that are wanted; the first is under way. `None`: by a signal.
     pub reloads: VecDeque<Option<QuestionId>>,
     pub handover: HandOver,
     pub http: Http,
     sampler: Sampler,
     pub tracer: Tracer,
-    /// The process ends as soon as it may.
+    /// The process ends as soon as possible.
     pub ending: bool,
-    /// Workers that wait for nothing more.
+    /// Workers that have ended.
     idle: HashSet<WorkerId>,
-    /// The counts of this `stats_period`, and which workers have reported theirs.
+    /// The counts of this `stats_period`, and the workers that have reported theirs.
     counted: Stats,
     counted_by: HashSet<WorkerId>,
 }
@@ -332,7 +332,7 @@ impl Control {
         }
     }
 
-    /// TCP is closed first, so that new connections are refused from now on.
+    /// TCP sockets are closed first, so that new connections are refused from now on.
     fn end(&mut self, order: Order) {
         systemd::stopping();
         self.stop_listening(true);
@@ -439,7 +439,7 @@ impl Control {
                 };
                 let ear = self.ear.clone();
                 self.authorities.ask(check, move |verdict| {
-                    // Nobody hears when the process is ending.
+                    // While the process is ending, nobody receives this.
                     let _ = ear.send(ControlEvent::Checked(from, ticket, verdict));
                 });
             }
@@ -451,7 +451,7 @@ impl Control {
             } => {
                 let (ear, resolver) = (self.ear.clone(), self.resolver.clone());
                 tokio::spawn(async move {
-                    // Nobody hears when the process is ending.
+                    // While the process is ending, nobody receives this.
                     let reached = || drop(ear.send(ControlEvent::Forwarding(from, ticket)));
                     let result = forward(&resolver, &hosts, port, &packet, reached).await;
                     let _ = ear.send(ControlEvent::Forwarded(from, ticket, result));
@@ -550,7 +550,7 @@ impl Control {
         });
     }
 
-    /// Servers at addresses that a name no longer has must be closed.
+    /// Closes servers at addresses that a host name no longer has.
     fn moved(&self, host: &str, gone: &[IpAddr]) {
         let list: Vec<_> = gone.iter().map(ToString::to_string).collect();
         self.say(&format!(
@@ -565,7 +565,7 @@ impl Control {
         });
     }
 
-    /// A look-up may go over a network, so another thread waits for it.
+    /// Looks up the name of a system user, on another thread because the look-up may use a network.
     fn name_user(&mut self, asker: QuestionId, uid: u32) {
         let askers = self.nameless.entry(uid).or_default();
         askers.push(asker);
@@ -586,7 +586,7 @@ impl Control {
         });
     }
 
-    /// Asks for the serials of the zones of all names that are known.
+    /// Looks up the serial numbers of the zones of all known names.
     fn check_zones(&mut self) {
         for zone in self.names.zones() {
             let (ear, resolver) = (self.ear.clone(), self.resolver.clone());

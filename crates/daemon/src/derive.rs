@@ -10,16 +10,16 @@ use sha2::{Digest, Sha256};
 /// SHA-256 of password, salt and iterations: the password itself is not kept.
 type Name = [u8; 32];
 
-/// Keys kept, at most; then all are forgotten.
+/// The most keys kept. If there are more, all are forgotten.
 const KEPT: usize = 100_000;
 
-/// How much less the threads weigh than the workers (19 is the least).
+/// The niceness of the threads (19 gives the least CPU).
 const NICE: i32 = 10;
 
-/// What a key is derived from.
+/// Everything that a key is derived from.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Recipe {
-    /// The password, prepared.
+    /// The password after SASLprep.
     pub password: Vec<u8>,
     /// The salt.
     pub salt: Vec<u8>,
@@ -38,21 +38,21 @@ impl Recipe {
         hash.finalize().into()
     }
 
-    /// PBKDF2-HMAC-SHA-256, as RFC 5802 has it.
+    /// PBKDF2-HMAC-SHA-256, as in RFC 5802.
     fn derive(&self) -> [u8; 32] {
         salted_password(&self.password, &self.salt, self.iterations)
     }
 }
 
-/// A job's end.
+/// The result of a job.
 pub struct Derived {
     recipe: Recipe,
     name: Name,
-    /// The key; `None` if who asked first was gone when its turn came.
+    /// The key; `None` if the first asker was gone when the job's turn came.
     key: Option<[u8; 32]>,
 }
 
-/// The interest in a key: it lasts as long as the strong reference is held.
+/// An asker's interest in a key. It lasts as long as the asker holds the strong reference.
 pub type Interest = Weak<()>;
 
 /// A key to derive.
@@ -73,11 +73,11 @@ impl Job {
     }
 }
 
-/// Keys for logins to servers. A server chooses how much work its keys are, so hosts take turns:
-/// one that demands much delays only its own logins. Keys for clients have threads of their own.
+/// Keys for logins to servers. A server chooses the iteration count, so hosts take turns: a host
+/// with a high count delays only its own logins. Keys for clients have threads of their own.
 #[derive(Default)]
 struct ServerJobs {
-    /// Whose turn it is next in front, by host; each has some.
+    /// The jobs of each host that has some. The host in front has the next turn.
     hosts: VecDeque<(Box<str>, VecDeque<Job>)>,
 }
 
@@ -89,7 +89,7 @@ impl ServerJobs {
         }
     }
 
-    /// The next job, of the host whose turn it is.
+    /// The next job of the host whose turn it is.
     fn pop(&mut self) -> Option<Job> {
         let (host, mut jobs) = self.hosts.pop_front()?;
         let job = jobs.pop_front();
@@ -100,7 +100,7 @@ impl ServerJobs {
     }
 }
 
-/// The jobs of servers, and the thread that waits for them.
+/// The jobs of servers, and a signal for the thread that waits for them.
 type Shared = Arc<(Mutex<ServerJobs>, Condvar)>;
 
 /// The threads, the known keys, and the questions that wait for each key. `W` identifies a
@@ -115,24 +115,24 @@ pub struct Deriver<W> {
 struct Waiter<W> {
     who: W,
     wanted: Interest,
-    /// The host of the server that asks for the key.
+    /// The host of the server that the key is for.
     host: Option<Box<str>>,
 }
 
-/// What became of a job.
+/// The end of a job.
 pub enum Done<W> {
-    /// A key, and who gets it.
+    /// A key, and the questions that it answers.
     Key([u8; 32], Vec<W>),
-    /// No key: nobody wanted it any more.
+    /// No key: no asker wanted it any more.
     Dropped(Vec<W>),
 }
 
 impl<W> Deriver<W> {
-    /// Starts so many threads for clients' keys, and one for those of servers; `ready` is called on
-    /// them.
+    /// Starts `threads` threads for clients' keys, and one thread for servers' keys. The threads
+    /// call `ready` with each result.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// The system refuses a thread.
     pub fn start(
         threads: usize,
         ready: impl Fn(Derived) + Clone + Send + 'static,
@@ -170,8 +170,8 @@ impl<W> Deriver<W> {
         })
     }
 
-    /// Asks for a key, for a login to a server of this host or for a client's login. Returns the
-    /// key if it is known; otherwise it will come.
+    /// Asks for a key: with a host, for a login to a server of that host, else for a client's
+    /// login. Returns the key if it is known; otherwise the key comes later.
     pub fn ask(
         &mut self,
         recipe: Recipe,
@@ -204,7 +204,7 @@ impl<W> Deriver<W> {
 
     fn begin(&self, host: Option<&str>, job: Job) {
         match host {
-            // The threads end only with this sender.
+            // The threads end only when this sender is dropped.
             None => drop(self.clients.send(job)),
             Some(host) => {
                 let (jobs, news) = &*self.servers;
@@ -245,7 +245,7 @@ impl<W> Deriver<W> {
     }
 }
 
-/// Starts a thread that goes on as long as `turn` gives something.
+/// Starts a thread that calls `turn` until `turn` returns `None`.
 fn thread(name: String, turn: impl Fn() -> Option<()> + Send + 'static) -> std::io::Result<()> {
     let run = move || {
         // If this is not permitted, the thread has the same priority as the others.
@@ -286,7 +286,7 @@ mod tests {
         );
     }
 
-    /// Waits for the end of so many jobs.
+    /// Waits for the end of this many jobs.
     fn ends(
         deriver: &mut Deriver<u32>,
         receiver: &mpsc::Receiver<Derived>,

@@ -13,7 +13,7 @@ use crate::boot::Fatal;
 use crate::log;
 use crate::nameserver::{self, NameServers};
 
-/// How long a name may take to resolve.
+/// How long a look-up may take.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Threads that may wait for the system's resolver at a time. The control thread has a few more, for
@@ -30,7 +30,7 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// The system's, with all it is set up to ask.
+    /// The system's resolver, with its configuration.
     pub fn system() -> Resolver {
         Resolver {
             own: None,
@@ -38,10 +38,10 @@ impl Resolver {
         }
     }
 
-    /// The name servers of a resolver file; no path, the system's resolver.
+    /// The name servers in a resolver file. With an empty path: the system's resolver.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// The file can't be read.
     pub fn open(path: &str) -> Result<Resolver, Fatal> {
         if path.is_empty() {
             return Ok(Resolver::system());
@@ -61,7 +61,7 @@ impl Resolver {
     /// The addresses of a name.
     ///
     /// # Errors
-    /// There are none, or nobody says.
+    /// The name has no address, or no name server answers.
     pub async fn look_up(&self, host: &str) -> Found {
         let asked = async {
             match &self.own {
@@ -78,10 +78,10 @@ impl Resolver {
         }
     }
 
-    /// The serial of a zone, which changes with its content.
+    /// The serial number of a zone. It changes when the zone's contents change.
     ///
     /// # Errors
-    /// There is no such zone, or nobody says.
+    /// There is no such zone, or no name server answers.
     pub async fn serial(&self, zone: &str) -> Result<u32, String> {
         match &self.own {
             Some(servers) => servers.serial(zone).await,
@@ -93,8 +93,9 @@ impl Resolver {
     }
 }
 
-/// Runs what blocks. It takes one of `THREADS` places until it returns, even when nobody waits for
-/// it any more: so while no name server answers, threads are left for files.
+/// Runs blocking work in one of `THREADS` places. The place is free again only when the work
+/// returns, even if the caller has given up. So if no name server answers, threads are still left
+/// for files.
 async fn in_thread<T: Send + 'static>(
     threads: &Arc<Semaphore>,
     work: impl FnOnce() -> T + Send + 'static,
@@ -122,44 +123,44 @@ fn by_system(found: io::Result<impl Iterator<Item = SocketAddr>>) -> Found {
     Ok(addresses)
 }
 
-/// Addresses, or why there are none.
+/// Addresses, or the reason why there are none.
 pub type Found = Result<Vec<IpAddr>, String>;
 
-/// Names kept, at most; more than that and the expired ones go.
+/// The most names kept. If there are more, expired names are removed.
 const KEPT: usize = 1000;
 
-/// What to do about a name.
+/// What the caller must do about a name.
 #[derive(PartialEq, Eq, Debug)]
 pub enum LookupStep {
-    /// It is known: answer.
+    /// The name is known: answer.
     Answer(Found),
-    /// Look it up; whoever asks meanwhile waits too.
+    /// Look the name up. Later questions about the same name wait for this look-up.
     LookUp,
-    /// It is being looked up.
+    /// The name is being looked up: wait.
     Wait,
 }
 
-/// What is known of a name.
+/// What is known about a name.
 #[derive(Debug)]
 struct Known {
-    /// Until when the answer is used; `None` if it has expired.
+    /// The answer may be used until then; `None` if it has expired.
     until: Option<Instant>,
     found: Found,
-    /// What the last look-up found that did not fail.
+    /// The addresses of the last look-up that succeeded.
     last: Vec<IpAddr>,
 }
 
-/// The names. `W` identifies a question that waits.
+/// All names that were asked for. `W` identifies a waiting question.
 #[derive(Debug)]
 pub struct HostNames<W> {
     known: HashMap<String, Known>,
     waiting: HashMap<String, Vec<W>>,
-    /// Zones of names asked for, and their serials when they were last looked at.
+    /// The zones of these names, with their serial numbers at the last check.
     zones: HashMap<String, u32>,
 }
 
 impl<W> HostNames<W> {
-    /// Knows nothing.
+    /// No names.
     pub fn new() -> HostNames<W> {
         HostNames {
             known: HashMap::new(),
@@ -190,8 +191,8 @@ impl<W> HostNames<W> {
         zones.into_iter().map(str::to_owned).collect()
     }
 
-    /// The serial of a zone is known. If it has changed, the zone's names may have changed, too:
-    /// they are to be looked up now. Returns the serial before, and those names.
+    /// A zone has this serial number. If it has changed, the zone's names must be looked up now.
+    /// Returns the old serial number, and these names.
     pub fn zone_has(&mut self, zone: &str, serial: u32) -> Option<(u32, Vec<String>)> {
         let before = self.zones.insert(zone.into(), serial);
         let before = before.filter(|before| *before != serial)?;
@@ -212,8 +213,8 @@ impl<W> HostNames<W> {
         Some((before, inside.into_iter().filter(asks).collect()))
     }
 
-    /// A look-up ended; the answer is believed for `ttl`. Returns the questions that waited for it,
-    /// and the addresses that the name no longer has.
+    /// A look-up has ended; its answer may be used for `ttl`. Returns the questions that waited for
+    /// it, and the addresses that the name no longer has.
     pub fn found(
         &mut self,
         host: &str,
@@ -248,7 +249,7 @@ impl<W> HostNames<W> {
         (self.waiting.remove(host).unwrap_or_default(), gone)
     }
 
-    /// What is known, for the console.
+    /// All known names, for the console.
     pub fn tell(&self, now: Instant) -> KnownNames {
         let host = |(name, known): (&String, &Known)| KnownHost {
             name: name.clone(),
@@ -276,7 +277,7 @@ impl<W> HostNames<W> {
     }
 }
 
-/// The zone of a name: what is behind its first dot.
+/// The zone of a name: the part after its first dot.
 fn zone_of(host: &str) -> Option<&str> {
     let (_, zone) = host.trim_end_matches('.').split_once('.')?;
     Some(zone)
@@ -299,7 +300,7 @@ mod tests {
             let (end, hangs) = std::sync::mpsc::channel::<()>();
             let first = in_thread(&threads, move || hangs.recv().is_ok());
             assert!(tokio::time::timeout(moment, first).await.is_err());
-            // It was given up, and its thread hangs on.
+            // The caller has given up, but the work still uses its place.
             let second = in_thread(&threads, || 2);
             assert!(tokio::time::timeout(moment, second).await.is_err());
             let other = tokio::task::spawn_blocking(|| 3);
@@ -353,7 +354,7 @@ mod tests {
             (before, again),
             (1, vec!["a.x.example".into(), "b.x.example.".into()])
         );
-        // They are being looked up: who asks waits for that.
+        // The names are being looked up: a new question waits for that.
         assert_eq!(names.ask("a.x.example", 7, now), LookupStep::Wait);
         assert_eq!(
             names.ask("c.y.example", 1, now),
@@ -383,7 +384,7 @@ mod tests {
         assert!(gone(Ok(vec![ip(1), ip(2)])).is_empty());
         assert!(gone(Ok(vec![ip(3), ip(2), ip(1)])).is_empty());
         assert!(gone(Err("nobody answers".into())).is_empty());
-        // Of the other family nothing is said.
+        // The answer says nothing about the other address family.
         let six = IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]);
         assert!(gone(Ok(vec![six])).is_empty());
         assert_eq!(gone(Ok(vec![ip(3)])), [ip(2), ip(1)]);

@@ -10,18 +10,18 @@ use tokio::net::{TcpStream, UnixStream};
 use crate::dns::{Found, Resolver};
 use crate::log;
 
-/// How long a peer may take in all: to be found, reached, and done.
+/// The time limit of a whole request: look-up, connection and answer.
 const LIMIT: Duration = Duration::from_secs(15);
 
 /// A connection to a peer.
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-/// Sends a request to the first host that can be reached, calls `reached`, and waits until the peer
-/// closes the connection: the request is done then.
+/// Sends a request to the first host that accepts a connection, and calls `reached`. Then waits
+/// until the peer closes the connection: the request is done.
 ///
 /// # Errors
-/// Why the peer may not have it.
+/// The reason why the peer may not have received the request.
 pub async fn forward(
     resolver: &Resolver,
     hosts: &[Host],
@@ -37,7 +37,7 @@ pub async fn forward(
             .map_err(|why| log::text(&why))?;
         reached();
         let mut buffer = [0; 64];
-        // A peer answers with nothing but the end.
+        // A peer's only answer is the end of the stream.
         while stream
             .read(&mut buffer)
             .await
@@ -95,7 +95,8 @@ async fn connect_unix(folder: &str, port: u16) -> io::Result<UnixStream> {
 mod tests {
     use super::*;
 
-    /// A peer on a unix socket, on an abstract one and on TCP; the first host of the list is dead.
+    /// Peers on a unix socket, an abstract socket and TCP. The first host of the list does not
+    /// answer.
     #[test]
     fn the_first_host_that_answers_gets_the_request() {
         let folder = std::env::temp_dir().join(format!("howdah-forward-{}", std::process::id()));

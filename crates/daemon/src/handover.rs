@@ -1,4 +1,4 @@
-//! The control thread's part in handing everything over to a successor.
+//! The control thread's part in a takeover, on the side of the old process.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,38 +15,38 @@ use crate::log;
 use crate::systemd;
 use crate::takeover::{self, Successor};
 
-/// How often those left behind may follow.
+/// How often clients that were left behind may follow.
 const ROUNDS: Duration = Duration::from_secs(1);
 
-/// For how long nobody begins anything then, so that who is in a short transaction can.
+/// How long new transactions then wait, so that clients in short transactions come to rest.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A step of a later round.
 #[derive(Clone, Copy, Debug)]
 pub enum Round {
-    /// Nobody begins anything.
+    /// New transactions wait.
     Hold,
-    /// Who is at rest follows.
+    /// Clients at rest follow.
     Pack,
 }
 
-/// What is on its way.
+/// The state of a takeover.
 pub struct HandOver {
     listeners: Vec<Listener>,
     successor: Option<Successor>,
     parcels: Vec<(WorkerId, Parcel)>,
-    /// Workers that have not given everything yet.
+    /// The number of workers that have not given everything yet.
     left: usize,
-    /// A successor was given everything, or is about to be, and has not confirmed yet.
+    /// A successor is being sent everything, and has not confirmed yet.
     under_way: bool,
-    /// The one that has everything but those left behind.
+    /// The successor, which has everything but the clients left behind.
     followed: Option<Successor>,
-    /// There was one.
+    /// A takeover has succeeded.
     succeeded: bool,
     estate: Estate,
 }
 
-/// What became of it.
+/// The end of a sending.
 pub struct Sent {
     successor: Successor,
     freight: Freight,
@@ -54,7 +54,7 @@ pub struct Sent {
 }
 
 impl HandOver {
-    /// Nothing.
+    /// No takeover.
     pub fn new(listeners: Vec<Listener>) -> HandOver {
         HandOver {
             listeners,
@@ -68,7 +68,7 @@ impl HandOver {
         }
     }
 
-    /// A worker gave this.
+    /// A worker has given a parcel.
     pub fn take(&mut self, from: WorkerId, parcel: Parcel) {
         self.parcels.push((from, parcel));
     }
@@ -78,7 +78,7 @@ impl Control {
     /// A successor is at the other end of this socket, and all workers are at rest.
     pub fn begin_handover(&mut self, socket: LooseSocket) {
         if self.handover.under_way {
-            // Two asked in the same moment. This one learns it by the end of its connection.
+            // Two processes asked in the same moment. The end of the connection tells this one.
             self.say("another new process is taking over already");
             return drop(socket);
         }
@@ -100,7 +100,7 @@ impl Control {
         }
     }
 
-    /// Sees who of those left behind can follow.
+    /// One step of a later round.
     pub fn round(&mut self, round: Round) {
         match round {
             Round::Hold => {
@@ -124,7 +124,7 @@ impl Control {
         });
     }
 
-    /// Who is left behind is served until they follow.
+    /// Clients left behind are served until they follow.
     fn serve_left_behind(&mut self, successor: Successor) {
         self.handover.under_way = false;
         self.handover.followed = Some(successor);
@@ -132,7 +132,7 @@ impl Control {
         self.next_round(ROUNDS, Round::Hold);
     }
 
-    /// A worker has given everything; the last one's word starts the sending.
+    /// A worker has given everything. When the last worker has, the sending starts.
     pub fn all_packed(&mut self, estate: Estate) {
         let handover = &mut self.handover;
         let last_number = handover.estate.last_number.max(estate.last_number);
@@ -179,7 +179,7 @@ impl Control {
                 log.say(Level::Warning, text);
             }
             let result = successor.send(&freight).map_err(|why| log::text(&why));
-            // Nobody hears when the process is ending.
+            // While the process is ending, nobody receives this.
             let _ = ear.send(ControlEvent::Sent(Box::new(Sent {
                 successor,
                 freight,
@@ -188,7 +188,7 @@ impl Control {
         });
     }
 
-    /// The successor has everything, or it comes back.
+    /// The sending has ended: the successor has everything, or everything comes back.
     pub fn sent(&mut self, sent: Sent) {
         let Sent {
             mut successor,
@@ -214,7 +214,7 @@ impl Control {
             listener.shared.store(true, Ordering::Release);
         }
         if let Err(why) = successor.release() {
-            // It has died in this very moment.
+            // The successor has died in this moment.
             for listener in &self.handover.listeners {
                 listener.shared.store(false, Ordering::Release);
             }
@@ -226,7 +226,7 @@ impl Control {
             return self.take_back(freight, &log::text(&why));
         }
         let (clients, servers) = takeover::count(&freight);
-        // Our copies of what the successor has now are closed.
+        // The successor owns these connections now: closes the copies.
         drop(freight);
         self.handover.listeners.clear();
         self.stop_listening(false);

@@ -1,5 +1,5 @@
-//! A thread of each worker for the one slow step of a TLS handshake: signing with an RSA key. If the
-//! worker signed, all its connections would wait for the signature, and the kernel's scheduler puts off a
+//! A thread of each worker for the one slow step of a TLS handshake: signing with an RSA key. If the worker
+//! signed, all of its connections would wait for the signature. Also, the kernel's scheduler puts off a
 //! thread that never sleeps.
 
 use std::cell::OnceCell;
@@ -11,8 +11,9 @@ use crate::mailbox::{Instruction, Letter, PostBox};
 use crate::tls::TlsSession;
 use crate::tls::session::HandshakeStep;
 
-/// The niceness of the thread. If all cores are busy, it gets a tenth of the CPU that other
-/// processes get (PostgreSQL's backends, for example): some 300 signatures with RSA-2048 a second.
+/// The niceness of the thread. If all cores are busy, the thread gets a tenth of the CPU of other
+/// processes such as PostgreSQL's backends. That is enough for some 300 signatures with RSA-2048 a
+/// second.
 const NICE: i32 = 10;
 
 /// A worker's handle of its helper thread. The thread starts with the first job and ends with the

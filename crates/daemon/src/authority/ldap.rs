@@ -12,7 +12,7 @@ use super::ldap_tls::Trust;
 use crate::dns::Resolver;
 use crate::log;
 
-/// Asks directories.
+/// Checks passwords with directory servers.
 pub(super) struct Directory {
     resolver: Arc<Resolver>,
     trust: Trust,
@@ -26,10 +26,10 @@ impl Directory {
         }
     }
 
-    /// Whether a directory lets a user in with this password, which is not empty.
+    /// Checks a user's password with a directory. The password is not empty.
     ///
     /// # Errors
-    /// It does not, or does not say; the text is for the log.
+    /// The directory refuses the password, or gives no answer; the text is for the log.
     pub(super) async fn check(
         &self,
         options: &LdapOptions,
@@ -37,7 +37,7 @@ impl Directory {
         password: &str,
     ) -> Result<(), String> {
         if password.is_empty() {
-            // A bind that names no password proves nothing, but succeeds (RFC 4513, 5.1.2).
+            // A bind with an empty password proves nothing, but succeeds (RFC 4513, 5.1.2).
             return Err("an empty password proves nothing".into());
         }
         let name = match options.bind.simple_name(user) {
@@ -56,7 +56,7 @@ impl Directory {
         ))
     }
 
-    /// The name of the one entry that fits a user.
+    /// The name of the only entry that matches a user.
     async fn search(&self, options: &LdapOptions, user: &str) -> Result<String, String> {
         let LdapBind::Search {
             base,
@@ -94,8 +94,8 @@ impl Directory {
                 "LDAP user \"{user}\" does not exist: search for filter \"{filter}\" on server \
                  \"{server}\" returned no entries"
             )),
-            // Without a name, the bind would be anonymous; after a search that was cut off, as
-            // whoever came first.
+            // An empty name would mean an anonymous bind. After a search that was cut off, other
+            // entries may match, too.
             1 if whole && !found[0].is_empty() => Ok(found.remove(0)),
             _ => Err(format!(
                 "LDAP user \"{user}\" is not unique: search for filter \"{filter}\" on server \
@@ -104,7 +104,7 @@ impl Directory {
         }
     }
 
-    /// A connection to the first server that can be had.
+    /// A connection to the first server that accepts one.
     async fn connect(&self, options: &LdapOptions) -> Result<LdapConnection, String> {
         let mut failures = Vec::new();
         for server in &options.servers {
@@ -136,7 +136,7 @@ impl Directory {
         LdapConnection::new(host, stream).await
     }
 
-    /// A connection to the first address that takes one.
+    /// A connection to the first address that accepts one.
     async fn reach(&self, server: &LdapServer) -> Result<TcpStream, String> {
         let addresses = match server.host.parse::<IpAddr>() {
             Ok(address) => vec![address],
@@ -157,7 +157,7 @@ impl Directory {
         Err(failure)
     }
 
-    /// TLS from here on.
+    /// Begins TLS on a stream.
     async fn encrypt(
         &self,
         host: &str,

@@ -1,19 +1,19 @@
-//! A connection to a directory. The library `ldap3` speaks the protocol. The sockets and TLS are ours. A
+//! A connection to a directory. The library `ldap3` speaks the protocol; Howdah owns the sockets and TLS. A
 //! relay connects the two: the library writes to one end of a socket pair, and the relay copies from the
 //! other end to the directory, and back.
 //!
 //! The relay exists because the library (0.12.1, with lber 0.5.1) leaves four things to its caller:
 //!
-//! - The library collects bytes until they are a whole message, however many that takes. A length inside
-//!   a message that points beyond the message's end makes the library wait for ever. The relay stops when
-//!   an allowance of bytes is used up.
-//! - The library reads nested values by recursion, as deep as they nest. The allowance bounds the depth,
-//!   and the thread's stack is large enough for it ([`STACK`]).
-//! - The library panics at answers that are BER but not LDAP, and at texts that are not UTF-8. A panic
-//!   would end the process, so the library runs inside [`survive`].
-//! - The library would accept bytes that arrived in clear text behind the answer to StartTLS as an answer
-//!   to a request sent within TLS. So the library's connection that asked for TLS is dropped, and a new
-//!   one begins within TLS.
+//! - The library collects bytes until it has a complete message, of any length. If a length inside a message
+//!   points beyond the message's end, the library waits for ever. The relay has an allowance of bytes, and
+//!   stops when it is used up.
+//! - The library reads nested values by recursion, to any depth. The allowance bounds the depth, and the
+//!   thread's stack is large enough for that depth ([`STACK`]).
+//! - The library panics at answers that are BER but not LDAP, and at texts that are not UTF-8. A panic would
+//!   end the process, so the library runs inside [`survive`].
+//! - Bytes in clear text may arrive right after the answer to StartTLS. The library would take these bytes
+//!   for an answer to a request inside TLS. So Howdah drops the library's connection after StartTLS, and
+//!   begins a new one inside TLS.
 //!
 //! Referrals are not followed.
 
@@ -35,16 +35,16 @@ use howdah_daemon::survive::survive;
 
 /// How long connecting to one address may take, as in PgBouncer.
 pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(3);
-/// How long the answer to each question may take, and each TLS handshake.
+/// How long each answer, and each TLS handshake, may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-/// How many bytes a directory may say on one connection: an entry without attributes takes less
-/// than a kilobyte, and no more than two are asked for.
+/// How many bytes a directory may send on one connection. An entry without attributes takes less
+/// than a kilobyte, and Howdah asks for at most two entries.
 const ALLOWANCE: usize = 16 << 10;
-/// What is taken off the allowance for each piece that arrives, at least: with each, the library
-/// reads what it has from the start.
+/// The least that each received piece costs of the allowance: at each piece the library reads all
+/// bytes from the start again.
 const PIECE: usize = 64;
-/// What the stack of the thread needs, in bytes. A level takes the library 1.5 KB without
-/// optimisation, and an answer 4 bytes: the allowance is 6 MB deep.
+/// The stack size of the thread, in bytes. In a debug build the library needs 1.5 KB for each
+/// level, and a level costs 4 bytes of the allowance. So the whole allowance needs 6 MB.
 pub(super) const STACK: usize = 16 << 20;
 
 /// The name of StartTLS among the extended operations (RFC 4511, section 4.14).
@@ -54,31 +54,31 @@ const NO_ATTRIBUTES: [&str; 1] = ["1.1"];
 /// The result code of a search that found more than was asked for.
 const SIZE_LIMIT_EXCEEDED: u32 = 4;
 
-/// What bytes go through: encrypted or not.
+/// A stream to the directory, encrypted or not.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-/// What the library does on its own, until its connection ends.
+/// The library's own task, which runs until its connection ends.
 type Drive = Pin<Box<dyn Future<Output = Result<(), LdapError>> + Send>>;
 
 /// A connection to a directory.
 pub(super) struct LdapConnection {
     host: String,
-    /// To the directory.
+    /// The stream to the directory.
     stream: Box<dyn Stream>,
-    /// To the library.
+    /// The socket to the library.
     near: UnixStream,
-    /// How many bytes the directory may still say.
+    /// How many more bytes the directory may send.
     allowance: usize,
     ldap: Ldap,
     drive: Drive,
 }
 
 impl LdapConnection {
-    /// Speaks LDAP through a stream to a host.
+    /// Begins to speak LDAP over a stream to a host.
     ///
     /// # Errors
-    /// The system has no sockets for it; the text is for the log, as that of all errors here.
+    /// The system has no sockets; the text is for the log, as in all errors of this file.
     pub(super) async fn new(host: &str, stream: Box<dyn Stream>) -> Result<LdapConnection, String> {
         let failed = |why: &dyn std::fmt::Display| format!("no connection to the library: {why}");
         let (near, far) = std::os::unix::net::UnixStream::pair().map_err(|why| failed(&why))?;
@@ -96,7 +96,7 @@ impl LdapConnection {
         })
     }
 
-    /// Where it leads.
+    /// The host of the directory.
     pub(super) fn host(&self) -> &str {
         &self.host
     }
@@ -108,7 +108,8 @@ impl LdapConnection {
         Ok(answer.into())
     }
 
-    /// The names of up to two entries: more than one is one too many.
+    /// The names of at most two matching entries. Two are enough to know that the match is not
+    /// unique.
     pub(super) async fn search(
         &mut self,
         base: &str,
@@ -127,12 +128,13 @@ impl LdapConnection {
             let mut answers = search.await?;
             let mut found = Vec::new();
             while let Some(answer) = answers.next().await? {
-                // A reference says that there may be more on another server, which is not asked.
+                // A reference: another server may have more entries. Howdah does not follow
+                // references.
                 if !answer.is_ref() && !answer.is_intermediate() {
                     found.push(SearchEntry::construct(answer).dn);
                 }
                 if found.len() == 2 {
-                    // There may be more, which tell nothing more.
+                    // More entries would change nothing.
                     return Ok((found, Outcome::cut_off()));
                 }
             }
@@ -141,7 +143,7 @@ impl LdapConnection {
         self.ask(searched).await
     }
 
-    /// Asks for TLS: the server waits for a handshake on the stream when this returns.
+    /// Sends StartTLS. Afterwards the server waits for a TLS handshake on the returned stream.
     pub(super) async fn start_tls(mut self) -> Result<Box<dyn Stream>, String> {
         let request = Exop {
             name: Some(START_TLS.into()),
@@ -156,7 +158,7 @@ impl LdapConnection {
         }
     }
 
-    /// Says goodbye; whether it is heard does not matter.
+    /// Sends an unbind. Its result does not matter.
     pub(super) async fn leave(mut self) {
         let mut ldap = self.ldap.clone();
         let _ = self.ask(ldap.unbind()).await;
@@ -167,7 +169,7 @@ impl LdapConnection {
         let _ = tokio::time::timeout(CONNECT_LIMIT, heard).await;
     }
 
-    /// Waits for what the library says to a question, which reaches the directory meanwhile.
+    /// Waits for the library's answer to a request, and relays bytes meanwhile.
     async fn ask<T>(
         &mut self,
         question: impl Future<Output = Result<T, LdapError>>,
@@ -183,12 +185,12 @@ impl LdapConnection {
         let answered = async {
             let mut question = pin!(question);
             tokio::select! {
-                // First, as a question to a library that has ended fails at once, and what has
-                // ended is not waited for again.
+                // The request is polled first. A request to an ended library fails at once, and the
+                // library's ended task must not be polled again.
                 biased;
                 answer = &mut question => answer.map_err(|why| refused(host, &why)),
                 ended = drive => match ended {
-                    // What was answered before counts.
+                    // An answer that arrived before the end counts.
                     Ok(()) => question.await.map_err(|why| refused(host, &why)),
                     Err(why) => Err(refused(host, &why)),
                 },
@@ -204,7 +206,7 @@ impl LdapConnection {
     }
 }
 
-/// Carries bytes both ways; why it cannot go on is what it says in the end.
+/// Relays bytes in both directions. Ends only with an error, which it returns.
 async fn relay(
     host: &str,
     stream: &mut Box<dyn Stream>,
@@ -224,7 +226,7 @@ async fn relay(
                 },
                 length = stream.read(&mut said) => match length? {
                     0 => {
-                        // The library says what is left to say when it knows.
+                        // The library gives its last answer when it sees this end of the stream.
                         near.shutdown().await?;
                         std::future::pending::<()>().await;
                     }
@@ -243,11 +245,11 @@ async fn relay(
     carried.unwrap_or_else(|why| format!("lost the connection to LDAP server {host}: {why}"))
 }
 
-/// Why the library has no answer.
+/// The reason why the library has no answer.
 fn refused(host: &str, why: &LdapError) -> String {
     match why {
         LdapError::Io { .. } => nonsense(host),
-        // Its parts do not hear of each other any more.
+        // The parts of the library have lost their connection to each other.
         LdapError::ResultRecv { .. } | LdapError::EndOfStream | LdapError::OpSend { .. } => {
             format!("LDAP server {host} closed the connection")
         }
@@ -259,7 +261,7 @@ fn nonsense(host: &str) -> String {
     format!("{host} does not answer as an LDAP server does")
 }
 
-/// Waits for an answer, but not for ever.
+/// Waits for an answer, up to the limit.
 pub(super) async fn within_limit<T>(
     who: &str,
     answer: impl Future<Output = Result<T, String>>,
@@ -269,27 +271,27 @@ pub(super) async fn within_limit<T>(
     limited.unwrap_or_else(|_| Err(late()))
 }
 
-/// How an operation ended.
+/// The result of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Outcome {
-    /// 0 is success.
+    /// The result code; 0 is success.
     code: u32,
-    /// The server's own words, or none.
+    /// The server's text; may be empty.
     text: String,
 }
 
 impl Outcome {
-    /// It succeeded.
+    /// True if the operation succeeded.
     pub(super) fn is_success(&self) -> bool {
         self.code == 0
     }
 
-    /// More entries fit than were asked for.
+    /// True if more entries match than were asked for.
     pub(super) fn is_cut_off(&self) -> bool {
         self.code == SIZE_LIMIT_EXCEEDED
     }
 
-    /// As if the server had said so.
+    /// The result that a server gives if more entries match.
     fn cut_off() -> Outcome {
         Outcome {
             code: SIZE_LIMIT_EXCEEDED,
@@ -302,13 +304,13 @@ impl From<LdapResult> for Outcome {
     fn from(result: LdapResult) -> Outcome {
         Outcome {
             code: result.rc,
-            // Some servers end it with a zero byte.
+            // Some servers end the text with a zero byte.
             text: result.text.trim_end_matches('\0').trim().to_owned(),
         }
     }
 }
 
-/// What the code means, then what the server says of it.
+/// The meaning of the code, then the server's text.
 impl std::fmt::Display for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match meaning(self.code) {
@@ -354,7 +356,7 @@ mod tests {
     use super::*;
     use howdah_pooler::ldap::filter::canonical;
 
-    /// What the decisions take for a filter, the library does, too.
+    /// The library accepts every filter that the configuration accepts.
     #[test]
     fn the_library_reads_our_filters() {
         for text in [

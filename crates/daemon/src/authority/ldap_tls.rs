@@ -17,13 +17,13 @@ use tokio_rustls::client::TlsStream;
 
 use super::ldap_connection::Stream;
 
-/// How long what was read is used again.
+/// How long the files' contents are used before they are read again.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// Where `ldap.conf` is, unless `LDAPCONF` names it.
+/// The places of `ldap.conf`, unless `LDAPCONF` names another.
 const FILES: [&str; 2] = ["/etc/ldap/ldap.conf", "/etc/openldap/ldap.conf"];
 
-/// What is read of it; the environment's names begin with `LDAP`.
+/// The keys that are used. In the environment their names begin with `LDAP`.
 const KEYS: [&str; 5] = [
     "TLS_CACERT",
     "TLS_CACERTDIR",
@@ -32,17 +32,17 @@ const KEYS: [&str; 5] = [
     "TLS_CRLFILE",
 ];
 
-/// Whom to trust, as was read last.
+/// The trusted certificates, as they were last read.
 #[derive(Default)]
 pub(super) struct Trust {
     known: Mutex<Option<(Instant, Arc<ClientConfig>)>>,
 }
 
 impl Trust {
-    /// Does a handshake with a server of this name.
+    /// Does a TLS handshake with a server of this name.
     ///
     /// # Errors
-    /// The server is not trusted, or speaks no TLS.
+    /// The server's certificate is not trusted, or the server speaks no TLS.
     pub(super) async fn connect(
         &self,
         host: &str,
@@ -68,7 +68,7 @@ impl Trust {
     }
 }
 
-/// What `ldap.conf` and the environment say.
+/// The settings in `ldap.conf` and the environment.
 #[derive(Default, Debug, PartialEq, Eq)]
 struct Wanted {
     file: Option<String>,
@@ -95,7 +95,7 @@ impl Wanted {
         wanted
     }
 
-    /// Lines of a file; later ones count.
+    /// Adds the lines of a file; later lines replace earlier ones.
     fn add(&mut self, text: &str) {
         for line in text.lines() {
             if let Some((key, value)) = line.trim().split_once(char::is_whitespace) {
@@ -115,7 +115,7 @@ impl Wanted {
         *field = Some(value.to_owned());
     }
 
-    /// Any certificate will do.
+    /// True if any certificate is accepted.
     fn demands_nothing(&self) -> bool {
         let demand = self.demand.as_deref().unwrap_or("");
         ["never", "allow"]
@@ -155,7 +155,7 @@ impl Wanted {
         Ok(builder.with_root_certificates(roots).with_no_client_auth())
     }
 
-    /// The files of certificates to trust.
+    /// The files with trusted certificates.
     fn bundles(&self) -> Result<Vec<String>, String> {
         let mut files: Vec<String> = self.file.iter().cloned().collect();
         if let Some(folder) = &self.folder {
@@ -178,7 +178,7 @@ impl Wanted {
     }
 }
 
-/// Believes whatever certificate it is shown, as `TLS_REQCERT never` says.
+/// Accepts any certificate, as `TLS_REQCERT never` demands.
 #[derive(Debug)]
 struct Credulous {
     provider: Arc<CryptoProvider>,

@@ -26,16 +26,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::dns::Resolver;
 
-/// How long a check may take, waiting in line included.
+/// How long a check may take, with its wait in the queue.
 const LIMIT: Duration = Duration::from_secs(30);
-/// Checks at once, for each directory and for PAM.
+/// The greatest number of running checks, for each directory and for PAM.
 const AT_ONCE: usize = 32;
-/// Checks that wait in each line; more are refused at once.
+/// The greatest number of waiting checks in each queue. More checks are refused at once.
 const WAITING: usize = 1000;
-/// Threads that block in PAM, or while names are looked up.
+/// Threads for PAM checks and for look-ups of host names.
 const BLOCKING_THREADS: usize = 3 * AT_ONCE;
 
-/// A password to be checked.
+/// A password to check.
 // Not all of it is read by builds that ask nobody.
 #[cfg_attr(not(all(feature = "ldap", feature = "pam")), allow(dead_code))]
 pub struct PasswordCheck {
@@ -45,7 +45,7 @@ pub struct PasswordCheck {
     pub user: Arc<str>,
     /// The password that the client sent; it is dropped with the client.
     pub password: Weak<Secret>,
-    /// Where the client is.
+    /// The client's address.
     pub remote: Address,
 }
 
@@ -62,7 +62,7 @@ pub struct Authorities {
 }
 
 impl Authorities {
-    /// Nobody has been asked yet.
+    /// No check has been requested yet.
     pub fn new(resolver: Arc<Resolver>) -> Authorities {
         Authorities {
             resolver,
@@ -70,7 +70,7 @@ impl Authorities {
         }
     }
 
-    /// Has a password checked; `answer` is called exactly once, on some thread.
+    /// Requests a check. `answer` is called exactly once, on any thread.
     pub fn ask(&mut self, check: PasswordCheck, answer: impl FnOnce(Verdict) + Send + 'static) {
         if self.checks.is_none() {
             match start(self.resolver.clone()) {
@@ -129,7 +129,7 @@ impl Line {
     }
 }
 
-/// The line before an authority. Those of directories that nobody waits for are forgotten: their
+/// The queue of an authority. Queues of directories without checks are dropped: the directory's
 /// options may have changed for good.
 fn line(lines: &mut HashMap<Authority, Line>, authority: &Authority) -> Line {
     let name = match authority {
@@ -138,7 +138,7 @@ fn line(lines: &mut HashMap<Authority, Line>, authority: &Authority) -> Line {
         Authority::Pam(_) => Authority::Pam(String::new()),
     };
     if !lines.contains_key(&name) {
-        // A PAM check may go on after its client has gone.
+        // A PAM check may run longer than its client stays.
         lines.retain(|_, line| {
             line.places.available_permits() < WAITING + AT_ONCE
                 || line.checks.available_permits() < AT_ONCE
@@ -147,7 +147,7 @@ fn line(lines: &mut HashMap<Authority, Line>, authority: &Authority) -> Line {
     lines.entry(name).or_insert_with(Line::new).clone()
 }
 
-/// Waits for a turn, then for the verdict.
+/// Waits in the queue, then for the verdict.
 fn in_line(line: Line, check: PasswordCheck, asker: Arc<Asker>) -> impl Future<Output = Verdict> {
     // The place is taken now, because queues without checks are forgotten.
     let place = line.places.try_acquire_owned();
@@ -185,8 +185,8 @@ impl Asker {
         }
     }
 
-    /// `turn` is given back when the check is over. A check that can't be broken off may run long
-    /// after its client has gone.
+    /// `turn` is given back when the check is over. A PAM check can't be stopped, so it may run
+    /// long after its client has left.
     async fn check(&self, check: PasswordCheck, turn: OwnedSemaphorePermit) -> Verdict {
         let Some(password) = check.password.upgrade() else {
             return Err("the client has left".into());

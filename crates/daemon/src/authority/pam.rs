@@ -1,4 +1,4 @@
-//! One PAM login. It may block for as long as PAM's modules like.
+//! One PAM login. PAM's modules may block it for any time.
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
@@ -9,7 +9,7 @@ use nonstick::{
     AuthnFlags, ConversationAdapter, ErrorCode, PamShared, Result, Transaction, TransactionBuilder,
 };
 
-/// Answers every prompt for a secret with the password, and keeps what modules complain of.
+/// Answers every prompt for a secret with the password, and keeps the modules' complaints.
 struct Answers {
     user: OsString,
     password: OsString,
@@ -18,7 +18,7 @@ struct Answers {
 
 impl ConversationAdapter for &Answers {
     fn prompt(&self, _request: impl AsRef<OsStr>) -> Result<OsString> {
-        // Whose password it is, is said already; modules may ask again.
+        // PAM already knows the user, but modules may ask again.
         Ok(self.user.clone())
     }
 
@@ -34,10 +34,10 @@ impl ConversationAdapter for &Answers {
     fn info_msg(&self, _message: impl AsRef<OsStr>) {}
 }
 
-/// Whether a service's rules let a user in with this password, and the account is in order.
+/// Checks a user's password and account by the rules of a service.
 ///
 /// # Errors
-/// They do not, or it is not; the text is for the log.
+/// The password is wrong, or the account is not valid; the text is for the log.
 pub(super) fn check(
     service: &str,
     user: &str,

@@ -1,4 +1,4 @@
-//! Which driver a process uses, and why.
+//! The choice of the driver, with its reason.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -52,10 +52,10 @@ impl fmt::Display for Choice {
     }
 }
 
-/// Chooses, and tells why in words for the log.
+/// Chooses a driver. Returns the reason, too, for the log.
 ///
 /// # Errors
-/// io_uring is demanded and does not work here; the text says why.
+/// The setting demands io_uring, which does not work here; the text says why.
 pub fn choose(setting: IoDriver) -> Result<(Choice, String), String> {
     if setting == IoDriver::Epoll {
         return Ok((Choice::Epoll, "epoll, as configured".to_owned()));
@@ -71,7 +71,7 @@ pub fn choose(setting: IoDriver) -> Result<(Choice, String), String> {
     }
 }
 
-/// Lets io_uring do all that the driver needs, once: set up, register buffers, receive by
+/// Tries every operation of io_uring that the driver needs: set up, register buffers, receive by
 /// multishot, send, stop.
 fn try_uring() -> Result<(), String> {
     let setup = |error: std::io::Error| match Errno::from_io_error(&error) {
@@ -114,7 +114,7 @@ fn try_uring() -> Result<(), String> {
                 Completion::Sent { result, .. } => {
                     result.map_err(|error| format!("sending: {}", error_text(error)))?;
                     sent = true;
-                    // Arrives only if the receive is still armed.
+                    // These bytes arrive only if the receive is still armed.
                     ours.write_all(b"pong").map_err(setup)?;
                 }
                 Completion::Ended { error, .. } => {
@@ -130,7 +130,7 @@ fn try_uring() -> Result<(), String> {
     }
     let mut back = [0; 4];
     ours.read_exact(&mut back).map_err(setup)?;
-    // More than fits, so that the driver must not take it for sent.
+    // More bytes than the kernel accepts at once: the driver must not report them as sent.
     driver.send(key, vec![0; 16 << 20], false);
     driver.wait(Some(Time(0)));
     while let Some(completion) = driver.next() {

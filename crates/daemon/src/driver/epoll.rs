@@ -1,8 +1,9 @@
 //! The driver for kernels and containers without io_uring: level-triggered epoll.
 //!
-//! Receiving happens inside [`Driver::next`], into one buffer per worker, up to a quota of bytes per
-//! connection and turn. Interest in a socket is withdrawn lazily: only when an unwanted event arrives is
-//! the interest changed. A send tries at once, and asks for writability only if the kernel refuses.
+//! Bytes are received inside [`Driver::next`], into one buffer per worker. Each connection may deliver a
+//! quota of bytes in each turn. When the driver no longer waits for an event, it tells epoll so only if the
+//! event arrives after all. A send is tried at once; only if the kernel refuses, the driver waits until the
+//! socket is writable.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -31,27 +32,27 @@ const BELL: u8 = 0;
 const LISTENER: u8 = 1;
 const CONNECTION: u8 = 2;
 
-/// See the module.
+/// The driver over epoll: see the module's comment.
 pub struct Epoll {
     epoll: OwnedFd,
     listeners: Vec<Listening>,
     options: SocketOptions,
     connections: Vec<Connection>,
     events: Vec<epoll::Event>,
-    /// The next of `events` to look at.
+    /// The index of the next event in `events`.
     cursor: usize,
-    /// The connection being read, and what is left of its quota.
+    /// The connection that is being read, and the rest of its quota.
     reading: Option<(Key, usize)>,
-    /// Completions that need no more work.
+    /// Completions that are ready to be returned.
     ready: VecDeque<Completion>,
     buffer: Box<[u8]>,
-    /// Watched by `epoll`.
+    /// Kept open, because `epoll` watches it.
     _bell: Option<Arc<OwnedFd>>,
 }
 
 struct Listening {
     address: Address,
-    /// None after [`Driver::unlisten`].
+    /// `None` after [`Driver::unlisten`].
     socket: Option<Arc<OwnedFd>>,
     shared: Arc<AtomicBool>,
     armed: bool,
@@ -61,16 +62,16 @@ struct Listening {
 struct Connection {
     generation: u32,
     socket: Option<OwnedFd>,
-    /// Between attach or connect and the last completion.
+    /// In use from attach or connect until the last completion.
     in_use: bool,
     receiving: bool,
-    /// What epoll was told to watch; `None` when not registered.
+    /// The events that epoll watches; `None` if the socket is not registered.
     interest: Option<EventFlags>,
     connecting: Option<Box<Address>>,
     unsent: Option<Box<Unsent>>,
 }
 
-/// A block the kernel did not take whole.
+/// A block that the kernel has not taken completely.
 struct Unsent {
     block: Vec<u8>,
     sent: usize,
@@ -81,7 +82,7 @@ impl Epoll {
     /// becomes readable.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn new(listeners: Vec<Listener>, bell: Option<Arc<OwnedFd>>) -> Result<Epoll, Errno> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         if let Some(bell) = &bell {
@@ -139,8 +140,8 @@ impl Epoll {
         connection
     }
 
-    /// Tells epoll what this connection waits for now. Unless `exact`, more may be watched than
-    /// wanted.
+    /// Tells epoll which events this connection waits for. Unless `exact`, epoll may watch more
+    /// events.
     fn watch(&mut self, key: Key, exact: bool) {
         let Some(connection) = self.connections.get_mut(key.slot as usize) else {
             return;
@@ -166,7 +167,7 @@ impl Epoll {
             Some(wanted)
         };
         if let Err(error) = result {
-            // Out of memory, or of watches: this connection cannot go on.
+            // Out of memory or of watches: this connection can't go on.
             connection.interest = None;
             connection.receiving = false;
             self.ready.push_back(Completion::Ended {
@@ -216,7 +217,7 @@ impl Epoll {
             match rustix::net::accept_with(socket, flags) {
                 Ok(socket) => {
                     let ends = socket::finish_accept(&socket, &listener.address, &self.options);
-                    // Otherwise the peer has gone again, and nobody needs to know.
+                    // On an error the peer is already gone: nothing to report.
                     if let Ok(ends) = ends {
                         let socket = LooseSocket::new(socket);
                         let listener = index;
@@ -256,7 +257,7 @@ impl Epoll {
         self.ready.push_back(Completion::Connected { key, result });
     }
 
-    /// Reads once.
+    /// Reads from the socket once.
     fn read(&mut self, key: Key, quota: usize) -> Option<Completion> {
         let slot = key.slot as usize;
         let connection = self.connections.get_mut(slot)?;
@@ -310,7 +311,7 @@ impl Epoll {
         self.watch(key, true);
     }
 
-    /// The connection leaves the table; its socket, if it has one, leaves epoll.
+    /// Removes a connection from the table, and its socket from epoll.
     fn take(&mut self, key: Key) -> Option<Option<OwnedFd>> {
         let connection = self.get(key)?;
         let registered = connection.interest.is_some();
@@ -332,7 +333,7 @@ impl Epoll {
     }
 }
 
-/// Sends, in pieces, until all is sent or the kernel refuses (`AGAIN`).
+/// Sends in pieces until all is sent or the kernel refuses (`AGAIN`).
 fn send_from(socket: &OwnedFd, block: &[u8], sent: &mut usize, piece: usize) -> Result<(), Errno> {
     while *sent < block.len() {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -365,7 +366,7 @@ impl Driver for Epoll {
         self.cursor = 0;
         self.events.clear();
         let room = rustix::buffer::spare_capacity(&mut self.events);
-        // A signal interrupts at most; the loop comes back.
+        // The only possible error is an interruption by a signal; the loop then waits again.
         let _ = epoll::wait(&self.epoll, room, timeout.as_ref());
     }
 
@@ -414,7 +415,7 @@ impl Driver for Epoll {
             },
         );
         let result = if on {
-            // One waiting worker is woken per connection, not all.
+            // Each new connection wakes one waiting worker, not all of them.
             let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
             epoll::add(&self.epoll, socket, EventData::new_u64(tag.pack()), flags)
         } else {

@@ -1,31 +1,32 @@
-//! Gives the allocator's unused memory back to the system.
+//! Gives unused memory of the allocator back to the system.
 //!
-//! The C library keeps freed memory for later allocations, by thread. After a burst (thousands of
-//! clients, texts of many megabytes) that may be most of the process, for good.
+//! The C library keeps freed memory for later allocations, separately for each thread. After a burst
+//! (thousands of clients, or texts of many megabytes) most memory of the process may be unused, for good.
 
 use std::time::{Duration, Instant};
 
-/// How much more the allocator must keep than it could not give back the last time, in bytes:
-/// that much, and a quarter of what is resident or as much as this.
+/// Memory is given back only if the unused bytes have grown enough since the last time. Enough is
+/// this amount plus a quarter of the resident bytes, or [`MUCH_BYTES`].
 const WORTH_BYTES: usize = 4 << 20;
 /// See [`WORTH_BYTES`].
 const MUCH_BYTES: usize = 64 << 20;
-/// How often it is given back at most. Meanwhile workers that want memory wait, and later they get
-/// the same pages again, one fault each: a load that comes and goes had better keep them.
+/// The least time between two times. While memory is given back, workers that allocate wait, and
+/// later they get the same pages again, one page fault each. A load that comes and goes should keep
+/// its memory.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// The state between two checks.
 #[derive(Debug, Default)]
 pub struct Allocator {
-    /// Resident bytes that nobody uses and that did not go back when that was last tried.
+    /// Unused resident bytes that remained after memory was last given back.
     settled: Option<usize>,
-    /// When it last was.
+    /// When memory was last given back.
     trimmed: Option<Instant>,
 }
 
 impl Allocator {
-    /// Gives back what is free, if that is worth it. To be called every few seconds: to look takes
-    /// some ten microseconds, to give back some milliseconds.
+    /// Gives unused memory back, if that is worth its cost. To be called every few seconds. A check
+    /// takes some ten microseconds, giving back takes some milliseconds.
     pub fn tidy(&mut self, now: Instant) {
         if self.trimmed.is_some_and(|last| now < last + PAUSE) {
             return;
@@ -45,8 +46,8 @@ impl Allocator {
     }
 }
 
-/// Resident bytes that are not memory in use: the program itself, stacks, rings, and what the
-/// allocator keeps; and all that are resident.
+/// Two counts of resident bytes: those not in use (the program itself, stacks, rings, and the
+/// allocator's free memory), and all.
 fn idle_bytes() -> Option<(usize, usize)> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: usize = text.split_whitespace().nth(1)?.parse().ok()?;
@@ -56,7 +57,7 @@ fn idle_bytes() -> Option<(usize, usize)> {
 
 #[cfg(target_env = "gnu")]
 fn used_bytes() -> Option<usize> {
-    // SAFETY: it only reads the allocator's counts, under the allocator's locks.
+    // SAFETY: this only reads the allocator's counts, under the allocator's locks.
     let counts = unsafe { libc::mallinfo2() };
     Some(counts.uordblks + counts.hblkhd)
 }
@@ -68,7 +69,7 @@ fn used_bytes() -> Option<usize> {
 
 #[cfg(target_env = "gnu")]
 fn trim() {
-    // SAFETY: it gives back pages that hold nothing but free memory, under the allocator's locks.
+    // SAFETY: this gives back pages that hold only free memory, under the allocator's locks.
     unsafe { libc::malloc_trim(0) };
 }
 
@@ -79,7 +80,7 @@ fn trim() {}
 mod tests {
     use super::*;
 
-    /// In a process of its own, because the allocator counts for the whole process, other tests included.
+    /// Runs in a process of its own, because the allocator counts all tests of a process together.
     #[test]
     fn what_is_freed_goes_back() {
         let alone = "driver::memory::tests::what_is_freed_goes_back_alone";
@@ -96,7 +97,7 @@ mod tests {
     fn what_is_freed_goes_back_alone() {
         let (mut allocator, now) = (Allocator::default(), Instant::now());
         allocator.tidy(now);
-        // Small enough for the heap; the last one keeps the heap's end in use.
+        // Small enough for the heap. The last block keeps the end of the heap in use.
         let burst = || -> Vec<Vec<u8>> { (0..4000).map(|_| vec![1; 16 << 10]).collect() };
         let idle = || idle_bytes().unwrap().0;
         let blocks = burst();
@@ -108,7 +109,7 @@ mod tests {
         let after = idle();
         assert!(kept > before + (32 << 20), "{before} {kept}");
         assert!(after < before + (16 << 20), "{before} {kept} {after}");
-        // A load that comes and goes keeps what it has, for a minute.
+        // After a load that comes and goes, the memory is kept for a minute.
         let blocks = burst();
         last.push(blocks.last().cloned());
         drop(blocks);

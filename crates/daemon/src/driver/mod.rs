@@ -15,17 +15,17 @@ pub use rustix::io::Errno;
 
 use socket::SocketOptions;
 
-/// Names a connection towards a driver. The connection layer chooses keys.
+/// A connection's name towards a driver. The connection layer chooses keys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Key {
-    /// Dense: suits as an index into a table. Below 2^28.
+    /// Slots are dense, so a slot can be an index into a table. Below 2^28.
     pub slot: u32,
     /// Differs between two connections that used the same slot.
     pub generation: u32,
 }
 
-/// Received bytes, still in a buffer of the driver: see [`Driver::bytes`]. There is one for each
-/// buffer that is out, and releasing the buffer takes the chunk away.
+/// Received bytes in a buffer of the driver: see [`Driver::bytes`]. Each buffer in use has exactly
+/// one chunk. Releasing the buffer takes the chunk away.
 #[derive(Debug)]
 #[must_use = "its buffer must be released"]
 pub struct ReceivedChunk {
@@ -34,112 +34,114 @@ pub struct ReceivedChunk {
 }
 
 impl ReceivedChunk {
-    /// So many bytes in this buffer of the driver's, which has no other chunk. For drivers.
+    /// For drivers: `len` bytes in this buffer, which must have no other chunk.
     pub fn new(buffer: u16, len: u32) -> ReceivedChunk {
         ReceivedChunk { buffer, len }
     }
 
-    /// Which of the driver's buffers.
+    /// The number of the driver's buffer.
     pub fn buffer(&self) -> u16 {
         self.buffer
     }
 
-    /// How many bytes.
+    /// The number of bytes.
     #[allow(clippy::len_without_is_empty)] // It never is.
     pub fn len(&self) -> usize {
         self.len as usize
     }
 }
 
-/// Something a driver finished.
+/// A finished operation of a driver.
 #[derive(Debug)]
 pub enum Completion {
-    /// A connection came in. The socket belongs to the receiver of this value.
+    /// A new connection. The socket belongs to the receiver of this value.
     Accepted {
         /// Index of the listener.
         listener: usize,
-        /// To be attached or discarded.
+        /// The socket; the receiver must attach or discard it.
         socket: LooseSocket,
-        /// Who is connected to whom.
+        /// The addresses of both ends.
         ends: Box<Ends>,
     },
-    /// Accepting failed, and is off on this listener until switched on again.
+    /// Accepting failed. This listener accepts no more until it is switched on again.
     AcceptFailed {
         /// Index of the listener.
         listener: usize,
-        /// Why.
+        /// The system's error.
         error: Errno,
     },
-    /// A connect ended. After an error the key still wants a [`Driver::close`].
+    /// A connect has ended. After an error the key must still be closed by [`Driver::close`].
     Connected {
-        /// Whose.
+        /// The connection.
         key: Key,
-        /// The ends, or why not.
+        /// The addresses of both ends, or the system's error.
         result: Result<Box<Ends>, Errno>,
     },
-    /// Bytes arrived, in stream order. The chunk must be released.
+    /// Bytes arrived, in the order of the stream. The chunk must be released.
     Received {
-        /// Whose.
+        /// The connection.
         key: Key,
         /// The bytes.
         chunk: ReceivedChunk,
     },
-    /// The stream ended (no error: end of file); no `Received` follows.
+    /// The stream ended. No `Received` follows.
     Ended {
-        /// Whose.
+        /// The connection.
         key: Key,
-        /// Why, unless by end of file.
+        /// The system's error; `None` at an end of file.
         error: Option<Errno>,
     },
-    /// The block of a [`Driver::send`] is back: sent whole, or not (wholly) sent.
+    /// The block of a [`Driver::send`] comes back. It was sent, or its sending failed.
     Sent {
-        /// Whose.
+        /// The connection.
         key: Key,
-        /// As it was given.
+        /// The block, unchanged.
         block: Vec<u8>,
-        /// Everything was taken by the kernel, or the error.
+        /// The kernel has taken all bytes; or the error.
         result: Result<(), Errno>,
     },
     /// Answers [`Driver::detach`]; the last completion of this key.
     Detached {
-        /// Whose.
+        /// The connection.
         key: Key,
-        /// The socket, with nothing under way on it.
+        /// The socket. No operation is under way on it.
         socket: LooseSocket,
     },
     /// Answers [`Driver::close`]; the last completion of this key.
     Closed {
-        /// Whose.
+        /// The connection.
         key: Key,
     },
 }
 
-/// Moves bytes. One per worker, used from the thread that made it.
+/// Moves bytes. Each worker has one driver, and uses it only from the thread that made it.
 ///
-/// **Turns.** [`wait`](Driver::wait) hands the kernel what was asked for and blocks until something
-/// is finished, the deadline passes or the worker's mailbox is rung; then [`next`](Driver::next)
-/// is called until it returns `None`. Verbs may be called at any time in between.
+/// **Turns.** [`wait`](Driver::wait) passes the requested operations to the kernel. It blocks until
+/// an operation is finished, the deadline has passed, or the worker's mailbox is rung. Then
+/// [`next`](Driver::next) is called until it returns `None`. The other methods may be called at any
+/// time in between.
 ///
-/// **Receiving** is switched on and off with [`receive`](Driver::receive). After switching it off,
-/// bytes that were under way are still delivered. After `Ended` it stays off.
+/// **Receiving** is switched on and off with [`receive`](Driver::receive). After it is switched
+/// off, bytes that were under way are still delivered. After `Ended` it stays off.
 ///
 /// **Sending**: at most one [`send`](Driver::send) per key is under way. The driver owns the block
-/// until it gives it back: at once as the verb's return value, or with `Sent`.
+/// until the driver returns it: at once as the method's return value, or with `Sent`.
 ///
-/// **Leaving**: [`close`](Driver::close) and [`detach`](Driver::detach) stop what is under way,
-/// await its end, and answer with the last completion of the key. A `detach` that finds the stream
-/// ended answers with `Ended` instead, and the connection stays. A key that is not in use makes
-/// every verb a no-op, so that verbs may cross with last completions.
+/// **Leaving**: [`close`](Driver::close) and [`detach`](Driver::detach) stop the operations under
+/// way, wait for their end, and answer with the last completion of the key. If a `detach` finds
+/// that the stream has ended, it answers with `Ended` instead, and the connection stays. For a key
+/// that is not in use, every method does nothing. So a call may cross with the last completion.
 ///
 /// Each key is used for one connection only.
 pub trait Driver {
-    /// Reads the clock: nanoseconds since an origin common to all workers.
+    /// The time in nanoseconds, from an origin that all workers share.
     fn now(&self) -> Time;
-    /// See above. Without a deadline it waits for ever; a deadline in the past only collects.
+    /// See above. Without a deadline it waits for ever; with a deadline in the past it only
+    /// collects completions.
     fn wait(&mut self, deadline: Option<Time>);
     /// The next completion of this turn.
     fn next(&mut self) -> Option<Completion>;
-    /// Hands the kernel what was asked for so far, without waiting.
+    /// Passes the requested operations to the kernel, without waiting.
     fn submit(&mut self);
 
     /// The bytes of a chunk.
@@ -147,40 +149,41 @@ pub trait Driver {
     /// Gives a chunk's buffer back. To be called for each `Received`, before the next `wait`.
     fn release(&mut self, chunk: ReceivedChunk);
 
-    /// The listeners the driver was made with; an index into this list names one.
+    /// The addresses of the listeners that the driver was made with. Methods name a listener by its
+    /// index in this list.
     fn listeners(&self) -> Vec<Address>;
     /// Starts or stops accepting. A few connections may still be accepted after a stop.
     fn accept(&mut self, listener: usize, on: bool);
-    /// Lets go of a listener for good. Who connects from then on is refused, whatever other workers
-    /// do; the socket is closed when every worker has let go.
+    /// Releases a listener for good. New connections are refused from now on, whatever other
+    /// workers do. The socket is closed when every worker has released it.
     fn unlisten(&mut self, listener: usize);
 
-    /// Options for the TCP connections accepted or begun from now on.
+    /// Options for TCP connections that are accepted or begun from now on.
     fn set_options(&mut self, options: SocketOptions);
-    /// Opens a connection; `Connected` answers. Receiving is off.
+    /// Opens a connection; `Connected` answers. Receiving is off at first.
     fn connect(&mut self, key: Key, address: &Address);
-    /// Takes a socket in. Receiving is off.
+    /// Adds a socket. Receiving is off at first.
     fn attach(&mut self, key: Key, socket: LooseSocket);
     /// Closes a socket that was never attached.
     fn discard(&mut self, socket: LooseSocket);
     /// Starts or stops receiving.
     fn receive(&mut self, key: Key, on: bool);
-    /// Whether the peer has ended its direction of the stream, or all of it, perhaps with bytes of it
-    /// not yet received. For connections that are not received from: it asks the kernel.
+    /// Asks the kernel whether the peer has ended its direction of the stream, or the whole stream.
+    /// Bytes may still be unread. For connections on which receiving is off.
     fn hung_up(&mut self, key: Key) -> bool;
-    /// Sends a block, which is not empty. `Some` means the kernel took all of it at once and no
-    /// `Sent` follows. Unless `prompt`, the `Sent` of a success may wait until the driver has
-    /// something else to tell: nobody is woken for it.
+    /// Sends a block, which must not be empty. `Some` means that the kernel took all bytes at once
+    /// and no `Sent` follows. Unless `prompt`, the `Sent` of a success may wait until the driver
+    /// reports something else: it wakes nobody.
     fn send(&mut self, key: Key, block: Vec<u8>, prompt: bool) -> Option<Vec<u8>>;
-    /// Ends our direction of the stream. No send may be under way.
+    /// Ends the sending direction of the stream. No send may be under way.
     fn shutdown(&mut self, key: Key);
-    /// Takes the socket out. No send may be under way.
+    /// Removes the socket from the driver. No send may be under way.
     fn detach(&mut self, key: Key);
-    /// Closes the socket. A block under way comes back with an error first.
+    /// Closes the socket. If a block is under way, it comes back with an error first.
     fn close(&mut self, key: Key);
 }
 
-/// What a number given to the kernel means: which kind of thing it names, and which one.
+/// The meaning of a number that the kernel returns: the kind of an object, and the object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Tag {
     kind: u8,

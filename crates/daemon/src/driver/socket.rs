@@ -16,16 +16,17 @@ use crate::reserve;
 /// A bound and listening socket, shared by all workers.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: Address,
     /// The socket.
     pub socket: Arc<OwnedFd>,
-    /// Another process listens on it, too, or will: it is let go of, but never shut down.
+    /// Another process also listens on this socket, or will. So the socket is closed here, but
+    /// never shut down.
     pub shared: Arc<AtomicBool>,
 }
 
 impl Listener {
-    /// One that is ours alone.
+    /// A socket of this process alone.
     pub fn new(address: Address, socket: OwnedFd) -> Listener {
         Listener {
             address,
@@ -34,32 +35,33 @@ impl Listener {
         }
     }
 
-    /// Has it refuse connections at once, unless somebody else listens on it.
+    /// Refuses connections at once, unless another process also listens on the socket.
     pub fn stop(&self) {
         stop_listening(&self.socket, &self.shared);
     }
 }
 
-/// Has a listening socket refuse connections at once, for everybody who shares it. Closing it does
-/// so only when the last one has closed it and the kernel has undone the last accept under way.
+/// Makes a listening socket refuse connections at once, for all of its owners. Closing the socket
+/// would take effect only after the last owner has closed it and the kernel has ended the last
+/// accept.
 pub(super) fn stop_listening(socket: &OwnedFd, shared: &AtomicBool) {
     if shared.load(Ordering::Acquire) {
         return;
     }
-    // Fails if it was done before.
+    // Fails if the socket was shut down before.
     let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
 }
 
-/// True for a listening socket after [`stop_listening`], or none.
+/// True for a listening socket after [`stop_listening`], and for `None`.
 pub fn is_deaf(socket: Option<&Arc<OwnedFd>>) -> bool {
     socket.is_none_or(|socket| !rustix::net::sockopt::socket_acceptconn(socket).unwrap_or(false))
 }
 
-/// Has the kernel hand over a connection of a listening TCP socket when its first bytes have come,
-/// or after so many seconds; 0 hands it over at once.
+/// Makes the kernel hand over a connection of a listening TCP socket only when its first bytes have
+/// arrived, or after this many seconds. 0 hands it over at once.
 ///
 /// # Errors
-/// It is no TCP socket.
+/// The socket is not a TCP socket.
 pub fn defer_accept(socket: &OwnedFd, seconds: u32) -> Result<(), Errno> {
     let seconds = libc::c_int::try_from(seconds).unwrap_or(libc::c_int::MAX);
     // SAFETY: the kernel reads `size_of::<c_int>()` bytes from a live `c_int` and keeps nothing of
@@ -80,13 +82,13 @@ pub fn defer_accept(socket: &OwnedFd, seconds: u32) -> Result<(), Errno> {
     }
 }
 
-/// Options of TCP connections, with PgBouncer's names (`tcp_keepalive` and so on). Zero leaves
-/// the system's default.
+/// Options of TCP connections, with PgBouncer's names (`tcp_keepalive` and so on). Zero means the
+/// system's default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SocketOptions {
     /// Send keepalive probes.
     pub keepalive: bool,
-    /// Probes before giving up.
+    /// The number of probes without an answer before the connection is given up.
     pub keepcnt: u32,
     /// Seconds of silence before the first probe.
     pub keepidle: u32,
@@ -112,10 +114,11 @@ impl Default for SocketOptions {
 }
 
 impl SocketOptions {
-    /// How much is sent in one call at most, in bytes. The kernel takes any amount into an empty
-    /// send buffer, as one segment where the path allows (64 KB on loopback), and nothing more until
-    /// the peer has acknowledged that; of a single segment a peer may do so only after 40 ms. Pieces
-    /// as small as the buffer make several segments, which it acknowledges at once.
+    /// The most bytes that one call sends. The kernel takes any number of bytes into an empty send
+    /// buffer, as one segment where the path allows (64 KB on loopback). It takes nothing more
+    /// until the peer has acknowledged that segment, and a peer may acknowledge a single segment as
+    /// late as after 40 ms. Pieces of the buffer's size make several segments, which the peer
+    /// acknowledges at once.
     pub fn piece(&self) -> usize {
         match self.buffer {
             0 => usize::MAX,
@@ -126,7 +129,7 @@ impl SocketOptions {
     /// Applies the options to a TCP socket.
     ///
     /// # Errors
-    /// The system's; the socket is usable all the same.
+    /// The system's error; the socket can be used anyway.
     pub fn apply(&self, socket: impl AsFd) -> Result<(), Errno> {
         let fd = socket.as_fd();
         sockopt::set_tcp_nodelay(fd, true)?;
@@ -154,13 +157,13 @@ impl SocketOptions {
     }
 }
 
-/// Reads the monotonic clock, whose origin all threads share.
+/// Reads the monotonic clock, which has the same origin in all threads.
 pub fn clock() -> Time {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
-/// How long from `now` to `deadline`, as the kernel wants it.
+/// The time from `now` to `deadline`, in the kernel's form.
 pub(super) fn timeout(now: Time, deadline: Time) -> rustix::time::Timespec {
     let left = deadline.0.saturating_sub(now.0);
     rustix::time::Timespec {
@@ -169,19 +172,20 @@ pub(super) fn timeout(now: Time, deadline: Time) -> rustix::time::Timespec {
     }
 }
 
-/// The sockets that the service manager gave to this process: `count` descriptors from 3 on, by
-/// sd_listen_fds(3). To be called once, before anything else is opened.
+/// The sockets that the service manager passed to this process: `count` descriptors from number 3
+/// on, by sd_listen_fds(3). To be called once, before anything else is opened.
 ///
 /// # Errors
-/// One of them is not open.
+/// One of the descriptors is not open.
 pub fn inherited(count: u16) -> Result<Vec<OwnedFd>, Errno> {
     let all = 3..3 + i32::from(count);
     for fd in all.clone() {
-        // SAFETY: it is only asked whether it is open, and nothing else can close it meanwhile.
+        // SAFETY: the descriptor is only checked for being open, and nothing can close it
+        // meanwhile.
         rustix::io::fcntl_getfd(unsafe { BorrowedFd::borrow_raw(fd) })?;
     }
-    // SAFETY: they are open, and by the protocol this process alone owns them. Nothing was opened
-    // before, so no other owner in this process can have one of these numbers.
+    // SAFETY: the descriptors are open, and by the protocol this process alone owns them. Nothing
+    // was opened before, so they have no other owner in this process.
     let own = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
     let sockets: Vec<OwnedFd> = all.map(own).collect();
     for socket in &sockets {
@@ -190,10 +194,10 @@ pub fn inherited(count: u16) -> Result<Vec<OwnedFd>, Errno> {
     Ok(sockets)
 }
 
-/// Where a listening socket listens.
+/// The address on which a socket listens.
 ///
 /// # Errors
-/// The system's; it does not listen for streams, or has no name.
+/// The system's error. Or the socket is not a listening stream socket, or has no name.
 pub fn listener_name(socket: &OwnedFd, unix_port: u16) -> Result<Address, Errno> {
     let stream = sockopt::socket_type(socket)? == SocketType::STREAM;
     if !stream || !sockopt::socket_acceptconn(socket)? {
@@ -213,9 +217,9 @@ pub fn listener_name(socket: &OwnedFd, unix_port: u16) -> Result<Address, Errno>
     Ok(Address::Unix(path, port.unwrap_or(unix_port)))
 }
 
-/// A connect begun.
+/// A connect under way.
 pub(super) struct Begun {
-    /// Non-blocking.
+    /// The socket, in non-blocking mode.
     pub(super) socket: OwnedFd,
     /// False: the socket becomes writable when the connect has ended.
     pub(super) done: bool,
@@ -237,7 +241,7 @@ pub(super) fn begin_connect(address: &Address, options: &SocketOptions) -> Resul
     let socket = socket?;
     let result = match address {
         Address::Tcp(ip, port) => {
-            // The socket is usable without them.
+            // The socket can be used without these options.
             let _ = options.apply(&socket);
             rustix::net::connect(&socket, &SocketAddr::new(*ip, *port))
         }
@@ -260,7 +264,7 @@ fn unix_name(path: &str) -> Result<SocketAddrUnix, Errno> {
     }
 }
 
-/// How a connect ended, and the ends of the connection.
+/// The result of a connect: the addresses of both ends.
 pub(super) fn finish_connect(socket: &OwnedFd, address: &Address) -> Result<Box<Ends>, Errno> {
     sockopt::socket_error(socket)??;
     let (remote, local, unix_peer) = match address {
@@ -277,8 +281,8 @@ pub(super) fn finish_connect(socket: &OwnedFd, address: &Address) -> Result<Box<
     }))
 }
 
-/// Who is at the other end of a unix socket. (A process id of 0 is in a container that we can't
-/// look into.)
+/// The process at the other end of a unix socket. (The process id is 0 if that process is in a
+/// container that this process can't see into.)
 fn unix_peer(socket: &OwnedFd) -> Result<UnixPeer, Errno> {
     let peer = nix::sys::socket::getsockopt(socket, nix::sys::socket::sockopt::PeerCredentials)
         .map_err(|error| Errno::from_raw_os_error(error as i32))?;
@@ -288,8 +292,9 @@ fn unix_peer(socket: &OwnedFd) -> Result<UnixPeer, Errno> {
     })
 }
 
-/// Prepares an accepted socket. An error means the peer is gone already. (A listener's TCP_NODELAY and
-/// SO_KEEPALIVE are no help: who was in its queue before they were set does not get them.)
+/// Prepares an accepted socket. An error means that the peer is already gone. (Setting TCP_NODELAY
+/// and SO_KEEPALIVE on the listener would not help: connections that were already in its queue
+/// would not get them.)
 pub(super) fn finish_accept(
     socket: &OwnedFd,
     listener: &Address,
@@ -302,7 +307,7 @@ pub(super) fn finish_accept(
             unix_peer: Some(unix_peer(socket)?),
         },
         Address::Tcp(..) => {
-            // The socket is usable without them.
+            // The socket can be used without these options.
             let _ = options.apply(socket);
             let remote = rustix::net::getpeername(socket)?.ok_or(Errno::NOTCONN)?;
             let local = match listener {
@@ -321,7 +326,7 @@ pub(super) fn finish_accept(
     Ok(Box::new(ends))
 }
 
-/// A v4 address that came in over a v6 socket is told as v4.
+/// The name of a TCP end. An IPv4 address on an IPv6 socket becomes plain IPv4.
 fn tcp_name(name: SocketAddrAny) -> Result<Address, Errno> {
     if let Ok(v4) = SocketAddrV4::try_from(name.clone()) {
         return Ok(Address::Tcp(IpAddr::V4(*v4.ip()), v4.port()));
@@ -330,7 +335,7 @@ fn tcp_name(name: SocketAddrAny) -> Result<Address, Errno> {
     Ok(Address::Tcp(IpAddr::V6(*v6.ip()).to_canonical(), v6.port()))
 }
 
-/// Whether the other side has ended its direction of the stream, or all of it.
+/// Whether the peer has ended its direction of the stream, or the whole stream.
 pub(super) fn hung_up(socket: &OwnedFd) -> bool {
     let mut polled = [PollFd::new(socket, PollFlags::RDHUP)];
     let zero = Timespec::default();

@@ -27,7 +27,7 @@ use sending::Sending;
 use super::socket::{self, Listener, SocketOptions};
 use super::{Completion, Driver, Key, ReceivedChunk, Tag};
 
-/// Entries of the submission queue: a fuller one is submitted early.
+/// Entries of the submission queue. If the queue is full, it is submitted early.
 const SUBMISSIONS: u32 = 256;
 /// Entries of the completion queue.
 const COMPLETIONS: u32 = 4096;
@@ -41,40 +41,41 @@ const SEND: u8 = 4;
 const CANCEL: u8 = 5;
 const ALARM: u8 = 6;
 
-/// See the module.
+/// The driver over io_uring: see the module's comment.
 pub struct Uring {
-    // The order of fields is the order of dropping: the ring goes first.
+    // Fields are dropped in their order: the ring must go first.
     ring: IoUring,
     buffers: Buffers,
     sends: Vec<Sending>,
-    /// Connections with a quiet send that is not yet known to have succeeded.
+    /// Connections with a quiet send whose success is not known yet.
     quiet: Vec<Key>,
-    /// Some of them were submitted before the next `wait`.
+    /// Some quiet sends were submitted before the next `wait`.
     quiet_early: bool,
     free_sends: Vec<u32>,
     listeners: Vec<Listening>,
     options: SocketOptions,
     connections: Vec<Connection>,
-    /// Who closes while a receive is under way. Entries may be out of date.
+    /// Connections that close while a receive is under way. Entries may be out of date.
     closing: Vec<Key>,
-    /// Whose receive ended for want of buffers, oldest first. Entries may be out of date.
+    /// Connections whose receive ended because no buffer was free, oldest first. Entries may be out
+    /// of date.
     starved: VecDeque<Key>,
-    /// Completions of the kernel's that were not looked at yet.
+    /// The kernel's completions that have not been handled yet.
     arrived: Vec<Arrived>,
     cursor: usize,
-    /// Completions that need no more work.
+    /// Completions that are ready to be returned.
     ready: VecDeque<Completion>,
     bell: Option<Arc<OwnedFd>>,
     alarm: Alarm,
     polling: Polling,
 }
 
-/// The one timeout that ends a wait. A deadline seldom moves forward, so it is cheaper to leave
-/// it in the kernel than to set and take back a timer with every wait.
+/// The one timeout that ends a wait. A deadline seldom becomes earlier. So one timeout stays in the
+/// kernel, which is cheaper than setting and removing a timer for every wait.
 struct Alarm {
     /// When the timeout in the kernel is due.
     at: Option<Time>,
-    /// The same for the kernel, which reads it when the entry is submitted.
+    /// The same time for the kernel, which reads it when the entry is submitted.
     when: Box<Timespec>,
 }
 
@@ -86,7 +87,7 @@ struct Arrived {
 
 struct Listening {
     address: Address,
-    /// None after [`Driver::unlisten`], once nothing is armed.
+    /// `None` after [`Driver::unlisten`], when no accept is armed any more.
     socket: Option<Arc<OwnedFd>>,
     shared: Arc<AtomicBool>,
     armed: bool,
@@ -101,14 +102,14 @@ struct Connection {
     receive: Receive,
     /// Receiving is switched on.
     wanted: bool,
-    /// The peer has ended its direction of the stream, or all of it.
+    /// The peer has ended its direction of the stream, or the whole stream.
     ended: bool,
     /// Index into `sends`, or `NONE`.
     sending: u32,
     connecting: Option<Box<Address>>,
 }
 
-// Ten thousand idle clients must cost little.
+// Ten thousand idle clients must need little memory.
 const _: () = assert!(size_of::<Connection>() <= 32);
 
 const NONE: u32 = u32::MAX;
@@ -117,9 +118,9 @@ const NONE: u32 = u32::MAX;
 enum Purpose {
     Unused,
     InUse,
-    /// Nothing new; the socket leaves when nothing is under way.
+    /// No new operation begins; the socket is detached when none is under way.
     Detaching,
-    /// The same, and it is closed.
+    /// No new operation begins; the socket is closed when none is under way.
     Closing,
 }
 
@@ -127,18 +128,18 @@ enum Purpose {
 enum Receive {
     Off,
     Armed,
-    /// Cancelled; the terminal completion is awaited.
+    /// The receive is cancelled; its last completion is awaited.
     Stopping,
-    /// Off, and in line to be armed.
+    /// Off, and in the queue to be armed.
     Starved,
 }
 
 impl Uring {
     /// Makes a driver that accepts from `listeners` (once switched on) and wakes when `bell`
-    /// becomes readable. To be called on the thread that will use it.
+    /// becomes readable. To be called on the thread that will use the driver.
     ///
     /// # Errors
-    /// The system's: no io_uring, one that is too old, or a limit reached.
+    /// The system's error: io_uring is missing or too old, or a limit is reached.
     pub fn new(listeners: Vec<Listener>, bell: Option<Arc<OwnedFd>>) -> std::io::Result<Uring> {
         let ring = IoUring::builder()
             .setup_single_issuer()
@@ -149,7 +150,7 @@ impl Uring {
             .build(SUBMISSIONS)?;
         let buffers = Buffers::register(&ring.submitter())?;
         for listener in &listeners {
-            // A non-blocking listener would end its accept instead of waiting.
+            // On a non-blocking listener an accept would end at once instead of waiting.
             rustix::io::ioctl_fionbio(&listener.socket, false)?;
         }
         let listeners = listeners.into_iter().map(|listener| Listening {
@@ -186,8 +187,8 @@ impl Uring {
         Ok(driver)
     }
 
-    /// Polls for up to `limit` before a wait sleeps, where that is likely to be worth it: see
-    /// the setting `busy_poll`. Zero, as at first, for never.
+    /// Before a wait sleeps, polls for up to `limit` if that is likely to help: see the setting
+    /// `busy_poll`. Zero, the value at first, means never.
     pub fn busy_poll(&mut self, limit: Duration) {
         self.polling = Polling::new(limit);
     }
@@ -218,37 +219,38 @@ impl Uring {
         connection
     }
 
-    /// Queues an operation; hands the queue to the kernel first if it is full.
+    /// Queues an operation. If the queue is full, passes it to the kernel first.
     ///
-    /// Every memory an operation points to is owned by `sends`, `buffers` or `alarm` until its
-    /// terminal completion was seen; descriptors are closed only after it.
+    /// All memory that an operation points to is owned by `sends`, `buffers` or `alarm` until the
+    /// operation's last completion has been handled. Descriptors are closed only afterwards.
     fn push(&mut self, entry: squeue::Entry) {
-        // SAFETY: as said above, what the entry points to stays valid.
+        // SAFETY: as the comment above says, the entry's pointers stay valid.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.enter(0);
             self.quiet_early = !self.quiet.is_empty();
-            // A full completion queue may be what stops the kernel.
+            // The kernel may have stopped because the completion queue is full.
             self.collect();
         }
     }
 
-    /// Submits what is queued and waits for `want` completions.
+    /// Submits the queue, and waits for `want` completions.
     fn enter(&mut self, want: u32) {
         let queued = self.ring.submission().len() as u32;
         let flags = EnterFlags::GETEVENTS.bits();
-        // SAFETY: no argument is announced by the flags.
-        // Errors: a signal, or a full completion queue; the loop comes back.
+        // SAFETY: the flags announce no argument. Errors (a signal, or a full completion queue) are
+        // harmless: the loop comes back.
         let _ = unsafe { self.ring.submitter().enter::<()>(queued, want, flags, None) };
     }
 
-    /// Submits what is queued and waits for a completion, the first moments awake.
+    /// Submits the queue, and waits for a completion. The first moments of the wait are spent
+    /// polling.
     fn enter_polling(&mut self) {
         let from = socket::clock();
         if let Some(turn) = self.polling.begin(from) {
             if !self.ring.submission().is_empty() {
                 self.enter(0);
             }
-            // The kernel raises a flag in the ring once it has something to tell.
+            // The kernel raises a flag in the ring when it has completions to post.
             while !self.ring.submission().taskrun()
                 && self.ring.completion().is_empty()
                 && socket::clock() < turn.until
@@ -260,7 +262,7 @@ impl Uring {
         self.polling.waited(from, socket::clock());
     }
 
-    /// Sees to it that a wait ends at `deadline` at the latest. It may end before.
+    /// Makes sure that a wait ends at `deadline` or earlier.
     fn set_alarm(&mut self, deadline: Time) {
         let was = self.alarm.at;
         if was.is_some_and(|at| at <= deadline) {
@@ -276,7 +278,8 @@ impl Uring {
                 .flags(TimeoutFlags::ABS)
                 .build()
                 .user_data(tag),
-            // If it has just gone off, this fails, and the completion on its way sets it anew.
+            // If the timeout has just fired, this fails, and the timeout's completion sets it
+            // again.
             Some(_) => opcode::TimeoutUpdate::new(tag, when)
                 .flags(TimeoutFlags::ABS)
                 .build()
@@ -287,7 +290,7 @@ impl Uring {
         self.push(entry);
     }
 
-    /// Takes over the completion entries there are.
+    /// Collects the completion entries.
     fn collect(&mut self) {
         let completions = self.ring.completion();
         self.arrived.extend(completions.map(|entry| Arrived {
@@ -343,10 +346,10 @@ impl Uring {
         listening.armed = false;
         match result {
             Ok(raw) => {
-                // SAFETY: an accept's result is a new descriptor, owned by nobody else.
+                // SAFETY: an accept's result is a new descriptor without another owner.
                 let socket = unsafe { OwnedFd::from_raw_fd(raw as i32) };
                 let ends = socket::finish_accept(&socket, &listening.address, &self.options);
-                // Otherwise the peer has gone again, and nobody needs to know.
+                // On an error the peer is already gone: nothing to report.
                 if let Ok(ends) = ends {
                     let socket = LooseSocket::new(socket);
                     let listener = index;
@@ -372,9 +375,9 @@ impl Uring {
         self.arm_accept(index);
     }
 
-    /// Does what a listener on which nothing is armed may need. Each accept takes one connection: the
-    /// kernel tells one ring of it, and a multishot accept stays first in that line, even while its
-    /// thread stands still. So connections go round.
+    /// Does the next step for a listener without an armed accept. Each accept takes one connection.
+    /// The kernel offers a connection to one ring only. A multishot accept would stay first in the
+    /// kernel's queue, even while its thread hangs. With single accepts, the workers take turns.
     fn arm_accept(&mut self, index: usize) {
         let listening = &mut self.listeners[index];
         if listening.armed {
@@ -404,7 +407,7 @@ impl Uring {
         };
         if connection.purpose == Purpose::InUse {
             let result = socket::finish_connect(socket, &address);
-            // A non-blocking socket would end its receives instead of waiting.
+            // On a non-blocking socket a receive would end at once instead of waiting.
             let result = result.and_then(|ends| {
                 rustix::io::ioctl_fionbio(socket, false)?;
                 Ok(ends)
@@ -414,8 +417,8 @@ impl Uring {
         self.settle(key);
     }
 
-    /// Ends the receives of connections that close. Those that the peer has ended meanwhile are closed
-    /// already: their sockets need no more than that.
+    /// Ends the receives of connections that close. If the peer has ended the stream meanwhile, the
+    /// receive has ended, too, and nothing is left to do.
     fn end_closing(&mut self) {
         let mut closing = std::mem::take(&mut self.closing);
         for key in closing.drain(..) {
@@ -426,7 +429,7 @@ impl Uring {
         self.closing = closing;
     }
 
-    /// Completes a detach or close if nothing is under way any more.
+    /// Completes a detach or a close if no operation is under way any more.
     fn settle(&mut self, key: Key) {
         let Some(connection) = self.get(key) else {
             return;
@@ -469,8 +472,8 @@ impl Connection {
         }
     }
 
-    /// Ends both directions of the stream, and so a receive. The peer hears of it even if another
-    /// process has the socket, too, as in a takeover.
+    /// Ends both directions of the stream, and so a receive. The peer notices this even if another
+    /// process also has the socket, as in a takeover.
     fn shut_down(&self) {
         if let (Some(socket), false) = (&self.socket, self.ended) {
             let _ = rustix::net::shutdown(socket, Shutdown::Both);
@@ -551,7 +554,7 @@ impl Driver for Uring {
     fn submit(&mut self) {
         self.buffers.refill();
         if !self.ring.submission().is_empty() {
-            // An error is met again by the next `wait`.
+            // The next `wait` meets the same error again.
             let _ = self.ring.submit();
             self.quiet_early = !self.quiet.is_empty();
         }
@@ -576,7 +579,8 @@ impl Driver for Uring {
         let listening = &mut self.listeners[index];
         let was = std::mem::replace(&mut listening.wanted, on);
         if on {
-            // If armed still, with a cancel on its way, the terminal completion arms it anew.
+            // If an accept is still armed, and its cancel under way, its last completion arms it
+            // again.
             self.arm_accept(index);
         } else if was && listening.armed {
             self.cancel(accept_tag(index));
@@ -652,14 +656,14 @@ impl Driver for Uring {
                 connection.sending = index;
             }
             None => {
-                // An index past the end was not in use: it is found again.
+                // An index past the end was never in use, and will be found again.
                 if index < self.sends.len() as u32 {
                     self.free_sends.push(index);
                 }
                 return Some(block);
             }
         }
-        // Of a block that is sent in pieces, the end of each must be heard.
+        // For a block that is sent in pieces, the end of each piece must be reported.
         let prompt = prompt || block.len() > self.options.piece();
         let sending = Sending {
             block,
@@ -706,7 +710,8 @@ impl Driver for Uring {
         connection.wanted = false;
         let (sending, connecting) = (connection.sending != NONE, connection.connecting.is_some());
         match connection.receive {
-            // The end of the stream may be among what has arrived: see `end_closing`.
+            // The end of the stream may be among the completions that have arrived: see
+            // `end_closing`.
             Receive::Armed | Receive::Stopping => self.closing.push(key),
             Receive::Off | Receive::Starved => {
                 connection.receive = Receive::Off;
@@ -727,7 +732,7 @@ impl Driver for Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        // Blocks and buffers are freed next, so no operation may be left that uses them.
+        // Blocks and buffers are freed next, so no operation may use them any more.
         let submitter = self.ring.submitter();
         match submitter.register_sync_cancel(None, CancelBuilder::any()) {
             Ok(()) => {}

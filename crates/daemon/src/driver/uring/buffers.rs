@@ -1,8 +1,8 @@
-//! The buffers the kernel receives into: io_uring's "provided buffer ring".
+//! The buffers into which the kernel receives: io_uring's "provided buffer ring".
 //!
-//! The kernel takes buffers from the ring in the order in which they were added, so it touches every
-//! buffer of the ring in turn. The ring therefore holds only as many buffers as the load needs; the other
-//! buffers wait in a stack.
+//! The kernel takes buffers from the ring in the order in which they were added, so it touches every buffer
+//! of the ring in turn. Therefore the ring holds only as many buffers as the load needs. The other buffers
+//! wait in a stack.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
@@ -13,37 +13,38 @@ use io_uring::types::BufRingEntry;
 
 use crate::driver::ReceivedChunk;
 
-/// Bytes of a buffer.
+/// The size of a buffer in bytes.
 pub(super) const SIZE: usize = 8 * 1024;
-/// From one buffer to the next. Were it a power of two, the beginnings of all buffers, which is all
-/// that short messages touch, would compete for the same few sets of the processor's caches.
+/// The distance between two buffers. Short messages touch only the start of a buffer. If the
+/// distance were a power of two, all starts would compete for the same few sets of the processor's
+/// caches.
 const STRIDE: usize = SIZE + 5 * 64;
-/// How many there are; the kernel wants a power of two.
+/// The number of buffers; the kernel requires a power of two.
 const COUNT: u16 = 128;
-/// How many lie in the ring at least.
+/// The smallest number of buffers in the ring.
 const FEWEST: u16 = 32;
-/// How often the number in the ring may shrink: once in so many refills.
+/// How often the number of buffers in the ring may shrink: once in this many refills.
 const PATIENCE: u32 = 4096;
-/// Names the ring; each driver has only one.
+/// The ring's group number; each driver has only one ring.
 pub(super) const GROUP: u16 = 0;
 
 pub(super) struct Buffers {
     entries: *mut BufRingEntry,
     memory: *mut u8,
-    /// Of the ring, as last published.
+    /// The ring's tail, as last published.
     tail: u16,
-    /// How many lie there, as far as we know: the kernel may have taken some already.
+    /// The number of buffers in the ring, as far as known. The kernel may already have taken some.
     in_ring: u16,
-    /// How many shall lie there.
+    /// The wanted number of buffers in the ring.
     target: u16,
-    /// Those that lie here, last in, first out.
+    /// The buffers in the stack.
     free: Vec<u16>,
-    /// Those that hold received bytes of a chunk, a bit for each.
+    /// The buffers that hold the bytes of a chunk, as bits.
     out: u128,
-    /// The kernel may write to them for ever: they are never freed.
+    /// The kernel may still write to the buffers: they are never freed.
     kept: bool,
     refills: u32,
-    /// The most that were missing at one refill, lately.
+    /// The greatest number of missing buffers at a refill, lately.
     most_missing: u16,
 }
 
@@ -54,10 +55,10 @@ impl Buffers {
         (page(ring), page(STRIDE * usize::from(COUNT)))
     }
 
-    /// Allocates the buffers and tells the ring behind `submitter` of them.
+    /// Allocates the buffers, and registers them with the ring behind `submitter`.
     pub(super) fn register(submitter: &Submitter<'_>) -> io::Result<Buffers> {
         let (ring, memory) = Buffers::layouts();
-        // SAFETY: neither layout is of size zero.
+        // SAFETY: both layouts have a size above zero.
         let (entries, memory) = unsafe { (alloc_zeroed(ring), alloc_zeroed(memory)) };
         if entries.is_null() || memory.is_null() {
             handle_alloc_error(ring);
@@ -83,7 +84,7 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// The kernel took this buffer from the ring and handed it to us.
+    /// The kernel took this buffer from the ring, and its bytes have arrived here.
     pub(super) fn taken(&mut self, buffer: u16) {
         self.in_ring -= 1;
         self.out |= 1 << buffer;
@@ -92,7 +93,7 @@ impl Buffers {
     /// A buffer is no longer needed.
     ///
     /// # Panics
-    /// It was released before: it would be given to two connections.
+    /// If the buffer was already released: two connections would get it.
     pub(super) fn release(&mut self, buffer: u16) {
         assert!(self.is_out(buffer), "a buffer is released once");
         self.out &= !(1 << buffer);
@@ -103,10 +104,10 @@ impl Buffers {
         buffer < COUNT && self.out & 1 << buffer != 0
     }
 
-    /// What was received.
+    /// The received bytes.
     ///
     /// # Panics
-    /// Its buffer is not out.
+    /// If the chunk's buffer is not in use.
     pub(super) fn bytes(&self, chunk: &ReceivedChunk) -> &[u8] {
         assert!(self.is_out(chunk.buffer()) && chunk.len() <= SIZE);
         // SAFETY: inside the allocation, as just asserted; initialised (zeroed when allocated); and
@@ -118,7 +119,7 @@ impl Buffers {
         }
     }
 
-    /// They are not freed: the kernel may go on to use them.
+    /// Never frees the buffers, because the kernel may still use them.
     pub(super) fn keep(&mut self) {
         self.kept = true;
     }
@@ -128,14 +129,14 @@ impl Buffers {
         usize::from(self.in_ring)
     }
 
-    /// A receive found none: more shall lie in the ring.
+    /// A receive found no buffer: the ring needs more.
     pub(super) fn starved(&mut self) {
         self.target = (self.target * 2).min(COUNT);
         self.refills = 0;
         self.most_missing = self.target;
     }
 
-    /// Puts buffers into the ring up to the target.
+    /// Adds buffers to the ring, up to the wanted number.
     pub(super) fn refill(&mut self) {
         let missing = self.target.saturating_sub(self.in_ring);
         self.adapt(missing);
@@ -155,7 +156,7 @@ impl Buffers {
         }
         if self.tail != before {
             self.in_ring += self.tail.wrapping_sub(before);
-            // SAFETY: the first entry is valid, so its tail field is valid and aligned; the kernel
+            // SAFETY: the first entry is valid, so its tail field is valid and aligned. The kernel
             // only reads it.
             let tail = unsafe { &*BufRingEntry::tail(self.entries).cast::<AtomicU16>() };
             tail.store(self.tail, Ordering::Release);
@@ -181,7 +182,7 @@ impl Drop for Buffers {
             return;
         }
         let (ring, memory) = Buffers::layouts();
-        // SAFETY: allocated with these layouts; `Uring` has made the kernel forget them.
+        // SAFETY: allocated with these layouts; `Uring` has ended the kernel's use of them.
         unsafe {
             dealloc(self.entries.cast(), ring);
             dealloc(self.memory, memory);
@@ -200,7 +201,7 @@ mod tests {
             panic!("released once: no io_uring here");
         };
         let mut buffers = Buffers::register(&ring.submitter()).unwrap();
-        // What two chunks of one buffer would do, could there be two.
+        // Two chunks of one buffer would do this, if they could exist.
         buffers.taken(0);
         buffers.release(0);
         buffers.release(0);

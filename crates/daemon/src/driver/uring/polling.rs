@@ -1,14 +1,13 @@
 //! Busy polling, for one client that talks to one server.
 //!
-//! With many clients a worker seldom sleeps: answers to some clients arrive while it works for others. One
-//! client alone makes the worker sleep twice in each transaction. On a virtual machine, waking a thread on
-//! a sleeping core takes longer than everything Howdah does for the transaction. So a worker that hears
-//! two connections in turn, each soon after the other, polls for the next bytes for a moment before it
-//! sleeps.
+//! With many clients a worker seldom sleeps: answers to some clients arrive while it works for others. With
+//! one client alone, the worker sleeps twice in each transaction. On a virtual machine, waking a thread on a
+//! sleeping core takes longer than all of Howdah's work for the transaction. So if bytes arrive from two
+//! connections in turn, each time soon, the worker polls for a moment before it sleeps.
 //!
-//! Polling takes CPU, so it is bounded. A worker polls only while it hears two connections and no third,
-//! only after a row of short waits, and never longer than the limit. One worker polls at a time. One wait
-//! without success ends polling until the next row of short waits.
+//! Polling takes CPU, so it is bounded. A worker polls only if bytes arrive from two connections and no
+//! third, only after a row of short waits, and never longer than the limit. Only one worker polls at a time.
+//! After one wait without success, polling ends until the next row of short waits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,28 +15,28 @@ use howdah_pooler::event::Time;
 
 use crate::driver::Key;
 
-/// So many waits in a row must have been short before polling begins.
+/// Polling begins after this many short waits in a row.
 const ROW: u32 = 32;
 
-/// A worker of this process is polling. One is enough: with two of them awake all the time,
-/// nothing may be left for those whose answers they await.
+/// A worker of this process is polling. Only one may: with two polling workers, no core might be
+/// left for PostgreSQL and the client.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Whether it is worth to poll. Time is an argument.
+/// Decides whether to poll. Time is an argument.
 pub(super) struct Polling {
-    /// The longest that one wait polls, in nanoseconds; 0 for never.
+    /// The longest polling of one wait, in nanoseconds; 0 for never.
     limit: u64,
-    /// Who was heard last, and who before.
+    /// The connections whose bytes arrived last and before.
     pair: [Key; 2],
-    /// How often one of the pair was heard in turn with the other.
+    /// How often bytes arrived from the two connections in turn.
     turns: u32,
-    /// How many waits in a row were short.
+    /// The number of short waits in a row.
     short: u32,
 }
 
 /// The right to poll now.
 pub(super) struct PollTurn {
-    /// When to give up.
+    /// When polling must end.
     pub(super) until: Time,
 }
 
@@ -49,7 +48,7 @@ impl Drop for PollTurn {
 
 impl Polling {
     pub(super) fn new(limit: std::time::Duration) -> Polling {
-        // Whoever sends the answer needs a core of its own.
+        // On one core, the sender of the answer needs the core.
         let alone = std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
         let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let nobody = Key {
@@ -64,7 +63,7 @@ impl Polling {
         }
     }
 
-    /// Bytes of a connection arrived.
+    /// Bytes arrived from a connection.
     pub(super) fn heard(&mut self, key: Key) {
         let [last, before] = self.pair;
         if key == last {
@@ -74,15 +73,15 @@ impl Polling {
         self.pair = [key, last];
     }
 
-    /// Whether two connections, and no third, have been heard for a while: only then is the time
-    /// of waits of interest.
+    /// True if bytes have arrived from two connections, and no third, for a while. Only then the
+    /// lengths of waits are measured.
     pub(super) fn talk(&self) -> bool {
         self.limit > 0 && self.turns >= ROW
     }
 
-    /// A wait begins. Something if it shall begin with polling.
+    /// A wait begins. `Some` if it may begin with polling.
     pub(super) fn begin(&self, now: Time) -> Option<PollTurn> {
-        // Looked at before it is written: while one worker polls, the others only read.
+        // Read before the write: while one worker polls, the others only read.
         let free = self.short >= ROW
             && !TAKEN.load(Ordering::Relaxed)
             && !TAKEN.swap(true, Ordering::Relaxed);
@@ -91,7 +90,7 @@ impl Polling {
         })
     }
 
-    /// A wait that began while [`Polling::talk`] held is over.
+    /// A wait that began while [`Polling::talk`] was true is over.
     pub(super) fn waited(&mut self, from: Time, to: Time) {
         let short = to.0.saturating_sub(from.0) < self.limit;
         self.short = if short { (self.short + 1).min(ROW) } else { 0 };
@@ -112,7 +111,7 @@ mod tests {
         }
     }
 
-    /// A machine with cores to spare, whatever the one at hand has.
+    /// As on a machine with spare cores, whatever this machine has.
     fn polling() -> Polling {
         Polling {
             limit: LIMIT,
@@ -131,7 +130,7 @@ mod tests {
         }
     }
 
-    // One test, since all share who polls.
+    // One test for all cases, because all polling shares one flag.
     #[test]
     fn one_worker_polls_for_two_connections_that_answer_soon() {
         let mut fresh = polling();
@@ -146,13 +145,13 @@ mod tests {
         drop(turn);
         assert!(other.begin(Time(0)).is_some());
 
-        // In vain once, and the row starts anew.
+        // After one wait without success, a new row is needed.
         other.waited(Time(0), Time(LIMIT));
         assert!(other.begin(Time(0)).is_none());
         talk(&mut other, ROW / 2, 50_000);
         assert!(other.begin(Time(0)).is_some());
 
-        // A long answer in pieces is no third voice; a third connection is.
+        // A long answer in pieces is not a third connection.
         other.heard(key(2));
         assert!(other.talk());
         other.heard(key(3));

@@ -1,10 +1,10 @@
 //! Receives.
 //!
 //! A multishot receive ends by itself when buffers or completion entries run out. It also ends some time
-//! after a cancel. In both cases the last completion may bring bytes. So the receive of a connection is
-//! off, armed, stopping or starved; only its last completion makes it off, and only then is it armed
-//! again. Starved receives wait in a queue until buffers are back in the ring, because arming them at once
-//! would spin.
+//! after a cancel. In both cases the last completion may bring bytes. So a connection's receive has four
+//! states: off, armed, stopping and starved. Only the last completion makes it off, and only then it is armed
+//! again. Starved receives wait in a queue until buffers are back in the ring: arming them at once would
+//! spin.
 
 use std::os::fd::AsRawFd;
 
@@ -30,7 +30,7 @@ impl Uring {
         self.push(entry.user_data(Tag::new(RECEIVE, key).pack()));
     }
 
-    /// Puts a connection whose receive is off in line.
+    /// Puts a connection whose receive is off into the queue.
     pub(super) fn starve(&mut self, key: Key) {
         if let Some(connection) = self.get(key) {
             connection.receive = Receive::Starved;
@@ -38,7 +38,7 @@ impl Uring {
         }
     }
 
-    /// Arms as many of those in line as there are buffers.
+    /// Arms connections from the queue, as many as there are buffers.
     pub(super) fn feed_starved(&mut self) {
         let mut available = self.buffers.available();
         while available > 0
@@ -96,7 +96,7 @@ impl Uring {
                     Some(Completion::Received { key, chunk })
                 };
                 if !more {
-                    // Not by our wish, or not any more: it may have starved.
+                    // The receive ended by itself: perhaps no buffer was free.
                     if wanted {
                         self.starve(key);
                     }
@@ -114,7 +114,7 @@ impl Uring {
                     self.starve(key);
                 }
             }
-            // Stopped, and meanwhile wanted again.
+            // The receive was cancelled, and is wanted again.
             Err(Errno::CANCELED) if wanted => self.arm(key),
             Err(Errno::CANCELED) => {}
             Err(Errno::INTR | Errno::AGAIN) if wanted => self.starve(key),

@@ -1,13 +1,13 @@
 //! Sends.
 //!
-//! A send is *quiet* if nobody waits for its end. A quiet send does not wait in the kernel: it completes
-//! during submission, and posts a completion entry only if it fails or sends a part. If no entry has
-//! appeared when the submitting call returns, the send has succeeded. An entry for each send would end
-//! every wait at once, for nothing.
+//! A send is *quiet* if nobody waits for its end. A quiet send does not wait in the kernel. It completes
+//! during the submission, and posts a completion entry only if it fails or sends a part. If no entry has
+//! appeared when the submitting call returns, the send has succeeded. An entry for each send would needlessly
+//! end every wait at once.
 //!
-//! Sends by slot ("registered files") would save the kernel the look-up of the descriptor, a hundredth of
-//! a transaction's cost. But when a process ends, such sockets stay open until the kernel cleans up its
-//! rings, and a successor would find PostgreSQL full of sessions.
+//! Sends by slot ("registered files") would save the kernel the look-up of the descriptor, a hundredth of a
+//! transaction's cost. But when a process ends, such sockets stay open until the kernel has cleaned up its
+//! rings. A successor would then find PostgreSQL full of sessions.
 
 use std::os::fd::AsRawFd;
 
@@ -20,7 +20,7 @@ use rustix::net::SendFlags;
 use super::{NONE, Purpose, SEND, Uring};
 use crate::driver::{Completion, Key, Tag};
 
-/// `MSG_WAITALL`, which for a send means that the kernel goes on until all is sent.
+/// `MSG_WAITALL`: for a send, the kernel goes on until all bytes are sent.
 const WAIT_FOR_ALL: u32 = 0x100;
 
 /// A send under way.
@@ -32,7 +32,7 @@ pub(super) struct Sending {
 }
 
 impl Uring {
-    /// Queues the send of what is left of the block under way.
+    /// Queues the send of the rest of the block under way.
     pub(super) fn send_rest(&mut self, key: Key) {
         let Some(connection) = self.connections.get(key.slot as usize) else {
             return;
@@ -57,8 +57,8 @@ impl Uring {
         self.push(entry.user_data(Tag::new(SEND, key).pack()));
     }
 
-    /// Tells of the quiet sends that have succeeded. To be called when everything is submitted and
-    /// all completion entries have been collected.
+    /// Reports the quiet sends that have succeeded. To be called when everything is submitted and
+    /// all completion entries are collected.
     pub(super) fn hear_quiet_sends(&mut self) {
         for arrived in &self.arrived {
             if arrived.tag.kind == SEND
@@ -85,7 +85,7 @@ impl Uring {
         self.quiet = quiet;
     }
 
-    /// The block under way goes back.
+    /// Gives the block of a finished send back.
     pub(super) fn sent_all(&mut self, key: Key, block: Vec<u8>, result: Result<(), Errno>) {
         if let Some(connection) = self.get(key) {
             let index = std::mem::replace(&mut connection.sending, NONE);
