@@ -284,7 +284,7 @@ pub struct Control {
     pub tracer: Tracer,
     /// The process ends as soon as possible.
     pub ending: bool,
-    /// Workers that have ended.
+    /// Workers with nothing left to wait for.
     idle: HashSet<WorkerId>,
     /// The counts of this `stats_period`, and the workers that have reported theirs.
     counted: Stats,
