@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Does the simulation notice bugs? Applies each mutation of crates/sim/mutations to a copy of the
-sources, builds it apart, plays seeds until one fails, and prints which checker noticed, and when.
+"""Does the simulation notice bugs? Puts each mutation of crates/sim/mutations into a copy of the
+sources, plays seeds until one fails, and prints which checker noticed, and when.
 
     ./sim mutants                all of them
     ./sim mutants NAME...        those whose names contain one of these words
     ./sim mutants --runs 20000   so many seeds at most (10000)
+    ./sim mutants --jobs N       so many mutations at once (as many as there are processors)
     ./sim mutants --resume       without those that were played with these sources already
     ./sim mutants --check        whether each still applies, and none is missed that was noticed
                                  before; nothing is built
@@ -12,6 +13,10 @@ sources, builds it apart, plays seeds until one fails, and prints which checker 
                                  keeps what a run of that commit printed
     ./sim mutants --at-random N  N more, made by chance from the sources of the decisions: a line
                                  is left out or a condition turned round, by --seed (1)
+
+One build holds all of them, woven into its functions (weave.py); HOWDAH_MUTANT says which one is
+played. What can't be woven in is built and played alone at the end. So the table is in the order
+in which they were noticed.
 
 What no seed notices goes through the tests of the decisions: `tests` in the table is `cargo test`.
 The exit code says how many were not noticed at all. A mutation named `equal-...` changes nothing
@@ -25,97 +30,16 @@ import json
 import os
 import random
 import re
-import resource
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+import trial
+from trial import COPY, NOT_BUILT, ORIGINAL, ROOT
+
 MUTATIONS = ROOT / "crates/sim/mutations"
 RECORD = MUTATIONS / "noticed.json"
-COPY = ROOT / "target/mutants"
-ORIGINAL = ROOT / "target/mutants-original"
-# Seeds are played in pieces of so many. One that takes a processor for longer than the limit (ten
-# times what it takes without a mistake, at least) has noticed a mistake that never comes to rest.
-PIECE = 500
-LIMIT_SECONDS = 120
-
-
-def keep_original():
-    """The sources as they are now: all mutations are of these, whatever is edited meanwhile."""
-    shutil.rmtree(ORIGINAL, ignore_errors=True)
-    ORIGINAL.mkdir(parents=True)
-    for name in ("Cargo.toml", "Cargo.lock"):
-        shutil.copy(ROOT / name, ORIGINAL / name)
-    for name in ("crates", "docs"):
-        shutil.copytree(ROOT / name, ORIGINAL / name)
-
-
-def fresh_copy():
-    """The original sources, beside the build of the last mutation."""
-    for path in (COPY / "crates").rglob("*"):
-        if path.is_file() and not (ORIGINAL / path.relative_to(COPY)).exists():
-            path.unlink()
-    for path in ORIGINAL.rglob("*"):
-        if path.is_file():
-            copy(path, COPY / path.relative_to(ORIGINAL))
-
-
-def copy(source, target):
-    """Only what differs: a newer time would have it built anew."""
-    data = source.read_bytes()
-    if not target.exists() or target.read_bytes() != data:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
-
-
-def build():
-    command = ["cargo", "build", "--quiet", "--locked", "-p", "howdah-sim"]
-    return subprocess.run(
-        command, cwd=COPY, env=environment(), capture_output=True, text=True, check=False
-    )
-
-
-def environment():
-    return {**os.environ, "CARGO_TARGET_DIR": str(COPY / "target")}
-
-
-def limit_processor():
-    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_SECONDS, LIMIT_SECONDS + 1))
-
-
-def play(runs):
-    """The checker that noticed and after how many runs, or None."""
-    binary = COPY / "target/debug/howdah-sim"
-    for first in range(1, runs + 1, PIECE):
-        piece = min(PIECE, runs + 1 - first)
-        command = [binary, "--seed", str(first), "--runs", str(piece), "--json", "--brief"]
-        ran = subprocess.run(
-            command, capture_output=True, text=True, check=False, preexec_fn=limit_processor
-        )
-        lines = [line for line in ran.stdout.splitlines() if line.startswith("{")]
-        if not lines:
-            how = "time" if ran.returncode in (-signal.SIGXCPU, -signal.SIGKILL) else "crash"
-            return how, f"<{first + piece}"
-        result = json.loads(lines[-1])
-        if result["failures"]:
-            return result["failures"][0]["checker"], first - 1 + result["runs"]
-    return None
-
-
-def test():
-    """Whether the tests of the decisions notice what no seed has."""
-    def cargo(*words):
-        command = ["cargo", "test", "--quiet", "--locked", "-p", "howdah-pooler", *words]
-        return subprocess.run(
-            command, cwd=COPY, env=environment(), capture_output=True, text=True, check=False
-        )
-    built = cargo("--no-run")
-    if built.returncode:
-        sys.exit(f"the tests are not built:\n{built.stderr}")
-    return ("tests", "") if cargo().returncode else None
 
 
 def tell(name, outcome, what=""):
@@ -197,21 +121,27 @@ def import_log(options):
     print(f"{many} mutations of {commit}")
 
 
+def changed_sources(commit):
+    """The files that are not as in a commit and could change an outcome; None if it is unknown."""
+    paths = git("diff", "--name-only", commit, "--", "crates", "Cargo.lock", "Cargo.toml")
+    if paths is None:
+        return None
+    of_tools = re.compile(r"crates/sim/(\w+\.py|mutations/noticed\.json)")
+    return {path for path in paths.split() if not of_tools.fullmatch(path)}
+
+
 def played(record):
     """Names of the mutations that the record has of these very sources."""
     changed = {}
+    here = str(MUTATIONS.relative_to(ROOT))
     for name, seen in record.items():
         commit = seen.get("missed_by", seen["commit"])
         if commit not in changed:
-            paths = git("diff", "--name-only", commit, "--", "crates", "Cargo.lock", "Cargo.toml")
-            changed[commit] = None if paths is None else set(paths.split("\n")) - {""}
+            changed[commit] = changed_sources(commit)
         paths = changed[commit]
-        if paths is None:
+        if paths is None or f"{here}/{name}.patch" in paths:
             continue
-        own = str((MUTATIONS / f"{name}.patch").relative_to(ROOT))
-        here = str(MUTATIONS.relative_to(ROOT))
-        others = {path for path in paths if not path.startswith(here)}
-        if own not in paths and not others - {"crates/sim/mutants.py"}:
+        if all(path.startswith(f"{here}/") for path in paths):
             yield name
 
 
@@ -221,9 +151,18 @@ def patches(words):
             yield patch
 
 
+def mutated(patch):
+    """The files that a patch changes as it makes them, {path: text}: none if it fits neither where
+    it says nor where what it changes has moved to. The copy has the original sources, and has them
+    again afterwards."""
+    files = {str(path.relative_to(COPY)): path.read_text() for path in apply(patch)}
+    for path in files:
+        trial.write(COPY / path, (ORIGINAL / path).read_bytes())
+    return files
+
+
 def apply(patch):
-    """Applies a patch where it says, or else where what it changes has moved to. Returns the files
-    that it changes."""
+    """Applies a patch to the copy. Returns the files that it changes."""
     if apply_here(patch):
         return [COPY / path for path in re.findall(r"^\+\+\+ b/(\S+)$", patch, re.M)]
     named = re.search(r"^\+\+\+ b/(\S+)$", patch, re.M)[1]
@@ -244,60 +183,68 @@ def apply_here(patch):
     return ran.returncode == 0
 
 
+def mutations_of(names):
+    """The files of each mutation that fits, and the names of those that don't."""
+    trial.put({})
+    files = {patch.stem: mutated(patch.read_text()) for patch in patches(names)}
+    return ({name: of_one for name, of_one in files.items() if of_one},
+            [name for name, of_one in files.items() if not of_one])
+
+
 def check_patches(options):
     """Whether each fits the sources: one that does not says nothing of the simulation. And whether
     all that was noticed once still is, by the record."""
-    fresh_copy()
-    missed, names = 0, set()
-    for patch in patches(options.words):
-        names.add(patch.stem)
-        changed = apply(patch.read_text())
-        for path in changed:
-            copy(ORIGINAL / path.relative_to(COPY), path)
-        if not changed:
-            print(f"OUTDATED  {patch.stem}", flush=True)
-            missed += 1
+    fitting, outdated = mutations_of(options.words)
+    names = {*fitting, *outdated}
     record = load_record()
     if options.words:
         record = {name: record[name] for name in names & set(record)}
-    for line in complaints(record, names):
-        print(line, flush=True)
-        missed += 1
+    wrong = [f"OUTDATED  {name}" for name in outdated] + list(complaints(record, names))
+    for line in wrong:
+        print(line)
     unplayed = sorted(names - set(record))
     print(f"{len(names)} mutations, {len(unplayed)} of them never played"
           + (f": {', '.join(unplayed)}" if 0 < len(unplayed) < 9 else ""))
-    return missed
+    return len(wrong)
 
 
 def run_patches(options):
-    missed, record, commit = 0, load_record(), git("rev-parse", "--short", "HEAD")
-    changed = git("diff", "--name-only", "HEAD", "--", "crates", ":!crates/sim/mutations")
-    if changed != "":
+    record, commit = load_record(), git("rev-parse", "--short", "HEAD")
+    changed = changed_sources("HEAD")
+    if changed is None or not all(path.endswith(".patch") for path in changed):
         commit = None  # What these sources are, no record could say.
     done = set(played(record)) if options.resume and commit else set()
-    for patch in patches(options.words):
-        if patch.stem in done:
-            continue
-        fresh_copy()
-        if not apply(patch.read_text()):
-            tell(patch.stem, ("OUTDATED", ""))
+    mutations, outdated = mutations_of(options.words)
+    for name in outdated:
+        tell(name, ("OUTDATED", ""))
+    missed = len(outdated)
+    for name, outcome in all_outcomes(without(mutations, done), options):
+        if outcome and outcome[0] == NOT_BUILT:
+            tell(name, (NOT_BUILT, ""), outcome[1])
             missed += 1
             continue
-        built = build()
-        if built.returncode:
-            errors = [line for line in built.stderr.splitlines() if line.startswith("error")]
-            tell(patch.stem, ("NOT BUILT", ""), errors[0] if errors else "")
-            missed += 1
-            continue
-        outcome = play(options.runs) or test()
-        tell(patch.stem, outcome)
+        tell(name, outcome)
         if commit:
-            note(record, patch.stem, outcome, options.runs, commit)
+            note(record, name, outcome, options.runs, commit)
             save_record(record)
-        missed += (outcome is None) != is_equal(patch.stem)
+        missed += (outcome is None) != is_equal(name)
     if commit:
         write_page()
     return missed
+
+
+def all_outcomes(mutations, options):
+    """Names and outcomes: first of those that one build holds, then of those that have their own."""
+    ended = set()
+    for name, outcome in trial.outcomes(mutations, options.runs, options.jobs):
+        ended.add(name)
+        yield name, outcome
+    for name, files in without(mutations, ended).items():
+        yield name, trial.alone(files, options.runs)
+
+
+def without(mutations, names):
+    return {name: files for name, files in mutations.items() if name not in names}
 
 
 # What the console shows, and what reads files, is not what the simulation is about.
@@ -314,10 +261,10 @@ CONDITION = re.compile(r"^(\s+)if (?!let|.*\blet\b)(.+) \{$")
 
 
 def by_chance(chance):
-    """A mutation of one line: the file, the line, and what becomes of it."""
+    """A mutation of one line: which, with what stood there, and the file as it becomes."""
     while True:
-        path = COPY / "crates/pooler/src" / chance.choice(CHANCE)
-        lines = path.read_text().split("\n")
+        path = "crates/pooler/src/" + chance.choice(CHANCE)
+        lines = trial.original(path).split("\n")
         end = next((n for n, line in enumerate(lines) if line.startswith("#[cfg(test)]")), len(lines))
         at = chance.randrange(end)
         line = lines[at]
@@ -328,21 +275,18 @@ def by_chance(chance):
             lines[at] = ""
         else:
             continue
-        path.write_text("\n".join(lines))
-        return f"{path.relative_to(COPY / 'crates/pooler/src')}:{at + 1} {line.strip()}"
+        return f"{path}:{at + 1} {line.strip()}", {path: "\n".join(lines)}
 
 
 def run_at_random(options):
+    """Those that do not compile are none: others are made in their place."""
     chance, done, missed = random.Random(options.seed), 0, 0
     while done < options.at_random:
-        fresh_copy()
-        what = by_chance(chance)
-        if build().returncode:
-            continue
-        done += 1
-        outcome = play(options.runs) or test()
-        tell(f"by chance {done}", outcome, what)
-        missed += outcome is None
+        mutations = dict(by_chance(chance) for _ in range(options.at_random - done))
+        for what, outcome in trial.outcomes(mutations, options.runs, options.jobs):
+            done += 1
+            tell(f"by chance {done}", outcome, what)
+            missed += outcome is None
     return missed
 
 
@@ -351,6 +295,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", metavar="NAME")
     parser.add_argument("--runs", type=int, default=10000)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--at-random", type=int, default=0, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--check", action="store_true")
@@ -362,7 +307,7 @@ def main():
         return import_log(options)
     if not options.check and shutil.which("cargo") is None:
         sys.exit("cargo is needed")
-    keep_original()
+    trial.keep_original()
     if options.check:
         sys.exit(min(check_patches(options), 100))
     print(f"{'mutation':<44} {'noticed by':<12} {'runs':>6}")
