@@ -69,7 +69,7 @@ def write(path, data):
 def cargo(*words):
     """What cargo tells of a build: the errors of the compiler, and the programs of tests."""
     command = ["cargo", *words, "--locked", "--message-format=json", *PROFILE]
-    environment = {**os.environ, "CARGO_TARGET_DIR": str(COPY / "target")}
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(COPY / "target"), "CARGO_INCREMENTAL": "0"}
     ran = subprocess.run(
         command, cwd=COPY, env=environment, capture_output=True, text=True, check=False
     )
