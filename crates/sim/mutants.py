@@ -36,7 +36,8 @@ import sys
 from pathlib import Path
 
 import trial
-from trial import COPY, NOT_BUILT, ORIGINAL, ROOT
+import weave
+from trial import NOT_BUILT, ORIGINAL, ROOT
 
 MUTATIONS = ROOT / "crates/sim/mutations"
 RECORD = MUTATIONS / "noticed.json"
@@ -112,7 +113,8 @@ def import_log(options):
     commit = options.commit and git("rev-parse", "--short", options.commit)
     if not commit:
         sys.exit("--import needs --commit COMMIT: that of the sources that were played")
-    record, names, many = load_record(), {patch.stem for patch in patches([])}, 0
+    record, many = load_record(), 0
+    names = {patch.stem for patch in MUTATIONS.glob("*.patch")}
     for name, outcome in read_log(Path(options.imported).read_text(), names):
         note(record, name, outcome, options.runs, commit)
         many += 1
@@ -145,56 +147,53 @@ def played(record):
             yield name
 
 
-def patches(words):
-    for patch in sorted(MUTATIONS.glob("*.patch")):
-        if not words or any(word in patch.stem for word in words):
-            yield patch
-
-
 def mutated(patch):
     """The files that a patch changes as it makes them, {path: text}: none if it fits neither where
-    it says nor where what it changes has moved to. The copy has the original sources, and has them
-    again afterwards."""
-    files = {str(path.relative_to(COPY)): path.read_text() for path in apply(patch)}
-    for path in files:
-        trial.write(COPY / path, (ORIGINAL / path).read_bytes())
-    return files
+    it says nor where what it changes has moved to."""
+    for moved in places(patch):
+        paths = [ORIGINAL / path for path in re.findall(r"^\+\+\+ b/(\S+)$", moved, re.M)]
+        before = {path: path.read_bytes() for path in paths if path.exists()}
+        if apply(moved):
+            files = {str(path.relative_to(ORIGINAL)): path.read_text() for path in paths}
+            for path, data in before.items():
+                path.write_bytes(data)
+            return files
+    return {}
+
+
+def places(patch):
+    """The patch as it is, and for every other file of the crate."""
+    yield patch
+    # One that only adds fits in anywhere that looks alike.
+    if re.search(r"^-(?!--)", patch, re.M):
+        named = re.search(r"^\+\+\+ b/(\S+)$", patch, re.M)[1]
+        for path in sorted((ORIGINAL / weave.crate_of(named)).rglob("*.rs")):
+            yield patch.replace(named, str(path.relative_to(ORIGINAL)))
 
 
 def apply(patch):
-    """Applies a patch to the copy. Returns the files that it changes."""
-    if apply_here(patch):
-        return [COPY / path for path in re.findall(r"^\+\+\+ b/(\S+)$", patch, re.M)]
-    named = re.search(r"^\+\+\+ b/(\S+)$", patch, re.M)[1]
-    crate = "/".join(named.split("/")[:3])
-    for path in sorted((COPY / crate).rglob("*.rs")):
-        elsewhere = patch.replace(named, str(path.relative_to(COPY)))
-        # A patch that only adds fits in anywhere that looks alike.
-        if re.search(r"^-(?!--)", patch, re.M) and apply_here(elsewhere):
-            return [path]
-    return []
-
-
-def apply_here(patch):
-    command = ["git", "apply", "-C1", "--unsafe-paths", f"--directory={COPY}", "-"]
+    command = ["git", "apply", "-C1", "--unsafe-paths", f"--directory={ORIGINAL}", "-"]
     ran = subprocess.run(
         command, cwd="/", input=patch, capture_output=True, text=True, check=False
     )
     return ran.returncode == 0
 
 
-def mutations_of(names):
+def mutations():
     """The files of each mutation that fits, and the names of those that don't."""
-    trial.put({})
-    files = {patch.stem: mutated(patch.read_text()) for patch in patches(names)}
+    files = {patch.stem: mutated(patch.read_text()) for patch in sorted(MUTATIONS.glob("*.patch"))}
     return ({name: of_one for name, of_one in files.items() if of_one},
             [name for name, of_one in files.items() if not of_one])
+
+
+def chosen(names, words):
+    return [name for name in names if not words or any(word in name for word in words)]
 
 
 def check_patches(options):
     """Whether each fits the sources: one that does not says nothing of the simulation. And whether
     all that was noticed once still is, by the record."""
-    fitting, outdated = mutations_of(options.words)
+    fitting, outdated = (chosen(names, options.words) for names in mutations())
     names = {*fitting, *outdated}
     record = load_record()
     if options.words:
@@ -214,11 +213,12 @@ def run_patches(options):
     if changed is None or not all(path.endswith(".patch") for path in changed):
         commit = None  # What these sources are, no record could say.
     done = set(played(record)) if options.resume and commit else set()
-    mutations, outdated = mutations_of(options.words)
-    for name in outdated:
+    fitting, outdated = mutations()
+    for name in chosen(outdated, options.words):
         tell(name, ("OUTDATED", ""))
-    missed = len(outdated)
-    for name, outcome in all_outcomes(without(mutations, done), options):
+    missed = len(chosen(outdated, options.words))
+    wanted = [name for name in chosen(fitting, options.words) if name not in done]
+    for name, outcome in outcomes(fitting, wanted, options):
         if outcome and outcome[0] == NOT_BUILT:
             tell(name, (NOT_BUILT, ""), outcome[1])
             missed += 1
@@ -233,18 +233,16 @@ def run_patches(options):
     return missed
 
 
-def all_outcomes(mutations, options):
-    """Names and outcomes: first of those that one build holds, then of those that have their own."""
+def outcomes(fitting, wanted, options):
+    """Names and outcomes: first of those that one build holds, then of those that need their own."""
     ended = set()
-    for name, outcome in trial.outcomes(mutations, options.runs, options.jobs):
+    # Whatever is wanted, the build holds all: so the next run has the same.
+    for name, outcome in trial.outcomes(fitting, wanted, options.runs, options.jobs):
         ended.add(name)
         yield name, outcome
-    for name, files in without(mutations, ended).items():
-        yield name, trial.alone(files, options.runs)
-
-
-def without(mutations, names):
-    return {name: files for name, files in mutations.items() if name not in names}
+    for name in wanted:
+        if name not in ended:
+            yield name, trial.alone(fitting[name], options.runs)
 
 
 # What the console shows, and what reads files, is not what the simulation is about.
@@ -282,8 +280,8 @@ def run_at_random(options):
     """Those that do not compile are none: others are made in their place."""
     chance, done, missed = random.Random(options.seed), 0, 0
     while done < options.at_random:
-        mutations = dict(by_chance(chance) for _ in range(options.at_random - done))
-        for what, outcome in trial.outcomes(mutations, options.runs, options.jobs):
+        made = dict(by_chance(chance) for _ in range(options.at_random - done))
+        for what, outcome in trial.outcomes(made, made, options.runs, options.jobs):
             done += 1
             tell(f"by chance {done}", outcome, what)
             missed += outcome is None

@@ -22,10 +22,6 @@ LIMIT_SECONDS = 60
 TESTS_LIMIT_SECONDS = 600
 # So many seeds must pass in a woven build when none of its mutations is played.
 SOUND = 200
-# The build is made once and plays for long: what seeds run most is made faster. The checks of the
-# development profile stay on.
-OPTIMISED = ["howdah-wire", "howdah-pooler", "howdah-daemon", "howdah-sim"]
-PROFILE = [word for name in OPTIMISED for word in ("--config", f"profile.dev.package.{name}.opt-level=2")]
 # What a test says of the shape of sources, which weaving changes, it says of no mistake.
 OF_SHAPE = {"house"}
 NOT_BUILT = "NOT BUILT"
@@ -68,8 +64,8 @@ def write(path, data):
 
 def cargo(*words):
     """What cargo tells of a build: the errors of the compiler, and the programs of tests."""
-    command = ["cargo", *words, "--locked", "--message-format=json", *PROFILE]
-    environment = {**os.environ, "CARGO_TARGET_DIR": str(COPY / "target"), "CARGO_INCREMENTAL": "0"}
+    command = ["cargo", *words, "--locked", "--message-format=json"]
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(COPY / "target")}
     ran = subprocess.run(
         command, cwd=COPY, env=environment, capture_output=True, text=True, check=False
     )
@@ -160,13 +156,17 @@ def assert_sound(outcome, what):
         sys.exit(f"{what} fail without any mutation: {outcome[0]} {outcome[1]}")
 
 
-def outcomes(mutations, runs, jobs):
-    """Plays mutations that one build holds, and tests those that no seed notices. Yields names and
-    who noticed, as they end. Those that the build does not hold are passed over."""
+def outcomes(mutations, names, runs, jobs):
+    """Weaves mutations into one build, plays those of these names, and tests those that no seed
+    notices. Yields names and who noticed, as they end. Those that the build does not hold are
+    passed over."""
+    if not names:
+        return
     numbers = weave_in(mutations)
+    print(f"{len(numbers)} of {len(mutations)} mutations are in one build", file=sys.stderr)
+    numbers = {name: number for name, number in numbers.items() if name in names}
     if not numbers:
         return
-    print(f"{len(numbers)} of {len(mutations)} mutations are in one build", file=sys.stderr)
     assert_sound(play(min(SOUND, runs)), "seeds")
     missed = {}
     for name, outcome in at_once(jobs, numbers, lambda number: play(runs, number)):
