@@ -17,7 +17,7 @@ ORIGINAL = ROOT / "target/mutants-original"
 # Seeds are played in pieces of so many. One that takes a processor for longer than the limit (ten
 # times what it takes without a mistake, at least) has noticed a mistake that never comes to rest.
 PIECE = 100
-LIMIT_SECONDS = 60
+LIMIT_SECONDS = 90
 # The same for all tests of one kind.
 TESTS_LIMIT_SECONDS = 600
 # So many seeds must pass in a woven build when none of its mutations is played.
