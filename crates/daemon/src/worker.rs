@@ -88,10 +88,16 @@ pub struct Outside {
     pub broker: SharedBroker,
 }
 
-/// In a long turn, output is handed to the kernel after so many events, so that PostgreSQL begins
-/// while the worker goes on. The woken process may take this core at once, and the worker comes
-/// back to cold caches: so seldom is better than often.
-const FLUSH_EVERY: u32 = 256;
+/// In a long turn, output is handed to the kernel after so many events, so that PostgreSQL and the
+/// clients begin while the worker goes on. Without this, all servers of a busy worker get their
+/// statements at the end of a turn, and the worker then has nothing to do until the first one answers.
+pub const FLUSH_SOON: u32 = 8;
+/// The same where other threads want the worker's core. There the process that the kernel wakes may take
+/// the core at once, and the worker comes back to cold caches: so seldom is better than soon.
+pub const FLUSH_SELDOM: u32 = 256;
+/// Other threads want the worker's core if they had it for more than one part in so many of the time in
+/// which the worker had something to do.
+const CONTENDED: u64 = 10;
 /// Output is also handed over after so many received bytes, so that a peer that reads as fast as
 /// the worker is seldom taken for congested.
 const FLUSH_BYTES: usize = HIGH_WATER / 2;
@@ -120,6 +126,8 @@ pub struct Worker<P, D> {
     told: (Time, u64, ThreadTimes),
     /// A panic in handling an event ends the event's connection, not the process.
     survives: bool,
+    /// [`FLUSH_SOON`] or [`FLUSH_SELDOM`].
+    flush_every: u32,
 }
 
 /// Handles an event. A panic ends the event's connection, if it has one.
@@ -137,6 +145,16 @@ fn handle<P: Decide>(
             }
         }
         _ => decisions.handle(now, event, out),
+    }
+}
+
+/// After how many events a worker with this load hands its output over.
+fn flush_every(load: &ThreadLoad) -> u32 {
+    // The kernel does not always say how long a thread had no core. It always says how long it had one.
+    let lost = load.working.saturating_sub(load.cpu).max(load.delayed);
+    match lost > load.working / CONTENDED {
+        true => FLUSH_SELDOM,
+        false => FLUSH_SOON,
     }
 }
 
@@ -181,7 +199,15 @@ impl<P: Decide, D: Driver> Worker<P, D> {
             vitals: None,
             told: (now, 0, ThreadTimes::default()),
             survives: false,
+            flush_every: FLUSH_SELDOM,
         }
+    }
+
+    /// Output is handed over after so many events of a turn. With [`Worker::with_vitals`], each load
+    /// decides that anew.
+    pub fn flushing_every(mut self, events: u32) -> Self {
+        self.flush_every = events;
+        self
     }
 
     /// With this, a panic ends one link. Without it, a panic ends the process, which is right for
@@ -225,7 +251,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
             };
             self.happened(happening);
             events += 1;
-            if events >= FLUSH_EVERY || bytes >= FLUSH_BYTES {
+            if events >= self.flush_every || bytes >= FLUSH_BYTES {
                 self.sockets.submit();
                 (events, bytes) = (0, 0);
             }
@@ -346,12 +372,16 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         let (since, waited, before) = self.told;
         self.told = (self.now, self.waited, times);
         let window = self.now.0.saturating_sub(since.0);
-        ThreadLoad {
+        let load = ThreadLoad {
             window,
             working: window.saturating_sub(self.waited - waited),
             cpu: times.cpu.saturating_sub(before.cpu),
             delayed: times.delayed.saturating_sub(before.delayed),
+        };
+        if self.vitals.is_some() {
+            self.flush_every = flush_every(&load);
         }
+        load
     }
 
     /// Carries out what was decided, in order.
@@ -486,5 +516,27 @@ mod tests {
             (true, vec![]),
             "in tests"
         );
+    }
+
+    #[test]
+    fn output_waits_where_others_want_the_core() {
+        // Of a thousand: the loop did not wait, the thread had a core, it wanted one and had none.
+        for (working, cpu, delayed, events) in [
+            (0, 0, 0, FLUSH_SOON),
+            (500, 480, 0, FLUSH_SOON),
+            (500, 480, 60, FLUSH_SELDOM),
+            // The kernel does not say how long there was none.
+            (500, 400, 0, FLUSH_SELDOM),
+            // The kernel's threads work for the worker while its loop waits.
+            (100, 300, 5, FLUSH_SOON),
+        ] {
+            let load = ThreadLoad {
+                window: 1000,
+                working,
+                cpu,
+                delayed,
+            };
+            assert_eq!(flush_every(&load), events, "{load:?}");
+        }
     }
 }

@@ -25,6 +25,8 @@ use costs::Costs;
 use machine::{Layout, Machine};
 use net::Tally;
 
+use howdah_daemon::worker::FLUSH_SOON;
+
 const SECOND: u64 = 1_000_000_000;
 const MILLI: u64 = 1_000_000;
 /// What is measured in the end, in seconds.
@@ -37,11 +39,14 @@ pub const MAILS: f64 = 0.02;
 pub const LATER: u64 = 20 * MILLI;
 
 const HELP: &str = "\
-usage: ./sim cores [--cores N,...] [--layout N,...] [--seconds N] [--slow N] [--json] [--said] [--step]
+usage: ./sim cores [--cores N,...] [--layout N,...] [--seconds N] [--slow N] [--flush N]
+                   [--json] [--said] [--step]
   --cores N,...   these numbers of cores (1,2,4,8,16,64)
   --layout N,...  these of the layouts, from 0 (all)
   --seconds N     how long the rules have, in virtual time (20)
   --slow N        a machine that is so many times as slow, which is played sooner (1)
+  --flush N       a worker hands its output to the kernel after so many events of a turn (8: the cores
+                  are the workers' own)
   --json          one line of JSON for each row
   --said          what the balancer said, too
   --step          only the step in load
@@ -65,6 +70,7 @@ struct Options {
     layouts: Vec<usize>,
     seconds: u64,
     slow: u64,
+    flush_every: u32,
     json: bool,
     said: bool,
     step: bool,
@@ -118,6 +124,7 @@ fn alone(servers: u32, clients: usize) -> f64 {
         pools: 1,
         servers,
         clients,
+        ..Layout::default()
     };
     // It takes its time to open thousands of servers.
     let seconds = 1 + u64::from(servers) / 10_000;
@@ -251,6 +258,7 @@ pub fn step(cores: u16) -> Stepped {
         pools: 1,
         servers: 40,
         clients: 160,
+        ..Layout::default()
     };
     let mut machine = Machine::new(layout, Costs::MEASURED);
     let begins = Machine::begins(0, &layout);
@@ -306,6 +314,7 @@ pub fn stall(cores: u16, worker: usize) -> Stalled {
         pools: 1,
         servers: 40,
         clients: 160,
+        ..Layout::default()
     };
     let mut machine = Machine::new(layout, Costs::MEASURED);
     let begins = Machine::begins(0, &layout);
@@ -450,6 +459,7 @@ fn table(options: &Options) -> bool {
                 pools,
                 servers,
                 clients,
+                flush_every: options.flush_every,
             };
             let servers = pools as f64 * f64::from(servers);
             let bound = (f64::from(cores) * sums.core).min(servers * sums.server);
@@ -506,6 +516,7 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         layouts: (0..LAYOUTS.len()).collect(),
         seconds: 20,
         slow: 1,
+        flush_every: FLUSH_SOON,
         json: false,
         said: false,
         step: false,
@@ -529,6 +540,7 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
                 options.layouts = wanted.filter(|at| *at < LAYOUTS.len()).collect();
             }
             "--slow" => options.slow = numbers()?[0].max(1),
+            "--flush" => options.flush_every = numbers()?[0].clamp(1, u64::from(u32::MAX)) as u32,
             "--seconds" => options.seconds = numbers()?[0].max(1),
             "--json" => options.json = true,
             "--said" => options.said = true,

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use howdah_daemon::broker::SharedBroker;
 use howdah_daemon::mailbox::{Instruction, Letter, PostBox, silent_mailbox};
-use howdah_daemon::worker::{Outside, Worker};
+use howdah_daemon::worker::{FLUSH_SELDOM, FLUSH_SOON, Outside, Worker};
 use howdah_pooler::event::{Address, LooseSocket, Order, Time, WorkerId};
 use howdah_pooler::mail::Mail;
 use howdah_pooler::note::Note;
@@ -85,7 +85,9 @@ impl Process {
             };
             let place = (id, scenario.workers);
             let watched = Watched::new(pooler, place, name, world.clone());
-            let mut worker = Worker::new(WorkerId(id), watched, driver, mailbox, outside);
+            let events = [FLUSH_SELDOM, FLUSH_SOON, 1][(scenario.seed % 3) as usize];
+            let worker = Worker::new(WorkerId(id), watched, driver, mailbox, outside);
+            let mut worker = worker.flushing_every(events);
             worker.sockets().bound_handshakes(scenario.handshakes);
             workers.push(worker);
         }

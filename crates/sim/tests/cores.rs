@@ -21,6 +21,7 @@ fn pools_use_the_cores_that_there_are() {
             pools,
             servers,
             clients: 4 * servers as usize,
+            ..Layout::default()
         };
         reaches(layout, 3, 6, sums);
     }

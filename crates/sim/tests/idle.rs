@@ -10,6 +10,7 @@ fn clients_that_do_nothing_do_not_keep_a_pool_on_one_core() {
         pools: 1,
         servers: 20,
         clients: 40,
+        ..Layout::default()
     };
     let alone = play(&layout, 3, 6, None);
     let beside = play_beside(400, &layout, 3, 6, None);

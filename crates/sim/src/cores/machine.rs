@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use howdah_daemon::broker::SharedBroker;
 use howdah_daemon::mailbox::{Letter, PostBox, silent_mailbox};
-use howdah_daemon::worker::{Decide, Outside, Worker};
+use howdah_daemon::worker::{Decide, FLUSH_SOON, Outside, Worker};
 use howdah_pooler::balance::{BalanceStep, Balancer, DECIDES};
 use howdah_pooler::config::Config;
 use howdah_pooler::event::{Action, Event, Out, Question, Time, WorkerId};
@@ -33,6 +33,21 @@ pub struct Layout {
     pub servers: u32,
     /// Clients of each that send one statement after the other.
     pub clients: usize,
+    /// After how many events of a turn a worker hands its output to the kernel.
+    pub flush_every: u32,
+}
+
+impl Default for Layout {
+    /// One core, and a pool of one server for one client.
+    fn default() -> Layout {
+        Layout {
+            cores: 1,
+            pools: 1,
+            servers: 1,
+            clients: 1,
+            flush_every: FLUSH_SOON,
+        }
+    }
 }
 
 /// Mails from worker to worker, and of them.
@@ -152,7 +167,8 @@ impl Machine {
                 workers: posts.clone(),
                 broker: broker.clone(),
             };
-            workers.push(Worker::new(worker, decisions, driver, mailbox, outside));
+            let worker = Worker::new(worker, decisions, driver, mailbox, outside);
+            workers.push(worker.flushing_every(layout.flush_every));
             cores.push(core);
         }
         let all = idle + layout.clients;
