@@ -8,7 +8,7 @@ use howdah_wire::write;
 use crate::effect::{Effects, Kinds};
 use crate::inbox::Chunk;
 use crate::ledger::{Change, Entry, Refusal, Reply};
-use crate::link::upstream::{Flow, Upstream, Verdict};
+use crate::link::upstream::{Flow, Step, Upstream, Verdict};
 use crate::session::{Permission, Tracking};
 use crate::statement::UNKNOWN;
 
@@ -18,9 +18,7 @@ impl Upstream<'_> {
         if !self.needs_permission(found) || self.client.may_keep() {
             return Ok(Verdict::Runs);
         }
-        if self.rests() {
-            return Err(Flow::NeedPermission { waits: true });
-        }
+        self.wait_without_server()?;
         let permission = self.client.permission();
         if permission == Some(Permission::Refused) {
             let session = self.client.session_if_any();
@@ -38,9 +36,8 @@ impl Upstream<'_> {
     /// A statement that may leave something behind is parsed, or one is bound: before anything of
     /// its group is sent, its client can wait without a server.
     pub(super) fn await_permission(&mut self, found: &Effects) -> Result<(), Flow> {
-        let asks = self.needs_permission(found);
-        match asks && !self.client.may_keep() && self.rests() {
-            true => Err(Flow::NeedPermission { waits: true }),
+        match self.needs_permission(found) && !self.client.may_keep() {
+            true => self.wait_without_server(),
             false => Ok(()),
         }
     }
@@ -62,19 +59,32 @@ impl Upstream<'_> {
         self.terms.bounds.pins > 0 && self.terms.tracking == Tracking::Keeps && keeps()
     }
 
-    /// The client can give its server back: nothing was sent, no transaction is open, and nothing
-    /// keeps the server. (A client that keeps its server may still wait for permission to do so.)
-    fn rests(&self) -> bool {
+    /// Outside of a transaction the client gives its server back, and waits. Returns only if it
+    /// can't. (A client that keeps its server may still wait for permission to do so.)
+    fn wait_without_server(&mut self) -> Step {
         // Only this server can answer questions about the client's session.
         let session = self.client.session.as_ref();
         let asks = session.is_some_and(|session| !session.pending.is_empty());
-        if self.client.is_pinned() || asks {
-            return false;
+        if self.client.is_pinned() || asks || self.linked().status != Status::Idle {
+            return Ok(());
         }
-        let server = self.server.as_ref();
-        server.is_some_and(|(_, server)| {
-            !server.link.is_owed() && !server.link.group_open() && server.status == Status::Idle
-        })
+        self.await_settings()?;
+        let link = &self.linked().link;
+        if link.group_works() || link.owes_client() {
+            return Ok(());
+        }
+        if link.group_open() {
+            // Nothing but Closes was sent: a Sync behind them makes the server free again.
+            let to = self.to();
+            self.out
+                .send_with(to, |buf| write::empty(buf, frontend::SYNC));
+            self.push(Entry::swallow(Reply::Sync));
+            return Err(self.stall());
+        }
+        match link.is_owed() {
+            true => Err(self.stall()),
+            false => Err(Flow::NeedPermission { waits: true }),
+        }
     }
 
     /// PostgreSQL refuses something else in the place of a Query or Parse, and its client is told
