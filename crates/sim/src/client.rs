@@ -15,7 +15,7 @@ use crate::hearing::Hearing;
 use crate::journal::Journal;
 use crate::postgres::{CRASHED, UNASKED};
 use crate::reference::{Message, Reference};
-use crate::session::Session;
+use crate::session::{Keeping, Session};
 use crate::settings::{KNOWN, Settings, position};
 use crate::story::{Who, words};
 use crate::tls::ToySession;
@@ -51,8 +51,8 @@ pub struct Wish {
     pub tls: Tls,
     /// Its LISTEN is always shared: what it notifies itself is known to be its own.
     pub own_are_known: bool,
-    /// What it leaves is gone with its transaction.
-    pub discards: bool,
+    /// How servers are kept for it.
+    pub keeping: Keeping,
     /// It talks before it is told that it is logged in.
     pub eager: bool,
     /// The minor version of the protocol it speaks.
@@ -126,12 +126,12 @@ impl Client {
     pub fn new(wish: Wish, world: &mut World) -> Client {
         world.alarm(wish.at);
         let view = View::of_reference(world.catalog(&wish.database), wish.id, wish.renamed);
-        let session = Session::new(reference_settings(&wish), view);
+        let mut session = Session::new(reference_settings(&wish), view);
+        session.keeping = wish.keeping;
         let mut hearing = Hearing::new(wish.id, world.board(&wish.database));
         let latin = wish.asks.iter().any(|(name, _)| name == "client_encoding");
         hearing.own_are_known = wish.own_are_known && !latin;
-        let mut reference = Reference::new(session, hearing, wish.cancellable || wish.schema);
-        reference.discards = wish.discards;
+        let reference = Reference::new(session, hearing, wish.cancellable || wish.schema);
         Client {
             wish,
             stage: Stage::Away,

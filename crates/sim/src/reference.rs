@@ -11,7 +11,7 @@ use howdah_wire::frame::{HEADER, header};
 use howdah_wire::tag::{backend, frontend};
 
 use crate::hearing::Hearing;
-use crate::session::{CANCELLED, Deed, Session};
+use crate::session::{CANCELLED, Deed, Keeping, Session};
 use crate::sql::Token;
 use crate::story::words;
 use crate::view::Sent;
@@ -45,8 +45,6 @@ pub struct Reference {
     had_failed: bool,
     /// What it is to be told of notifications.
     pub hearing: Hearing,
-    /// What its transactions leave is gone with them.
-    pub discards: bool,
     kept: Vec<Token>,
     /// So many of them the client knows of.
     known: usize,
@@ -66,7 +64,6 @@ impl Reference {
             eaten: 0,
             had_failed: false,
             hearing,
-            discards: false,
             kept: Vec::new(),
             known: 0,
         }
@@ -98,7 +95,7 @@ impl Reference {
         self.learn(message, now);
         match message {
             [backend::READY, .., b'I'] => {
-                if self.discards {
+                if self.session.keeping == Keeping::Never {
                     self.session.discard_objects();
                 }
                 self.hearing.is_ready()

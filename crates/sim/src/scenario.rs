@@ -8,6 +8,7 @@ use crate::chance::Chance;
 use crate::grammar::{Tongue, Weights};
 use crate::line::Secrecy;
 use crate::postgres::{Limits, Manners};
+use crate::session::Keeping;
 use crate::tls;
 use crate::world::Weather;
 
@@ -588,6 +589,18 @@ impl Scenario {
             .sum::<usize>();
         let refusals = self.manners.refuses_once_in + self.user_most + bounds;
         self.shares_listen && faults + refusals == 0
+    }
+
+    /// How servers are kept for clients that have left something there.
+    pub fn keeping(&self) -> Keeping {
+        let limit = self.settings.iter().rev();
+        let limit = limit.find_map(|line| line.strip_prefix("pin_limit = "));
+        match (self.mode, limit) {
+            ("transaction", _) if self.tongue.discards => Keeping::Never,
+            ("transaction", Some("1000")) => Keeping::ForAll,
+            ("transaction", _) => Keeping::ForSome,
+            _ => Keeping::Always,
+        }
     }
 
     /// Nothing holds up a request to cancel.

@@ -22,6 +22,7 @@ mod transaction;
 pub use channels::Listening;
 use channels::{Channels, Mark};
 use copy::CopyIn;
+pub use objects::Keeping;
 use objects::{Objects, Refusable};
 use reply::COLUMN;
 
@@ -75,8 +76,14 @@ pub struct Session {
     bound: Option<(Vec<u8>, Vec<u8>)>,
     /// What was fed last is about a statement whose constants a pooler may not be able to give.
     refusable: bool,
+    /// How a pooler in between keeps servers for clients.
+    pub keeping: Keeping,
     /// What was fed last may keep its server, which too many may do.
     keeper: Option<Refusable>,
+    /// The open group has begun a transaction. (A Close does not.)
+    works: bool,
+    /// The open transaction has begun with what may keep its server.
+    permitted: bool,
     /// What was fed last has told the last value of a sequence, which another server may not know: in a
     /// Query, or not.
     forgettable: Option<bool>,
@@ -153,7 +160,10 @@ impl Session {
             undecided: None,
             unsettled: false,
             refusable: false,
+            keeping: Keeping::default(),
             keeper: None,
+            works: false,
+            permitted: false,
             forgettable: None,
             bound: None,
             statements: BTreeMap::new(),
@@ -256,7 +266,7 @@ impl Session {
                 self.query(body);
             }
             frontend::SYNC => {
-                self.skipping = false;
+                (self.skipping, self.works) = (false, false);
                 self.end_implicit();
                 self.ready();
             }
@@ -272,6 +282,7 @@ impl Session {
                 if let Err(fault) = self.extended(tag, body) {
                     self.fail(&fault);
                 }
+                self.works |= tag != frontend::CLOSE;
             }
             _ => self.fail(&("08P01", format!("invalid frontend message type {tag}"))),
         }
@@ -355,6 +366,7 @@ impl Session {
         if parts.iter().any(Sql::keeps_server) {
             self.may_keep(true);
         }
+        self.works = false;
         self.rest = Some(parts);
         if unreadable {
             return self.fail(&("42601", "syntax error".into()));

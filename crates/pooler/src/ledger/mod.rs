@@ -81,11 +81,6 @@ impl Ledger {
         self.entries.is_empty()
     }
 
-    /// True if an answer is owed that the client sees.
-    pub fn owes_client(&self) -> bool {
-        self.entries.iter().any(|entry| !entry.swallow)
-    }
-
     /// How many entries there are.
     pub fn len(&self) -> usize {
         self.entries.len()

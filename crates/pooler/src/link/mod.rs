@@ -100,11 +100,6 @@ impl Link {
         self.ledger.group_works()
     }
 
-    /// True while PostgreSQL owes an answer that the client awaits.
-    fn owes_client(&self) -> bool {
-        self.ledger.owes_client()
-    }
-
     /// True if every transaction that was begun is certainly over.
     pub(crate) fn rests(&self) -> bool {
         !self.ledger.owes_ready() && !self.ledger.group_works()

@@ -62,26 +62,32 @@ impl Upstream<'_> {
     /// Outside of a transaction the client gives its server back, and waits. Returns only if it
     /// can't. (A client that keeps its server may still wait for permission to do so.)
     fn wait_without_server(&mut self) -> Step {
-        // Only this server can answer questions about the client's session.
-        let session = self.client.session.as_ref();
-        let asks = session.is_some_and(|session| !session.pending.is_empty());
-        if self.client.is_pinned() || asks || self.linked().status != Status::Idle {
+        if self.client.is_pinned() {
             return Ok(());
         }
         self.await_settings()?;
-        let link = &self.linked().link;
-        if link.group_works() || link.owes_client() {
+        let server = self.linked();
+        if server.link.group_works() {
             return Ok(());
         }
-        if link.group_open() {
-            // Nothing but Closes was sent: a Sync behind them makes the server free again.
+        if server.link.owes_ready() {
+            // Whether the client is in a transaction is known when those answers have come.
+            return Err(self.stall());
+        }
+        if server.status != Status::Idle {
+            return Ok(());
+        }
+        if server.link.is_owed() || server.link.group_open() {
+            // Nothing but Closes was sent. Behind a Sync the server can be given back.
             let to = self.to();
             self.out
                 .send_with(to, |buf| write::empty(buf, frontend::SYNC));
             self.push(Entry::swallow(Reply::Sync));
             return Err(self.stall());
         }
-        match link.is_owed() {
+        let session = self.client.session.as_ref();
+        match session.is_some_and(|session| !session.pending.is_empty()) {
+            // Only this server can answer questions about the client's session.
             true => Err(self.stall()),
             false => Err(Flow::NeedPermission { waits: true }),
         }

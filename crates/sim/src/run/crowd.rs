@@ -66,7 +66,7 @@ pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) 
             schema: tongue.schema,
             renamed: scenario.renames,
             tls: tls(scenario, id, chance.once_in(6)),
-            discards: tongue.discards,
+            keeping: scenario.keeping(),
             eager: chance.once_in(10),
             minor: [0, 0, 0, 2, 9][chance.within(0..=4)],
         };

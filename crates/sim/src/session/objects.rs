@@ -6,7 +6,7 @@ use std::fmt;
 use howdah_wire::write;
 
 use super::reply::COLUMN;
-use super::{Fault, Session};
+use super::{Block, Fault, Session};
 use crate::sql::{Author, Object, Token};
 
 /// See the module.
@@ -26,6 +26,8 @@ pub(super) struct Objects {
     number: Option<Token>,
     /// It has in this transaction.
     has_drawn: bool,
+    /// The last value of a sequence was asked for.
+    asked: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -190,6 +192,7 @@ impl Session {
     pub(super) fn discard_all_objects(&mut self) {
         self.objects.clear();
         self.objects.number = None;
+        self.objects.asked = false;
     }
 
     /// Runs a statement about such an object.
@@ -261,10 +264,12 @@ impl Session {
                 "SELECT 1".into()
             }
             Object::Last(sequence) => {
+                let before = std::mem::replace(&mut objects.asked, true);
                 let Some(number) = objects.number else {
                     return Err(("55000", undefined(sequence.as_deref())));
                 };
-                self.forgettable = (!objects.has_drawn).then_some(self.rest.is_some());
+                let forgets = !objects.has_drawn && self.keeping.forgets_numbers(before);
+                self.forgettable = forgets.then_some(self.rest.is_some());
                 self.row(None, 0, 0, &number.to_string(), None);
                 "SELECT 1".into()
             }
@@ -284,6 +289,32 @@ fn undefined(sequence: Option<&str>) -> String {
     }
 }
 
+/// How a pooler in between keeps servers for clients that have left something there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Keeping {
+    /// Each client has one server, whatever it leaves there.
+    #[default]
+    Always,
+    /// For all that need it.
+    ForAll,
+    /// For so many at once.
+    ForSome,
+    /// For none: what a transaction leaves is gone with it.
+    Never,
+}
+
+impl Keeping {
+    /// A client may be told that there is no last value of a sequence, where it has asked before or not.
+    /// (Who has asked keeps its server.)
+    fn forgets_numbers(self, asked: bool) -> bool {
+        match self {
+            Keeping::Always => false,
+            Keeping::ForAll => !asked,
+            Keeping::ForSome | Keeping::Never => true,
+        }
+    }
+}
+
 /// What a statement that may keep its server would have to be undone of, if it is refused for that.
 #[derive(Debug)]
 pub(super) struct Refusable {
@@ -296,9 +327,11 @@ pub(super) struct Refusable {
 
 impl Session {
     /// A statement is next that may keep its server: too many may do so. (Outside of a transaction it
-    /// waits, unless its client has pipelined it behind others, or the pooler something of its own.)
+    /// waits until it may, and so may what follows in its transaction.)
     pub(super) fn may_keep(&mut self, simple: bool) {
-        self.keeper = Some(Refusable {
+        self.permitted |= self.block == Block::None && !self.works;
+        let refusable = self.keeping == Keeping::ForSome && !self.permitted;
+        self.keeper = refusable.then(|| Refusable {
             objects: self.objects.clone(),
             simple,
             prepares: None,

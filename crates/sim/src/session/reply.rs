@@ -129,6 +129,7 @@ impl Session {
         self.unsettled = false;
         self.bound = None;
         if self.block == Block::None {
+            self.permitted = false;
             self.tell_notes();
         }
         for (name, value) in self.settings.report() {
