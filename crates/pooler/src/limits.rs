@@ -130,6 +130,10 @@ pub const MENTIONS: usize = 64;
 /// How many channels a listening connection listens to, at most.
 pub const CHANNELS: usize = 100_000;
 
+/// How many channels one Query begins to listen to, at most. (PostgreSQL compares each with all that it
+/// listens to already: 100,000 in one Query take it a minute.)
+pub const CHANNELS_A_ROUND: usize = 1000;
+
 /// How many of them one client may listen to, so that no client takes them all.
 pub const CHANNELS_OF_CLIENT: usize = 10_000;
 

@@ -224,17 +224,22 @@ impl SharedListener {
             ..Round::default()
         };
         for name in round.waits.iter().flat_map(|wait| &wait.wants) {
-            let channel = self.channels.entry(name.clone()).or_default();
+            self.left.remove(name);
+            if round.adds.len() == limits::CHANNELS_A_ROUND {
+                continue;
+            }
+            let channel = self.channels.entry_ref(&name[..]).or_default();
             if !std::mem::replace(&mut channel.on, true) {
                 round.adds.push(name.clone());
             }
         }
-        let wanted = |name: &Name| round.waits.iter().any(|wait| wait.wants.contains(name));
-        for name in std::mem::take(&mut self.left) {
+        while round.drops.len() < limits::CHANNELS_A_ROUND
+            && let Some(name) = self.left.pop_first()
+        {
             let Some(channel) = self.channels.get_mut(&name) else {
                 continue;
             };
-            if !channel.hearers.is_empty() || wanted(&name) {
+            if !channel.hearers.is_empty() {
                 continue;
             }
             if std::mem::take(&mut channel.on) {
@@ -302,7 +307,8 @@ impl SharedListener {
                 }
             }
         }
-        let mut told = Vec::new();
+        let full = !failed && round.adds.len() == limits::CHANNELS_A_ROUND;
+        let (mut told, mut begun) = (Vec::new(), Vec::new());
         for mut wait in round.waits {
             if wait.wants.is_empty() {
                 told.push(RoundOutcome::Passed(wait.hearer));
@@ -310,6 +316,14 @@ impl SharedListener {
             }
             let off = |name: &Name| !self.channels.get(name).is_some_and(|c| c.on);
             if wait.wants.iter().any(off) {
+                if full {
+                    // The rest follows in the next round, behind those of which nothing was in this one.
+                    match wait.wants.iter().all(off) {
+                        true => self.waiting.push(wait),
+                        false => begun.push(wait),
+                    }
+                    continue;
+                }
                 self.left.extend(wait.wants);
                 told.push(RoundOutcome::Hears(wait.hearer, Err(Refused::Unfit)));
                 continue;
@@ -340,6 +354,7 @@ impl SharedListener {
                 self.hears(wait.hearer, name);
             }
         }
+        self.waiting.extend(begun);
         self.prepare();
         for name in round.drops {
             let off = self.channels.get(&name).is_some_and(|c| !c.on);

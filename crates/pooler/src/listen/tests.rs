@@ -152,6 +152,44 @@ fn channels_are_bounded() {
 }
 
 #[test]
+fn many_channels_take_several_rounds() {
+    let (one, two) = (client(1), client(2));
+    let mut listener = connected();
+    let all = 2 * limits::CHANNELS_A_ROUND + 1;
+    let many: Vec<Name> = (0..all).map(|n| n.to_string().as_bytes().into()).collect();
+    assert!(listener.hear(one, many.clone(), Requirements::default()));
+    wish(&mut listener, two, "a");
+    listener.pass(two);
+    let count = |sql: &str| sql.matches("LISTEN").count();
+    let sql = begin(&mut listener).unwrap_or_default();
+    assert_eq!(count(&sql), limits::CHANNELS_A_ROUND);
+    assert_eq!(listener.end(), [RoundOutcome::Passed(two)]);
+    // Who wants few does not wait for those who want many.
+    let sql = begin(&mut listener).unwrap_or_default();
+    assert!(sql.starts_with("LISTEN \"a\";"));
+    assert_eq!(count(&sql), limits::CHANNELS_A_ROUND);
+    assert_eq!(listener.end(), [RoundOutcome::Hears(two, Ok(()))]);
+    assert_eq!(count(&begin(&mut listener).unwrap_or_default()), 2);
+    assert_eq!(listener.end(), [RoundOutcome::Hears(one, Ok(()))]);
+    assert_eq!(begin(&mut listener), None);
+    listener.leave(one, &many, true);
+    for count in [1000, 1000, 1] {
+        let sql = begin(&mut listener).unwrap_or_default();
+        assert_eq!(sql.matches("UNLISTEN").count(), count);
+        assert!(listener.end().is_empty());
+    }
+    assert_eq!(begin(&mut listener), None);
+    // A round that fails takes nothing of what was there before.
+    assert!(listener.hear(one, many, Requirements::default()));
+    assert!(begin(&mut listener).is_some() && listener.end().is_empty());
+    assert!(begin(&mut listener).is_some());
+    listener.fail();
+    let unfit = RoundOutcome::Hears(one, Err(Refused::Unfit));
+    assert_eq!(listener.end(), [unfit]);
+    assert_eq!(listener.hearers(b"a"), [two]);
+}
+
+#[test]
 fn a_connection_must_suit() {
     let mut listener = SharedListener::new(crate::seeded(1), Time(0));
     for (index, encoding) in ["UTF8", "LATIN1", "UTF8"].into_iter().enumerate() {
