@@ -387,9 +387,41 @@ func reconnects() {
 	same(one[int](conns[0], "left", "select count(*) from pq_rows where owner = -1"), 0, "left behind")
 }
 
+// migrations takes golang-migrate's lock, as replicas do that start at once.
+func migrations() {
+	const lock = 1486364155
+	inside := 0
+	onAll(func(index int, conn *sql.Conn) {
+		for turn := range 3 {
+			exec(conn, "SELECT pg_advisory_lock($1)", lock)
+			inside++
+			same(inside, 1, "who migrates")
+			same(one[int](conn, "migrate", "select $1::int", turn), turn, "migration")
+			inside--
+			exec(conn, "SELECT pg_advisory_unlock($1)", lock)
+		}
+	})
+	done("advisory locks", clients*3)
+}
+
+func notifications() {
+	onAll(func(index int, conn *sql.Conn) {
+		channel := fmt.Sprintf("pq %d", index)
+		listener := pq.NewListener(where(""), time.Second, time.Minute, nil)
+		must(listener.Listen(channel), "listen")
+		for turn := range 5 {
+			exec(conn, "select pg_notify($1, $2)", channel, fmt.Sprint(turn))
+			same((<-listener.Notify).Extra, fmt.Sprint(turn), "notification")
+		}
+		must(listener.Close(), "close of a listener")
+	})
+	done("notifications", clients*5)
+}
+
 func main() {
 	for _, behaviour := range []func(){connects, unnamed, binaryParameters, prepared, transactions,
-		cursors, copies, timeouts, large, notices, changedTypes, pool, reconnects} {
+		cursors, copies, timeouts, large, notices, changedTypes, pool, migrations, notifications,
+		reconnects} {
 		behaviour()
 	}
 	onAll(func(_ int, conn *sql.Conn) { must(conn.Close(), "close") })

@@ -237,6 +237,41 @@ async function pool() {
   done('pool', 24 * 20)
 }
 
+/** node-pg-migrate's lock, taken by replicas that start at once. */
+async function migrations() {
+  const lock = '7241865325823964'
+  let inside = 0
+  await onAll(async (index, conn) => {
+    for (const turn of range(3)) {
+      while (!await one(conn, `select pg_try_advisory_lock(${lock}) as "lockObtained"`));
+      same(++inside, 1)
+      same(await one(conn, 'select $1::int', [turn]), turn)
+      inside--
+      same(await one(conn, `select pg_advisory_unlock(${lock}) as "lockReleased"`), true)
+    }
+  })
+  done('advisory locks', CLIENTS * 3)
+}
+
+/** Heard as Graphile Worker hears of jobs. */
+async function notifications() {
+  await onAll(async (index, conn) => {
+    const listener = await connect(index)
+    const heard = []
+    const all = new Promise((resolve) => listener.on('notification', ({ channel, payload }) => {
+      if (heard.push(`${channel} ${payload}`) === 5) resolve()
+    }))
+    await listener.query(`LISTEN "jobs:insert${index}"`)
+    for (const turn of range(5)) {
+      await conn.query('select pg_notify($1, $2)', [`jobs:insert${index}`, `${turn}`])
+    }
+    await all
+    same(heard, range(5).map((turn) => `jobs:insert${index} ${turn}`))
+    await listener.end()
+  })
+  done('notifications', CLIENTS * 5)
+}
+
 async function reconnects() {
   await Promise.all(range(CLIENTS).map(async (index) => {
     for (const turn of range(12)) {
@@ -252,7 +287,7 @@ async function reconnects() {
 }
 
 for (const behaviour of [connects, unnamed, named, transactions, portals, copies, timeouts, large,
-  notices, changedTypes, pool, reconnects]) {
+  notices, changedTypes, pool, migrations, notifications, reconnects]) {
   await behaviour()
 }
 await onAll((_, conn) => conn.end())

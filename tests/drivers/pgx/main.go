@@ -527,10 +527,46 @@ func reconnects() {
 	same(one[int](conns[0], "left", "select count(*) from pgx_rows where owner = -1"), 0, "left behind")
 }
 
+// migrations takes goose's lock, as replicas do that start at once.
+func migrations() {
+	const lock = 5887940537704921958
+	inside := 0
+	onAll(func(index int, conn *pgx.Conn) {
+		for turn := range 3 {
+			for !one[bool](conn, "lock", "SELECT pg_try_advisory_lock($1)", lock) {
+			}
+			inside++
+			same(inside, 1, "who migrates")
+			same(one[int](conn, "migrate", "select $1::int", turn), turn, "migration")
+			inside--
+			same(one[bool](conn, "unlock", "SELECT pg_advisory_unlock($1)", lock), true, "unlock")
+		}
+	})
+	done("advisory locks", clients*3)
+}
+
+// notifications are heard as River's workers hear them.
+func notifications() {
+	onAll(func(index int, conn *pgx.Conn) {
+		channel := fmt.Sprintf("river_insert_%d", index)
+		listener := connect(index)
+		exec(listener, `LISTEN "`+channel+`"`)
+		for turn := range 5 {
+			exec(conn, "SELECT pg_notify($1, $2)", channel, fmt.Sprint(turn))
+			heard, err := listener.WaitForNotification(ctx)
+			must(err, "wait for a notification")
+			same(heard.Payload, fmt.Sprint(turn), "notification")
+		}
+		exec(listener, `UNLISTEN "`+channel+`"`)
+		must(listener.Close(ctx), "close")
+	})
+	done("notifications", clients*5)
+}
+
 func main() {
 	for _, behaviour := range []func(){connects, repeats, evictions, modes, prepared, transactions,
 		batches, copies, timeouts, large, notices, changedTypes, types, cursors, pools, databaseSQL,
-		reconnects} {
+		migrations, notifications, reconnects} {
 		behaviour()
 	}
 	onAll(func(_ int, conn *pgx.Conn) { must(conn.Close(ctx), "close") })

@@ -16,6 +16,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.postgresql.PGConnection;
 import org.postgresql.largeobject.LargeObject;
 import org.postgresql.largeobject.LargeObjectManager;
@@ -406,6 +407,43 @@ public class Workload {
     done("reset by SQL", CLIENTS * 2);
   }
 
+  /** Flyway's lock, taken by replicas that start at once: prepared from the fifth use on. */
+  static void migrations() throws Exception {
+    String lock = "(77431708279161)";
+    AtomicInteger inside = new AtomicInteger();
+    onAll((index, conn) -> {
+      for (int turn = 0; turn < 8; turn++) {
+        while (!(Boolean) one(conn, "SELECT pg_try_advisory_lock" + lock)) {
+          Thread.onSpinWait();
+        }
+        same(inside.incrementAndGet(), 1, "who migrates");
+        conn.setAutoCommit(false);
+        same(one(conn, "select ?::int", turn), turn, "migration");
+        conn.commit();
+        conn.setAutoCommit(true);
+        inside.decrementAndGet();
+        same(one(conn, "SELECT pg_advisory_unlock" + lock), true, "unlock");
+      }
+    });
+    done("advisory locks", CLIENTS * 8);
+  }
+
+  static void notifications() throws Exception {
+    onAll((index, conn) -> {
+      try (Connection listener = connect(index)) {
+        run(listener, "listen pgjdbc_" + index);
+        for (int turn = 0; turn < 5; turn++) {
+          one(conn, "select pg_notify(?, ?)", "pgjdbc_" + index, "" + turn);
+          var heard = listener.unwrap(PGConnection.class).getNotifications(0);
+          same(heard.length, 1, "notifications at once");
+          same(heard[0].getParameter(), "" + turn, "notification");
+        }
+        run(listener, "unlisten *");
+      }
+    });
+    done("notifications", CLIENTS * 5);
+  }
+
   static void reconnects() throws Exception {
     onAll((index, unused) -> {
       for (int turn = 0; turn < 12; turn++) {
@@ -437,6 +475,8 @@ public class Workload {
       notices();
       changedTypes();
       resets();
+      migrations();
+      notifications();
       reconnects();
       onAll((index, conn) -> conn.close());
       done("end", 1);
