@@ -593,7 +593,7 @@ impl Scenario {
 
     /// How servers are kept for clients that have left something there.
     pub fn keeping(&self) -> Keeping {
-        let limit = self.settings.iter().rev();
+        let mut limit = self.settings.iter().rev();
         let limit = limit.find_map(|line| line.strip_prefix("pin_limit = "));
         match (self.mode, limit) {
             ("transaction", _) if self.tongue.discards => Keeping::Never,
