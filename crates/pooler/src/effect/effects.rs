@@ -166,6 +166,21 @@ impl Effects {
         self
     }
 
+    /// Together with those of a statement that the text executes. Which channels are meant is certain
+    /// only if one of the two has any.
+    #[must_use]
+    pub fn with(mut self, executed: &Effects) -> Effects {
+        const LISTEN: Kinds = Kinds::LISTENS.and(Kinds::UNLISTENS);
+        self.channels = match (self.kinds.any(LISTEN), executed.kinds.any(LISTEN)) {
+            (true, true) => None,
+            (false, true) => executed.channels.clone(),
+            _ => self.channels,
+        };
+        self.extend(executed.clone());
+        self.kinds = self.kinds.without(Kinds::DROPS_AT_END);
+        self
+    }
+
     /// Adds those of another text, or of another reading.
     pub(super) fn extend(&mut self, more: Effects) {
         if more.kinds.any(Kinds::NAMES) {

@@ -369,7 +369,7 @@ impl Upstream<'_> {
         }
         self.sets_back = tail.is_some();
         let verdict = match executed.as_ref().and_then(|s| s.effects.as_deref()) {
-            Some(effects) => self.note_first(effects, Via::Query)?,
+            Some(effects) => self.note_executed(effects, chunk, header)?,
             None => self.note_query(chunk, header)?,
         };
         if !first.as_ref().is_some_and(First::draws_no_numbers) {

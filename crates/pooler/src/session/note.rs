@@ -35,6 +35,22 @@ impl Upstream<'_> {
         }
     }
 
+    /// Notes what a Query may do whose EXECUTE runs a prepared statement with these effects. The Query
+    /// may have others, too: `EXECUTE p(set_config('a.b', 'c', false)); SET work_mem = '64MB'`.
+    pub(crate) fn note_executed(
+        &mut self,
+        effects: &Effects,
+        chunk: &Chunk<'_>,
+        header: Header,
+    ) -> Result<Verdict, Flow> {
+        let text = chunk.rest().get(HEADER..header.total());
+        let text = text.ok_or(Flow::Partial)?;
+        match read_effects(text) {
+            Some(more) => self.note_first(&more.with(effects), Via::Query),
+            None => self.note_first(effects, Via::Query),
+        }
+    }
+
     /// Notes what running a text may do that was not sent yet, if it may run.
     pub(crate) fn note_first(&mut self, found: &Effects, via: Via) -> Result<Verdict, Flow> {
         if found.is_nothing() {
