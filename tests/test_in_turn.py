@@ -36,6 +36,12 @@ STATES = {
         ready(query("show statement_timeout")), ready(query("reset all")),
         ready(query("show statement_timeout")),
     ],
+    "a setting behind an EXECUTE of what the protocol has prepared": [
+        ready(parse("select pg_notify('x', $1)", "s1"), sync()),
+        ready(query("execute s1('y'); set work_mem = '7MB'")), ready(query("show work_mem")),
+        ready(query("execute s1(set_config('work_mem', '8MB', false))")),
+        ready(query("show work_mem")), ready(query("reset all")), ready(query("show work_mem")),
+    ],
     "roles": [
         ready(query("set role plain_user")), ready(query("select current_user, session_user")),
         ready(query("reset role")), ready(query("set session authorization plain_user")),

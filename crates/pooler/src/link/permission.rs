@@ -56,7 +56,7 @@ impl Upstream<'_> {
             };
             found.keeps_server() || creates()
         };
-        self.terms.bounds.pins > 0 && self.terms.tracking == Tracking::Keeps && keeps()
+        self.terms.bounds.pins > 0 && self.tracking() == Tracking::Keeps && keeps()
     }
 
     /// Outside of a transaction the client gives its server back, and waits. Returns only if it

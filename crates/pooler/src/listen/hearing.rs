@@ -115,7 +115,8 @@ impl Upstream<'_> {
         let shared = |name: &Name| !MARKS.contains(&&**name);
         let told = found.channels.as_ref();
         let certain = told.is_some_and(|told| told.listens.iter().all(shared));
-        self.terms.shares_listen && self.renames && certain && !refused
+        let shares = self.terms.shares_listen && !self.client.replication.any();
+        shares && self.renames && certain && !refused
     }
 
     /// Some texts may run only when the client has received every notification committed by now.

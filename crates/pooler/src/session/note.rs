@@ -13,13 +13,22 @@ use crate::link::upstream::{Flow, Upstream, Verdict, Via};
 use crate::server::state::Numbers;
 
 impl Upstream<'_> {
+    /// What is done about state that the client's texts leave. A replication client has a server of its
+    /// own, which nobody gets after it.
+    pub(crate) fn tracking(&self) -> Tracking {
+        match self.client.replication.any() {
+            true => Tracking::Nothing,
+            false => self.terms.tracking,
+        }
+    }
+
     /// Notes what a Query may do.
     pub(crate) fn note_query(
         &mut self,
         chunk: &Chunk<'_>,
         header: Header,
     ) -> Result<Verdict, Flow> {
-        if self.terms.tracking == Tracking::Nothing {
+        if self.tracking() == Tracking::Nothing {
             return Ok(Verdict::Runs);
         }
         if header.total() > limits::QUERY_READ {
@@ -115,7 +124,7 @@ impl Upstream<'_> {
         chunk: &Chunk<'_>,
         header: Header,
     ) -> Result<Verdict, Flow> {
-        if self.terms.tracking == Tracking::Nothing {
+        if self.tracking() == Tracking::Nothing {
             return Ok(Verdict::Runs);
         }
         let Some(body) = chunk.rest().get(HEADER..header.total()) else {
@@ -154,7 +163,7 @@ impl Upstream<'_> {
             return self.note(&found.bound(None));
         }
         let creates = found.kinds.any(Kinds::SCHEMA) && self.creates_temporary();
-        if !creates && !found.touches_session() || self.terms.tracking == Tracking::Nothing {
+        if !creates && !found.touches_session() || self.tracking() == Tracking::Nothing {
             return Ok(());
         }
         let leaves = Kinds::PINNING
@@ -172,14 +181,14 @@ impl Upstream<'_> {
         if let Some((_, server)) = &mut self.server {
             server.soil(leaves);
         }
-        if self.terms.tracking == Tracking::Cleans {
+        if self.tracking() == Tracking::Cleans {
             if found.kinds.any(Kinds::SEQUENCES) {
                 self.note_question_for_numbers();
             }
             return Ok(());
         }
         let pins = Kinds::PINNING.and(Kinds::SETS_ANY).and(Kinds::SEQUENCES);
-        if self.terms.tracking == Tracking::KeepsSettings && (creates || found.kinds.any(pins)) {
+        if self.tracking() == Tracking::KeepsSettings && (creates || found.kinds.any(pins)) {
             return Err(Flow::Broken(Fault::PinsInStatementMode));
         }
         if found.kinds.any(Kinds::SEQUENCES) {
@@ -228,7 +237,7 @@ impl Upstream<'_> {
     /// A statement is parsed or bound: before anything of its group is sent, what others have left
     /// can be forgotten.
     pub(crate) fn may_ask_numbers(&mut self, found: &Effects) {
-        let tells = matches!(self.terms.tracking, Tracking::Keeps | Tracking::Cleans);
+        let tells = matches!(self.tracking(), Tracking::Keeps | Tracking::Cleans);
         if found.kinds.any(Kinds::SEQUENCES) && tells {
             self.forget_numbers();
         }
@@ -254,7 +263,7 @@ impl Upstream<'_> {
         let rests = server.link.rests() && server.status == Status::Idle;
         let fresh = server.link.has_drawn_nothing() && server.not_failed();
         // With `discard` a client's own values do not outlive its transaction either.
-        let kept = self.terms.tracking == Tracking::Keeps;
+        let kept = self.tracking() == Tracking::Keeps;
         let others = match server.numbers() {
             Numbers::Several { again, .. } => !(again && kept),
             Numbers::Nobody | Numbers::Of(_) => false,
