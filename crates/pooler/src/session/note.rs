@@ -257,13 +257,13 @@ impl Upstream<'_> {
     fn forget_numbers(&mut self) {
         const FORGET: &[u8] = b"DISCARD SEQUENCES";
         let number = self.client.number;
+        // With `discard` a client's own values do not outlive its transaction either.
+        let kept = self.tracking() == Tracking::Keeps;
         let Some((id, server)) = &mut self.server else {
             return;
         };
         let rests = server.link.rests() && server.status == Status::Idle;
         let fresh = server.link.has_drawn_nothing() && server.not_failed();
-        // With `discard` a client's own values do not outlive its transaction either.
-        let kept = self.tracking() == Tracking::Keeps;
         let others = match server.numbers() {
             Numbers::Several { again, .. } => !(again && kept),
             Numbers::Nobody | Numbers::Of(_) => false,
