@@ -104,19 +104,19 @@ def run(command, mutation, seconds, folder=COPY):
     )
 
 
-def play(runs, mutation=0):
-    """The checker that noticed and after how many runs, or None."""
-    for first in range(1, runs + 1, PIECE):
-        piece = min(PIECE, runs + 1 - first)
-        command = [COPY / "target/debug/howdah-sim", "--seed", str(first), "--runs", str(piece)]
+def play(first, last, mutation=0):
+    """The checker that noticed in one of these runs and which it was, or None."""
+    for begin in range(first, last + 1, PIECE):
+        piece = min(PIECE, last + 1 - begin)
+        command = [COPY / "target/debug/howdah-sim", "--seed", str(begin), "--runs", str(piece)]
         ran = run([*command, "--json", "--brief"], mutation, LIMIT_SECONDS)
         lines = [line for line in ran.stdout.splitlines() if line.startswith("{")]
         if not lines:
             how = "time" if ran.returncode in (-signal.SIGXCPU, -signal.SIGKILL) else "crash"
-            return how, f"<{first + piece}"
+            return how, f"<{begin + piece}"
         result = json.loads(lines[-1])
         if result["failures"]:
-            return result["failures"][0]["checker"], first - 1 + result["runs"]
+            return result["failures"][0]["checker"], begin - 1 + result["runs"]
     return None
 
 
@@ -167,17 +167,21 @@ def outcomes(mutations, names, runs, jobs):
     numbers = {name: number for name, number in numbers.items() if name in names}
     if not numbers:
         return
-    assert_sound(play(min(SOUND, runs)), "seeds")
-    missed = {}
-    for name, outcome in at_once(jobs, numbers, lambda number: play(runs, number)):
-        if outcome:
-            yield name, outcome
-        else:
-            missed[name] = numbers[name]
-    if missed:
+    assert_sound(play(1, min(SOUND, runs)), "seeds")
+    # Most are noticed soon. So the first seeds are played of all before more are of any.
+    early = min(PIECE, runs)
+    for first, last in ((1, early), (early + 1, runs)):
+        missed = {}
+        for name, outcome in at_once(jobs, numbers, lambda number: play(first, last, number)):
+            if outcome:
+                yield name, outcome
+            else:
+                missed[name] = numbers[name]
+        numbers = missed
+    if numbers:
         programs = build_tests()
         assert_sound(test(programs), "tests")
-        yield from at_once(jobs, missed, lambda number: test(programs, number))
+        yield from at_once(jobs, numbers, lambda number: test(programs, number))
 
 
 def at_once(jobs, numbers, trial):
@@ -197,4 +201,4 @@ def alone(files, runs):
     errors = build()
     if errors:
         return NOT_BUILT, errors[0]["message"]
-    return play(runs) or test(build_tests())
+    return play(1, runs) or test(build_tests())
