@@ -30,7 +30,7 @@ struct Job {
     session: Box<dyn TlsSession>,
 }
 
-/// A session that has taken a step of its handshake.
+/// A session after one step of its handshake.
 pub struct Shaken {
     pub(crate) key: Key,
     pub(crate) session: Box<dyn TlsSession>,
@@ -44,14 +44,14 @@ impl fmt::Debug for Shaken {
 }
 
 impl Helper {
-    /// The steps' results go to this mailbox.
+    /// A helper whose results go to this mailbox.
     pub(crate) fn new(to: PostBox) -> Helper {
         let jobs = OnceCell::new();
         Helper { to, jobs }
     }
 
-    /// Has the thread take the next step of a session's handshake; [`Instruction::Shaken`] brings
-    /// the session back. `Err`: there is no thread; this is the session again.
+    /// Lets the thread take the next step of a session's handshake; [`Instruction::Shaken`] brings
+    /// the session back. `Err` if there is no thread: returns the session.
     pub(crate) fn shake(
         &self,
         key: Key,
@@ -74,7 +74,7 @@ fn begin(to: PostBox) -> Option<mpsc::Sender<Job>> {
 }
 
 fn work(jobs: &mpsc::Receiver<Job>, to: &PostBox) {
-    // Without this, a storm of handshakes takes the cores from clients that are logged in.
+    // Without this, a storm of handshakes would take the cores from clients that are logged in.
     let _ = rustix::process::nice(NICE);
     for Job { key, mut session } in jobs {
         let step = session.handshake();

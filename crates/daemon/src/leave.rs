@@ -15,7 +15,7 @@ use rustix::process::Pid;
 use crate::boot::Fatal;
 use crate::log::{self, Log};
 
-/// A file we made: removed only while it is still ours.
+/// A file that this process made. It is removed only if it is still the same file.
 struct Trace {
     path: PathBuf,
     device: u64,
@@ -39,16 +39,17 @@ static LOG: Mutex<Option<Log>> = Mutex::new(None);
 
 static LISTENERS: Mutex<Vec<Listener>> = Mutex::new(Vec::new());
 
-/// Has a listening socket shut down when the process ends. The kernel would let go of it only a
-/// while after that, when it has undone io_uring's accepts, and who connects meanwhile would be cut
-/// off instead of refused, or of being taken by another process on the same port.
+/// A listening socket that must be shut down when the process ends. The kernel itself would close
+/// the socket only later, when it has undone io_uring's accepts. Clients that connect in between
+/// would be cut off. Shut down, the socket refuses them, or another process on the same port
+/// accepts them.
 pub fn remember_listener(listener: &Listener) {
     let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
     listeners.push(listener.clone());
 }
 
-/// A successor has our listening sockets and our unix socket's file, and will write a pid file
-/// where ours is: that is removed now, and what is the successor's is left alone.
+/// A successor has the listening sockets and the unix socket's file, and will write its own pid
+/// file. Removes the pid file now, and leaves the successor's files alone.
 pub fn hand_over() {
     let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
     listeners.clear();
@@ -58,7 +59,7 @@ pub fn hand_over() {
     }
 }
 
-/// Has a file removed when the process ends, unless somebody replaces it before.
+/// A file that must be removed when the process ends, unless it has been replaced.
 pub fn remember(path: &Path) {
     if let Ok(seen) = fs::symlink_metadata(path) {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
@@ -80,12 +81,12 @@ pub fn each_listener(mut call: impl FnMut(&OwnedFd)) {
     listeners.iter().for_each(|listener| call(&listener.socket));
 }
 
-/// Has a log send what it holds when the process ends.
+/// A log that must be flushed when the process ends.
 pub fn remember_log(log: &Log) {
     *LOG.lock().unwrap_or_else(PoisonError::into_inner) = Some(log.clone());
 }
 
-/// Removes what was remembered and ends the process.
+/// Removes everything that was remembered, and ends the process.
 pub fn leave(code: i32) -> ! {
     let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
     for listener in listeners.drain(..) {
@@ -106,8 +107,8 @@ pub fn leave(code: i32) -> ! {
     std::process::exit(code)
 }
 
-/// Has a panic on any thread logged and the process ended, but for what is to survive: a worker
-/// that is gone would leave its clients waiting for ever.
+/// After a panic on any thread, logs the panic and ends the process, unless the panic will be
+/// caught. (Without its worker, a client would wait for ever.)
 pub fn leave_on_panic(log: &Log) {
     let log = log.clone();
     std::panic::set_hook(Box::new(move |panic| {
@@ -134,10 +135,11 @@ pub fn leave_on_panic(log: &Log) {
     }));
 }
 
-/// Makes sure that no other process lives by this pid file; removes one left by a dead process.
+/// Makes sure that no other process runs with this pid file. Removes the pid file of a dead
+/// process.
 ///
 /// # Errors
-/// Another process lives, or the file cannot be judged.
+/// Another process runs, or the file can't be read.
 pub fn check_pidfile(path: &str, log: &Log) -> Result<(), Fatal> {
     if path.is_empty() {
         return Ok(());
@@ -159,7 +161,7 @@ pub fn check_pidfile(path: &str, log: &Log) -> Result<(), Fatal> {
         .filter(|&pid: &i32| pid > 0)
         .and_then(Pid::from_raw);
     let stale = pid.is_some_and(|pid| {
-        // In a container the number may well come again, as ours.
+        // In a container, the dead process may well have had the same number as this process.
         pid == rustix::process::getpid()
             || rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH)
     });
@@ -177,10 +179,10 @@ pub fn check_pidfile(path: &str, log: &Log) -> Result<(), Fatal> {
     })
 }
 
-/// Writes our process id, and remembers to remove the file.
+/// Writes the process id into the pid file, and remembers to remove the file.
 ///
 /// # Errors
-/// The file cannot be made, or exists.
+/// The file can't be made, or exists already.
 pub fn write_pidfile(path: &str) -> Result<(), Fatal> {
     if path.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The listening sockets: TCP over v4 and v6, and one unix socket.
+//! The listening sockets: TCP over IPv4 and IPv6, and one unix socket.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -17,15 +17,14 @@ use crate::boot::{self, Fatal};
 use crate::leave;
 use crate::log::{self, Log};
 
-/// What `tcp_defer_accept = 1` means.
+/// The seconds that `tcp_defer_accept = 1` means.
 const DEFER_ACCEPT_SECONDS: u32 = 45;
 
-/// Opens everything the settings name. An address that fails is warned of; it is fatal if all do.
+/// Opens all sockets in the settings. A failing address is a warning, unless all fail. Sockets of
+/// the predecessor in a takeover are used again if the settings name the same addresses.
 ///
 /// # Errors
-/// There is nowhere to listen, or the unix socket cannot be made.
-///
-/// Sockets of a process that we take over from are used where they are what the settings name.
+/// No address is left to listen on, or the unix socket can't be made.
 pub fn open(
     globals: &Globals,
     mut inherited: Vec<Listener>,
@@ -82,7 +81,7 @@ fn take(inherited: &mut Vec<Listener>, wanted: &Address) -> Option<Listener> {
     Some(inherited.swap_remove(at))
 }
 
-/// From now on these are ours to close and to remove.
+/// From now on this process closes these sockets and removes their files.
 pub fn keep(listeners: &[Listener], log: &Log) {
     for listener in listeners {
         leave::remember_listener(listener);
@@ -97,11 +96,11 @@ pub fn keep(listeners: &[Listener], log: &Log) {
     }
 }
 
-/// The sockets that the service manager opened for us, if it did: by sd_listen_fds(3), whatever
-/// their names. To be called first of all.
+/// The sockets that the service manager has opened for this process, by sd_listen_fds(3), under any
+/// names. To be called before everything else.
 ///
 /// # Errors
-/// One of them is no listening socket.
+/// One of them is not a listening socket.
 pub fn from_service_manager(globals: &Globals) -> Result<Vec<Listener>, Fatal> {
     let number = |name| std::env::var(name).ok().and_then(|n| n.parse::<u32>().ok());
     if number("LISTEN_PID") != Some(std::process::id()) {
@@ -117,15 +116,15 @@ pub fn from_service_manager(globals: &Globals) -> Result<Vec<Listener>, Fatal> {
     let listener = |socket: OwnedFd| {
         let address = listener_name(&socket, globals.listen_port).map_err(fail)?;
         let listener = Listener::new(address, socket);
-        // The service manager goes on listening, for the next of us.
+        // The service manager also listens on this socket, for the next process.
         listener.shared.store(true, Ordering::Release);
         Ok(listener)
     };
     sockets.into_iter().map(listener).collect()
 }
 
-/// Has the kernel keep clients of all TCP sockets that listen until they have sent something, or hand
-/// them over at once, as the settings are now.
+/// Applies `tcp_defer_accept` to all listening TCP sockets: the kernel holds a new connection until
+/// the client has sent something, or hands it over at once.
 pub fn defer_accept(globals: &Globals) {
     leave::each_listener(|socket| set_defer_accept(socket, globals));
 }
@@ -135,7 +134,7 @@ fn set_defer_accept(socket: &OwnedFd, globals: &Globals) {
         1 => DEFER_ACCEPT_SECONDS,
         seconds => seconds,
     };
-    // Fails for unix sockets only, which have no such thing.
+    // Fails for unix sockets only, which do not have this option.
     let _ = howdah_daemon::driver::socket::defer_accept(socket, seconds);
 }
 
@@ -146,10 +145,10 @@ fn shown(address: &Address) -> String {
     }
 }
 
-/// What `listen_addr` comes to.
+/// The addresses in `listen_addr`.
 ///
 /// # Errors
-/// One of its words is no address of anything.
+/// A word in it is not an address.
 pub fn tcp_addresses(globals: &Globals) -> Result<Vec<SocketAddr>, Fatal> {
     let port = globals.listen_port;
     let mut addresses = Vec::new();
@@ -173,7 +172,7 @@ pub fn tcp_addresses(globals: &Globals) -> Result<Vec<SocketAddr>, Fatal> {
     Ok(addresses)
 }
 
-/// The call that failed and the system's error.
+/// The call that failed, and the system's error.
 type Failed = (&'static str, rustix::io::Errno);
 
 fn open_tcp(address: SocketAddr, globals: &Globals) -> Result<Listener, Failed> {
@@ -188,7 +187,7 @@ fn open_tcp(address: SocketAddr, globals: &Globals) -> Result<Listener, Failed> 
         sockopt::set_socket_reuseport(&socket, true).map_err(|why| ("setsockopt", why))?;
     }
     if address.is_ipv6() {
-        // v4 has a socket of its own.
+        // IPv4 has a socket of its own.
         sockopt::set_ipv6_v6only(&socket, true).map_err(|why| ("setsockopt", why))?;
     }
     rustix::net::bind(&socket, &address).map_err(|why| ("bind", why))?;
@@ -206,10 +205,10 @@ fn depth(backlog: u32) -> i32 {
     i32::try_from(backlog).unwrap_or(i32::MAX)
 }
 
-/// The group that the unix socket is to have, if any.
+/// The group of the unix socket, if the settings name one.
 ///
 /// # Errors
-/// There is no such group.
+/// The group does not exist.
 pub fn unix_group(globals: &Globals) -> Result<Option<u32>, String> {
     let group = &globals.unix_socket_group;
     if group.is_empty() {
@@ -223,14 +222,15 @@ pub fn unix_group(globals: &Globals) -> Result<Option<u32>, String> {
     Ok(Some(found.gid.as_raw()))
 }
 
-/// The access mode and the group are set before the socket listens, so that nobody slips in.
+/// The access mode and the group are set before the socket listens, so that no other user can
+/// connect before.
 fn open_unix(path: &str, globals: &Globals) -> Result<Listener, String> {
     let fail = |(doing, why): Failed| format!("{doing}(): {}", log::text(&why.into()));
     let socket = new_socket(AddressFamily::UNIX).map_err(fail)?;
     let file = boot::is_file_path(path);
     let name = match file {
         Some(path) => {
-            // Left by a process that is gone: one that lives would have answered.
+            // Left by a dead process: a running one would have answered.
             let _ = std::fs::remove_file(path);
             SocketAddrUnix::new(path)
         }

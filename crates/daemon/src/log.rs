@@ -15,7 +15,7 @@ use jiff::tz::TimeZone;
 use crate::syslog::{self, Syslog};
 use crate::writer::{LogLine, Writer};
 
-/// Where log lines go; cheap to clone, usable from any thread.
+/// The destination of log lines. Cheap to clone, usable from any thread.
 #[derive(Clone)]
 pub struct Log {
     shared: Arc<Shared>,
@@ -30,20 +30,21 @@ struct Shared {
     syslog: Mutex<Option<Syslog>>,
 }
 
-/// Lines that everybody can cause: so many a second are written, so that nobody can fill a disk by
-/// them, or keep others waiting; how many are not is told later.
+/// Lines that a stranger can cause. Only a limited number is written each second, so that nobody
+/// can fill a disk with them or delay others. The number of lines left out is logged later.
 #[derive(Default)]
 struct Strangers {
-    /// How many a second; 0 without limit.
+    /// The greatest number of lines each second; 0 means no limit.
     most: u32,
-    /// The second at hand, and lines written in it.
+    /// The current second, and the lines written in it.
     second: i64,
     written: Lines<u32>,
-    /// Lines not written, and not told of.
+    /// Lines that were left out and not reported yet.
     left_out: Lines<u64>,
 }
 
-/// Those about refused logins, and all others: neither crowd the other out.
+/// Two counts: of lines about refused logins, and of all other lines. So neither kind crowds the
+/// other out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Lines<T> {
     refused: T,
@@ -51,8 +52,8 @@ struct Lines<T> {
 }
 
 impl Strangers {
-    /// A line comes in that second. `None` if it is not to be written; else how many before it were
-    /// not, if that is to be told now.
+    /// A line comes in this second. `None`: the line must be left out. Otherwise returns the number
+    /// of lines left out before, if it must be reported now.
     fn admits(&mut self, second: i64, cause: Cause) -> Option<Lines<u64>> {
         let begins = second != self.second;
         if begins {
@@ -94,19 +95,19 @@ impl Log {
         }
     }
 
-    /// Sets how much is logged: 0 for everyday, 1 with debug, 2 with noise.
+    /// Sets how much is logged: 0 for everyday use, 1 with debug lines, 2 with noise.
     pub fn set_verbose(&self, verbose: u32) {
         self.shared.verbose.store(verbose, Ordering::Relaxed);
     }
 
-    /// Sets how lines of the file and of standard error are written.
+    /// Sets the format of lines in the file and on standard error.
     pub fn set_format(&self, format: LogFormat) {
         let json = format == LogFormat::Json;
         self.shared.json.store(json, Ordering::Relaxed);
     }
 
-    /// Sets how many lines a second are written about clients that have not proved who they are; 0
-    /// without limit.
+    /// Sets how many lines each second are written about clients that have not proved their
+    /// identity; 0 means no limit.
     pub fn set_strangers(&self, most: u32) {
         self.strangers().most = most;
     }
@@ -116,10 +117,10 @@ impl Log {
         strangers.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the log file, or opens it anew; no path, no file.
+    /// Opens the log file, or opens it again. With an empty path, there is no file.
     ///
     /// # Errors
-    /// It cannot be opened; then nothing changes.
+    /// The file can't be opened; then nothing changes.
     pub fn open(&self, path: &str) -> Result<(), String> {
         let opened = if path.is_empty() {
             None
@@ -134,16 +135,16 @@ impl Log {
         Ok(())
     }
 
-    /// From now on a thread of the log's own writes to standard error and the file, so that nobody
-    /// else has to wait for them.
+    /// From now on, a thread of the log writes to standard error and the file, so that no other
+    /// thread waits for them.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// The system refuses a thread.
     pub fn detach(&self) -> io::Result<()> {
         self.shared.writer.start()
     }
 
-    /// Begins, goes on or ceases to log to syslog, as the settings say.
+    /// Begins, continues or stops logging to syslog, by the settings.
     pub fn set_syslog(&self, globals: &Globals) {
         let mut slot = self
             .shared
@@ -169,8 +170,8 @@ impl Log {
         }
     }
 
-    /// Waits a moment for lines that are on their way. For the end of the process: where syslog's
-    /// lock is held, it does not wait for that.
+    /// Waits a moment for lines that are not written yet. Called at the end of the process. If
+    /// syslog's lock is held, does not wait for syslog.
     pub fn flush(&self) {
         self.shared.writer.flush();
         if let Ok(slot) = self.shared.syslog.try_lock()
@@ -180,7 +181,7 @@ impl Log {
         }
     }
 
-    /// Logs, if `verbose` lets it.
+    /// Logs a note, if `verbose` allows its level.
     pub fn note(&self, note: &Note) {
         self.write(note, |time, pid| object(time, pid, note));
     }
@@ -191,7 +192,7 @@ impl Log {
         self.write(&note, |time, pid| slow_object(time, pid, &note, slow));
     }
 
-    /// Writes a line; `object` makes that of JSON, of time and process id.
+    /// Writes a line. `object` makes the JSON line from time and process id.
     fn write(&self, note: &Note, object: impl Fn(&str, u32) -> String) {
         let verbose = self.shared.verbose.load(Ordering::Relaxed);
         let wanted = match note.level {
@@ -245,7 +246,7 @@ impl Log {
         self.shared.writer.line(LogLine { text, time, json });
     }
 
-    /// Logs at a level.
+    /// Logs a text at a level.
     pub fn say(&self, level: Level, text: impl Into<String>) {
         self.note(&Note::new(level, text));
     }
@@ -265,14 +266,14 @@ fn line(time: &str, pid: u32, note: &Note) -> String {
     format!("{time} [{pid}] {} {}\n", note.level, note.line())
 }
 
-/// A line of the log about the log.
+/// A line of the log about the log itself.
 fn tell(time: &str, json: bool, text: String) -> String {
     let line = if json { object } else { line };
     line(time, std::process::id(), &Note::new(Level::Warning, text))
 }
 
-/// The same as a JSON object. A connection's prefix (`C-0x1: `) is a field of its own: its number is
-/// the `ptr` of SHOW CLIENTS and SHOW SERVERS.
+/// The line as a JSON object. A connection's prefix (`C-0x1: `) becomes a field of its own: the
+/// `ptr` of SHOW CLIENTS and SHOW SERVERS.
 fn object(time: &str, pid: u32, note: &Note) -> String {
     let text = bounded(note.text.trim_end());
     let text = text.as_str();
@@ -291,7 +292,7 @@ fn object(time: &str, pid: u32, note: &Note) -> String {
     format!("{}\n", serde_json::Value::Object(fields))
 }
 
-/// A slow query as a JSON object: each of its values is a field.
+/// A slow query as a JSON object with a field for each value.
 fn slow_object(time: &str, pid: u32, note: &Note, slow: &SlowQuery) -> String {
     let mut fields = serde_json::Map::new();
     fields.insert("time".into(), time.into());
@@ -308,8 +309,8 @@ fn slow_object(time: &str, pid: u32, note: &Note, slow: &SlowQuery) -> String {
     format!("{}\n", serde_json::Value::Object(fields))
 }
 
-/// A text for JSON, which escapes most control characters by itself, but not those of C1, by which
-/// terminals are told things, too.
+/// A text for JSON. JSON escapes most control characters, but not C1 characters, which can also
+/// control terminals.
 fn bounded(text: &str) -> String {
     let mut end = text.len().min(LOG_LINE);
     while !text.is_char_boundary(end) {

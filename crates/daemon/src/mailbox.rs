@@ -28,7 +28,7 @@ pub enum Letter {
     Settings(Arc<Config>),
     /// From the control thread, after a signal.
     Operator(howdah_pooler::event::Order),
-    /// From the process to the worker's loop; the decisions never see it.
+    /// From the process to the worker's loop; `Pooler` never sees it.
     Instruction(Instruction),
 }
 
@@ -37,12 +37,12 @@ pub enum Letter {
 pub enum Instruction {
     /// Close the listening sockets.
     StopListening {
-        /// Keep unix sockets.
+        /// Keep unix sockets open.
         keep_unix: bool,
     },
-    /// Stop and start accepting (a process that is taking over may not be ready yet).
+    /// Stop or start accepting. (A process that is taking over may not be ready yet.)
     Accept(bool),
-    /// Options for connections from now on.
+    /// Options for new connections.
     SocketOptions(SocketOptions),
     /// The TLS library and contexts for new sessions.
     Tls(Arc<dyn TlsLibrary>),
@@ -62,7 +62,7 @@ pub struct PostBox {
 /// The receiving side, owned by the worker.
 pub struct Mailbox {
     receiver: mpsc::Receiver<Letter>,
-    /// From the worker to itself: no atomics, no kernel.
+    /// Letters from the worker to itself: without atomics and system calls.
     own: VecDeque<Letter>,
     bell: Bell,
 }
@@ -71,7 +71,7 @@ pub struct Mailbox {
 #[derive(Clone)]
 struct Bell {
     rung: Arc<AtomicBool>,
-    /// `None` in the simulator, which looks into mailboxes by itself.
+    /// `None` in the simulation, which looks into mailboxes itself.
     wire: Option<Arc<OwnedFd>>,
 }
 
@@ -111,8 +111,8 @@ impl PostBox {
         }
     }
 
-    /// As [`PostBox::post`], called by the mailbox's own worker. No wake-up is needed: a worker
-    /// opens its mail before it waits.
+    /// As [`PostBox::post`], for the mailbox's own worker. No wake-up is needed: a worker opens its
+    /// mail before it waits.
     pub fn post_awake(&self, letter: Letter) {
         if self.sender.send(letter).is_ok() {
             self.bell.rung.store(true, Ordering::Release);
@@ -123,33 +123,33 @@ impl PostBox {
 impl Bell {
     fn ring(&self) {
         if let Some(wire) = &self.wire {
-            // Fails only when the counter is full, and then the worker is awake.
+            // This fails only if the counter is full. Then the worker is awake anyway.
             let _ = rustix::io::write(wire, &1u64.to_ne_bytes());
         }
     }
 }
 
 impl Mailbox {
-    /// The descriptor that becomes readable when mail comes. Drivers watch for its edges and need
+    /// The descriptor that becomes readable when mail arrives. Drivers watch its edges, and need
     /// not read it.
     pub fn wire(&self) -> Option<Arc<OwnedFd>> {
         self.bell.wire.clone()
     }
 
-    /// From the worker to itself.
+    /// Posts a letter from the worker to itself.
     pub fn post_own(&mut self, letter: Letter) {
         self.own.push_back(letter);
     }
 
-    /// Whether [`Mailbox::open`] would find something.
+    /// True if [`Mailbox::open`] would find a letter.
     pub fn is_empty(&self) -> bool {
         self.own.is_empty() && !self.bell.rung.load(Ordering::Acquire)
     }
 
-    /// Takes all letters out, in the order of each sender. Costs two loads when there is nothing.
+    /// Takes all letters out, in the order of each sender. Costs two loads if there are none.
     pub fn open(&mut self, into: &mut VecDeque<Letter>) {
         into.append(&mut self.own);
-        // The bell is reset first: a letter posted after that rings again.
+        // The bell is reset first: a later letter rings again.
         if self.bell.rung.load(Ordering::Relaxed) && self.bell.rung.swap(false, Ordering::AcqRel) {
             into.extend(self.receiver.try_iter());
         }
@@ -180,7 +180,7 @@ mod tests {
             .collect();
         let (mut seen, mut letters) = (0, VecDeque::new());
         while seen < 20_000 {
-            // A lost wake-up would hang here: the wire is the only thing awaited.
+            // A lost wake-up would hang here, because only the wire is awaited.
             let mut count = [0; 8];
             let mut fds = [rustix::event::PollFd::new(
                 &*wire,

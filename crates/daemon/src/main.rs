@@ -67,20 +67,20 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs the pooler; returns only if it cannot start.
+/// Runs the pooler. Returns only if the pooler can't start.
 fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     let source = Source::new(arguments);
     let (mut config, warnings) = boot::load(&source, log)?;
     let globals = &config.globals;
 
     boot::become_user(globals.user.as_deref())?;
-    // With -q what is said stands there or nowhere.
+    // With -q, output goes to the log file or nowhere.
     log.open(&globals.logfile).map_err(Fatal)?;
     let (given, predecessor) = stake_claim(arguments, globals, log)?;
     if arguments.daemon {
         boot::daemonize(globals)?;
     }
-    // Threads of their own, which a fork would not take along.
+    // Threads start after this: a fork would lose them.
     log.detach().map_err(|why| {
         Fatal(format!(
             "cannot start the log's thread: {}",
@@ -96,7 +96,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         log.say(Level::Warning, text);
     }
     leave::leave_on_panic(log);
-    // Once another process has handed its connections over, nothing may fail any more.
+    // After another process has handed its connections over, nothing may fail any more.
     let shared_seed = workers::entropy()?;
     let tickets = TicketSeed::at(shared_seed, reload::now());
     let contexts = boot::set_up_tls(&mut config, tickets, log)?;
@@ -131,11 +131,11 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     listen::keep(&listeners, log);
     listen::defer_accept(globals);
     match leave::write_pidfile(&globals.pidfile) {
-        // Too late to go back: all connections are here.
+        // All connections are here, so it is too late to go back.
         Err(Fatal(why)) if freight.is_some() => log.say(Level::Warning, why),
         written => written?,
     }
-    // A successor's clients resume the sessions that they had with its predecessor.
+    // Clients of the predecessor resume their TLS sessions in this process.
     let tickets = freight.as_ref().map_or(tickets, |(freight, _)| {
         TicketSeed::at(freight.estate.lasting, reload::now())
     });
@@ -198,8 +198,8 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     })
 }
 
-/// Sockets from the service manager and the process to take over from, if there are such; else no
-/// other process may stand in our place.
+/// The sockets of the service manager, and the process to take over from, if there are any.
+/// Otherwise makes sure that no other process uses Howdah's addresses.
 fn stake_claim(
     arguments: &Arguments,
     globals: &Globals,
@@ -223,10 +223,11 @@ fn stake_claim(
     Ok((given, predecessor))
 }
 
-/// What the successor starts with: listeners, and what else came, with whom it came from.
+/// What a successor starts with: the listeners, and everything that the predecessor has handed
+/// over.
 type Inheritance = (Vec<Listener>, Option<(Freight, Predecessor)>);
 
-/// Takes everything that the old process has, which then ends or goes on without it.
+/// Takes everything from the old process, which then ends or serves the clients left behind.
 fn take_over(
     mut predecessor: Predecessor,
     globals: &Globals,

@@ -1,5 +1,5 @@
-//! DNS messages (RFC 1035) to name servers. Two questions need them, because the system's resolver can't
-//! answer them: names by a resolver file other than the system's, and the serials of zones.
+//! DNS messages (RFC 1035) to name servers. The system's resolver can't answer two questions: names by
+//! another resolver file, and the serial numbers of zones.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::log;
 
 /// The system's resolver file.
 pub const SYSTEM_FILE: &str = "/etc/resolv.conf";
-/// Names the machine knows by itself.
+/// The file with the names that the machine itself knows.
 const HOSTS_FILE: &str = "/etc/hosts";
 /// The port of name servers.
 const PORT: u16 = 53;
@@ -21,25 +21,25 @@ const TYPE_A: u16 = 1;
 const TYPE_SOA: u16 = 6;
 const TYPE_AAAA: u16 = 28;
 
-/// A resolver file's content; what it leaves out is as `resolv.conf(5)` has it.
+/// A resolver file's content, with the defaults of `resolv.conf(5)`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NameServers {
     servers: Vec<SocketAddr>,
     search: Vec<String>,
-    /// A name with fewer dots is tried with the domains of `search` first.
+    /// For a name with fewer dots, the domains in `search` are tried first.
     dots: usize,
     /// How long one server may take for one answer.
     timeout: Duration,
-    /// How often the list of servers is gone through.
+    /// How often the whole list of servers is tried.
     attempts: u32,
 }
 
-/// What a name server said.
+/// A name server's answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Said {
     Addresses(Vec<IpAddr>),
     Serial(u32),
-    /// The name does not exist, or has nothing of the kind.
+    /// The name does not exist, or has no record of this kind.
     Nothing,
     /// The answer is too long for a datagram.
     Truncated,
@@ -87,10 +87,10 @@ impl NameServers {
         }
     }
 
-    /// The addresses of a name: the machine's own names first.
+    /// The addresses of a name. The machine's own names come first.
     ///
     /// # Errors
-    /// There are none, or nobody says.
+    /// The name has no address, or no name server answers.
     pub async fn addresses(&self, host: &str) -> Found {
         let own = std::fs::read_to_string(HOSTS_FILE).unwrap_or_default();
         let own = named_in(&own, host);
@@ -108,7 +108,7 @@ impl NameServers {
             if !found.is_empty() {
                 return Ok(found);
             }
-            // Nobody answered: another name would not be known either.
+            // No name server answered, so the next candidate would not be found either.
             if let (Err(why), _) | (_, Err(why)) = (four, six) {
                 return Err(why);
             }
@@ -116,10 +116,10 @@ impl NameServers {
         Err("no such host".into())
     }
 
-    /// The serial of a zone.
+    /// The serial number of a zone.
     ///
     /// # Errors
-    /// There is no such zone, or nobody says.
+    /// There is no such zone, or no name server answers.
     pub async fn serial(&self, zone: &str) -> Result<u32, String> {
         match self.ask(zone, TYPE_SOA).await? {
             Said::Serial(serial) => Ok(serial),
@@ -127,7 +127,7 @@ impl NameServers {
         }
     }
 
-    /// The full names that a name may mean.
+    /// The full names that a name may stand for.
     fn candidates(&self, host: &str) -> Vec<String> {
         if let Some(full) = host.strip_suffix('.') {
             return vec![full.into()];
@@ -183,7 +183,7 @@ fn named_in(text: &str, host: &str) -> Vec<IpAddr> {
     found
 }
 
-/// Asks one server: by datagram, and by stream if the answer does not fit into one.
+/// Asks one server: by datagram, and by stream if the answer does not fit into a datagram.
 async fn ask_one(server: SocketAddr, name: &str, kind: u16) -> Result<Said, String> {
     let fail = |why: std::io::Error| log::text(&why);
     let mut id = [0; 2];
@@ -195,13 +195,13 @@ async fn ask_one(server: SocketAddr, name: &str, kind: u16) -> Result<Said, Stri
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = UdpSocket::bind((any, 0)).await.map_err(fail)?;
-    // From then on the kernel drops what others send.
+    // From now on the kernel drops datagrams from other senders.
     socket.connect(server).await.map_err(fail)?;
     socket.send(&question).await.map_err(fail)?;
     let mut buffer = [0; 4096];
     loop {
         let count = socket.recv(&mut buffer).await.map_err(fail)?;
-        // An answer to another question is a late or a forged one.
+        // An answer to another question is late or forged.
         match answer(&buffer[..count], &question, kind) {
             Some(Ok(Said::Truncated)) => break,
             Some(said) => return said,
@@ -220,7 +220,7 @@ async fn ask_one(server: SocketAddr, name: &str, kind: u16) -> Result<Said, Stri
     answer(&whole, &question, kind).unwrap_or_else(|| Err("it answers something else".into()))
 }
 
-/// A question for records of one kind, with recursion wanted; `None` if the name is none.
+/// A question for records of one kind, with recursion; `None` if the name is not valid.
 fn question(id: [u8; 2], name: &str, kind: u16) -> Option<Vec<u8>> {
     let mut message = Vec::from(id);
     message.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
@@ -232,7 +232,7 @@ fn question(id: [u8; 2], name: &str, kind: u16) -> Option<Vec<u8>> {
         message.extend(label.as_bytes());
     }
     message.push(0);
-    // Type, and class IN.
+    // The type, and the class IN.
     message.extend(kind.to_be_bytes());
     message.extend([0, 1]);
     (name.len() < 254).then_some(message)
@@ -257,7 +257,7 @@ fn answer(message: &[u8], question: &[u8], kind: u16) -> Option<Result<Said, Str
     })
 }
 
-/// The records of one kind behind the question; those on the way to them (CNAME) are skipped.
+/// The records of one kind after the question. CNAME records on the way to them are skipped.
 fn records(message: &[u8], mut at: usize, kind: u16) -> Option<Said> {
     let short = |at: usize| {
         let bytes = message.get(at..at + 2)?;
@@ -289,7 +289,7 @@ fn records(message: &[u8], mut at: usize, kind: u16) -> Option<Said> {
     })
 }
 
-/// Where a name ends: with an empty label, or with a pointer to the rest of it.
+/// The position after a name. A name ends with an empty label, or with a pointer to its rest.
 fn behind_name(message: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *message.get(at)? {
@@ -336,7 +336,7 @@ mod tests {
         assert!(named_in(text, "here").is_empty() && named_in(text, "y").is_empty());
     }
 
-    /// A record: a pointer to the name of the question, type, class, time to live, data.
+    /// A record: a pointer to the name in the question, type, class, time to live, data.
     fn record(kind: u16, data: &[u8]) -> Vec<u8> {
         let mut record = vec![0xc0, 12];
         record.extend(kind.to_be_bytes());
@@ -383,7 +383,7 @@ mod tests {
         let data = b"\x02ns\xc0\x0c\x04root\0\0\0\x01\x02and the rest of it";
         let told = reply(&soa, 0, &[record(TYPE_SOA, data)]);
         assert_eq!(answer(&told, &soa, TYPE_SOA), Some(Ok(Said::Serial(258))));
-        // Another's answer, a question, and answers cut off anywhere.
+        // The answer to another question, a question, and answers that are cut off anywhere.
         assert_eq!(answer(&found, &asked(TYPE_AAAA), TYPE_AAAA), None);
         let other = question([9, 9], "db.example", TYPE_A).unwrap();
         assert_eq!(answer(&found, &other, TYPE_A), None);

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 /// The bytes that wait to be sent to one peer.
 #[derive(Default)]
 pub(crate) struct Output {
-    /// No block is empty; the last one is being filled.
+    /// No block is empty; the last block is being filled.
     pub(crate) blocks: VecDeque<Vec<u8>>,
-    /// Bytes in `blocks` and in the block that is with the driver.
+    /// The bytes in `blocks` and in the block that the driver is sending.
     pub(crate) queued: usize,
-    /// How many of `blocks`, from the front, are sent as they are in spite of TLS: they are older
-    /// than the TLS session, or are records already.
+    /// How many of `blocks`, from the front, are sent unencrypted in spite of TLS: they are older
+    /// than the TLS session, or already are TLS records.
     pub(crate) ready: usize,
 }
 
@@ -31,19 +31,19 @@ impl Output {
         }
     }
 
-    /// Everything that waits is sent as it is, without TLS.
+    /// All waiting blocks are sent unencrypted.
     pub(crate) fn mark_ready(&mut self) {
         self.ready = self.blocks.len();
     }
 
-    /// Puts records in front of the bytes that are not encrypted yet.
+    /// Puts records before the bytes that are not encrypted yet.
     pub(crate) fn insert_ready(&mut self, records: Vec<u8>) {
         self.queued += records.len();
         self.blocks.insert(self.ready, records);
         self.ready += 1;
     }
 
-    /// Takes the first block. True if it must be encrypted first.
+    /// Takes the first block. True if the block must be encrypted first.
     pub(crate) fn take_first(&mut self) -> Option<(Vec<u8>, bool)> {
         let block = self.blocks.pop_front()?;
         let plain = self.ready == 0;
@@ -59,32 +59,32 @@ pub(crate) struct FreeBuffers {
     free: Vec<Vec<u8>>,
     #[allow(clippy::vec_box)] // They move between here and a peer's slot.
     outputs: Vec<Box<Output>>,
-    /// Capacity of all of `free`.
+    /// The total capacity of `free`.
     held: usize,
 }
 
 impl FreeBuffers {
-    /// A new block's capacity.
+    /// The capacity of a new block.
     const SMALL: usize = 4 * 1024;
-    /// A block is not filled beyond this.
+    /// A block is not filled beyond this size.
     const FULL: usize = 64 * 1024;
-    /// More unused outputs than this are given back.
+    /// The most unused outputs that are kept.
     const OUTPUTS: usize = 1024;
-    /// More unused memory than this is given back.
+    /// The most unused memory that is kept.
     const HOLD: usize = 1024 * 1024;
 
-    /// An output with nothing in it.
+    /// An empty output.
     pub(crate) fn output(&mut self) -> Box<Output> {
         self.outputs.pop().unwrap_or_default()
     }
 
-    /// Takes an output back, whatever is in it.
+    /// Takes an output back, with any content.
     pub(crate) fn give_output(&mut self, mut output: Box<Output>) {
         while let Some(block) = output.blocks.pop_front() {
             self.give(block);
         }
         (output.queued, output.ready) = (0, 0);
-        // After a burst, memory is given back.
+        // After a burst, large outputs are freed.
         if self.outputs.len() < FreeBuffers::OUTPUTS && output.blocks.capacity() <= 64 {
             self.outputs.push(output);
         }
@@ -101,7 +101,7 @@ impl FreeBuffers {
         }
     }
 
-    /// Takes a block back, whatever is in it.
+    /// Takes a block back, with any content.
     pub(crate) fn give(&mut self, mut block: Vec<u8>) {
         if self.held + block.capacity() <= FreeBuffers::HOLD {
             block.clear();

@@ -19,11 +19,11 @@ use crate::workers::socket_options;
 /// How long reading the configuration may take, on file systems that hang.
 const LOAD_LIMIT: Duration = Duration::from_secs(30);
 
-/// A configuration and what is odd about it, or what is wrong.
+/// A configuration with its warnings, or the mistakes.
 pub type Loaded = Result<(Config, Vec<Warning>), Vec<String>>;
 
 impl Control {
-    /// One at a time, in the order they were wanted.
+    /// Reloads run one at a time, in the order of their requests.
     pub fn reload(&mut self, asker: Option<QuestionId>) {
         self.reloads.push_back(asker);
         if self.reloads.len() == 1 {
@@ -47,7 +47,8 @@ impl Control {
 
     pub fn loaded(&mut self, loaded: Loaded) {
         let loaded = loaded.and_then(|loaded| refuse_broken(loaded, &self.config));
-        // A file that asks for certificates instead of passwords must not lose the passwords alone.
+        // A file that requires certificates instead of passwords must not take effect without its
+        // TLS part.
         let loaded = loaded.and_then(|loaded| match Contexts::build(&loaded.0, self.tickets()) {
             Ok(_) => Ok(loaded),
             Err(wrong) => Err(vec![format!("TLS setup failed: {wrong}")]),
@@ -88,7 +89,8 @@ impl Control {
     }
 
     /// # Errors
-    /// TLS can't be set up with these settings and files, and goes on as it was. All else is in force.
+    /// TLS can't be set up with these settings and files, and stays unchanged. All other settings
+    /// are in force.
     pub fn put_in_force(&mut self, mut config: Config) -> Result<(), String> {
         let secured = self.set_up_tls(&mut config);
         self.config = Arc::new(config);
@@ -106,8 +108,8 @@ impl Control {
         secured
     }
 
-    /// Looks whether a file of TLS was replaced since it was read; on a thread of its own, as file
-    /// systems may hang.
+    /// Checks whether a TLS file was replaced since it was read. Runs on a thread of its own,
+    /// because file systems may hang.
     pub fn look_at_certificates(&mut self) {
         if std::mem::replace(&mut self.looking, true) {
             return;
@@ -119,8 +121,9 @@ impl Control {
         });
     }
 
-    /// How files of TLS look now; they are all read anew if one was replaced. On a new day as well, as
-    /// session tickets have keys of their own each day, and to tell what ends soon.
+    /// The present state of the TLS files. If a file was replaced, all are read again. On a new day
+    /// they are read again, too: session tickets have new keys each day, and certificates that end
+    /// soon are reported.
     pub fn looked(&mut self, of: &Arc<Config>, looks: &[Look]) {
         self.looking = false;
         if !Arc::ptr_eq(of, &self.config) {
@@ -132,17 +135,18 @@ impl Control {
         }
         if changed || self.tickets().day != self.tickets_made.day {
             let same = (*self.config).clone();
-            // What can't be used is in the log, and looked at again when a file changes again.
+            // If the files can't be used, the log says so. They are checked again when a file
+            // changes again.
             let _ = self.put_in_force(same);
         }
     }
 
-    /// What the keys of session tickets come from today.
+    /// The seed of today's session ticket keys.
     fn tickets(&self) -> TicketSeed {
         TicketSeed::at(self.tickets_made.secret, now())
     }
 
-    /// What TLS begins with is made anew; if that fails, the old stays.
+    /// Builds the TLS contexts again; if that fails, the old ones stay.
     fn set_up_tls(&mut self, config: &mut Config) -> Result<(), String> {
         self.looks = Contexts::looks(config);
         self.tickets_made = self.tickets();
@@ -183,7 +187,7 @@ pub fn now() -> i64 {
     since.map_or(0, |since| since.as_secs().cast_signed())
 }
 
-/// Databases that were there before, and are none now, not even by `*`.
+/// Databases of the old configuration that the new one does not have, not even by `*`.
 fn dropped<'a>(old: &'a Config, new: &Config) -> Vec<&'a str> {
     let names = old.databases.keys().map(AsRef::as_ref);
     let mut gone: Vec<&str> = names.filter(|name| new.entry(name).is_none()).collect();
@@ -191,7 +195,8 @@ fn dropped<'a>(old: &'a Config, new: &Config) -> Vec<&'a str> {
     gone
 }
 
-/// What may stand at start may still be too little to replace what is in force.
+/// Refuses a configuration that would be good enough for a start, but not for replacing the one in
+/// force.
 fn refuse_broken((config, warnings): (Config, Vec<Warning>), in_force: &Config) -> Loaded {
     if config.loses_users(in_force) {
         let broken = warnings.into_iter().filter(|warning| warning.broken);

@@ -1,21 +1,21 @@
-//! Descriptors kept back, so that new clients cannot take those that servers need.
+//! Reserved descriptors, so that new clients can't take the descriptors that servers need.
 //!
-//! A descriptor cannot be booked, only used. So the reserve consists of descriptors that lead nowhere, one
-//! for each server that a pool may still open. Opening a server gives one up, and closing it takes one
-//! back. The kernel then refuses new clients in time, whichever worker accepts them. A few more
-//! descriptors are held while clients are accepted, and given up when accepting pauses: files, host names
-//! and logins by other services need descriptors for a moment, too.
+//! A descriptor can't be reserved without being open. So the reserve consists of open descriptors that lead
+//! nowhere, one for each server that a pool may still open. Opening a server frees one of them, and closing a
+//! server opens one again. So the kernel refuses new clients in time, whichever worker accepts them. A few
+//! more descriptors are reserved while clients are accepted, and freed while accepting pauses: files, host
+//! names and logins by LDAP or PAM need descriptors for a moment, too.
 //!
-//! The limit on descriptors is the process's, so there is one reserve for all workers.
+//! The limit on descriptors belongs to the process, so all workers share one reserve.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Places of servers that are held at most: what lies idle should not grow with the limit.
+/// The most descriptors reserved for servers: the reserve must not grow with the limit.
 const MOST: usize = 256;
-/// Descriptors for passing needs.
+/// Descriptors for short needs.
 const PASSING: usize = 4;
 
 static RESERVE: Mutex<Reserve> = Mutex::new(Reserve {
@@ -28,10 +28,10 @@ static RESERVE: Mutex<Reserve> = Mutex::new(Reserve {
 
 struct Reserve {
     held: Vec<OwnedFd>,
-    /// Of servers, those that are open included.
+    /// Places for servers, including open servers.
     places: usize,
     passing: usize,
-    /// What is for passing needs is not held now.
+    /// The descriptors for short needs are free at present.
     eased: bool,
     servers: usize,
 }
@@ -42,7 +42,8 @@ impl Reserve {
         self.places.saturating_sub(self.servers) + passing
     }
 
-    /// Takes or gives up what makes it as large as wanted; false if there is too little.
+    /// Opens or closes descriptors until the reserve has the right size. False if descriptors are
+    /// missing.
     fn settle(&mut self) -> bool {
         let wanted = self.wanted();
         self.held.truncate(wanted);
@@ -64,49 +65,49 @@ fn reserve() -> MutexGuard<'static, Reserve> {
     RESERVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many places are held for servers, where the process may have `limit` descriptors, needs
-/// `own` for itself, and the settings let it open `servers`: at most half of what is left.
+/// How many places are reserved for servers. The process may have `limit` descriptors, and needs
+/// `own` for itself. The settings allow `servers` servers. At most half of the remaining
+/// descriptors are reserved.
 pub fn places(limit: u64, own: u64, servers: u64) -> u64 {
     let half = limit.saturating_sub(own) / 2;
     servers.min(half).min(MOST as u64)
 }
 
-/// From now on so many places of servers are held, and the few more. They are taken when workers
-/// begin to accept.
+/// Sets the number of places for servers. The descriptors are opened when workers begin to accept.
 pub fn keep(places: u64) {
     let mut reserve = reserve();
     reserve.places = usize::try_from(places).unwrap_or(MOST);
     reserve.passing = PASSING.min(reserve.places);
 }
 
-/// A server is about to be opened, or came from elsewhere.
+/// A server is about to be opened, or has come from another process.
 pub(crate) fn server_comes() {
     let mut reserve = reserve();
     reserve.servers += 1;
     reserve.settle();
 }
 
-/// A server is closed, or went elsewhere.
+/// A server is closed, or has gone to another process.
 pub(crate) fn server_goes() {
     let mut reserve = reserve();
     reserve.servers = reserve.servers.saturating_sub(1);
     reserve.settle();
 }
 
-/// Gives one descriptor up, because a newcomer was quicker than the server for which it was given
-/// up first. False if none is left.
+/// Frees one more descriptor, because a new client has taken the one freed for a server. False if
+/// none is left.
 pub(crate) fn spend() -> bool {
     reserve().held.pop().is_some()
 }
 
-/// Accepting pauses: what is held for passing needs is given up.
+/// Accepting pauses: frees the descriptors for short needs.
 pub(crate) fn ease() {
     let mut reserve = reserve();
     reserve.eased = true;
     reserve.settle();
 }
 
-/// Takes what is missing. True if nothing is: then accepting may go on.
+/// Opens the missing descriptors. True if none is missing: accepting may go on.
 pub(crate) fn refill() -> bool {
     let mut reserve = reserve();
     reserve.eased = false;

@@ -1,11 +1,11 @@
 //! TLS of a worker's connections, between the driver's bytes and the connection layer's.
 //!
-//! All that arrives is decrypted at once, so a session holds back at most part of a record. Output is
-//! encrypted a block at a time, when the block is handed to the driver, so many relays share a record.
-//! Only handshakes take long (up to milliseconds, for a private key). They wait in a queue: each takes one
-//! step when it is its turn, and a turn of the loop has time for only a few steps. So connections that
-//! have finished their handshakes do not wait for a storm of new ones. A step that takes milliseconds is
-//! done by another thread ([`crate::helper`]).
+//! Received bytes are decrypted at once, so a session keeps at most part of a record. Output is encrypted one
+//! block at a time, when the block is handed to the driver, so many relays share a record. Only handshakes
+//! take long (up to milliseconds, for a private key). They wait in a queue, and each takes one step in its
+//! turn. A turn of the loop has time for only a few steps. So connections that have finished their handshakes
+//! do not wait for a storm of new ones. Another thread ([`crate::helper`]) takes the steps that need
+//! milliseconds.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,13 +19,14 @@ use crate::helper::{Helper, Shaken};
 use crate::tls::session::{HandshakeStep, Opened};
 use crate::tls::{Contexts, TlsLibrary, TlsSession};
 
-/// At most so many steps of handshakes in one turn.
+/// The most handshake steps in one turn.
 const STEPS: usize = 16;
-/// Or as many steps as begin within so many nanoseconds: one with an RSA key, several with elliptic
-/// curves. (Each transaction needs at least two turns, so turns must be short.)
+/// No step begins after this many nanoseconds of steps in one turn: one step with an RSA key,
+/// several with elliptic curves. (Each transaction needs at least two turns, so turns must be
+/// short.)
 const STEPS_TIME: u64 = 250_000;
 
-/// Plain bytes: the first `len` of the block.
+/// Plain bytes: the first `len` bytes of the block.
 #[derive(Debug, Default)]
 pub struct Plain {
     block: Vec<u8>,
@@ -39,77 +40,79 @@ impl Plain {
     }
 }
 
-/// How many bytes of a handshake are kept until its turn comes. A chain of certificates has at most
-/// 100 KB.
+/// How many bytes of a handshake are kept until its turn. A chain of certificates has at most 100
+/// KB.
 const HANDSHAKE_MAX: usize = 128 * 1024;
 
-/// All sessions of a worker, by slot, and what they share.
+/// All sessions of a worker, by slot, and the state that they share.
 pub(crate) struct Sessions {
     library: Arc<dyn TlsLibrary>,
     sessions: Vec<Option<Held>>,
-    /// Handshakes that can go on.
+    /// Handshakes that can take a step.
     line: VecDeque<Key>,
-    /// At most so many handshakes of clients are under way.
+    /// The greatest number of clients' handshakes under way.
     most: usize,
-    /// So many are.
+    /// The number of clients' handshakes under way.
     under_way: usize,
     /// Clients that have not answered in their handshakes, and since when, oldest first. Some
     /// entries may be out of date.
     awaited: VecDeque<(Time, Key)>,
-    /// Clients that have sent something, and whose handshake has to wait until another has ended.
+    /// Clients that have sent something, and whose handshake waits until another handshake has
+    /// ended.
     waiting: VecDeque<Key>,
     /// A free block for plain bytes.
     spare: Vec<u8>,
-    /// Takes the slow steps of handshakes.
+    /// The helper for slow steps of handshakes.
     helper: Option<Helper>,
 }
 
-/// A connection's TLS.
+/// The TLS of one connection.
 struct Held {
-    /// The key of its connection. The generation changes when the socket goes to another driver.
+    /// The connection's key. The generation changes when the socket moves to another driver.
     key: Key,
     stands: Standing,
-    /// Its handshake stands in the line of those that can go on.
+    /// The handshake is in the queue of those that can take a step.
     in_line: bool,
-    /// It is a client's handshake that is under way.
+    /// The handshake counts as under way: it is a client's, and has begun.
     counted: bool,
-    /// It is in the queue of handshakes that wait to begin.
+    /// The handshake is in the queue of those that wait to begin.
     waits: bool,
-    /// The time of the last step of its handshake, while the other side has not answered.
+    /// The time of the handshake's last step, if the other side has not answered since.
     stepped: Option<Time>,
-    /// Howdah has sent something in its handshake.
+    /// Howdah has sent something in the handshake.
     answered: bool,
 }
 
 impl Held {
-    /// Its handshake has not begun, and is a client's.
+    /// True for a client's handshake that has not begun.
     fn is_clients(&self) -> bool {
         matches!(&self.stands, Standing::Begins(start) if matches!(**start, TlsStart::Accept { .. }))
     }
 }
 
 enum Standing {
-    /// Its handshake has not begun: what the client has sent.
+    /// The handshake has not begun. Contains the bytes that the client has sent.
     Begins(Box<TlsStart>),
     Session(Box<dyn TlsSession>),
-    /// The helper thread takes a step of its handshake: the bytes that have come meanwhile.
+    /// The helper thread takes a step of the handshake. Contains the bytes that have arrived
+    /// meanwhile.
     Away(Vec<u8>),
 }
 
-/// What came of received bytes.
+/// The result of received bytes.
 pub(crate) enum Taken {
-    /// Plain bytes, if any, and how opening ended.
+    /// Plain bytes, if any, and how the decryption ended.
     Opened(Option<Plain>, Opened),
-    /// The handshake can go on when it is its turn.
+    /// The handshake can go on in its turn.
     Handshake,
-    /// The handshake has to wait until another has ended: nothing need be received before.
+    /// The handshake waits until another one has ended. Nothing needs to be received before.
     Waits,
-    /// The handshake can't begin: why.
+    /// The handshake can't begin; the reason.
     Refused(String),
 }
 
 impl Default for Sessions {
-    /// No sessions, and no library to begin any.
+    /// No sessions, and no TLS library.
     fn default() -> Sessions {
         Sessions {
             library: Arc::new(Contexts::default()),
@@ -126,17 +129,17 @@ impl Default for Sessions {
 }
 
 impl Sessions {
-    /// What new sessions begin with.
+    /// Sets the TLS library of new sessions.
     pub(crate) fn set_library(&mut self, library: Arc<dyn TlsLibrary>) {
         self.library = library;
     }
 
-    /// Slow steps are taken by this helper thread.
+    /// Sets the helper thread for slow steps.
     pub(crate) fn help_by(&mut self, helper: Helper) {
         self.helper = Some(helper);
     }
 
-    /// At most so many handshakes of clients are under way.
+    /// Sets the greatest number of clients' handshakes under way.
     pub(crate) fn bound_handshakes(&mut self, most: usize) {
         self.most = most;
     }
@@ -152,11 +155,11 @@ impl Sessions {
         }
     }
 
-    /// A handshake begins, or has to wait.
+    /// Lets a handshake begin, or wait.
     fn admit(&mut self, key: Key) -> Taken {
         let full = self.under_way >= self.most || !self.waiting.is_empty();
         match self.held(key) {
-            // The number of servers' handshakes is bounded by pools.
+            // The pools bound the number of servers' handshakes.
             Some(held) if full && held.is_clients() => {
                 held.waits = true;
                 self.waiting.push_back(key);
@@ -196,11 +199,11 @@ impl Sessions {
         Taken::Handshake
     }
 
-    /// The next client whose handshake had to wait, if another has ended.
+    /// The next client whose handshake waits, if another handshake has ended.
     pub(crate) fn next_waiting(&mut self) -> Option<Key> {
         while self.under_way < self.most {
             let key = self.waiting.pop_front()?;
-            // Others have left meanwhile.
+            // The other clients have left meanwhile.
             let held = self.held(key).filter(|held| held.key == key);
             if held.is_some_and(|held| std::mem::take(&mut held.waits)) {
                 return Some(key);
@@ -209,13 +212,13 @@ impl Sessions {
         None
     }
 
-    /// A client that had to wait begins its handshake.
+    /// Begins the handshake of a client that had to wait.
     pub(crate) fn begin_waiting(&mut self, key: Key) -> Taken {
         self.begin(key)
     }
 
-    /// A client that has not answered for so long that its handshake is given up, because others
-    /// wait to begin theirs.
+    /// A client whose handshake is given up, because it has not answered for too long and other
+    /// clients wait to begin theirs.
     pub(crate) fn give_up(&mut self, now: Time) -> Option<Key> {
         while !self.waiting.is_empty() {
             let (since, key) = self.awaited.front().copied()?;
@@ -232,7 +235,7 @@ impl Sessions {
         None
     }
 
-    /// True if a client's handshake is under way, and it has sent nothing since then.
+    /// True if a client's handshake is under way, and the client has sent nothing since then.
     fn is_awaited(&self, since: Time, key: Key) -> bool {
         let held = self
             .sessions
@@ -249,7 +252,7 @@ impl Sessions {
         Some(Time(since.0 + limits::HANDSHAKE_PATIENCE_NS))
     }
 
-    /// A handshake is not under way any more.
+    /// A handshake is no longer under way.
     fn ended(&mut self, key: Key) {
         if let Some(held) = self.held(key)
             && std::mem::take(&mut held.counted)
@@ -279,7 +282,8 @@ impl Sessions {
         });
     }
 
-    /// Gives a connection a session that was packed in another process. `Err`: why not.
+    /// Gives a connection a session that was packed in another process. `Err`: the reason why it
+    /// can't be used.
     pub(crate) fn unpack(&mut self, key: Key, bytes: &[u8]) -> Result<(), String> {
         let session = self.library.unpack(bytes)?;
         self.put(key, session);
@@ -294,7 +298,7 @@ impl Sessions {
         }
     }
 
-    /// Takes a connection's session away.
+    /// Removes a connection's session, and returns it.
     pub(crate) fn take(&mut self, key: Key) -> Option<Box<dyn TlsSession>> {
         self.ended(key);
         match self.sessions.get_mut(key.slot as usize)?.take()?.stands {
@@ -315,13 +319,13 @@ impl Sessions {
         }
     }
 
-    /// Handshakes wait for their turn.
+    /// True if a handshake can take a step or begin.
     pub(crate) fn are_waiting(&self) -> bool {
         !self.line.is_empty() || self.under_way < self.most && !self.waiting.is_empty()
     }
 
-    /// The connection whose handshake may take a step now. In this turn `taken` steps were taken,
-    /// in `spent` nanoseconds.
+    /// The connection whose handshake may take a step now. In this turn, `taken` steps have taken
+    /// `spent` nanoseconds.
     pub(crate) fn next_in_line(&mut self, taken: usize, spent: u64) -> Option<Key> {
         if taken > 0 && (taken >= STEPS || spent >= STEPS_TIME) {
             return None;
@@ -340,8 +344,8 @@ impl Sessions {
         self.stepped(key, step, now)
     }
 
-    /// The step in which the private key is used goes to the helper, if it takes long. Howdah has
-    /// sent nothing before that step, so no answer can arrive meanwhile.
+    /// Gives the step with the private key to the helper, if that step takes long. Before this step
+    /// Howdah has sent nothing, so no answer can arrive meanwhile.
     fn goes_away(&mut self, key: Key) -> bool {
         let Sessions {
             helper: Some(helper),
@@ -366,7 +370,7 @@ impl Sessions {
         false
     }
 
-    /// A session comes back with the step that it has taken; `None` if its connection is gone.
+    /// A session comes back after its step; `None` if its connection is gone.
     pub(crate) fn returned(
         &mut self,
         shaken: Shaken,
@@ -406,7 +410,7 @@ impl Sessions {
         Some((step, records))
     }
 
-    /// It is the other side's turn.
+    /// The handshake waits for the other side.
     fn awaits(&mut self, key: Key, now: Time) {
         let Some(held) = self.held(key) else { return };
         held.stepped = Some(now);
@@ -421,18 +425,18 @@ impl Sessions {
         }
     }
 
-    /// True if Howdah has sent something in its handshake, so that bytes that come with its end may
-    /// be an answer.
+    /// True if Howdah has sent something in the handshake. Then bytes that come with the end of the
+    /// stream may be an answer.
     pub(crate) fn was_answered(&mut self, key: Key) -> bool {
         self.held(key).is_some_and(|held| held.stepped.is_some())
     }
 
-    /// A client that waits to begin is not received from.
+    /// True for a client that waits to begin its handshake: nothing is received from it.
     pub(crate) fn waits(&mut self, key: Key) -> bool {
         self.held(key).is_some_and(|held| held.waits)
     }
 
-    /// Takes ciphertext in.
+    /// Takes received ciphertext.
     pub(crate) fn receive(&mut self, key: Key, bytes: &[u8]) -> Option<Taken> {
         let held = self.held(key)?;
         let unread = match &mut held.stands {
@@ -467,7 +471,7 @@ impl Sessions {
                 return Some(Taken::Handshake);
             }
         }
-        // Receiving was just switched off: these bytes were under way.
+        // Receiving was just switched off, but these bytes were under way.
         Some(if held.waits {
             Taken::Waits
         } else {
@@ -475,7 +479,7 @@ impl Sessions {
         })
     }
 
-    /// Decrypts all whole records at hand.
+    /// Decrypts all complete records.
     pub(crate) fn open(&mut self, key: Key) -> Option<Taken> {
         let mut block = std::mem::take(&mut self.spare);
         let mut len = 0;
@@ -490,7 +494,7 @@ impl Sessions {
 
     /// Takes the memory of plain bytes back.
     pub(crate) fn give(&mut self, plain: Plain) {
-        // After a burst, memory is given back.
+        // After a burst, a large block is freed.
         let fits = plain.block.len() <= 256 * 1024;
         if fits && plain.block.len() > self.spare.len() {
             self.spare = plain.block;
@@ -498,7 +502,7 @@ impl Sessions {
     }
 }
 
-/// The text for the end of a session.
+/// The error text for the end of a session.
 pub(crate) fn broken(peer: Peer, why: &str) -> String {
     match peer {
         Peer::Client(_) => format!("TLS error: {why}"),

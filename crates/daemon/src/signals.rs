@@ -1,17 +1,17 @@
-//! The signals, and what each asks for.
+//! The signals, and their meanings.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What an operator wants.
+/// An operator's request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OperatorRequest {
-    /// HUP: read the configuration anew.
+    /// HUP: read the configuration again.
     Reload,
-    /// TERM: end when all clients have left; the second time at once.
+    /// TERM: end when all clients have left; the second time, end at once.
     EndAfterClients,
-    /// INT: end when all servers are released; the second time at once.
+    /// INT: end when all servers are released; the second time, end at once.
     EndAfterServers,
     /// QUIT: end at once.
     EndNow,
@@ -21,7 +21,7 @@ pub enum OperatorRequest {
     Resume,
 }
 
-/// The signals we listen to.
+/// The handled signals.
 pub struct Signals {
     hangup: Signal,
     terminate: Signal,
@@ -29,15 +29,16 @@ pub struct Signals {
     quit: Signal,
     user1: Signal,
     user2: Signal,
-    /// A log at the largest size a file may have: the write says so, nobody need die of it.
+    /// Sent when a log has reached the greatest file size. The failing write reports this; the
+    /// process must not end.
     _file_too_large: Signal,
 }
 
 impl Signals {
-    /// Begins to listen, inside a runtime.
+    /// Begins to handle signals. Must be called inside a runtime.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn install() -> io::Result<Signals> {
         Ok(Signals {
             hangup: signal(SignalKind::hangup())?,
@@ -50,7 +51,7 @@ impl Signals {
         })
     }
 
-    /// The next one.
+    /// The next request.
     pub async fn next(&mut self) -> OperatorRequest {
         tokio::select! {
             _ = self.hangup.recv() => OperatorRequest::Reload,

@@ -1,7 +1,7 @@
 //! The connection layer: clients and servers over a [`Driver`].
 //!
-//! It knows which connection of the driver is which peer, queues output, ends connections in the ways of
-//! [`Close`], and reports what happened as [`Event`]s.
+//! This layer knows which connection of the driver belongs to which peer. It queues output, ends connections
+//! in the ways of [`Close`], and reports [`Event`]s.
 //!
 //! **Sending.** Bytes are copied into the peer's output: a queue of blocks from this worker's supply.
 //! [`Sockets::flush`], called once a turn, hands each peer's first block to the driver. The other blocks
@@ -35,49 +35,49 @@ use crate::tls::session::{HandshakeStep, Opened};
 
 /// Unsent bytes above which a peer is congested.
 pub const HIGH_WATER: usize = 256 * 1024;
-/// Unsent bytes below which it no longer is.
+/// Unsent bytes below which the peer is no longer congested.
 pub const LOW_WATER: usize = 64 * 1024;
 /// How long a close may take to send what is queued, and await the end of the stream.
 const CLOSE_LIMIT: u64 = 5_000_000_000;
-/// How long [`Close::Flush`] keeps dropping input after it has sent everything. Closing with
-/// unread input resets the connection, which can destroy the last words on their way.
+/// After everything is sent, [`Close::Flush`] drops input for this long. Closing with unread input
+/// would reset the connection, and could destroy the last bytes on their way.
 const LINGER_LIMIT: u64 = 1_000_000_000;
 /// How long accepting pauses when no descriptor is left, unless one is closed before.
 const ACCEPT_PAUSE: u64 = 1_000_000_000;
-/// At most one log line about that in so many nanoseconds.
+/// The least time between two log lines about this, in nanoseconds.
 const ACCEPT_NOTE: u64 = 5_000_000_000;
 
-/// Something happened that the decisions must know.
+/// An event for `Pooler`, or a note for the log.
 #[derive(Debug)]
 pub enum Happening {
     /// [`Event::Accepted`]. Answer with [`Sockets::adopt`] or [`Sockets::discard`].
     Accepted(LooseSocket, Box<Ends>),
-    /// [`Event::Received`]; the bytes are [`Sockets::bytes`] until [`Sockets::release`].
+    /// [`Event::Received`]; [`Sockets::bytes`] has the bytes until [`Sockets::release`].
     Received(Peer, ReceivedChunk),
-    /// [`Event::Received`], out of TLS; to be given back by [`Sockets::give`].
+    /// [`Event::Received`] with decrypted bytes; to be given back by [`Sockets::give`].
     Opened(Peer, Plain),
-    /// Anything else.
+    /// Any other event.
     Event(Event<'static>),
-    /// To be logged.
+    /// A log record.
     Note(Note),
 }
 
-/// See the module.
+/// The connection layer: see the module's comment.
 pub struct Sockets<D> {
     driver: D,
     table: Connections,
     memory: FreeBuffers,
     sessions: Sessions,
-    /// Connections with a block to hand to the driver: servers, and clients.
+    /// Connections with a block for the driver: servers, then clients.
     dirty: [Vec<Key>; 2],
-    /// When a connection that is ending must have ended. Entries may be out of date.
+    /// The time limits of ending connections. Entries may be out of date.
     limits: BinaryHeap<Reverse<(Time, Key)>>,
     happened: VecDeque<Happening>,
     accepting: Accepting,
-    /// Of whom `Flushed` is to be told.
+    /// The peers whose `Flushed` must be reported.
     awaited: Vec<Peer>,
     now: Time,
-    /// Steps of handshakes taken in this turn.
+    /// The handshake steps taken in this turn.
     steps: usize,
 }
 
@@ -112,7 +112,7 @@ impl<D: Driver> Sockets<D> {
         &mut self.driver
     }
 
-    /// How many connections there are, those that are ending included.
+    /// The number of connections, including those that are ending.
     pub fn len(&self) -> usize {
         self.table.len()
     }
@@ -122,19 +122,19 @@ impl<D: Driver> Sockets<D> {
         self.len() == 0
     }
 
-    /// Bytes of memory held for sending, used or not.
+    /// The memory for sending in bytes, used or free.
     pub fn output_memory(&self) -> usize {
         self.table.output_memory() + self.memory.held()
     }
 
-    /// When [`Sockets::wait`] must return for this layer's own sake.
+    /// When [`Sockets::wait`] must return because of this layer.
     pub(crate) fn deadline(&self) -> Option<Time> {
         let limit = self.limits.peek().map(|Reverse((at, _))| *at);
         let others = earliest(self.accepting.paused_until, self.sessions.deadline());
         earliest(limit, others)
     }
 
-    /// Flushes, lets the driver wait until something happens or `deadline` passes, and returns
+    /// Flushes, and lets the driver wait until something happens or `deadline` has passed. Returns
     /// the time.
     pub fn wait(&mut self, deadline: Option<Time>) -> Time {
         self.flush();
@@ -150,7 +150,7 @@ impl<D: Driver> Sockets<D> {
         self.now
     }
 
-    /// What happened next, in this turn.
+    /// The next event of this turn.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<Happening> {
         loop {
@@ -179,7 +179,7 @@ impl<D: Driver> Sockets<D> {
     }
 }
 
-/// What the decisions ask for.
+/// The requests of `Pooler`.
 impl<D: Driver> Sockets<D> {
     /// Switches accepting on or off, on all listeners.
     pub fn accept(&mut self, on: bool) {
@@ -189,7 +189,7 @@ impl<D: Driver> Sockets<D> {
         self.arm_accepts(on);
     }
 
-    /// Lets go of the listeners, those for unix sockets excepted if told so.
+    /// Closes the listeners; with `keep_unix`, except those of unix sockets.
     pub fn stop_listening(&mut self, keep_unix: bool) {
         for (index, address) in self.driver.listeners().into_iter().enumerate() {
             if !(keep_unix && matches!(address, Address::Unix(..))) {
@@ -198,12 +198,12 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// Options for connections from now on.
+    /// Options for new connections.
     pub fn set_options(&mut self, options: SocketOptions) {
         self.driver.set_options(options);
     }
 
-    /// Takes a socket in as this peer, and receives from it.
+    /// Adds a socket as this peer, and receives from it.
     pub fn adopt(&mut self, peer: Peer, mut socket: LooseSocket) {
         let key = self.insert(peer, Stage::Open);
         let session = match socket.take_packed_session() {
@@ -214,7 +214,7 @@ impl<D: Driver> Sockets<D> {
             }),
         };
         if let Some(connection) = self.table.get(key) {
-            // Also if it can't go on: nothing is said in clear text.
+            // Also if the session can't go on: nothing may be sent in clear text.
             connection.flags.secure = session.is_some();
         }
         self.driver.attach(key, socket);
@@ -224,13 +224,13 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// Closes a socket nobody wants.
+    /// Closes a socket that no peer needs.
     pub fn discard(&mut self, socket: LooseSocket) {
         self.driver.discard(socket);
         self.descriptor_came_free();
     }
 
-    /// Opens a connection; `Connected` answers, and receiving is on then.
+    /// Opens a connection; `Connected` answers. Then receiving is on.
     pub fn connect(&mut self, peer: Peer, address: &Address) {
         let key = self.insert(peer, Stage::Connecting);
         self.driver.connect(key, address);
@@ -247,7 +247,7 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// Appends to the peer's output. What is sent to a peer that is gone or ending is dropped.
+    /// Appends to the peer's output. For a peer that is gone or ending, the bytes are dropped.
     pub fn send(&mut self, peer: Peer, bytes: &[u8]) {
         if let Some((key, connection)) = self.table.find(peer)
             && connection.append(bytes, &mut self.memory)
@@ -256,7 +256,7 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// Appends a part of the chunk at hand to the peer's output.
+    /// Appends a part of the current chunk to the peer's output.
     pub fn relay(&mut self, peer: Peer, chunk: &ReceivedChunk, range: Range<usize>) {
         if let Some((key, connection)) = self.table.find(peer)
             && connection.append(&self.driver.bytes(chunk)[range], &mut self.memory)
@@ -270,7 +270,7 @@ impl<D: Driver> Sockets<D> {
         self.send(peer, &plain.bytes()[range]);
     }
 
-    /// Ends a connection; `Closed` answers, and nothing else is told of this peer any more.
+    /// Ends a connection; `Closed` answers. No other event of this peer follows.
     pub fn close(&mut self, peer: Peer, how: Close) {
         let Some((key, connection)) = self.table.find(peer) else {
             return;
@@ -292,7 +292,7 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// What new TLS sessions begin with.
+    /// Sets the TLS library of new sessions.
     pub fn set_library(&mut self, library: Arc<dyn TlsLibrary>) {
         self.sessions.set_library(library);
     }
@@ -311,12 +311,12 @@ impl<D: Driver> Sockets<D> {
         self.taken(key, taken);
     }
 
-    /// Steps of handshakes that take long are taken elsewhere.
+    /// Sets the helper thread for slow handshake steps.
     pub(crate) fn help_by(&mut self, helper: Helper) {
         self.sessions.help_by(helper);
     }
 
-    /// At most so many handshakes of clients are under way: others wait.
+    /// Sets the greatest number of clients' handshakes under way: further ones wait.
     pub fn bound_handshakes(&mut self, most: usize) {
         self.sessions.bound_handshakes(most);
     }
@@ -326,7 +326,7 @@ impl<D: Driver> Sockets<D> {
         self.sessions.give(plain);
     }
 
-    /// Says `Flushed` as soon as nothing is queued for a peer; at once if it is gone.
+    /// Reports `Flushed` when nothing is queued for a peer; at once if the peer is gone.
     pub fn tell_flushed(&mut self, peer: Peer) {
         match self.table.find(peer) {
             Some((_, connection)) if connection.output.is_some() => self.awaited.push(peer),
@@ -334,8 +334,8 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// Tells of a peer's end that is not received from, as if it were: what it has sent before is of
-    /// no use any more.
+    /// Finds out whether a peer that is not received from has ended its stream, and reports the
+    /// end. The bytes that the peer has sent before are no longer needed.
     pub fn look_for_end(&mut self, peer: Peer) {
         let Some((key, connection)) = self.table.find(peer) else {
             return;
@@ -347,12 +347,12 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// What the driver's clock says.
+    /// The driver's time.
     pub fn now(&self) -> Time {
         self.driver.now()
     }
 
-    /// Sends what is queued and takes the socket out; `Detached` answers, or `Lost`.
+    /// Sends the queued bytes and removes the socket; `Detached` or `Lost` answers.
     pub fn detach(&mut self, peer: Peer) {
         let Some((key, connection)) = self.table.find(peer) else {
             return;
@@ -364,15 +364,15 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// Hands every output to the driver that has none of its blocks yet: servers' first.
+    /// Hands each output to the driver, unless the driver still has a block of it: servers first.
     ///
-    /// So PostgreSQL begins early, and answers leave in a row: who awaits many of them (an
-    /// application that multiplexes) sleeps less often between them. Pgbench with 40 clients on two
-    /// cores did so 13 times in 100 transactions instead of 19.
+    /// So PostgreSQL begins early, and answers to clients leave in a row. An application that
+    /// awaits many answers sleeps less often between them: pgbench with 40 clients on two cores
+    /// slept 13 times in 100 transactions instead of 19.
     pub fn flush(&mut self) {
         for side in 0..self.dirty.len() {
             let mut next = 0;
-            // Blocks taken at once may make room for more, which is appended.
+            // A block that is sent at once may make room for further output.
             while let Some(key) = self.dirty[side].get(next).copied() {
                 next += 1;
                 self.hand_over(key);
@@ -412,7 +412,7 @@ impl<D: Driver> Sockets<D> {
             }
         }
         connection.flags.sending = true;
-        // Someone waits for it: the next block, or the end of the connection.
+        // Something waits for it: the next block, or the end of the connection.
         let prompt = connection.stage != Stage::Open
             || connection.flags.congested
             || connection
@@ -424,14 +424,14 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// Flushes, and gets the kernel started on it.
+    /// Flushes, and starts the kernel's work.
     pub fn submit(&mut self) {
         self.flush();
         self.driver.submit();
     }
 }
 
-/// Completions.
+/// The driver's completions.
 impl<D: Driver> Sockets<D> {
     fn complete(&mut self, done: Completion) -> Option<Happening> {
         match done {
@@ -500,7 +500,7 @@ impl<D: Driver> Sockets<D> {
             }
             Stage::Open => {
                 if connection.flags.handshake && self.sessions.was_answered(key) {
-                    // What came with the end counts: a request to cancel, an alert that says why.
+                    // Bytes that came with the end count: a cancel request, or an alert.
                     self.shake(key);
                 }
                 self.lose(key, error);
@@ -550,8 +550,9 @@ impl<D: Driver> Sockets<D> {
         self.progress(key);
     }
 
-    /// The peer is gone as far as sending goes. What it said before may still lie in the kernel,
-    /// and PostgreSQL's last words matter: `Lost` waits for the end of the stream, if receiving.
+    /// Nothing more can be sent to the peer. Bytes that the peer has sent before may still be in
+    /// the kernel, and PostgreSQL's last message matters. So while receiving, `Lost` waits for the
+    /// end of the stream.
     fn send_failed(&mut self, key: Key, error: Errno) {
         self.drop_output(key);
         let Some(connection) = self.table.get(key) else {
@@ -576,10 +577,10 @@ impl<D: Driver> Sockets<D> {
         };
         let (peer, stage) = (connection.peer, connection.stage);
         if stage == Stage::Leaving && connection.output.is_some() {
-            // What came last was answered: that is sent first.
+            // The last bytes were answered: the answer is sent first.
             connection.stage = Stage::Detaching;
             connection.generation = connection.generation.wrapping_add(1);
-            // It stands in the list of those with output under its old key only.
+            // The list of dirty outputs has this connection under its old key only.
             connection.flags.dirty = false;
             let key = Key {
                 generation: connection.generation,
@@ -596,7 +597,7 @@ impl<D: Driver> Sockets<D> {
             self.remove(key, peer);
             self.tell(Event::Detached(peer, socket));
         } else {
-            // Closed while leaving.
+            // The connection was closed while it was being detached.
             self.driver.discard(socket);
             self.closed(key);
         }
@@ -615,7 +616,7 @@ impl<D: Driver> Sockets<D> {
         self.tell(Event::Closed { peer, gone });
     }
 
-    /// Takes the next step of a connection that is ending or leaving, if nothing holds it.
+    /// Takes the next step of a connection that is ending or being detached, if it can.
     fn progress(&mut self, key: Key) {
         let Some(connection) = self.table.get(key) else {
             return;
@@ -648,14 +649,14 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// Ciphertext has come.
+    /// Ciphertext has arrived.
     fn receive_sealed(&mut self, key: Key, chunk: &ReceivedChunk) {
         if let Some(taken) = self.sessions.receive(key, self.driver.bytes(chunk)) {
             self.taken(key, taken);
         }
     }
 
-    /// A session has taken something in.
+    /// A session has taken received bytes.
     fn taken(&mut self, key: Key, taken: Taken) {
         match taken {
             Taken::Opened(plain, opened) => self.opened(key, plain, opened),
@@ -689,7 +690,7 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// The next handshake takes a step. `None`: none of them may in this turn.
+    /// The next handshake takes a step. `None` if no handshake may take one in this turn.
     fn shake_hands(&mut self) -> Option<()> {
         self.begin_waiting_handshakes();
         if !self.happened.is_empty() {
@@ -715,7 +716,7 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// A handshake has taken a step elsewhere.
+    /// The helper thread has taken a handshake's step.
     pub(crate) fn shaken(&mut self, shaken: Shaken) {
         let key = shaken.key;
         if let Some((step, records)) = self.sessions.returned(shaken, self.now) {
@@ -723,12 +724,12 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// A handshake has taken a step, and has this to say.
+    /// A handshake has taken a step. `records` are the bytes to send.
     fn stepped(&mut self, key: Key, step: HandshakeStep, records: Option<Vec<u8>>) {
         let Some(connection) = self.table.get(key) else {
             return;
         };
-        // It may have been closed while the step was taken elsewhere.
+        // The connection may have been closed while the helper thread took the step.
         if connection.stage != Stage::Open || connection.flags.lost {
             return;
         }
@@ -743,7 +744,7 @@ impl<D: Driver> Sockets<D> {
                     connection.flags.handshake = false;
                 }
                 self.tell(Event::TlsDone(peer, Ok(facts)));
-                // The first message may have come with the last of the handshake.
+                // The first message may have come together with the end of the handshake.
                 if let Some(Taken::Opened(plain, opened)) = self.sessions.open(key) {
                     self.opened(key, plain, opened);
                 }
@@ -752,7 +753,7 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// Handshakes that had to wait begin as others end, or are given up.
+    /// Waiting handshakes begin when others end or are given up.
     fn begin_waiting_handshakes(&mut self) {
         while let Some(key) = self.sessions.give_up(self.now) {
             if let Some(connection) = self.table.get(key)
@@ -784,7 +785,7 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// A connection that is ending still must have ended so many nanoseconds from now.
+    /// A connection that is ending must have ended after this many nanoseconds.
     fn limit_ending(&mut self, key: Key, after: u64) {
         if let Some(connection) = self.table.get(key)
             && matches!(connection.stage, Stage::Flushing(_) | Stage::Lingering)
@@ -799,7 +800,7 @@ impl<D: Driver> Sockets<D> {
         if let Some(connection) = self.table.get(key)
             && connection.stage != Stage::Closing
         {
-            // Nothing of a connection that never came to be is left at the other side.
+            // The other side has nothing of a connection that was never established.
             connection.flags.ended |= connection.stage == Stage::Connecting;
             connection.stage = Stage::Closing;
             self.driver.close(key);
@@ -812,7 +813,7 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// Forgets the limits of connections that have ended in time: each would wake the worker later.
+    /// Forgets the limits of ended connections. Otherwise each limit would wake the worker.
     fn forget_limits(&mut self) {
         while let Some(Reverse((_, key))) = self.limits.peek().copied()
             && self.table.get(key).is_none()
@@ -851,7 +852,7 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// What is kept back goes first; then accepting resumes, if it paused.
+    /// Fills the reserve first. Then accepting resumes, if it paused.
     fn descriptor_came_free(&mut self) {
         if reserve::refill() && self.accepting.paused_until.take().is_some() {
             self.arm_accepts(self.accepting.on);
@@ -907,12 +908,12 @@ impl<D: Driver> Sockets<D> {
     }
 }
 
-/// Which of the two lists of outputs a peer belongs to.
+/// The list of outputs for a peer: 0 for servers, 1 for clients.
 fn side(peer: Peer) -> usize {
     usize::from(matches!(peer, Peer::Client(_)))
 }
 
-/// The earlier of two moments, if there is any.
+/// The earlier of two times, if there is any.
 pub(crate) fn earliest(a: Option<Time>, b: Option<Time>) -> Option<Time> {
     a.into_iter().chain(b).min()
 }

@@ -1,5 +1,5 @@
-//! Catches panics, so that they end one call and not the process. Two kinds are caught: panics of a
-//! library at bytes from strangers, and bugs of Howdah's in handling one connection.
+//! Catches panics, so that they end one call and not the process. Two kinds are caught: panics of a library
+//! that reads strangers' bytes, and panics from bugs of Howdah while it handles one connection.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,8 +8,8 @@ thread_local! {
     static SURVIVES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls what may panic: `None` if it did; the hook that `is_asked` tells of it has logged why. What
-/// it worked on must not be used again unless it can be verified.
+/// Calls a function that may panic. `None` after a panic; the panic hook has logged the reason. The
+/// data that the function worked on must be verified before further use.
 pub fn survive<T>(call: impl FnOnce() -> T) -> Option<T> {
     SURVIVES.set(true);
     let survived = catch_unwind(AssertUnwindSafe(call));
@@ -17,11 +17,11 @@ pub fn survive<T>(call: impl FnOnce() -> T) -> Option<T> {
     survived.ok()
 }
 
-/// A panic on this thread ends what [`survive`] was asked to call, and nothing else.
+/// True if a panic on this thread ends only a call of [`survive`].
 pub fn is_asked() -> bool {
     SURVIVES.get()
 }
 
-/// Without unwinding, the process would end at what a stranger sends.
+/// Without unwinding, a stranger's bytes could end the process.
 #[cfg(panic = "abort")]
 compile_error!("panics must unwind: panic = \"unwind\"");

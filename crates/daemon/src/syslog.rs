@@ -1,7 +1,7 @@
 //! Log lines to syslog: datagrams to /dev/log, as the C library's `syslog()` writes them (RFC 3164).
 //!
-//! A thread of its own sends them, so a syslog daemon that is slow, stopped or restarted delays nobody.
-//! Lines that it does not take are counted; the count is reported once it takes lines again.
+//! A thread sends the lines, so a syslog daemon that is slow, stopped or restarted delays no other thread.
+//! Lines that the daemon does not take are counted, and the count is reported when it takes lines again.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
@@ -13,24 +13,24 @@ use std::time::Duration;
 use howdah_pooler::config::Facility;
 use howdah_pooler::note::{Level, Note};
 
-/// Where syslog daemons listen.
+/// The socket of syslog daemons.
 pub const SOCKET: &str = "/dev/log";
 
-/// Lines that may wait for the thread.
+/// How many lines may wait for the thread.
 const QUEUE: usize = 4096;
-/// How long the daemon may hold up a line.
+/// How long the daemon may delay a line.
 const SEND_LIMIT: Duration = Duration::from_secs(1);
-/// How long the end of the process may be held up for the last lines.
+/// How long the end of the process may wait for the last lines.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// What the thread is told.
+/// A job for the thread.
 enum Job {
     Line(String),
-    /// All lines before this have been sent, or lost.
+    /// Reports when all earlier lines are sent or lost.
     Flush(SyncSender<()>),
 }
 
-/// The way to syslog.
+/// The sender to syslog.
 pub struct Syslog {
     jobs: SyncSender<Job>,
     lost: Arc<AtomicU64>,
@@ -39,10 +39,10 @@ pub struct Syslog {
 }
 
 impl Syslog {
-    /// Starts the thread. Nobody need listen at the path yet.
+    /// Starts the thread. No daemon needs to listen at the path yet.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// The system refuses a thread.
     pub fn start(path: impl Into<PathBuf>) -> std::io::Result<Syslog> {
         let (jobs, queue) = sync_channel(QUEUE);
         let lost = Arc::new(AtomicU64::new(0));
@@ -62,13 +62,13 @@ impl Syslog {
         })
     }
 
-    /// Under which names lines go out from now on.
+    /// Sets the facility and the program name of further lines.
     pub fn name(&mut self, facility: Facility, ident: &str) {
         self.facility = facility;
         ident.clone_into(&mut self.ident);
     }
 
-    /// Sends a line; never waits. `time` is in the form of [`TIME`].
+    /// Sends a line, and never waits. `time` has the form of [`TIME`].
     pub fn send(&self, time: &str, pid: u32, note: &Note) {
         let line = line(self.facility, &self.ident, time, pid, note);
         if self.jobs.try_send(Job::Line(line)).is_err() {
@@ -76,7 +76,7 @@ impl Syslog {
         }
     }
 
-    /// Waits a moment for what has not been sent yet.
+    /// Waits a moment until the lines are sent.
     pub fn flush(&self) {
         let (done, is_done) = sync_channel(1);
         if self.jobs.try_send(Job::Flush(done)).is_ok() {
@@ -85,7 +85,7 @@ impl Syslog {
     }
 }
 
-/// The time of a line, for strftime: local time, without a year.
+/// The format of a line's time, for strftime: local time, without a year.
 pub const TIME: &str = "%b %e %H:%M:%S";
 
 /// `<PRIORITY>TIME IDENT[PID]: TEXT`.
@@ -115,7 +115,7 @@ fn line(facility: Facility, ident: &str, time: &str, pid: u32, note: &Note) -> S
     format!("<{}>{time} {ident}[{pid}]: {text}", facility * 8 + severity)
 }
 
-/// The thread's own.
+/// The state of the thread.
 struct Carrier {
     path: PathBuf,
     socket: Option<UnixDatagram>,
@@ -127,7 +127,7 @@ impl Carrier {
         for job in queue {
             match job {
                 Job::Line(line) => self.carry(&line),
-                // Who waits may have gone.
+                // The waiting thread may be gone.
                 Job::Flush(done) => drop(done.try_send(())),
             }
         }
@@ -150,7 +150,8 @@ impl Carrier {
         }
     }
 
-    /// A daemon that was started anew listens on a new socket under the old name.
+    /// Sends a line. A restarted daemon listens on a new socket with the old name, so a failed send
+    /// connects once more.
     fn send(&mut self, line: &str) -> bool {
         for _ in 0..2 {
             if self.socket.is_none() {
@@ -161,7 +162,7 @@ impl Carrier {
             };
             match socket.send(line.as_bytes()) {
                 Ok(_) => return true,
-                // It hears us, but is slow.
+                // The daemon is there, but slow.
                 Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => return false,
                 Err(_) => self.socket = None,
             }
@@ -248,7 +249,8 @@ mod tests {
         let path = folder.join("log");
         let _deaf = UnixDatagram::bind(&path).unwrap();
         let syslog = Syslog::start(&path).unwrap();
-        // More than the kernel and the queue hold: would hang, or run out of time, if it waited.
+        // More lines than the kernel and the queue hold. If `send` waited, this would hang or
+        // exceed the test's time.
         for _ in 0..QUEUE * 3 {
             syslog.send("T", 1, &note(Level::Log, "line"));
         }

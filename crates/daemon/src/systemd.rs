@@ -8,30 +8,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Another process is the service now.
 static SUCCEEDED: AtomicBool = AtomicBool::new(false);
 
-/// We serve.
+/// Howdah serves clients.
 pub fn ready() {
     notify("READY=1");
 }
 
-/// We serve, in the place of the process that systemd knows.
+/// Howdah serves clients, in place of the process that systemd knows.
 pub fn took_over() {
     notify(&format!("READY=1\nMAINPID={}", std::process::id()));
 }
 
-/// We read the configuration anew; `ready` follows.
+/// Howdah reads the configuration again; `ready` follows.
 pub fn reloading() {
     let micros = howdah_daemon::driver::socket::clock().0 / 1000;
     notify(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
 }
 
-/// We are ending.
+/// Howdah is ending.
 pub fn stopping() {
     notify("STOPPING=1");
 }
 
-/// Another process has taken our place. As the main process we tell who: if we ended before the
-/// successor said so itself, systemd would end the service. What becomes of us from now on is not
-/// the service's state. (With `NotifyAccess=all` our STOPPING would end the successor, too.)
+/// A successor has taken over. The main process names the successor. If the main process ended
+/// before the successor had reported itself, systemd would end the service. From now on this
+/// process reports nothing: its state is no longer the service's. (With `NotifyAccess=all`,
+/// STOPPING from this process would end the successor, too.)
 pub fn succeeded_by(process: Option<i32>) {
     if let Some(process) = process {
         notify(&format!("MAINPID={process}"));
@@ -39,7 +40,8 @@ pub fn succeeded_by(process: Option<i32>) {
     SUCCEEDED.store(true, Ordering::Relaxed);
 }
 
-/// Nobody listens where NOTIFY_SOCKET is not set; a message that is lost changes nothing for us.
+/// Sends a message to systemd. Without NOTIFY_SOCKET there is no receiver. A lost message changes
+/// nothing for Howdah.
 fn notify(state: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
         return;

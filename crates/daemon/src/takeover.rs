@@ -1,10 +1,10 @@
-//! Taking over from a running process (`-R`), and handing over to the next one.
+//! Takes over from a running process (`-R`), and hands over to the next one.
 //!
-//! The successor logs in on the unix-socket console as user `pgbouncer`, which a process of the same user
-//! may do. Before its first byte the successor checks who owns that socket. It then sends `TAKEOVER` with
-//! the version of the format, and with the version of its TLS library: clients' TLS sessions travel only
-//! if both processes have the same one. When everything in the predecessor is at rest, the predecessor
-//! answers, and from then on the connection is no console any more:
+//! The successor logs in on the unix-socket console as the user `pgbouncer`; a process of the same system
+//! user may do that. Before its first byte, the successor checks the owner of that socket. Then it sends
+//! `TAKEOVER`, with the version of the format and the version of its TLS library: clients' TLS sessions
+//! travel only if both processes have the same TLS version. When everything in the predecessor is at rest,
+//! the predecessor answers. From then on the connection is no longer a console:
 //!
 //! ```text
 //!   predecessor                                  successor
@@ -15,9 +15,9 @@
 //!     GO: the pid file is removed   ---------->
 //! ```
 //!
-//! Until GO the predecessor can take everything back, and does so if anything fails. A process with
-//! another version of the format refuses at `TAKEOVER`. Some clients can't travel in the first round. The
-//! predecessor sends them in later rounds over the same connection, in the same way.
+//! Until GO, the predecessor can take everything back, and does so if anything fails. A process with another
+//! version of the format refuses `TAKEOVER`. Clients that can't travel in the first round follow in later
+//! rounds, over the same connection and in the same way.
 
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -42,30 +42,30 @@ use rustix::net::{
 use crate::boot::{self, Fatal};
 use crate::log::{self, Log};
 
-/// How long one side may keep the other waiting in the middle of the exchange.
+/// How long one side may wait for the other in the middle of the exchange.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long links may take to come to their ends, beyond the predecessor's `suspend_timeout`.
+/// How long links may take to end, in addition to the predecessor's `suspend_timeout`.
 const REST: Duration = Duration::from_secs(600);
-/// Sockets sent with one byte; the kernel takes up to 253.
+/// The number of sockets sent with one byte; the kernel accepts up to 253.
 const BATCH: usize = 128;
-/// The most that is handed over, sockets aside, in bytes. Ten thousand clients have a few dozen MB.
+/// The most bytes that are handed over, without sockets. Ten thousand clients need a few dozen MB.
 const FREIGHT_MAX: u64 = 1 << 30;
-/// The longest message of the console that is looked at, in bytes.
+/// The longest message of the console that is read, in bytes.
 const MESSAGE_MAX: usize = 64 << 10;
 
 const READY: u8 = b'R';
 const GO: u8 = b'G';
 
-/// A process that we may take over from: logged in on its console.
+/// A process that this process can take over from. The console login has succeeded.
 pub struct Predecessor {
     stream: UnixStream,
 }
 
 impl Predecessor {
-    /// Finds the process behind our unix socket. None if nobody is there.
+    /// Finds the process behind Howdah's unix socket. `None` if there is none.
     ///
     /// # Errors
-    /// There is no unix socket to ask at, or it does not let us in.
+    /// No unix socket is configured, or the login is refused.
     pub fn find(globals: &Globals, log: &Log) -> Result<Option<Predecessor>, Fatal> {
         let Some(address) = boot::unix_address(globals)? else {
             return Err(Fatal("-R needs unix_socket_dir: it asks there".into()));
@@ -84,7 +84,8 @@ impl Predecessor {
         Ok(Some(found))
     }
 
-    /// Who stands behind the socket: in a folder that all may write to it may be anybody's.
+    /// Checks the process behind the socket: in a directory that everybody can write to, it may be
+    /// anybody's.
     fn is_our_own_user(&self) -> Result<(), String> {
         let peer = sockopt::socket_peercred(&self.stream).map_err(|why| text(why.into()))?;
         let (theirs, ours) = (peer.uid, rustix::process::geteuid());
@@ -114,7 +115,7 @@ impl Predecessor {
         }
     }
 
-    /// Makes sure that it knows how to hand over.
+    /// Checks that the process can hand over.
     fn is_howdah(&mut self) -> Result<(), String> {
         let mut query = Vec::new();
         write::query(&mut query, b"SHOW VERSION");
@@ -122,7 +123,7 @@ impl Predecessor {
         let mut version = String::new();
         loop {
             match self.message()? {
-                // One column: their number and its length come before it.
+                // A row with one column: the number of columns and the column's length come first.
                 (b'D', row) => {
                     version = String::from_utf8_lossy(row.get(6..).unwrap_or_default()).into_owned()
                 }
@@ -138,10 +139,10 @@ impl Predecessor {
         ))
     }
 
-    /// Has the process bring everything to rest and give it to us.
+    /// Asks the process to come to rest and to hand everything over.
     ///
     /// # Errors
-    /// It refuses, or what it sends can't be read. It goes on as before then.
+    /// The process refuses, or its answer can't be read. Then that process goes on as before.
     pub fn hand_over(&mut self, globals: &Globals) -> Result<Freight, Fatal> {
         self.receive(globals)
             .map_err(|why| Fatal(format!("cannot take over the old process: {why}")))
@@ -185,8 +186,8 @@ impl Predecessor {
         code::read(&bytes, sockets, &tracked).map_err(damaged)
     }
 
-    /// Takes in, on a thread of its own, who follows later, until the old process ends: calls `ended`
-    /// then.
+    /// Receives the clients that follow later, on a thread of its own, until the old process ends.
+    /// Then calls `ended`.
     pub fn follow(
         mut self,
         tracked: Vec<String>,
@@ -209,7 +210,7 @@ impl Predecessor {
             }
             ended();
         };
-        // Without a thread they are served by the old process until they leave.
+        // Without a thread, the old process serves these clients until they leave.
         let _ = std::thread::Builder::new()
             .name("followers".into())
             .spawn(receive);
@@ -221,7 +222,7 @@ impl Predecessor {
         let mut byte = [0];
         let mut into = [IoSliceMut::new(&mut byte)];
         let flags = RecvFlags::CMSG_CLOEXEC;
-        // An io_uring of this thread interrupts it.
+        // An io_uring of this thread may interrupt the call.
         let got =
             retry_on_intr(|| rustix::net::recvmsg(&self.stream, &mut into, &mut control, flags))?;
         if got.bytes == 0 {
@@ -234,16 +235,16 @@ impl Predecessor {
             }
         }
         if sockets.len() == before || got.flags.contains(ReturnFlags::CTRUNC) {
-            // The kernel drops what goes beyond our limit of descriptors.
+            // The kernel drops the sockets beyond this process's limit of descriptors.
             return Err(std::io::Error::other("too many open files"));
         }
         (&self.stream).write_all(&[0])
     }
 
-    /// Everything is here, and from now on ours alone.
+    /// Confirms that everything has arrived. From now on it belongs to this process alone.
     ///
     /// # Errors
-    /// The process did not wait for that: it goes on as before.
+    /// The old process has not waited: it goes on as before.
     pub fn confirm(&mut self) -> Result<(), Fatal> {
         let mut answer = [0];
         let said = self.stream.write_all(&[READY]);
@@ -254,7 +255,7 @@ impl Predecessor {
         }
     }
 
-    /// The next message; an error is one.
+    /// The next message. An ErrorResponse becomes an error.
     fn message(&mut self) -> Result<(u8, Vec<u8>), String> {
         let mut header = [0; 5];
         self.stream.read_exact(&mut header).map_err(text)?;
@@ -287,16 +288,16 @@ fn text(why: std::io::Error) -> String {
     log::text(&why)
 }
 
-/// A process that takes over from us.
+/// A process that takes over from this process.
 pub struct Successor {
     stream: UnixStream,
 }
 
 impl Successor {
-    /// At the other end of this socket.
+    /// The successor at the other end of this socket.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn at(socket: LooseSocket) -> std::io::Result<Successor> {
         let stream = UnixStream::from(socket.into_inner::<OwnedFd>());
         stream.set_nonblocking(false)?;
@@ -305,7 +306,7 @@ impl Successor {
         Ok(Successor { stream })
     }
 
-    /// Sends everything and waits until it is there. Blocks.
+    /// Sends everything, and waits until it has arrived. Blocks.
     ///
     /// # Errors
     /// The successor is gone, or takes too long.
@@ -342,22 +343,22 @@ impl Successor {
         Ok(byte[0])
     }
 
-    /// Its process, as it was when it connected.
+    /// The successor's process id when it connected.
     pub fn process(&self) -> Option<i32> {
         let peer = sockopt::socket_peercred(&self.stream).ok()?;
         Some(peer.pid.as_raw_nonzero().get())
     }
 
-    /// Everything is the successor's from now on.
+    /// Gives everything to the successor.
     ///
     /// # Errors
-    /// It is gone.
+    /// The successor is gone.
     pub fn release(&mut self) -> std::io::Result<()> {
         self.stream.write_all(&[GO])
     }
 }
 
-/// Sockets of our own for the same listeners, to be sent away.
+/// Copies of the listeners' sockets, to be sent.
 ///
 /// # Errors
 /// No descriptor is left.
@@ -371,16 +372,17 @@ pub fn copies(
     listeners.iter().map(copy).collect()
 }
 
-/// Makes connections what all our drivers take: the process before us may have used another one.
-/// Not before they are ours alone, because both processes have the same flags.
+/// Sets the flags that this process's driver needs: the old process may have used another driver.
+/// Called only when the connections belong to this process alone, because both processes share the
+/// flags.
 pub fn settle(freight: &Freight) {
     for socket in code::sockets(freight) {
-        // If this fails the socket is not worth more: its driver meets the error.
+        // If this fails, the driver will meet the error.
         let _ = rustix::io::ioctl_fionbio(socket.inside::<OwnedFd>(), false);
     }
 }
 
-/// How many clients and servers there are.
+/// The number of clients and of servers.
 pub fn count(freight: &Freight) -> (usize, usize) {
     let parcels = || freight.parcels.iter().map(|(_, parcel)| parcel);
     let clients = parcels().filter(|parcel| matches!(parcel, Parcel::Client(_)));

@@ -4,8 +4,8 @@
 //! workers --try_send--> queue of 2048 queries --> a thread of its own --POST--> collector
 //! ```
 //!
-//! No worker waits for the collector. If the collector is slow or away, the queue fills, and further
-//! queries are counted and dropped. The thread starts when tracing is first asked for.
+//! No worker waits for the collector. If the collector is slow or away, the queue fills, and further queries
+//! are counted and dropped. The thread starts when tracing is first switched on.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -32,20 +32,20 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter, SpanLinks};
 
 use crate::log::Log;
 
-/// How many queries may wait to be sent.
+/// How many queries may wait.
 const QUEUE: usize = 2048;
 
-/// How many are sent together, and for how long the first of them waits for others.
+/// The most queries in one request, and how long the first one waits for others.
 const BATCH: usize = 256;
 const BATCH_TIME: Duration = Duration::from_secs(1);
 
 /// How long the collector may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The longest answer that is read, in bytes.
+/// The longest answer of the collector that is read, in bytes.
 const ANSWER_MAX: usize = 64 << 10;
 
-/// Takes spans, from any thread; cheap to clone.
+/// Takes spans from any thread. Cheap to clone.
 #[derive(Clone)]
 pub struct Tracer {
     queue: SyncSender<Traced>,
@@ -54,18 +54,18 @@ pub struct Tracer {
 
 struct Shared {
     log: Log,
-    /// Where to; empty: nowhere.
+    /// The collector's URL; empty: none.
     endpoint: Mutex<String>,
-    /// Until the thread begins.
+    /// The queue's receiver, until the thread starts.
     waiting: Mutex<Option<Receiver<Traced>>>,
     sent: AtomicU64,
     lost: AtomicU64,
-    /// The collector did not take the last spans.
+    /// The collector did not accept the last spans.
     away: AtomicBool,
 }
 
 impl Tracer {
-    /// One that has nowhere to send to.
+    /// A tracer without a collector.
     pub fn new(log: &Log) -> Tracer {
         let (queue, waiting) = sync_channel(QUEUE);
         Tracer {
@@ -81,7 +81,7 @@ impl Tracer {
         }
     }
 
-    /// Takes a query, or counts it as lost; never waits.
+    /// Queues a query, or counts it as lost. Never waits.
     pub fn offer(&self, traced: Traced) {
         let spans = span_count(&traced);
         if self.queue.try_send(traced).is_err() {
@@ -89,7 +89,7 @@ impl Tracer {
         }
     }
 
-    /// Sends to this URL from now on; nothing: to nobody.
+    /// Sets the collector's URL; empty: none.
     pub fn set(&self, endpoint: &str) {
         let shared = &self.shared;
         endpoint.clone_into(&mut lock(&shared.endpoint));
@@ -110,7 +110,7 @@ impl Tracer {
         }
     }
 
-    /// How many spans the collector has taken, and how many were lost.
+    /// The number of spans that the collector has accepted, and of those that were lost.
     pub fn counts(&self) -> (u64, u64) {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (count(&self.shared.sent), count(&self.shared.lost))
@@ -122,7 +122,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// The thread: ends when all who could send are gone.
+    /// Runs the thread. It ends when all senders are dropped.
     fn run(&self, queue: &Receiver<Traced>) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -161,7 +161,7 @@ impl Shared {
         }
     }
 
-    /// One line when the collector is lost, and one when it is back.
+    /// Logs one line when the collector is lost, and one when it is back.
     fn done(&self, endpoint: &str, count: u64, result: Result<(), String>) {
         let away = result.is_err();
         let before = self.away.swap(away, Ordering::Relaxed);
@@ -182,7 +182,7 @@ impl Shared {
     }
 }
 
-/// The next queries to tell of together.
+/// The next queries for one request.
 fn batch(queue: &Receiver<Traced>) -> Option<Vec<Traced>> {
     let mut batch = vec![queue.recv().ok()?];
     let due = Instant::now() + BATCH_TIME;
@@ -217,7 +217,7 @@ fn make(endpoint: &str) -> Result<opentelemetry_otlp::SpanExporter, String> {
     Ok(exporter)
 }
 
-/// Sends requests without TLS, each on a connection of its own.
+/// Sends requests without TLS, each on its own connection.
 #[derive(Clone, Copy)]
 struct Poster;
 
@@ -262,7 +262,7 @@ fn span_count(traced: &Traced) -> u64 {
     if traced.wait_ns > 0 { 3 } else { 2 }
 }
 
-/// A query's spans: all of it, its wait for a server if it waited, and its run.
+/// A query's spans: the whole query, its wait for a server if it waited, and its run.
 fn spans(traced: &Traced) -> Vec<SpanData> {
     let place = &traced.place;
     let at = |ns: u64| SystemTime::UNIX_EPOCH + Duration::from_nanos(ns);
@@ -327,7 +327,7 @@ fn spans(traced: &Traced) -> Vec<SpanData> {
     );
     whole.attributes = attributes;
     whole.status = status.clone();
-    // Numbers of their own, that nobody else has: those of a span are drawn at random.
+    // Two span numbers that no other span has: the query's own number is random.
     let (wait, run) = (place.span ^ (1 << 63), place.span ^ (1 << 62));
     let within = Some(place.span);
     let mut all = vec![whole];

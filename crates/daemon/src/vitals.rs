@@ -1,34 +1,34 @@
-//! What the kernel reports about this thread: its CPU time, and how long it was ready to run without a
-//! core.
+//! The kernel's figures about this thread: its CPU time, and how long it was ready to run but had no core.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// In nanoseconds since the thread began.
+/// Times in nanoseconds since the thread began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ThreadTimes {
-    /// Processor time.
+    /// CPU time.
     pub cpu: u64,
-    /// It was ready to run and had no core; 0 where the kernel does not say.
+    /// The time when the thread was ready to run but had no core; 0 if the kernel does not report
+    /// it.
     pub delayed: u64,
 }
 
-/// Asks about the thread that made it. Keeps one descriptor.
+/// Reads the figures of the thread that made it. Keeps one descriptor open.
 pub struct Vitals {
     schedstat: Option<File>,
 }
 
 impl Vitals {
-    /// Of this thread.
+    /// For the calling thread.
     pub fn of_this_thread() -> Vitals {
         Vitals {
             schedstat: File::open("/proc/thread-self/schedstat").ok(),
         }
     }
 
-    /// As of now. To be called on the thread that made it.
+    /// The present figures. To be called on the thread that made this value.
     pub fn take(&self) -> ThreadTimes {
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         ThreadTimes {
@@ -37,7 +37,7 @@ impl Vitals {
         }
     }
 
-    /// The second number of three.
+    /// The second of the file's three numbers.
     fn delayed(&self) -> Option<u64> {
         let mut text = [0; 96];
         let len = self.schedstat.as_ref()?.read_at(&mut text, 0).ok()?;
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_waits_for_a_core_is_seen_to() {
-        // Two threads that both want one core.
+        // Two threads compete for one core.
         let all = rustix::thread::sched_getaffinity(None).unwrap();
         let core = (0..rustix::thread::CpuSet::MAX_CPU).find(|core| all.is_set(*core));
         let mut one = rustix::thread::CpuSet::new();

@@ -1,4 +1,4 @@
-//! A worker: the loop of one thread over the connection layer, the mail and the decisions.
+//! A worker: the loop of one thread over the connection layer, the mail and `Pooler`.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ use crate::sockets::{HIGH_WATER, Happening, Sockets, earliest};
 use crate::survive::survive;
 use crate::vitals::{ThreadTimes, Vitals};
 
-/// The decisions of a worker: [`Pooler`], or something smaller in tests of the layers below. The
+/// Makes a worker's decisions: [`Pooler`], or something smaller in tests of the layers below. The
 /// contract is [`Pooler`]'s.
 pub trait Decide {
     /// Handles one event, and appends actions to `out`.
@@ -28,17 +28,18 @@ pub trait Decide {
     /// Verifies every invariant. Debug builds call this after each event, or less often if it is
     /// much work.
     fn check(&self) {}
-    /// The load of the worker's thread since the last report, and how many mails it has posted to
-    /// other workers so far.
+    /// Takes the load of the worker's thread since the last report, and how many mails it has
+    /// posted to other workers so far.
     fn measured(&mut self, _signals: ThreadLoad, _posted: u64) {}
-    /// Handling an event of this connection has panicked: end this connection and its link, and
+    /// An event of this connection has caused a panic. Ends this connection and its link, and
     /// nothing else.
     ///
-    /// # Panics More than this link is out of order.
+    /// # Panics
+    /// If more than this link is out of order.
     fn give_up(&mut self, _peer: Peer, _out: &mut Out) {
         panic!("a mistake that can't be survived");
     }
-    /// How much work `check` is: about how many things it looks at.
+    /// How much work `check` is: roughly the number of objects that it checks.
     fn check_work(&self) -> usize {
         0
     }
@@ -70,17 +71,17 @@ impl Decide for Pooler {
     }
 }
 
-/// How much of the work of `check` an event pays for. `check` runs once events have paid for all of
-/// it.
+/// The part of the work of `check` that one event pays for. `check` runs when the events have paid
+/// for all of it.
 const CHECKED_PER_EVENT: usize = 64;
 
-/// Where actions go that do not concern sockets. The functions must not block.
+/// Receives the actions that do not concern sockets. The functions must not block.
 pub struct Outside {
-    /// To the control thread.
+    /// Sends a question to the control thread.
     pub ask: Box<dyn FnMut(WorkerId, Question) + Send>,
-    /// To the log.
+    /// Writes to the log.
     pub note: Box<dyn FnMut(Note) + Send>,
-    /// To the log, or the tracer.
+    /// Sends a query to the log or to the tracer.
     pub tell: Box<dyn FnMut(Seen) + Send>,
     /// The mailboxes of all workers, by number.
     pub workers: Vec<PostBox>,
@@ -102,7 +103,7 @@ const CONTENDED: u64 = 10;
 /// the worker is seldom taken for congested.
 const FLUSH_BYTES: usize = HIGH_WATER / 2;
 
-/// One worker. It lives on the thread that made it.
+/// One worker. It stays on the thread that made it.
 pub struct Worker<P, D> {
     id: WorkerId,
     decisions: P,
@@ -113,18 +114,18 @@ pub struct Worker<P, D> {
     out: Out,
     now: Time,
     stopped: bool,
-    /// The work of `check` that events have paid for since the last one (debug builds).
+    /// The work of `check` that events have paid for since its last run (debug builds).
     paid: usize,
     /// How long the loop has waited, in nanoseconds.
     waited: u64,
-    /// Mails to other workers.
+    /// The number of mails to other workers.
     posted: u64,
-    /// Asks the kernel about this thread. Without it every load says that nothing was done.
+    /// Reads the kernel's figures about this thread. Without it, the reported load is always zero.
     vitals: Option<Vitals>,
-    /// The last load report: when it was, how long the loop had waited by then, and the kernel's
+    /// The last load report: its time, how long the loop had waited by then, and the kernel's
     /// figures.
     told: (Time, u64, ThreadTimes),
-    /// A panic in handling an event ends the event's connection, not the process.
+    /// A panic while an event is handled ends the event's connection, not the process.
     survives: bool,
     /// [`FLUSH_SOON`] or [`FLUSH_SELDOM`].
     flush_every: u32,
@@ -167,7 +168,7 @@ struct AtHand<'a> {
 }
 
 impl<P: Decide, D: Driver> Worker<P, D> {
-    /// A worker that accepts connections at once.
+    /// A worker that begins to accept connections at once.
     pub fn new(
         id: WorkerId,
         decisions: P,
@@ -217,7 +218,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         self
     }
 
-    /// The kernel is asked what this thread does.
+    /// Reads the kernel's figures about this thread from now on.
     pub fn with_vitals(mut self, vitals: Vitals) -> Self {
         self.told.2 = vitals.take();
         self.vitals = Some(vitals);
@@ -232,7 +233,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         }
     }
 
-    /// Waits, at most until `deadline`, and handles what there is: one turn of the loop.
+    /// One turn of the loop: waits, at most until `deadline`, and handles all events.
     pub fn turn(&mut self, deadline: Option<Time>) {
         let deadline = if self.mailbox.is_empty() {
             deadline
@@ -271,22 +272,23 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         }
     }
 
-    /// Whether there is mail to open.
+    /// True if there is mail.
     pub fn has_mail(&self) -> bool {
         !self.mailbox.is_empty()
     }
 
-    /// Mails to other workers so far, including those that the Broker sent on this worker's behalf.
+    /// The number of mails to other workers so far, including those that the Broker posted for this
+    /// worker.
     pub fn posted(&self) -> u64 {
         self.posted
     }
 
-    /// When the worker wants a turn even if nothing happens.
+    /// When the worker needs a turn even if nothing happens.
     pub fn next_deadline(&self) -> Option<Time> {
         earliest(self.decisions.next_deadline(), self.sockets.deadline())
     }
 
-    /// The decisions.
+    /// The value that makes the decisions.
     pub fn decisions(&mut self) -> &mut P {
         &mut self.decisions
     }
@@ -366,7 +368,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         self.act(at_hand);
     }
 
-    /// What this thread did since this was last asked.
+    /// The load of this thread since the last call.
     fn signals(&mut self) -> ThreadLoad {
         let times = self.vitals.as_ref().map(Vitals::take).unwrap_or_default();
         let (since, waited, before) = self.told;
@@ -384,7 +386,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         load
     }
 
-    /// Carries out what was decided, in order.
+    /// Carries the actions out, in order.
     fn act(&mut self, mut at_hand: AtHand<'_>) {
         let mut out = std::mem::take(&mut self.out);
         for action in out.actions.drain(..) {
@@ -446,7 +448,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         }
     }
 
-    /// Calls the Broker. Its answers are mail, to this worker, too.
+    /// Calls the Broker. The Broker's answers are mail, to this worker, too.
     fn tell_broker(&mut self, mail: ToBroker) {
         let (id, workers, posted) = (self.id, &self.outside.workers, &mut self.posted);
         self.outside.broker.tell(self.now, mail, &mut |to, mail| {
@@ -466,7 +468,7 @@ mod tests {
     use howdah_pooler::event::ClientId;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    /// Panics at everything.
+    /// Panics at every event.
     #[derive(Default)]
     struct Broken {
         given_up: Vec<Peer>,

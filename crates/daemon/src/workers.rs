@@ -29,37 +29,37 @@ use crate::leave::leave;
 use crate::log::{self, Log};
 use crate::tracer::Tracer;
 
-/// What all workers get.
+/// The values that all workers share.
 #[derive(Clone)]
 pub struct Common {
     /// The settings.
     pub config: Arc<Config>,
-    /// Where clients come in.
+    /// The listening sockets.
     pub listeners: Vec<Listener>,
-    /// Where to ask.
+    /// The channel for questions to the control thread.
     pub ear: Ear,
-    /// Where to log.
+    /// The log.
     pub log: Log,
-    /// What TLS sessions begin with.
+    /// The TLS contexts.
     pub contexts: Arc<Contexts>,
-    /// Who counts for all of them.
+    /// The Broker of all workers.
     pub broker: SharedBroker,
-    /// How to talk to the kernel.
+    /// The driver.
     pub driver: Choice,
-    /// Why so.
+    /// The reason for this driver, for the log.
     pub driver_story: String,
-    /// So many cores the process may use.
+    /// How many cores the process may use.
     pub cores: usize,
-    /// Where spans go.
+    /// The sender of trace spans.
     pub tracer: Tracer,
     /// [`PoolerSetup::shared_seed`].
     pub shared_seed: [u8; 32],
 }
 
-/// Chooses how to talk to the kernel, and says why.
+/// Chooses the driver, and returns the reason, too.
 ///
 /// # Errors
-/// What the settings demand does not work here.
+/// The driver that the settings demand does not work here.
 pub fn choose_driver(globals: &Globals) -> Result<(Choice, String), Fatal> {
     let wanted = match globals.io_driver {
         IoDriver::Auto => choose::IoDriver::Auto,
@@ -69,8 +69,8 @@ pub fn choose_driver(globals: &Globals) -> Result<(Choice, String), Fatal> {
     choose::choose(wanted).map_err(Fatal)
 }
 
-/// How many workers to start: as set, else one for each core the process may use, by its affinity
-/// and its control group's quota.
+/// How many workers to start: the number in the settings, or one for each core that the process may
+/// use (by its affinity and its control group's quota).
 pub fn count(globals: &Globals, cores: usize) -> u16 {
     let wanted = if globals.workers == 0 {
         cores
@@ -80,7 +80,7 @@ pub fn count(globals: &Globals, cores: usize) -> u16 {
     u16::try_from(wanted).unwrap_or(u16::MAX)
 }
 
-/// The options of connections, as the settings have them.
+/// The socket options in the settings.
 pub fn socket_options(globals: &Globals) -> SocketOptions {
     SocketOptions {
         keepalive: globals.tcp_keepalive,
@@ -92,7 +92,8 @@ pub fn socket_options(globals: &Globals) -> SocketOptions {
     }
 }
 
-/// Starts the workers, each with its share of what another process had, and gives back how to write to them.
+/// Starts the workers, each with its share of another process's connections. Returns their
+/// mailboxes.
 ///
 /// # Errors
 /// The system refuses threads, descriptors or entropy.
@@ -102,7 +103,7 @@ pub fn start(count: u16, common: &Common, freight: Option<Freight>) -> Result<Ve
     let mut mailboxes = Vec::new();
     for number in 0..count {
         let (post, mailbox) = mailbox().map_err(|why| fail(number, "its mailbox", why))?;
-        // Before anything that another process had: its TLS sessions go on by this.
+        // Sent before the connections of another process, whose TLS sessions need this library.
         let options = socket_options(&common.config.globals);
         post.post(Letter::Instruction(Instruction::SocketOptions(options)));
         post.post(Letter::Instruction(Instruction::Tls(
@@ -133,7 +134,7 @@ pub fn start(count: u16, common: &Common, freight: Option<Freight>) -> Result<Ve
     Ok(boxes)
 }
 
-/// Why a worker cannot begin, and what helps.
+/// The error when a worker can't start, with its remedy.
 fn cannot_start(number: u16, count: u16, what: &str, why: &std::io::Error) -> String {
     let limit = match Errno::from_io_error(why) {
         Some(Errno::MFILE | Errno::NFILE) => "raise the limit on descriptors (ulimit -n)",
@@ -149,7 +150,7 @@ fn cannot_start(number: u16, count: u16, what: &str, why: &std::io::Error) -> St
     )
 }
 
-/// What another process had is the workers'.
+/// Gives the workers everything that another process had.
 fn inherit(mut freight: Freight, boxes: &[PostBox], broker: &SharedBroker) {
     let estate = Arc::new(std::mem::take(&mut freight.estate));
     for post in boxes {
@@ -158,8 +159,9 @@ fn inherit(mut freight: Freight, boxes: &[PostBox], broker: &SharedBroker) {
     adopt(freight, boxes, broker);
 }
 
-/// Connections of another process are the workers'. What it knows besides is known already, or, if it
-/// learnt that since, is no business of ours.
+/// Gives the workers the connections of another process. The other process's further knowledge
+/// (such as disabled databases) came with the first round, and later changes of it do not matter
+/// here.
 pub fn adopt(freight: Freight, boxes: &[PostBox], broker: &SharedBroker) {
     let workers = boxes.len() as u16;
     broker.expect_arrivals(workers);
@@ -168,7 +170,7 @@ pub fn adopt(freight: Freight, boxes: &[PostBox], broker: &SharedBroker) {
     }
 }
 
-/// The process that we took over from has ended.
+/// The predecessor has ended.
 pub fn no_more_arrivals(boxes: &[PostBox]) {
     for post in boxes {
         post.post(Letter::Mail(Mail::NoMoreArrivals));
@@ -178,7 +180,7 @@ pub fn no_more_arrivals(boxes: &[PostBox]) {
 /// Bytes that nobody can guess.
 ///
 /// # Errors
-/// The system has none.
+/// The system has no random bytes.
 pub fn entropy() -> Result<[u8; 32], Fatal> {
     let mut seed = [0; 32];
     let got = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
@@ -192,7 +194,7 @@ pub fn entropy() -> Result<[u8; 32], Fatal> {
     }
 }
 
-/// What one worker gets.
+/// The values for one worker.
 struct Seat {
     id: WorkerId,
     count: u16,
@@ -204,7 +206,7 @@ struct Seat {
 }
 
 impl Seat {
-    /// The thread. The driver is made here because some drivers belong to a thread.
+    /// Runs the thread. The driver is made here, because some drivers belong to a thread.
     fn work(mut self) {
         let listeners = std::mem::take(&mut self.common.listeners);
         let wire = self.mailbox.wire();
@@ -256,7 +258,7 @@ impl Seat {
         });
         let slow_log = log.clone();
         let outside = Outside {
-            // Nobody hears when the process is ending.
+            // While the process is ending, nobody receives this.
             ask: Box::new(move |from, question| {
                 drop(ear.send(ControlEvent::Asked(from, question)))
             }),
@@ -269,7 +271,7 @@ impl Seat {
             broker,
         };
         let worker = Worker::new(self.id, decisions, driver, self.mailbox, outside);
-        // Where mistakes are looked for, they are to be seen.
+        // In debug builds a mistake must be noticed, so it ends the process.
         let worker = match cfg!(debug_assertions) {
             true => worker,
             false => worker.surviving(),

@@ -1,8 +1,8 @@
-//! Writes log lines to standard error and the file, on a thread of its own: a pipe that nobody reads, or a
+//! Writes log lines to standard error and the file, on a thread of its own. So a pipe without a reader, or a
 //! slow disk, delays no other thread.
 //!
-//! Lines wait in a queue. If the queue is full, lines are dropped and counted; the count is reported in
-//! front of the next line that fits. Until the thread is started, lines are written at once.
+//! Lines wait in a queue. If the queue is full, lines are dropped and counted; the count is reported before
+//! the next line that fits. Until the thread starts, lines are written at once.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -12,29 +12,29 @@ use std::time::Duration;
 
 use crate::log::text;
 
-/// Lines that may wait for the thread, and their bytes.
+/// The most lines that may wait for the thread; and the most bytes of such lines.
 const QUEUE: usize = 8192;
 /// See [`QUEUE`].
 const QUEUE_BYTES: usize = 4 << 20;
-/// How long the end of the process may be held up for the last lines.
+/// How long the end of the process may wait for the last lines.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// Why lines are lost that found no room.
+/// The reason why lines are dropped.
 const SLOW: &str = "standard error or the log file is too slow";
 
-/// Makes a line about the log, as of a time: in JSON, or not.
+/// Makes a line about the log at a time: as JSON, or as text.
 pub type Tell = fn(time: &str, json: bool, text: String) -> String;
 
 /// A line of the log.
 pub struct LogLine {
-    /// All of it, its end included.
+    /// The complete text, with the line's end.
     pub text: String,
-    /// When that was, as it stands in the line.
+    /// The line's time, as it is in the text.
     pub time: String,
-    /// It is an object of JSON.
+    /// The line is a JSON object.
     pub json: bool,
 }
 
-/// The way to standard error and the log file; usable from any thread.
+/// The sender to standard error and the log file; usable from any thread.
 pub struct Writer {
     shared: Arc<Shared>,
 }
@@ -42,49 +42,49 @@ pub struct Writer {
 struct Shared {
     tell: Tell,
     queue: Mutex<Queue>,
-    /// There is something in the queue.
+    /// The queue is not empty.
     filled: Condvar,
-    /// There is nothing left to do.
+    /// Nothing is left to write.
     done: Condvar,
-    /// Whoever writes has it.
+    /// Held by the thread that writes.
     sink: Mutex<Sink>,
 }
 
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Bytes of lines in it.
+    /// The bytes of the lines in the queue.
     bytes: usize,
-    /// Lines that found no room since one did.
+    /// Lines dropped since the last line that fitted.
     lost: u64,
     thread: Thread,
 }
 
-/// What the thread does.
+/// The state of the thread.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Thread {
-    /// There is none.
+    /// There is no thread.
     #[default]
     None,
     Waits,
     Writes,
 }
 
-/// What is to be done, in this order.
+/// A job of the thread; jobs are done in order.
 enum Job {
     Line(LogLine),
-    /// The file is this one from now on.
+    /// Further lines go to this file.
     Open(Option<File>),
 }
 
-/// Where lines go.
+/// The destination of lines.
 struct Sink {
     stderr: bool,
     file: LogFile,
 }
 
 impl Writer {
-    /// To standard error, if so, and no file yet.
+    /// A writer to standard error, if `stderr`, and to no file yet.
     pub fn new(stderr: bool, tell: Tell) -> Writer {
         let file = LogFile::default();
         Writer {
@@ -98,10 +98,10 @@ impl Writer {
         }
     }
 
-    /// From now on a thread writes. (A fork would not take it along.)
+    /// From now on a thread writes. (A fork would lose it.)
     ///
     /// # Errors
-    /// No thread can be had.
+    /// The system refuses a thread.
     pub fn start(&self) -> io::Result<()> {
         let mut queue = self.shared.queue();
         let shared = self.shared.clone();
@@ -111,7 +111,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes a line; never waits once the thread is there.
+    /// Writes a line. Never waits once the thread runs.
     pub fn line(&self, line: LogLine) {
         let mut queue = self.shared.queue();
         if queue.thread == Thread::None {
@@ -132,7 +132,7 @@ impl Writer {
         self.shared.has_more(queue);
     }
 
-    /// What comes from now on goes to this file, or to none.
+    /// Further lines go to this file, or to none.
     pub fn open(&self, file: Option<File>) {
         let mut queue = self.shared.queue();
         if queue.thread == Thread::None {
@@ -143,7 +143,7 @@ impl Writer {
         self.shared.has_more(queue);
     }
 
-    /// Waits a moment for what has not been written yet.
+    /// Waits a moment until all lines are written.
     pub fn flush(&self) {
         let busy = |queue: &mut Queue| queue.thread == Thread::Writes;
         let queue = self.shared.queue();
@@ -164,14 +164,15 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Without the thread. The lock is taken even without a file: lines of two threads must not mix.
+    /// Does a job without the thread. The lock is taken even without a file: lines of two threads
+    /// must not mix.
     fn done_at_once(&self, job: Job) {
         let sink = self.sink.lock();
         sink.unwrap_or_else(PoisonError::into_inner)
             .does(job, self.tell);
     }
 
-    /// The queue was empty, perhaps.
+    /// Wakes the thread if the queue was empty.
     fn has_more(&self, mut queue: MutexGuard<'_, Queue>) {
         if queue.thread == Thread::Waits {
             queue.thread = Thread::Writes;
@@ -180,7 +181,7 @@ impl Shared {
         }
     }
 
-    /// The thread.
+    /// Runs the thread.
     fn serve(&self) {
         loop {
             let mut queue = self.queue();
@@ -206,7 +207,7 @@ impl Sink {
             Job::Open(file) => self.file.open(file),
             Job::Line(line) => {
                 if self.stderr {
-                    // Standard error that cannot be written has nowhere to say so.
+                    // An error of standard error can't be reported anywhere.
                     let _ = io::stderr().write_all(line.text.as_bytes());
                 }
                 let tell = |text| tell(&line.time, line.json, text);
@@ -221,11 +222,11 @@ fn lost_lines(count: u64, why: &str) -> String {
     format!("{count} {lines} of the log could not be written: {why}")
 }
 
-/// The log file, and what could not be written to it.
+/// The log file, and the lines that could not be written to it.
 #[derive(Default)]
 struct LogFile {
     file: Option<File>,
-    /// Lines lost since the last that was written, and why the last of them was.
+    /// Lines lost since the last line that was written, and the last reason.
     lost: u64,
     why: String,
     /// A line was written in part.
@@ -238,8 +239,8 @@ impl LogFile {
         self.torn = false;
     }
 
-    /// Writes a line; if it cannot be, it is counted, and the next that can comes after a line
-    /// about that, which `tell` makes of the text.
+    /// Writes a line. If that fails, counts the line as lost. Before the next line that can be
+    /// written comes a line about the loss, which `tell` makes from the text.
     fn write(&mut self, line: &str, tell: impl Fn(String) -> String) {
         let mut whole = String::new();
         if self.torn {
@@ -296,7 +297,7 @@ mod tests {
         let writer = Writer::new(false, told);
         writer.start().unwrap();
         writer.open(Some(File::from(std::os::fd::OwnedFd::from(pipe))));
-        // More than the kernel and the queue hold: would hang if it waited.
+        // More lines than the kernel and the queue hold: if a line waited, this would hang.
         let count = 40_000;
         (0..count).for_each(|number| writer.line(line(number)));
         let reads = std::thread::spawn(move || {
@@ -351,7 +352,7 @@ mod tests {
             file: Some(File::open("/dev/full").unwrap()),
             ..LogFile::default()
         };
-        // Opened for reading: not even that can be written.
+        // Opened for reading: even a line about the loss can't be written.
         log.write("a\n", tell);
         log.file = Some(OpenOptions::new().write(true).open("/dev/full").unwrap());
         log.write("b\n", tell);

@@ -1,4 +1,5 @@
-//! Accepting when no descriptor is left. Alone in its process, whose limit it lowers.
+//! Accepting when no descriptor is left. This test has a process of its own, because it lowers the process's
+//! limit.
 
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use howdah_daemon::worker::{Decide, Outside, Worker};
 use howdah_pooler::event::{Action, Address, ClientId, Close, Event, Out, Peer, Time, WorkerId};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Adopts all, closes what ends.
+/// Adopts every connection, and closes those that end.
 #[derive(Default)]
 struct Holder {
     adopted: u32,
@@ -92,7 +93,7 @@ fn accepting_pauses_and_resumes<D: Driver>(
         worker.sockets().driver().now().0 - start.0 >= 20_000_000
     };
     let start = Instant::now();
-    // It comes to rest: three turns in a row end by their time limit.
+    // The worker is at rest when three turns in a row end by their time limit.
     let (mut quiet, mut turns) = (0, 0);
     while quiet < 3 {
         quiet = if turn(&mut worker) { quiet + 1 } else { 0 };
@@ -104,7 +105,7 @@ fn accepting_pauses_and_resumes<D: Driver>(
         held > 0 && held < CLIENTS,
         "{held} of {CLIENTS} were accepted"
     );
-    // Descriptors come free, here and in the worker: the others get their turn.
+    // Descriptors become free, in the test and in the worker: the other connections are accepted.
     while worker.decisions().closed < CLIENTS {
         let open = worker.decisions().adopted - worker.decisions().closed;
         if open > 0 && !clients.is_empty() {

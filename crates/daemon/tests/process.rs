@@ -1,6 +1,6 @@
 //! The howdah process as operators see it: flags, files, signals, log lines.
 //!
-//! No PostgreSQL is needed. As root, the process is run as an unprivileged user.
+//! No PostgreSQL is needed. If root runs the tests, the process runs as an unprivileged user.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const NOBODY: u32 = 65534;
 
-/// A fresh folder with a copy of the program that an unprivileged user can run.
+/// A new directory with a copy of the program that an unprivileged user can run.
 struct Place {
     folder: PathBuf,
     port: u16,
@@ -48,7 +48,7 @@ impl Place {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// Writes a configuration that listens, with more lines of `[pgbouncer]`.
+    /// Writes a configuration that listens, with additional lines in `[pgbouncer]`.
     fn configure(&self, more: &str) {
         let folder = self.folder.display();
         let text = format!(
@@ -127,8 +127,8 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Runs a program that was just copied. While another thread starts a process, that one holds the
-/// copy open for writing until it becomes its own program.
+/// Runs a program that was just copied. If another thread starts a process at this moment, that
+/// process has the copy open for writing until it executes its own program.
 fn once_free<T>(mut run: impl FnMut() -> std::io::Result<T>) -> T {
     let mut ran = None;
     wait_for("the program", || {
@@ -148,7 +148,7 @@ fn wait_for(what: &str, mut reached: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !reached() {
         assert!(Instant::now() < deadline, "waited in vain for: {what}");
-        // Leaves the cores to those it waits for.
+        // Leaves the cores to the processes that the test waits for.
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -314,13 +314,14 @@ fn term_refuses_new_clients_and_waits_for_the_others() {
     let place = Place::new();
     place.configure("client_login_timeout = 1000");
     let mut running = place.start();
-    // Not logged in, but connected: somebody to wait for or not, the listener goes first.
+    // A client that is connected, but not logged in. Whether Howdah waits for it or not, the
+    // listener is closed first.
     let _client = UnixStream::connect(place.unix_socket()).unwrap();
     running.signal(Signal::TERM);
     place.await_log("got SIGTERM, shutting down, waiting for all clients disconnect");
     wait_for("TCP refused", || is_refused(place.port));
     if running.child.try_wait().unwrap().is_none() {
-        // It may end by itself meanwhile, since nobody is logged in.
+        // Howdah may end by itself meanwhile, because no client is logged in.
         let _ = kill_process(Pid::from_child(&running.child), Signal::TERM);
     }
     assert_eq!(running.end(), Some(0));

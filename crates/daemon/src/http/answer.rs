@@ -14,17 +14,17 @@ use super::{Latest, STALE, Shared, Terms};
 
 type Answer = Response<Full<Bytes>>;
 
-/// The page: everything it needs is in it.
+/// The page, with everything that it needs.
 const PAGE: &str = include_str!("page.html");
 const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
-/// The page may run its own script and talk to us, nothing else.
+/// The page may run its own script and talk to Howdah, and nothing else.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                       connect-src 'self'; img-src data:; frame-ancestors 'none'; \
                       base-uri 'none'; form-action 'none'";
 
-/// Answers a request; its body is not looked at.
+/// Answers a request. The request's body is ignored.
 pub(super) fn answer(shared: &Shared, request: &Request<Incoming>) -> Answer {
     let mut latest = shared.lock();
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -62,7 +62,7 @@ pub(super) fn answer(shared: &Shared, request: &Request<Incoming>) -> Answer {
     }
 }
 
-/// All workers have answered a short while ago.
+/// True if all workers have answered a short while ago.
 fn live(latest: &Latest) -> Answer {
     if latest.at.elapsed() < STALE {
         plain(StatusCode::OK, "live\n")
@@ -101,7 +101,7 @@ fn page_json(latest: &mut Latest) -> Answer {
     made(latest, 2, JSON, page)
 }
 
-/// What is made of a sample is made once.
+/// Formats a sample, once for each format.
 fn made(
     latest: &mut Latest,
     at: usize,
@@ -115,7 +115,7 @@ fn made(
     of(StatusCode::OK, kind, body.clone())
 }
 
-/// Why this request does not get the page; `None` if it does.
+/// The reason why this request does not get the page; `None` if it may.
 fn page_refusal(terms: &Terms, request: &Request<Incoming>) -> Option<Answer> {
     if !terms.page {
         let text = "the page is off: set http_page = 1\n";
@@ -136,10 +136,10 @@ fn names_this_machine(host: &str) -> bool {
     name == "localhost" || name.parse::<std::net::IpAddr>().is_ok()
 }
 
-/// The answer to a request that does not show the token; `None` if it does, or needs none.
+/// The answer to a request without the right token; `None` if the token is right, or not needed.
 fn refusal(terms: &Terms, request: &Request<Incoming>) -> Option<Answer> {
     if terms.token.is_empty() {
-        // A foreign page whose name leads here must not read what is here.
+        // Another site's page, under a host name that leads here, must not read the metrics.
         let foreign = field(request, &HOST).is_some_and(|host| !names_this_machine(host));
         let text = "call this by localhost or an address, or set http_token\n";
         return (terms.is_local() && foreign).then(|| plain(StatusCode::FORBIDDEN, text));
@@ -164,7 +164,7 @@ fn shows_token(terms: &Terms, request: &Request<Incoming>) -> bool {
     terms.page && !terms.token.is_empty() && shown.is_some_and(|shown| is_token(terms, shown))
 }
 
-/// Hashes are compared, so that time tells nothing of the token.
+/// Compares hashes, so that the time says nothing about the token.
 fn is_token(terms: &Terms, shown: &str) -> bool {
     Sha256::digest(shown) == Sha256::digest(&terms.token)
 }

@@ -1,4 +1,4 @@
-//! Connections to the HTTP endpoint: few at a time, and none for long.
+//! Connections to the HTTP endpoint: few at a time, and each for a short time.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -14,22 +14,22 @@ use tokio::task::AbortHandle;
 use super::{CONNECTIONS, Shared, answer};
 use crate::log::{self, Log};
 
-/// For how long a request's head may take to come.
+/// How long a request's head may take to arrive.
 const HEAD_LIMIT: Duration = Duration::from_secs(5);
-/// For how long a connection is kept, whatever comes.
+/// How long a connection is kept at most.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(60);
-/// How long a request's head may be, in bytes, and how many fields it may have.
+/// The greatest size of a request's head in bytes, and its greatest number of fields.
 const HEAD_BYTES: usize = 16 << 10;
 const HEAD_FIELDS: usize = 64;
-/// How long to wait for an address that somebody else has, and for a descriptor.
+/// The pause before the next try, when the address is taken or no descriptor is left.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Tasks of connections; they end with it.
+/// The tasks of connections. When this value is dropped, the tasks end.
 #[derive(Default)]
 struct Tasks(VecDeque<AbortHandle>);
 
 impl Tasks {
-    /// Makes room for one more.
+    /// Makes room for one more task.
     fn make_room(&mut self) {
         self.0.retain(|task| !task.is_finished());
         while self.0.len() >= CONNECTIONS
@@ -46,8 +46,8 @@ impl Drop for Tasks {
     }
 }
 
-/// Listens until it is aborted. An address that is taken is tried again: a process that we take
-/// over from may still have it.
+/// Listens until the task is aborted. If the address is taken, tries again: the predecessor in a
+/// takeover may still have it.
 pub(super) async fn listen(address: SocketAddr, shared: Shared, log: Log) {
     let mut told = false;
     let listener = loop {
@@ -71,14 +71,14 @@ pub(super) async fn listen(address: SocketAddr, shared: Shared, log: Log) {
                 tasks.make_room();
                 let serve = serve(stream, shared.clone());
                 let task = tokio::spawn(async move {
-                    // Whoever does not end by then is closed.
+                    // After the limit the connection is closed.
                     let _ = tokio::time::timeout(CONNECTION_LIMIT, serve).await;
                 });
                 tasks.0.push_back(task.abort_handle());
             }
             Err(_) => tokio::time::sleep(RETRY).await,
         }
-        // Others of this thread have their turn before the next.
+        // Lets other tasks of this thread run before the next connection.
         tokio::task::yield_now().await;
     }
 }
@@ -88,13 +88,13 @@ async fn serve(stream: TcpStream, shared: Shared) {
         let response = answer::answer(&shared, &request);
         async move { Ok::<_, std::convert::Infallible>(response) }
     });
-    // What a client does wrong is told to it, and of no interest here.
+    // A client's mistakes are answered, and are not logged.
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_LIMIT)
         .max_buf_size(HEAD_BYTES)
         .max_headers(HEAD_FIELDS)
-        // Who says no more after its request is answered all the same.
+        // A client that shuts its sending side down still gets its answer.
         .half_close(true)
         .serve_connection(TokioIo::new(stream), service)
         .await;

@@ -1,5 +1,5 @@
-//! The HTTP endpoint: metrics, probes and a page. It runs on the control thread and touches no worker.
-//! Its figures are sampled once a second, however many requests come.
+//! The HTTP endpoint: metrics, probes and a page. It runs on the control thread and touches no worker. Its
+//! figures are sampled once a second, however many requests come.
 
 mod answer;
 mod listen;
@@ -18,14 +18,14 @@ use tokio::task::JoinHandle;
 
 use crate::log::Log;
 
-/// Connections at once. Who comes then takes the place of the oldest, so that nobody who is slow
-/// keeps probes out.
+/// The most connections at a time. A further connection ends the oldest one, so that slow clients
+/// can't keep probes out.
 pub const CONNECTIONS: usize = 32;
 
-/// How old a sample may be before the process no longer passes for alive.
+/// The greatest age of a sample at which the process still counts as alive.
 const STALE: Duration = Duration::from_secs(10);
 
-/// What the settings say of the endpoint.
+/// The settings of the endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Terms {
     address: Option<SocketAddr>,
@@ -47,19 +47,19 @@ impl Terms {
         }
     }
 
-    /// It can be reached from this machine only.
+    /// True if the endpoint can be reached from this machine only.
     fn is_local(&self) -> bool {
         self.address
             .is_some_and(|address| address.ip().is_loopback())
     }
 }
 
-/// What answers read.
+/// The data for answers.
 struct Latest {
     terms: Terms,
     sight: Option<Arc<Sight>>,
     at: Instant,
-    /// What was already made of this sample: Prometheus' text, OpenMetrics, JSON.
+    /// The texts that were already made from this sample: Prometheus, OpenMetrics, JSON.
     made: [Option<hyper::body::Bytes>; 3],
 }
 
@@ -82,7 +82,7 @@ impl Shared {
     }
 }
 
-/// The endpoint, if the settings want one.
+/// The endpoint, if it is configured.
 pub struct Http {
     shared: Shared,
     listening: Option<JoinHandle<()>>,
@@ -90,7 +90,7 @@ pub struct Http {
 }
 
 impl Http {
-    /// As the settings have it. Must be called inside the runtime.
+    /// The endpoint with these settings. Must be called inside the runtime.
     pub fn start(globals: &Globals, log: &Log) -> Http {
         let latest = Latest {
             terms: Terms {
@@ -110,7 +110,7 @@ impl Http {
         http
     }
 
-    /// New settings.
+    /// Applies new settings.
     pub fn set(&mut self, globals: &Globals) {
         let terms = Terms::of(globals);
         if terms.page && terms.address.is_some() && !terms.is_local() && terms.token.is_empty() {
@@ -122,7 +122,7 @@ impl Http {
         let before = std::mem::replace(&mut latest.terms, terms.clone());
         if before.address != terms.address {
             if before.address.is_none() {
-                // Nothing was sampled meanwhile.
+                // No sample was taken while the endpoint was off.
                 latest.begins();
             }
             drop(latest);
@@ -137,19 +137,19 @@ impl Http {
         }
     }
 
-    /// Lets go of the address: a successor wants it.
+    /// Releases the address for a successor.
     pub fn stop(&mut self) {
         if let Some(task) = self.listening.take() {
             task.abort();
         }
     }
 
-    /// Samples are wanted.
+    /// True if samples are wanted.
     pub fn is_on(&self) -> bool {
         self.listening.is_some()
     }
 
-    /// What is told from now on.
+    /// Sets the sample for further answers.
     pub fn publish(&self, sight: Sight) {
         let mut latest = self.shared.lock();
         latest.sight = Some(Arc::new(sight));
@@ -173,7 +173,7 @@ mod tests {
         let mut http = Http::start(&globals, &Log::new(true, 0));
         http.publish(Sight::default());
         http.shared.lock().at = Instant::now().checked_sub(2 * STALE).unwrap();
-        // Nothing listens before the runtime runs.
+        // The task does not listen before the runtime runs.
         globals.http_listen_port = 1;
         http.set(&globals);
         let latest = http.shared.lock();

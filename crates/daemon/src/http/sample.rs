@@ -13,19 +13,19 @@ use howdah_pooler::metrics::{Memory, Process, Sight};
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Asks, and puts the answers together.
+/// Asks the workers, and puts their answers together.
 pub struct Sampler {
     memory: Memory,
     serial: u64,
     holdings: Vec<Holdings>,
-    /// Workers that have not answered yet.
+    /// The number of workers that have not answered yet.
     awaited: usize,
     late: u64,
     started: f64,
 }
 
 impl Sampler {
-    /// At the start of the process.
+    /// A sampler at the start of the process.
     pub fn new() -> Sampler {
         Sampler {
             memory: Memory::default(),
@@ -37,7 +37,7 @@ impl Sampler {
         }
     }
 
-    /// Asks all workers, unless one still owes the last answer.
+    /// Asks all workers, unless a worker still owes its last answer.
     pub fn ask(&mut self, workers: &[PostBox]) {
         if self.awaited > 0 {
             self.late += 1;
@@ -51,8 +51,8 @@ impl Sampler {
         }
     }
 
-    /// A worker answers; the last one completes the sample. With it: no new clients are taken; how
-    /// many spans were sent and lost.
+    /// A worker has answered. The last answer completes the sample. Further figures of the sample:
+    /// whether new clients are refused, and how many spans were sent and lost.
     pub fn answered(
         &mut self,
         serial: u64,
@@ -105,7 +105,7 @@ fn resident_bytes() -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// Newer kernels tell the number as the folder's size; with older ones entries are counted.
+/// Newer kernels give the number as the directory's size; for older ones the entries are counted.
 fn open_fds() -> Option<u64> {
     match fs::metadata("/proc/self/fd").ok()?.size() {
         0 => Some(fs::read_dir("/proc/self/fd").ok()?.count() as u64),

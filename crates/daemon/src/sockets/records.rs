@@ -1,4 +1,4 @@
-//! Records that TLS sessions send by themselves, and how TLS connections end.
+//! Records that TLS sessions send on their own, and how TLS connections end.
 
 use howdah_pooler::event::Event;
 
@@ -8,7 +8,7 @@ use crate::driver::{Driver, Key};
 use crate::secure::broken;
 
 impl<D: Driver> Sockets<D> {
-    /// What a session has to say between records of ours leaves before those to come.
+    /// Queues the records that a session must send on its own, before further output.
     pub(super) fn say_records(&mut self, key: Key) {
         let records = self
             .sessions
@@ -19,7 +19,7 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// These leave before what is to be sealed.
+    /// Queues records before the output that is not encrypted yet.
     pub(super) fn queue_records(&mut self, key: Key, records: Vec<u8>) {
         let Some(connection) = self.table.get(key) else {
             return;
@@ -34,7 +34,7 @@ impl<D: Driver> Sockets<D> {
         self.mark_dirty(key);
     }
 
-    /// Says close_notify, when all that was queued has been sent. True if there is something to send.
+    /// Sends close_notify after all queued output. True if there is something to send.
     pub(super) fn say_close(&mut self, key: Key) -> bool {
         if let Some(session) = self.sessions.get(key) {
             session.close();
@@ -43,7 +43,7 @@ impl<D: Driver> Sockets<D> {
         self.table.get(key).is_some_and(|c| c.output.is_some())
     }
 
-    /// The session is over; what was said in clear text is nobody's.
+    /// The session is over. Bytes that were not decrypted are dropped.
     pub(super) fn lose_sealed(&mut self, key: Key, why: Option<String>) {
         let Some(connection) = self.table.get(key) else {
             return;
@@ -57,7 +57,7 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// What was to be said can't be sealed: the session is over.
+    /// Output can't be encrypted: the session is over.
     pub(super) fn seal_failed(&mut self, key: Key, why: &str) {
         self.drop_output(key);
         let Some(connection) = self.table.get(key) else {

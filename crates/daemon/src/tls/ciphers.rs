@@ -2,20 +2,20 @@
 
 use openssl::ssl::{SslContextBuilder, SslMethod};
 
-/// What becomes of a list.
+/// A cipher list as the library gets it.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct CiphersInForce {
-    /// For the library; none for its default.
+    /// The list for the library; `None` for its default.
     pub(super) list: Option<String>,
     /// Words that the library does not know.
     pub(super) unknown: Vec<String>,
 }
 
-/// What AWS-LC knows at the beginning of a list only.
+/// Words that AWS-LC accepts only at the beginning of a list.
 #[cfg(any(test, feature = "aws-lc"))]
 const WHOLE: [&str; 4] = ["ALL", "DEFAULT", "FIPS", "HIGH"];
 
-/// What is in force where this is written.
+/// The list in force for a setting's text.
 pub(super) fn in_force(written: &str) -> CiphersInForce {
     let list = match written.trim().to_ascii_lowercase().as_str() {
         "" | "default" | "secure" | "fast" | "normal" => None,
@@ -26,7 +26,7 @@ pub(super) fn in_force(written: &str) -> CiphersInForce {
     CiphersInForce { list, unknown }
 }
 
-/// OpenSSL ignores a word that it does not know; AWS-LC ignores more, and reads some as others.
+/// OpenSSL ignores words that it does not know. AWS-LC ignores more words, and misreads some.
 fn translated(written: &str) -> CiphersInForce {
     #[cfg(feature = "aws-lc")]
     let given = rearranged(written);
@@ -38,14 +38,14 @@ fn translated(written: &str) -> CiphersInForce {
     without_empty(given, names_some)
 }
 
-/// A word of a list names at least one cipher of the library.
+/// True if a word names at least one cipher of the library.
 fn names_some(word: &str) -> bool {
     let builder = SslContextBuilder::new(SslMethod::tls());
     builder.is_ok_and(|mut builder| builder.set_cipher_list(word).is_ok())
 }
 
-/// Words that name no cipher are told, and left out; unless no other is there: then the library refuses
-/// the list.
+/// Moves words without a cipher to `unknown`. If no other word is left, the list stays, and the
+/// library refuses it.
 fn without_empty(given: CiphersInForce, names_some: impl Fn(&str) -> bool) -> CiphersInForce {
     let CiphersInForce { list, mut unknown } = given;
     let Some(list) = list else {
@@ -68,8 +68,8 @@ fn without_empty(given: CiphersInForce, names_some: impl Fn(&str) -> bool) -> Ci
     CiphersInForce { list, unknown }
 }
 
-/// AWS-LC has no levels of security and no profiles of the system. It knows words for all ciphers at the
-/// beginning only, and by themselves only: it would read `HIGH+ECDHE` as `HIGH` and `+ECDHE`.
+/// AWS-LC has no security levels and no system profiles. It accepts words for all ciphers only at
+/// the beginning and on their own: it would read `HIGH+ECDHE` as `HIGH` and `+ECDHE`.
 #[cfg(any(test, feature = "aws-lc"))]
 fn rearranged(written: &str) -> CiphersInForce {
     let (mut words, mut unknown) = (Vec::new(), Vec::new());
@@ -100,7 +100,7 @@ fn rearranged(written: &str) -> CiphersInForce {
     CiphersInForce { list, unknown }
 }
 
-/// `HIGH+ECDHE` is `ECDHE`: what is in all of AWS-LC's ciphers, and has another property.
+/// `HIGH+ECDHE` becomes `ECDHE`: all ciphers of AWS-LC are HIGH, so only the other property counts.
 #[cfg(any(test, feature = "aws-lc"))]
 fn narrowed(word: &str) -> String {
     let at = word.find(|c| !"!-+@".contains(c)).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! What TLS sessions start from: certificates, keys, authorities, versions and ciphers. They are made from
-//! the settings and their files as a whole, and replaced as a whole.
+//! The contexts of TLS sessions: certificates, keys, authorities, versions and ciphers. They are built from
+//! the settings and their files all together, and replaced all together.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,10 +18,10 @@ use super::library::{self, TICKET_KEYS};
 use super::session::stack;
 use super::{ciphers, curves};
 
-/// Seconds.
+/// A day in seconds.
 const DAY: i64 = 86_400;
 
-/// Where systems keep the authorities they trust.
+/// Files in which systems keep their trusted authorities.
 pub const SYSTEM_BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -29,44 +29,44 @@ pub const SYSTEM_BUNDLES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Names of authorities of more bytes than this don't fit into a request for a certificate, which has room
-/// for 65,535.
+/// The most bytes of authorities' names in a request for a certificate, which has room for 65,535
+/// bytes.
 const NAMES_MAX: usize = 60_000;
 
-/// The protocol's name in ALPN, as the wire has it.
+/// The protocol's name for ALPN, in its wire format.
 const ALPN: &[u8] = b"\x0apostgresql";
 
-/// See the module.
+/// The contexts: see the module's comment.
 #[derive(Default)]
 pub struct Contexts {
     pub(super) clients: Option<SslContext>,
     pub(super) servers: Option<SslContext>,
-    /// What sessions from another process stand on. They bring what counts with them.
+    /// The context of sessions from another process. They bring the settings that matter with them.
     pub(super) travellers: Option<SslContext>,
     /// Servers' certificates can be verified.
     pub(super) knows_authorities: bool,
-    /// Servers that TLS 1.3 has turned out not to be for; nothing where TLS 1.2 is switched off.
+    /// Hosts with which TLS 1.3 does not work. `None` if TLS 1.2 is switched off.
     pub(super) elders: Option<Elders>,
-    /// The private key of our certificate for clients is RSA, which takes long.
+    /// The private key for clients is an RSA key, with which signing takes long.
     pub(super) laborious: bool,
-    /// Certificates of clients are not kept behind the handshake.
+    /// Clients' certificates are not kept after the handshake.
     pub(super) forgets: bool,
-    /// Hashes of all that went into each side: settings and contents of files.
+    /// Hashes of all settings and file contents for clients' TLS.
     pub of_clients: [u8; 32],
-    /// Likewise.
+    /// The same for servers' TLS.
     pub of_servers: [u8; 32],
-    /// When certificates end, with the setting that names them: seconds since 1970.
+    /// The ends of certificates, in seconds since 1970, each with the setting that names the file.
     pub ends: Vec<(&'static str, i64)>,
 }
 
 impl fmt::Debug for Contexts {
-    /// Keys don't belong in logs.
+    /// Prints no keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Contexts")
     }
 }
 
-/// Hosts whose certificates do for TLS 1.2 only, as far as is known.
+/// Hosts whose certificates are known to work with TLS 1.2 only.
 #[derive(Clone, Default)]
 pub(super) struct Elders(Arc<Mutex<BTreeSet<String>>>);
 
@@ -75,7 +75,7 @@ impl Elders {
         self.hosts().contains(host)
     }
 
-    /// True if that is news.
+    /// True if the host is new.
     pub(super) fn remember(&self, host: &str) -> bool {
         self.hosts().insert(host.to_owned())
     }
@@ -85,30 +85,30 @@ impl Elders {
     }
 }
 
-/// What the keys of session tickets come from, besides settings and files.
+/// The seed of the session ticket keys. Settings and files are hashed into the keys, too.
 #[derive(Clone, Copy, Default)]
 pub struct TicketSeed {
-    /// Known to this process and its successors only.
+    /// A secret that only this process and its successors know.
     pub secret: [u8; 32],
-    /// Since 1970: no ticket is worth anything on the next.
+    /// The day, counted from 1970. On the next day no ticket is valid any more.
     pub day: i64,
 }
 
 impl fmt::Debug for TicketSeed {
-    /// Keys don't belong in logs.
+    /// Prints no keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TicketSeed")
     }
 }
 
 impl TicketSeed {
-    /// Of this secret, at a moment (seconds since 1970).
+    /// The seed with this secret at a time (seconds since 1970).
     pub fn at(secret: [u8; 32], now: i64) -> TicketSeed {
         let day = now.div_euclid(DAY);
         TicketSeed { secret, day }
     }
 
-    /// The keys for who has all that was hashed: the same in each process that has the same.
+    /// The keys for a hash of all settings and files: the same in every process with the same hash.
     fn keys(&self, of_clients: &[u8; 32]) -> [u8; TICKET_KEYS] {
         let mut keys = [0; TICKET_KEYS];
         for (at, part) in keys.chunks_mut(64).enumerate() {
@@ -124,7 +124,7 @@ impl TicketSeed {
     }
 }
 
-/// What went wrong, and which setting is to blame.
+/// A mistake, with the setting that causes it.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Wrong {
     /// The setting.
@@ -139,7 +139,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// One side's settings.
+/// The settings of one side.
 struct Side<'a> {
     key: (&'static str, &'a str),
     certificate: (&'static str, &'a str),
@@ -147,12 +147,12 @@ struct Side<'a> {
     protocols: (&'static str, &'a str),
     ciphers: (&'static str, &'a str),
     suites: (&'static str, Option<&'a str>),
-    /// All that went in so far.
+    /// The hash of all settings and files so far.
     hash: Sha256,
     ends: Vec<(&'static str, i64)>,
-    /// The private key is RSA, which takes long.
+    /// The private key is an RSA key, with which signing takes long.
     laborious: bool,
-    /// Certificates of the other side are not kept behind the handshake.
+    /// Certificates of the other side are not kept after the handshake.
     forgets: bool,
 }
 
@@ -160,7 +160,7 @@ impl Contexts {
     /// Reads the files that the settings name.
     ///
     /// # Errors
-    /// What is wrong first.
+    /// The first mistake.
     pub fn build(config: &Config, tickets: TicketSeed) -> Result<Contexts, Wrong> {
         let globals = &config.globals;
         let mut contexts = Contexts::default();
@@ -192,17 +192,17 @@ impl Contexts {
         Ok(contexts)
     }
 
-    /// Has the library's random source seeded, if there is TLS: AWS-LC gathers for 25 ms, once in a process,
-    /// what the first handshake would wait for.
+    /// Seeds the library's random source, if there is TLS. AWS-LC needs 25 ms for that, once in a
+    /// process; the first handshake would have to wait.
     pub fn warm_up(&self) {
         if self.clients.is_some() || self.servers.is_some() {
-            // A failure is the first handshake's to tell.
+            // If this fails, the first handshake reports it.
             let _ = openssl::rand::rand_bytes(&mut [0]);
         }
     }
 
-    /// What is to be said of certificates that have ended, or end within 30 days. `now`: seconds since
-    /// 1970.
+    /// Warnings about certificates that have ended, or will end within 30 days. `now`: seconds
+    /// since 1970.
     pub fn endings(&self, now: i64) -> Vec<String> {
         let soon = self.ends.iter().filter(|(_, end)| *end < now + 30 * DAY);
         soon.map(|(setting, end)| match (end - now).div_euclid(DAY) {
@@ -214,7 +214,7 @@ impl Contexts {
         .collect()
     }
 
-    /// When our certificates for clients and for servers end.
+    /// The ends of Howdah's certificates for clients and for servers.
     pub fn certificate_ends(&self) -> [Option<i64>; 2] {
         ["client_tls_cert_file", "server_tls_cert_file"].map(|file| {
             let found = self.ends.iter().find(|(setting, _)| *setting == file);
@@ -222,7 +222,7 @@ impl Contexts {
         })
     }
 
-    /// How the files that the settings name look from outside: by this it is seen that one was
+    /// The state of all files that the settings name. A changed state means that a file was
     /// replaced.
     pub fn looks(config: &Config) -> Vec<Look> {
         let globals = &config.globals;
@@ -245,7 +245,7 @@ impl Contexts {
         looks
     }
 
-    /// Settings whose values the library can't do, with what is in force instead.
+    /// Warnings about values that the library does not support, with the values in force instead.
     pub fn doubts(config: &Config) -> Vec<String> {
         let globals = &config.globals;
         let mut doubts = Vec::new();
@@ -289,7 +289,7 @@ impl Contexts {
     }
 }
 
-/// The library has no word for these.
+/// The warning about words that the library does not know.
 fn unknown_words(name: &str, written: &str, unknown: &[String], in_force: &str) -> String {
     let unknown = unknown.join(", ");
     format!("{name} = {written}: the TLS library does not know {unknown}; in force: {in_force}")
@@ -359,7 +359,8 @@ impl<'a> Side<'a> {
             builder.set_verify(SslVerifyMode::PEER | must);
             self.forgets = library::forget_certificates(&mut builder);
         } else {
-            // A session that is resumed has whom it had, so where certificates count, there is none.
+            // A resumed session keeps the identity of its first handshake. So there are no tickets
+            // if certificates matter.
             self.hash.update(seed.day.to_be_bytes());
             builder.clear_options(SslOptions::NO_TICKET);
             let keys = seed.keys(&self.hash.clone().finalize().into());
@@ -403,13 +404,13 @@ impl<'a> Side<'a> {
         Ok(builder.build())
     }
 
-    /// Versions and ciphers, and what holds for all sessions: buffers are given back when they are
-    /// empty; no renegotiation, no compression, no early data; no tickets until told otherwise.
+    /// Sets versions and ciphers, and the options of all sessions: empty buffers are freed; no
+    /// renegotiation, no compression, no early data; no tickets unless they are switched on later.
     fn begin(&mut self, method: SslMethod) -> Result<SslContextBuilder, Wrong> {
         let (name, protocols) = self.protocols;
         let mut builder = SslContextBuilder::new(method)
             .map_err(|why| wrong(name, "could not set TLS up", &stack(&why)))?;
-        // Versions are what the settings say, whatever the system's own configuration has.
+        // The settings decide the versions, whatever the system's own configuration says.
         builder.clear_options(SslOptions::NO_TLSV1 | SslOptions::NO_TLSV1_1);
         let blame = |why| wrong(name, "could not set TLS up", &stack(&why));
         builder.set_min_proto_version(None).map_err(blame)?;
@@ -419,7 +420,7 @@ impl<'a> Side<'a> {
             text: why,
         })?;
         builder.set_options(switched_off | SslOptions::NO_RENEGOTIATION | SslOptions::NO_TICKET);
-        // AWS-LC has none.
+        // AWS-LC has no compression.
         #[cfg(not(feature = "aws-lc"))]
         builder.set_options(SslOptions::NO_COMPRESSION);
         builder.set_session_cache_mode(SslSessionCacheMode::OFF);
@@ -473,7 +474,7 @@ impl<'a> Side<'a> {
             .map_err(|why| wrong(name, &text, &stack(&why)))
     }
 
-    /// Our certificate, those up to its authority, and the key.
+    /// Sets Howdah's certificate, the certificates up to its authority, and the key.
     fn show_certificate(&mut self, builder: &mut SslContextBuilder) -> Result<(), Wrong> {
         let (name, path) = self.certificate;
         let text = self.read(self.certificate)?;
@@ -508,7 +509,7 @@ impl<'a> Side<'a> {
         let (name, path) = self.key;
         let text = self.read(self.key)?;
         let mut encrypted = false;
-        // Without a callback, the library would ask for a password at the terminal.
+        // Without a callback, the library would ask for a password on the terminal.
         let key = PKey::private_key_from_pem_callback(&text, |_| {
             encrypted = true;
             Ok(0)
@@ -529,7 +530,7 @@ impl<'a> Side<'a> {
         })
     }
 
-    /// Whom we trust to sign the other side's certificates.
+    /// Sets the authorities that may sign the other side's certificates.
     fn trust(&mut self, builder: &mut SslContextBuilder) -> Result<(), Wrong> {
         let (name, path) = self.authorities;
         let unread = |why: &str| wrong(name, &format!("could not use {name} = {path}"), why);
@@ -537,7 +538,8 @@ impl<'a> Side<'a> {
             self.hash
                 .update(format!("the system's authorities {:?}", system_looks()));
             let text = "could not read the system's authorities";
-            // As a whole and now: a folder is looked into in the midst of handshakes.
+            // Reads all authorities now: the library would read a directory in the middle of
+            // handshakes.
             let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(std::env::var_os);
             let bundle = SYSTEM_BUNDLES.iter().find(|path| look(path).is_some());
             return match bundle.filter(|_| named == [None, None]) {
@@ -558,7 +560,7 @@ impl<'a> Side<'a> {
             .map(length)
             .collect::<Result<Vec<_>, _>>();
         let lengths = lengths.map_err(|why| unread(&stack(&why)))?;
-        // If none are told, clients choose among all their certificates.
+        // If no names are sent, clients choose among all their certificates.
         let told = lengths.into_iter().sum::<usize>() <= NAMES_MAX;
         for authority in authorities {
             let refused = |why| unread(&stack(&why));
@@ -594,7 +596,7 @@ fn wrong(setting: &'static str, what: &str, why: &str) -> Wrong {
     }
 }
 
-/// A file's number, length, and when it was changed.
+/// A file's number and length, and the time of its last change.
 pub type Look = Option<(u64, u64, (i64, i64))>;
 
 fn look(path: &str) -> Look {
@@ -603,32 +605,32 @@ fn look(path: &str) -> Look {
     Some((file.ino(), file.len(), (file.mtime(), file.mtime_nsec())))
 }
 
-/// The modes in which servers may be reached.
+/// The TLS modes for servers.
 fn server_modes(config: &Config) -> impl Iterator<Item = SslMode> {
     let databases = config.databases.values().chain(&config.fallback);
     let modes = databases.filter_map(|database| database.sslmode);
     modes.chain([config.globals.server_tls_sslmode])
 }
 
-/// How the system's authorities look from outside.
+/// The state of the files with the system's authorities.
 fn system_looks() -> Vec<Look> {
     let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(std::env::var_os);
     let named = named.iter().flatten().filter_map(|path| path.to_str());
     named.chain(SYSTEM_BUNDLES).map(look).collect()
 }
 
-/// When a certificate ends, in seconds since 1970.
+/// The end of a certificate, in seconds since 1970.
 fn seconds(certificate: &X509) -> Option<i64> {
     let epoch = openssl::asn1::Asn1Time::from_unix(0).ok()?;
     let since = epoch.diff(certificate.not_after()).ok()?;
     Some(i64::from(since.days) * DAY + i64::from(since.secs))
 }
 
-/// The versions that are switched off. PgBouncer's words, separated by commas or colons: the versions,
-/// `all`, `secure`; `!` in front takes one away.
+/// The versions that are switched off. The text has PgBouncer's words, separated by commas or
+/// colons: versions, `all` and `secure`. A `!` before a word removes a version.
 ///
 /// # Errors
-/// What should be written instead.
+/// How to write the value instead.
 pub fn versions(written: &str) -> Result<SslOptions, String> {
     const ALL: [(&str, SslOptions); 4] = [
         ("tlsv1.0", SslOptions::NO_TLSV1),

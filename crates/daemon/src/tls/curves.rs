@@ -3,15 +3,16 @@
 
 use openssl::ssl::{SslContextBuilder, SslMethod};
 
-/// What becomes of a list.
+/// A list of curves as the library gets it.
 pub(super) struct CurvesInForce {
-    /// For the library; none for its default.
+    /// The list for the library; `None` for its default.
     pub(super) list: Option<String>,
-    /// Words that the library does not know. Where it knows none, they are the list, and it refuses that.
+    /// Words that the library does not know. If the library knows none of the words, they stay in
+    /// the list, and the library refuses it.
     pub(super) unknown: Vec<String>,
 }
 
-/// What is in force where this is written.
+/// The list in force for a setting's text.
 pub(super) fn in_force(written: &str) -> CurvesInForce {
     if matches!(written, "" | "auto" | "none") {
         let (list, unknown) = (None, Vec::new());
@@ -21,7 +22,7 @@ pub(super) fn in_force(written: &str) -> CurvesInForce {
     let words = words
         .filter(|word| !word.is_empty())
         .map(|word| match word {
-            // The same curve; OpenSSL knows this name, AWS-LC does not.
+            // The same curve: OpenSSL knows this name, AWS-LC does not.
             "secp256r1" => "P-256",
             word => word,
         });

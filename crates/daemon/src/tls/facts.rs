@@ -11,10 +11,10 @@ use openssl::x509::{X509NameEntryRef, X509NameRef, X509Ref, X509VerifyResult};
 
 use super::library;
 
-/// Whom the other side's certificate names, as soon as it was verified.
+/// The names in the other side's certificate, available after its verification.
 pub(super) type Shown = Arc<Mutex<Option<Box<PeerCertificate>>>>;
 
-/// Looks at the other side's certificate while it is verified.
+/// Reads the other side's certificate while it is verified.
 pub(super) fn look(ssl: &mut SslRef) -> Shown {
     let shown = Shown::default();
     let seen = shown.clone();
@@ -31,7 +31,7 @@ pub(super) fn look(ssl: &mut SslRef) -> Shown {
     shown
 }
 
-/// The facts of a session. `shown`: whom a certificate names that is not kept.
+/// The facts of a session. `shown`: the names in a certificate that is not kept.
 pub(super) fn facts(ssl: &SslRef, sni: Option<&str>, shown: Option<&Shown>) -> TlsFacts {
     let served = match ssl.is_server() {
         true => ssl.certificate().map(ToOwned::to_owned),
@@ -53,8 +53,8 @@ pub(super) fn facts(ssl: &SslRef, sni: Option<&str>, shown: Option<&Shown>) -> T
     }
 }
 
-/// `tls-server-end-point` of RFC 5929: the certificate's hash by the hash of its signature, but never
-/// by MD5 or SHA-1.
+/// `tls-server-end-point` of RFC 5929: a hash of the certificate. The hash function is that of the
+/// signature, but never MD5 or SHA-1.
 fn binding(certificate: &X509Ref) -> Option<Box<[u8]>> {
     let signature = certificate.signature_algorithm().object().nid();
     let digest = match signature.signature_algorithms()?.digest {
@@ -67,12 +67,12 @@ fn binding(certificate: &X509Ref) -> Option<Box<[u8]>> {
     Some(Box::from(&*hash))
 }
 
-/// The hash that RSA-PSS has signed a certificate with: it stands among the signature's parameters.
+/// The hash function of an RSA-PSS signature. It is in the signature's parameters.
 fn pss_digest(certificate: &[u8]) -> Option<MessageDigest> {
-    // id-RSASSA-PSS, and the joint beginning of the SHA-2 family's names.
+    // The identifier id-RSASSA-PSS, and the common beginning of the SHA-2 identifiers.
     const PSS: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0a";
     const SHA_2: &[u8] = b"\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02";
-    // Its parameters begin with the heads of three things inside each other, of two bytes each.
+    // The parameters begin with the heads of three nested values, two bytes each.
     const LENGTHS: usize = 3 * 2;
     let at = certificate
         .windows(PSS.len())
@@ -99,14 +99,14 @@ fn verified(ssl: &SslRef, shown: Option<&Shown>) -> Option<Box<PeerCertificate>>
     Some(Box::new(names(&certificate)))
 }
 
-/// Whom a certificate names.
+/// The names in a certificate.
 pub(super) fn names(certificate: &X509Ref) -> PeerCertificate {
     let subject = certificate.subject_name();
     let common_name = subject.entries_by_nid(Nid::COMMONNAME).next();
     let mut names = Vec::new();
     for name in certificate.subject_alt_names().into_iter().flatten() {
         if let Some(host) = name.dnsname() {
-            // One that can't be believed is still a name: the common name does not count beside it.
+            // An invalid name still counts as a name: the common name is not used beside it.
             names.push(AlternativeName::Dns(honest(host).unwrap_or_default()));
         } else if let Some(ip) = name.ipaddress().and_then(address) {
             names.push(AlternativeName::Ip(ip));
@@ -120,7 +120,7 @@ pub(super) fn names(certificate: &X509Ref) -> PeerCertificate {
     }
 }
 
-/// A name with a zero inside would be another one to whoever stops reading there.
+/// A name, unless it has a zero byte: a reader that stops there would see another name.
 fn honest(name: &str) -> Option<Box<str>> {
     (!name.contains('\0')).then(|| name.into())
 }
@@ -143,13 +143,13 @@ fn key(entry: &X509NameEntryRef) -> String {
         .map_or_else(|_| entry.object().to_string(), str::to_string)
 }
 
-/// `/O=org/CN=user`, from the first part to the last.
+/// `/O=org/CN=user`: from the first part to the last.
 fn oneline(name: &X509NameRef) -> String {
     let part = |entry| format!("/{}={}", key(entry), value(entry));
     name.entries().map(part).collect()
 }
 
-/// `CN=user,O=org`: RFC 2253, from the last part to the first.
+/// `CN=user,O=org`: by RFC 2253, from the last part to the first.
 fn rfc2253(name: &X509NameRef) -> String {
     let mut parts: Vec<_> = name
         .entries()
@@ -159,7 +159,8 @@ fn rfc2253(name: &X509NameRef) -> String {
     parts.join(",")
 }
 
-/// A value by RFC 2253; bytes beyond ASCII and control characters in hexadecimal, as OpenSSL has them.
+/// A value by RFC 2253. Control characters and bytes beyond ASCII are in hexadecimal, as in
+/// OpenSSL.
 fn escaped(value: &str) -> String {
     let mut text = String::new();
     let last = value.len().wrapping_sub(1);

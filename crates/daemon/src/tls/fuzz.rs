@@ -8,12 +8,12 @@ use super::samples::{Folder, certificate, contexts, elliptic, to};
 use super::session::HandshakeStep;
 use super::{Contexts, LibrarySession, TlsSession};
 
-/// Flights of a handshake, and what may follow it.
+/// The most flights of a handshake, and of the messages after it.
 const FLIGHTS: usize = 8;
-/// More is not said in a handshake, whatever the other side says.
+/// No handshake sends more bytes than this, whatever the other side sends.
 const FLIGHT_MAX: usize = 64 << 10;
 
-/// With TLS 1.3, or with TLS 1.2 alone.
+/// Contexts with TLS 1.3, or with TLS 1.2 only.
 fn shared(old: bool) -> &'static Contexts {
     static CONTEXTS: OnceLock<[Contexts; 2]> = OnceLock::new();
     let all = CONTEXTS.get_or_init(|| {
@@ -26,8 +26,8 @@ fn shared(old: bool) -> &'static Contexts {
     &all[usize::from(old)]
 }
 
-/// What is done to a flight on its way, by the next bytes of the input: nothing, a bit changed, an end
-/// cut off, or bytes put between.
+/// Changes a flight on its way, by the next bytes of the input: nothing, a changed bit, a cut-off
+/// end, or inserted bytes.
 fn tamper(bytes: &mut Vec<u8>, input: &mut impl Iterator<Item = u8>) {
     let Some(what) = input.next() else { return };
     let mut number = || usize::from(input.next().unwrap_or(0));
@@ -49,9 +49,9 @@ fn tamper(bytes: &mut Vec<u8>, input: &mut impl Iterator<Item = u8>) {
     }
 }
 
-/// Two sides shake hands, and what they say is tampered with as the input has it. There is a session
-/// that works, or none: no panic, no endless talk, and nothing is opened that was not said. Gives back
-/// whether there is one on both sides.
+/// Two sides do a handshake, and the input tampers with their bytes. Either a session works, or
+/// there is none. No side may panic or talk without end, and nothing may be decrypted that was not
+/// sent. Returns whether both sides have a session.
 pub fn handshake(input: &[u8]) -> bool {
     let mut input = input.iter().copied();
     let first = input.next().unwrap_or(0);
@@ -86,7 +86,7 @@ pub fn handshake(input: &[u8]) -> bool {
             0 => (&mut client, &mut server),
             _ => (&mut server, &mut client),
         };
-        // What was put between may still wait to be opened.
+        // Inserted bytes may still wait to be decrypted.
         let Ok(sealed) = from.seal(b"said", Vec::new()) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! The few calls of the library for which the crate `openssl` has no safe wrapper.
+//! The few calls of the library without a safe wrapper in the crate `openssl`.
 #![allow(unsafe_code)]
 
 use foreign_types::ForeignTypeRef;
@@ -12,19 +12,19 @@ pub(super) use imports::{
     accept_signatures, forget_certificates, from_bytes, set_suites, set_ticket_keys, shed, to_bytes,
 };
 
-/// How many bytes session tickets' keys are made of: name, MAC and cipher.
+/// The length of the session ticket keys: name, MAC and cipher.
 #[cfg(feature = "aws-lc")]
 pub(super) const TICKET_KEYS: usize = 48;
-/// Likewise.
+/// The length of the session ticket keys: name, MAC and cipher.
 #[cfg(not(feature = "aws-lc"))]
 pub(super) const TICKET_KEYS: usize = 80;
 
-/// What AWS-LC says of a certificate whose keyUsage is not for signatures, which TLS 1.3 demands.
-/// OpenSSL takes such certificates.
+/// AWS-LC's error for a certificate whose keyUsage does not allow signatures, which TLS 1.3
+/// requires. OpenSSL accepts such certificates.
 pub(super) const UNFIT_TO_SIGN: &str = "KEY_USAGE_BIT_INCORRECT";
 
-/// The group of the last key exchange, by OpenSSL's name; `None` where there was none, as with RSA key
-/// exchange.
+/// The group of the last key exchange, by OpenSSL's name. `None` for an RSA key exchange, which has
+/// no group.
 pub(super) fn group(ssl: &SslRef) -> Option<String> {
     imports::group(ssl).map(|name| match name.as_str() {
         "P-256" => "prime256v1".to_string(),
@@ -34,7 +34,7 @@ pub(super) fn group(ssl: &SslRef) -> Option<String> {
     })
 }
 
-/// A session whose handshake is done can go to another process, for all that is known now.
+/// True if a session after its handshake can go to another process, as far as is known by now.
 pub(super) fn can_travel(ssl: &SslRef) -> bool {
     let known = [SslVersion::TLS1_2, SslVersion::TLS1_3].map(Some);
     travels_by().is_some() && ssl.is_server() && known.contains(&ssl.version2())
@@ -66,13 +66,13 @@ mod imports {
         }
     }
 
-    /// Has one ticket follow a TLS 1.3 handshake, and all tickets be sealed with these keys.
+    /// One ticket follows a TLS 1.3 handshake, and these keys seal all tickets.
     pub(in super::super) fn set_ticket_keys(
         builder: &mut SslContextBuilder,
         keys: &[u8; TICKET_KEYS],
     ) -> Result<(), ErrorStack> {
-        // SAFETY: the context belongs to the builder, which is borrowed; the keys are as many bytes as
-        // is said, and are copied.
+        // SAFETY: the context belongs to the builder, which is borrowed; the length is that of the
+        // keys, which are copied.
         done(i64::from(unsafe {
             library::SSL_CTX_set_num_tickets(builder.as_ptr(), 1);
             library::SSL_CTX_set_tlsext_ticket_keys(
@@ -83,8 +83,8 @@ mod imports {
         }))
     }
 
-    /// By which signatures the other side may prove itself: AWS-LC's own list, and Ed25519, which it
-    /// knows and does not offer.
+    /// The signatures that the other side may use: AWS-LC's own list, and Ed25519, which AWS-LC
+    /// supports but does not offer.
     const SIGNATURES: [u16; 11] = [
         0x0403, // ECDSA on P-256, SHA-256
         0x0804, // RSA-PSS
@@ -95,12 +95,12 @@ mod imports {
         0x0201, // RSA, PKCS#1, SHA-1
     ];
 
-    /// The other side may prove itself by any signature that the library knows.
+    /// Accepts every signature that the library supports.
     pub(in super::super) fn accept_signatures(
         builder: &mut SslContextBuilder,
     ) -> Result<(), ErrorStack> {
-        // SAFETY: the context belongs to the builder, which is borrowed; the numbers are as many as is
-        // said, and are copied.
+        // SAFETY: the context belongs to the builder, which is borrowed; the length is that of the
+        // list, which is copied.
         done(i64::from(unsafe {
             library::SSL_CTX_set_verify_algorithm_prefs(
                 builder.as_ptr(),
@@ -110,8 +110,8 @@ mod imports {
         }))
     }
 
-    /// Certificates of clients are not kept behind the handshake: who wants something of them has to look
-    /// while they are verified. True: the library can do so.
+    /// Clients' certificates are not kept after the handshake. Their names must be read while the
+    /// certificates are verified. True: the library supports this.
     pub(in super::super) fn forget_certificates(builder: &mut SslContextBuilder) -> bool {
         // SAFETY: the context belongs to the builder, which is borrowed.
         unsafe { library::SSL_CTX_set_retain_only_sha256_of_client_certs(builder.as_ptr(), 1) };
@@ -131,19 +131,19 @@ mod imports {
         }))
     }
 
-    /// By which library and version of it sessions go to another process, if by any: what they are
-    /// packed into is for the same version only.
+    /// The library and its version, if sessions can go to another process. The packed form is for
+    /// the same version only.
     pub fn travels_by() -> Option<&'static str> {
         Some(openssl::version::version())
     }
 
-    /// A session as bytes: versions, keys, sequence numbers, and half a record if one has come. The
-    /// library lets nothing be done with the session afterwards.
+    /// Packs a session: versions, keys, sequence numbers, and half a record if one has arrived.
+    /// Afterwards the library refuses all use of the session.
     pub(in super::super) fn to_bytes(ssl: &SslRef) -> Result<Vec<u8>, ErrorStack> {
         let (mut data, mut length) = (null_mut(), 0);
-        // SAFETY: the session is borrowed, so it lives, and sessions are used by one thread at a time
-        // (`Ssl` is Send, and whoever packs owns it). On success `data` points to `length` bytes that
-        // are ours: they are copied, then given back (and wiped) once.
+        // SAFETY: the session is borrowed, so it lives. One thread at a time uses a session (`Ssl`
+        // is Send, and the packing thread owns it). On success `data` points to `length` bytes,
+        // which belong to the caller: they are copied, then freed (and wiped) once.
         unsafe {
             let result = library::SSL_to_bytes(ssl.as_ptr(), &mut data, &mut length);
             done(i64::from(result))?;
@@ -153,15 +153,16 @@ mod imports {
         }
     }
 
-    /// The session that [`to_bytes`] of the same version of the library was given, in a process whose
-    /// user is the same: what the bytes say of buffers is checked by the library, their keys can't be.
+    /// Unpacks the result of [`to_bytes`]. The bytes must come from the same version of the
+    /// library, in a process of the same user: the library checks the lengths of buffers, but can't
+    /// check the keys.
     pub(in super::super) fn from_bytes(
         bytes: &[u8],
         context: &SslContextRef,
     ) -> Result<Ssl, ErrorStack> {
-        // SAFETY: the bytes are as many as is said, and are copied; the context is borrowed, and the
-        // session keeps a reference of its own. What comes back is null, or a session that nobody else
-        // has. It has no streams, which `SslStream` gives it.
+        // SAFETY: the length is that of the bytes, which are copied. The context is borrowed, and
+        // the session keeps a reference of its own. The result is null, or a session without
+        // another owner. It has no streams; `SslStream` adds them.
         unsafe {
             let ssl = library::SSL_from_bytes(bytes.as_ptr(), bytes.len(), context.as_ptr());
             match ssl.is_null() {
@@ -171,7 +172,7 @@ mod imports {
         }
     }
 
-    /// Takes a new key to write with, and has the other side do so if told to.
+    /// Takes a new key for sending; with `both`, makes the other side do so, too.
     #[cfg(test)]
     pub(in super::super) fn update_keys(ssl: &SslRef, both: bool) -> Result<(), ErrorStack> {
         // SAFETY: the session is borrowed, so it lives.
@@ -180,11 +181,11 @@ mod imports {
         }))
     }
 
-    /// Gives back what only a handshake needs. There must be none under way, and what belongs to the
-    /// configuration (the certificate we showed, how we verify) can't be asked for afterwards.
+    /// Frees the memory that only a handshake needs. No handshake may be under way. Afterwards the
+    /// session's configuration (such as Howdah's certificate) can't be read any more.
     pub(in super::super) fn shed(ssl: &SslRef) {
-        // SAFETY: the session is borrowed, so it lives. The second call sheds, as renegotiation is
-        // switched off already.
+        // SAFETY: the session is borrowed, so it lives. The second call frees the memory;
+        // renegotiation is switched off already.
         unsafe {
             library::SSL_set_shed_handshake_config(ssl.as_ptr(), 1);
             library::SSL_set_renegotiate_mode(
@@ -207,7 +208,7 @@ mod imports {
 
     const SET_TICKET_KEYS: c_int = 59;
     const GET_NEGOTIATED_GROUP: c_int = 134;
-    /// A group without a NID: its number in TLS stands below this.
+    /// A group without a NID: its number in TLS is below this number.
     const WITHOUT_NID: i64 = 0x0100_0000;
 
     pub(super) fn group(ssl: &SslRef) -> Option<String> {
@@ -229,15 +230,15 @@ mod imports {
         }
     }
 
-    /// Has one ticket follow a TLS 1.3 handshake, and all tickets be sealed with these keys.
+    /// One ticket follows a TLS 1.3 handshake, and these keys seal all tickets.
     pub(in super::super) fn set_ticket_keys(
         builder: &mut SslContextBuilder,
         keys: &[u8; TICKET_KEYS],
     ) -> Result<(), ErrorStack> {
         builder.set_num_tickets(1)?;
         let mut keys = *keys;
-        // SAFETY: the context belongs to the builder, which is borrowed; the keys are as many bytes as
-        // is said, and are copied.
+        // SAFETY: the context belongs to the builder, which is borrowed; the length is that of the
+        // keys, which are copied.
         done(unsafe {
             library::SSL_CTX_ctrl(
                 builder.as_ptr(),
@@ -248,12 +249,12 @@ mod imports {
         })
     }
 
-    /// OpenSSL accepts all that it knows.
+    /// OpenSSL accepts all signatures that it supports.
     pub(in super::super) fn accept_signatures(_: &mut SslContextBuilder) -> Result<(), ErrorStack> {
         Ok(())
     }
 
-    /// OpenSSL keeps certificates of clients.
+    /// OpenSSL keeps clients' certificates.
     pub(in super::super) fn forget_certificates(_: &mut SslContextBuilder) -> bool {
         false
     }
@@ -266,20 +267,20 @@ mod imports {
         builder.set_ciphersuites(list)
     }
 
-    /// Gives back what only a handshake needs: OpenSSL keeps it.
+    /// OpenSSL can't free the memory that only a handshake needs.
     pub(in super::super) fn shed(_: &SslRef) {}
 
-    /// By which library sessions go to another process: OpenSSL has nothing for it.
+    /// OpenSSL can't pack sessions.
     pub fn travels_by() -> Option<&'static str> {
         None
     }
 
-    /// See there.
+    /// OpenSSL can't pack sessions.
     pub(in super::super) fn to_bytes(_: &SslRef) -> Result<Vec<u8>, ErrorStack> {
         Err(ErrorStack::get())
     }
 
-    /// Likewise.
+    /// OpenSSL can't unpack sessions.
     pub(in super::super) fn from_bytes(_: &[u8], _: &SslContextRef) -> Result<Ssl, ErrorStack> {
         Err(ErrorStack::get())
     }

@@ -1,10 +1,10 @@
-//! TLS, between the driver's bytes and the plain bytes that the decisions see.
+//! TLS, between the driver's bytes and the plain bytes that `Pooler` gets.
 //!
-//! [`contexts`] makes what sessions start from, out of the settings and their files; [`session`] is one
-//! connection's TLS, as a value without a socket; [`facts`] tells the decisions who is at the other end.
-//! The TLS library (OpenSSL, or AWS-LC with the feature `aws-lc`) is called in this folder only: by the
-//! safe wrappers of the crate `openssl`, and where those lack a call, in [`library`]. To use another
-//! library, rewrite this folder.
+//! [`contexts`] builds the contexts of sessions from the settings and their files. [`session`] is one
+//! connection's TLS, as a value without a socket. [`facts`] tells `Pooler` about the other end. Only this
+//! folder calls the TLS library (OpenSSL, or AWS-LC with the feature `aws-lc`): through the safe wrappers of
+//! the crate `openssl`, or through [`library`] for calls without a wrapper. To use another library, rewrite
+//! this folder.
 
 mod ciphers;
 pub mod contexts;
@@ -30,10 +30,10 @@ pub use session::LibrarySession;
 use session::{HandshakeStep, Opened};
 pub use travel::pack_sessions;
 
-/// Makes TLS sessions. [`Contexts`] does so in the process; the simulation has its own.
+/// Makes TLS sessions. The process uses [`Contexts`], the simulation a library of its own.
 pub trait TlsLibrary: fmt::Debug + Send + Sync {
-    /// The TLS server's side of a session. `direct`: the client came without SSLRequest, and must offer
-    /// our protocol.
+    /// The TLS server's side of a session. `direct`: the client sent no SSLRequest, and must offer
+    /// the protocol `postgresql`.
     ///
     /// # Errors
     /// There is no certificate for clients, or no memory.
@@ -42,57 +42,58 @@ pub trait TlsLibrary: fmt::Debug + Send + Sync {
     /// The TLS client's side of a session.
     ///
     /// # Errors
-    /// TLS to servers is not set up, or no memory.
+    /// TLS to servers is not set up, or there is no memory.
     fn connect(&self, to: TlsConnect) -> Result<Box<dyn TlsSession>, String>;
 
-    /// What [`TlsSession::pack`] has made.
+    /// A session from the result of [`TlsSession::pack`].
     ///
     /// # Errors
-    /// It is damaged, or was made by another library: why.
+    /// The bytes are damaged, or come from another library; the text says which.
     fn unpack(&self, bytes: &[u8]) -> Result<Box<dyn TlsSession>, String>;
 }
 
-/// One connection's TLS: ciphertext in, plain bytes out, and the reverse. It owns no socket.
+/// One connection's TLS: ciphertext goes in and plain bytes come out, and the reverse. It owns no
+/// socket.
 pub trait TlsSession: Send {
-    /// The handshake is under way: nothing can be sealed.
+    /// The handshake is under way: nothing can be encrypted.
     fn is_in_handshake(&self) -> bool;
 
-    /// Its next step uses a private key that takes long.
+    /// True if the next step uses a private key that takes long.
     fn is_laborious(&self) -> bool {
         false
     }
 
-    /// Ciphertext that was taken in and not yet read, in bytes.
+    /// The received ciphertext that was not read yet, in bytes.
     fn unread(&self) -> usize;
 
-    /// Takes ciphertext in, to be worked through by `handshake` or `open`.
+    /// Takes ciphertext, for `handshake` or `open` to read.
     fn feed(&mut self, bytes: &[u8]);
 
     /// Continues the handshake as far as the received bytes allow.
     fn handshake(&mut self) -> HandshakeStep;
 
-    /// Appends the plain bytes of all whole records at hand to the first `len` bytes of `into`, which
-    /// may grow. What is in it behind `len` has no meaning.
+    /// Writes the plain bytes of all complete records to `into`, after its first `len` bytes;
+    /// `into` may grow. Bytes of `into` after the new `len` have no meaning.
     fn open(&mut self, into: &mut Vec<u8>, len: &mut usize) -> Opened;
 
     /// Appends records with these plain bytes to `into`.
     ///
     /// # Errors
-    /// The session is over: why.
+    /// The session is over; the text says why.
     fn seal(&mut self, plain: &[u8], into: Vec<u8>) -> Result<Vec<u8>, String>;
 
-    /// Queues close_notify, if it can still be sent and was not.
+    /// Queues close_notify, if it can still be sent and was not sent before.
     fn close(&mut self);
 
     /// Takes the bytes to send to the other side.
     fn take_output(&mut self) -> Option<Vec<u8>>;
 
-    /// All of it as bytes, for [`TlsLibrary::unpack`] of another process: keys, and half a record if one
-    /// has come. It must be at rest: nothing to say, and all whole records opened. Afterwards this one is
-    /// over, so that no two go on with the same keys.
+    /// Packs the session for [`TlsLibrary::unpack`] in another process: keys, and half a record if
+    /// one has arrived. The session must be at rest: no output waits, and all complete records are
+    /// decrypted. Afterwards this session is over, so that no two sessions use the same keys.
     ///
     /// # Errors
-    /// The library can't: why. It goes on as before.
+    /// The library can't pack the session; the text says why. The session goes on as before.
     fn pack(&mut self) -> Result<Vec<u8>, String>;
 }
 

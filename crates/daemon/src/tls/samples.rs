@@ -1,4 +1,4 @@
-//! Keys, certificates and settings for tests of this folder.
+//! Keys, certificates and settings for the tests of this folder.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use openssl::x509::{X509, X509Builder, X509NameBuilder};
 use super::Contexts;
 use super::contexts::TicketSeed;
 
-/// A folder of its own for each test, which goes with it.
+/// A directory of its own for each test, removed after the test.
 pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
@@ -58,7 +58,7 @@ pub(super) fn named(name: &str, key: &PKey<Private>, version: i32, names: &[&str
     signed_with(digest, name, key, version, names)
 }
 
-/// Likewise, by this hash.
+/// The same, signed with this hash.
 pub(super) fn signed_with(
     digest: MessageDigest,
     name: &str,

@@ -1,7 +1,7 @@
-//! One connection's TLS, as a value: ciphertext in, plain bytes out, and the reverse.
+//! One connection's TLS, as a value: ciphertext goes in and plain bytes come out, and the reverse.
 //!
 //! A session owns no socket. Bytes that TLS itself sends, in a handshake or between records (alerts, key
-//! updates), collect in [`TlsSession::take_output`].
+//! updates), collect for [`TlsSession::take_output`].
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -16,12 +16,12 @@ use super::facts::{self, Shown, facts};
 use super::library;
 use super::{Contexts, TlsSession};
 
-/// The most of one record's plain bytes.
+/// The most plain bytes in one record.
 const RECORD: usize = 16 * 1024;
-/// The most that a record adds to these bytes (TLS 1.2 with CBC).
+/// The most bytes that a record adds to its plain bytes (TLS 1.2 with CBC).
 const OVERHEAD: usize = 128;
 
-/// One connection's session by the linked library. See the module.
+/// One connection's session with the linked library. See the module's comment.
 pub struct LibrarySession {
     pub(super) stream: SslStream<Pipe>,
     stage: Stage,
@@ -31,17 +31,17 @@ enum Stage {
     /// The handshake is under way.
     Handshake(Role),
     Open,
-    /// It failed, or close_notify was sent: nothing can be said any more.
+    /// The handshake failed, or close_notify was sent: nothing more can be sent.
     Over,
 }
 
-/// What a handshake must end with.
+/// The facts that decide whether a finished handshake is accepted.
 enum Role {
     Server {
         direct: bool,
-        /// Our private key takes long.
+        /// Signing with Howdah's private key takes long.
         laborious: bool,
-        /// Whom the certificate names that was verified, if it is not kept.
+        /// The names in the verified certificate, if the certificate is not kept.
         shown: Option<Shown>,
     },
     Client {
@@ -50,33 +50,33 @@ enum Role {
     },
 }
 
-/// How far a handshake is.
+/// The result of a handshake's step.
 #[derive(Debug)]
 pub enum HandshakeStep {
-    /// More bytes are awaited.
+    /// The handshake waits for more bytes.
     More,
-    /// The session stands.
+    /// The handshake has succeeded.
     Done(Box<TlsFacts>),
-    /// There is none: why.
+    /// The handshake has failed; the reason.
     Failed(String),
 }
 
-/// How opening ended.
+/// The result of decrypting.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Opened {
-    /// More bytes are awaited.
+    /// More bytes are needed.
     More,
     /// The other side has sent close_notify.
     End,
-    /// The bytes are no TLS, or were changed on their way: the reason.
+    /// The bytes are not TLS, or were changed on their way; the reason.
     Failed(String),
 }
 
-/// What the library reads from and writes to.
+/// The library's input and output.
 #[derive(Default)]
 pub(super) struct Pipe {
     input: Vec<u8>,
-    /// How much of it was read.
+    /// How many bytes of the input were read.
     at: usize,
     output: Vec<u8>,
 }
@@ -106,8 +106,8 @@ impl Write for Pipe {
 }
 
 impl LibrarySession {
-    /// The TLS server's side of a session. `direct`: the client came without SSLRequest, and must offer
-    /// our protocol.
+    /// The TLS server's side of a session. `direct`: the client sent no SSLRequest, and must offer
+    /// the protocol `postgresql`.
     ///
     /// # Errors
     /// There is no certificate for clients, or no memory.
@@ -126,7 +126,7 @@ impl LibrarySession {
     /// The TLS client's side of a session.
     ///
     /// # Errors
-    /// TLS to servers is not set up, or no memory.
+    /// TLS to servers is not set up, or there is no memory.
     pub fn connect(contexts: &Contexts, to: TlsConnect) -> Result<LibrarySession, String> {
         let context = contexts.servers.as_ref().ok_or("TLS is switched off")?;
         if to.mode.is_verified() && !contexts.knows_authorities {
@@ -159,10 +159,10 @@ impl LibrarySession {
         Ok(LibrarySession { stream, stage })
     }
 
-    /// What [`TlsSession::pack`] has made.
+    /// A session from the result of [`TlsSession::pack`].
     ///
     /// # Errors
-    /// It is damaged, or was made by another library than ours: why.
+    /// The bytes are damaged, or come from another library; the text says which.
     pub fn unpack(contexts: &Contexts, bytes: &[u8]) -> Result<LibrarySession, String> {
         let damaged = "what was packed of the session can't be read";
         let (name, rest) = part(bytes).ok_or(damaged)?;
@@ -261,7 +261,7 @@ impl TlsSession for LibrarySession {
                     return Opened::More;
                 }
                 Err(error) if error.code() == ErrorCode::ZERO_RETURN => {
-                    // Nobody may say anything behind that.
+                    // Nothing may follow close_notify.
                     self.stream.get_mut().drop_input();
                     return Opened::End;
                 }
@@ -297,7 +297,7 @@ impl TlsSession for LibrarySession {
 
     fn close(&mut self) {
         if matches!(self.stage, Stage::Open) {
-            // Whatever comes of it: it is the last that is said.
+            // The result does not matter: nothing is sent afterwards.
             let _ = self.stream.shutdown();
             self.stage = Stage::Over;
             self.stream.get_mut().drop_input();
@@ -327,7 +327,7 @@ impl TlsSession for LibrarySession {
     }
 }
 
-/// A part that has its length before it, and what follows.
+/// Reads a part with its length before it. Returns the part, and the bytes after it.
 fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk()?;
     rest.split_at_checked(u32::from_be_bytes(*length) as usize)
@@ -370,7 +370,7 @@ impl Role {
         }
     }
 
-    /// What is known of a session whose handshake has ended, or why it must not stand.
+    /// The facts of a session after its handshake, or the reason why it is refused.
     fn judge(&self, ssl: &SslRef) -> Result<Box<TlsFacts>, String> {
         let shown = match self {
             Role::Server { shown, .. } => shown.as_ref(),
@@ -409,19 +409,19 @@ impl Role {
     }
 }
 
-/// Whether a host is a name, for SNI and for the certificate's check, and not an address.
+/// True if a host is a name, not an address. Only a name is sent as SNI, and checked as a name.
 fn is_name(host: &str) -> bool {
     host.parse::<std::net::IpAddr>().is_err()
 }
 
-/// Why a call failed.
+/// The reason why a call failed.
 fn failure(ssl: &SslRef, error: &Error) -> String {
     let verdict = ssl.verify_result();
     let text = match error.ssl_error() {
         Some(errors) => stack(errors),
         None => "connection broken off".to_string(),
     };
-    // Without a certificate AWS-LC has a verdict, too, about its absence.
+    // Without a certificate, AWS-LC also has a verification result, about the missing certificate.
     let judged = text.to_ascii_lowercase().replace('_', " ");
     match verdict {
         X509VerifyResult::OK => text,
@@ -432,7 +432,7 @@ fn failure(ssl: &SslRef, error: &Error) -> String {
     }
 }
 
-/// The library's reasons, in one line.
+/// The library's error stack, in one line.
 pub(super) fn stack(errors: &ErrorStack) -> String {
     let reasons: Vec<_> = errors
         .errors()

@@ -1,4 +1,4 @@
-//! Sessions over an in-memory pair: ours on one side, the library's own on the other.
+//! Sessions over an in-memory pair: Howdah's session on one side, the library's own on the other.
 
 use howdah_pooler::config::SslMode;
 use howdah_pooler::tls::TlsFacts;
@@ -16,7 +16,7 @@ use super::{Contexts, LibrarySession, TlsSession};
 
 type Shaken = Result<Box<TlsFacts>, String>;
 
-/// Has two sessions shake hands; what each says reaches the other in pieces of this size.
+/// Lets two sessions do a handshake. Bytes arrive in pieces of this size.
 fn shake(
     server: &mut LibrarySession,
     client: &mut LibrarySession,
@@ -99,11 +99,11 @@ fn a_session_stands_and_its_facts_are_told() {
     assert_eq!(&*peer.subject, "/O=Test, Inc/CN=localhost");
     assert_eq!(&*peer.distinguished_name, "CN=localhost,O=Test\\, Inc");
     assert!(peer.is_for_host("127.0.0.1") && !peer.is_for_host("other"));
-    // It was not asked for: the mode does not demand one.
+    // No certificate was asked for, because the mode does not demand one.
     assert_eq!(ours.peer, None);
 }
 
-/// Both directions.
+/// Sends bytes in both directions.
 fn talk(server: &mut LibrarySession, client: &mut LibrarySession, plain: &[u8]) {
     for turn in 0..2 {
         let (from, to) = match turn {
@@ -122,7 +122,7 @@ fn sessions_travel() {
     let folder = Folder::new("travel");
     let key = elliptic();
     let own = certificate(&key, 3, &["localhost"]);
-    // Whatever the process that it goes to has in its settings.
+    // The settings of the process that receives the session do not matter.
     let bare = Contexts::build(&super::samples::read(""), TicketSeed::default()).unwrap();
     let long = vec![b'l'; 100_000];
     for more in [
@@ -142,7 +142,8 @@ fn sessions_travel() {
         assert!(facts.unwrap().travels, "{more}");
         talk(&mut server, &mut client, b"before");
         for turn in 0..3u8 {
-            // Half a record is there when it leaves, cut in its header or its body.
+            // Half a record has arrived when the session leaves. It is cut in its header or its
+            // body.
             let sealed = client.seal(b"cut in two", Vec::new()).unwrap();
             let (front, back) = sealed.split_at([3, 9, 5][usize::from(turn)]);
             assert_eq!(opened(&mut server, front), (Vec::new(), Opened::More));
@@ -175,7 +176,7 @@ fn sessions_travel() {
         server.close();
         let goodbye = server.take_output().unwrap();
         assert_eq!(opened(&mut client, &goodbye).1, Opened::End);
-        // A session that the client has ended stays.
+        // A session that the client has ended does not travel.
         let mut server = LibrarySession::unpack(&bare, &packed).unwrap();
         client.close();
         let goodbye = client.take_output().unwrap();
@@ -184,7 +185,7 @@ fn sessions_travel() {
     }
 }
 
-/// Those in which we are the TLS client, and old versions.
+/// Sessions in which Howdah is the TLS client, and sessions of old versions.
 #[test]
 fn other_sessions_stay() {
     let folder = Folder::new("stay");
@@ -222,7 +223,7 @@ fn records_may_be_cut_anywhere() {
             got.extend(part);
         }
         assert_eq!(got, plain);
-        // Longer than a record, there and back.
+        // Longer than a record, in both directions.
         let long: Vec<u8> = (0..100_000u32).map(|n| n as u8).collect();
         for cut in [1, 5, 4096, 16_389, 80_000] {
             let sealed = server.seal(&long, Vec::new()).unwrap();
@@ -250,7 +251,7 @@ fn changed_bytes_are_noticed() {
         let (got, end) = opened(&mut server, &sealed);
         assert_eq!(got, b"");
         assert!(matches!(end, Opened::Failed(_)), "{at}: {end:?}");
-        // It says so, and nothing else any more.
+        // The session sends an alert, and nothing afterwards.
         assert!(server.take_output().is_some() && server.seal(b"x", Vec::new()).is_err());
         server.close();
         assert_eq!(server.take_output(), None);
@@ -287,7 +288,7 @@ fn what_is_no_handshake_fails() {
         assert!(matches!(step, HandshakeStep::Failed(_)), "{step:?}");
         assert!(matches!(server.handshake(), HandshakeStep::More));
     }
-    // Half a record is no reason to give up.
+    // Half a record is not a reason to give up.
     let mut server = LibrarySession::accept(&contexts, false).unwrap();
     server.feed(b"\x16\x03\x01\x02\x00\x01");
     assert!(matches!(server.handshake(), HandshakeStep::More));
@@ -354,7 +355,8 @@ fn clients_are_asked_where_the_mode_demands() {
     assert!(why.contains("did not return a certificate"), "{why}");
 }
 
-/// As many as some companies have. Their names would not fit into the request for a certificate.
+/// As many authorities as some companies have. Their names do not fit into the request for a
+/// certificate.
 #[test]
 fn thousands_of_authorities_do() {
     let folder = Folder::new("many");
@@ -381,7 +383,7 @@ fn thousands_of_authorities_do() {
     }
 }
 
-/// Some libraries end a connection by AES-GCM after 2^24 records.
+/// Some libraries end an AES-GCM connection after 2^24 records.
 #[test]
 #[ignore = "takes half a minute when optimised: cargo test --release -p howdah-daemon --lib -- --ignored records"]
 fn a_session_has_any_number_of_records() {
@@ -423,7 +425,8 @@ fn old_certificates_and_every_kind_of_key_do() {
         (PKey::generate_ed25519().unwrap(), 3, false),
     ];
     for (key, version, binds) in kinds {
-        // AWS-LC signs with Ed25519, but not by this call; the tests of the process have such keys.
+        // AWS-LC can sign with Ed25519, but not by this call. The tests of the process use such
+        // keys.
         if cfg!(feature = "aws-lc") && key.id() == openssl::pkey::Id::ED25519 {
             continue;
         }
@@ -469,7 +472,7 @@ fn direct_tls_wants_our_protocol() {
     }
 }
 
-/// What a client of the library's own reads and writes.
+/// The input and output of the library's own client.
 #[derive(Default)]
 struct Loop {
     heard: std::collections::VecDeque<u8>,
@@ -590,7 +593,7 @@ fn a_change_of_one_side_is_seen_as_one() {
     let before = Contexts::looks(&settings);
     assert!(before.len() == 6 && before.iter().all(Option::is_some));
     assert_eq!(Contexts::looks(&settings), before);
-    // A replaced file is another one, even with the same content at the same moment.
+    // A replaced file counts as another file, even with the same content and time.
     let (path, old) = (folder.0.join("chain"), folder.0.join("old"));
     std::fs::rename(&path, &old).unwrap();
     std::fs::copy(&old, &path).unwrap();
@@ -618,7 +621,7 @@ fn versions_are_named_as_pgbouncer_names_them() {
     assert!(versions("tls").unwrap_err().contains("\"tls\""));
 }
 
-/// What [`super::fuzz::handshake`] promises, over random input.
+/// Checks the promises of [`super::fuzz::handshake`] with random input.
 #[test]
 fn tampered_handshakes_end_well() {
     let mut state = 7u64;

@@ -5,8 +5,8 @@ use howdah_pooler::place;
 
 use super::TlsSession;
 
-/// Clients' sessions become bytes. Who can't go on by that (the other side has said that it says no more)
-/// is let go: why, for each.
+/// Packs clients' sessions. A client whose session can't be packed (because it has sent
+/// close_notify) is dropped. Returns a reason for each dropped client.
 pub fn pack_sessions(freight: &mut Freight) -> Vec<String> {
     let mut lost = Vec::new();
     freight.parcels.retain_mut(|(_, parcel)| {

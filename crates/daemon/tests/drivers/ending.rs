@@ -1,4 +1,4 @@
-//! Connections that end, in each of the ways they can.
+//! Every way in which a connection can end.
 
 use std::cell::RefCell;
 use std::io::{ErrorKind, Read, Write};
@@ -34,7 +34,7 @@ pub(crate) fn flush_delivers_everything<D: Make>() {
     });
     let mut stage = Stage::<_, D>::new(decisions);
     let mut stream = stage.connect();
-    // Input nobody reads must not reset the connection.
+    // Unread input must not reset the connection.
     assert_eq!(write_some(&mut stream, b"unread"), 6);
     let mut got = Vec::new();
     stage.until("the end", |_| read_some(&mut stream, &mut got).is_none());
@@ -100,7 +100,7 @@ pub(crate) fn parting_awaits_no_end_of_the_stream<D: Make>() {
     let mut stream = stage.connect();
     assert_eq!(write_some(&mut stream, b"X"), 1);
     let mut got = Vec::new();
-    // Though our side of the stream stays open.
+    // Although this side of the stream stays open.
     stage.until("closed", |_| {
         let _ = read_some(&mut stream, &mut got);
         *closed.borrow() == 1
@@ -192,7 +192,7 @@ pub(crate) fn a_hang_up_is_found_while_receiving_is_off<D: Make>() {
                 how: Close::Flush,
             });
         }
-        // It may have come before receiving was off.
+        // The bytes may have arrived before receiving was switched off.
         Event::Received(..) | Event::Closed { .. } => {}
         other => panic!("{other:?}"),
     });
@@ -289,7 +289,7 @@ pub(crate) fn last_words_survive_a_failed_send<D: Make>() {
             });
         }
         Event::Answer(Answer::Reloaded(2, _)) => {
-            // In one turn: received only after the send has failed.
+            // In one turn: receiving begins only after the send has failed.
             out.send(SERVER, b"a query");
             out.push(Action::Receive {
                 peer: SERVER,
@@ -351,7 +351,7 @@ pub(crate) fn closing_while_everything_is_under_way<D: Make>() {
     assert!(stage.worker.sockets().is_empty());
 }
 
-/// Though the kernel may need a while to let go of an accept that waits.
+/// Although the kernel may need a while to undo a waiting accept.
 pub(crate) fn who_connects_after_the_end_is_refused_at_once<D: Make>() {
     let mut stage = Stage::<_, D>::new(scripted(|event, out| echo(&event, out)));
     let mut stream = stage.connect();
@@ -364,7 +364,7 @@ pub(crate) fn who_connects_after_the_end_is_refused_at_once<D: Make>() {
     stage.worker.sockets().stop_listening(false);
     let refused = TcpStream::connect(("127.0.0.1", stage.port)).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-    // Who is in stays.
+    // An open connection stays.
     write_some(&mut stream, b"y");
     stage.until("another echo", |_| {
         read_some(&mut stream, &mut back).unwrap();

@@ -1,4 +1,4 @@
-//! The connection layer over each of the kernel's drivers: one suite for all of them.
+//! The connection layer over each driver for the kernel: one suite for all of them.
 
 mod ending;
 mod sending;

@@ -1,4 +1,4 @@
-//! What is sent arrives, whole and in order, and memory stays bounded.
+//! Sent bytes arrive, complete and in order, and memory stays bounded.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ pub(crate) fn echoes_of_all_sizes<D: Make>() {
         });
         assert!(back == sent);
     }
-    // An idle connection owns no memory to send from.
+    // An idle connection owns no memory for sending.
     stage.until("quiet", |stage| {
         stage.worker.sockets().output_memory() <= 1024 * 1024
     });
@@ -50,7 +50,7 @@ pub(crate) fn a_slow_reader_bounds_memory<D: Make>() {
             written += write_some(&mut server, &sent[written..]);
         }
         turns += 1;
-        // The reader sleeps until the sender is stuck, then reads a little every few turns.
+        // The reader sleeps until the sender is stuck. Then it reads a little every few turns.
         let started = stage.worker.decisions().seen.congested > 0;
         if started && turns % 3 == 0 {
             read_some(&mut client, &mut got).unwrap();
@@ -76,7 +76,7 @@ pub(crate) fn stopping_and_starting_loses_nothing<D: Make>() {
             seen.borrow_mut().extend_from_slice(bytes);
             on = !on;
             out.push(Action::Receive { peer: CLIENT, on });
-            // Back and forth within one turn as well.
+            // Switches receiving off and on within one turn, too.
             if bytes.len() % 3 == 0 {
                 out.push(Action::Receive {
                     peer: CLIENT,
@@ -136,7 +136,7 @@ pub(crate) fn a_socket_moves_between_workers_with_data_under_way<D: Make>() {
     let (mut written, mut back, mut moves) = (0, Vec::new(), 0);
     let mut at = 0;
     while back.len() < sent.len() {
-        // Written until half a megabyte is under way, then moved in the middle of it.
+        // Sends until half a megabyte is under way, then moves the socket.
         let end = (written + 300_000).min(sent.len());
         let target = back.len() + 1;
         stages[at].until("an echo", |_| {
@@ -268,7 +268,7 @@ pub(crate) fn one_event_sends_to_hundreds<D: Make>() {
     assert!(stage.worker.sockets().is_empty());
 }
 
-/// Blocks are larger than what is sent in one call then.
+/// Then blocks are larger than the bytes of one send call.
 pub(crate) fn small_kernel_buffers_lose_nothing<D: Make>() {
     let (sent, mut seen) = (pattern(0, 300_000), 0);
     let total = sent.len();

@@ -1,4 +1,4 @@
-//! A worker over one of the drivers, driven by the test.
+//! A worker over one of the drivers, which the test's own thread runs.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -34,7 +34,7 @@ impl Make for Uring {
     }
 }
 
-/// Decisions made by a closure.
+/// Decisions that a closure makes.
 #[allow(clippy::type_complexity)]
 pub(crate) struct Scripted<'a>(pub(crate) Box<dyn FnMut(Event<'_>, &mut Out) + 'a>);
 
@@ -48,7 +48,7 @@ impl Decide for Scripted<'_> {
     }
 }
 
-/// A worker driven by the test's own thread.
+/// A worker that the test's own thread runs.
 pub(crate) struct Stage<P, D> {
     pub(crate) worker: Worker<P, D>,
     pub(crate) post: PostBox,
@@ -66,7 +66,7 @@ const SERVER_ID: ServerId = ServerId {
 
 pub(crate) const SERVER: Peer = Peer::Server(SERVER_ID);
 
-/// Has the server connected.
+/// Opens the server's connection.
 pub(crate) fn connect(out: &mut Out, to: &Address) {
     out.push(Action::Connect(SERVER_ID, to.clone()));
 }
@@ -106,7 +106,7 @@ impl<P: Decide, D: Make> Stage<P, D> {
         self.worker.turn(Some(soon));
     }
 
-    /// Turns until the condition holds.
+    /// Runs turns until the condition holds.
     pub(crate) fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
         let start = Instant::now();
         while !holds(self) {
@@ -115,21 +115,21 @@ impl<P: Decide, D: Make> Stage<P, D> {
         }
     }
 
-    /// Has the decisions carry out what they understand by this number.
+    /// Sends the decisions a number. Its meaning is the test's.
     pub(crate) fn command(&mut self, number: u64) {
         self.post
             .post(Letter::Answer(Answer::Reloaded(number, Ok(()))));
     }
 }
 
-/// Bytes that tell where they belong.
+/// Bytes from which their position can be told.
 pub(crate) fn pattern(from: usize, len: usize) -> Vec<u8> {
     (from..from + len)
         .map(|i| (i ^ (i >> 8) ^ (i >> 16)) as u8)
         .collect()
 }
 
-/// What a non-blocking read found: the end is `None`.
+/// The result of a non-blocking read; `None` at the end of the stream.
 pub(crate) fn read_some(stream: &mut TcpStream, into: &mut Vec<u8>) -> Option<usize> {
     let mut buffer = [0; 65536];
     match stream.read(&mut buffer) {
@@ -151,7 +151,7 @@ pub(crate) fn write_some(stream: &mut TcpStream, bytes: &[u8]) -> usize {
     }
 }
 
-/// Adopts the only client as `CLIENT`; the rest is the test's.
+/// Adopts the only client as `CLIENT`; the closure handles all other events.
 pub(crate) fn scripted<'a>(mut rest: impl FnMut(Event<'_>, &mut Out) + 'a) -> Scripted<'a> {
     Scripted(Box::new(move |event, out| match event {
         Event::Accepted(_) => {

@@ -1,4 +1,4 @@
-//! What a worker waits for, and that it does not when it need not.
+//! The events that end a worker's wait, and the cases in which a worker must not wake.
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -25,7 +25,7 @@ pub(crate) fn mail_wakes_a_waiting_worker<D: Make>() {
             post.post(Letter::Answer(Answer::Reloaded(1, Ok(()))));
         });
         while *answers.borrow() < round {
-            // For ever: only the bell ends it.
+            // Without a deadline: only the bell ends the wait.
             stage.worker.turn(None);
         }
         sender.join().unwrap();
@@ -44,7 +44,7 @@ pub(crate) fn deadlines_that_move_are_kept<D: Make>() {
                 stage.worker.turn(Some(Time(start.0 + after)));
                 return;
             }
-            // A wait may end early, but not for ever.
+            // A wait may end early, but must not last for ever.
             loop {
                 stage.worker.turn(Some(Time(start.0 + after)));
                 if stage.worker.sockets().driver().now().0 >= start.0 + after {
@@ -54,7 +54,8 @@ pub(crate) fn deadlines_that_move_are_kept<D: Make>() {
             let late = stage.worker.sockets().driver().now().0 - start.0 - after;
             assert!(late < 20_000 * MILLISECOND, "a later deadline was awaited");
         };
-        // What comes ends a wait for a distant deadline; then a near one counts, then one between.
+        // Bytes end a wait with a distant deadline. Then a near deadline counts, then one in
+        // between.
         until(&mut stage, 30_000 * MILLISECOND, true);
         until(&mut stage, MILLISECOND, false);
         until(&mut stage, 100 * MILLISECOND, true);
@@ -86,7 +87,7 @@ pub(crate) fn an_idle_worker_does_not_spin<D: Make>() {
         read_some(&mut stream, &mut got).unwrap();
         got.len() == 1
     });
-    // Unread input with receiving off, unsent output: nothing to do but to wait.
+    // Unread input with receiving off, and unsent output: the worker can only wait.
     write_some(&mut stream, b"b");
     stage.command(1);
     let (mut quiet, mut turns) = (0, 0);
@@ -107,13 +108,13 @@ pub(crate) fn an_idle_worker_does_not_spin<D: Make>() {
     assert_eq!(*handled.borrow(), before);
 }
 
-/// A connection is nobody's until one that runs takes it.
+/// A worker that hangs does not keep a connection from others: any running worker can accept it.
 pub(crate) fn who_stands_still_keeps_nobody_from_accepting<D: Make>() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     let address = Address::Tcp(Ipv4Addr::LOCALHOST.into(), port);
     let listener = Listener::new(address, listener.into());
-    // Which is the first in line.
+    // The stuck worker is the first in the kernel's queue.
     let mut stuck = D::make(vec![listener.clone()], None);
     stuck.accept(0, true);
     stuck.wait(Some(Time(0)));
