@@ -1,4 +1,4 @@
-//! What was notified in a database, in the order of commits.
+//! The notifications of a database, in the order of commits.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -6,48 +6,48 @@ use std::rc::Rc;
 
 use crate::sql::Token;
 
-/// Shared by the sessions and clients of a database.
+/// Shared by the sessions and clients of one database.
 pub type Shared = Rc<RefCell<Board>>;
 
-/// One notification that was committed.
+/// A committed notification.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Note {
-    /// Of the session that has notified.
+    /// The process id of the session that ran NOTIFY.
     pub pid: u32,
     /// Its channel.
     pub channel: String,
-    /// Whose it is. The payload is this token's text.
+    /// The statement that notified. The payload is this token's text.
     pub token: Token,
-    /// Its text shows that it notifies.
+    /// The statement's text shows that it notifies.
     pub shown: bool,
 }
 
-/// See the module. Positions count notifications.
+/// All notifications of a database. Positions count notifications.
 #[derive(Default)]
 pub struct Board {
-    /// All that was ever notified.
+    /// All notifications.
     pub notes: Vec<Note>,
-    /// Where the board stood right before and right behind the end of a statement's transaction.
+    /// The board's positions right before and right after the end of a statement's transaction.
     ended: BTreeMap<Token, (usize, usize)>,
 }
 
 impl Board {
-    /// Where the next notification will be.
+    /// The position of the next notification.
     pub fn position(&self) -> usize {
         self.notes.len()
     }
 
-    /// The transaction of a statement has ended, between these positions.
+    /// The transaction of a statement has ended between these positions.
     pub fn transaction_ends(&mut self, token: Token, before: usize, behind: usize) {
         self.ended.insert(token, (before, behind));
     }
 
-    /// Between which positions the transaction of a statement has ended, if it ran.
+    /// The positions between which the transaction of a statement has ended, if the statement ran.
     pub fn end_of(&self, token: Token) -> Option<(usize, usize)> {
         self.ended.get(&token).copied()
     }
 
-    /// Where a statement's notification is, if it was committed.
+    /// The position of a statement's notification, if it was committed.
     pub fn find(&self, token: Token) -> Option<usize> {
         self.notes.iter().position(|note| note.token == token)
     }

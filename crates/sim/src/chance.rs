@@ -12,7 +12,7 @@ impl Chance {
         Chance(seed)
     }
 
-    /// Any number.
+    /// A random number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -21,18 +21,18 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number of this range.
+    /// A random number in this range.
     pub fn within(&mut self, range: RangeInclusive<usize>) -> usize {
         let (low, high) = range.into_inner();
         low + (self.number() % (high - low + 1) as u64) as usize
     }
 
-    /// True once in `times`.
+    /// True once in `times` calls, on average.
     pub fn once_in(&mut self, times: usize) -> bool {
         self.within(1..=times) == 1
     }
 
-    /// A length from 1 to `most`, often a small one, sometimes all.
+    /// A random length from 1 to `most`: often small, sometimes `most`.
     pub fn part(&mut self, most: usize) -> usize {
         match self.within(0..=3) {
             0 => most,

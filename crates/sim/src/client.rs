@@ -1,4 +1,4 @@
-//! A client: logs in, plays its script, and holds every reply against its [`Reference`].
+//! A client: logs in, plays its script, and compares every reply with its [`Reference`].
 
 use std::collections::VecDeque;
 
@@ -22,107 +22,108 @@ use crate::tls::ToySession;
 use crate::view::View;
 use crate::world::{Read, SocketId, World};
 
-/// What it is and wants.
+/// A client's properties and plans.
 #[derive(Clone, Debug)]
 pub struct Wish {
-    /// Its number.
+    /// The client's number.
     pub id: u32,
-    /// Which database.
+    /// The database.
     pub database: String,
-    /// Who it logs in as.
+    /// The user.
     pub user: String,
-    /// Settings it asks for at login.
+    /// The settings that the client asks for at its login.
     pub asks: Vec<(String, String)>,
-    /// Settings that servers of its database begin with.
+    /// The settings with which servers of the database begin.
     pub defaults: Vec<(String, String)>,
-    /// What it says.
+    /// The client's script.
     pub script: VecDeque<Act>,
-    /// How it ends.
+    /// How the client ends.
     pub end: End,
-    /// When it connects.
+    /// When the client connects.
     pub at: Time,
-    /// Somebody may cancel what it does.
+    /// The client's statements may be cancelled.
     pub cancellable: bool,
-    /// It, or others, change the schema.
+    /// This client or other clients change the schema.
     pub schema: bool,
-    /// Its statements are renamed, and parsed wherever they are needed.
+    /// The client's statements are renamed, and parsed on each server that needs them.
     pub renamed: bool,
-    /// Whether it goes through TLS.
+    /// Whether the client uses TLS.
     pub tls: Tls,
-    /// Its LISTEN is always shared: what it notifies itself is known to be its own.
+    /// The client's LISTEN is always shared: Howdah knows which notifications the client itself
+    /// sent.
     pub own_are_known: bool,
     /// How servers are kept for it.
     pub keeping: Keeping,
     /// It talks before it is told that it is logged in.
     pub eager: bool,
-    /// The minor version of the protocol it speaks.
+    /// The minor version of the client's protocol.
     pub minor: u16,
 }
 
 /// Whether and how a client begins TLS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tls {
-    /// It does not.
+    /// Without TLS.
     Never,
-    /// By an SSLRequest; in clear text if it is refused.
+    /// With an SSLRequest. If it is refused, in clear text.
     Asks,
-    /// Without one.
+    /// Without an SSLRequest.
     AtOnce,
 }
 
-/// Where a client stands.
+/// The state of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Away,
-    /// It has asked for TLS.
+    /// The client has asked for TLS.
     Asking,
-    /// Its handshake is under way.
+    /// The handshake is under way.
     Shaking,
-    /// It says no more in the middle of its handshake.
+    /// The client sends nothing more in the middle of its handshake.
     Stalling,
     LoggingIn,
     Talking,
-    /// It has said goodbye.
+    /// The client has sent Terminate.
     Leaving,
-    /// It was told FATAL.
+    /// The client has received a FATAL error.
     Doomed,
     Gone,
 }
 
-/// See the module.
+/// A simulated client.
 pub struct Client {
     wish: Wish,
     stage: Stage,
     socket: Option<SocketId>,
-    /// What it wants to send, without TLS.
+    /// The bytes to send, not encrypted.
     out: Vec<u8>,
     secure: Option<Box<ToySession>>,
-    /// What leaves it through TLS.
+    /// The bytes to send, encrypted.
     sealed: Vec<u8>,
-    /// How often it has taken a new key.
+    /// How often the client has taken a new key.
     updates: u32,
     written: usize,
     inbox: Vec<u8>,
     reference: Reference,
     told: Vec<(String, String)>,
-    /// Process id and secret, for cancels.
+    /// The process id and secret for cancel requests.
     pub key: Option<(u32, Vec<u8>)>,
     rests_until: Time,
     deaf_until: Time,
-    /// It rests to be told what was notified before this position.
+    /// The client rests until it has received all notifications before this position.
     harks: Option<usize>,
-    /// It was not answered to the end.
+    /// Some of the client's messages were not answered.
     disturbed: bool,
-    /// It has left in the middle of a COPY.
+    /// The client has left in the middle of a COPY.
     deaf_for_good: bool,
-    /// It was told that its session ends, as another one has crashed.
+    /// The client was warned that its session ends, because another one has crashed.
     warned: bool,
-    /// How many acts were left when somebody last asked to cancel what it does.
+    /// How many acts were left at the last cancel request for this client.
     cancelled_before: Option<usize>,
 }
 
 impl Client {
-    /// One that will come.
+    /// A client that will connect later.
     pub fn new(wish: Wish, world: &mut World) -> Client {
         world.alarm(wish.at);
         let view = View::of_reference(world.catalog(&wish.database), wish.id, wish.renamed);
@@ -155,32 +156,32 @@ impl Client {
         }
     }
 
-    /// Its number.
+    /// The client's number.
     pub fn id(&self) -> u32 {
         self.wish.id
     }
 
-    /// It has come and gone.
+    /// The client has ended.
     pub fn is_gone(&self) -> bool {
         self.stage == Stage::Gone
     }
 
-    /// It is logged in and talks.
+    /// The client is logged in.
     pub fn talks(&self) -> bool {
         self.stage == Stage::Talking
     }
 
-    /// Somebody may cancel what it does.
+    /// The client's statements may be cancelled.
     pub fn is_cancellable(&self) -> bool {
         self.wish.cancellable
     }
 
-    /// It waits for a statement that takes its time, and that nobody has asked to cancel yet.
+    /// The client waits for a slow statement that no cancel request was sent for yet.
     pub fn awaits_slow(&self) -> bool {
         self.reference.is_slow() && self.cancelled_before != Some(self.wish.script.len())
     }
 
-    /// Somebody asks to cancel what it does.
+    /// A cancel request for this client is sent.
     pub fn is_cancelled(&mut self, world: &World) {
         self.reference.cancels += 1;
         self.cancelled_before = Some(self.wish.script.len());
@@ -189,12 +190,12 @@ impl Client {
         }
     }
 
-    /// Its socket, while it has one.
+    /// The client's socket, if it has one.
     pub fn socket(&self) -> Option<SocketId> {
         self.socket
     }
 
-    /// What it still waits for, in words.
+    /// A description of what the client waits for.
     pub fn awaits(&self) -> String {
         format!(
             "{:?}, unsent {}, acts {}, {}",
@@ -205,7 +206,7 @@ impl Client {
         )
     }
 
-    /// Does something, or not.
+    /// Takes a step, or none.
     pub fn step(&mut self, front: &Address, world: &mut World) {
         match self.stage {
             Stage::Gone => return,
@@ -269,7 +270,7 @@ impl Client {
         }
     }
 
-    /// TLS begins.
+    /// Begins the TLS handshake.
     fn shake_hands(&mut self, world: &mut World) {
         let mut session = Box::new(ToySession::client(world.chance.number()));
         session.handshake();
@@ -278,7 +279,7 @@ impl Client {
         self.secure = Some(session);
         self.stage = Stage::Shaking;
         if world.chance.once_in(12) {
-            // What it says is no TLS, or it says not all of it.
+            // The client's bytes are not TLS, or end too early.
             match world.chance.within(0..=2) {
                 0 => self.sealed[world.chance.within(4..=9)] ^= 1,
                 kind => self.sealed.truncate(kind * world.chance.within(1..=5)),
@@ -294,7 +295,7 @@ impl Client {
         world.alarm(self.rests_until);
     }
 
-    /// What it has to say becomes records; now and then it takes a new key before.
+    /// Encrypts the client's bytes. Sometimes takes a new key before.
     fn seal(&mut self, world: &mut World) {
         let Some(session) = &mut self.secure else {
             return;
@@ -302,7 +303,7 @@ impl Client {
         if session.is_in_handshake() || self.stage == Stage::Stalling {
             return;
         }
-        // Bounded: each write can hold up what was written before.
+        // The number is bounded, because each write may delay earlier bytes.
         if self.stage == Stage::Talking && self.updates < 20 && world.chance.once_in(25) {
             session.update_keys(world.chance.once_in(2));
             self.updates += 1;
@@ -312,14 +313,14 @@ impl Client {
         if !self.out.is_empty() {
             match session.seal(&self.out, std::mem::take(&mut self.sealed)) {
                 Ok(sealed) => self.sealed = sealed,
-                // The reading side finds out why.
+                // The reading side will find the reason.
                 Err(_) => self.sealed.clear(),
             }
             self.out.clear();
         }
     }
 
-    /// Bytes that have not left it.
+    /// The bytes that were not sent yet.
     fn unsent(&self) -> usize {
         self.out.len() + self.sealed.len()
     }
@@ -387,7 +388,7 @@ impl Client {
                     self.written += sent;
                 }
             }
-            // The reading side finds out why.
+            // The reading side will find the reason.
             None => out.clear(),
         }
     }
@@ -402,7 +403,7 @@ impl Client {
             && let Some(socket) = self.socket
             && world.chance.once_in(2)
         {
-            // In the middle of a record it is one more thing that is no TLS.
+            // In the middle of a record, an alert is just more bytes that are not TLS.
             session.alert();
             let alert = session.take_output().unwrap_or_default();
             world.write(socket, &alert);
@@ -481,7 +482,7 @@ impl Client {
         if self.stage == Stage::LoggingIn {
             return self.login_message(message, world);
         }
-        // A pooler may say by itself what comes of a Parse or a Close.
+        // The pooler itself may answer a Parse or a Close.
         let made = matches!(
             message[0],
             backend::PARSE_COMPLETE | backend::CLOSE_COMPLETE
@@ -511,7 +512,7 @@ impl Client {
             }
             return;
         }
-        // Its COPY is failed for it, which it does not hear any more.
+        // The pooler fails the COPY of a client that has left, and the client no longer reads.
         let failed = fields.message() == b"COPY from stdin failed: client disconnected";
         self.deaf_for_good |= self.stage == Stage::Leaving && failed;
         if self.deaf_for_good {
@@ -536,7 +537,7 @@ impl Client {
             .texts
             .iter()
             .any(|start| text.starts_with(start));
-        // Only so much is held for who is not logged in.
+        // Only a limited number of bytes is held for a client that is not logged in.
         let hasty = self.wish.eager && text == "unexpected message before the end of the login";
         if !own && !excused && !hasty {
             let text = format!("client {id} is told without a reason: {text}");
@@ -570,7 +571,7 @@ impl Client {
         }
     }
 
-    /// It is told its own settings, and PostgreSQL's for the rest.
+    /// Checks that the client was told its own settings, and PostgreSQL's values for the others.
     fn check_told(&mut self, world: &mut World) {
         let id = self.wish.id;
         for (name, value) in reference_settings(&self.wish).reported() {
@@ -614,7 +615,7 @@ impl Client {
             }
             Act::Hark(millis) => {
                 self.rests_until = until(*millis);
-                // Enough for whatever may be slow.
+                // Long enough for everything that may be slow.
                 let harks = *millis >= 1500 && self.deaf_until <= world.now;
                 self.harks = harks.then(|| self.reference.hearing.position());
                 world.alarm(self.rests_until);
@@ -641,11 +642,11 @@ impl Client {
         }
     }
 
-    /// Its script is over.
+    /// The script is over: the client ends.
     fn part(&mut self, world: &mut World) {
         let hasty = match self.wish.end {
             End::TerminateAtOnce => true,
-            // Everything is sent that was to be.
+            // Everything is sent.
             End::Vanish(..) => self.unsent() == 0,
             _ => false,
         };
@@ -664,7 +665,7 @@ impl Client {
         }
     }
 
-    /// Closes; through TLS with a word before, or not.
+    /// Closes the connection, through TLS with or without close_notify.
     fn say_goodbye(&mut self, world: &mut World) {
         if let (Some(session), Some(socket)) = (&mut self.secure, self.socket)
             && world.chance.once_in(2)
@@ -676,7 +677,8 @@ impl Client {
         self.leave(world);
     }
 
-    /// Compares what PostgreSQL kept with what it was to keep. To be called at the end.
+    /// Compares the changes that PostgreSQL kept with those that it should have kept. To be called
+    /// at the end.
     pub fn settle(&mut self, journal: &Journal, world: &mut World) {
         let id = self.wish.id;
         let mut wrong = Vec::new();
@@ -708,8 +710,8 @@ impl Client {
     }
 }
 
-/// Settings of the session that a client would have had, alone with PostgreSQL. What RESET goes back to is what
-/// the client asked for, or else what its pool's servers begin with.
+/// The settings of a session that the client would have alone with PostgreSQL. RESET goes back to
+/// the values that the client asked for, or else to the values with which its pool's servers begin.
 fn reference_settings(wish: &Wish) -> Settings {
     let given = wish.defaults.iter().chain(&wish.asks);
     let settings = Settings::new(given.map(|(name, value)| (&**name, &**value)));
@@ -721,7 +723,7 @@ fn reference_settings(wish: &Wish) -> Settings {
     settings
 }
 
-/// Takes a whole message out.
+/// Takes a complete message out of the bytes.
 fn take(inbox: &mut Vec<u8>) -> Option<Vec<u8>> {
     let header = header(inbox)?.ok()?;
     if inbox.len() < header.total() {

@@ -1,5 +1,5 @@
-//! Those beside clients and PostgreSQL: the control thread's part, the administrator, and people
-//! who cancel.
+//! The actors beside clients and PostgreSQL: the control thread, the administrator, and the senders of cancel
+//! requests.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,10 +20,10 @@ use crate::postgres::{Paused, Postgres};
 use crate::story::{Who, words};
 use crate::world::{Read, SocketId, World};
 
-/// What the control thread hears.
+/// The channel for questions to the control thread.
 pub type Ear = Sender<(WorkerId, Question)>;
 
-/// The control thread's part: it answers after a while.
+/// The control thread: answers each question after a while.
 pub struct Control {
     ear: Ear,
     heard: Receiver<(WorkerId, Question)>,
@@ -35,21 +35,21 @@ pub struct Control {
     balancer: Balancer,
 }
 
-/// What is on its way to a successor.
+/// Everything that is on its way to a successor.
 #[derive(Default)]
 struct HandOver {
-    /// What the successor's console has become.
+    /// The socket of the successor's console.
     successor: Option<LooseSocket>,
     parcels: Vec<(WorkerId, Parcel)>,
     /// Workers that have not given everything yet.
     left: usize,
     estate: Estate,
-    /// It is complete.
+    /// All parcels, when they are complete.
     freight: Option<Freight>,
 }
 
 impl Control {
-    /// With nothing asked.
+    /// Without questions.
     pub fn new(posts: Vec<PostBox>, config: Arc<Config>) -> Control {
         let (ear, heard) = channel();
         let due = VecDeque::new();
@@ -65,12 +65,12 @@ impl Control {
         }
     }
 
-    /// Nobody awaits an answer.
+    /// No worker waits for an answer.
     pub fn is_at_rest(&self) -> bool {
         self.due.is_empty()
     }
 
-    /// All that a successor gets, once it is complete.
+    /// Everything that a successor receives, when it is complete.
     pub fn freight(&mut self, world: &mut World) -> Option<Freight> {
         let freight = self.handover.freight.take()?;
         if let Some(socket) = self.handover.successor.take() {
@@ -79,7 +79,7 @@ impl Control {
         Some(freight)
     }
 
-    /// The balancer hears of loads, and of how busy workers are what chance says.
+    /// Gives the balancer a worker's load. How busy the worker is, is random.
     fn balance(&mut self, from: WorkerId, mut load: Load, world: &mut World) {
         if self.config.globals.pool_spread != PoolSpread::Load {
             return;
@@ -118,17 +118,18 @@ impl Control {
         }
     }
 
-    /// How many workers said that they may end.
+    /// How many workers have said that they may end.
     pub fn idle(&self) -> usize {
         self.idle.len()
     }
 
-    /// Where to ask.
+    /// The channel for questions.
     pub fn ear(&self) -> Ear {
         self.ear.clone()
     }
 
-    /// Answers what is due. `edited` gives the configuration as it is in the file now.
+    /// Answers the questions that are due. `edited` returns the configuration that is in the file
+    /// now.
     pub fn step(&mut self, world: &mut World, edited: &mut dyn FnMut(&mut World) -> Arc<Config>) {
         while let Ok((worker, question)) = self.heard.try_recv() {
             let at = Time(world.now.0 + world.chance.number() % 3_000_000);
@@ -207,24 +208,24 @@ impl Control {
     }
 }
 
-/// An administrator at the console: gives one order after the other.
+/// An administrator on the console, who sends one command after the other.
 pub struct Admin {
     orders: VecDeque<(u64, String)>,
     socket: Option<SocketId>,
     out: Vec<u8>,
     inbox: Vec<u8>,
-    /// An answer is awaited, to this.
+    /// The command whose answer is awaited.
     awaits: Option<String>,
     done: bool,
     stopped: bool,
     rests_until: Time,
     gone: bool,
-    /// The console may end without an answer: its process does not last.
+    /// The console may end without an answer, because its process ends.
     pub may_be_left: bool,
 }
 
 impl Admin {
-    /// With orders, each so many milliseconds after the answer to the last.
+    /// An administrator with commands. Each is sent some milliseconds after the last answer.
     pub fn new(orders: VecDeque<(u64, String)>, now: Time) -> Admin {
         Admin {
             gone: orders.is_empty(),
@@ -240,17 +241,17 @@ impl Admin {
         }
     }
 
-    /// All orders are given and answered.
+    /// All commands are sent and answered.
     pub fn is_gone(&self) -> bool {
         self.gone
     }
 
-    /// What it awaits the answer to.
+    /// The command whose answer is awaited.
     pub fn awaits(&self) -> Option<&str> {
         self.awaits.as_deref()
     }
 
-    /// Gives an order at once, unless it is done or awaits an answer.
+    /// Sends a command now, unless the administrator has ended or waits for an answer.
     pub fn at_once(&mut self, text: &str) {
         let idle = self.socket.is_some() && self.awaits.is_none();
         if idle && !self.orders.is_empty() && !self.stopped {
@@ -259,13 +260,13 @@ impl Admin {
         }
     }
 
-    /// No further orders.
+    /// Sends no further commands.
     pub fn stop(&mut self) {
         self.orders.clear();
         self.stopped = true;
     }
 
-    /// Does something, or not.
+    /// Takes a step, or none.
     pub fn step(&mut self, front: &Address, postgres: &mut Postgres, world: &mut World) {
         if self.gone || self.rests_until > world.now {
             return;
@@ -320,9 +321,9 @@ impl Admin {
         }
     }
 
-    /// An order was answered as done: from now it must hold.
+    /// A command was answered: from now on it must be in force.
     fn carried_out(&mut self, order: &str, postgres: &mut Postgres) {
-        // Everything is resumed in the end.
+        // In the end everything is resumed.
         if self.stopped {
             return;
         }
@@ -362,16 +363,16 @@ impl Admin {
     }
 }
 
-/// Somebody who asks to cancel.
+/// The sender of a cancel request.
 pub struct Canceller {
     socket: SocketId,
     out: Vec<u8>,
-    /// It is done.
+    /// The request is done.
     pub gone: bool,
 }
 
 impl Canceller {
-    /// Asks to cancel what has this key.
+    /// Sends a cancel request with this key.
     pub fn new(front: &Address, key: &(u32, Vec<u8>), world: &mut World) -> Option<Canceller> {
         let socket = world.connect(front)?;
         let mut out = Vec::new();
@@ -383,7 +384,7 @@ impl Canceller {
         })
     }
 
-    /// Does something, or not. libpq waits for the end of file; some do not.
+    /// Takes a step, or none. libpq waits for the end of file; some senders do not.
     pub fn step(&mut self, world: &mut World) {
         if self.gone || world.chance.once_in(3) {
             return;

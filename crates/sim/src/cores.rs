@@ -1,20 +1,21 @@
 //! `./sim cores`: do the rules of placing, balancing and lending use all cores?
 //!
-//! Workers take time for what they do, on as many virtual cores as are asked for; PostgreSQL and the
-//! clients have others. What takes how long is in [`costs::Costs`], with where each figure is from. The
-//! worker loop, the connection layer, the `Pooler`s, the Broker, the mail and the balancer are those of
-//! production, and so are all of their times.
+//! Workers take time for their work, on any number of virtual cores. PostgreSQL and the clients have other
+//! cores. [`costs::Costs`] says how long each operation takes, with the source of each figure. The worker
+//! loop, the connection layer, the `Pooler`s, the Broker, the mail and the balancer are the production code,
+//! with production timers.
 //!
-//! **This proves the rules, not speed.** How many transactions a machine of 64 cores does, nobody has
-//! measured here. Caches, memory, the kernel's locks and PostgreSQL's are not simulated; they make
-//! each figure smaller, and none of them is the rules' doing.
+//! **This proves the rules, not speed.** Nobody has measured here how many transactions a machine with 64
+//! cores does. Caches, memory, the kernel's locks and PostgreSQL's locks are not simulated. They make each
+//! figure smaller, and the rules have no influence on them.
 //!
-//! What a layout is held against is measured in the same world. The bound is the lesser of two sums:
-//! of what each core does with more servers than it can use, and of what each server does with a
-//! worker for itself. Where both sums are near each other, nothing can reach them: a worker is at
-//! times busy while one of its servers waits, and waits at times while all of its servers are busy. So
-//! there is a second measure, the fixed division: as many workers as the rules allow, each from the
-//! start and for good with its part of the servers and of the clients, and nothing to decide.
+//! Each layout is compared with two figures, which are measured in the same world. The first is a bound, the
+//! lesser of two sums. One sum is what all cores do if each has more servers than it can use. The other sum
+//! is what all servers do if each has a worker for itself. If both sums are close to each other, the bound
+//! can't be reached: at times a worker is busy while one of its servers waits, and at times the worker waits
+//! while all of its servers are busy. So there is a second figure, the fixed division: as many workers as the
+//! rules allow, each with its own part of the servers and clients from the start and for good, and nothing to
+//! decide.
 
 pub mod costs;
 pub mod driver;
@@ -29,13 +30,13 @@ use howdah_daemon::worker::FLUSH_SOON;
 
 const SECOND: u64 = 1_000_000_000;
 const MILLI: u64 = 1_000_000;
-/// What is measured in the end, in seconds.
+/// The length of the measurement at the end, in seconds.
 const MEASURED: u64 = 2;
-/// A part of the bound, or of the fixed division where that does less, that is to be reached.
+/// The fraction of the bound (or of the fixed division, if that does less) that must be reached.
 pub const REACHED: f64 = 0.9;
-/// Mails for each transaction that are too many.
+/// The number of mails per transaction that is too high.
 pub const MAILS: f64 = 0.02;
-/// The longest that a transaction may take longer by a move, in nanoseconds.
+/// The greatest additional time of a transaction because of a move, in nanoseconds.
 pub const LATER: u64 = 20 * MILLI;
 
 const HELP: &str = "\
@@ -52,7 +53,7 @@ usage: ./sim cores [--cores N,...] [--layout N,...] [--seconds N] [--slow N] [--
   --step          only the step in load
 ";
 
-/// Pools, servers of each, clients of each, idle clients of each, and what that is called.
+/// Number of pools; servers, clients and idle clients of each; name.
 const LAYOUTS: [(usize, u32, usize, usize, &str); 9] = [
     (1, 20, 80, 0, "a pool of 20"),
     (1, 40, 160, 0, "a pool of 40"),
@@ -76,48 +77,48 @@ struct Options {
     step: bool,
 }
 
-/// What a core does, and a server, in transactions a second.
+/// What one core and one server do, in transactions per second.
 #[derive(Clone, Copy, Debug)]
 pub struct Sums {
-    /// A core, with more servers than it can use.
+    /// One core with more servers than it can use.
     pub core: f64,
-    /// A server, with a worker for itself and clients that wait for it.
+    /// One server with a worker for itself and clients that wait for it.
     pub server: f64,
 }
 
-/// A layout that was played.
+/// The result of a layout.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Transactions a second, as on a machine that is not slowed down.
+    /// Transactions per second, as on a machine that is not slowed down.
     pub rate: f64,
     /// The lesser of the two sums.
     pub bound: f64,
     /// What the fixed division does.
     pub fixed: f64,
-    /// Mails from worker to worker for each transaction.
+    /// Mails between workers for each transaction.
     pub mails: f64,
-    /// Of them: servers lent, and clients moved.
+    /// Servers lent, for each transaction.
     pub lends: f64,
-    /// See `lends`.
+    /// Clients moved, for each transaction.
     pub moves: f64,
-    /// Seconds of virtual time until nine tenths of the bound were first reached.
+    /// The virtual seconds until nine tenths of the bound were first reached.
     pub reached: Option<u64>,
-    /// On how many workers a first pool's clients are.
+    /// The number of workers that have clients of the first pool.
     pub wide: usize,
-    /// How many servers each worker has.
+    /// The number of servers of each worker.
     pub servers: Vec<u32>,
-    /// What the balancer said.
+    /// The balancer's log lines.
     pub said: Vec<(u64, String)>,
 }
 
 impl Row {
-    /// It is as it should be.
+    /// True if the layout reaches its targets.
     pub fn passes(&self) -> bool {
         self.rate >= REACHED * self.bound.min(self.fixed) && self.mails < MAILS
     }
 }
 
-/// What one core does with so many servers and clients, in transactions a second.
+/// What one core does with these servers and clients, in transactions per second.
 fn alone(servers: u32, clients: usize) -> f64 {
     let layout = Layout {
         cores: 1,
@@ -126,12 +127,12 @@ fn alone(servers: u32, clients: usize) -> f64 {
         clients,
         ..Layout::default()
     };
-    // It takes its time to open thousands of servers.
+    // Opening thousands of servers takes time.
     let seconds = 1 + u64::from(servers) / 10_000;
     play(&layout, 1, seconds, None).rate
 }
 
-/// What one core and one server do.
+/// Measures one core and one server.
 pub fn sums() -> Sums {
     Sums {
         core: alone(100, 200),
@@ -139,7 +140,7 @@ pub fn sums() -> Sums {
     }
 }
 
-/// What the fixed division does. Where servers can't be divided evenly, some workers have one more.
+/// What the fixed division does. If servers can't be divided evenly, some workers have one more.
 fn fixed(layout: &Layout) -> f64 {
     let servers = layout.pools as u32 * layout.servers;
     let widest = layout.pools as u32 * (layout.servers / 4).max(1);
@@ -153,14 +154,13 @@ fn fixed(layout: &Layout) -> f64 {
     }
 }
 
-/// Plays a layout for so many seconds on a machine that is `slow` times as slow; what is measured comes
-/// after that. The rules' own times stay as they are, so mail that goes by time weighs `slow` times as
-/// much.
+/// Plays a layout for `seconds`, on a machine that is `slow` times as slow, and then measures. The
+/// rules' own timers are not slowed down, so periodic mail has `slow` times its weight.
 pub fn play(layout: &Layout, slow: u64, seconds: u64, sums: Option<Sums>) -> Row {
     play_beside(0, layout, slow, seconds, sums)
 }
 
-/// The same beside so many clients of each pool that do nothing.
+/// The same with `idle` further clients of each pool that send nothing.
 pub fn play_beside(
     idle: usize,
     layout: &Layout,
@@ -214,23 +214,23 @@ pub fn play_beside(
     }
 }
 
-/// What a step in load does.
+/// The result of a step in load.
 #[derive(Clone, Debug)]
 pub struct Stepped {
-    /// Milliseconds until a second worker did a third of the transactions or more.
+    /// Milliseconds until a second worker did at least a third of the transactions.
     pub wide: Option<u64>,
-    /// The longest transaction of a client that moved meanwhile, and of the others, by tenths of a
-    /// second, in nanoseconds.
+    /// The longest transactions in each tenth of a second, in nanoseconds: of clients that moved
+    /// meanwhile, and of the others.
     pub longest: Vec<(u64, u64)>,
-    /// So many clients moved during a transaction.
+    /// The number of clients that moved during a transaction.
     pub moved: u64,
-    /// How long transactions took while the pool became wider, of clients that stayed and of those that
-    /// moved: the median, the longest of 99 in a hundred, of 999 in a thousand, and of all, in
-    /// nanoseconds.
+    /// The durations of transactions while the pool became wider, in nanoseconds: of clients that
+    /// stayed, and of clients that moved. The figures are the median, the 99th percentile, the
+    /// 99.9th percentile and the longest.
     pub times: [[u64; 4]; 2],
 }
 
-/// The median, the 99th part of a hundred, the 999th of a thousand, and the longest.
+/// The median, the 99th percentile, the 99.9th percentile and the longest.
 fn quantiles(mut times: Vec<u64>) -> [u64; 4] {
     times.sort_unstable();
     let last = times.len().saturating_sub(1);
@@ -239,8 +239,8 @@ fn quantiles(mut times: Vec<u64>) -> [u64; 4] {
 }
 
 impl Stepped {
-    /// The longest that a transaction took longer than the longest without a move, at about the
-    /// same time.
+    /// The greatest additional time of a transaction because of a move, compared with the longest
+    /// transaction without a move at about the same time.
     pub fn later(&self) -> u64 {
         let later = self
             .longest
@@ -250,8 +250,7 @@ impl Stepped {
     }
 }
 
-/// A pool of 40 servers with a fifth of what a core can do wants four times what one can do, all at
-/// once.
+/// A pool of 40 servers has a load of a fifth of a core. At once, its load becomes four cores.
 pub fn step(cores: u16) -> Stepped {
     let layout = Layout {
         cores,
@@ -277,7 +276,7 @@ pub fn step(cores: u16) -> Stepped {
         machine.run(steps + tenth * 100 * MILLI);
         let mut net = machine.net.borrow_mut();
         let [still, others] = net.tally.each.take().unwrap_or_default();
-        // While nobody moves, those who stay have nobody to be compared with.
+        // While no client moves, the clients that stay have nothing to be compared with.
         if !others.is_empty() {
             times[0].extend(still);
             times[1].extend(others);
@@ -298,16 +297,16 @@ pub fn step(cores: u16) -> Stepped {
     }
 }
 
-/// What it does to the others that a worker stands still.
+/// The effect of a hanging worker on the other workers.
 #[derive(Clone, Copy, Debug)]
 pub struct Stalled {
-    /// Transactions a second of the other workers before, and meanwhile.
+    /// Transactions per second of the other workers, before and meanwhile.
     pub rates: (f64, f64),
-    /// The longest transaction of clients of the other workers before, and meanwhile, in nanoseconds.
+    /// The longest transaction of the other workers' clients, before and meanwhile, in nanoseconds.
     pub longest: (u64, u64),
 }
 
-/// A worker stands still for a fifth of a second, under a pool of 40 servers that is on all workers.
+/// A worker hangs for a fifth of a second. All workers serve a pool of 40 servers.
 pub fn stall(cores: u16, worker: usize) -> Stalled {
     let layout = Layout {
         cores,
@@ -332,7 +331,8 @@ pub fn stall(cores: u16, worker: usize) -> Stalled {
     }
 }
 
-/// What all workers but one do in the next fifth of a second: transactions a second, and the longest.
+/// The transactions of all workers but one in the next fifth of a second: the number per second,
+/// and the longest.
 fn others(machine: &mut Machine, but: usize, until: u64) -> (f64, u64) {
     machine.net.borrow_mut().tally = Tally::default();
     machine.run(until);
@@ -347,7 +347,7 @@ fn others(machine: &mut Machine, but: usize, until: u64) -> (f64, u64) {
     (count as f64 * 4.0 * 5.0, longest)
 }
 
-/// The command. False if something is not as it should be.
+/// The command. False if a target is missed.
 ///
 /// # Errors
 /// An option is unknown, or help is asked for.
@@ -396,7 +396,7 @@ pub fn command(args: impl Iterator<Item = String>) -> Result<bool, String> {
     Ok(passes)
 }
 
-/// How long transactions took of clients that stayed, and of those that moved.
+/// The durations of transactions of clients that stayed, and of clients that moved.
 fn distribution(times: &[[u64; 4]; 2]) -> String {
     let row = |times: &[u64; 4]| {
         let [median, most, nearly_all, all] = times.map(|nanos| nanos as f64 / MILLI as f64);
@@ -406,7 +406,7 @@ fn distribution(times: &[[u64; 4]; 2]) -> String {
     format!("stayed: {}; moved: {}", row(still), row(moved))
 }
 
-/// Of a stall nothing is demanded: it is told.
+/// A hanging worker has no target: its effect is only printed.
 fn tell_stall(options: &Options, cores: u16, worker: usize) {
     let stalled = stall(cores, worker);
     let (before, meanwhile) = stalled.rates;

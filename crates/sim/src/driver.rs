@@ -1,4 +1,4 @@
-//! A driver of simulated sockets: it splits, delays and reorders all that its contract allows.
+//! A driver of simulated sockets: it splits, delays and reorders everything that its contract allows.
 
 use std::collections::VecDeque;
 
@@ -8,20 +8,20 @@ use howdah_pooler::event::{Address, LooseSocket, Time};
 
 use crate::world::{Read, Shared, SocketId};
 
-/// Most bytes of one receive.
+/// The most bytes of one receive.
 const BUFFER: usize = 8 * 1024;
 
-/// See the module.
+/// The driver of one worker.
 pub struct SimDriver {
     world: Shared,
     listeners: Vec<Listening>,
     connections: Vec<Option<Connection>>,
     ready: VecDeque<Completion>,
-    /// Received bytes by buffer; `None` when free.
+    /// The received bytes of each buffer; `None` if the buffer is free.
     buffers: Vec<Option<Vec<u8>>>,
-    /// At most so many buffers are out at a time.
+    /// The greatest number of buffers in use.
     pub most_buffers: usize,
-    /// Accepting fails once in so many times; 0 for never.
+    /// Accepting fails once in this many times; 0 for never.
     pub accept_fails_once_in: usize,
 }
 
@@ -36,7 +36,7 @@ struct Connection {
     socket: Option<SocketId>,
     connecting: Option<Address>,
     wanted: bool,
-    /// Bytes may be delivered; stays on for a while after `wanted` is off.
+    /// Bytes may be delivered. Stays on for a while after `wanted` is off.
     armed: bool,
     sending: Option<(Vec<u8>, usize)>,
     leaving: Option<Leaving>,
@@ -70,7 +70,7 @@ impl SimDriver {
         }
     }
 
-    /// The process ends: the kernel closes all that it had.
+    /// The process ends: the kernel closes all of its sockets.
     pub fn end(&mut self) {
         let mut world = self.world.borrow_mut();
         for connection in self.connections.drain(..).flatten() {
@@ -87,7 +87,7 @@ impl SimDriver {
         }
     }
 
-    /// How many connections it has.
+    /// The number of connections.
     pub fn connections(&self) -> usize {
         self.connections.iter().flatten().count()
     }
@@ -140,7 +140,7 @@ impl SimDriver {
         }
     }
 
-    /// Lets something happen to a connection, or not.
+    /// Takes a step of a connection, or none.
     fn step(&mut self, slot: usize) {
         let Some(mut connection) = self.connections[slot].take() else {
             return;
@@ -205,7 +205,7 @@ impl SimDriver {
         };
         let mut world = self.world.borrow_mut();
         if !connection.wanted && world.chance.once_in(3) {
-            // The terminal completion of a stopped receive.
+            // The last completion of a stopped receive.
             connection.armed = false;
         }
         let out = self.buffers.iter().flatten().count();
@@ -237,7 +237,7 @@ impl SimDriver {
         self.ready.push_back(Completion::Ended { key, error });
     }
 
-    /// True when the connection is gone.
+    /// True if the connection is gone.
     fn step_leave(&mut self, connection: &mut Connection) -> bool {
         let key = connection.key;
         match connection.leaving {
@@ -259,7 +259,7 @@ impl SimDriver {
         true
     }
 
-    /// Buffers not given back. Zero between turns.
+    /// The number of buffers that were not given back. Zero between turns.
     pub fn buffers_out(&self) -> usize {
         self.buffers.iter().flatten().count()
     }
@@ -277,7 +277,7 @@ impl Driver for SimDriver {
             "buffers are given back within the turn"
         );
         self.accept_some();
-        // Not always in the same order.
+        // The order differs from turn to turn.
         let count = self.connections.len();
         let first = self.world.borrow_mut().chance.within(0..=count);
         for slot in (first..count).chain(0..first) {
@@ -360,7 +360,7 @@ impl Driver for SimDriver {
             return Some(block);
         };
         let mut world = world.borrow_mut();
-        // Sometimes at once, as epoll does.
+        // Sometimes at once, as with epoll.
         let whole = block.len();
         let sent = if world.chance.once_in(2) {
             world.write(socket, &block)

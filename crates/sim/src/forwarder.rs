@@ -1,26 +1,26 @@
-//! The smallest decisions that use every part of the layers below: a byte forwarder.
+//! A byte forwarder: the smallest decisions that use every part of the layers below.
 
 use howdah_daemon::worker::Decide;
 use howdah_pooler::event::{Action, Address, ClientId, Close, Event, Out, Peer, ServerId, Time};
 
-/// Connects each client to `upstream` and relays both ways. A side that is congested pauses the
-/// other; when one side ends, what came from it is still delivered.
+/// Connects each client to `upstream`, and relays in both directions. If one side is congested, the
+/// other side is paused. If one side ends, its bytes are still delivered.
 pub struct Forwarder {
     upstream: Address,
     pairs: Vec<Pair>,
     free: Vec<u32>,
-    /// What was seen.
+    /// The counters.
     pub seen: Seen,
 }
 
-/// Counters.
+/// Counters of events.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Clients accepted.
+    /// Accepted clients.
     pub accepted: u64,
-    /// Pairs closed on both sides.
+    /// Pairs of which both sides are closed.
     pub closed: u64,
-    /// Bytes received.
+    /// Received bytes.
     pub received: u64,
     /// Congested events.
     pub congested: u64,
@@ -33,13 +33,13 @@ pub struct Seen {
 #[derive(Default)]
 struct Pair {
     generation: u32,
-    /// Neither is closed yet: two; one: one.
+    /// The number of sides that are still open.
     open: u8,
     ending: bool,
 }
 
 impl Forwarder {
-    /// Forwards to this address.
+    /// A forwarder to this address.
     pub fn new(upstream: Address) -> Forwarder {
         Forwarder {
             upstream,

@@ -1,5 +1,5 @@
-//! What clients say: weighted grammars. The weights differ from seed to seed, so that each run is
-//! about something else.
+//! The messages of clients, by weighted grammars. The weights differ from seed to seed, so each run has
+//! another emphasis.
 
 mod channels;
 mod objects;
@@ -13,48 +13,49 @@ use crate::chance::Chance;
 use crate::reference::Message;
 use crate::sql::Token;
 
-/// What a client does next.
+/// A client's next act.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Act {
-    /// It sends messages.
+    /// Sends messages.
     Send(Vec<Message>),
-    /// It waits until everything is answered.
+    /// Waits until everything is answered.
     Await,
-    /// It waits until a COPY begins, or everything is answered.
+    /// Waits until a COPY begins, or everything is answered.
     AwaitCopy,
-    /// It does nothing for so many milliseconds.
+    /// Does nothing for this many milliseconds.
     Rest(u64),
-    /// It does nothing for so many milliseconds, and is to be told what was notified before.
+    /// Does nothing for this many milliseconds. By their end, the client must have received all
+    /// earlier notifications.
     Hark(u64),
-    /// It reads nothing for so many milliseconds, but goes on.
+    /// Reads nothing for this many milliseconds, but goes on sending.
     Deafen(u64),
 }
 
 /// How a client ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// It says goodbye when all is answered.
+    /// Sends Terminate when everything is answered.
     Terminate,
-    /// It says goodbye at once: what it asked for is carried out.
+    /// Sends Terminate at once. Its earlier messages must be carried out.
     TerminateAtOnce,
-    /// It closes its socket when all is answered.
+    /// Closes its socket when everything is answered.
     Close,
-    /// It vanishes, in the middle of what it says: after so many bytes. A reset, or not.
+    /// Vanishes in the middle of its messages, after this many bytes. True: with a reset.
     Vanish(usize, bool),
 }
 
-/// What the pool's mode and the settings allow a client to use.
+/// What a client may use, by the pool's mode and the settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tongue {
-    /// Named statements outlive their transaction.
+    /// Named statements, which outlive their transaction.
     pub named: bool,
-    /// The unnamed statement does.
+    /// The unnamed statement outlives its transaction.
     pub unnamed: bool,
     /// Transaction blocks.
     pub blocks: bool,
-    /// Nobody cancels, so that it is known what is in a block.
+    /// No statement is cancelled, so it is known what a transaction block has done.
     pub sure: bool,
-    /// Settings that nobody tracks, and SQL's PREPARE.
+    /// Untracked settings, and SQL's PREPARE.
     pub session: bool,
     /// DDL, and statements that depend on it.
     pub schema: bool,
@@ -62,26 +63,26 @@ pub struct Tongue {
     pub hides_ddl: bool,
     /// LISTEN and NOTIFY.
     pub channels: bool,
-    /// What outlives transactions.
+    /// Objects that outlive transactions.
     pub objects: bool,
-    /// Nothing does (`session_state = discard`).
+    /// Nothing outlives transactions (`session_state = discard`).
     pub discards: bool,
 }
 
 const KINDS: usize = TABLES + schema::KINDS;
-/// The first of those about tables.
+/// The first kind about tables.
 const TABLES: usize = 27;
-/// The first of those about what outlives transactions.
+/// The first kind about objects that outlive transactions.
 const OBJECTS: usize = KINDS + channels::KINDS;
-/// The kind that takes its time.
+/// The kind of slow statements.
 const SLOW: usize = 18;
 
-/// How often each kind of unit is said; 0 for never.
+/// The weight of each kind of unit; 0 for never.
 #[derive(Clone, Debug)]
 pub struct Weights([u32; KINDS], [u32; channels::KINDS], [u32; objects::KINDS]);
 
 impl Weights {
-    /// Some kinds are left out, some are frequent.
+    /// Random weights: some kinds are left out, some are frequent.
     pub fn choose(chance: &mut Chance) -> Weights {
         let mut weights = [0; KINDS];
         let left_out = chance.within(1..=4);
@@ -94,24 +95,24 @@ impl Weights {
         Weights(weights, [0; channels::KINDS], [0; objects::KINDS])
     }
 
-    /// Statements that take their time are said more often by so much.
+    /// Makes slow statements more frequent, by this weight.
     pub fn favour_slow(&mut self, by: usize) {
         self.0[SLOW] += by as u32;
     }
 
-    /// Tables are never spoken of, or more often by so much.
+    /// Leaves tables out, or makes them more frequent by this weight.
     pub fn weigh_tables(&mut self, by: Option<usize>) {
         for weight in &mut self.0[TABLES..] {
             *weight = by.map_or(0, |by| *weight + by as u32);
         }
     }
 
-    /// Channels are spoken of.
+    /// Adds units about channels.
     pub fn weigh_channels(&mut self, chance: &mut Chance) {
         weigh(&mut self.1, chance);
     }
 
-    /// What outlives transactions is spoken of.
+    /// Adds units about objects that outlive transactions.
     pub fn weigh_objects(&mut self, chance: &mut Chance) {
         weigh(&mut self.2, chance);
     }
@@ -133,7 +134,7 @@ impl Weights {
     }
 }
 
-/// Some are left out, some are frequent.
+/// Some weights become zero, some high.
 fn weigh(weights: &mut [u32], chance: &mut Chance) {
     let left_out = chance.within(1..=3);
     let most = chance.within(1..=30);
@@ -144,7 +145,7 @@ fn weigh(weights: &mut [u32], chance: &mut Chance) {
     }
 }
 
-/// Values of settings that clients choose from; some are hard to quote.
+/// Values of settings that clients choose from. Some are hard to quote.
 const VALUES: [(&str, &[&str]); 4] = [
     ("application_name", &["a", "it''s", "b c", "\\"]),
     ("TimeZone", &["Europe/Berlin", "Asia/Tokyo", "GMT"]),
@@ -152,7 +153,7 @@ const VALUES: [(&str, &[&str]); 4] = [
     ("client_encoding", &["LATIN1", "UTF8"]),
 ];
 
-/// Texts of prepared statements: few, so that clients share them.
+/// Texts of prepared statements. They are few, so that clients share them.
 const TEXTS: [&str; 9] = [
     "select $1 v0",
     "select $1 rows 3 v1 '1/2'",
@@ -165,26 +166,26 @@ const TEXTS: [&str; 9] = [
     "select $1 rows 2 v8 '1/2'",
 ];
 
-/// Speaks for one client.
+/// Writes the script of one client.
 pub struct Speaker<'a> {
-    /// Whom for.
+    /// The client.
     pub client: u32,
-    /// Its next statement's number.
+    /// The number of its next statement.
     pub number: &'a mut u32,
-    /// What it may use.
+    /// What the client may use.
     pub tongue: Tongue,
-    /// How often it says what.
+    /// The weight of each kind of unit.
     pub weights: &'a Weights,
-    /// What is not determined.
+    /// The source of randomness.
     pub chance: &'a mut Chance,
     script: VecDeque<Act>,
     batch: Vec<Message>,
-    /// It has asked for the last number of a sequence.
+    /// The script has asked for the last number of a sequence.
     asks: bool,
 }
 
 impl<'a> Speaker<'a> {
-    /// Has said nothing yet.
+    /// An empty script.
     pub fn new(
         client: u32,
         number: &'a mut u32,
@@ -204,7 +205,7 @@ impl<'a> Speaker<'a> {
         }
     }
 
-    /// A script of so many units.
+    /// A script with this many units.
     pub fn script(mut self, units: usize) -> VecDeque<Act> {
         let hasty = self.chance.within(1..=6);
         for _ in 0..units {
@@ -231,12 +232,13 @@ impl<'a> Speaker<'a> {
         self.script
     }
 
-    /// The same, and then something that is begun and not ended.
+    /// The same, followed by something that is begun and not ended.
     pub fn broken_script(mut self, units: usize) -> VecDeque<Act> {
         let patient = self.chance.once_in(2);
         match self.chance.within(0..=4) {
             4 => {
-                // More than anybody keeps for a client that does not read, and so leaves.
+                // More bytes than the pooler keeps for a client that does not read. The client then
+                // leaves.
                 let text = format!("select {} rows 20 size 40000", self.token());
                 self.query(&text);
                 self.script.push_back(Act::Deafen(10_000));
@@ -279,7 +281,7 @@ impl<'a> Speaker<'a> {
         script
     }
 
-    /// What was said so far is sent.
+    /// Sends the messages collected so far.
     fn pause(&mut self) {
         if !self.batch.is_empty() {
             let batch = std::mem::take(&mut self.batch);
@@ -334,7 +336,7 @@ impl<'a> Speaker<'a> {
             16 => self.flushed(),
             17 => self.oddment(),
             SLOW => {
-                // What may be cancelled may last.
+                // A statement that may be cancelled may take long.
                 let slow = match self.chance.within(0..=2) {
                     0 if !tongue.sure => 4000,
                     1 if !tongue.sure => self.chance.within(20..=400),
@@ -396,7 +398,7 @@ impl<'a> Speaker<'a> {
         self.say(frontend::QUERY, body);
     }
 
-    /// As a Query, or by the extended protocol.
+    /// Runs a text as a Query, or by the extended protocol.
     fn run(&mut self, text: &str) {
         if self.chance.once_in(3) {
             self.parse("", text);
@@ -424,7 +426,7 @@ impl<'a> Speaker<'a> {
         self.bind_as(portal, name, parameter, 0);
     }
 
-    /// With a format for each of so many columns.
+    /// A Bind with `formats` result formats.
     fn bind_as(&mut self, portal: &str, name: &str, parameter: bool, formats: u16) {
         let mut body = Vec::new();
         for name in [portal, name] {
@@ -544,17 +546,17 @@ impl<'a> Speaker<'a> {
             }
             self.parse(&name, text);
             for _ in 0..self.chance.within(0..=2) {
-                // Which text the name has is not known for sure.
+                // It is not known for sure which text the name has.
                 self.bind_execute("", &name, text.contains("$1"), 0);
             }
         }
         self.sync();
     }
 
-    /// What is forgotten in a group is not known in the rest of it.
+    /// Forgets statements within a group. The rest of the group can't use them.
     fn forget_in_group(&mut self) {
         let forgotten = self.chance.within(0..=3);
-        // A named statement of one name to forget is not supported.
+        // DEALLOCATE of a single named statement is not supported here.
         let (text, holder) = match self.chance.within(0..=3) {
             0 => ("deallocate all".into(), "s4"),
             1 => ("deallocate all".into(), ""),
@@ -726,7 +728,7 @@ impl<'a> Speaker<'a> {
         self.sync();
     }
 
-    /// Answers are awaited before the Sync.
+    /// Waits for answers before the Sync.
     fn flushed(&mut self) {
         self.parse("", TEXTS[1]);
         self.await_answers_or_flush();
@@ -757,7 +759,7 @@ impl<'a> Speaker<'a> {
         let token = self.token();
         let name = format!("q{}_{}", token.client, token.number);
         if self.chance.once_in(3) {
-            // It waits where too many keep a server, and lets the others have theirs.
+            // If too many clients keep a server, this one waits, and lets the others have theirs.
             self.query(&format!("prepare {name} as select 1"));
             let run = self.token();
             self.query(&format!("execute {name} '{run}'"));

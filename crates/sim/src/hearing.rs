@@ -1,6 +1,6 @@
-//! What a client is to be told of notifications: each of a channel that it listens to once, in the
-//! order of commits, and not later than with the idle ReadyForQuery of a statement that was sent, or
-//! whose transaction has ended, behind it.
+//! The notifications that a client must receive: each notification on its channels once, in the order of
+//! commits. A notification must come no later than the idle ReadyForQuery of a statement that was sent after
+//! it, or whose transaction ended after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,44 +13,46 @@ use crate::sql::Token;
 /// A time in which a client listens to a channel, in positions of the board.
 #[derive(Clone, Copy, Debug)]
 struct Span {
-    /// Nothing before is told.
+    /// No notification before this position may come.
     may_from: usize,
-    /// All from here on is told.
+    /// All notifications from this position on must come ...
     must_from: usize,
-    /// And so is all before this.
+    /// ... up to this position.
     must_to: usize,
-    /// Nothing from here on is told.
+    /// No notification from this position on may come.
     may_to: usize,
 }
 
-/// See the module.
+/// The notifications of one client.
 pub struct Hearing {
     client: u32,
     board: Shared,
     /// The process id that the client was told at login.
     pub login: u32,
-    /// It has said goodbye: what comes from then on it need not be told.
+    /// The client has sent Terminate: later notifications need not come.
     pub leaves: bool,
-    /// Its notifications bear that id where its text shows them.
+    /// The client's own notifications have this process id, if the text shows that it notifies.
     pub own_are_known: bool,
     spans: BTreeMap<String, Vec<Span>>,
-    /// What was told, by position.
+    /// The notifications that came, by position.
     told: BTreeSet<usize>,
-    /// Told since the last idle ReadyForQuery: whether it listens is not known before the next.
+    /// Notifications since the last idle ReadyForQuery. Whether the client listens to their
+    /// channels is known only at the next one.
     unchecked: Vec<(usize, u32)>,
     /// Statements that ran since then.
     ran: Vec<Token>,
-    /// What it listens to has changed since then.
+    /// Changes of the client's channels since then.
     changes: Vec<Listening>,
-    /// Where the board stood when the message was sent that is being answered, when the first of its
-    /// transaction was, and what the last idle ReadyForQuery was behind.
+    /// Positions of the board: when the message that is being answered was sent; when the first
+    /// message of its transaction was sent; and the position that the last idle ReadyForQuery came
+    /// after.
     sent: usize,
     first: usize,
     ready: usize,
 }
 
 impl Hearing {
-    /// Of a client that listens to nothing.
+    /// A client that listens to no channel.
     pub fn new(client: u32, board: Shared) -> Hearing {
         Hearing {
             client,
@@ -69,12 +71,13 @@ impl Hearing {
         }
     }
 
-    /// Where the board stands.
+    /// The board's position.
     pub fn position(&self) -> usize {
         self.board.borrow().position()
     }
 
-    /// A message is answered next that was sent at this position; perhaps the first of a transaction.
+    /// The next answer belongs to a message that was sent at this position. `idle`: it may be the
+    /// first of a transaction.
     pub fn follows(&mut self, sent: usize, idle: bool) {
         self.sent = sent;
         if idle {
@@ -82,12 +85,12 @@ impl Hearing {
         }
     }
 
-    /// A statement of it ran.
+    /// A statement of the client ran.
     pub fn ran(&mut self, token: Token) {
         self.ran.push(token);
     }
 
-    /// Its transaction was kept, and with it this.
+    /// The client's transaction was committed, and with it this change of its channels.
     pub fn changes(&mut self, change: Listening) {
         self.changes.push(change);
     }
@@ -111,7 +114,7 @@ impl Hearing {
             }
             return;
         }
-        // What comes in a transaction is not told behind an UNLISTEN in it.
+        // A notification that comes during a transaction is not delivered after an UNLISTEN in it.
         let must_to = match change.in_block {
             true => self.ready,
             false => self.first,
@@ -130,10 +133,10 @@ impl Hearing {
         }
     }
 
-    /// It is told something.
+    /// The client receives a notification.
     ///
     /// # Errors
-    /// It should not be.
+    /// The client must not receive it.
     pub fn notified(&mut self, body: &[u8], idle: bool) -> Result<(), String> {
         let (pid, channel, payload) = read(body).ok_or("is told something that can't be read")?;
         let board = self.board.borrow();
@@ -160,9 +163,10 @@ impl Hearing {
         if self.told.contains(&at) {
             return Err(format!("is told {payload} of {channel} twice"));
         }
-        // A client that keeps its server for one LISTEN hears the others by the listener. What it says
-        // itself on the first comes from that server at once, before what was said earlier on the
-        // others: two connections of PostgreSQL have no common order, so only each channel has one.
+        // A client that keeps its server for one LISTEN hears its other channels through the
+        // listener. Its own notifications on the first channel come from its server at once, before
+        // earlier ones on the other channels. Two connections of PostgreSQL have no common order,
+        // so only each single channel has an order.
         let early = |later: &usize| {
             let later = &board.notes[*later];
             later.token.client != self.client || later.channel == channel
@@ -181,7 +185,7 @@ impl Hearing {
         Ok(())
     }
 
-    /// What it was told it was to be told.
+    /// Checks that the client was allowed to receive what it has received.
     fn check_told(&mut self) -> Result<(), String> {
         let board = self.board.borrow();
         for (at, pid) in self.unchecked.drain(..) {
@@ -202,10 +206,10 @@ impl Hearing {
         Ok(())
     }
 
-    /// It is told that it is idle.
+    /// The client receives an idle ReadyForQuery.
     ///
     /// # Errors
-    /// Something is missing, or is too much.
+    /// A notification is missing, or one came that must not come.
     pub fn is_ready(&mut self) -> Result<(), String> {
         let board = self.board.borrow();
         let ends = self.ran.drain(..).filter_map(|token| board.end_of(token));
@@ -219,10 +223,10 @@ impl Hearing {
         self.all_told(self.ready)
     }
 
-    /// All before this position is told.
+    /// All notifications before this position have come.
     ///
     /// # Errors
-    /// It is not.
+    /// One is missing.
     pub fn all_told(&self, position: usize) -> Result<(), String> {
         if self.leaves {
             return Ok(());

@@ -6,25 +6,25 @@ use crate::session::Deed;
 use crate::sql::Token;
 use crate::story::{Story, Who};
 
-/// What became of one statement.
+/// The fate of one statement.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Fate {
-    /// How often it ran.
+    /// How often the statement ran.
     pub ran: u32,
-    /// A change of it was kept.
+    /// The statement's change was committed.
     pub kept: bool,
-    /// By which process.
+    /// The process that ran it.
     pub backend: u32,
 }
 
-/// See the module.
+/// The fates of all statements.
 #[derive(Default)]
 pub struct Journal {
     fates: BTreeMap<Token, Fate>,
 }
 
 impl Journal {
-    /// Writes down what a process did.
+    /// Records what a process did.
     pub fn write(&mut self, deed: &Deed, backend: u32, story: &mut Story) {
         match *deed {
             Deed::Ran(token) => {
@@ -41,7 +41,7 @@ impl Journal {
         }
     }
 
-    /// What became of a statement.
+    /// The fate of a statement.
     pub fn fate(&self, token: Token) -> Fate {
         self.fates.get(&token).copied().unwrap_or_default()
     }
@@ -58,12 +58,12 @@ impl Journal {
             .map(|(token, fate)| (*token, *fate))
     }
 
-    /// How many statements ran.
+    /// The number of statements that ran.
     pub fn len(&self) -> usize {
         self.fates.len()
     }
 
-    /// True if none ran.
+    /// True if no statement ran.
     pub fn is_empty(&self) -> bool {
         self.fates.is_empty()
     }

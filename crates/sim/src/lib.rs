@@ -1,11 +1,11 @@
 //! A seeded world around Howdah's production code.
 //!
-//! [`world::World`] is the network and the clock; [`driver::SimDriver`] connects a worker to it.
-//! Outside of Howdah are [`postgres::Postgres`], a PostgreSQL of few words, and
-//! [`client::Client`]s. A [`session::Session`] is both what each of PostgreSQL's processes is and
-//! what each client holds its replies against: a client behind a pooler must see what a session of
-//! its own would have said. [`scenario::Scenario`] chooses from a seed what a run is like, and
-//! [`run::run`] plays it. Everything runs in one thread, and the same seed gives the same run.
+//! [`world::World`] is the network and the clock; [`driver::SimDriver`] connects a worker to it. Outside of
+//! Howdah are [`postgres::Postgres`], a PostgreSQL with a small vocabulary, and [`client::Client`]s. A
+//! [`session::Session`] has two uses: each process of PostgreSQL is one, and each client has one as the
+//! reference for its replies. For a client behind a pooler must receive what a session of its own would send.
+//! [`scenario::Scenario`] chooses from a seed what kind of run it is, and [`run::run`] plays it. Everything
+//! runs in one thread, and the same seed gives the same run.
 #![forbid(unsafe_code)]
 
 pub mod board;

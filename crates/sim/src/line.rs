@@ -1,4 +1,4 @@
-//! PostgreSQL's end of a connection: plain bytes in and out, through TLS once it was asked for.
+//! PostgreSQL's end of a connection: plain bytes in and out, through TLS if the other side asks for it.
 
 use howdah_daemon::tls::TlsSession;
 use howdah_daemon::tls::session::{HandshakeStep, Opened};
@@ -8,41 +8,41 @@ use crate::story::Who;
 use crate::tls::ToySession;
 use crate::world::{Read, SocketId, World};
 
-/// What is demanded of those who connect, and what PostgreSQL does with them.
+/// How connections must use TLS, and how PostgreSQL treats them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Secrecy {
-    /// Nobody is to ask for TLS.
+    /// No connection may ask for TLS.
     #[default]
     Clear,
-    /// Everybody asks, and goes on in clear text where there is none, which is so once in so many
-    /// times; 0 for never.
+    /// Every connection asks for TLS, and goes on in clear text if PostgreSQL has none. PostgreSQL
+    /// has none once in this many times; 0 for never.
     Preferred(usize),
-    /// Everybody asks, and nothing is said in clear text.
+    /// Every connection asks for TLS, and nothing may be sent in clear text.
     Required,
 }
 
-/// See the module.
+/// PostgreSQL's end of a connection.
 pub struct Line {
-    /// Where it goes through.
+    /// The socket.
     pub socket: SocketId,
-    /// TLS was asked for: the answer was yes.
+    /// TLS was asked for and accepted.
     tls: Option<Box<ToySession>>,
-    /// TLS was asked for, and there is none.
+    /// TLS was asked for and refused.
     refused: bool,
-    /// What waits to leave, sealed.
+    /// Encrypted bytes that wait to be sent.
     sealed: Vec<u8>,
-    /// It says nothing until then.
+    /// Nothing is sent before this time.
     rests_until: Time,
-    /// It has said what is no TLS.
+    /// Bytes that are not TLS were sent.
     spoilt: bool,
-    /// Something was said in clear text that must not be believed.
+    /// Bytes in clear text were sent that must not be believed.
     meddled: bool,
     /// The other side has begun its handshake.
     begun: bool,
 }
 
 impl Line {
-    /// Of a connection that has just come.
+    /// The end of a new connection.
     pub fn new(socket: SocketId) -> Line {
         Line {
             socket,
@@ -56,12 +56,13 @@ impl Line {
         }
     }
 
-    /// It goes through TLS.
+    /// True if the connection uses TLS.
     pub fn is_secure(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// A first packet that is no SSLRequest came: was all done that had to be done before?
+    /// The first packet is not an SSLRequest. True if TLS was asked for before, as far as it had to
+    /// be.
     pub fn may_begin(&self, secrecy: Secrecy) -> bool {
         match secrecy {
             Secrecy::Clear => self.tls.is_none(),
@@ -71,7 +72,7 @@ impl Line {
         }
     }
 
-    /// Somebody asks for TLS. `fails`: how often the handshake fails, once in so many times.
+    /// An SSLRequest arrives. `fails`: the handshake fails once in this many times.
     pub fn request(&mut self, secrecy: Secrecy, fails: usize, world: &mut World) {
         let none = match secrecy {
             Secrecy::Preferred(refuses) => refuses > 0 && world.chance.once_in(refuses),
@@ -93,11 +94,12 @@ impl Line {
         }
     }
 
-    /// The handshake comes to nothing: silence for long, an alert, or what is no TLS, before it or in it.
+    /// Makes the handshake fail: by a long silence, by an alert, or by bytes that are not TLS,
+    /// before the handshake or in it.
     fn spoil(&mut self, world: &mut World) {
         self.spoilt = true;
         match world.chance.within(0..=3) {
-            // Somebody in between says a word before the handshake.
+            // An attacker inserts bytes before the handshake.
             3 => {
                 self.meddled = true;
                 world.write(self.socket, b"N\0\0\0\x08SX\0\0");
@@ -115,7 +117,7 @@ impl Line {
         world.alarm(self.rests_until);
     }
 
-    /// Says that all is over, if there is TLS. True if so.
+    /// Sends an alert, if there is TLS. True if so.
     pub fn alert(&mut self, world: &mut World) -> bool {
         let Some(session) = &mut self.tls else {
             return false;
@@ -128,7 +130,7 @@ impl Line {
         true
     }
 
-    /// Reads at most `most` bytes, and gives those that are plain.
+    /// Reads at most `most` bytes. Returns the plain ones.
     pub fn read(&mut self, most: usize, world: &mut World) -> Read {
         self.push(world);
         if self.rests_until > world.now {
@@ -171,7 +173,7 @@ impl Line {
         }
     }
 
-    /// Sends as much as there is room for; None when the other end is gone.
+    /// Sends as much as there is room for; `None` if the other end is gone.
     pub fn write(&mut self, bytes: &[u8], world: &mut World) -> Option<usize> {
         if self.tls.is_none() {
             return world.write(self.socket, bytes);
@@ -191,20 +193,20 @@ impl Line {
         Some(bytes.len())
     }
 
-    /// Sends what was sealed, as far as there is room: true if that was all.
+    /// Sends encrypted bytes, as far as there is room. True if none are left.
     pub fn push(&mut self, world: &mut World) -> bool {
         if self.begun && !self.sealed.is_empty() && self.rests_until <= world.now {
             let most = world.chance.part(self.sealed.len());
             match world.write(self.socket, &self.sealed[..most]) {
                 Some(sent) => drop(self.sealed.drain(..sent)),
-                // It finds out when it reads.
+                // The next read will find this out.
                 None => self.sealed.clear(),
             }
         }
         self.sealed.is_empty()
     }
 
-    /// Ends the connection; what was sealed leaves before, and at times a word that this is the end.
+    /// Ends the connection. Encrypted bytes are sent first, and sometimes close_notify.
     pub fn close(&mut self, world: &mut World) {
         if let Some(session) = &mut self.tls {
             if world.chance.once_in(2) && !session.is_in_handshake() {

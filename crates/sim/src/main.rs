@@ -46,7 +46,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // Panics are violations, told with their seed.
+    // A panic is a violation, and is reported with its seed.
     std::panic::set_hook(Box::new(|_| {}));
     let begun = Instant::now();
     let (mut seed, mut runs, mut statements, mut turns) = (options.seed, 0, 0, 0);
@@ -101,7 +101,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(!failures.is_empty()))
 }
 
-/// Plays a failed seed once more, and tells what happened.
+/// Plays a failed seed again, and prints its story.
 fn tell(seed: u64, options: &Options) {
     let Outcome {
         violation,

@@ -1,5 +1,5 @@
-//! A PostgreSQL of few words: processes over the world's sockets, with logins, cancel requests,
-//! time that statements take, restarts, and a journal of all that ran.
+//! A PostgreSQL with a small vocabulary: processes over the world's sockets, with logins, cancel requests,
+//! slow statements, restarts, and a journal of all statements that ran.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,32 +17,32 @@ use crate::story::{Who, words};
 use crate::view::View;
 use crate::world::{Read, SocketId, World};
 
-/// How it behaves.
+/// How PostgreSQL behaves.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Manners {
-    /// A login takes at most so many milliseconds.
+    /// A login takes at most this many milliseconds.
     pub login_millis: u64,
-    /// A login is refused once in so many times; 0 for never.
+    /// A login is refused once in this many times; 0 for never.
     pub refuses_once_in: usize,
-    /// A cancel request is looked at after at most so many milliseconds.
+    /// A cancel request is read after at most this many milliseconds.
     pub cancel_millis: u64,
-    /// Once in so many times, a cancel request is carried out only after that many seconds; 0 for
+    /// Once in this many times, a cancel request is carried out only after as many seconds; 0 for
     /// never.
     pub cancel_late_once_in: usize,
-    /// The connection of a cancel request breaks once in so many times when the request has arrived,
-    /// which is carried out all the same; 0 for never.
+    /// Once in this many times, the connection of a cancel request breaks after the request has
+    /// arrived. The request is carried out anyway. 0 for never.
     pub cancel_cut_once_in: usize,
-    /// A cancel is missed once in so many times, as one that comes before its statement was read; 0
-    /// for never.
+    /// Once in this many times, a cancel has no effect, as if it had come before its statement was
+    /// read. 0 for never.
     pub cancel_missed_once_in: usize,
-    /// Once in so many steps, some session says something that nobody asked for; 0 for never.
+    /// Once in this many steps, a session sends a message that was not asked for; 0 for never.
     pub speaks_once_in: usize,
-    /// The connection of a cancel request is closed at most so many milliseconds after it was
-    /// carried out.
+    /// The connection of a cancel request is closed at most this many milliseconds after the
+    /// request was carried out.
     pub cancel_close_millis: u64,
-    /// What is demanded of those who connect.
+    /// How connections must use TLS.
     pub secrecy: Secrecy,
-    /// A handshake fails once in so many times; 0 for never.
+    /// A handshake fails once in this many times; 0 for never.
     pub handshake_fails_once_in: usize,
 }
 
@@ -59,16 +59,16 @@ struct Process {
     session: Session,
     busy_until: Option<Time>,
     login: Login,
-    /// Whose statements ran last.
+    /// The client whose statements ran last.
     owner: Option<u32>,
 }
 
 enum Stage {
     Starting,
-    /// Logged in at this time.
+    /// The login ends at this time.
     LoggingIn(Time),
     Ready,
-    /// A cancel request, carried out at this time; then closed at that.
+    /// A cancel request: carried out at the first time, closed at the second.
     Cancelling {
         pid: u32,
         secret: Vec<u8>,
@@ -78,38 +78,38 @@ enum Stage {
     Gone,
 }
 
-/// See the module.
+/// The PostgreSQL server.
 pub struct Postgres {
     address: Address,
     /// How it behaves.
     pub manners: Manners,
-    /// What ran.
+    /// All statements that ran.
     pub journal: Journal,
-    /// Most sessions at any time, by login; as long as it is set, more are a violation.
+    /// The greatest number of sessions. While this is set, more sessions are a violation.
     pub limits: Limits,
     processes: Vec<Process>,
     next_pid: u32,
-    /// It is down, or starting up, until then.
+    /// PostgreSQL is down, and then starting up, until these times.
     down_until: Time,
     starting_until: Time,
-    /// What is paused: said to be, and not resumed.
+    /// The databases whose PAUSE was answered and that were not resumed.
     pub paused: Paused,
-    /// How many processes of Howdah connect, each with limits of its own.
+    /// How many processes of Howdah connect. Each has limits of its own.
     pub owners: usize,
-    /// Sessions that were cut while a client's statements were theirs.
+    /// How often sessions were cut during a client's statements.
     pub restarts: u32,
 }
 
-/// Databases in which nothing may run.
+/// Databases in which no statement may run.
 #[derive(Clone, Debug, Default)]
 pub struct Paused {
-    /// All of them.
+    /// All databases.
     pub all: bool,
-    /// These.
+    /// These databases.
     pub databases: BTreeSet<String>,
 }
 
-/// Bounds on sessions.
+/// Limits on sessions.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
     /// By database and user.
@@ -121,7 +121,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Each bound becomes the greater of the two: for a while after a reload both are right.
+    /// Sets each limit to the greater of the two. For a while after a reload, both limits are
+    /// right.
     pub fn widen(&mut self, other: &Limits) {
         fn widen<K: Ord + Clone>(ours: &mut BTreeMap<K, usize>, theirs: &BTreeMap<K, usize>) {
             ours.retain(|key, bound| {
@@ -138,7 +139,7 @@ impl Limits {
 }
 
 impl Postgres {
-    /// One that listens.
+    /// A PostgreSQL that listens at this address.
     pub fn new(address: Address, manners: Manners, world: &mut World) -> Postgres {
         world.listen(address.clone());
         Postgres {
@@ -156,7 +157,7 @@ impl Postgres {
         }
     }
 
-    /// Lets every process do something, or not.
+    /// Lets each process take a step, or none.
     pub fn step(&mut self, world: &mut World) {
         if self.down_until > world.now {
             return;
@@ -203,7 +204,7 @@ impl Postgres {
     fn step_process(&mut self, at: usize, world: &mut World) {
         let now = world.now;
         let process = &mut self.processes[at];
-        // What was asked for is done, even if nobody can be told.
+        // A cancel request is carried out even if its sender is gone.
         let asked = matches!(process.stage, Stage::Cancelling { .. });
         if world.is_reset(process.line.socket) && !asked {
             return process.die(world, &mut self.journal);
@@ -267,7 +268,7 @@ impl Postgres {
             }
             return process.line.request(self.manners.secrecy, fails, world);
         }
-        // A cancel request need not be hidden better than what it cancels.
+        // A cancel request needs no better protection than the statement that it cancels.
         let open = match packet {
             Ok(FirstPacket::Cancel { pid, .. }) if self.manners.secrecy != Secrecy::Required => {
                 let of = |p: &&Process| p.pid == pid && p.line.is_secure();
@@ -322,15 +323,15 @@ impl Postgres {
         }
     }
 
-    /// Sessions that run on though nobody is there any more: nothing that is left of Howdah can
-    /// know of them.
+    /// Sessions that still run although the other end is gone. What is left of Howdah can't know of
+    /// them.
     pub fn deserted(&self, world: &World) -> usize {
         let live = |p: &&Process| matches!(p.stage, Stage::LoggingIn(_) | Stage::Ready);
         let left = |p: &&Process| world.is_closed(world.other(p.line.socket));
         self.processes.iter().filter(live).filter(left).count()
     }
 
-    /// Sessions are no more than the settings allow.
+    /// Checks that there are no more sessions than the settings allow.
     fn count(&self, pid: u32, world: &mut World) {
         let Some(login) = self
             .processes
@@ -423,7 +424,7 @@ impl Postgres {
             world.activity += 1;
             return;
         }
-        // One that cannot send does not read, either.
+        // A process that can't send does not read, either.
         if !process.line.push(world) || process.session.flushed > 0 {
             return;
         }
@@ -444,7 +445,7 @@ impl Postgres {
         }
     }
 
-    /// Nothing runs in what is paused.
+    /// Checks that no statement runs in a paused database.
     fn check_orders(&mut self, at: usize, world: &mut World) {
         let process = &self.processes[at];
         let who = [Who::Backend(process.pid)];
@@ -482,8 +483,8 @@ impl Postgres {
         }
     }
 
-    /// It ends: with a word to each client, or by a crash, of one of its processes (the others
-    /// warn their clients) or of the whole machine. It is down for some time.
+    /// PostgreSQL restarts. It may send each client an error; or one of its processes crashes, and
+    /// the others warn their clients; or the whole machine crashes. Then it is down for some time.
     pub fn restart(&mut self, crash: bool, down: u64, starting: u64, world: &mut World) {
         self.restarts += 1;
         world.story.tell(world.now, Who::World, || {
@@ -522,7 +523,7 @@ impl Postgres {
         world.alarm(self.down_until);
     }
 
-    /// One session's connection breaks.
+    /// Breaks the connection of one session.
     pub fn cut_one(&mut self, world: &mut World) {
         if self.processes.is_empty() {
             return;
@@ -541,18 +542,18 @@ impl Postgres {
         world.reset(process.line.socket);
     }
 
-    /// Sessions that are logged in.
+    /// The number of sessions that are logged in.
     pub fn sessions(&self) -> usize {
         let ready = |p: &&Process| matches!(p.stage, Stage::Ready);
         self.processes.iter().filter(ready).count()
     }
 
-    /// Processes of any kind.
+    /// The number of processes of any kind.
     pub fn processes(&self) -> usize {
         self.processes.len()
     }
 
-    /// Names of prepared statements over all sessions: those of the protocol, and of SQL's PREPARE.
+    /// The numbers of prepared statements over all sessions: by the protocol, and by SQL's PREPARE.
     pub fn statements(&self) -> (usize, usize) {
         let count = |by_sql| {
             self.processes
@@ -568,7 +569,7 @@ impl Postgres {
         (count(false), count(true))
     }
 
-    /// What is wrong with sessions that nobody uses: each must be clean.
+    /// The reason why an unused session is not clean, if there is one.
     pub fn unclean(&self) -> Option<String> {
         self.processes.iter().find_map(|process| {
             let idle = process.session.is_idle() && process.inbox.is_empty();
@@ -581,7 +582,7 @@ impl Postgres {
 }
 
 impl Process {
-    /// Takes in what is there. False when nothing will come any more.
+    /// Receives bytes. False if no more will come.
     fn receive(&mut self, world: &mut World) -> bool {
         let most = world.chance.part(16 * 1024);
         match self.line.read(most, world) {
@@ -602,7 +603,7 @@ impl Process {
         Some((header.tag, body))
     }
 
-    /// A notice or a parameter's value, of its own accord.
+    /// Sends a notice or a parameter's value that was not asked for.
     fn speak(&mut self, world: &mut World) {
         let session = &mut self.session;
         let awaits = session.slow().is_none() && session.flushed == 0 && session.out.is_empty();
@@ -618,7 +619,7 @@ impl Process {
         session.flushed = session.out.len();
     }
 
-    /// One that is idle tells what was notified, sooner or later.
+    /// An idle session sends its notifications, sooner or later.
     fn hear(&mut self, world: &mut World) {
         if !self.session.is_idle() || !self.session.has_notes() {
             return;
@@ -659,7 +660,7 @@ impl Process {
         self.write_down_of(false, world, journal);
     }
 
-    /// Writes what was done into the journal, and looks at who did it.
+    /// Records the session's deeds in the journal, and checks whose they are.
     fn write_down_of(&mut self, fresh: bool, world: &mut World, journal: &mut Journal) {
         for deed in std::mem::take(&mut self.session.deeds) {
             journal.write(&deed, self.pid, &mut world.story);
@@ -686,7 +687,7 @@ impl Process {
             format!("is served by postgres {pid}")
         });
         let Some(before) = before else { return };
-        // Names say whose they are.
+        // An object's name has the number of its client.
         let own = |name: &String| {
             let of = name.trim_start_matches(|c: char| c.is_ascii_lowercase());
             of.starts_with(&format!("{client}_"))
@@ -715,7 +716,7 @@ impl Process {
                 session.flushed -= sent;
             }
             None => {
-                // It finds out when it reads.
+                // The next read will find this out.
                 session.out.drain(..session.flushed);
                 session.flushed = 0;
             }
@@ -740,8 +741,8 @@ impl Process {
     }
 }
 
-/// The SQLSTATE of the warning that is a session's last word when another one has crashed.
+/// The SQLSTATE of the warning that a session sends last when another session has crashed.
 pub const CRASHED: &str = "57P02";
 
-/// How notices and parameters begin that nobody asked for.
+/// The beginning of notices and parameters that were not asked for.
 pub const UNASKED: &str = "in_hot_standby";

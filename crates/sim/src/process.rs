@@ -1,5 +1,5 @@
-//! One process of Howdah: its workers, their mail, and its control thread's part. Another may take
-//! over from it.
+//! One process of Howdah: its workers, their mail, and its control thread. Another process may take over from
+//! it.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -23,18 +23,18 @@ use crate::tls::Toy;
 use crate::watched::Watched;
 use crate::world::{Shared, SocketId};
 
-/// Workers of a process are told apart from those of the one before by so much.
+/// The difference between the worker numbers of two successive processes in the story.
 const WORKERS_MAX: u16 = 10;
 
-/// See the module.
+/// One process of Howdah.
 pub struct Process {
     /// The workers.
     pub workers: Vec<Worker<Watched, SimDriver>>,
-    /// Until when each does nothing.
+    /// Until when each worker hangs.
     pub stalled_until: Vec<Time>,
-    /// Their mailboxes.
+    /// The workers' mailboxes.
     pub posts: Vec<PostBox>,
-    /// Who counts for them.
+    /// The Broker of the workers.
     pub broker: SharedBroker,
     /// The control thread.
     pub control: Control,
@@ -42,7 +42,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// A process that accepts at these addresses; so many were before it.
+    /// A process that accepts at these addresses. `before`: the number of earlier processes.
     pub fn new(scenario: &Scenario, before: u16, fronts: &[Address], world: &Shared) -> Process {
         let config = scenario.config();
         let (posts, mailboxes): (Vec<_>, Vec<_>) =
@@ -101,7 +101,7 @@ impl Process {
         }
     }
 
-    /// Tells what its workers logged.
+    /// Adds the workers' log lines to the story.
     pub fn tell_notes(&self, world: &Shared) {
         while let Ok((worker, note)) = self.notes.try_recv() {
             let mut world = world.borrow_mut();
@@ -110,14 +110,14 @@ impl Process {
         }
     }
 
-    /// An order for all its workers.
+    /// Sends an order to all workers.
     pub fn order(&self, order: &Order) {
         for post in &self.posts {
             post.post(Letter::Operator(order.clone()));
         }
     }
 
-    /// What another process had is dealt out, before anything else is done.
+    /// Gives the workers another process's connections, before anything else happens.
     pub fn inherit(&self, freight: Freight) {
         let estate = Arc::new(freight.estate);
         for post in &self.posts {
@@ -126,7 +126,7 @@ impl Process {
         self.deal(freight.parcels);
     }
 
-    /// The successor failed: everything comes back, and goes on here.
+    /// The successor has failed: everything comes back to this process.
     pub fn take_back(&self, freight: Freight) {
         self.deal(freight.parcels);
         self.order(&Order::GiveUp);
@@ -140,7 +140,7 @@ impl Process {
         }
     }
 
-    /// The successor has everything: who was left behind is served until they leave.
+    /// The successor has everything: clients left behind are served until they leave.
     pub fn drain(&self) {
         for post in &self.posts {
             let stop = Instruction::StopListening { keep_unix: false };
@@ -149,13 +149,13 @@ impl Process {
         self.order(&Order::Drain);
     }
 
-    /// It may end, and nothing is on its way between its workers.
+    /// True if the process may end and no mail is under way between its workers.
     pub fn may_end(&self) -> bool {
         let idle = self.control.idle() == self.workers.len();
         idle && self.control.is_at_rest() && !self.workers.iter().any(Worker::has_mail)
     }
 
-    /// It ends: the kernel closes what it had.
+    /// Ends the process: the kernel closes its sockets.
     pub fn end(mut self) {
         for worker in &mut self.workers {
             worker.sockets().driver().end();
@@ -163,10 +163,10 @@ impl Process {
     }
 }
 
-/// Freight, as it is when it has gone as bytes and sockets to another process.
+/// Freight after its way to another process as bytes and sockets.
 ///
 /// # Panics
-/// It can't be read again, which is a mistake of the format's.
+/// The bytes can't be read again: a mistake of the format.
 pub fn carried(freight: &Freight, scenario: &Scenario) -> Freight {
     let bytes = code::write(freight);
     let handles = code::sockets(freight).into_iter();

@@ -1,7 +1,7 @@
-//! What a client must be told: a session of its own, fed with what the client sent.
+//! What a client must receive: a session of its own that gets the client's messages.
 //!
-//! It runs as far behind as the replies do, so that where PostgreSQL may do one thing or another
-//! (a cancel hits or does not) the reply decides.
+//! The session runs only as far as the replies have come. So if PostgreSQL may do one of two things (a cancel
+//! hits or misses), the reply decides.
 
 use std::collections::VecDeque;
 
@@ -25,33 +25,34 @@ pub struct Message {
     pub body: Vec<u8>,
 }
 
-/// See the module.
+/// The reference of one client.
 pub struct Reference {
     session: Session,
     unfed: VecDeque<(Message, Sent)>,
-    /// How many messages were sent.
+    /// The number of messages sent.
     sent: u64,
-    /// Somebody may cancel what the client does, or change the schema: nothing is taken for granted before its reply.
+    /// The client's statements may be cancelled, or the schema may change: nothing is certain
+    /// before its reply.
     uncertain: bool,
-    /// Cancel requests were sent for this client.
+    /// The number of cancel requests for this client.
     pub cancels: u32,
-    /// When the last was, if it cannot have been held up.
+    /// The time of the last cancel request, if nothing can have delayed it.
     pub cancelled_at: Option<u64>,
-    /// Syncs that a COPY may have eaten, or that are answered if a cancel was faster.
+    /// Syncs that a COPY may have eaten. If a cancel was faster, they are answered.
     stray: usize,
-    /// Syncs that the COPY at hand has eaten.
+    /// Syncs that the current COPY has eaten.
     eaten: usize,
-    /// The transaction had failed before what was fed last.
+    /// The transaction had failed before the last message.
     had_failed: bool,
-    /// What it is to be told of notifications.
+    /// The notifications that the client must receive.
     pub hearing: Hearing,
     kept: Vec<Token>,
-    /// So many of them the client knows of.
+    /// How many of these changes the client knows to be kept.
     known: usize,
 }
 
 impl Reference {
-    /// Of a client that has just logged in.
+    /// The reference of a client that has just logged in.
     pub fn new(session: Session, hearing: Hearing, uncertain: bool) -> Reference {
         Reference {
             session,
@@ -69,12 +70,12 @@ impl Reference {
         }
     }
 
-    /// No transaction is open after what was answered so far.
+    /// True if no transaction is open after the answers so far.
     pub fn is_idle(&self) -> bool {
         self.session.is_idle()
     }
 
-    /// The client sends this.
+    /// The client sends this message.
     pub fn sent(&mut self, message: Message, now: Time) {
         let sent = Sent {
             number: self.sent,
@@ -89,7 +90,7 @@ impl Reference {
     /// The client receives this message at this time, in nanoseconds.
     ///
     /// # Errors
-    /// It should have been another, or none.
+    /// Another message, or none, should have come.
     pub fn received(&mut self, message: &[u8], now: u64) -> Result<(), String> {
         self.answers(message, now)?;
         self.learn(message, now);
@@ -104,7 +105,7 @@ impl Reference {
         }
     }
 
-    /// What the client's pooler must know by now, where it has said this.
+    /// What the client's pooler must know by now, if it has sent this message.
     fn learn(&mut self, message: &[u8], now: u64) {
         let ddl = [&b"ALTER"[..], b"DROP", b"CREATE FUNCTION"];
         let body = &message[HEADER..];
@@ -121,10 +122,10 @@ impl Reference {
         }
     }
 
-    /// The client is told of a notification.
+    /// The client receives a notification.
     ///
     /// # Errors
-    /// It should not be.
+    /// The client must not receive it.
     pub fn notified(&mut self, message: &[u8]) -> Result<(), String> {
         let silent = self.is_silent() && self.unfed.is_empty();
         let idle = silent && self.session.is_idle();
@@ -204,7 +205,7 @@ impl Reference {
                 return Ok(());
             }
             if cancelled && begins && self.session.is_idle() {
-                // It hit while the client waited for a server.
+                // The cancel hit while the client waited for a server.
                 self.hearing.follows(sent.heard, true);
                 self.session.refuse(next.tag);
                 continue;
@@ -215,15 +216,15 @@ impl Reference {
         }
     }
 
-    /// A statement of so many milliseconds has just ended, and had been cancelled long before.
+    /// True if a statement of this duration has just ended, although it was cancelled long before.
     fn was_cancelled(&self, millis: u64, now: u64) -> bool {
         let begun = now.saturating_sub(millis * 1_000_000) + 100_000_000;
         self.cancelled_at
             .is_some_and(|at| begun < at && at + 2_000_000_000 < now)
     }
 
-    /// A cancel hit while a COPY awaited rows: whether PostgreSQL had read a Sync before is not
-    /// known. All are taken for eaten, and may be answered all the same.
+    /// A cancel hit while a COPY awaited rows. It is unknown whether PostgreSQL had read a Sync
+    /// before. So all Syncs count as eaten, and may still be answered.
     fn eat_syncs(&mut self) {
         self.stray += self.eaten;
         type Unfed = (Message, Sent);
@@ -242,7 +243,7 @@ impl Reference {
         stray
     }
 
-    /// Feeds the session, and counts the Syncs that its COPY eats.
+    /// Feeds the session a message, and counts the Syncs that its COPY eats.
     fn feed(&mut self, message: &Message, sent: Sent) {
         let idle = self.session.is_idle();
         self.hearing.follows(sent.heard, idle);
@@ -273,7 +274,7 @@ impl Reference {
         }
     }
 
-    /// Goes through all that was sent, as if nobody had cancelled anything.
+    /// Runs all messages, as if nothing had been cancelled.
     pub fn run_out(&mut self) {
         loop {
             self.session.out.clear();
@@ -290,7 +291,7 @@ impl Reference {
         self.note();
     }
 
-    /// Everything that was asked for was answered. (Runs it as far as it can get.)
+    /// True if all messages were answered. Runs the session as far as possible.
     pub fn is_answered(&mut self) -> bool {
         while self.is_silent()
             && (!self.uncertain || self.next_is_silent())
@@ -303,19 +304,19 @@ impl Reference {
         self.is_silent() && self.unfed.is_empty()
     }
 
-    /// It has nothing to say about what it was fed with.
+    /// The session owes no reply to the messages so far.
     fn is_silent(&self) -> bool {
         self.session.out.is_empty() && self.session.slow().is_none() && !self.session.is_undecided()
     }
 
-    /// A statement that takes its time was sent and is not answered.
+    /// True if a slow statement was sent and is not answered.
     pub fn is_slow(&self) -> bool {
         let word =
             |(message, _): &(Message, Sent)| message.body.windows(6).any(|part| part == b" slow ");
         self.session.slow().is_some() || self.unfed.iter().any(word)
     }
 
-    /// What comes next begets no reply, whatever a cancel may do.
+    /// True if the next message has no reply, whatever a cancel may do.
     fn next_is_silent(&self) -> bool {
         let Some((next, _)) = self.unfed.front() else {
             return false;
@@ -328,12 +329,12 @@ impl Reference {
         }
     }
 
-    /// It awaits the rows of a COPY, all before being answered.
+    /// True if the session awaits the rows of a COPY and owes no other answer.
     pub fn copies_in(&mut self) -> bool {
         self.session.copies_in()
     }
 
-    /// What is expected next, in words.
+    /// A description of the expected reply.
     pub fn awaits(&self) -> String {
         let next: Vec<String> = self
             .unfed
@@ -349,20 +350,20 @@ impl Reference {
         )
     }
 
-    /// Changes that the client was told are kept.
+    /// Changes that the client knows to be kept.
     pub fn known(&self) -> &[Token] {
         &self.kept[..self.known]
     }
 
-    /// Changes that would be kept by what was gone through.
+    /// Changes that the messages so far would keep.
     pub fn kept(&self) -> &[Token] {
         &self.kept
     }
 }
 
-/// In a transaction that has failed, a statement that the server lacks can't be parsed: nobody
-/// learns that a Bind has too few parameters for it, nor what it is if it has no rows, only that
-/// nothing is executed.
+/// In a failed transaction, a server can't parse a statement that it lacks. So the client can't
+/// learn that a Bind has too few parameters, or that the statement has no rows. The client only
+/// learns that nothing is executed.
 fn is_unparsed(expected: &[u8], message: &[u8]) -> bool {
     let is = |message: &[u8], code: &[u8]| {
         message.first() == Some(&backend::ERROR)
@@ -372,17 +373,18 @@ fn is_unparsed(expected: &[u8], message: &[u8]) -> bool {
     (described || is(expected, b"08P01")) && is(message, b"25P02")
 }
 
-/// Of a statement whose table is gone PostgreSQL tells the parameters, and then that (or that it has
-/// no rows). A server that lacks it can't parse it any more.
+/// For a statement whose table is gone, PostgreSQL sends the parameters, and then this error (or
+/// NoData). A server that lacks the statement can't parse it any more.
 ///
-/// TO BE DELETED for statements that were described before, when the pooler does better.
+/// For statements that were described before, this exception must go when the pooler does better.
 fn is_lost(expected: &[u8], message: &[u8]) -> bool {
     expected.first() == Some(&backend::PARAMETER_DESCRIPTION)
         && message.first() == Some(&backend::ERROR)
         && Fields::new(&message[HEADER..]).sqlstate() == Some(b"42P01")
 }
 
-/// A statement has constants of other settings than its client's, and its server does not have it.
+/// The statement has constants of other settings than its client's, and its server lacks the
+/// statement.
 fn is_refused(message: &[u8]) -> bool {
     message.first() == Some(&backend::ERROR) && {
         let fields = Fields::new(&message[HEADER..]);
@@ -390,19 +392,19 @@ fn is_refused(message: &[u8]) -> bool {
     }
 }
 
-/// A statement would keep its server for its client, and too many do.
+/// The statement would keep its server for its client, and too many clients keep a server.
 fn is_kept_off(message: &[u8]) -> bool {
     message.first() == Some(&backend::ERROR)
         && Fields::new(&message[HEADER..]).sqlstate() == Some(b"53000")
 }
 
-/// The last value of a sequence is another server's, which is none to tell.
+/// Another server knows the last value of the sequence, so the client gets an error.
 fn is_forgotten(message: &[u8]) -> bool {
     message.first() == Some(&backend::ERROR)
         && Fields::new(&message[HEADER..]).sqlstate() == Some(b"55000")
 }
 
-/// The error of a cancelled statement.
+/// True for the error of a cancelled statement.
 fn is_cancel(message: &[u8]) -> bool {
     message.first() == Some(&backend::ERROR)
         && Fields::new(&message[HEADER..]).message() == CANCELLED.as_bytes()

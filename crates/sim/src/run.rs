@@ -1,4 +1,4 @@
-//! Plays a scenario and checks everything.
+//! Plays a scenario, and checks everything.
 
 mod crowd;
 mod quiet;
@@ -27,37 +27,37 @@ use crate::world::{Shared, World};
 
 const SECOND: u64 = 1_000_000_000;
 const MILLI: u64 = 1_000_000;
-/// How long it may take until workers know of each other's waiters, in nanoseconds.
+/// How long workers may need to learn of each other's waiting clients, in nanoseconds.
 const TOLD: u64 = 50 * MILLI;
-/// How often a client may be overtaken by others, each time after they could have been told: servers
-/// are held for some time by those who got them.
+/// How often a client may be overtaken by others, each time after workers could have known of it.
+/// Clients that got a server hold it for some time.
 const UNFAIR: u32 = 8;
-/// The same by clients of other pools under one of its bounds, after it has waited clearly longer
-/// than they: the servers of two bounds have to go for it, each after a transaction, and there are
-/// others who have waited for long.
+/// The same for overtaking by clients of other pools under the same limit, if the overtaken client
+/// has waited clearly longer. Servers of two limits must become free for it, each after a
+/// transaction, and other clients have waited long, too.
 const UNFAIR_TO_POOLS: u32 = 200;
-/// Bytes a connection may have beyond the high-water mark.
+/// Bytes that a connection may have beyond the high-water mark.
 const SLACK: usize = 256 << 10;
 /// The longest message of a client, in bytes.
 const LONGEST: usize = 512 << 10;
 
-/// What came of a run.
+/// The result of a run.
 pub struct Outcome {
-    /// What was not accepted, if anything.
+    /// The violation, if there was one.
     pub violation: Option<Violation>,
-    /// Lines about whom it concerns, if the story was told.
+    /// Lines about the actors of the violation, if the story was recorded.
     pub story: Vec<String>,
     /// The whole story.
     pub whole: Vec<String>,
-    /// Statements that PostgreSQL ran.
+    /// The number of statements that PostgreSQL ran.
     pub statements: usize,
-    /// Turns of the world.
+    /// The number of turns of the world.
     pub turns: u64,
-    /// Virtual time, in nanoseconds.
+    /// The virtual time, in nanoseconds.
     pub time: u64,
-    /// Servers lent from worker to worker.
+    /// The number of servers lent between workers.
     pub lends: u64,
-    /// Clients that have moved from worker to worker.
+    /// The number of clients moved between workers.
     pub moves: u64,
 }
 
@@ -71,7 +71,7 @@ pub fn run(seed: u64, told: bool) -> Outcome {
         play.go();
         play.figures()
     }));
-    // The world may have been borrowed when it panicked.
+    // The world may have been borrowed during the panic.
     let figures = match played {
         Ok(figures) => figures,
         Err(panic) => {
@@ -109,24 +109,24 @@ struct Play {
     chance: Chance,
     front: Address,
     postgres: Postgres,
-    /// The last one is in force; those before it serve who was left behind.
+    /// The last process is in force; earlier ones serve the clients left behind.
     processes: Vec<Process>,
-    /// So many were before the first of those.
+    /// The number of processes before the first of these.
     ended: u16,
-    /// From then on, no more than the limits of these processes hold.
+    /// After this time, only the limits of these processes hold.
     narrow_at: Option<u64>,
     successors: Vec<Successor>,
     clients: Vec<Client>,
     cancellers: Vec<Canceller>,
     admin: Admin,
     turns: u64,
-    /// Nothing new goes wrong from now.
+    /// From now on, nothing new goes wrong.
     calm: bool,
-    /// Everybody is gone.
+    /// All clients are gone.
     quiet: bool,
-    /// How often, and when last, who waits (on which worker, since when) was overtaken by others.
+    /// By client, worker and time since when it waits: how often it was overtaken, and when last.
     overtaken: Overtaken,
-    /// The same by clients of other pools under one of its bounds.
+    /// The same for overtaking by clients of other pools under the same limit.
     outwaited: Overtaken,
     idle_turns: u32,
 }
@@ -265,7 +265,7 @@ impl Play {
         }
     }
 
-    /// Now and then somebody changes a table who does not come through us.
+    /// Sometimes changes a table past Howdah.
     fn change_outside(&mut self) {
         let left = &mut self.scenario.faults.outside;
         if *left == 0 || !self.chance.once_in(150) {
@@ -283,9 +283,9 @@ impl Play {
         }
     }
 
-    /// Now and then somebody asks to cancel what a client does, or what nobody does.
+    /// Sometimes sends a cancel request, for a client's statement or for nothing.
     fn cancel_somebody(&mut self) {
-        // The clock jumps over a statement that takes long: its turns are few.
+        // The clock jumps over a long statement, so the statement has few turns.
         if self.scenario.faults.cancels == 0 || !self.chance.once_in(8) {
             return;
         }
@@ -293,7 +293,7 @@ impl Play {
         let mut talking: Vec<usize> = (0..self.clients.len())
             .filter(|at| may(&self.clients[*at]))
             .collect();
-        // Mostly somebody who waits for long, and once.
+        // Mostly for a client that waits long, and only once.
         if !self.chance.once_in(20) {
             talking.retain(|at| self.clients[*at].awaits_slow());
         }
@@ -313,7 +313,7 @@ impl Play {
             format!("somebody asks to cancel it, with a wrong key: {wrong}")
         });
         if wrong {
-            // Whichever bit it is; most often one of the first 32, which short keys have.
+            // Changes any bit; most often one of the first 32, which short keys have.
             let bit = now.0 as usize
                 % if now.0.is_multiple_of(4) {
                     8 * key.1.len()
@@ -328,7 +328,7 @@ impl Play {
             .extend(Canceller::new(&self.front, &key, &mut world));
     }
 
-    /// Everybody does something, or not; the clock goes on, and jumps when nothing moved.
+    /// Lets each actor take a step, or none. The clock advances, and jumps if nothing moved.
     fn turn(&mut self) {
         self.turns += 1;
         let before = self.world.borrow().activity;
@@ -349,7 +349,7 @@ impl Play {
                 canceller.step(world);
             }
             self.admin.step(&self.front, &mut self.postgres, world);
-            // One at a time.
+            // One successor at a time.
             let next = self.successors.iter_mut().find(|s| !s.is_gone());
             if let Some(successor) = next {
                 successor.step(&console(), world);
@@ -378,7 +378,7 @@ impl Play {
         self.pass_time(before);
     }
 
-    /// What a process has packed for a successor goes there, or comes back.
+    /// Gives a process's parcels to its successor, or back to the process.
     fn hand_over(&mut self) {
         let world = self.world.clone();
         let freight = self.current().control.freight(&mut world.borrow_mut());
@@ -399,7 +399,7 @@ impl Play {
             format!("{count} parcels are there; the successor takes over: {confirms}")
         });
         let successor = self.scenario.succeeded(&mut self.chance);
-        // PostgreSQL may still log in servers that were closed in the middle of that.
+        // PostgreSQL may still log in servers that were closed in the middle of their login.
         self.postgres.owners += 1;
         self.narrow_soon();
         if !confirms {
@@ -420,7 +420,7 @@ impl Play {
         self.world.borrow_mut().alarm(Time(soon));
     }
 
-    /// A process that was taken over from ends when nobody is left there.
+    /// Ends an old process when no client is left there.
     fn end_old(&mut self) {
         let last = self.processes.len() - 1;
         if let Some(at) = self.processes[..last].iter().position(Process::may_end) {
@@ -461,7 +461,7 @@ impl Play {
         worker.turn(Some(Time(0)));
         let parts = worker.decisions().parting > parting;
         if parts && stalls && self.chance.once_in(3) {
-            // It gives a server away, and is slow to hear that all are called in.
+            // The worker gives a server away, and learns late of the RECONNECT.
             self.admin.at_once("RECONNECT");
             let until = Time(now.0 + self.chance.number() % (20 * MILLI));
             stalled_until[at] = until;
@@ -478,11 +478,11 @@ impl Play {
         self.check_permits(process);
     }
 
-    /// The Broker has given out every permit that a server holds. Where no mail is under way, it has
-    /// given out no other.
+    /// The Broker has given out a permit for each server. If no mail is under way, it has given out
+    /// no other permits.
     fn check_permits(&mut self, process: usize) {
         if self.scenario.faults.takeovers > 0 {
-            // Servers come to a Broker that counts them one by one.
+            // After a takeover, servers come to a Broker that counts them one by one.
             return;
         }
         let Process {
@@ -498,12 +498,12 @@ impl Play {
         }
     }
 
-    /// What waits to be sent, or is held back, is bounded by connection.
+    /// Checks that each connection's waiting and held bytes are bounded.
     fn check_memory(&mut self, process: usize, at: usize) {
         let worker = &mut self.processes[process].workers[at];
         let (count, queued) = (worker.sockets().len(), worker.sockets().output_memory());
         let held = worker.decisions().pooler.census().held;
-        // What was received while a stop was under way, and one message of our making.
+        // The bytes received while a stop was under way, and one message that Howdah made.
         let bound = (1 << 20) + count * (HIGH_WATER + SLACK);
         if queued > bound {
             self.violate(
@@ -519,8 +519,8 @@ impl Play {
         }
     }
 
-    /// Nobody goes on being overtaken by clients of other workers, nor, under two bounds at once, by
-    /// those of other pools.
+    /// Checks that no client is overtaken again and again by clients of other workers or, under two
+    /// limits, by clients of other pools.
     fn check_fairness(&mut self, process: usize, at: usize) {
         let (now, mut unfair) = (self.now(), None);
         let workers = &mut self.processes[process].workers;
@@ -558,8 +558,8 @@ impl Play {
                 }
             }
         }
-        // Where logins fail, a worker does not ask for servers for some time; nor while it is
-        // paused, which begins and ends on each at another moment.
+        // If logins fail, a worker asks for no servers for some time. The same holds while it is
+        // paused, and a pause begins and ends at another time on each worker.
         let faults = self.scenario.faults;
         let calm = self.scenario.strict_limits && faults.orders + faults.takeovers == 0;
         if let Some(text) = unfair.filter(|_| calm) {
@@ -573,7 +573,7 @@ impl Play {
         world.now.0 += small;
         let workers = || self.processes.iter().flat_map(|p| &p.workers);
         let moved = world.activity != activity || workers().any(Worker::has_mail);
-        // Chance may have kept everybody from moving.
+        // By chance, all actors may have taken no step.
         let patience = if self.quiet { 1 } else { 3 };
         self.idle_turns = if moved { 0 } else { self.idle_turns + 1 };
         if self.idle_turns < patience {
@@ -588,12 +588,12 @@ impl Play {
     }
 }
 
-/// Where its console is found by unix socket.
+/// The address of the console's unix socket.
 fn console() -> Address {
     Address::Unix("/run".into(), 6432)
 }
 
-/// Where a process accepts.
+/// The addresses at which a process accepts.
 fn fronts(scenario: &Scenario) -> Vec<Address> {
     match scenario.faults.takeovers {
         0 => vec![address(6432)],
@@ -601,10 +601,10 @@ fn fronts(scenario: &Scenario) -> Vec<Address> {
     }
 }
 
-/// How often, and when last, who waits (on which worker, since when) was overtaken.
+/// By worker, client and time since when it waits: how often it was overtaken, and when last.
 type Overtaken = HashMap<(usize, ClientId, Time), (u32, u64)>;
 
-/// Counts one more time, unless the last one may be the same; gives how many there were.
+/// Counts one more time, unless it may be the same as the last one. Returns the count.
 fn tally(overtaken: &mut Overtaken, who: (usize, ClientId, Time), now: u64) -> u32 {
     let (times, last) = overtaken.entry(who).or_insert((1, now));
     if now > *last + TOLD {
@@ -613,7 +613,7 @@ fn tally(overtaken: &mut Overtaken, who: (usize, ClientId, Time), now: u64) -> u
     *times
 }
 
-/// Two clients of different pools of the same database or user.
+/// True for two clients of different pools with the same database or the same user.
 fn share_a_bound(one: &Waiter, other: &Waiter) -> bool {
     let (one, other) = (&one.pool, &other.pool);
     one != other && (one.database == other.database || one.user == other.user)

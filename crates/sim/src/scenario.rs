@@ -1,4 +1,4 @@
-//! What a run is like: chosen from its seed, so that runs differ in kind and not only in detail.
+//! The kind of a run, chosen from its seed: runs differ in kind and not only in detail.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::session::Keeping;
 use crate::tls;
 use crate::world::Weather;
 
-/// A database, as the configuration has it.
+/// A database in the configuration.
 #[derive(Clone, Debug)]
 pub struct Database {
     /// Its name.
@@ -23,43 +23,43 @@ pub struct Database {
     pub reserve: usize,
     /// `max_db_connections`; 0 for no limit.
     pub most: usize,
-    /// Settings of its servers.
+    /// The settings of its servers.
     pub settings: Vec<(String, String)>,
     /// `min_pool_size`.
     pub least: usize,
-    /// Its host: an address, or a name.
+    /// The host: an address or a name.
     pub host: &'static str,
-    /// It has a `connect_query`.
+    /// The database has a `connect_query`.
     pub connects_with: bool,
 }
 
-/// What goes wrong, besides clients that vanish.
+/// The faults, besides vanishing clients.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// PostgreSQL restarts so many times.
+    /// How often PostgreSQL restarts.
     pub restarts: usize,
-    /// So many connections of PostgreSQL's are cut.
+    /// How many connections to PostgreSQL are cut.
     pub cuts: usize,
-    /// So many orders of the administrator.
+    /// How many commands the administrator sends.
     pub orders: usize,
-    /// KILL is among them.
+    /// KILL is among the commands.
     pub kills: bool,
-    /// So many cancel requests.
+    /// How many cancel requests are sent.
     pub cancels: usize,
-    /// So many processes try to take over.
+    /// How many processes try to take over.
     pub takeovers: usize,
-    /// Workers do nothing for some time.
+    /// Workers hang for some time.
     pub workers_stall: bool,
-    /// So often somebody changes a table who does not come through us.
+    /// How often a table is changed past Howdah.
     pub outside: usize,
 }
 
-/// See the module.
+/// All properties of a run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// The seed.
     pub seed: u64,
-    /// How many workers.
+    /// The number of workers.
     pub workers: u16,
     /// Databases.
     pub databases: Vec<Database>,
@@ -69,52 +69,52 @@ pub struct Scenario {
     pub user_most: usize,
     /// `pool_mode`.
     pub mode: &'static str,
-    /// Lines of `[pgbouncer]`.
+    /// Further lines in `[pgbouncer]`.
     pub settings: Vec<String>,
-    /// Seconds after which everything idle is closed.
+    /// The seconds after which every idle connection is closed.
     pub idle_seconds: u64,
     /// What clients may use.
     pub tongue: Tongue,
     /// Statements are renamed.
     pub renames: bool,
-    /// How often they say what.
+    /// The weight of each kind of unit.
     pub weights: Weights,
-    /// How many clients.
+    /// The number of clients.
     pub clients: usize,
-    /// Units in a script, at most.
+    /// The most units in a script.
     pub units: usize,
-    /// Milliseconds during which clients come.
+    /// The milliseconds within which clients connect.
     pub span: u64,
-    /// How clients end: weights of goodbye, goodbye at once, close, vanish.
+    /// How clients end: the weights of Terminate, Terminate at once, close, vanish.
     pub ends: [usize; 4],
-    /// The network.
+    /// What the network does.
     pub weather: Weather,
-    /// PostgreSQL.
+    /// What PostgreSQL does.
     pub manners: Manners,
-    /// Faults.
+    /// The faults.
     pub faults: Faults,
-    /// Buffers of a driver.
+    /// The buffers of each driver.
     pub buffers: usize,
-    /// Accepting fails once in so many times.
+    /// Accepting fails once in this many times.
     pub accept_fails: usize,
-    /// What clients may be told when their connections end.
+    /// The errors that clients may get when their connections end.
     pub excuses: Vec<&'static str>,
-    /// Connections may end without a word.
+    /// Connections may end without an error.
     pub closes: bool,
-    /// Bounds of sessions are checked.
+    /// The limits on sessions are checked.
     pub strict_limits: bool,
-    /// Pools under two bounds at once, and load that does not idle.
+    /// The pools are under two limits at once, and the load does not pause.
     pub contest: bool,
     /// LISTEN is shared.
     pub shares_listen: bool,
-    /// Clients can have TLS.
+    /// Clients may use TLS.
     pub tls: bool,
-    /// At most so many of their handshakes are under way on a worker.
+    /// The greatest number of clients' handshakes under way on a worker.
     pub handshakes: usize,
 }
 
 impl Scenario {
-    /// What this seed gives.
+    /// The scenario of this seed.
     pub fn new(seed: u64) -> Scenario {
         let mut chance = Chance::new(seed ^ 0x5ce2_a210);
         let chance = &mut chance;
@@ -186,14 +186,14 @@ impl Scenario {
         scenario.choose_settings(chance);
         scenario.choose_faults(chance);
         scenario.choose_ddl(chance);
-        // Drawn apart: what other seeds give stays as it is.
+        // Drawn from a seed of its own, so that the runs of other seeds stay the same.
         let chance = &mut Chance::new(seed ^ 0x3011_1e5e);
         if scenario.workers > 1 && chance.once_in(2) {
             let how = ["random", "random", "load"][chance.within(0..=2)];
             scenario.settings.push(format!("pool_spread = {how}"));
         }
         let apart = &mut Chance::new(seed ^ 0x0071_5b1d);
-        // Not beside DDL: clients that stall come to answers that the reference does not know.
+        // Not together with DDL: clients that stall get answers that the reference does not know.
         scenario.tls = apart.once_in(3);
         scenario.handshakes = [1, 2, 1000][apart.within(0..=2)];
         scenario.choose_secrecy(&mut Chance::new(seed ^ 0x0073_6c73));
@@ -229,12 +229,13 @@ impl Scenario {
         self.weights.weigh_channels(chance);
         self.units += chance.within(0..=20);
         self.settings.push("listen = share".into());
-        // Who can't be heard for keeps its server.
+        // A client that the listener can't serve keeps its server.
         self.settings.push("pin_limit = 1000".into());
         let faults = &self.faults;
         let bounds = self.databases.iter().map(|d| d.most).sum::<usize>() + self.user_most;
         let breaks = faults.restarts + faults.cuts + self.manners.refuses_once_in > 0;
-        // An orderly replacement needs room, and does without it where nothing may be opened.
+        // An orderly replacement needs room for one more server. It does not happen if no server
+        // may be opened.
         let orders = faults.orders > 0 && (faults.takeovers == 0 || bounds > 0);
         let ends = breaks || faults.kills || orders;
         if ends {
@@ -243,7 +244,7 @@ impl Scenario {
         }
     }
 
-    /// Some runs are about what outlives transactions.
+    /// Some runs are about objects that outlive transactions.
     fn choose_objects(&mut self) {
         let chance = &mut Chance::new(self.seed ^ 0x0b1e_c750);
         if self.mode == "statement" || !chance.once_in(2) {
@@ -256,14 +257,14 @@ impl Scenario {
             self.settings.push("session_state = discard".into());
             self.tongue.discards = true;
             self.tongue.session = false;
-            // Half a notice behind the ReadyForQuery keeps the server for a moment. What the client
-            // asks in that moment still sees all.
+            // Half a notice after the ReadyForQuery keeps the server for a moment. In that moment
+            // the client would still see all of its objects.
             self.manners.speaks_once_in = 0;
         }
     }
 
-    /// Two databases and two users with few servers for each, and more clients than servers all the
-    /// time, whose transactions take about as long. Nothing fails.
+    /// Two databases and two users with few servers for each. There are always more clients than
+    /// servers, and transactions take about the same time. Nothing fails.
     fn contend(&mut self, chance: &mut Chance) {
         self.contest = true;
         self.users = vec!["u0".into(), "u1".into()];
@@ -290,7 +291,7 @@ impl Scenario {
 
     fn choose_pools(&mut self, chance: &mut Chance) {
         for number in 0..chance.within(1..=2) {
-            // A pool is spread over workers only if it is large; a bound keeps it small then.
+            // Only a large pool is spread over workers; the limit then keeps it small.
             let spread = self.workers > 1 && !chance.once_in(3);
             let size = if spread {
                 4 * usize::from(self.workers) + chance.within(0..=2)
@@ -405,17 +406,17 @@ impl Scenario {
         if chance.once_in(12) {
             set("query_timeout = 1".into());
             self.excuses.push("query timeout");
-            self.excuses.push("query_timeout"); // who waits for a server is told so
+            self.excuses.push("query_timeout"); // a client that waits for a server gets this error
         }
         if chance.once_in(12) {
             set(format!("max_client_conn = {}", chance.within(2..=9)));
             self.excuses.push("no more connections allowed");
         }
-        // Only what was started in mid-message is cut without a word.
+        // Only a connection that was cut in the middle of a message ends without an error.
         self.closes |= self.excuses.iter().any(|text| text.ends_with("timeout"));
     }
 
-    /// TLS to PostgreSQL. Handshakes fail only where logins may fail anyway.
+    /// TLS to PostgreSQL. Handshakes fail only if logins may fail anyway.
     fn choose_secrecy(&mut self, chance: &mut Chance) {
         self.manners.secrecy = match chance.within(0..=5) {
             0 => Secrecy::Preferred([0, 1, 2][chance.within(0..=2)]),
@@ -443,7 +444,7 @@ impl Scenario {
             }
             if chance.once_in(2) {
                 self.manners.cancel_missed_once_in = chance.within(1..=3);
-                // What was cancelled ends while its cancel is out still.
+                // The cancelled statement may end while the cancel request is still under way.
                 self.manners.cancel_close_millis = [0, 50, 200][chance.within(0..=2)];
             }
         }
@@ -481,16 +482,16 @@ impl Scenario {
         }
         if chance.once_in(6) {
             self.faults.takeovers = chance.within(1..=3);
-            // What goes on for longer is left behind.
+            // Transactions that last longer are left behind.
             let patience = chance.within(1..=3);
             self.settings.push(format!("suspend_timeout = {patience}"));
-            // In the middle of a login, and where the kernel takes nothing.
+            // In the middle of a login, and when the kernel accepts no more bytes.
             self.excuses
                 .extend(["pooler is shutting down", "suspend_timeout"]);
         }
     }
 
-    /// Some runs are about DDL; in some of those all of it is seen by us.
+    /// Some runs are about DDL. In some of these, Howdah sees all of the DDL.
     fn choose_ddl(&mut self, chance: &mut Chance) {
         if !chance.once_in(3) {
             return self.weights.weigh_tables(None);
@@ -504,7 +505,7 @@ impl Scenario {
         }
     }
 
-    /// The configuration; a reload has other limits in it.
+    /// The configuration. A reload has other limits.
     pub fn config(&self) -> Arc<Config> {
         let mut text = String::from("[databases]\n");
         for database in &self.databases {
@@ -551,7 +552,7 @@ impl Scenario {
         }
     }
 
-    /// The bounds that the configuration means.
+    /// The limits in the configuration.
     pub fn limits(&self) -> Limits {
         let mut limits = Limits::default();
         if !self.strict_limits {
@@ -560,7 +561,7 @@ impl Scenario {
         for database in &self.databases {
             for user in &self.users {
                 let login = (database.name.clone(), user.clone());
-                // One that takes the place of another is there beside it.
+                // During a replacement, two listening connections exist.
                 let listener = 2 * usize::from(self.shares_listen);
                 limits
                     .pool
@@ -578,7 +579,7 @@ impl Scenario {
         limits
     }
 
-    /// No client has to keep a server to listen.
+    /// True if no client must keep a server to listen.
     pub fn always_shares_listen(&self) -> bool {
         let faults = &self.faults;
         let faults = faults.orders + faults.restarts + faults.cuts + faults.takeovers;

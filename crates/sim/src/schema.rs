@@ -1,4 +1,4 @@
-//! The tables of a simulated PostgreSQL, which DDL changes, and what they were like when.
+//! The tables of a simulated PostgreSQL, which DDL changes, and their history.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -11,43 +11,43 @@ use howdah_wire::write;
 use crate::chance::Chance;
 use crate::sql::Token;
 
-/// So many tables there are, `t0` and so on.
+/// The number of tables: `t0` and so on.
 pub const TABLES: usize = 2;
 
-/// What a table is like: one of a few lists of columns, or it is not there.
+/// The state of a table: one of a few lists of columns, or no table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape(u8);
 
-/// A column: its name, its type, and the type's modifier.
+/// A column: name, type, and the type's modifier.
 type Column = (&'static str, u32, i32);
 
 const COLUMNS: [&[Column]; 5] = [
     &[("x", 25, -1)],
     &[("x", 25, -1), ("y", 25, -1)],
     &[("x", 1043, 14)],
-    // The same, except for the modifier.
+    // The same columns, except for the modifier.
     &[("x", 1043, 24)],
     &[("z", 25, -1)],
 ];
 
 impl Shape {
-    /// It is not there.
+    /// There is no such table.
     pub const GONE: Shape = Shape(COLUMNS.len() as u8);
 
-    /// So many there are, those of tables that are there.
+    /// The number of shapes of existing tables.
     pub const COUNT: usize = COLUMNS.len();
 
-    /// One that a table that is there has.
+    /// The shape with this number, of an existing table.
     pub fn read(number: usize) -> Option<Shape> {
         (number < Self::COUNT).then_some(Shape(number as u8))
     }
 
-    /// How many columns it has.
+    /// The number of columns.
     pub fn width(self) -> usize {
         COLUMNS.get(usize::from(self.0)).map_or(0, |of| of.len())
     }
 
-    /// Appends the RowDescription of its rows.
+    /// Appends the RowDescription of the table's rows.
     pub fn describe(self, out: &mut Vec<u8>) {
         let columns = COLUMNS[usize::from(self.0)];
         write::message(out, backend::ROW_DESCRIPTION, |buf| {
@@ -63,7 +63,7 @@ impl Shape {
         });
     }
 
-    /// The one whose RowDescription this is.
+    /// The shape with this RowDescription.
     pub fn described(message: &[u8]) -> Option<Shape> {
         (0..Self::COUNT).filter_map(Self::read).find(|shape| {
             let mut out = Vec::new();
@@ -73,51 +73,51 @@ impl Shape {
     }
 }
 
-/// Some shapes, one of which a table has, or had.
+/// A set of shapes that a table may have, or have had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shapes(u8);
 
 impl Shapes {
-    /// This one.
+    /// The set with this shape only.
     pub fn one(shape: Shape) -> Shapes {
         Shapes(1 << shape.0)
     }
 
-    /// These and those.
+    /// The shapes of both sets.
     #[must_use]
     pub fn and(self, other: Shapes) -> Shapes {
         Shapes(self.0 | other.0)
     }
 
-    /// Those that satisfy.
+    /// The shapes that satisfy a condition.
     #[must_use]
     pub fn only(self, satisfies: impl Fn(Shape) -> bool) -> Shapes {
         let found = self.iter().filter(|shape| satisfies(*shape));
         found.fold(Shapes::default(), |all, shape| all.and(Shapes::one(shape)))
     }
 
-    /// This is among them.
+    /// True if the set has this shape.
     pub fn has(self, shape: Shape) -> bool {
         self.0 & 1 << shape.0 != 0
     }
 
-    /// Something else is among them.
+    /// True if the set has another shape.
     pub fn has_other_than(self, shape: Shape) -> bool {
         self.0 & !(1 << shape.0) != 0
     }
 
-    /// There is none.
+    /// True if the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// All.
+    /// All shapes in the set.
     pub fn iter(self) -> impl Iterator<Item = Shape> {
         (0..=Shape::GONE.0).map(Shape).filter(move |s| self.has(*s))
     }
 }
 
-/// What DDL does to a table.
+/// A change of a table by DDL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// ALTER, to a shape.
@@ -129,7 +129,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// What the table is afterwards.
+    /// The table's shape after the change.
     pub fn shape(self) -> Shape {
         match self {
             Change::Alter(shape) | Change::Create(shape) => shape,
@@ -138,20 +138,20 @@ impl Change {
     }
 }
 
-/// Something that poolers may learn of a changed schema by.
+/// An event from which poolers may learn that the schema has changed.
 #[derive(Clone, Copy, Debug)]
 struct Notice {
-    /// Which moment it is no older than.
+    /// Changes up to this moment are noticed.
     effect: u64,
-    /// From then on all workers know.
+    /// From this time on all workers know.
     known: Time,
 }
 
-/// What a table was in a transaction, whatever became of that.
+/// A table's shape within a transaction, committed or not.
 #[derive(Debug)]
 struct Tried {
     shape: Shape,
-    /// When that transaction ended.
+    /// The moment when the transaction ended.
     until: Option<u64>,
 }
 
@@ -160,26 +160,26 @@ struct Tried {
 struct Table {
     history: Vec<(u64, Shape)>,
     tried: Vec<Tried>,
-    /// The session whose transaction has changed it.
+    /// The session whose open transaction has changed the table.
     locked_by: Option<u32>,
 }
 
-/// Shared by all sessions, and by clients' references, which only look.
+/// Shared by all sessions, and by clients' references, which only read.
 pub type Shared = Rc<RefCell<Catalog>>;
 
-/// See the module.
+/// The tables of one database.
 #[derive(Debug)]
 pub struct Catalog {
     tables: [Table; TABLES],
-    /// The moment: it goes on with whatever happens to the schema.
+    /// The present moment. It advances with each change of the schema.
     moment: u64,
-    /// What a statement saw when it ran or was bound.
+    /// The shapes that a statement saw when it ran or was bound.
     seen: HashMap<Token, [Shape; TABLES]>,
-    /// DDL that found its table locked.
+    /// DDL whose table was locked.
     denied: HashSet<Token>,
     /// Moments at which a pooler may have learnt of DDL.
     stirs: Vec<u64>,
-    /// When the transaction ended whose last DDL that was.
+    /// By a transaction's last DDL: the moment when the transaction ended.
     ended: HashMap<Token, u64>,
     notices: Vec<Notice>,
     /// How long workers may need to tell each other, in nanoseconds.
@@ -210,17 +210,17 @@ impl Default for Catalog {
 }
 
 impl Catalog {
-    /// The moment.
+    /// The present moment.
     pub fn moment(&self) -> u64 {
         self.moment
     }
 
-    /// What a table is like for all who have not changed it.
+    /// A table's committed shape.
     pub fn shape(&self, table: usize) -> Shape {
         self.tables[table].history.last().expect("it begins").1
     }
 
-    /// All that a table was from a moment on.
+    /// All committed shapes of a table since a moment.
     pub fn shapes(&self, table: usize, from: u64) -> Shapes {
         let history = &self.tables[table].history;
         let first = history.iter().rposition(|(at, _)| *at <= from).unwrap_or(0);
@@ -228,7 +228,7 @@ impl Catalog {
         since.fold(Shapes::default(), |all, shape| all.and(Shapes::one(shape)))
     }
 
-    /// All that a table was in transactions that were open at a moment, or since.
+    /// All shapes of a table in transactions that were open at a moment or later.
     pub fn tried(&self, table: usize, from: u64) -> Shapes {
         let tried = self.tables[table].tried.iter();
         let since = tried.filter(|tried| tried.until.is_none_or(|until| until >= from));
@@ -237,18 +237,18 @@ impl Catalog {
         })
     }
 
-    /// A session wants to change a table. False if another one has.
+    /// A session wants to change a table. False if another session has locked it.
     pub fn lock(&mut self, table: usize, session: u32) -> bool {
         *self.tables[table].locked_by.get_or_insert(session) == session
     }
 
-    /// In its transaction, a table is that.
+    /// Within an open transaction, a table gets this shape.
     pub fn try_out(&mut self, table: usize, shape: Shape) {
         self.moment += 1;
         self.tables[table].tried.push(Tried { shape, until: None });
     }
 
-    /// A table is that for good.
+    /// A table's new shape is committed.
     pub fn keep(&mut self, table: usize, shape: Shape) {
         self.moment += 1;
         self.tables[table].history.push((self.moment, shape));
@@ -265,12 +265,12 @@ impl Catalog {
         }
     }
 
-    /// A statement runs, or is bound, where the tables are that.
+    /// A statement runs or is bound, and sees these tables.
     pub fn sees(&mut self, token: Token, tables: [Shape; TABLES]) {
         self.seen.insert(token, tables);
     }
 
-    /// What a statement saw, if it came to that.
+    /// The tables that a statement saw, if it ran or was bound.
     pub fn seen(&self, token: Token) -> Option<[Shape; TABLES]> {
         self.seen.get(&token).copied()
     }
@@ -280,33 +280,33 @@ impl Catalog {
         self.denied.insert(token);
     }
 
-    /// DDL found its table locked.
+    /// True if DDL found its table locked.
     pub fn denied(&self, token: Token) -> bool {
         self.denied.contains(&token)
     }
 
-    /// PostgreSQL says something by which DDL may be noticed.
+    /// PostgreSQL sends a message from which DDL may be noticed.
     pub fn stir(&mut self) {
         self.moment += 1;
         self.stirs.push(self.moment);
     }
 
-    /// The transaction is over whose last DDL that was.
+    /// A transaction is over; this was its last DDL.
     pub fn end(&mut self, last: Option<Token>) {
         self.stir();
         let moment = self.moment;
         self.ended.extend(last.map(|last| (last, moment)));
     }
 
-    /// A client is told that its transaction with DDL is over: so its pooler knows.
+    /// A client learns that its transaction with DDL is over, so its pooler knows, too.
     pub fn is_told_of_end(&mut self, last: Token, now: Time) {
         if let Some(&effect) = self.ended.get(&last) {
             self.notice(effect, now);
         }
     }
 
-    /// A client is told that a statement is stale, which was parsed after that moment: its pooler
-    /// knows now, or was told of something else since.
+    /// A client learns that a statement is stale that was parsed after this moment. Its pooler
+    /// knows now, or has learnt of a later change.
     pub fn is_told_of_stale(&mut self, parsed: u64, now: Time) {
         let at = self.stirs.partition_point(|at| *at <= parsed);
         if let Some(&effect) = self.stirs.get(at) {
@@ -321,13 +321,13 @@ impl Catalog {
         }
     }
 
-    /// The last moment with a change that all poolers know of at that time.
+    /// The latest moment whose changes all poolers know at this time.
     pub fn noticed(&self, at: Time) -> u64 {
         let known = self.notices.iter().filter(|notice| notice.known <= at);
         known.map(|notice| notice.effect).max().unwrap_or(0)
     }
 
-    /// Somebody changes a table, not through a pooler.
+    /// Changes a table past Howdah.
     pub fn change_outside(&mut self, chance: &mut Chance) -> Option<(usize, Shape)> {
         let table = chance.within(0..=TABLES - 1);
         let shape = Shape(chance.within(0..=Shape::COUNT) as u8);
@@ -338,7 +338,7 @@ impl Catalog {
         Some((table, shape))
     }
 
-    /// No session has changed anything that is not kept.
+    /// True if no session has an uncommitted change.
     pub fn is_unlocked(&self) -> bool {
         self.tables.iter().all(|table| table.locked_by.is_none())
     }

@@ -1,5 +1,5 @@
-//! A PostgreSQL session as a value: messages go in, replies come out. It has no clock: a statement
-//! that takes time stops it ([`Session::slow`]) until it is told to go on ([`Session::finish`]).
+//! A PostgreSQL session as a value: messages go in, replies come out. It has no clock. A slow statement stops
+//! the session ([`Session::slow`]) until [`Session::finish`].
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,30 +26,30 @@ pub use objects::Keeping;
 use objects::{Objects, Refusable};
 use reply::COLUMN;
 
-/// How long a ReadyForQuery is.
+/// The length of a ReadyForQuery.
 const READY_LENGTH: usize = 6;
 
-/// What a cancelled statement says.
+/// The error of a cancelled statement.
 pub const CANCELLED: &str = "canceling statement due to user request";
 
-/// Something that a session did, for the journal.
+/// A deed of a session, for the journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Deed {
     /// A statement ran.
     Ran(Token),
-    /// A change of it is kept for good.
+    /// A statement's change is committed.
     Kept(Token),
-    /// A change of it was undone.
+    /// A statement's change was rolled back.
     Undone(Token),
-    /// It listens to other channels for good.
+    /// A change of the session's channels is committed.
     Listening(Listening),
 }
 
-/// See the module.
+/// One session.
 pub struct Session {
-    /// Its settings.
+    /// The session's settings.
     pub settings: Settings,
-    /// How it sees the tables.
+    /// The session's view of the tables.
     pub view: View,
     statements: BTreeMap<Vec<u8>, Prepared>,
     portals: BTreeMap<Vec<u8>, Portal>,
@@ -57,24 +57,24 @@ pub struct Session {
     objects: Objects,
     savepoints: Vec<Savepoint>,
     block: Block,
-    /// A transaction is open that nobody began by a statement.
+    /// A transaction is open without a BEGIN.
     implicit: bool,
     changes: Vec<Token>,
-    /// Everybody whose statements ran in this transaction.
+    /// All clients whose statements ran in this transaction.
     authors: Vec<u32>,
     skipping: bool,
     copy: Option<CopyIn>,
-    /// What is left of a Query.
+    /// The rest of a Query.
     rest: Option<VecDeque<Sql>>,
     several: bool,
     slow: Option<Slow>,
-    /// A statement of that name is described: what comes next is not known.
+    /// A statement with this name is described, and the reply is not known yet.
     undecided: Option<Vec<u8>>,
-    /// Settings may have become others in the group being sent.
+    /// Settings may have changed within the current group.
     unsettled: bool,
-    /// The portal that was bound last in it, and the statement.
+    /// The portal that was bound last in the group, and its statement.
     bound: Option<(Vec<u8>, Vec<u8>)>,
-    /// What was fed last is about a statement whose constants a pooler may not be able to give.
+    /// The last message is about a statement whose constants a pooler may be unable to reproduce.
     refusable: bool,
     /// How a pooler in between keeps servers for clients.
     pub keeping: Keeping,
@@ -87,11 +87,11 @@ pub struct Session {
     /// What was fed last has told the last value of a sequence, which another server may not know: in a
     /// Query, or not.
     forgettable: Option<bool>,
-    /// Replies.
+    /// The replies.
     pub out: Vec<u8>,
-    /// So many of `out` PostgreSQL would have sent by now.
+    /// How many bytes of `out` PostgreSQL would have sent by now.
     pub flushed: usize,
-    /// What was done and not yet written down.
+    /// Deeds that were not recorded yet.
     pub deeds: Vec<Deed>,
 }
 
@@ -99,11 +99,11 @@ pub struct Session {
 struct Prepared {
     text: String,
     sql: Sql,
-    /// Made by SQL's PREPARE.
+    /// The statement was made by SQL's PREPARE.
     by_sql: bool,
-    /// What it needs of a table.
+    /// The statement's needs of a table.
     plan: Option<Plan>,
-    /// Its constants are of settings that its client had not been told of.
+    /// The statement's constants depend on settings that its client did not know of.
     vague: bool,
 }
 
@@ -112,14 +112,14 @@ struct Portal {
     text: String,
     sql: Sql,
     token: Option<Token>,
-    /// Rows already sent; `None` before the first Execute.
+    /// The rows already sent; `None` before the first Execute.
     sent: Option<u32>,
     done: bool,
-    /// What the table is that its rows are like.
+    /// The table's shape that the rows have.
     shape: Option<Shape>,
 }
 
-/// A savepoint: how far the transaction was.
+/// A savepoint: the state of the transaction.
 #[derive(Debug)]
 struct Savepoint {
     name: String,
@@ -135,17 +135,17 @@ enum Block {
     Failed,
 }
 
-/// What goes on after a pause.
+/// The work after a pause.
 #[derive(Debug)]
 enum Slow {
     Simple(Sql, u32),
     Portal(Vec<u8>, u32, u32),
 }
 
-/// An error: its SQLSTATE and text.
+/// An error: SQLSTATE and text.
 pub type Fault = (&'static str, String);
 
-/// What became of a statement.
+/// The result of a statement.
 enum Ran {
     Done,
     Waits,
@@ -186,19 +186,19 @@ impl Session {
         }
     }
 
-    /// For how many milliseconds it is busy, if it is.
+    /// The duration of the slow statement, in milliseconds; `None` if there is none.
     pub fn slow(&self) -> Option<u32> {
         match self.slow.as_ref()? {
             Slow::Simple(_, millis) | Slow::Portal(_, _, millis) => Some(*millis),
         }
     }
 
-    /// It awaits rows from its client.
+    /// True if the session awaits COPY data from its client.
     pub fn copies_in(&self) -> bool {
         self.copy.is_some()
     }
 
-    /// Nothing is open: no transaction, no group, no COPY.
+    /// True if nothing is open: no transaction, no group, no COPY.
     pub fn is_idle(&self) -> bool {
         self.block == Block::None
             && !self.implicit
@@ -208,48 +208,48 @@ impl Session {
             && self.rest.is_none()
     }
 
-    /// It is between two statements of a transaction block.
+    /// True between two statements of a transaction block.
     pub fn in_block(&self) -> bool {
         self.block != Block::None && self.rest.is_none() && self.copy.is_none()
     }
 
-    /// Everything up to a Sync is skipped.
+    /// True if all messages up to a Sync are skipped.
     pub fn skips(&self) -> bool {
         self.skipping
     }
 
-    /// What it said last was an error instead: it skips what comes, up to a Sync.
+    /// The last reply was an error instead: skips all messages up to a Sync.
     pub fn skip(&mut self) {
         self.out.clear();
         self.undecided = None;
         self.skipping = true;
     }
 
-    /// What it said last was an error instead, which it had not seen coming.
+    /// The last reply was an error instead, which this session had not expected.
     pub fn lose(&mut self) {
         self.undecided = None;
         self.fail(&("42P01", String::new()));
         self.out.clear();
     }
 
-    /// Its transaction has failed.
+    /// True if the transaction has failed.
     pub fn has_failed(&self) -> bool {
         self.block == Block::Failed
     }
 
-    /// Names of its statements, those of SQL's PREPARE apart.
+    /// The names of the session's statements: those of SQL's PREPARE, or the others.
     pub fn statements(&self, by_sql: bool) -> impl Iterator<Item = &[u8]> {
         let of = self.statements.iter();
         of.filter(move |(name, prepared)| prepared.by_sql == by_sql && !name.is_empty())
             .map(|(name, _)| &name[..])
     }
 
-    /// Clients whose statements ran in the transaction that is open.
+    /// The clients whose statements ran in the open transaction.
     pub fn authors(&self) -> &[u32] {
         &self.authors
     }
 
-    /// Takes a message in. Not while it is slow.
+    /// Takes a message. Must not be called while a slow statement runs.
     pub fn feed(&mut self, tag: u8, body: &[u8]) {
         assert!(self.slow.is_none(), "a slow session is not fed");
         if self.copy.is_some() {
@@ -288,7 +288,7 @@ impl Session {
         }
     }
 
-    /// What it was busy with ends, or was cancelled.
+    /// Ends the slow statement, or cancels it.
     pub fn finish(&mut self, cancelled: bool) {
         let Some(slow) = self.slow.take() else { return };
         if cancelled {
@@ -309,12 +309,12 @@ impl Session {
         }
     }
 
-    /// What it says next depends on what others did.
+    /// True if the next reply depends on other sessions.
     pub fn is_undecided(&self) -> bool {
         self.undecided.is_some()
     }
 
-    /// It says this next, if it may.
+    /// The next reply must be this one, if that is allowed.
     pub fn decide(&mut self, message: &[u8]) {
         self.view.hear(message);
         if let Some(name) = self.undecided.take()
@@ -324,7 +324,7 @@ impl Session {
         }
     }
 
-    /// A cancel hits it. False if nothing runs.
+    /// A cancel arrives. False if no statement runs.
     pub fn cancel(&mut self) -> bool {
         if self.slow.is_some() {
             self.finish(true);
@@ -337,7 +337,7 @@ impl Session {
         false
     }
 
-    /// A message is refused as if a cancel had hit it at its very beginning.
+    /// Refuses a message, as if a cancel had hit at its very beginning.
     pub fn refuse(&mut self, tag: u8) {
         if tag == frontend::QUERY {
             self.error("57014", CANCELLED);
@@ -348,7 +348,7 @@ impl Session {
         }
     }
 
-    /// The connection is gone: what was not kept is undone.
+    /// The connection is gone: uncommitted changes are rolled back.
     pub fn end(&mut self) {
         self.abort();
     }
@@ -377,7 +377,7 @@ impl Session {
         self.go_on();
     }
 
-    /// Runs what is left of a Query, as far as it goes.
+    /// Runs the rest of a Query, as far as possible.
     fn go_on(&mut self) {
         while let Some(sql) = self.rest.as_mut().and_then(VecDeque::pop_front) {
             self.implicit |= self.block == Block::None;
@@ -392,7 +392,7 @@ impl Session {
         self.ready();
     }
 
-    /// One statement of a Query.
+    /// Runs one statement of a Query.
     fn simple(&mut self, sql: &Sql, rested: bool) -> Result<Ran, Fault> {
         if !rested {
             self.refuse_in_failed(sql)?;
@@ -501,7 +501,8 @@ impl Session {
                     return Err(("55006", text));
                 }
                 let token = self.ran(*author, parameter);
-                // Nobody takes a new table for a change: what needs it has failed before.
+                // A new table does not count as a change: statements that need it have failed
+                // before.
                 let by_tag = !hidden && !matches!(change, Change::Create(_));
                 self.view.change(*table, *change, token, by_tag)?;
                 self.changes.extend(token);
@@ -566,7 +567,7 @@ impl Session {
         Ok(Ran::Done)
     }
 
-    /// Statements that change the session.
+    /// Runs a statement that changes the session.
     fn command(&mut self, sql: &Sql) -> Result<String, Fault> {
         Ok(match sql {
             Sql::Begin => {
@@ -712,7 +713,7 @@ impl Session {
         })
     }
 
-    /// The unnamed statement is kept apart, and stays.
+    /// Removes all named statements; the unnamed one stays.
     fn forget_named(&mut self) {
         self.statements.retain(|name, _| name.is_empty());
     }
@@ -727,7 +728,7 @@ impl Session {
         Ok(())
     }
 
-    /// What was fed last may be refused: the statement has constants of other settings.
+    /// True if the last message may be refused because its constants depend on other settings.
     pub fn may_be_refused(&self) -> bool {
         self.refusable
     }

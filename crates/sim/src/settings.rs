@@ -1,6 +1,6 @@
-//! A session's settings, with what transactions do to them.
+//! A session's settings, and how transactions change them.
 
-/// All settings there are, with their values in a new cluster.
+/// All settings, with their values in a new cluster.
 pub const KNOWN: [(&str, &str); 8] = [
     ("client_encoding", "UTF8"),
     ("DateStyle", "ISO, MDY"),
@@ -12,30 +12,30 @@ pub const KNOWN: [(&str, &str); 8] = [
     ("work_mem", "4MB"),
 ];
 
-/// So many of those change what constants mean.
+/// How many of these settings change the meaning of constants.
 const READ_BY: usize = 5;
 
-/// So many of those are reported to clients when they change.
+/// How many of these settings are reported to clients when they change.
 const REPORTED: usize = 7;
 
-/// One setting's values.
+/// The values of one setting.
 #[derive(Clone, Debug)]
 struct Value {
     default: String,
-    /// Before the transaction.
+    /// The value before the transaction.
     before: String,
     now: String,
-    /// SET LOCAL.
+    /// The value of SET LOCAL.
     local: Option<String>,
     reported: String,
 }
 
-/// See the module.
+/// All settings of a session.
 #[derive(Clone, Debug)]
 pub struct Settings(Vec<Value>);
 
 impl Settings {
-    /// A session's settings at its start: these in place of the cluster's.
+    /// The settings of a new session: the cluster's, with these values instead.
     pub fn new<'a>(given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Settings {
         let start = |(_, value): &(&str, &str)| Value {
             default: value.to_string(),
@@ -53,7 +53,7 @@ impl Settings {
         settings
     }
 
-    /// The value in force is this, without its being the default.
+    /// Sets the value in force, without changing the default.
     pub fn begin_with(&mut self, name: &str, value: &str) {
         if let Some(at) = position(name) {
             let entry = &mut self.0[at];
@@ -63,9 +63,9 @@ impl Settings {
         }
     }
 
-    /// SET. False if there is no such setting, or no such value.
+    /// SET. False if the setting or the value does not exist.
     pub fn set(&mut self, name: &str, value: &str, local: bool) -> bool {
-        // Nothing in this world takes as long as that.
+        // Nothing in this world takes as long as this timeout.
         if name == "statement_timeout" {
             return true;
         }
@@ -82,7 +82,7 @@ impl Settings {
         true
     }
 
-    /// RESET of one, or all.
+    /// RESET of one setting, or of all.
     pub fn reset(&mut self, name: Option<&str>) -> bool {
         match name {
             None => self.0.iter_mut().for_each(reset),
@@ -94,7 +94,7 @@ impl Settings {
         true
     }
 
-    /// The transaction is kept.
+    /// The transaction is committed.
     pub fn commit(&mut self) {
         for value in &mut self.0 {
             value.local = None;
@@ -102,7 +102,7 @@ impl Settings {
         }
     }
 
-    /// The transaction is undone.
+    /// The transaction is rolled back.
     pub fn undo(&mut self) {
         for value in &mut self.0 {
             value.local = None;
@@ -120,18 +120,18 @@ impl Settings {
         self.0.iter().map(effective)
     }
 
-    /// What constants are read by.
+    /// The values that constants depend on.
     pub fn read_by(&self) -> impl Iterator<Item = &str> {
         self.values().take(READ_BY)
     }
 
-    /// Those that are reported, with their values.
+    /// The settings that are reported, with their values.
     pub fn reported(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let pairs = KNOWN.iter().zip(&self.0).take(REPORTED);
         pairs.map(|((name, _), value)| (*name, effective(value)))
     }
 
-    /// Those that changed since they were last reported.
+    /// The settings that have changed since their last report.
     pub fn report(&mut self) -> Vec<(&'static str, String)> {
         let mut changed = Vec::new();
         for ((name, _), value) in KNOWN.iter().zip(&mut self.0).take(REPORTED) {
@@ -153,7 +153,7 @@ fn reset(value: &mut Value) {
     value.local = None;
 }
 
-/// Where a setting is; names do not depend on case.
+/// The position of a setting. Names do not depend on case.
 pub fn position(name: &str) -> Option<usize> {
     KNOWN
         .iter()

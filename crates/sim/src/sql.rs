@@ -1,7 +1,7 @@
-//! The few words of SQL that the simulated PostgreSQL knows.
+//! The small part of SQL that the simulated PostgreSQL knows.
 //!
-//! Statements of clients carry a [`Token`], which names who sent them: in the text of a Query, or
-//! as the one parameter of a prepared statement.
+//! Clients' statements have a [`Token`] that names their client. It is in the text of a Query, or is the only
+//! parameter of a prepared statement.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ mod object;
 
 pub use object::Object;
 
-/// Names one execution: the client that wants it, and a number.
+/// The name of one execution: its client, and a number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Token {
-    /// Which client.
+    /// The client.
     pub client: u32,
-    /// Which of its statements.
+    /// The number of the client's statement.
     pub number: u32,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for Token {
 }
 
 impl Token {
-    /// Reads what `Display` wrote.
+    /// Reads the text that `Display` writes.
     pub fn read(text: &str) -> Option<Token> {
         let (client, number) = text.strip_prefix('c')?.split_once('.')?;
         Some(Token {
@@ -37,51 +37,51 @@ impl Token {
     }
 }
 
-/// Who a statement is from.
+/// The author of a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Author {
-    /// Written in the text.
+    /// A token in the text.
     Token(Token),
-    /// The statement's parameter says.
+    /// A token in the statement's parameter.
     Parameter,
-    /// Not one of the clients: the pooler, or somebody who does not say.
+    /// The pooler, or an unknown author: no client.
     Nobody,
 }
 
 /// One statement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sql {
-    /// Nothing.
+    /// An empty statement.
     Empty,
-    /// Rows.
+    /// A statement with rows.
     Select {
-        /// Whose.
+        /// The author.
         author: Author,
-        /// How long it takes, in milliseconds.
+        /// The duration in milliseconds.
         slow: u32,
-        /// How many rows.
+        /// The number of rows.
         rows: u32,
-        /// How long each is, in bytes, at least.
+        /// The least size of each row, in bytes.
         size: u32,
-        /// A NOTICE comes first.
+        /// A NOTICE comes before the rows.
         notice: bool,
         /// The table whose columns the rows have.
         from: Option<usize>,
     },
-    /// A change that a transaction keeps or undoes; it may need a table.
+    /// A change that a transaction commits or rolls back. It may need a table.
     Insert(Author, Option<usize>),
     /// DDL.
     Ddl {
-        /// Whose.
+        /// The author.
         author: Author,
-        /// Which table is changed.
+        /// The changed table.
         table: usize,
-        /// Into what.
+        /// The change.
         change: Change,
-        /// A function does it: the tag does not say so.
+        /// A function makes the change, so the command tag does not show it.
         hidden: bool,
     },
-    /// An error.
+    /// A statement that fails.
     Fail(Author),
     /// BEGIN.
     Begin,
@@ -89,9 +89,9 @@ pub enum Sql {
     Commit,
     /// ROLLBACK.
     Rollback,
-    /// SET, with LOCAL or without.
+    /// SET, or with `true` SET LOCAL.
     Set(String, String, bool),
-    /// Calls of `set_config`: a value for each name, or none where it is reset.
+    /// Calls of `set_config`: a value for each name, or none for a reset.
     Change(Vec<(String, Option<String>)>),
     /// SHOW.
     Show(String),
@@ -109,18 +109,18 @@ pub enum Sql {
     Listen(String, Author),
     /// UNLISTEN of one channel, or all.
     Unlisten(Option<String>, Author),
-    /// NOTIFY; in a function that a SELECT calls, seen in the text or not.
+    /// NOTIFY. It may be in a function that a SELECT calls, visible in the text or not.
     Notify {
-        /// Which channel.
+        /// The channel.
         channel: String,
-        /// Whose; that is what is said.
+        /// The author, which is also the payload.
         author: Author,
-        /// A SELECT does it.
+        /// A SELECT notifies.
         by_select: bool,
-        /// The text shows it.
+        /// The text shows the NOTIFY.
         shown: bool,
     },
-    /// About what a session may hold beyond its transaction.
+    /// A statement about an object that may outlive a transaction.
     Object(Object),
     /// SAVEPOINT.
     Savepoint(String),
@@ -132,40 +132,41 @@ pub enum Sql {
     CopyIn(Author),
     /// COPY ... TO STDOUT: rows and their size.
     CopyOut(Author, u32, u32),
-    /// What the pooler asks of a session: settings, then whether something of some kinds is left.
+    /// The pooler's questions about a session: settings, then whether objects of some kinds are
+    /// left.
     Ask(Vec<Asked>),
-    /// Not SQL.
+    /// A text that can't be read.
     Unreadable,
 }
 
-/// One column of what the pooler asks.
+/// One column of the pooler's questions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Asked {
     /// A setting's value, in hexadecimal digits.
     Setting(String),
-    /// Whether there are statements of SQL's PREPARE.
+    /// Whether SQL's PREPARE has made statements.
     Prepared,
-    /// Whether it listens.
+    /// Whether the session listens.
     Listens,
-    /// What it listens to, in hexadecimal digits.
+    /// The session's channels, in hexadecimal digits.
     Channels,
-    /// Whether it holds advisory locks.
+    /// Whether the session has advisory locks.
     Locks,
-    /// Whether it has temporary tables.
+    /// Whether the session has temporary tables.
     Tables,
-    /// Whether it has cursors.
+    /// Whether the session has cursors.
     Cursors,
-    /// Whether there is something that nobody makes here.
+    /// Whether the session has an object that this world does not know.
     Other,
 }
 
 impl Sql {
-    /// It ends a transaction, so that a failed one takes it.
+    /// True if the statement ends a transaction: it is allowed in a failed one.
     pub fn is_exit(&self) -> bool {
         matches!(self, Sql::Commit | Sql::Rollback | Sql::RollbackTo(_))
     }
 
-    /// Settings may be others behind it.
+    /// True if the statement may change settings.
     pub fn sets(&self) -> bool {
         matches!(
             self,
@@ -178,7 +179,7 @@ impl Sql {
         )
     }
 
-    /// It returns rows.
+    /// True if the statement returns rows.
     pub fn has_rows(&self) -> bool {
         matches!(
             self,
@@ -192,7 +193,7 @@ impl Sql {
         ) || matches!(self, Sql::Object(object) if object.has_rows())
     }
 
-    /// A pooler keeps its server for it.
+    /// True if a pooler keeps the server because of the statement.
     pub fn keeps_server(&self) -> bool {
         match self {
             Sql::Object(object) => object.keeps(),
@@ -200,7 +201,7 @@ impl Sql {
         }
     }
 
-    /// The table that it can't be parsed without.
+    /// The table without which the statement can't be parsed.
     pub fn table(&self) -> Option<usize> {
         match self {
             Sql::Select { from, .. } => *from,
@@ -209,7 +210,7 @@ impl Sql {
         }
     }
 
-    /// Whose it is, if its text says so.
+    /// The statement's token, if its text has one.
     pub fn token(&self) -> Option<Token> {
         match self.author()? {
             Author::Token(token) => Some(*token),
@@ -232,7 +233,7 @@ impl Sql {
         }
     }
 
-    /// How many parameters it has.
+    /// The number of parameters.
     pub fn parameters(&self) -> usize {
         usize::from(self.author() == Some(&Author::Parameter))
     }
@@ -243,7 +244,7 @@ impl Sql {
     }
 }
 
-/// Cuts a text at its semicolons, those in quotes excepted; empty statements are left out.
+/// Splits a text at its semicolons, except those in quotes. Empty statements are left out.
 pub fn split(text: &str) -> Vec<&str> {
     let (mut parts, mut from, mut quoted) = (Vec::new(), 0, false);
     for (at, byte) in text.bytes().enumerate() {
@@ -345,7 +346,7 @@ fn select(rest: &str) -> Option<Sql> {
             shown: false,
         });
     }
-    // The listener's first query: there is no such setting here.
+    // The listener's first query: this world does not have its setting.
     if rest.starts_with("pg_catalog.set_config(name,") {
         return Some(Sql::Ask(Vec::new()));
     }
@@ -380,7 +381,7 @@ fn select(rest: &str) -> Option<Sql> {
     })
 }
 
-/// Calls of `set_config`, with commas between them.
+/// Reads calls of `set_config`, with commas between them.
 fn set_config(mut rest: &str) -> Option<Sql> {
     let mut all = Vec::new();
     loop {
@@ -426,7 +427,7 @@ fn asked(text: &str) -> Vec<Asked> {
     settings.chain(others).chain(names).collect()
 }
 
-/// DDL: `table t0`, perhaps a shape's number, and whose it is.
+/// Reads DDL: `table t0`, perhaps a shape's number, and the author.
 fn ddl(verb: &str, rest: &str, whose: &str, hidden: bool) -> Option<Sql> {
     let table = table(rest, "table")?;
     let shape = || {
@@ -450,7 +451,7 @@ fn ddl(verb: &str, rest: &str, whose: &str, hidden: bool) -> Option<Sql> {
     })
 }
 
-/// The table named behind a word.
+/// The table after a word.
 fn table(rest: &str, word: &str) -> Option<usize> {
     let mut words = rest.split_whitespace();
     words.find(|found| *found == word)?;
@@ -458,7 +459,7 @@ fn table(rest: &str, word: &str) -> Option<usize> {
     (number < TABLES).then_some(number)
 }
 
-/// A channel's name, and what follows it.
+/// A channel's name, and the text after it.
 fn channel(text: &str) -> Option<(String, &str)> {
     if let Some(quoted) = text.strip_prefix('"') {
         let (name, rest) = quoted.split_once('"')?;
@@ -468,12 +469,12 @@ fn channel(text: &str) -> Option<(String, &str)> {
     (end > 0).then(|| (text[..end].to_ascii_lowercase(), &text[end..]))
 }
 
-/// Whose a statement is, as a comment says.
+/// The author in a comment.
 fn remark(rest: &str) -> Author {
     author(rest.trim().trim_start_matches("/*"))
 }
 
-/// The first word that says whose it is.
+/// The author in the first word.
 fn author(rest: &str) -> Author {
     let word = rest.split_whitespace().next().unwrap_or("");
     match Token::read(word.trim_matches('\'')) {
@@ -483,7 +484,7 @@ fn author(rest: &str) -> Author {
     }
 }
 
-/// The number behind a word.
+/// The number after a word.
 fn number(rest: &str, name: &str, default: u32) -> u32 {
     let mut words = rest.split_whitespace();
     while let Some(word) = words.next() {
@@ -508,7 +509,7 @@ fn set(rest: &str) -> Option<Sql> {
     Some(Sql::Set(name.trim().into(), value, local))
 }
 
-/// A literal's value, and what follows it.
+/// A literal's value, and the text after it.
 fn literal(text: &str) -> Option<(String, &str)> {
     let (escaped, text) = match text.strip_prefix('E') {
         Some(text) => (true, text),

@@ -1,10 +1,10 @@
-//! What happened in a run, for people, and what should not have happened.
+//! The events of a run, for people, and its violation.
 
 use std::fmt;
 
 use howdah_pooler::event::Time;
 
-/// Who a line of the story is about.
+/// The actor that a line of the story is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Who {
     /// A simulated client.
@@ -13,7 +13,7 @@ pub enum Who {
     Backend(u32),
     /// One of Howdah's workers.
     Worker(u16),
-    /// Everybody.
+    /// The world as a whole.
     World,
 }
 
@@ -28,36 +28,36 @@ impl fmt::Display for Who {
     }
 }
 
-/// Something a checker does not accept.
+/// Something that a checker does not accept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Which checker: a short name.
+    /// The checker's short name.
     pub checker: &'static str,
-    /// What was seen.
+    /// What the checker has seen.
     pub text: String,
-    /// Whom it concerns.
+    /// The actors concerned.
     pub who: Vec<Who>,
 }
 
-/// See the module.
+/// The story of a run.
 #[derive(Default)]
 pub struct Story {
-    /// Lines are kept.
+    /// Lines are recorded.
     pub told: bool,
     lines: Vec<(Time, Who, String)>,
-    /// The first thing that was not accepted; the run ends with it.
+    /// The first violation; the run ends with it.
     pub violation: Option<Violation>,
 }
 
 impl Story {
-    /// Adds a line, made only if the story is told.
+    /// Adds a line. The line is made only if the story is recorded.
     pub fn tell(&mut self, now: Time, who: Who, line: impl FnOnce() -> String) {
         if self.told {
             self.lines.push((now, who, line()));
         }
     }
 
-    /// Something is wrong.
+    /// Records a violation.
     pub fn violate(&mut self, checker: &'static str, who: &[Who], text: String) {
         if self.violation.is_none() {
             let who = who.to_vec();
@@ -65,7 +65,7 @@ impl Story {
         }
     }
 
-    /// The last `most` lines about those whom the violation concerns, and about the world.
+    /// The last `most` lines about the violation's actors and the world.
     pub fn about(&self, most: usize) -> Vec<String> {
         let whom = self.violation.as_ref().map_or(&[][..], |v| &v.who);
         let wanted = |who: &Who| whom.is_empty() || *who == Who::World || whom.contains(who);
@@ -89,7 +89,7 @@ impl Story {
         lines
     }
 
-    /// Everything.
+    /// All lines.
     pub fn all(&self) -> Vec<String> {
         self.lines
             .iter()
@@ -98,7 +98,7 @@ impl Story {
     }
 }
 
-/// A stream's bytes as a few words: tags and the fronts of texts.
+/// A stream's bytes as a few words: tags, and the beginnings of texts.
 pub fn words(bytes: &[u8]) -> String {
     let mut words = String::new();
     for &byte in bytes.iter().take(160) {

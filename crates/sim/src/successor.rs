@@ -1,4 +1,4 @@
-//! A process that is to take over: logs in on the console by unix socket, and asks for everything.
+//! A process that will take over. It logs in on the console by unix socket, and asks for everything.
 
 use howdah_pooler::event::{Address, Time};
 use howdah_pooler::parcel::VERSION;
@@ -11,28 +11,29 @@ use crate::story::{Who, words};
 use crate::tls;
 use crate::world::{Read, SocketId, World};
 
-/// How far it comes.
+/// How far a takeover gets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// It takes over.
+    /// The process takes over.
     TakesOver,
-    /// It ends before everything is at rest, so many milliseconds after it has asked.
+    /// The process ends before everything is at rest, this many milliseconds after it has asked.
     EndsEarly(u64),
-    /// It ends with everything in its hands, and not confirmed.
+    /// The process ends after it has received everything, and before it has confirmed.
     EndsLate,
 }
 
-/// See the module.
+/// A process that will take over.
 pub struct Successor {
     at: Time,
-    /// How far it comes.
+    /// How far the takeover gets.
     pub fate: Fate,
     stage: Stage,
     socket: Option<SocketId>,
     out: Vec<u8>,
     inbox: Vec<u8>,
     ends_at: Option<Time>,
-    /// It was refused, as one before it is only just given up, and asks again then: once.
+    /// The process was refused, because an earlier takeover was only just given up. It asks again
+    /// at this time, once.
     again_at: Option<Time>,
     asked_again: bool,
 }
@@ -42,13 +43,13 @@ enum Stage {
     Away,
     LoggingIn,
     Asking,
-    /// It was told that all is at rest, and awaits the rest from the control thread.
+    /// Everything is at rest. The process waits for the freight from the control thread.
     Receiving,
     Gone,
 }
 
 impl Successor {
-    /// One that comes at this time.
+    /// A process that starts at this time.
     pub fn new(at: Time, chance: &mut Chance, world: &mut World) -> Successor {
         world.alarm(at);
         let fate = match chance.within(0..=5) {
@@ -69,24 +70,24 @@ impl Successor {
         }
     }
 
-    /// It has come and gone, or has become the process.
+    /// True if the process has ended, or has taken over.
     pub fn is_gone(&self) -> bool {
         self.stage == Stage::Gone
     }
 
-    /// It was told that all is at rest.
+    /// True if the process knows that everything is at rest.
     pub fn is_there(&self) -> bool {
         self.stage == Stage::Receiving
     }
 
-    /// It does not come any more, if it has not yet.
+    /// If the process has not started yet, it will not start.
     pub fn stop(&mut self) {
         if self.stage == Stage::Away {
             self.stage = Stage::Gone;
         }
     }
 
-    /// It needs no console any more: it has everything, or nothing.
+    /// Closes the console: the process has everything, or nothing.
     pub fn leave(&mut self, world: &mut World) {
         if let Some(socket) = self.socket.take() {
             world.close(socket);
@@ -94,7 +95,7 @@ impl Successor {
         self.stage = Stage::Gone;
     }
 
-    /// Does something, or not.
+    /// Takes a step, or none.
     pub fn step(&mut self, console: &Address, world: &mut World) {
         if self.stage == Stage::Gone || self.at > world.now {
             return;
@@ -134,7 +135,7 @@ impl Successor {
     }
 
     fn ask(&mut self) {
-        // One in four has another library.
+        // One process in four has another TLS library.
         let command = match self.at.0 % 4 {
             0 => format!("TAKEOVER {VERSION}"),
             _ => format!("TAKEOVER \"{VERSION} {}\"", tls::NAME),
@@ -168,7 +169,7 @@ impl Successor {
     }
 }
 
-/// After a refusal; in nanoseconds.
+/// The pause after a refusal, in nanoseconds.
 const ASKS_AGAIN: u64 = 10_000_000;
 
 fn tell(world: &mut World, line: &str) {

@@ -1,10 +1,10 @@
-//! A toy TLS in place of the library's: it hides nothing, but notices each record that is lost, doubled,
+//! A toy TLS in place of the library's. It hides nothing, but notices each record that is lost, doubled,
 //! changed, out of order, or made with an old key.
 //!
-//! A record is its kind (one byte), the length of its body (two), the body, and a check (four). Both are
-//! mixed with the key and the record's number in its direction. The client's hello, the server's, the
-//! client's Finished: then the session stands, and the server sends a ticket. Each side may take a new
-//! key at any time, and have the other do so.
+//! A record has its kind (one byte), the length of its body (two), the body, and a check (four). Body and
+//! check are mixed with the key and the record's number in its direction. A handshake has the client's hello,
+//! the server's hello and the client's Finished. Then the session is open, and the server sends a ticket.
+//! Each side may take a new key at any time, and make the other side do so.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,17 +19,18 @@ pub const NAME: &str = "Toy 1";
 
 const HEAD: usize = 3;
 const CHECK: usize = 4;
-/// Kinds of records: TLS's own numbers, as the first one tells a handshake from a startup packet.
+/// Kinds of records. These are TLS's numbers, because the first byte distinguishes a handshake from
+/// a startup packet.
 const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const DATA: u8 = 23;
 const UPDATE: u8 = 24;
 
-/// One direction.
+/// The state of one direction.
 #[derive(Clone, Copy, Default)]
 struct Way {
     key: u64,
-    /// Records so far with this key.
+    /// The number of records so far with this key.
     count: u64,
 }
 
@@ -38,12 +39,13 @@ impl Way {
         Way { key, count: 0 }
     }
 
-    /// The key after this one.
+    /// Takes the next key.
     fn update(&mut self) {
         *self = Way::new(Chance::new(!self.key).number());
     }
 
-    /// Mixes a body with the next record's key: twice is not at all. Gives the check of what was plain.
+    /// Mixes a body with the next record's key; mixing twice restores the body. Returns the check
+    /// of the plain bytes.
     fn mix(&mut self, kind: u8, body: &mut [u8], plain_after: bool) -> u32 {
         let mut stream = Chance::new(self.key ^ self.count.rotate_left(32) ^ u64::from(kind));
         self.count += 1;
@@ -61,14 +63,14 @@ impl Way {
     }
 }
 
-/// Makes sessions, each of which behaves in its own way.
+/// Makes sessions, each with its own behaviour.
 #[derive(Debug)]
 pub struct Toy {
     made: AtomicU64,
 }
 
 impl Toy {
-    /// One whose sessions depend on a seed.
+    /// A library whose sessions depend on a seed.
     pub fn new(seed: u64) -> Toy {
         let made = AtomicU64::new(seed << 16);
         Toy { made }
@@ -101,14 +103,14 @@ enum Side {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// The client has not said hello.
+    /// The client has sent no hello.
     New,
     /// The other side's hello is awaited.
     Hello,
-    /// The client's Finished is.
+    /// The client's Finished is awaited.
     Finished,
     Open,
-    /// Open, and the other side says no more.
+    /// Open, and the other side has sent close_notify.
     Heard,
     Over,
 }
@@ -117,26 +119,26 @@ enum Stage {
 pub struct ToySession {
     side: Side,
     stage: Stage,
-    /// What this side says in its hello.
+    /// This side's number in its hello.
     own: u64,
     reads: Way,
     writes: Way,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// Plain bytes of a record, at most.
+    /// The most plain bytes in a record.
     most: usize,
-    /// It takes a new key after so many records; 0 for never.
+    /// The session takes a new key after this many records; 0 for never.
     updates_after: u64,
     sealed: u64,
 }
 
 impl ToySession {
-    /// A client's side. The number chooses how it behaves.
+    /// A client's side. The number chooses its behaviour.
     pub fn client(number: u64) -> ToySession {
         ToySession::new(Side::Client, number)
     }
 
-    /// A server's side, likewise.
+    /// A server's side. The number chooses its behaviour.
     pub fn server(number: u64) -> ToySession {
         ToySession::new(Side::Server, number)
     }
@@ -160,7 +162,7 @@ impl ToySession {
         }
     }
 
-    /// Takes a new key to write with, and has the other side do so if told to.
+    /// Takes a new key for sending; with `both`, makes the other side do so, too.
     pub fn update_keys(&mut self, both: bool) {
         if self.stage == Stage::Open {
             let update = record(&mut self.writes, UPDATE, &[u8::from(both)]);
@@ -169,14 +171,14 @@ impl ToySession {
         }
     }
 
-    /// Says that all is over, at any moment.
+    /// Sends an alert, at any moment.
     pub fn alert(&mut self) {
         let alert = record(&mut self.writes, ALERT, &[1]);
         self.output.extend(alert);
         self.stage = Stage::Over;
     }
 
-    /// The next whole record: its kind and its plain bytes.
+    /// The next complete record: its kind and its plain bytes.
     fn next(&mut self) -> Option<Result<(u8, Vec<u8>), String>> {
         let [kind, high, low, ..] = self.input[..] else {
             return None;
@@ -203,7 +205,7 @@ impl ToySession {
         why.into()
     }
 
-    /// Both have said hello.
+    /// Both sides have sent their hello.
     fn agree(&mut self, theirs: &[u8]) -> Option<()> {
         let theirs = u64::from_be_bytes(theirs.try_into().ok()?);
         let (client, server) = match self.side {

@@ -1,9 +1,9 @@
-//! How a session sees the tables: one of PostgreSQL's, or a client's reference, which follows what
-//! PostgreSQL did.
+//! A session's view of the tables. The session is one of PostgreSQL's, or a client's reference, which follows
+//! what PostgreSQL did.
 //!
-//! What a statement ran on is found by its token. When a text was parsed is known less well: a
-//! pooler need not ask PostgreSQL, and PostgreSQL answers some time between question and reply. So a
-//! reference has several shapes that a table may have had, and the reply decides.
+//! The shapes that a statement ran on are found by its token. It is less certain when a text was parsed: a
+//! pooler need not ask PostgreSQL, and PostgreSQL answers some time between the message and the reply. So a
+//! reference keeps several shapes that a table may have had, and the reply decides.
 
 use howdah_pooler::event::Time;
 use howdah_wire::backend::Fields;
@@ -14,53 +14,53 @@ use crate::schema::{Change, Shape, Shapes, Shared, TABLES};
 use crate::session::Fault;
 use crate::sql::Token;
 
-/// See the module.
+/// The view of one session.
 pub struct View {
     catalog: Shared,
-    /// Whose: a process of PostgreSQL's, or a client.
+    /// The owner: a process of PostgreSQL, or a client.
     whose: u32,
     follows: Option<Follows>,
-    /// What its transaction has changed.
+    /// The uncommitted changes of its transaction.
     pending: [Option<Shape>; TABLES],
-    /// DDL whose tag says so ran in its transaction, this the last time.
+    /// DDL with its own command tag ran in the transaction; this is the last such statement.
     told: Option<Option<Token>>,
-    /// Such a transaction has ended, which its client has not heard yet.
+    /// A transaction with DDL has ended, and its client does not know yet.
     ended: Option<Token>,
-    /// When the statement was parsed, at the earliest, that was refused last.
+    /// The earliest moment when the statement that was refused last may have been parsed.
     refused: Option<u64>,
 }
 
-/// What a reference goes by.
+/// What a reference follows.
 struct Follows {
-    /// Statements are renamed, and parsed where they are needed.
+    /// Statements are renamed, and parsed on each server that needs them.
     renamed: bool,
     sent: Sent,
     reply: Reply,
-    /// Messages of this number and later ones were sent when its own DDL had been answered.
+    /// Messages from this number on were sent after the client's own DDL had been answered.
     answered: u64,
 }
 
 /// When a client sent a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
-    /// Which of its messages it is.
+    /// The number of the message.
     pub number: u64,
-    /// At which moment of the catalog.
+    /// The moment of the catalog.
     pub moment: u64,
-    /// At which time.
+    /// The time.
     pub at: Time,
-    /// At which position of its database's board.
+    /// The position of the database's board.
     pub heard: usize,
 }
 
-/// What a client was told next, as far as it matters.
+/// The client's next reply, as far as it matters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reply {
-    /// The rows have changed.
+    /// The result columns have changed.
     Refused,
-    /// There is no such table.
+    /// The table does not exist.
     Gone,
-    /// Rows are that.
+    /// The rows have this shape.
     Described(Shape),
     Other,
 }
@@ -85,64 +85,64 @@ impl Reply {
 #[derive(Clone, Debug)]
 pub struct Plan {
     table: usize,
-    /// It has rows, like the table's.
+    /// The statement has rows, like the table's.
     rows: bool,
     unnamed: bool,
-    /// What the table may have been when it was parsed for this client.
+    /// The shapes that the table may have had when this client's text was parsed.
     exact: Shapes,
-    /// And for another one who had the same text parsed.
+    /// The shapes for another client that had the same text parsed.
     shapes: Shapes,
-    /// The earliest moment at which anybody had it parsed.
+    /// The earliest moment when any client had the text parsed.
     since: u64,
-    /// It was sent, and answered, at these moments.
+    /// The moments when the Parse was sent and answered.
     sent: u64,
     parsed: u64,
-    /// The transaction goes on that it was parsed in.
+    /// The transaction of the Parse is still open.
     here: bool,
     described: Option<Shape>,
-    /// The same in a transaction that had changed the schema: it counts for statements that were
-    /// named behind that change, as far as a pooler can tell.
+    /// The same in a transaction that had changed the schema. It counts for statements that were
+    /// named after that change, as far as a pooler can tell.
     inside: Option<Shape>,
 }
 
-/// What may become of a message about a statement.
+/// The possible results of a message about a statement.
 struct Verdict {
-    /// It succeeds, if the table is one of these.
+    /// The shapes of the table with which the message succeeds.
     goes: Shapes,
     refused: bool,
     gone: bool,
 }
 
-/// What became of it.
+/// The result of a message about a statement.
 pub enum Outcome {
-    /// It succeeds; the table is that.
+    /// Success; the table has this shape.
     Goes(Shape),
-    /// It does not.
+    /// Failure.
     Fails(Fault),
 }
 
 impl Plan {
-    /// It has rows, like its table's.
+    /// True if the statement has rows, like its table's.
     pub fn has_rows(&self) -> bool {
         self.rows
     }
 
-    /// The table it needs.
+    /// The table that the statement needs.
     pub fn table(&self) -> usize {
         self.table
     }
 
-    /// What its client may have been told that it is.
+    /// The descriptions that the client may have received.
     fn told(&self) -> impl Iterator<Item = Shape> {
         self.described.into_iter().chain(self.inside)
     }
 
-    /// Nobody has said what it is.
+    /// True if the statement was never described.
     pub fn is_undescribed(&self) -> bool {
         self.described.is_none()
     }
 
-    /// The transaction is over that it was parsed in.
+    /// The transaction of the Parse is over.
     pub fn leave(&mut self) {
         self.here = false;
     }
@@ -157,7 +157,7 @@ fn gone(table: usize) -> Fault {
 }
 
 impl View {
-    /// Of a process of PostgreSQL's.
+    /// The view of a process of PostgreSQL.
     pub fn new(catalog: Shared, process: u32) -> View {
         View {
             catalog,
@@ -170,7 +170,7 @@ impl View {
         }
     }
 
-    /// Of a client's reference; its pooler renames statements, or does not.
+    /// The view of a client's reference. `renamed`: the client's pooler renames statements.
     pub fn of_reference(catalog: Shared, client: u32, renamed: bool) -> View {
         let mut view = View::new(catalog, client);
         view.follows = Some(Follows {
@@ -187,7 +187,7 @@ impl View {
         view
     }
 
-    /// What comes next was sent then, and its client is told this.
+    /// The next message was sent at this point, and the client gets this reply.
     pub fn follow(&mut self, sent: Sent, reply: Option<&[u8]>) {
         if let Some(follows) = &mut self.follows {
             follows.sent = sent;
@@ -195,44 +195,44 @@ impl View {
         }
     }
 
-    /// The client is told this next.
+    /// The client's next reply.
     pub fn hear(&mut self, message: &[u8]) {
         if let Some(follows) = &mut self.follows {
             follows.reply = Reply::read(message);
         }
     }
 
-    /// The client is told that rows have changed, or that a table is gone.
+    /// True if the client's reply says that the columns have changed or the table is gone.
     pub fn hears_error(&self) -> bool {
         let reply = self.follows.as_ref().map(|follows| follows.reply);
         matches!(reply, Some(Reply::Refused | Reply::Gone)) && self.renames()
     }
 
-    /// Its replies depend on what others do.
+    /// True for a reference, whose replies depend on other sessions.
     pub fn is_reference(&self) -> bool {
         self.follows.is_some()
     }
 
-    /// The moment at which something is sent.
+    /// The present moment.
     pub fn moment(&self) -> u64 {
         self.catalog.borrow().moment()
     }
 
-    /// What is sent from here on comes behind the answer to its DDL.
+    /// Messages from now on are sent after the answer to the client's DDL.
     pub fn ddl_is_answered(&mut self, next: u64) {
         if let Some(follows) = &mut self.follows {
             follows.answered = next;
         }
     }
 
-    /// The client is told that its transaction is over.
+    /// The client learns that its transaction is over.
     pub fn is_told_of_end(&mut self, now: Time) {
         if let Some(last) = self.ended.take() {
             self.catalog.borrow_mut().is_told_of_end(last, now);
         }
     }
 
-    /// The client is told that rows have changed.
+    /// The client learns that columns have changed.
     pub fn is_told_of_refusal(&mut self, now: Time) {
         if let Some(sent) = self.refused.take() {
             self.catalog.borrow_mut().is_told_of_stale(sent, now);
@@ -244,7 +244,7 @@ impl View {
         std::array::from_fn(|at| self.pending[at].unwrap_or_else(|| catalog.shape(at)))
     }
 
-    /// PostgreSQL runs or binds a statement, and remembers what it saw.
+    /// PostgreSQL runs or binds a statement, and records the tables that it sees.
     pub fn record(&self, token: Option<Token>) {
         if let Some(token) = token.filter(|_| self.follows.is_none()) {
             let own = self.own();
@@ -252,7 +252,7 @@ impl View {
         }
     }
 
-    /// What a table is, or may be, for a statement.
+    /// The shapes that a table has, or may have, for a statement.
     fn sees(&self, table: usize, token: Option<Token>) -> Shapes {
         let catalog = self.catalog.borrow();
         if let Some(shape) = self.pending[table] {
@@ -270,17 +270,17 @@ impl View {
     /// A statement of a Query runs on a table.
     ///
     /// # Errors
-    /// It is not there.
+    /// The table does not exist.
     pub fn runs(&self, table: usize, token: Option<Token>) -> Result<Shape, Fault> {
         let sees = self.sees(table, token);
         let there = sees.only(|shape| shape != Shape::GONE);
         there.iter().next().ok_or_else(|| gone(table))
     }
 
-    /// A text is parsed that needs a table.
+    /// A text that needs a table is parsed.
     ///
     /// # Errors
-    /// It is not there.
+    /// The table does not exist.
     pub fn parse(&self, table: usize, rows: bool, unnamed: bool) -> Result<Plan, Fault> {
         let exact = self.sees(table, None);
         let moment = self.moment();
@@ -305,7 +305,7 @@ impl View {
             plan.since = plan.sent;
             let behind = self.pending[table].is_some() && follows.sent.number >= follows.answered;
             if follows.renamed && !(behind && self.told.is_some()) {
-                // Somebody else may have had it parsed, since DDL was last noticed.
+                // Another client may have had the text parsed since DDL was last noticed.
                 let catalog = self.catalog.borrow();
                 plan.since = catalog.noticed(follows.sent.at).min(plan.sent);
                 let kept = catalog.shapes(table, plan.since);
@@ -321,7 +321,7 @@ impl View {
         if nothing { Err(gone(table)) } else { Ok(plan) }
     }
 
-    /// A statement is bound, or described.
+    /// A statement is bound or described.
     pub fn revalidate(&mut self, plan: &mut Plan, token: Option<Token>) -> Outcome {
         let sees = self.sees(plan.table, token);
         let Verdict {
@@ -338,7 +338,7 @@ impl View {
         };
         match outcome {
             Some(shape) => {
-                // It may have been parsed only now.
+                // The statement may have been parsed only now.
                 plan.shapes = plan.shapes.and(Shapes::one(shape));
                 Outcome::Goes(shape)
             }
@@ -350,10 +350,10 @@ impl View {
         }
     }
 
-    /// PostgreSQL says that a statement's rows have changed.
+    /// PostgreSQL refuses a statement because its columns have changed.
     pub fn refuse(&mut self, plan: &Plan) -> Fault {
         self.stir();
-        // Behind the transaction's own DDL a refusal says nothing about others' tables.
+        // After the transaction's own DDL, a refusal says nothing about the tables of others.
         self.refused = self.told.is_none().then_some(plan.sent);
         refused()
     }
@@ -370,8 +370,8 @@ impl View {
             };
         }
         let goes = there.only(|shape| self.may_go(plan, shape));
-        // A pooler knows of a statement that its rows have changed, where PostgreSQL would say first
-        // that the table is gone. Which of the two errors comes is not covered.
+        // A pooler may know that a statement's columns have changed. PostgreSQL would first report
+        // that the table is gone. The reference accepts both errors.
         let refused =
             there.iter().any(|shape| self.may_be_refused(plan, shape)) || gone && self.renames();
         Verdict {
@@ -386,12 +386,12 @@ impl View {
         if exact { plan.exact } else { plan.shapes }
     }
 
-    /// Statements are parsed wherever they are needed.
+    /// True if statements are parsed on each server that needs them.
     pub fn renames(&self) -> bool {
         self.follows.as_ref().is_some_and(|f| f.renamed)
     }
 
-    /// The pooler knows for sure that the schema has changed since.
+    /// True if the pooler knows for sure that the schema has changed since.
     fn knows(&self, plan: &Plan) -> bool {
         let at = self.follows.as_ref().map_or(Time(0), |f| f.sent.at);
         self.catalog.borrow().noticed(at) > plan.parsed
@@ -403,7 +403,8 @@ impl View {
             return was;
         }
         match plan.described.filter(|_| self.knows(plan)) {
-            // Not covered: a server that lacks it parses it late, and nobody knows better.
+            // A known gap: a server that lacks the statement parses it late, and the pooler can't
+            // know better.
             None => was || !plan.here,
             Some(described) => described == shape,
         }
@@ -420,24 +421,24 @@ impl View {
         misfit || self.undone(plan, shape) || self.rolled_back(plan, shape)
     }
 
-    /// A change was undone by another one. A server that parsed an old statement in between refuses
-    /// it now.
+    /// A change was undone by another change. A server that parsed an old statement in between
+    /// refuses the statement now.
     fn undone(&self, plan: &Plan, shape: Shape) -> bool {
         let catalog = self.catalog.borrow();
         let since = catalog.shapes(plan.table, plan.since);
         since.has_other_than(shape)
     }
 
-    /// Not covered: a change that the pooler did not see, in a function, was rolled back, and the
-    /// server that parsed an old statement in that transaction refuses it now.
+    /// A known gap: a function's change, invisible to the pooler, was rolled back. A server that
+    /// parsed an old statement in that transaction refuses the statement now.
     fn rolled_back(&self, plan: &Plan, shape: Shape) -> bool {
         let catalog = self.catalog.borrow();
         catalog.tried(plan.table, plan.since).has_other_than(shape)
     }
 
-    /// The client is told what a statement is.
+    /// The client learns a statement's columns.
     pub fn describe(&self, plan: &mut Plan, shape: Shape) {
-        // What it is in a transaction that has changed the schema, it may be no more after that.
+        // After a transaction that has changed the schema, the statement may have other columns.
         if self.told.is_some() {
             plan.inside = Some(shape);
         } else {
@@ -445,10 +446,10 @@ impl View {
         }
     }
 
-    /// DDL. `by_tag`: its tag says so.
+    /// DDL. `by_tag`: the command tag shows it.
     ///
     /// # Errors
-    /// The table is locked, or not there, or there already.
+    /// The table is locked, does not exist, or exists already.
     pub fn change(
         &mut self,
         table: usize,
@@ -485,7 +486,7 @@ impl View {
             let mut catalog = self.catalog.borrow_mut();
             catalog.try_out(table, change.shape());
         }
-        // Until the answer has come, which must tell of it.
+        // Until the answer comes, which must show the DDL.
         self.ddl_is_answered(u64::MAX);
         if by_tag {
             self.tell(token);
@@ -493,20 +494,20 @@ impl View {
         Ok(())
     }
 
-    /// DDL whose tag says so has run.
+    /// DDL that its command tag shows has run.
     pub fn tell(&mut self, token: Option<Token>) {
         self.told = Some(token);
         self.stir();
     }
 
-    /// By what PostgreSQL says, a pooler may learn of DDL.
+    /// PostgreSQL sends a message from which a pooler may learn of DDL.
     pub fn stir(&self) {
         if self.follows.is_none() {
             self.catalog.borrow_mut().stir();
         }
     }
 
-    /// What the transaction has changed is kept.
+    /// The transaction's changes are committed.
     pub fn keep(&mut self) {
         for (table, pending) in self.pending.iter_mut().enumerate() {
             if let Some(shape) = pending.take().filter(|_| self.follows.is_none()) {
@@ -516,7 +517,7 @@ impl View {
         self.let_go();
     }
 
-    /// What the transaction has changed is undone: nobody else need know of it.
+    /// The transaction's changes are rolled back: no other session can notice them.
     pub fn undo(&mut self) {
         self.told = None;
         self.let_go();

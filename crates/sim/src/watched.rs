@@ -1,4 +1,4 @@
-//! The decisions under test, with every invariant checked after every event, and the story told.
+//! The `Pooler` under test: all invariants are checked after every event, and the story is recorded.
 
 use std::collections::HashSet;
 
@@ -12,37 +12,37 @@ use howdah_pooler::mail::Mail;
 use crate::story::{Who, words};
 use crate::world::Shared;
 
-/// See the module.
+/// A watched `Pooler`.
 pub struct Watched {
-    /// What is watched.
+    /// The `Pooler`.
     pub pooler: Pooler,
-    /// Servers given to other workers.
+    /// The number of servers given to other workers.
     pub lends: u64,
-    /// Clients sent to other workers.
+    /// The number of clients sent to other workers.
     pub moves: u64,
-    /// Servers that the driver was told to let go of for that.
+    /// The number of servers that the driver must detach for that.
     pub parting: u64,
-    /// Who waited, and who had a server, after the last event.
+    /// The waiting clients, and the clients with a server, after the last event.
     waiters: Vec<Waiter>,
     links: Vec<Linked>,
-    /// When all servers were last called in.
+    /// The time of the last RECONNECT of all servers.
     called_in: Time,
-    /// Clients that got a server with the last event, and not their first: with that they had
-    /// waited since their login.
+    /// Clients that got a server with the last event, except for their first server: their first
+    /// wait includes the login.
     pub served: Vec<Waiter>,
     known: HashSet<ClientId>,
-    /// Who has too much to be sent, and who is not received from.
+    /// The peers with too much unsent output, and the peers that are not received from.
     congested: HashSet<Peer>,
     silent: HashSet<Peer>,
-    /// What it is called in the story.
+    /// The worker's number in the story.
     name: u16,
-    /// Its number, and how many there are.
+    /// The worker's number, and the number of workers.
     place: (u16, u16),
     world: Shared,
 }
 
 impl Watched {
-    /// Watches the decisions of a worker at this place, of so many.
+    /// Watches the `Pooler` of a worker at this place.
     pub fn new(pooler: Pooler, place: (u16, u16), name: u16, world: Shared) -> Watched {
         Watched {
             pooler,
@@ -62,12 +62,13 @@ impl Watched {
         }
     }
 
-    /// Who waits for a server.
+    /// The clients that wait for a server.
     pub fn waiters(&self) -> &[Waiter] {
         &self.waiters
     }
 
-    /// Nobody gets a server while another of the same pool and worker has waited longer.
+    /// Checks that no client gets a server while another client of the same pool and worker has
+    /// waited longer.
     fn check_order(&mut self) {
         let before = std::mem::replace(&mut self.links, self.pooler.links());
         self.waiters = self.pooler.waiters();
@@ -92,7 +93,7 @@ impl Watched {
         }
     }
 
-    /// Who does not come to rest in time, a slow reader for one, is dropped by SUSPEND.
+    /// SUSPEND drops connections that do not come to rest in time, such as slow readers.
     fn excuse_late(&self, out: &Out) {
         let drops = |action: &Action| match action {
             Action::Note(note) => note.text.contains("closing because: suspend_timeout"),
@@ -105,10 +106,10 @@ impl Watched {
         }
     }
 
-    /// Mail of which we know for whom it is, is theirs.
+    /// Checks that mail goes to the right worker, as far as the right one is known.
     fn check_address(&self, mail: &Mail) {
         let right = match mail {
-            // A process before this one may have had more workers.
+            // An earlier process may have had more workers.
             Mail::Cancel {
                 pid,
                 forwarded: false,
@@ -121,7 +122,7 @@ impl Watched {
         }
     }
 
-    /// A server from before a RECONNECT that arrives behind it is closed.
+    /// Checks that a server from before a RECONNECT is closed if it arrives after the RECONNECT.
     fn check_arrival(&self, connected: Time, out: &Out) {
         if connected >= self.called_in {
             return;
@@ -151,7 +152,7 @@ impl Watched {
         }
     }
 
-    /// Whoever's output is full makes the other side of its link wait.
+    /// Checks that a peer with full output makes the other side of its link wait.
     fn check_congestion(&mut self, out: &Out) {
         for action in &out.actions {
             match action {
@@ -191,7 +192,7 @@ impl Decide for Watched {
         if let Event::Mail(Mail::Survey(survey)) = &event {
             let order = format!("{survey:?}");
             if order.contains("Order(Reconnect(None))") {
-                // Servers may be new on a worker that has obeyed already.
+                // Servers may be new on a worker that has already obeyed.
                 let mut world = self.world.borrow_mut();
                 self.called_in = *world.orders.entry(order).or_insert(now);
             }
@@ -223,7 +224,7 @@ impl Decide for Watched {
                 Event::Settings(_) => "Settings".into(),
                 other => format!("{other:?}"),
             };
-            // Said anew all the time while somebody waits.
+            // This message repeats all the time while a client waits.
             if !line.is_empty() && !line.contains("Broker(Need") {
                 self.tell(|| line);
             }

@@ -11,63 +11,62 @@ use crate::chance::Chance;
 use crate::story::Story;
 use crate::{board, schema};
 
-/// Names a socket of the world.
+/// The number of a socket.
 pub type SocketId = usize;
 
-/// Bytes that may lie unread in one direction; a sender waits for room.
+/// The bytes that may be unread in one direction; a sender waits for room.
 pub const ROOM: usize = 64 * 1024;
 
-/// Shared by drivers and the test.
+/// Shared by the drivers and the test.
 pub type Shared = Rc<RefCell<World>>;
 
-/// See the module.
+/// The world.
 pub struct World {
-    /// The time.
+    /// The virtual time.
     pub now: Time,
-    /// Decides everything that is not determined.
+    /// The source of all randomness.
     pub chance: Chance,
     /// What the network does to bytes on their way.
     pub weather: Weather,
-    /// What happened, and what should not have.
+    /// The events, and the violation.
     pub story: Story,
-    /// For what clients may lose their connections.
+    /// The reasons for which clients may lose their connections.
     pub excuses: Excuses,
-    /// Nothing holds up a request to cancel.
+    /// Nothing delays a cancel request.
     pub prompt_cancels: bool,
-    /// When orders were first obeyed by a worker.
+    /// By order: when a worker first obeyed it.
     pub orders: HashMap<String, Time>,
     /// PostgreSQL's tables, by database.
     pub catalogs: BTreeMap<String, schema::Shared>,
-    /// What was notified, by database.
+    /// The notifications, by database.
     pub boards: BTreeMap<String, board::Shared>,
-    /// Goes up whenever anything moves.
+    /// Counts all movements.
     pub activity: u64,
     sockets: Vec<Socket>,
-    /// When something that waits for time comes up.
+    /// The times of future events.
     alarms: BinaryHeap<Reverse<Time>>,
-    /// By address listened on: sockets connected and not yet accepted.
+    /// By listening address: sockets that are connected and not yet accepted.
     backlogs: HashMap<Address, VecDeque<SocketId>>,
     next_port: u16,
 }
 
-/// How the network treats bytes.
+/// What the network does with bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weather {
-    /// Once in so many writes, what was written is held up; 0 for never.
+    /// Once in this many writes, the bytes are delayed; 0 for never.
     pub delay_once_in: usize,
     /// The longest of those delays, in microseconds.
     pub delay_most: u64,
 }
 
-/// What gave, or may give, clients a reason to lose their connections.
+/// The reasons for which clients may lose their connections.
 #[derive(Clone, Debug, Default)]
 pub struct Excuses {
-    /// Beginnings of texts that clients may be told.
+    /// The beginnings of errors that clients may get.
     pub texts: Vec<&'static str>,
-    /// Connections may end without a word.
+    /// Connections may end without an error.
     pub closes: bool,
-    /// Sessions that PostgreSQL, busy with what was sent before, did not end in time: they are
-    /// counted as free.
+    /// Sessions that a busy PostgreSQL did not end in time. Howdah counts them as free.
     pub late_sessions: usize,
 }
 
@@ -75,20 +74,20 @@ pub struct Excuses {
 struct Socket {
     other: SocketId,
     ends: Ends,
-    /// Sent by the other end, unread.
+    /// Bytes from the other end that are unread.
     inbound: VecDeque<u8>,
     /// The other end sends no more.
     ended: bool,
     reset: bool,
     closed: bool,
-    /// What is on its way is not there before.
+    /// Bytes on their way arrive at this time or later.
     held_until: Time,
 }
 
-/// What a read found.
+/// The result of a read.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Read {
-    /// This.
+    /// These bytes.
     Bytes(Vec<u8>),
     /// Nothing yet.
     Nothing,
@@ -104,7 +103,7 @@ impl World {
         self.catalogs.entry(database.into()).or_default().clone()
     }
 
-    /// What was notified in a database.
+    /// The notifications of a database.
     pub fn board(&mut self, database: &str) -> board::Shared {
         self.boards.entry(database.into()).or_default().clone()
     }
@@ -129,19 +128,19 @@ impl World {
         }))
     }
 
-    /// Listens on an address; for what is outside of Howdah.
+    /// Listens on an address; for actors outside of Howdah.
     pub fn listen(&mut self, address: Address) {
         self.backlogs.entry(address).or_default();
     }
 
-    /// Stops listening; those not yet accepted are reset.
+    /// Stops listening. Connections that were not accepted are reset.
     pub fn stop_listening(&mut self, address: &Address) {
         for waiting in self.backlogs.remove(address).into_iter().flatten() {
             self.reset(waiting);
         }
     }
 
-    /// Connects to an address; None when nobody listens there.
+    /// Connects to an address; `None` if nobody listens there.
     pub fn connect(&mut self, to: &Address) -> Option<SocketId> {
         let backlog = self.backlogs.get_mut(to)?;
         self.activity += 1;
@@ -156,7 +155,7 @@ impl World {
             let ends = Ends {
                 remote: remote.clone(),
                 local: local.clone(),
-                // Everybody is of Howdah's own user.
+                // All processes belong to Howdah's own user.
                 unix_peer: matches!(to, Address::Unix(..)).then_some(UnixPeer { pid: 7, uid: 70 }),
             };
             let inbound = VecDeque::new();
@@ -173,19 +172,19 @@ impl World {
         Some(ours)
     }
 
-    /// The oldest connection that nobody has accepted on this address.
+    /// The oldest connection to this address that was not accepted.
     pub fn accept(&mut self, on: &Address) -> Option<SocketId> {
         let socket = self.backlogs.get_mut(on)?.pop_front();
         self.activity += u64::from(socket.is_some());
         socket
     }
 
-    /// Something happens at this time: the clock must not jump over it.
+    /// An event will happen at this time: the clock must not jump over it.
     pub fn alarm(&mut self, at: Time) {
         self.alarms.push(Reverse(at));
     }
 
-    /// The next alarm still to come.
+    /// The next event's time.
     pub fn next_alarm(&mut self) -> Option<Time> {
         while let Some(Reverse(at)) = self.alarms.peek() {
             if *at > self.now {
@@ -196,12 +195,12 @@ impl World {
         None
     }
 
-    /// The ends of a socket.
+    /// The addresses of both ends of a socket.
     pub fn ends(&self, socket: SocketId) -> Ends {
         self.sockets[socket].ends.clone()
     }
 
-    /// Writes as much as there is room for; None when the other end is gone.
+    /// Writes as much as there is room for; `None` if the other end is gone.
     pub fn write(&mut self, socket: SocketId, bytes: &[u8]) -> Option<usize> {
         let other = self.sockets[socket].other;
         if self.sockets[socket].reset || self.sockets[other].closed {
@@ -219,7 +218,7 @@ impl World {
         Some(len)
     }
 
-    /// What is on its way to a socket is not there before so many nanoseconds have passed.
+    /// Bytes on their way to a socket arrive only after this many nanoseconds.
     pub fn hold_up(&mut self, socket: SocketId, nanos: u64) {
         let until = Time(self.now.0 + nanos);
         let socket = &mut self.sockets[socket];
@@ -246,20 +245,20 @@ impl World {
         }
     }
 
-    /// The other side has ended its direction.
+    /// True if the other side has ended its direction.
     pub fn hung_up(&self, socket: SocketId) -> bool {
         let socket = &self.sockets[socket];
         socket.held_until <= self.now && (socket.ended || socket.reset)
     }
 
-    /// Ends our direction.
+    /// Ends the sending direction of this socket.
     pub fn shutdown(&mut self, socket: SocketId) {
         let other = self.sockets[socket].other;
         self.activity += 1;
         self.sockets[other].ended = true;
     }
 
-    /// Closes: unread bytes make it a reset, as with TCP.
+    /// Closes a socket. Unread bytes make this a reset, as in TCP.
     pub fn close(&mut self, socket: SocketId) {
         let closing = &mut self.sockets[socket];
         assert!(!closing.closed, "a socket is closed twice");
@@ -271,7 +270,7 @@ impl World {
         self.sockets[other].reset |= unread;
     }
 
-    /// Breaks the connection for both ends; what is unread is lost, or not.
+    /// Breaks the connection for both ends. Unread bytes may be lost.
     pub fn reset(&mut self, socket: SocketId) {
         let other = self.sockets[socket].other;
         self.activity += 1;
@@ -283,7 +282,7 @@ impl World {
         }
     }
 
-    /// Whether this end was closed.
+    /// True if this end was closed.
     pub fn is_closed(&self, socket: SocketId) -> bool {
         self.sockets[socket].closed
     }
@@ -293,7 +292,7 @@ impl World {
         self.sockets[socket].other
     }
 
-    /// Whether the connection was broken.
+    /// True if the connection was broken.
     pub fn is_reset(&self, socket: SocketId) -> bool {
         self.sockets[socket].reset
     }

@@ -35,7 +35,7 @@ fn worker<P: Decide>(
     Worker::new(WorkerId(id), decisions, driver, mailbox, outside)
 }
 
-/// A program outside of Howdah: says its bytes in pieces, and remembers what it hears.
+/// A program outside of Howdah: sends its bytes in pieces, and records what it receives.
 struct Talker {
     socket: SocketId,
     say: VecDeque<u8>,
@@ -87,7 +87,7 @@ fn bytes(chance: &mut Chance) -> Vec<u8> {
     (0..len).map(|_| chance.number() as u8).collect()
 }
 
-/// Turns until all is over; the clock jumps when nothing moves.
+/// Runs turns until all is over. The clock jumps if nothing moves.
 fn pass_time(world: &Shared, deadline: Option<Time>, steps: usize) {
     let mut world = world.borrow_mut();
     world.now.0 += world.chance.number() % 50_000;
@@ -111,7 +111,7 @@ fn forward(seed: u64) -> Vec<usize> {
     let mut expected = Vec::new();
     let (mut clients, mut servers): (Vec<Talker>, Vec<Talker>) = (Vec::new(), Vec::new());
     for _ in 0..count {
-        // One byte more first: which client this is.
+        // One more byte comes first: the client's number.
         let mut say = bytes(&mut chance);
         say.insert(0, clients.len() as u8);
         let reply = bytes(&mut chance);
@@ -166,7 +166,7 @@ fn the_same_seed_gives_the_same_run() {
     assert_ne!(forward(7), forward(8));
 }
 
-/// Echoes; gives its client away when told (answer 1) and takes one in (answer 2).
+/// Echoes bytes. Gives its client away on answer 1, and takes a client on answer 2.
 #[derive(Default)]
 struct Mover {
     given: Option<LooseSocket>,

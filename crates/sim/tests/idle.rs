@@ -1,4 +1,4 @@
-//! `./sim cores` beside clients that do nothing, as drivers' own pools have many of.
+//! `./sim cores` beside idle clients, of which drivers' own pools have many.
 
 use howdah_sim::cores::machine::Layout;
 use howdah_sim::cores::{play, play_beside};

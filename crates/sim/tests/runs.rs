@@ -1,4 +1,4 @@
-//! A short slice of `./sim`: some hundred seeds of the whole world, and that seeds repeat.
+//! A short slice of `./sim`: some hundred seeds of the whole world. Also: a seed repeats exactly.
 
 use howdah_sim::run::run;
 
@@ -15,7 +15,7 @@ fn play(seeds: std::ops::Range<u64>) {
         statements += outcome.statements;
         lends += outcome.lends;
     }
-    // A world in which nothing happens proves nothing.
+    // A world in which nothing happens would prove nothing.
     assert!(statements > 10_000, "only {statements} statements");
     assert!(lends > 100, "only {lends} lends");
 }

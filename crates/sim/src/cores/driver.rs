@@ -1,4 +1,4 @@
-//! A driver whose clock goes on by what its worker does, and by waiting.
+//! A driver whose clock advances by its worker's work and by waiting.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -11,45 +11,45 @@ use howdah_pooler::event::{Address, LooseSocket, Time};
 
 use super::net::{Due, Shared, SocketId};
 
-/// A core, with one worker on it. Times are in nanoseconds.
+/// A core with one worker. Times are in nanoseconds.
 #[derive(Default)]
 pub struct Core {
-    /// How far the worker has come.
+    /// The worker's present time.
     pub clock: Cell<u64>,
-    /// When it is woken, if it sleeps.
+    /// When the worker wakes, if it sleeps.
     pub wakes: Cell<u64>,
-    /// It had nothing to do when it last looked.
+    /// The worker had nothing to do at its last look.
     pub slept: Cell<bool>,
-    /// It has done something since then.
+    /// The worker has done something since then.
     pub worked: Cell<bool>,
 }
 
 impl Core {
-    /// Something takes so long.
+    /// An operation takes this time.
     pub fn takes(&self, nanos: u64) {
         self.clock.set(self.clock.get() + nanos);
         self.worked.set(true);
     }
 }
 
-/// See the module.
+/// The driver of one worker.
 pub struct CoreDriver {
     worker: usize,
     core: Rc<Core>,
     net: Shared,
-    /// By slot.
+    /// The connections by slot.
     keys: Vec<Option<(Key, SocketId)>>,
     ready: VecDeque<Completion>,
     buffers: Vec<Vec<u8>>,
     free: Vec<u16>,
-    /// What the turn itself takes, once it turns out to be one.
+    /// The duration of the turn itself, which counts if the turn finds something.
     owed: u64,
-    /// Something came with this turn.
+    /// The turn has found something.
     found: bool,
 }
 
 impl CoreDriver {
-    /// For one worker.
+    /// The driver of this worker.
     pub fn new(worker: usize, core: Rc<Core>, net: Shared) -> CoreDriver {
         CoreDriver {
             worker,

@@ -1,5 +1,5 @@
-//! Workers on cores of their own, their mail, and the control thread: each worker's turn begins when
-//! the last one is over and there is something to do.
+//! Workers on cores of their own, their mail, and the control thread. A worker's turn begins when its last
+//! turn is over and there is something to do.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use super::net::{Net, Shared};
 /// When clients begin to connect.
 const START: u64 = 1_000_000_000;
 
-/// What is asked of a machine.
+/// The size of a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// Cores, and workers.
+    /// The number of cores, which is also that of workers.
     pub cores: u16,
-    /// Pools.
+    /// The number of pools.
     pub pools: usize,
-    /// Servers of each.
+    /// The servers of each pool.
     pub servers: u32,
-    /// Clients of each that send one statement after the other.
+    /// The clients of each pool that send one statement after the other.
     pub clients: usize,
     /// After how many events of a turn a worker hands its output to the kernel.
     pub flush_every: u32,
@@ -50,29 +50,29 @@ impl Default for Layout {
     }
 }
 
-/// Mails from worker to worker, and of them.
+/// Mails between workers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mails {
-    /// All of them.
+    /// All mails.
     pub all: u64,
-    /// Servers lent.
+    /// Mails with a lent server.
     pub lends: u64,
-    /// Clients moved.
+    /// Mails with a moved client.
     pub moves: u64,
 }
 
-/// The decisions, and what they take.
+/// A `Pooler` whose work takes time.
 pub struct Costed {
-    /// Which decide.
+    /// The `Pooler`.
     pub pooler: Pooler,
-    /// Servers and clients that were posted to other workers.
+    /// Servers and clients posted to other workers.
     pub mails: Mails,
     worker: WorkerId,
     core: Rc<Core>,
     net: Shared,
-    /// Who was posted to in this turn, and when.
+    /// The workers that mail was posted to in this turn, and when.
     posted: Vec<(WorkerId, u64)>,
-    /// The Broker was told something in this turn, and may have posted to anybody.
+    /// The Broker got a message in this turn, and may have posted mail to any worker.
     told: bool,
 }
 
@@ -86,7 +86,7 @@ impl Decide for Costed {
         });
         self.pooler.handle(now, event, out);
         for action in &out.actions {
-            // As much as a mail to it and one from it.
+            // As much as one mail to the Broker and one from it.
             if let Action::Broker(_) = action {
                 self.core.takes(costs.mail + costs.post);
                 self.told = true;
@@ -111,17 +111,17 @@ impl Decide for Costed {
     }
 }
 
-/// See the module.
+/// The workers with their cores.
 pub struct Machine {
-    /// The world's other side.
+    /// The sockets, and their far ends.
     pub net: Shared,
-    /// What the balancer said, and when.
+    /// The balancer's log lines, with their times.
     pub said: Vec<(u64, String)>,
     workers: Vec<Worker<Costed, CoreDriver>>,
     cores: Vec<Rc<Core>>,
     /// When each worker's next turn begins.
     turns: Vec<u64>,
-    /// Until when each stands still.
+    /// Until when each worker hangs.
     stalls: Vec<u64>,
     posts: Vec<PostBox>,
     heard: Receiver<(WorkerId, Question)>,
@@ -135,7 +135,7 @@ impl Machine {
         Machine::beside(0, layout, costs)
     }
 
-    /// The same, where so many clients of each pool log in before the others, and send nothing.
+    /// The same. Before the others, `idle` clients of each pool log in and send nothing.
     pub fn beside(idle: usize, layout: Layout, costs: Costs) -> Machine {
         let count = usize::from(layout.cores);
         let net = Net::new(costs, count);
@@ -175,7 +175,7 @@ impl Machine {
         for pool in 0..layout.pools {
             for client in 0..all {
                 let number = (pool * all + client) as u64;
-                // Ten a millisecond.
+                // Ten clients per millisecond.
                 let at = START + number * 100_000;
                 let idle = client < idle;
                 net.borrow_mut()
@@ -196,13 +196,13 @@ impl Machine {
         }
     }
 
-    /// When all clients have long logged in, and first send something.
+    /// When all clients have long logged in, and send their first statement.
     pub fn begins(idle: usize, layout: &Layout) -> u64 {
         let clients = layout.pools * (idle + layout.clients);
         START + clients as u64 * 100_000 + 1_000_000_000
     }
 
-    /// Goes on until that time.
+    /// Runs until this time.
     pub fn run(&mut self, until: u64) {
         loop {
             let at = (0..self.turns.len()).min_by_key(|at| self.turns[*at]);
@@ -222,7 +222,7 @@ impl Machine {
         }
     }
 
-    /// Mails from worker to worker so far.
+    /// The mails between workers so far.
     pub fn mails(&mut self) -> Mails {
         let mut sum = Mails::default();
         for worker in &mut self.workers {
@@ -234,13 +234,13 @@ impl Machine {
         sum
     }
 
-    /// A worker stands still until then.
+    /// A worker hangs until this time.
     pub fn stall(&mut self, worker: usize, until: u64) {
         self.stalls[worker] = until;
         self.turns[worker] = self.turns[worker].max(until);
     }
 
-    /// A worker has something to do from then on.
+    /// A worker has something to do from this time on.
     fn wake(&mut self, worker: usize, at: u64) {
         let at = at
             .max(self.cores[worker].clock.get())
@@ -280,7 +280,7 @@ impl Machine {
         }
     }
 
-    /// As the control thread does.
+    /// Balances as the control thread does.
     fn balance(&mut self, now: u64) {
         if now < self.balanced + DECIDES {
             return;

@@ -1,5 +1,5 @@
-//! Sockets, and who is at their far ends: clients that send one statement after the other, and
-//! sessions of PostgreSQL that answer each after their time. Nothing is lost, split or held up.
+//! Sockets and their far ends: clients that send one statement after the other, and sessions of PostgreSQL
+//! that answer after some time. Nothing is lost, split or delayed.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -19,28 +19,29 @@ use crate::chance::Chance;
 /// Names a socket.
 pub type SocketId = usize;
 
-/// Shared by drivers and the machine.
+/// Shared by the drivers and the machine.
 pub type Shared = Rc<RefCell<Net>>;
 
-/// What a driver finds in a turn, at most: io_uring's has buffers for so much, epoll's asks for twice
-/// as many events. A worker with more to do than that looks at its mail and its timers in between.
+/// The most that a driver finds in one turn: io_uring's driver has buffers for this many receives,
+/// epoll's collects twice as many events. A worker with more work handles its mail and its timers
+/// in between.
 const FOUND: usize = 128;
 /// ReadyForQuery, idle.
 const READY: &[u8] = b"Z\0\0\0\x05I";
 
-/// See the module.
+/// The network.
 pub struct Net {
-    /// What things take.
+    /// The durations of operations.
     pub costs: Costs,
     /// How long a client rests between two transactions, in nanoseconds.
     pub think: u64,
-    /// Clients that have logged in send nothing before that.
+    /// Before this time, clients that have logged in send nothing.
     pub begins: u64,
-    /// What became of transactions.
+    /// The results of transactions.
     pub tally: Tally,
     sockets: Vec<Socket>,
     clients: Vec<Client>,
-    /// What arrives when; the second number tells apart what arrives at the same time.
+    /// The arrivals by time. The second number distinguishes arrivals of the same time.
     arrivals: BTreeMap<(u64, u64), Arrival>,
     serial: u64,
     /// By worker: what its driver finds next.
@@ -51,13 +52,13 @@ pub struct Net {
     query: Rc<[u8]>,
 }
 
-/// What a driver finds.
+/// Something that a driver finds.
 pub enum Due {
-    /// Somebody has connected.
+    /// A client has connected.
     Accepted(SocketId),
     /// A connect has succeeded.
     Connected(Key, SocketId),
-    /// Perhaps there are bytes.
+    /// There may be bytes.
     Bytes(SocketId),
 }
 
@@ -69,7 +70,7 @@ enum Arrival {
 
 struct Socket {
     far: Far,
-    /// Its worker, and its name there.
+    /// The socket's worker, and its key there.
     owner: Option<(usize, Key)>,
     wanted: bool,
     inbound: Vec<u8>,
@@ -83,28 +84,28 @@ enum Far {
 struct Client {
     socket: SocketId,
     pool: usize,
-    /// It sends nothing once it has logged in.
+    /// The client sends nothing after its login.
     idle: bool,
-    /// When it sent what it awaits the answer to.
+    /// When the client sent the statement whose answer it awaits.
     sent: Option<u64>,
-    /// Another worker took it meanwhile.
+    /// The client has moved to another worker meanwhile.
     moved: bool,
 }
 
-/// What became of transactions, since it was last emptied. Times are in nanoseconds.
+/// The results of transactions since the tally was last emptied. Times are in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// How many there were.
+    /// The number of transactions.
     pub transactions: u64,
-    /// The longest of a client that stayed where it was.
+    /// The longest transaction of a client that stayed.
     pub longest_still: u64,
-    /// The longest of a client that another worker took meanwhile.
+    /// The longest transaction of a client that moved meanwhile.
     pub longest_moved: u64,
-    /// So many of those.
+    /// The number of transactions whose client moved.
     pub moved: u64,
-    /// Each transaction's time, of clients that stayed and of those that moved, where that is asked for.
+    /// The duration of each transaction, of clients that stayed and of those that moved, if wanted.
     pub each: Option<[Vec<u64>; 2]>,
-    /// How many there were, and the longest, by the worker that has the client.
+    /// By worker of the client: the number of transactions, and the longest.
     pub by_worker: Vec<(u64, u64)>,
 }
 
@@ -124,7 +125,7 @@ impl Tally {
 }
 
 impl Net {
-    /// For so many workers.
+    /// A network for this many workers.
     pub fn new(costs: Costs, workers: usize) -> Shared {
         let (mut reply, mut welcome, mut query) = (Vec::new(), Vec::new(), Vec::new());
         write::message(&mut reply, b'T', |body| body.extend([0, 0]));
@@ -156,7 +157,7 @@ impl Net {
         }))
     }
 
-    /// A client of a pool connects at this time, and is accepted by that worker.
+    /// A client of a pool connects at this time; this worker accepts it.
     pub fn client(&mut self, at: u64, worker: usize, pool: usize, idle: bool) {
         let far = Far::Client(self.clients.len());
         let socket = self.socket(far);
@@ -174,12 +175,12 @@ impl Net {
         self.arrive(at, Arrival::Bytes(socket, startup.into()));
     }
 
-    /// When something arrives next.
+    /// The time of the next arrival.
     pub fn next(&self) -> Option<u64> {
         self.arrivals.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// It arrives: the worker that is to look, if one is.
+    /// Handles the next arrival. Returns the worker that must look, if any.
     pub fn deliver(&mut self) -> Option<usize> {
         let (_, arrival) = self.arrivals.pop_first()?;
         let (worker, due) = match arrival {
@@ -212,20 +213,20 @@ impl Net {
     }
 }
 
-/// What drivers ask for.
+/// The drivers' requests.
 impl Net {
-    /// What a worker finds in a turn. What is more waits for the next one.
+    /// What a worker finds in a turn. The rest waits for the next turn.
     pub fn collect(&mut self, worker: usize) -> Vec<Due> {
         let due = &mut self.due[worker];
         due.drain(..due.len().min(FOUND)).collect()
     }
 
-    /// Whether there is anything.
+    /// True if the worker would find something.
     pub fn has_due(&self, worker: usize) -> bool {
         !self.due[worker].is_empty()
     }
 
-    /// Bytes of a socket, for the worker that has it and wants them.
+    /// The bytes of a socket, if this worker has it and wants them.
     pub fn read(&mut self, worker: usize, id: SocketId) -> Option<(Key, Vec<u8>)> {
         let socket = &mut self.sockets[id];
         let (_, key) = socket.owner.filter(|(at, _)| *at == worker)?;
@@ -246,7 +247,7 @@ impl Net {
         socket
     }
 
-    /// A socket is a worker's now.
+    /// A socket now belongs to a worker.
     pub fn attach(&mut self, worker: usize, key: Key, id: SocketId) {
         self.sockets[id].owner = Some((worker, key));
         self.sockets[id].wanted = false;
@@ -255,13 +256,13 @@ impl Net {
         }
     }
 
-    /// It is nobody's.
+    /// A socket belongs to no worker.
     pub fn detach(&mut self, id: SocketId) {
         self.sockets[id].owner = None;
         self.sockets[id].wanted = false;
     }
 
-    /// Its worker wants what comes, or not.
+    /// Switches receiving on or off.
     pub fn receive(&mut self, worker: usize, id: SocketId, on: bool) {
         let socket = &mut self.sockets[id];
         socket.wanted = on;
@@ -270,7 +271,7 @@ impl Net {
         }
     }
 
-    /// Its ends.
+    /// The addresses of both ends.
     pub fn ends(&self, id: SocketId) -> Ends {
         let address = |port| Address::Tcp(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
         let far = match self.sockets[id].far {
@@ -284,7 +285,7 @@ impl Net {
         }
     }
 
-    /// A worker sends.
+    /// A worker sends bytes.
     pub fn send(&mut self, now: u64, id: SocketId, bytes: &[u8]) {
         match self.sockets[id].far {
             Far::Client(client) => {
@@ -305,8 +306,8 @@ impl Net {
                 let mut rest = bytes;
                 while let Some(Ok(message)) = header(rest) {
                     if message.tag == frontend::QUERY {
-                        // From half to one and a half times of it: where each took the same, all would
-                        // keep step with each other, as nothing does.
+                        // From half to one and a half times the average. If all took the same time,
+                        // all sessions would run in step, which does not happen in reality.
                         let part = self.chance.within(500..=1500) as u64;
                         let takes = self.costs.postgres * part / 1000;
                         free = free.max(now + self.costs.hop) + takes;
@@ -321,7 +322,7 @@ impl Net {
         }
     }
 
-    /// A client has its answer, and sends its next statement in time.
+    /// A client has its answer, and sends its next statement later.
     fn answered(&mut self, now: u64, client: usize) {
         let who = &mut self.clients[client];
         if who.idle {
@@ -343,7 +344,7 @@ impl Net {
         self.arrive(sends + self.costs.hop, Arrival::Bytes(socket, query));
     }
 
-    /// By worker, how many clients of a pool it has.
+    /// By worker: the number of clients of a pool.
     pub fn clients_by_worker(&self, pool: usize) -> Vec<u32> {
         let mut counts = vec![0; self.due.len()];
         for client in self.clients.iter().filter(|client| client.pool == pool) {
@@ -354,7 +355,7 @@ impl Net {
         counts
     }
 
-    /// By worker, how many servers it has.
+    /// By worker: the number of servers.
     pub fn servers_by_worker(&self) -> Vec<u32> {
         let mut counts = vec![0; self.due.len()];
         let servers = self
@@ -368,5 +369,5 @@ impl Net {
     }
 }
 
-/// What of the protocol this takes for granted.
+/// An assumption of this file about the protocol.
 const _: () = assert!(backend::READY == b'Z');

@@ -1,16 +1,15 @@
-//! What clients say about channels: LISTEN, UNLISTEN, NOTIFY, and statements that only look whether
-//! there is news.
+//! Messages about channels: LISTEN, UNLISTEN, NOTIFY, and statements that only look for news.
 
 use super::{Act, Speaker};
 
-/// How many kinds of units there are.
+/// The number of kinds of units.
 pub(super) const KINDS: usize = 8;
 
-/// Names of channels, as they are written.
+/// Names of channels, as they are written in SQL.
 const NAMES: [&str; 4] = ["news", "jobs", "\"A b\"", "x1"];
 
 impl Speaker<'_> {
-    /// One of the kinds.
+    /// A unit of this kind.
     pub(super) fn about_channels(&mut self, kind: usize) {
         match kind {
             0 | 1 => {
@@ -55,7 +54,7 @@ impl Speaker<'_> {
         let plain = name.trim_matches('"');
         match self.chance.within(0..=3) {
             0 => format!("select pg_notify('{plain}', '{token}')"),
-            // A function does it.
+            // A function notifies.
             1 => format!("select '{token}' tells {name}"),
             _ => format!("notify {name}, '{token}'"),
         }
@@ -75,14 +74,14 @@ impl Speaker<'_> {
         self.query(&parts.join(";"));
     }
 
-    /// A poller's statement.
+    /// The statement of a polling client.
     fn look(&mut self) {
         let token = self.token();
         self.run(&format!("select '{token}'"));
         self.await_answers();
     }
 
-    /// Whoever listens is told while nothing is said.
+    /// The client sends nothing, and must receive all notifications.
     fn hark(&mut self) {
         self.await_answers();
         let rest = self.chance.within(1..=2500) as u64;

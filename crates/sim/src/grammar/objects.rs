@@ -1,15 +1,15 @@
-//! What clients say about what outlives their transactions: advisory locks, temporary tables, cursors
-//! WITH HOLD, numbers of sequences. Names are their own, as `cart3_1`.
+//! Messages about objects that outlive transactions: advisory locks, temporary tables, cursors WITH HOLD,
+//! numbers of sequences. Each client has its own names, such as `cart3_1`.
 
 use super::Speaker;
 
-/// How many kinds of units there are.
+/// The number of kinds of units.
 pub(super) const KINDS: usize = 9;
 
-/// How many things of a kind a client has at most.
+/// The most objects of one kind for each client.
 const MOST: usize = 2;
 
-/// Of what kind a thing is.
+/// The kind of an object.
 #[derive(Clone, Copy)]
 enum Kind {
     Lock,
@@ -18,7 +18,7 @@ enum Kind {
 }
 
 impl Speaker<'_> {
-    /// One of the kinds.
+    /// A unit of this kind.
     pub(super) fn about_objects(&mut self, kind: usize) {
         match kind {
             0 => self.hold_for_a_while(Kind::Lock),
@@ -33,7 +33,7 @@ impl Speaker<'_> {
         }
     }
 
-    /// Something is made, and is mostly taken away some statements later.
+    /// Makes an object, and mostly removes it some statements later.
     fn hold_for_a_while(&mut self, kind: Kind) {
         let which = self.chance.within(0..=MOST - 1);
         self.pause_to_discard();
@@ -58,8 +58,8 @@ impl Speaker<'_> {
         }
     }
 
-    /// Where all is gone when a transaction is over, nothing may follow on its heels, which could see it
-    /// still.
+    /// With `session_state = discard`, objects are gone when a transaction is over. A message right
+    /// after the transaction could still see them, so the client pauses.
     fn pause_to_discard(&mut self) {
         if self.tongue.discards {
             self.await_answers();
@@ -101,7 +101,7 @@ impl Speaker<'_> {
         }
     }
 
-    /// Its rows can only be described where it is known: so by a Query.
+    /// The cursor's rows can only be described on the server that has it, so it is used by a Query.
     fn use_cursor(&mut self, which: usize) {
         let (client, count) = (self.client, self.chance.within(1..=3));
         self.query(&format!("fetch {count} from hand{client}_{which}"));
@@ -143,7 +143,8 @@ impl Speaker<'_> {
         self.pause_to_discard();
     }
 
-    /// In one Query, which waits as a whole where too many keep their servers, or is refused.
+    /// Several objects in one Query. If too many clients keep their servers, the whole Query waits
+    /// or is refused.
     fn several_of_objects(&mut self) {
         self.await_answers();
         let mut parts = Vec::new();
@@ -160,7 +161,7 @@ impl Speaker<'_> {
         self.pause_to_discard();
     }
 
-    /// What drivers say when a connection goes back to their own pool.
+    /// The statements that drivers send when a connection goes back to their own pool.
     fn clean(&mut self) {
         let texts = [
             "select pg_advisory_unlock_all();close all;reset all",
@@ -185,7 +186,8 @@ impl Speaker<'_> {
         }
     }
 
-    /// Where nobody has asked before, only who has drawn a number right before is told no other's.
+    /// Draws a number and asks for it. Without this, a client that asks could get an error only;
+    /// the number of another client must never come.
     fn draw_and_ask(&mut self) {
         self.draw();
         if self.chance.once_in(2) {

@@ -1,11 +1,11 @@
-//! What clients say about tables: DDL, and statements that depend on it.
+//! Messages about tables: DDL, and statements that depend on it.
 
 use howdah_wire::tag::frontend;
 
 use super::Speaker;
 use crate::schema::{Shape, TABLES};
 
-/// How many kinds of units there are.
+/// The number of kinds of units.
 pub(super) const KINDS: usize = 8;
 
 /// Texts of prepared statements.
@@ -18,7 +18,7 @@ const TEXTS: [&str; 6] = [
     "select $1 from t0 rows 2 v25",
 ];
 
-/// Those whose functions change a table.
+/// Texts whose functions change a table.
 const HIDDEN: [&str; 4] = [
     "select $1 alters table t0 1 v26",
     "select $1 alters table t0 0 v27",
@@ -27,7 +27,7 @@ const HIDDEN: [&str; 4] = [
 ];
 
 impl Speaker<'_> {
-    /// One of the kinds.
+    /// A unit of this kind.
     pub(super) fn about_tables(&mut self, kind: usize) {
         match kind {
             0 => self.name_statements(),
@@ -62,7 +62,7 @@ impl Speaker<'_> {
         format!("{verb} table t{table} {shape} '{token}'")
     }
 
-    /// A name that only statements about tables have, where names are allowed.
+    /// A name that only statements about tables have, if named statements are allowed.
     fn table_name(&mut self) -> String {
         match self.tongue.named {
             true => format!("w{}", self.chance.within(0..=3)),
@@ -77,7 +77,7 @@ impl Speaker<'_> {
         TEXTS[self.chance.within(0..=TEXTS.len() - 1)]
     }
 
-    /// Parsed, anew or not, and perhaps described and run.
+    /// Parses a statement, perhaps again, and perhaps describes and runs it.
     fn name_statements(&mut self) {
         for _ in 0..self.chance.within(1..=2) {
             let name = self.table_name();
@@ -102,7 +102,7 @@ impl Speaker<'_> {
         self.sync();
     }
 
-    /// Those that were named before, perhaps long ago.
+    /// Uses statements that were named before, perhaps long ago.
     fn use_statements(&mut self) {
         if !self.tongue.named {
             return self.name_statements();
@@ -149,8 +149,7 @@ impl Speaker<'_> {
         self.run(end);
     }
 
-    /// A statement is parsed or used where a table is something else for a while, and before and
-    /// after that.
+    /// Parses or uses a statement while a table is changed for a while, and before and after that.
     fn try_out(&mut self) {
         let (name, text) = (self.table_name(), self.table_text());
         if self.chance.once_in(2) {
@@ -176,7 +175,7 @@ impl Speaker<'_> {
         self.use_one(&name);
     }
 
-    /// A table is changed, and what was parsed before is parsed anew, as drivers do.
+    /// Changes a table, then parses earlier statements again, as drivers do.
     fn migrate(&mut self) {
         let (name, text) = (self.table_name(), self.table_text());
         for _ in 0..self.chance.within(1..=2) {
@@ -197,7 +196,7 @@ impl Speaker<'_> {
         }
     }
 
-    /// Closed and parsed, and mostly described.
+    /// Closes a statement, parses it again, and mostly describes it.
     fn renew(&mut self, name: &str, text: &str) {
         self.target(frontend::CLOSE, b'S', name);
         self.parse(name, text);

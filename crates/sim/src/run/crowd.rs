@@ -1,4 +1,4 @@
-//! Who comes in a run, and what they want.
+//! The actors of a run, and their plans.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::scenario::Scenario;
 use crate::successor::Successor;
 use crate::world::Shared;
 
-/// Those that come to take over, one after the other.
+/// The successors, one after the other.
 pub(super) fn successors(
     scenario: &Scenario,
     chance: &mut Chance,
@@ -35,7 +35,7 @@ pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) 
         let user = &scenario.users[chance.within(0..=scenario.users.len() - 1)];
         let cancellable = scenario.faults.cancels > 0 && chance.once_in(2);
         let mut tongue = scenario.tongue;
-        // Whether a cancelled Query has ended the unnamed statement is not known.
+        // It is unknown whether a cancelled Query has ended the unnamed statement.
         tongue.unnamed &= !cancellable;
         tongue.sure = !cancellable;
         let mut number = 0;
@@ -51,8 +51,8 @@ pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) 
             id,
             database: database.name.clone(),
             user: user.clone(),
-            // RESET to what was asked for at login has gaps that are known (see ARCHITECTURE,
-            // "Settings"), which would hide all others.
+            // RESET to a value that was asked for at login has known gaps, which would hide all
+            // others.
             asks: match resets(&script) {
                 true => Vec::new(),
                 false => asks(tongue, chance),
@@ -75,9 +75,9 @@ pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) 
     clients
 }
 
-/// How a client comes to TLS.
+/// Whether and how a client uses TLS.
 fn tls(scenario: &Scenario, id: u32, asks: bool) -> Tls {
-    // Drawn apart: what else the seed gives stays as it is.
+    // Drawn from a seed of its own, so that the rest of the run stays the same.
     let chance = &mut Chance::new(scenario.seed.rotate_left(20) ^ u64::from(id));
     match (scenario.tls, asks) {
         (true, _) if chance.once_in(4) => Tls::AtOnce,
@@ -87,7 +87,7 @@ fn tls(scenario: &Scenario, id: u32, asks: bool) -> Tls {
     }
 }
 
-/// Whether a client takes settings back.
+/// True if a client resets settings.
 fn resets(script: &VecDeque<Act>) -> bool {
     script.iter().any(|act| match act {
         Act::Send(messages) => messages.iter().any(|message| {
@@ -125,7 +125,7 @@ fn asks(tongue: Tongue, chance: &mut Chance) -> Vec<(String, String)> {
         asks.retain(|(asked, _)| asked != name);
         asks.push((name.to_string(), value.to_string()));
     }
-    // With `session_state = discard` only what is tracked can be asked for.
+    // With `session_state = discard` a client can only ask for tracked settings.
     asks.retain(|(name, _)| !tongue.discards || name != "work_mem");
     asks
 }
@@ -137,7 +137,7 @@ fn end(scenario: &Scenario, script: &VecDeque<Act>, broken: bool, chance: &mut C
     });
     let bytes: usize = bytes.sum();
     if broken {
-        // What is never ended is never answered.
+        // A COPY that never ends is never answered.
         return if chance.once_in(2) {
             End::TerminateAtOnce
         } else {
@@ -167,7 +167,7 @@ pub(super) fn orders(scenario: &Scenario, chance: &mut Chance) -> VecDeque<(u64,
         let kinds = if scenario.faults.kills { 6 } else { 5 };
         let kind = match scenario.faults.takeovers {
             0 => chance.within(0..=kinds),
-            // A successor knows of no pauses.
+            // A successor does not know of pauses.
             _ => [0, 3, 4][chance.within(0..=2)],
         };
         match kind {

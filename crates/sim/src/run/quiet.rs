@@ -1,4 +1,4 @@
-//! The end of a run: everybody must come to an end, everything to rest, and nothing be left.
+//! The end of a run: all actors must end, everything must come to rest, and nothing may be left.
 
 use howdah_pooler::census::Census;
 use howdah_pooler::event::Order;
@@ -9,7 +9,7 @@ use crate::story::Who;
 use crate::successor::Successor;
 
 impl Play {
-    /// Nothing goes wrong any more: everybody must come to an end, and everything to rest.
+    /// From now on nothing goes wrong: all actors must end, and everything must come to rest.
     pub(super) fn wind_down(&mut self) {
         if self.failed() {
             return;
@@ -58,7 +58,7 @@ impl Play {
         }
     }
 
-    /// With nobody there, every worker says at once that it may end.
+    /// Without clients, every worker says at once that it may end.
     fn shut_down(&mut self) {
         let order = match self.chance.once_in(2) {
             true => Order::ShutdownWaitForClients,
@@ -105,10 +105,11 @@ impl Play {
         self.quiet = false;
     }
 
-    /// Lets a moment pass until all is quiet; what is not quiet then is a violation.
+    /// Waits a moment until all is quiet. What is not quiet then is a violation.
     fn check_quiet(&mut self, at_last: bool) {
-        // Nothing that waits for a time limit of the pooler's comes to rest in time, except for
-        // cancels that PostgreSQL never seems to get, and handshakes that it does not answer.
+        // Things that wait for a time limit of the pooler do not come to rest in time. Exceptions
+        // are cancels that PostgreSQL seems never to receive, and handshakes that it does not
+        // answer.
         let manners = self.scenario.manners;
         let late = manners.cancel_late_once_in + manners.handshake_fails_once_in > 0;
         let patience = if late { 60 } else { 6 } * SECOND;
@@ -130,7 +131,8 @@ impl Play {
         }
     }
 
-    /// What must be so when nobody wants anything, and is not; at last nothing is left at all.
+    /// The reason why the world is not quiet, although no client wants anything. `at_last`: nothing
+    /// at all may be left.
     fn unquiet(&mut self, at_last: bool) -> Option<String> {
         let mut census = Census::default();
         let (mut sockets, mut driven, mut memory) = (0, 0, 0);
@@ -191,7 +193,7 @@ impl Play {
                 census.statements
             ));
         }
-        // A pool that shall have servers keeps some, and stays.
+        // A pool with `min_pool_size` keeps some servers, and stays.
         let least: usize = self.scenario.databases.iter().map(|d| d.least).sum();
         let least = least * self.scenario.users.len();
         let most = if least > 0 { census.pools } else { 0 };

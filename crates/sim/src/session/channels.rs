@@ -1,4 +1,4 @@
-//! LISTEN, UNLISTEN and NOTIFY of a session: they count from its commit.
+//! LISTEN, UNLISTEN and NOTIFY of a session: they take effect at its commit.
 
 use std::collections::BTreeMap;
 
@@ -9,36 +9,36 @@ use super::{Block, Deed, Session};
 use crate::board::{Note, Shared};
 use crate::sql::Token;
 
-/// See the module.
+/// The channels and notifications of a session.
 #[derive(Default)]
 pub(super) struct Channels {
-    /// What is notified in its database, and which process it is itself. A client's reference has none.
+    /// The notifications of its database, and its own process id. A client's reference has neither.
     board: Option<(Shared, u32)>,
-    /// What it listens to, each channel from this position.
+    /// The channels that the session listens to, each since a position.
     listened: BTreeMap<String, usize>,
-    /// All before is told.
+    /// All notifications before this position were sent.
     told: usize,
-    /// Of the transaction that is open.
+    /// The changes of the open transaction.
     changes: Vec<Listening>,
     notes: Vec<Note>,
-    /// Statements that ran in it.
+    /// The statements that ran in the transaction.
     tokens: Vec<Token>,
 }
 
-/// A change of what is listened to.
+/// A change of the channels.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listening {
-    /// Whose text it is of.
+    /// The statement with the change.
     pub token: Option<Token>,
     /// The channel; `None` for all.
     pub channel: Option<String>,
-    /// LISTEN.
+    /// True for LISTEN, false for UNLISTEN.
     pub listens: bool,
-    /// In a transaction block.
+    /// The change was made in a transaction block.
     pub in_block: bool,
 }
 
-/// How far a transaction was at a savepoint.
+/// The state of a transaction at a savepoint.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
     changes: usize,
@@ -46,7 +46,7 @@ pub(super) struct Mark {
 }
 
 impl Session {
-    /// It is a process of a database.
+    /// Makes the session a process of a database.
     pub fn on_board(&mut self, board: Shared, pid: u32) {
         self.channels.told = board.borrow().position();
         self.channels.board = Some((board, pid));
@@ -70,7 +70,7 @@ impl Session {
     pub(super) fn notifies(&mut self, channel: &str, token: Option<Token>, shown: bool) {
         if let Some((_, pid)) = &self.channels.board {
             let (pid, channel) = (*pid, channel.to_string());
-            // The pooler's own is nobody's.
+            // The pooler's own notification belongs to no client.
             let nobody = Token {
                 client: 0,
                 number: 0,
@@ -101,7 +101,7 @@ impl Session {
         self.channels.notes.truncate(mark.notes);
     }
 
-    /// The transaction is kept, or not.
+    /// The transaction is committed, or rolled back.
     pub(super) fn channels_end(&mut self, kept: bool) {
         let channels = &mut self.channels;
         let changes = std::mem::take(&mut channels.changes);
@@ -137,7 +137,7 @@ impl Session {
         }
     }
 
-    /// It is idle: what was notified meanwhile is told. True if there was something.
+    /// The session is idle: sends the notifications that came meanwhile. True if there were any.
     pub fn tell_notes(&mut self) -> bool {
         let channels = &mut self.channels;
         let Some((board, _)) = &channels.board else {
@@ -165,7 +165,7 @@ impl Session {
         self.out.len() > before
     }
 
-    /// Something was notified that it has not been told.
+    /// True if a notification was not sent yet.
     pub fn has_notes(&self) -> bool {
         let channels = &self.channels;
         let board = channels.board.as_ref();
@@ -173,7 +173,7 @@ impl Session {
             && board.is_some_and(|(board, _)| board.borrow().position() > channels.told)
     }
 
-    /// What it listens to.
+    /// The channels that the session listens to.
     pub fn listened(&self) -> impl Iterator<Item = &str> {
         self.channels.listened.keys().map(String::as_str)
     }

@@ -1,4 +1,4 @@
-//! COPY of a session: rows that come, and rows that go.
+//! COPY of a session, in both directions.
 
 use howdah_wire::frame::cstr;
 use howdah_wire::tag::{backend, frontend};
@@ -7,7 +7,7 @@ use howdah_wire::write;
 use super::Session;
 use crate::sql::Token;
 
-/// Rows that come.
+/// A COPY FROM STDIN.
 #[derive(Debug)]
 pub(super) struct CopyIn {
     pub token: Option<Token>,
@@ -40,7 +40,8 @@ impl Session {
                 }
             }
             frontend::COPY_DONE => {
-                // The count says what arrived, so that the client can tell.
+                // The tag has a checksum of the rows that arrived, so that the client can check
+                // them.
                 let done = format!("COPY {}{:010}", copy.rows, copy.sum);
                 self.changes.extend(copy.token);
                 self.copy = None;

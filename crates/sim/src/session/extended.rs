@@ -1,4 +1,4 @@
-//! The extended protocol of a session: statements, and portals of them.
+//! The extended protocol of a session: statements and portals.
 
 use howdah_wire::frame::{cstr, u16_be, u32_be};
 use howdah_wire::tag::{backend, frontend};
@@ -54,7 +54,7 @@ impl Session {
         if sql == Sql::Unreadable {
             return Err(("42601", "syntax error".into()));
         }
-        // An empty text is fine in a failed transaction, too.
+        // An empty text is allowed in a failed transaction, too.
         if sql != Sql::Empty {
             self.refuse_in_failed(&sql)?;
         }
@@ -65,7 +65,7 @@ impl Session {
         if let Sql::Select { from: None, .. } = sql
             && text.contains('\'')
         {
-            // It has constants that mean something else under other settings.
+            // The text has constants whose meaning depends on settings.
             text.push_str(&self.constants());
         }
         let (rows, unnamed) = (sql.has_rows(), name.is_empty());
@@ -83,7 +83,7 @@ impl Session {
         Ok(())
     }
 
-    /// What constants are that are read now.
+    /// The settings that constants depend on, as text.
     fn constants(&self) -> String {
         self.settings
             .read_by()
@@ -91,8 +91,8 @@ impl Session {
             .collect()
     }
 
-    /// The message under way is about a statement. A pooler may be unable to parse it now with the
-    /// constants that it has.
+    /// The current message is about a statement. A pooler may be unable to parse it now with the
+    /// right constants.
     fn needs_constants(&mut self, name: &[u8]) {
         let Some(prepared) = self.statements.get(name) else {
             return;
@@ -148,7 +148,7 @@ impl Session {
         Ok(())
     }
 
-    /// What the table is that a statement's rows are like.
+    /// The table's shape that a statement's rows have.
     fn rows_of(
         &mut self,
         prepared: &mut Prepared,
@@ -201,7 +201,7 @@ impl Session {
         self.describe_planned(name)
     }
 
-    /// The second half of a statement's description, if its rows are like a table's.
+    /// The second half of a statement's description, if its rows are a table's.
     pub(super) fn describe_planned(&mut self, name: &[u8]) -> Result<(), Fault> {
         let Some(prepared) = self.statements.get_mut(name) else {
             return Ok(());
@@ -229,8 +229,8 @@ impl Session {
             && let Some(prepared) = self.statements.get_mut(&of)
             && let Some(plan) = prepared.plan.as_mut().filter(|plan| plan.is_undescribed())
         {
-            // It says what the statement is, to who has not had that described: a pooler asks for that,
-            // and only here DDL of others may come between.
+            // If the statement was not described before, a pooler asks PostgreSQL for its
+            // description. Only here can DDL of other sessions come in between.
             if self.view.hears_error()
                 && let Outcome::Fails(fault) = self.view.revalidate(plan, None)
             {
@@ -306,15 +306,15 @@ impl Session {
     }
 }
 
-/// A Bind.
+/// A Bind message.
 struct Bind<'a> {
     portal: &'a [u8],
     name: &'a [u8],
-    /// How many parameters it has.
+    /// The number of parameters.
     count: usize,
-    /// The first of them that is a token.
+    /// The first parameter that is a token.
     token: Option<Token>,
-    /// For how many columns it says formats.
+    /// The number of columns for which the Bind has formats.
     results: usize,
 }
 

@@ -1,5 +1,5 @@
-//! What a session holds beyond its transaction: advisory locks, temporary tables, cursors WITH HOLD, and
-//! the last value of a sequence. Each row that it returns says what it holds, but for that value.
+//! The objects of a session that outlive its transactions: advisory locks, temporary tables, cursors WITH
+//! HOLD, and the last value of a sequence. Each returned row lists the objects, except for that value.
 
 use std::fmt;
 
@@ -9,22 +9,22 @@ use super::reply::COLUMN;
 use super::{Block, Fault, Session};
 use crate::sql::{Author, Object, Token};
 
-/// See the module.
+/// The objects of a session.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Objects {
-    /// Keys of advisory locks of the session: no ROLLBACK gives them back.
+    /// The keys of the session's advisory locks. ROLLBACK does not release them.
     locks: Vec<u32>,
-    /// Keys of those of the transaction.
+    /// The keys of the transaction's advisory locks.
     passing: Vec<u32>,
     tables: Vec<Table>,
-    /// Those before the transaction.
+    /// The tables before the transaction.
     before: Vec<Table>,
     cursors: Vec<Cursor>,
-    /// So many cursors the transaction has declared.
+    /// The number of cursors that the transaction has declared.
     declared: usize,
-    /// What `nextval` has given last.
+    /// The last value of `nextval`.
     number: Option<Token>,
-    /// It has in this transaction.
+    /// `nextval` was called in this transaction.
     has_drawn: bool,
     /// The last value of a sequence was asked for.
     asked: bool,
@@ -37,18 +37,18 @@ struct Table {
     passing: bool,
 }
 
-/// A cursor: a CLOSE is not undone, nor is a FETCH.
+/// A cursor. ROLLBACK undoes neither CLOSE nor FETCH.
 #[derive(Clone, Debug)]
 struct Cursor {
     name: String,
     rows: u32,
-    /// So many were fetched.
+    /// The number of rows fetched.
     fetched: u32,
-    /// Which of the transaction's cursors it is; `None` if it was held over from an earlier one.
+    /// The cursor's number in the transaction; `None` if an earlier transaction declared it.
     of_transaction: Option<usize>,
 }
 
-/// How far a transaction was at a savepoint.
+/// The state of a transaction at a savepoint.
 #[derive(Clone, Debug)]
 pub(super) struct Mark {
     passing: usize,
@@ -57,7 +57,7 @@ pub(super) struct Mark {
 }
 
 impl Objects {
-    /// They are held beyond the transaction: kind, and name or key.
+    /// The objects that outlive the transaction: kind, and name or key.
     pub fn left(&self) -> impl Iterator<Item = String> {
         let locks = self
             .locks
@@ -94,7 +94,7 @@ impl Objects {
         self.drop_declared(mark.declared);
     }
 
-    /// The transaction is kept, or not.
+    /// The transaction is committed, or rolled back.
     pub fn end(&mut self, kept: bool) {
         self.passing.clear();
         if kept {
@@ -111,13 +111,13 @@ impl Objects {
         self.has_drawn = false;
     }
 
-    /// Cursors that the transaction has declared from then on.
+    /// Drops the cursors that the transaction declared after a savepoint.
     fn drop_declared(&mut self, from: usize) {
         let stays = |cursor: &Cursor| cursor.of_transaction.is_none_or(|at| at < from);
         self.cursors.retain(stays);
     }
 
-    /// All is gone but the last value of a sequence.
+    /// Drops everything but the last value of a sequence.
     pub fn clear(&mut self) {
         self.locks.clear();
         self.tables.clear();
@@ -176,14 +176,14 @@ impl fmt::Display for Objects {
 }
 
 impl Session {
-    /// What it holds beyond its transaction.
+    /// The objects that outlive the transaction.
     pub fn left(&self) -> impl Iterator<Item = String> {
         let by_sql = self.statements(true);
         let by_sql = by_sql.map(|name| String::from_utf8_lossy(name).into_owned());
         by_sql.chain(self.objects.left())
     }
 
-    /// All that it holds is gone but the last value of a sequence, which may be there still.
+    /// Drops all objects. The last value of a sequence may stay.
     pub fn discard_objects(&mut self) {
         self.objects.clear();
     }
@@ -281,7 +281,7 @@ impl Session {
     }
 }
 
-/// There is no value of a sequence.
+/// The error for a sequence without a value.
 fn undefined(sequence: Option<&str>) -> String {
     match sequence {
         Some(name) => format!("currval of sequence \"{name}\" is not yet defined in this session"),
@@ -319,9 +319,9 @@ impl Keeping {
 #[derive(Debug)]
 pub(super) struct Refusable {
     objects: Objects,
-    /// It stands in a Query.
+    /// The statement is in a Query.
     simple: bool,
-    /// The statement of SQL's PREPARE that it makes.
+    /// The name of the statement that SQL's PREPARE makes.
     pub prepares: Option<Vec<u8>>,
 }
 
@@ -338,7 +338,8 @@ impl Session {
         });
     }
 
-    /// A statement that keeps its server was refused before it ran. False if there was none.
+    /// The statement that would have kept its server was refused before it ran. False if there was
+    /// none.
     pub fn refuse_to_keep(&mut self) -> bool {
         let Some(before) = self.keeper.take() else {
             return false;
@@ -351,8 +352,8 @@ impl Session {
         true
     }
 
-    /// What was asked for last of a sequence is not known, as another server is asked than the one that
-    /// has told the value. False if nothing was asked, or the open transaction has that itself.
+    /// The last value of the sequence is unknown: another server was asked than the one with the
+    /// value. False if no value was asked for, or if the open transaction itself has the value.
     pub fn forget_number(&mut self) -> bool {
         let Some(simple) = self.forgettable.take() else {
             return false;

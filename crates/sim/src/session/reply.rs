@@ -15,7 +15,7 @@ pub(super) const COLUMN: write::Column<'static> = write::Column {
 };
 
 impl Session {
-    /// What the pooler asks of the session.
+    /// Answers the pooler's questions about the session.
     pub(super) fn answer(&mut self, asked: &[Asked]) {
         let hex = |value: &str| {
             value
@@ -52,7 +52,7 @@ impl Session {
         self.flushed = self.out.len();
     }
 
-    /// A row says whose it is, of which statement, under which settings, and what its session holds.
+    /// A row contains its client and statement, the settings, and the session's objects.
     pub(super) fn row_of(
         &self,
         token: Option<Token>,
@@ -145,7 +145,7 @@ impl Session {
     }
 }
 
-/// Where in its sources PostgreSQL says so, of errors that poolers look at.
+/// The place in PostgreSQL's sources, for errors that poolers look at.
 fn place(sqlstate: &str, text: &str) -> Vec<(u8, &'static str)> {
     let (file, routine) = match sqlstate {
         "0A000" if text.starts_with("cached") => ("plancache.c", "RevalidateCachedQuery"),

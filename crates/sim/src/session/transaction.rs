@@ -1,4 +1,4 @@
-//! How transactions of a session end.
+//! The ends of a session's transactions.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ impl Session {
         if self.block == Block::None {
             self.abort();
         } else {
-            // Behind a savepoint it can go on with what was before.
+            // After a ROLLBACK TO a savepoint, the earlier changes still count.
             if self.savepoints.is_empty() {
                 self.undo_changes();
             }
@@ -27,7 +27,8 @@ impl Session {
         }
     }
 
-    /// What was fed last, a Query of its own or not, was an error instead, which has been told already.
+    /// The last message, in a Query of its own or not, has failed instead. The error was already
+    /// sent.
     pub(super) fn refuse_last(&mut self, simple: bool) {
         self.undecided = None;
         let mut told = 0;

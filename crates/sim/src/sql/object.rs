@@ -1,50 +1,51 @@
-//! Statements about what a session may hold beyond its transaction: advisory locks, temporary tables,
-//! cursors, values of sequences. Names say whose they are, as `cart3_1`, so that nobody takes another's for its own.
+//! Statements about objects that may outlive a transaction: advisory locks, temporary tables, cursors, values
+//! of sequences. An object's name has the number of its client, such as `cart3_1`, so that no client mistakes
+//! another client's object for its own.
 
 use super::Token;
 
-/// What such a statement does.
+/// A statement about an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Object {
-    /// An advisory lock is taken, for the session or for the transaction.
+    /// Takes an advisory lock, for the session or for the transaction.
     Lock {
-        /// Its key: ten times its client's number, and more.
+        /// The key: ten times the client's number, plus a number.
         key: u32,
-        /// Until the end of the transaction only.
+        /// The lock ends with the transaction.
         passing: bool,
     },
-    /// An advisory lock of the session is given back, or all of them.
+    /// Releases one of the session's advisory locks, or all of them.
     Unlock(Option<u32>),
-    /// A temporary table is made.
+    /// Makes a temporary table.
     Create {
-        /// Its name.
+        /// The table's name.
         table: String,
         /// ON COMMIT DROP.
         passing: bool,
     },
-    /// A temporary table is dropped, or all of them (DISCARD TEMP).
+    /// Drops a temporary table, or all of them (DISCARD TEMP).
     Drop(Option<String>),
     /// DECLARE ... WITH HOLD.
     Declare {
-        /// Its name.
+        /// The cursor's name.
         cursor: String,
-        /// How many rows it has.
+        /// The number of rows.
         rows: u32,
     },
-    /// FETCH so many rows of a cursor.
+    /// FETCH of this many rows of a cursor.
     Fetch(String, u32),
     /// CLOSE of one cursor, or all.
     Close(Option<String>),
-    /// `nextval` gives the statement's own token.
+    /// `nextval`: its value is the statement's token.
     Next(Token),
-    /// `currval` of a sequence, or `lastval`: what was given last.
+    /// `currval` of a sequence, or `lastval`: the last value.
     Last(Option<String>),
     /// DISCARD SEQUENCES.
     ForgetNumbers,
 }
 
 impl Object {
-    /// A pooler keeps its server for it.
+    /// True if a pooler keeps the server because of the statement.
     pub fn keeps(&self) -> bool {
         match self {
             Object::Lock { passing, .. } | Object::Create { passing, .. } => !passing,
@@ -53,7 +54,7 @@ impl Object {
         }
     }
 
-    /// It returns a row.
+    /// True if the statement returns a row.
     pub fn has_rows(&self) -> bool {
         matches!(
             self,
@@ -61,7 +62,7 @@ impl Object {
         )
     }
 
-    /// Reads a statement: its first word, and what follows.
+    /// Reads a statement: its first word, and the rest.
     pub fn read(first: &str, rest: &str) -> Option<Object> {
         let words: Vec<&str> = rest.split_whitespace().collect();
         Some(match (first, &words[..]) {
@@ -89,7 +90,7 @@ impl Object {
     }
 }
 
-/// A function that is called with one argument, or none.
+/// Reads a function call with one argument or none.
 fn called(rest: &str) -> Option<Object> {
     let (call, remark) = rest.split_once(" /* ").unwrap_or((rest, ""));
     let (name, argument) = call.strip_suffix(')')?.split_once('(')?;
