@@ -1,9 +1,8 @@
-//! The balancer decides on which workers each pool's clients are.
+//! The balancer decides which workers serve each pool's clients.
 //!
-//! The balancer is a pure value on the control thread. There it is on no transaction's path, and can judge
-//! a worker that is busy or stands still. Each worker reports its load ten times a second ([`Load`]). The
-//! balancer answers with steps ([`BalanceStep`]): where new clients go, and which worker hands clients to
-//! which.
+//! The balancer is a pure value on the control thread. There it delays no transaction, and can judge a worker
+//! that is busy or hangs. Each worker reports its load ten times a second ([`Load`]). The balancer answers
+//! with steps ([`BalanceStep`]): which workers get new clients, and which worker hands clients to which.
 //!
 //! A second worker costs CPU that one worker does not cost: wake-ups, and servers lent from worker to
 //! worker. So a pool begins on one worker, and every further step needs a reason:
@@ -41,7 +40,7 @@ use crate::load::{FREE, Load};
 use crate::mail::Mail;
 use crate::pool::key::PoolKey;
 
-/// A worker is hot for so long before the log says that nothing can be done, in nanoseconds.
+/// A worker must be hot for this long before the log says that nothing can be done, in nanoseconds.
 const HOT_FOR_THE_LOG: u64 = 3_000_000_000;
 /// How often the log repeats this, in nanoseconds.
 const HOT_AGAIN_FOR_THE_LOG: u64 = 600_000_000_000;
@@ -50,7 +49,7 @@ const HOT_AGAIN_FOR_THE_LOG: u64 = 600_000_000_000;
 pub const DECIDES: u64 = 90_000_000;
 /// How busy a hot worker is.
 pub const HOT: f64 = 0.85;
-/// How long a worker must be that busy to be hot, in nanoseconds.
+/// How long a worker must be this busy to count as hot, in nanoseconds.
 pub const HOT_FOR: u64 = 300_000_000;
 /// The fraction of time spent waiting for a core above which cores are short.
 pub const DELAYED: f64 = 0.1;
@@ -75,20 +74,21 @@ pub const PAUSE_MOST: u64 = 300_000_000_000;
 pub const PAUSE_SATURATED: u64 = 15_000_000_000;
 /// See [`PAUSE_SATURATED`].
 pub const SATURATED: f64 = 0.97;
-/// How long all must be calm before workers are emptied, in nanoseconds.
+/// How long all workers must be calm before one is emptied, in nanoseconds.
 pub const CALM_FOR: u64 = 5_000_000_000;
 /// How busy a worker may become when another one is emptied onto it.
 pub const FITS: f64 = 0.6;
-/// A worker that has clients and has not reported for so long stands still, in nanoseconds.
+/// A worker with clients that has not reported for this long hangs, in nanoseconds.
 pub const SILENT: u64 = 1_500_000_000;
-/// How long counts of clients are out of date after an order to move clients, in nanoseconds.
+/// How long counts of clients are out of date after a step that moves clients, in nanoseconds.
 const COUNTS_LAG: u64 = 250_000_000;
-/// A pool that no worker has reported for so long is forgotten, in nanoseconds.
+/// A pool that no worker has reported for this long is forgotten, in nanoseconds.
 const FORGOTTEN: u64 = 60_000_000_000;
-/// The weight of the newest figure in averages, which so cover about three tenths of a second.
+/// The weight of the newest figure in averages. With it, an average covers about three tenths of a
+/// second.
 const NEW: f64 = 0.3;
 
-/// What the balancer has decided.
+/// A decision of the balancer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BalanceStep {
     /// New clients of a pool go to these workers. With none, the pool is forgotten.
@@ -97,23 +97,23 @@ pub enum BalanceStep {
     NewPools(WorkerId),
     /// A worker hands clients to another.
     Shed {
-        /// Who.
+        /// The worker that hands clients over.
         from: WorkerId,
-        /// To whom.
+        /// The worker that gets them.
         to: WorkerId,
-        /// Whose clients.
+        /// The clients' pool.
         pool: Arc<PoolKey>,
-        /// How many.
+        /// The number of clients.
         clients: u32,
         /// Idle clients move, too. If false, only recently active ones move.
         idle: bool,
     },
-    /// For the log.
+    /// A line for the log.
     Say(String),
 }
 
 impl BalanceStep {
-    /// The mails that carry it out, for so many workers.
+    /// The mails that carry the step out, for this number of workers.
     pub fn mails(self, workers: u16) -> Vec<(WorkerId, Mail)> {
         let all = (0..workers).map(WorkerId);
         match self {
@@ -141,27 +141,27 @@ impl BalanceStep {
     }
 }
 
-/// What is known of a worker.
+/// What the balancer knows of a worker.
 #[derive(Clone, Debug, Default)]
 struct Worker {
     heard: Time,
     busy: f64,
     delay: f64,
     hot_since: Option<Time>,
-    /// When the log last said why nothing is done about a hot worker.
+    /// When the log last said why nothing can be done for this hot worker.
     told_hot: Option<Time>,
     clients: u32,
-    /// The transactions that it has reported.
+    /// The transactions that the worker has reported.
     total: u64,
     pools: BTreeMap<Arc<PoolKey>, Part>,
 }
 
-/// What a worker has of a pool.
+/// A worker's part of a pool.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
     clients: u32,
     active: u32,
-    /// Transactions a second.
+    /// Transactions per second.
     rate: f64,
 }
 
@@ -170,46 +170,46 @@ impl Worker {
         self.pools.values().map(|part| part.rate).sum()
     }
 
-    /// A pool's share of its work.
+    /// A pool's share of the worker's transactions.
     fn share(&self, pool: &PoolKey) -> f64 {
         let own = self.pools.get(pool).map_or(0.0, |part| part.rate);
         own / self.rate().max(1e-9)
     }
 }
 
-/// What is known of a pool.
+/// What the balancer knows of a pool.
 #[derive(Clone, Debug)]
 struct Pool {
     seats: Vec<WorkerId>,
     widest: u16,
     heard: Time,
-    /// When an experiment with it failed, and how many transactions a second it did then. It is
-    /// left alone for a while.
+    /// When an experiment with the pool failed, and the pool's transactions per second at that
+    /// time. The pool is left alone for a while.
     failed: Option<(Time, f64)>,
-    /// How long it is left alone, in nanoseconds.
+    /// How long the pool is left alone, in nanoseconds.
     pause: u64,
-    /// Until when the counts of its clients are out of date.
+    /// Until then, the counts of the pool's clients are out of date.
     moving: Time,
 }
 
-/// A step that is not judged yet.
+/// A step whose result is not known yet.
 #[derive(Clone, Debug)]
 struct Experiment {
-    /// The pools, where they were, and how many transactions a second they did.
+    /// The pools, with their workers and transactions per second before the step.
     before: Vec<(Arc<PoolKey>, Vec<WorkerId>, f64)>,
-    /// The workers concerned, and their transactions a second before it.
+    /// The workers concerned, with their transactions per second before the step.
     workers: Vec<WorkerId>,
     rate: f64,
-    /// How many of them the pools did not have before.
+    /// How many of these workers the pools did not have before.
     added: usize,
-    /// When counting begins, and how many transactions there had been.
+    /// When counting begins, and the number of transactions at that time.
     counts: Time,
     counted: Option<u64>,
     ends: Time,
     what: &'static str,
 }
 
-/// Decides on which workers each pool's clients are.
+/// Decides which workers serve each pool's clients.
 #[derive(Clone, Debug)]
 pub struct Balancer {
     workers: Vec<Worker>,
@@ -220,7 +220,7 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// For so many workers.
+    /// A balancer for this number of workers.
     pub fn new(workers: u16) -> Balancer {
         Balancer {
             workers: vec![Worker::default(); usize::from(workers.max(1))],
@@ -273,9 +273,9 @@ impl Balancer {
         }
     }
 
-    /// What is to be done now. The first `usable` workers may have clients, as many as there are cores
-    /// to use: who has some from before a takeover beyond those hands them away. `always` gives each pool as many as
-    /// it may have, and no experiments.
+    /// Returns the steps that are due now. Only the first `usable` workers may have clients, one
+    /// for each usable core; other workers (with clients from before a takeover) hand theirs away.
+    /// With `always`, each pool gets as many workers as it may have, without experiments.
     pub fn decide(&mut self, now: Time, usable: u16, always: bool) -> Vec<BalanceStep> {
         let mut steps = Vec::new();
         self.forget_old(now, &mut steps);
@@ -290,7 +290,7 @@ impl Balancer {
             if !hot.is_empty() || !self.experiments.is_empty() {
                 self.calm_since = now;
             }
-            // A worker whose experiment is judged now is looked at again once the outcome is known.
+            // While a worker's experiment is being judged, no other step is taken for it.
             let idle: Vec<_> = { hot.iter() }
                 .filter(|worker| !self.on_trial(**worker))
                 .collect();
@@ -310,14 +310,15 @@ impl Balancer {
         steps
     }
 
-    /// Workers that have clients.
+    /// The number of workers that have clients.
     pub fn active(&self) -> usize {
         self.workers.iter().filter(|w| w.clients > 0).count()
     }
 
-    /// Forgets workers' loads and pools that are out of date.
+    /// Forgets loads and pools that are out of date.
     fn forget_old(&mut self, now: Time, steps: &mut Vec<BalanceStep>) {
-        // Who went to sleep has told last that it has nothing; so has nobody of a pool no more.
+        // A worker reports once more before it sleeps: it has no clients. The same holds for a pool
+        // without clients.
         for worker in &mut self.workers {
             if now.0.saturating_sub(worker.heard.0) > SILENT && worker.clients == 0 {
                 *worker = Worker {
@@ -331,7 +332,8 @@ impl Balancer {
             .map(|(key, _)| key.clone())
             .collect();
         for key in old {
-            // Also one with transactions and no client at this moment: its workers still name it.
+            // A pool with transactions and without clients at this moment stays: its workers still
+            // report it.
             let told = |worker: &Worker| worker.pools.contains_key(&key);
             if !self.workers.iter().any(told) {
                 self.pools.remove(&key);
@@ -340,7 +342,7 @@ impl Balancer {
         }
     }
 
-    /// Transactions of some workers, of all time.
+    /// The transactions of some workers since the start.
     fn total(&self, workers: &[WorkerId]) -> u64 {
         let totals = workers.iter();
         totals.map(|w| self.workers[usize::from(w.0)].total).sum()
@@ -355,7 +357,7 @@ impl Balancer {
         self.workers[usize::from(worker.0)].busy
     }
 
-    /// A pool that is new is where most of its clients are.
+    /// A new pool begins on the worker that has most of its clients.
     fn seat_new(&mut self, usable: u16, always: bool, steps: &mut Vec<BalanceStep>) {
         for key in self.pools.keys().cloned().collect::<Vec<_>>() {
             let pool = &self.pools[&key];
@@ -368,7 +370,7 @@ impl Balancer {
                     all().max_by_key(|w| (self.part(*w, &key).clients, std::cmp::Reverse(*w)));
                 self.set_seats(&key, vec![most.unwrap_or(WorkerId(0))], steps);
             } else if pool.seats.len() > usize::from(pool.widest.max(1)) {
-                // A reload made it smaller.
+                // A reload has made the pool smaller.
                 let seats = pool.seats[..usize::from(pool.widest.max(1))].to_vec();
                 self.set_seats(&key, seats, steps);
             }
@@ -390,7 +392,7 @@ impl Balancer {
         }
     }
 
-    /// Workers that are hot, and not for want of cores, the busiest first.
+    /// The hot workers, busiest first, without those that lack a core.
     fn hot(&self, now: Time, usable: u16) -> Vec<WorkerId> {
         let hot = |number: &WorkerId| {
             let worker = &self.workers[usize::from(number.0)];
@@ -402,8 +404,7 @@ impl Balancer {
         all
     }
 
-    /// Tells the operator which pools want more than their worker can do, and what keeps them
-    /// there.
+    /// Logs which pools need more than their worker can do, and what keeps them there.
     fn tell_who_stays_hot(&mut self, now: Time, usable: u16, steps: &mut Vec<BalanceStep>) {
         for number in (0..usable).map(WorkerId) {
             let worker = &self.workers[usize::from(number.0)];
@@ -426,8 +427,8 @@ impl Balancer {
         }
     }
 
-    /// The pool with most transactions on a hot worker, and what keeps it from having another worker.
-    /// None if it has been tried lately, which the log has.
+    /// The pool with the most transactions on a hot worker, and the reason why it gets no other
+    /// worker. `None` if an experiment failed lately, which the log has already.
     fn stays_hot(
         &self,
         now: Time,
@@ -458,19 +459,19 @@ impl Balancer {
         Some((most.clone(), why))
     }
 
-    /// A worker has clients and is not heard.
+    /// True if a worker has clients and has not reported for too long.
     fn stands_still(&self, now: Time, worker: WorkerId) -> bool {
         let worker = &self.workers[usize::from(worker.0)];
         worker.clients > 0 && now.0.saturating_sub(worker.heard.0) >= SILENT
     }
 
-    /// A worker is part of an experiment.
+    /// True if a worker is part of an experiment.
     fn on_trial(&self, worker: WorkerId) -> bool {
         let mut experiments = self.experiments.iter();
         experiments.any(|experiment| experiment.workers.contains(&worker))
     }
 
-    /// Workers that are so little busy that they may take more, the least busy first.
+    /// Workers that are less busy than `most`, least busy first.
     fn free(&self, now: Time, usable: u16, most: f64) -> Vec<WorkerId> {
         let numbers = (0..usable).map(WorkerId);
         let free =
@@ -480,7 +481,8 @@ impl Balancer {
         all
     }
 
-    /// The pools that do most on a hot worker move to a free one; or one pool gets more workers.
+    /// Moves the pools with the most transactions on a hot worker to a free worker; or gives one
+    /// pool more workers.
     fn relieve(
         &mut self,
         now: Time,
@@ -504,8 +506,9 @@ impl Balancer {
         let can = |key: &Arc<PoolKey>| {
             self.may_try(now, key, saturated) && !self.pools[key].seats.contains(&free)
         };
-        // As much as makes both as busy, which is half if the other does nothing: of what stays here,
-        // for the clients of pools that went elsewhere lately may still be on their way.
+        // Moves as much as makes both workers equally busy. If the other worker does nothing, this
+        // is half. Pools that have left lately do not count, although some of their clients may
+        // still be on their way.
         let stays: f64 = pools.iter().map(|(_, share)| share).sum();
         let half = stays * (1.0 - self.busy(free) / worker.busy) / 2.0;
         let (mut goes, mut part) = (Vec::new(), 0.0);
@@ -515,8 +518,8 @@ impl Balancer {
                 part += share;
             }
         }
-        // Nothing worth a worker would be left behind of what stays. A small pool beside sessions that
-        // can't leave is not alone, and goes as a whole.
+        // True if the pools that would stay are not worth a worker. A small pool beside sessions
+        // that can't move is not alone, and moves as a whole.
         let wide = stays >= SHARE && stays - part < SHARE * stays;
         if wide {
             goes.truncate(1);
@@ -588,7 +591,8 @@ impl Balancer {
         }
     }
 
-    /// No experiment with a pool has failed, or that was long ago, or under less load.
+    /// True if no experiment with the pool has failed, or the last failure was long ago or under
+    /// less load.
     fn may_try(&self, now: Time, key: &PoolKey, saturated: bool) -> bool {
         let pool = &self.pools[key];
         let most = if saturated {
@@ -602,13 +606,13 @@ impl Balancer {
         })
     }
 
-    /// Transactions a second of a pool.
+    /// Transactions per second of a pool.
     fn rate(&self, key: &PoolKey) -> f64 {
         let parts = self.workers.iter().filter_map(|w| w.pools.get(key));
         parts.map(|part| part.rate).sum()
     }
 
-    /// How many more workers a pool may have, by its servers and active clients.
+    /// How many more workers a pool may have, by the numbers of its servers and active clients.
     fn may_be_wider(&self, key: &Arc<PoolKey>) -> usize {
         let pool = &self.pools[key];
         let all = (0..self.workers.len() as u16).map(WorkerId);
@@ -617,7 +621,7 @@ impl Balancer {
         widest.saturating_sub(pool.seats.len())
     }
 
-    /// Judges experiments: did the steps help?
+    /// Judges experiments: has the step helped?
     fn judge(&mut self, now: Time, steps: &mut Vec<BalanceStep>) {
         for experiment in std::mem::take(&mut self.experiments) {
             self.judge_one(now, experiment, steps);
@@ -662,7 +666,7 @@ impl Balancer {
         }
     }
 
-    /// Empties the least busy worker of a wide pool, or of all pools, if the others can do its
+    /// Empties the least busy worker of a wide pool, or of all pools, if other workers can do its
     /// work.
     fn draw_together(&mut self, now: Time, usable: u16, steps: &mut Vec<BalanceStep>) {
         let drawn = self.narrow().or_else(|| self.gather(usable));
@@ -689,7 +693,8 @@ impl Balancer {
         }
     }
 
-    /// A wide pool that fits into a worker fewer: it, the worker, and one that stays.
+    /// A wide pool that fits onto one worker less: the pool, the worker to empty, and one that
+    /// stays.
     fn narrow(&self) -> Option<(Vec<Arc<PoolKey>>, WorkerId, WorkerId)> {
         self.pools.iter().find_map(|(key, pool)| {
             let work = |seat: WorkerId| {
@@ -706,14 +711,14 @@ impl Balancer {
         })
     }
 
-    /// A worker whose pools all fit onto another: the pools, that worker, and the other.
+    /// A worker whose pools all fit onto another worker: the pools, the worker, and the other one.
     fn gather(&self, usable: u16) -> Option<(Vec<Arc<PoolKey>>, WorkerId, WorkerId)> {
         let on = |worker: WorkerId| {
             let pools = self.pools.iter();
             let seated = pools.filter(move |(_, pool)| pool.seats.contains(&worker));
             seated.map(|(key, _)| key.clone()).collect::<Vec<_>>()
         };
-        // To empty a worker that has only consoles would gain nothing.
+        // Emptying a worker that has only consoles would gain nothing.
         let has = |worker: &WorkerId| !self.workers[usize::from(worker.0)].pools.is_empty();
         let all = || (0..usable).map(WorkerId).filter(has);
         let alone = |key: &Arc<PoolKey>| self.pools[key].seats.len() == 1;
@@ -727,7 +732,7 @@ impl Balancer {
         Some((on(least), least, to))
     }
 
-    /// New pools begin on worker 0, or where more is free if that is busy.
+    /// New pools begin on worker 0, or on a worker with more room if worker 0 is busy.
     fn welcome_new_pools(&mut self, now: Time, usable: u16, steps: &mut Vec<BalanceStep>) {
         let best = match self.busy(WorkerId(0)) {
             busy if busy <= FITS => WorkerId(0),
@@ -742,7 +747,8 @@ impl Balancer {
         }
     }
 
-    /// Each of a pool's workers has its share of the active clients, and nobody is elsewhere.
+    /// Gives each of a pool's workers its share of the active clients, and moves clients from other
+    /// workers to them.
     fn even_out(&mut self, now: Time, steps: &mut Vec<BalanceStep>) {
         let mut places: BTreeMap<&Arc<PoolKey>, Vec<(WorkerId, Part)>> = BTreeMap::new();
         for (number, worker) in self.workers.iter().enumerate() {
@@ -753,7 +759,7 @@ impl Balancer {
         }
         for (key, places) in places {
             let pool = &self.pools[key];
-            // No client moves to or from a worker that stands still: its counts are out of date.
+            // No client moves to or from a worker that hangs: its counts are out of date.
             let stands = |seat: &WorkerId| self.stands_still(now, *seat);
             if now < pool.moving || pool.seats.is_empty() || pool.seats.iter().any(stands) {
                 continue;
@@ -777,10 +783,10 @@ impl Balancer {
     }
 }
 
-/// What some workers have of a pool.
+/// The parts of a pool on some workers.
 type Places = [(WorkerId, Part)];
 
-/// How much less than its share each seat has, of what `count` counts.
+/// By seat: how much less than its share the seat has, in the unit of `count`.
 fn wants(
     seats: &[WorkerId],
     seated: &Places,
@@ -795,7 +801,7 @@ fn wants(
     seats.iter().map(room).collect()
 }
 
-/// All of a pool's clients that are on other workers than its own go there.
+/// Moves all clients of a pool from other workers to the pool's seats.
 fn gather_in(
     key: &Arc<PoolKey>,
     seats: &[WorkerId],
@@ -811,7 +817,7 @@ fn gather_in(
     hand_over(key, too_many, wants, true, steps);
 }
 
-/// Each of a pool's workers gets its share of the active clients.
+/// Gives each of a pool's workers its share of the active clients.
 fn even_among(
     key: &Arc<PoolKey>,
     seats: &[WorkerId],
@@ -821,7 +827,7 @@ fn even_among(
     let total: u32 = seated.iter().map(|(_, part)| part.active).sum();
     let fair = total.div_ceil(seats.len() as u32);
     let wants = wants(seats, seated, fair, |part| part.active);
-    // A few more here or there do no harm.
+    // A small difference does no harm.
     let slack = fair / 8 + 1;
     let uneven = wants.iter().any(|(_, room)| *room > slack) || { seated.iter() }
         .any(|(_, part)| part.active > fair + slack);
@@ -832,7 +838,7 @@ fn even_among(
     }
 }
 
-/// Surplus clients move to the worker that lacks the most.
+/// Moves surplus clients to the worker that lacks the most.
 fn hand_over(
     key: &Arc<PoolKey>,
     too_many: impl Iterator<Item = (WorkerId, u32)>,
@@ -841,7 +847,7 @@ fn hand_over(
     steps: &mut Vec<BalanceStep>,
 ) {
     for (from, many) in too_many {
-        // To one worker at a time: the next comes when these have moved.
+        // One worker gets clients at a time. The next one follows when these clients have moved.
         if let Some((to, room)) = wants.iter_mut().max_by_key(|(_, room)| *room)
             && many.min(*room) > 0
         {

@@ -1,4 +1,4 @@
-//! Carriers: connections that bring a CancelRequest to PostgreSQL. A carrier counts as a server until
+//! Carriers: connections that take a CancelRequest to PostgreSQL. A carrier counts as a server until
 //! PostgreSQL has closed it.
 
 use howdah_wire::write;
@@ -16,7 +16,7 @@ use crate::tls::TlsStart;
 pub(crate) const CARRIER_NS: u64 = 15_000_000_000;
 
 impl Pooler {
-    /// Cancels what a departed client had left running.
+    /// Cancels the statement that a departed client has left running.
     pub(crate) fn cancel_for_us(&mut self, id: ServerId, out: &mut Out) {
         self.send_cancel(id, None, out);
     }
@@ -27,7 +27,7 @@ impl Pooler {
         asker: Option<(WorkerId, ClientId)>,
         out: &mut Out,
     ) {
-        // One on its way does for both, unless its signal may be out by now.
+        // A carrier on its way serves both requests, unless it may have signalled already.
         if let Some(errand) = self.errand_to(target) {
             errand.askers.extend(asker);
             return;
@@ -55,7 +55,7 @@ impl Pooler {
         self.watch_server(carrier);
     }
 
-    /// A carrier for this server that has not sent its request yet.
+    /// The carrier for this server that has not sent its request yet.
     fn errand_to(&mut self, target: ServerId) -> Option<&mut Errand> {
         if self.servers.get(target)?.cancels() == 0 {
             return None;
@@ -76,7 +76,7 @@ impl Pooler {
         let ends = match result {
             Ok(ends) => ends,
             Err(error) => {
-                // It has signalled nobody.
+                // The carrier has signalled nothing.
                 return self.carrier_failed(id, &error, out);
             }
         };
@@ -102,8 +102,9 @@ impl Pooler {
         }
     }
 
-    /// Whoever runs the server behind a unix socket was let be by `requirepeer`. Nobody else is told the
-    /// server's key.
+    /// `requirepeer` has accepted the system user that ran the server behind a unix socket. The
+    /// server's cancel key may go to no process of another user. Returns an error if the carrier
+    /// leads to one.
     fn stranger(&self, id: ServerId, target: &Server) -> Option<String> {
         let uid = |server: &Server| Some(server.ends.as_ref()?.unix_peer?.uid);
         self.config
@@ -116,7 +117,7 @@ impl Pooler {
         self.servers.get_mut(id)?.errand_mut()
     }
 
-    /// Bytes of PostgreSQL on a carrier: its answer to an SSLRequest, or nothing that matters.
+    /// Bytes from PostgreSQL on a carrier: its answer to an SSLRequest. Other bytes do not matter.
     pub(crate) fn carrier_bytes(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
         let asked = self.errand(id).map(|errand| &mut errand.asked);
         if bytes.is_empty() || !asked.is_some_and(std::mem::take) {
@@ -133,14 +134,14 @@ impl Pooler {
         }
     }
 
-    /// A carrier can't bring its request.
+    /// A carrier can't deliver its request.
     pub(crate) fn carrier_failed(&mut self, id: ServerId, why: &str, out: &mut Out) {
         let text = format!("cancel request failed: {why}");
         self.note_server(Level::Warning, id, &text, out);
         self.end_errand(id, true, out);
     }
 
-    /// The request can go.
+    /// A carrier is ready to send its request.
     pub(crate) fn carrier_ready(&mut self, id: ServerId, out: &mut Out) {
         let Some(errand) = self.errand(id) else {
             return;
@@ -161,9 +162,9 @@ impl Pooler {
         }
     }
 
-    /// A carrier's stream ended: cleanly, if PostgreSQL has done its part.
+    /// A carrier's stream has ended. A clean end means that PostgreSQL has carried the request out.
     pub(crate) fn carrier_lost(&mut self, id: ServerId, why: Option<String>, out: &mut Out) {
-        // Before it is sent, the request has signalled nobody.
+        // A request that was not sent has signalled nothing.
         let sent = self.errand(id).is_some_and(|errand| errand.sent);
         self.end_errand(id, !sent || why.is_none(), out);
     }
@@ -200,7 +201,7 @@ impl Pooler {
         }
     }
 
-    /// The driver ended a carrier of itself.
+    /// The driver has ended a carrier.
     pub(crate) fn carrier_closed(&mut self, id: ServerId, out: &mut Out) {
         self.end_errand(id, false, out);
         self.server_gone(id, out);

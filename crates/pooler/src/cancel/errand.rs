@@ -2,21 +2,21 @@
 
 use crate::ids::{ClientId, ServerId, WorkerId};
 
-/// What a carrier is for.
+/// The task of a carrier.
 #[derive(Debug)]
 pub struct Errand {
     /// The server to cancel.
     pub(super) target: ServerId,
-    /// Who wants to know when it is done.
+    /// The connections that wait for the result.
     pub(super) askers: Vec<(WorkerId, ClientId)>,
     /// The request was handed to the driver.
     pub(super) sent: bool,
-    /// PostgreSQL was asked for TLS, and its answer is awaited.
+    /// Howdah has asked PostgreSQL for TLS, and waits for the answer.
     pub(super) asked: bool,
 }
 
 impl Errand {
-    /// How many clients' cancel requests it carries.
+    /// The number of clients' cancel requests that this errand carries.
     pub fn requests(&self) -> u32 {
         self.askers.len() as u32
     }

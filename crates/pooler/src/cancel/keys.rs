@@ -1,5 +1,5 @@
-//! Cancel keys. A key names the worker and the slot of its client. The key's secret is a number that only we
-//! can make, so there is no table of keys, except for keys that predecessors of this process have given.
+//! Cancel keys. A key names the worker and the slot of its client. Only this process can compute the key's
+//! secret. So there is no table of keys, except for keys that predecessors of this process have given out.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,20 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use crate::event::{ClientId, WorkerId};
 
-/// How a key's process id, which has 31 bits, names worker and slot. What they leave counts how often
-/// the slot was used before: an id that comes back at once would be taken for the old connection by
-/// pools that compare them. That count begins where nobody can guess it, so it is a part of the
-/// secret, too. The most frequent cases have most bits for it.
+/// How the 31 bits of a key's process id name worker and slot. The remaining bits count how often
+/// the slot was used before. Without them, a process id could come back at once, and pools that
+/// compare process ids would mistake the new connection for the old one. The count begins at a
+/// number that nobody can guess, so it is a part of the secret, too. The most frequent layouts have
+/// the most bits for it.
 #[derive(Clone, Copy)]
 struct Layout {
     worker_bits: u32,
-    /// Slots are named from 1: some drivers take a process id of 0 for none.
+    /// Slots are numbered from 1, because some drivers take a process id of 0 for none.
     slot_bits: u32,
 }
 
-/// The first two bits say which holds. There are 1024 workers at most, by the setting `workers`.
+/// The first two bits of the process id are the index of its layout. The setting `workers` allows
+/// at most 1024 workers.
 const LAYOUTS: [Layout; 4] = [
     Layout {
         worker_bits: 6,
@@ -38,13 +40,13 @@ const LAYOUTS: [Layout; 4] = [
         slot_bits: 19,
     },
 ];
-/// No process id has this bit.
+/// A bit that no process id has.
 const NOT_A_PID: u32 = 1 << 31;
-/// How many bits a layout divides.
+/// The number of bits that a layout divides.
 const LAYOUT_BITS: u32 = 29;
 
 impl Layout {
-    /// Which one a process id has.
+    /// The layout of a process id.
     fn of(pid: u32) -> Layout {
         LAYOUTS[(pid >> LAYOUT_BITS) as usize & 3]
     }
@@ -58,34 +60,35 @@ impl Layout {
     }
 }
 
-/// Makes keys.
+/// Computes and finds keys.
 #[derive(Debug)]
 pub struct Keys {
     worker: WorkerId,
     secret: [u8; 32],
-    /// What must not change while connections live, from one process to its successor.
+    /// The secret that must stay the same while connections live, from one process to its
+    /// successor.
     lasting: [u8; 32],
-    /// Keys that clients were given by processes before this one, by their first halves.
+    /// Keys that clients got from earlier processes, by their first halves.
     old: BTreeMap<u32, Vec<Inherited>>,
-    /// Where clients are whose keys name this worker and who are not here, by the first halves of
-    /// their keys.
+    /// The workers of clients that have left this worker and whose keys name it, by the first
+    /// halves of their keys.
     away: BTreeMap<u32, Vec<(OldKey, WorkerId)>>,
 }
 
-/// The second half of a key that another process gave, and whose it is.
+/// The second half of a key from another process, and its client.
 type Inherited = (Box<[u8]>, ClientId);
 
-/// A cancel key that was given by another worker, or by another process.
+/// A cancel key from another worker or another process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OldKey {
-    /// Its first half.
+    /// The first half.
     pub pid: u32,
-    /// Its second half.
+    /// The second half.
     pub secret: Box<[u8]>,
 }
 
 impl Keys {
-    /// For one worker; the secret is the same for all.
+    /// The keys of one worker. The secret is the same for all workers.
     pub fn new(worker: WorkerId, secret: [u8; 32]) -> Self {
         Keys {
             worker,
@@ -96,22 +99,23 @@ impl Keys {
         }
     }
 
-    /// What a successor must know, so that statements and small pools are where they were.
+    /// The secret that a successor needs, so that statements keep their names and small pools their
+    /// workers.
     pub fn lasting(&self) -> [u8; 32] {
         self.lasting
     }
 
-    /// This process goes on with another's connections.
+    /// This process continues another process's connections.
     pub fn inherit(&mut self, lasting: [u8; 32]) {
         self.lasting = lasting;
     }
 
-    /// A client has a key of another process.
+    /// A client has a key from another process.
     pub fn remember(&mut self, key: OldKey, id: ClientId) {
         self.old.entry(key.pid).or_default().push((key.secret, id));
     }
 
-    /// A client that had a key of another process, or worker, is gone.
+    /// A client with a key from another process or worker is gone.
     pub fn forget(&mut self, key: &OldKey, id: ClientId) {
         if let Some(keys) = self.old.get_mut(&key.pid) {
             keys.retain(|(_, of)| *of != id);
@@ -121,7 +125,8 @@ impl Keys {
         }
     }
 
-    /// The client of a key that names this worker is at another; or here, or gone, if at none.
+    /// A key names this worker, and its client is at another worker. `None`: the client is here
+    /// again, or gone.
     pub(crate) fn away(&mut self, key: OldKey, at: Option<WorkerId>) {
         let keys = self.away.entry(key.pid).or_default();
         keys.retain(|(other, _)| *other != key);
@@ -132,18 +137,18 @@ impl Keys {
         }
     }
 
-    /// Where the client of such a key is.
+    /// The worker of the client with such a key.
     pub(crate) fn away_at(&self, pid: u32, is_it: impl Fn(&OldKey) -> bool) -> Option<WorkerId> {
         let mut keys = self.away.get(&pid)?.iter();
         keys.find(|(key, _)| is_it(key)).map(|(_, at)| *at)
     }
 
-    /// How many clients of such keys are away.
+    /// The number of such clients that are at other workers.
     pub(crate) fn absent(&self) -> usize {
         self.away.values().map(Vec::len).sum()
     }
 
-    /// The client that was given this key elsewhere.
+    /// The client that got this key from another process.
     pub(crate) fn inherited(&self, pid: u32, is_it: impl Fn(&[u8]) -> bool) -> Option<ClientId> {
         let mut keys = self.old.get(&pid)?.iter();
         keys.find(|(secret, _)| is_it(secret)).map(|(_, id)| *id)
@@ -154,8 +159,8 @@ impl Keys {
         let fits = LAYOUTS
             .iter()
             .position(|layout| layout.fits(self.worker, slot));
-        // With more slots than any layout has bits for, two clients may have one key: those whose slots
-        // differ by 524,288. A cancel request goes to the lower one of them.
+        // If there are more slots than any layout has bits for, two clients may have the same key:
+        // those whose slots differ by 524,288. A cancel request then goes to the lower one.
         let which = fits.unwrap_or(LAYOUTS.len() - 1);
         let layout = LAYOUTS[which];
         let begins = self
@@ -170,7 +175,7 @@ impl Keys {
             | cut(slot, layout.slot_bits)
     }
 
-    /// A client's key: process id, and secret (4 bytes, or 32 from protocol 3.2).
+    /// A client's key: process id, and secret (4 bytes; 32 from protocol 3.2).
     pub fn of(&self, id: ClientId, long: bool) -> (u32, [u8; 32], usize) {
         let pid = self.pid(id);
         let mut secret = [0; 32];
@@ -178,32 +183,32 @@ impl Keys {
         (pid, secret, if long { 32 } else { 4 })
     }
 
-    /// Bytes that nobody can tell from random ones who does not know our secret: always the same for
-    /// the same two numbers.
+    /// A stream of bytes that look random without the secret. For the same two numbers it is always
+    /// the same.
     fn stream(&self, of: u32, number: u32) -> ChaCha20Rng {
         let mut stream = ChaCha20Rng::from_seed(self.secret);
         stream.set_stream(u64::from(of) << 32 | u64::from(number));
         stream
     }
 
-    /// The key that the salts of unknown users come from: the same for the process and its life.
+    /// The key for the salts of unknown users. It stays the same for the life of the process.
     pub fn salts(&self) -> &[u8; 32] {
         &self.lasting
     }
 
-    /// The hasher of settings' meanings, the same on all workers.
+    /// The hasher for the meaning of settings. It is the same on all workers.
     pub fn meaning(&self) -> crate::Seeded {
         let (front, _) = self.lasting.split_first_chunk::<8>().expect("32 bytes");
         crate::seeded(u64::from_be_bytes(*front))
     }
 
-    /// The worker that a key names.
+    /// The worker in a key.
     pub fn worker(pid: u32) -> WorkerId {
         let bits = Layout::of(pid).worker_bits;
         WorkerId((pid >> (LAYOUT_BITS - bits) & ((1 << bits) - 1)) as u16)
     }
 
-    /// The slot that a key names; one that never exists if it names none.
+    /// The slot in a key; a slot that never exists if the key names none.
     pub fn slot(pid: u32) -> u32 {
         (pid & ((1 << Layout::of(pid).slot_bits) - 1)).wrapping_sub(1)
     }

@@ -1,13 +1,13 @@
 //! Cancel keys, and cancel requests.
 //!
-//! A key names the worker and the slot of its client. The key's secret is a number that only we can make, so
+//! A key names the worker and the slot of its client. Only this process can compute the key's secret. So
 //! there is no table of keys, except for clients that have moved to other workers (`moving.rs`).
 //!
-//! The client's worker looks up the link and starts the cancel in one step. A connection of its own (the
-//! *carrier*) brings the request to PostgreSQL. PostgreSQL closes the carrier once it has signalled the
+//! The client's worker finds the link and starts the cancel in one step. A connection of its own, the
+//! *carrier*, takes the request to PostgreSQL. PostgreSQL closes the carrier after it has signalled the
 //! backend. Until then no other client gets the server, so the cancel can't hit another client's query. If
-//! the carrier ends in any other way, nobody knows whether the signal was sent, and the server is closed
-//! as soon as its client's transaction is over.
+//! the carrier ends in any other way, it is unknown whether the signal was sent. Then the server is closed
+//! when its client's transaction is over.
 //!
 //! PostgreSQL ignores a cancel that arrives before the statement. The same can happen through Howdah: a
 //! client that cancels right after its statement must cancel again, as with PostgreSQL alone.
@@ -31,11 +31,11 @@ use crate::mail::Mail;
 use crate::pooler::Pooler;
 
 impl Pooler {
-    /// A cancel request for a client of this worker, perhaps.
+    /// A cancel request that may be for a client of this worker.
     ///
-    /// A statement and the cancel request for it come on two sockets, and mail may overtake what
-    /// the driver has not collected yet. So if nothing runs, that is looked at again in the next
-    /// turn, when all that came before the request has been handled (`again`).
+    /// A statement and its cancel request come on two sockets, and mail may overtake bytes that the
+    /// driver has not collected yet. So if no statement runs, Howdah looks again in the next turn
+    /// (`again`). By then everything that came before the request has been handled.
     pub(crate) fn cancel_wanted(
         &mut self,
         pid: u32,
@@ -81,7 +81,7 @@ impl Pooler {
                 };
                 return out.push(Action::Post(self.worker, second_look));
             }
-            // Nothing runs. Nothing is sent, so nothing later can be hit.
+            // No statement runs. Nothing is sent, so no later statement can be hit.
             _ => self.console_cancelled(id, out),
         }
         out.push(Action::Post(from.0, Mail::Cancelled(from.1, true)));
@@ -93,7 +93,7 @@ impl Pooler {
             .is_some_and(|server| server.link.is_owed())
     }
 
-    /// What a client asked to cancel is cancelled, or there was nothing to do.
+    /// A cancel request is done, or there was nothing to cancel.
     pub(crate) fn cancel_done(&mut self, id: ClientId, known: bool, out: &mut Out) {
         if self.search_goes_on(id, known, out) {
             return;
@@ -106,7 +106,7 @@ impl Pooler {
         self.end_canceller(id, fault, out);
     }
 
-    /// A client that asked to cancel something leaves.
+    /// Ends a client that sent a cancel request.
     pub(crate) fn end_canceller(&mut self, id: ClientId, fault: Fault, out: &mut Out) {
         if self
             .clients
@@ -117,9 +117,9 @@ impl Pooler {
         }
     }
 
-    /// Takes out what stands in front of the first statement that a client waits with, behind one
-    /// that was cancelled: the rest of its COPY, which PostgreSQL would have passed over by now,
-    /// and a Sync, which it would have answered.
+    /// A waiting client's statement was cancelled. Removes the client's bytes that belong to the
+    /// statement before it: the rest of a COPY, which PostgreSQL would have skipped, and a Sync,
+    /// which PostgreSQL would have answered.
     fn pass_over(id: ClientId, client: &mut client::Client, out: &mut Out) {
         while client.inbox.at_boundary()
             && let Some(Ok(header)) = client.inbox.first()
@@ -136,11 +136,11 @@ impl Pooler {
         }
     }
 
-    /// A client that waits for a server, or for its server to have its parameters, is told that its
-    /// statement was cancelled, as if PostgreSQL had just begun with it.
+    /// A client waits for a server, or for its parameters to be set on the server. The client gets
+    /// the error of a cancelled statement, as if PostgreSQL had just begun the statement.
     fn cancel_waiting(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
-        // Before it is told how the last one went, nothing of it runs.
+        // Until the client knows the result of its last statement, its next statement does not run.
         if !client.welcomed || client.is_hushed() {
             return;
         }
@@ -150,11 +150,11 @@ impl Pooler {
         }
         let inbox = &client.inbox;
         let begins = |tag: &u8| matches!(tag, b'Q' | b'F' | b'P' | b'B' | b'D' | b'E' | b'C');
-        // Of less than a header nobody knows how much would have to be skipped.
+        // Without a complete header, the length to skip is unknown.
         let whole = inbox.first().is_some();
         let begun = whole && inbox.held().first().is_some_and(begins);
         if !begun || client.end.skips() || !inbox.at_boundary() {
-            // Cancelled already, and nothing else is there to run yet.
+            // The statement was cancelled already, and no other statement is there.
             return;
         }
         if waiting {
@@ -174,7 +174,7 @@ impl Pooler {
                 "canceling statement due to user request",
             );
         });
-        // A Query or a FunctionCall ends with its ReadyForQuery; extended messages are skipped up
+        // A Query or a FunctionCall ends with its ReadyForQuery. Extended messages are skipped up
         // to a Sync.
         match client.inbox.held().first() {
             Some(b'Q' | b'F') => {

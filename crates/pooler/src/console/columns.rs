@@ -1,8 +1,8 @@
-//! The columns of each SHOW: names, order and types are what dashboards rely on.
+//! The columns of each SHOW. Dashboards rely on their names, order and types.
 
 use crate::console::report::Want;
 
-/// A column's name, and its type's: `s` text, `i` int4, `q` int8, `n` numeric, `b` bool,
+/// A column's name, and a letter for its type: `s` text, `i` int4, `q` int8, `n` numeric, `b` bool,
 /// `y` bytea.
 pub type ShowColumn = (&'static str, char);
 
@@ -10,7 +10,7 @@ pub type ShowColumn = (&'static str, char);
 pub type Columns = &'static [ShowColumn];
 
 impl Show {
-    /// Its columns.
+    /// The columns of this SHOW.
     pub fn columns(self) -> Columns {
         match self {
             Show::Clients => CLIENTS,
@@ -111,7 +111,7 @@ const FDS: Columns = &[
     ("scram_server_key", 'y'),
 ];
 
-/// What SHOW CLIENTS, SERVERS and SOCKETS begin with.
+/// The first columns of SHOW CLIENTS, SERVERS and SOCKETS.
 const PEER: [ShowColumn; 21] = [
     ("type", 's'),
     ("user", 's'),
@@ -136,7 +136,7 @@ const PEER: [ShowColumn; 21] = [
     ("id", 'i'),
 ];
 
-/// Those, and more.
+/// The columns of `PEER`, followed by more.
 const fn joined<const N: usize>(more: &[ShowColumn]) -> [ShowColumn; N] {
     let mut all = [("", 's'); N];
     let mut at = 0;
@@ -150,8 +150,8 @@ const fn joined<const N: usize>(more: &[ShowColumn]) -> [ShowColumn; N] {
     all
 }
 
-/// PgBouncer's, and why a client waits and where it stands in its pool's line, and why and since when
-/// it keeps a server between transactions.
+/// PgBouncer's columns, then: why a client waits, its place in the pool's queue, and why and since
+/// when it keeps a server between transactions.
 const CLIENTS: Columns = &joined::<25>(&[
     ("wait_reason", 's'),
     ("wait_place", 'i'),
@@ -187,10 +187,10 @@ const HOLDERS: Columns = &[
     ("remote_pid", 'i'),
 ];
 
-/// PgBouncer's, and why and since when its client keeps it between transactions.
+/// PgBouncer's columns, then: why and since when the client keeps this server between transactions.
 const SERVERS: Columns = &joined::<23>(&[("pin_reason", 's'), ("pinned_since", 's')]);
 
-/// PgBouncer's of `SERVERS`, and more.
+/// PgBouncer's columns of `SERVERS`, then more.
 const SOCKETS: Columns = &joined::<28>(&[
     ("recv_pos", 'i'),
     ("pkt_pos", 'i'),
@@ -327,10 +327,10 @@ const STATS_AVERAGES: Columns = &[
     ("avg_bind_count", 'n'),
 ];
 
-/// What SHOW can be asked for.
+/// The kinds of SHOW.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Show {
-    /// Clients and servers that are at work.
+    /// Clients and servers that are active.
     ActiveSockets,
     /// Clients.
     Clients,
@@ -340,29 +340,29 @@ pub enum Show {
     Databases,
     /// Host names that were looked up.
     DnsHosts,
-    /// Their zones.
+    /// The zones of these names.
     DnsZones,
-    /// Sockets, as PgBouncer tells its successor of them.
+    /// Sockets, in the form that PgBouncer's successor reads.
     Fds,
-    /// Who has servers, and for how long.
+    /// The clients that have servers, and for how long.
     Holders,
-    /// How many there are of what.
+    /// Counts of each kind of object.
     Lists,
-    /// What tables take of memory.
+    /// The memory of tables.
     Mem,
     /// Other poolers (`[peers]`).
     Peers,
-    /// Connections to other poolers, by peer.
+    /// Connections to other poolers, by pooler.
     PeerPools,
     /// Pools.
     Pools,
-    /// Which queries take the most.
+    /// The queries that take the most.
     Queries,
     /// Servers.
     Servers,
     /// Clients and servers.
     Sockets,
-    /// Paused or not.
+    /// Whether the process is paused.
     State,
     /// Counts and averages of databases.
     Stats,
@@ -378,12 +378,12 @@ pub enum Show {
     Users,
     /// The version.
     Version,
-    /// What each worker has.
+    /// The clients, servers and load of each worker.
     Workers,
 }
 
 impl Show {
-    /// The one of this name, in lower case.
+    /// The SHOW with this name, in lower case.
     pub fn named(name: &str) -> Option<Show> {
         Some(match name {
             "active_sockets" => Show::ActiveSockets,
@@ -415,7 +415,7 @@ impl Show {
         })
     }
 
-    /// What the workers must be asked for.
+    /// The question that the workers must answer.
     pub fn want(self) -> Option<Want> {
         match self {
             Show::Clients => Some(Want::Clients),

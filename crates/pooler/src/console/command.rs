@@ -1,4 +1,4 @@
-//! What each command of the console does.
+//! The commands of the console.
 
 use howdah_wire::tag::backend;
 use howdah_wire::write;
@@ -38,19 +38,19 @@ const COMMANDS: [&str; 13] = [
 
 const NO_ADMIN: &str = "admin access needed";
 
-/// What a process says that takes over: the version of the format, and by which TLS library sessions
-/// travel to it, if by any.
+/// The argument of a process that takes over: the version of the format, and the TLS library with
+/// which sessions can move to it, if any.
 fn version_and_library(argument: &str) -> (&str, &str) {
     argument.split_once(' ').unwrap_or((argument, ""))
 }
 
-/// A library's name, or that there is none.
+/// A library's name, or `none`.
 fn or_none(library: &str) -> &str {
     if library.is_empty() { "none" } else { library }
 }
 
 impl Pooler {
-    /// Carries out one statement, or begins to.
+    /// Runs one statement, or begins to.
     pub(crate) fn command(&mut self, id: ClientId, text: &str, out: &mut Out) {
         if is_empty(text) {
             return out.send_with(Peer::Client(id), |buf| {
@@ -77,7 +77,7 @@ impl Pooler {
         }
     }
 
-    /// Driver's talk, answered.
+    /// The answer to a statement that drivers send on their own.
     fn answer_driver(&self, id: ClientId, text: &str) -> Option<DriverAnswer> {
         let client = self.clients.get(id)?;
         drivers::answer(text, &client.user, &client.database)
@@ -110,7 +110,7 @@ impl Pooler {
         self.complete(id, tag, out);
     }
 
-    /// The columns that a statement gives; none if it gives no rows.
+    /// The columns of a statement's result; empty if it returns no rows.
     pub(super) fn columns_of(&self, id: ClientId, text: &str) -> Result<Vec<ShowColumn>, Unread> {
         if let Some(answer) = self.answer_driver(id, text) {
             return Ok(match answer {
@@ -199,7 +199,7 @@ impl Pooler {
         self.ask(Asker::Console(id), question, out);
     }
 
-    /// A command that changes something.
+    /// Runs a command that changes something.
     fn administer(
         &mut self,
         id: ClientId,
@@ -268,10 +268,11 @@ impl Pooler {
         }
     }
 
-    /// What speaks against a command, given what is paused and which databases there are.
+    /// The reason why a command is refused, given what is paused and which databases exist.
     fn objection(&self, name: &str, database: Option<&str>) -> Option<String> {
         let janitor = &self.janitor;
-        // Half of what is here may be packed already, and the new process would not hear of it.
+        // Half of the connections may already be packed, and the new process would not learn of the
+        // command.
         let late = matches!(name, "resume" | "reconnect" | "disable" | "enable");
         if late && janitor.takeover.holds() {
             return Some("a new process takes over".into());
@@ -316,7 +317,7 @@ impl Pooler {
         (!self.knows(database)).then(|| format!("no such database: {database}"))
     }
 
-    /// What speaks against handing everything over to the process at this console.
+    /// The reason why everything can't be handed over to the process at this console.
     fn may_take_over(&self, id: ClientId, argument: Option<&str>) -> Option<String> {
         if !self.is_our_own_user(id) {
             let text = "only user pgbouncer by unix socket, with our user id, may take over";
@@ -334,7 +335,7 @@ impl Pooler {
         self.objection("suspend", None)
     }
 
-    /// The process that takes over has the same TLS library as we do.
+    /// True if the process that takes over has the same TLS library as this one.
     fn tls_may_travel(&self, argument: Option<&str>, out: &mut Out) -> bool {
         let (_, theirs) = argument.map_or(("", ""), version_and_library);
         let ours = self.config.tls.travels_by;
@@ -353,7 +354,7 @@ impl Pooler {
         false
     }
 
-    /// The database stands in the configuration, by name or by `*`.
+    /// True if the configuration has the database, by name or by `*`.
     fn knows(&self, database: &str) -> bool {
         self.config.entry(database).is_some()
     }
@@ -372,7 +373,7 @@ impl Pooler {
 
     fn shutdown(&mut self, id: ClientId, ending: Option<Order>, out: &mut Out) {
         let Some(order) = ending else {
-            // No answer: the connection stays until the process is gone.
+            // There is no answer: the connection stays until the process has ended.
             self.await_goal(id, Goal::End);
             return out.push(Action::Ask(Question::Exit(0)));
         };
@@ -414,7 +415,7 @@ impl Pooler {
     }
 }
 
-/// The number a text begins with, as C's `sscanf` would read it.
+/// The number at the start of a text, as C's `sscanf` would read it.
 fn leading_number(text: &str) -> Option<u64> {
     let end = text
         .find(|c: char| !c.is_ascii_digit())
@@ -422,7 +423,7 @@ fn leading_number(text: &str) -> Option<u64> {
     text[..end].parse().ok()
 }
 
-/// Whether several hosts stand in a database's entry, so that how they are used means something.
+/// True if a database's entry has several hosts, so that `load_balance_hosts` matters.
 pub(super) fn has_host_list(database: &Database) -> bool {
     database
         .host

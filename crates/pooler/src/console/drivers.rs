@@ -1,8 +1,8 @@
-//! Answers to what drivers and their tools send by themselves: transactions that hold nothing, session
-//! settings, a few functions. The answers are those of an idle PostgreSQL. PgBouncer answers five of these
-//! settings only.
+//! Answers to statements that drivers and their tools send on their own: empty transactions, session
+//! settings, a few functions. The answers are those of an idle PostgreSQL. PgBouncer answers only five of
+//! these settings.
 
-/// Settings of sessions that can be asked for, and what is told.
+/// Session settings that can be shown, with their values.
 const SETTINGS: [(&str, &str); 17] = [
     ("client_encoding", "UTF-8"),
     ("default_transaction_isolation", "read committed"),
@@ -23,7 +23,7 @@ const SETTINGS: [(&str, &str); 17] = [
     ("transaction_read_only", "off"),
 ];
 
-/// Settings of sessions that can be set in addition, which does nothing. None of them is ours.
+/// Session settings that can also be set, without any effect. None of them is a setting of Howdah.
 const SETTABLE: [&str; 6] = [
     "bytea_output",
     "client_min_messages",
@@ -33,34 +33,34 @@ const SETTABLE: [&str; 6] = [
     "statement_timeout",
 ];
 
-/// An answer to something a driver says.
+/// An answer to a driver's statement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DriverAnswer {
-    /// One row of one column: its name, its type's letter, its value.
+    /// One row with one column: its name, the letter of its type, its value.
     Value(&'static str, char, Option<String>),
-    /// A command tag; nothing is done.
+    /// A command tag. Nothing happens.
     Done(&'static str),
-    /// The same, and a transaction block begins.
+    /// A command tag. A transaction block begins.
     Begins(&'static str),
-    /// The same, and the transaction block ends.
+    /// A command tag. The transaction block ends.
     Ends(&'static str),
-    /// The same, and all prepared statements are forgotten.
+    /// A command tag. All prepared statements are forgotten.
     Forgets(&'static str),
 }
 
-/// The value of a session's setting, whose name is in lower case.
+/// The value of a session setting. Its name is in lower case.
 pub fn setting(name: &str) -> Option<(&'static str, &'static str)> {
     SETTINGS.into_iter().find(|(known, _)| *known == name)
 }
 
-/// True for a session's setting that a driver may set, to no effect.
+/// True for a session setting that a driver may set, without effect.
 pub fn is_settable(name: &str) -> bool {
     let known = SETTINGS.iter().map(|(known, _)| *known);
     let mut known = known.chain(SETTABLE);
     known.any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Answers a statement of a driver; `None` for what is none.
+/// The answer to a driver's statement; `None` for other statements.
 pub fn answer(text: &str, user: &str, database: &str) -> Option<DriverAnswer> {
     let text = text.trim_end_matches(|c: char| c.is_ascii_whitespace() || c == ';');
     let text = text.to_ascii_lowercase();

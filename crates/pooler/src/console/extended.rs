@@ -1,5 +1,5 @@
-//! The console over the extended protocol, which drivers use by default. A statement is read when it is
-//! parsed, described by the columns of its SHOW, and run when it is executed.
+//! The console over the extended protocol, which drivers use by default. A statement is read at its Parse,
+//! described by the columns of its SHOW, and run at its Execute.
 //!
 //! A parameter `$1` stands for a word of a command, or for the value of a SET.
 
@@ -283,8 +283,8 @@ fn malformed(_: WireError) -> ConsoleError {
     ("08P01", "invalid message format".into())
 }
 
-/// The text with each `$1` outside of quotes replaced by a quoted value, and the highest number
-/// among them.
+/// Replaces each `$1` outside of quotes by a quoted value. Returns the text, and the highest
+/// parameter number.
 fn fill(text: &str, value: &mut dyn FnMut(usize) -> String) -> (String, usize) {
     let mut filled = String::new();
     let mut highest = 0;

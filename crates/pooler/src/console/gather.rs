@@ -1,4 +1,4 @@
-//! Collects what one worker has, for its answer to a console.
+//! Collects one worker's state, for its answer to a console.
 
 use crate::limits;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::server::{Server, ServerState};
 use crate::tls::{TlsFacts, TlsTold};
 use crate::{Seeded, place};
 
-/// Addresses of a client's names: equal for equal names, as a rule.
+/// The addresses of a client's database and user names. Equal names mostly have equal addresses.
 type Login = (*const u8, *const u8);
 
 /// A server's state in the console.
@@ -51,7 +51,7 @@ impl Seen {
 }
 
 impl Pooler {
-    /// Pools and counts.
+    /// The worker's pools and counts.
     pub(super) fn holdings(&mut self) -> Holdings {
         for id in self.pools.ids() {
             self.trim_waiting(id);
@@ -62,7 +62,7 @@ impl Pooler {
         let (mut login_clients, mut consoles) = (0, 0);
         for (_, client) in self.clients.iter() {
             if client.admitted {
-                // Names are shared, so their addresses tell most of them apart.
+                // Names are shared, so comparing their addresses finds most equal names.
                 let login = (client.database.as_ptr(), client.user.as_ptr());
                 logins.entry(login).or_insert((client, 0)).1 += 1;
             }
@@ -123,7 +123,8 @@ impl Pooler {
         }
     }
 
-    /// The same, and who waits and who holds servers in pools that somebody waits for.
+    /// The same, with the waiting clients, and the holders of servers in pools with waiting
+    /// clients.
     pub(super) fn holdings_and_lines(&mut self) -> Holdings {
         let mut holdings = self.holdings();
         holdings.queries = self.queries.tally.tell(limits::QUERIES_TOLD);
@@ -208,7 +209,8 @@ impl Pooler {
         } += 1;
     }
 
-    /// `None` for a server that is being closed: PgBouncer has none in that state.
+    /// The state that SHOW SERVERS prints. `None` for a server that is being closed, which
+    /// PgBouncer does not show.
     fn seen(&self, server: &Server) -> Option<Seen> {
         Some(match server.state() {
             ServerState::Aligning(_) | ServerState::Linked(_) | ServerState::Lookup(_) => {
@@ -230,7 +232,7 @@ impl Pooler {
         })
     }
 
-    /// It would be tested before its next use.
+    /// True if the server would be tested before its next use.
     fn is_stale(&self, server: &Server) -> bool {
         let globals = &self.config.globals;
         let rested = self.now.0.saturating_sub(server.since().0);
@@ -313,7 +315,7 @@ impl Pooler {
         }
     }
 
-    /// Rows of SHOW SERVERS; `pins`: with what we add to PgBouncer's.
+    /// Rows of SHOW SERVERS. `pins`: with Howdah's additional columns.
     pub(super) fn server_rows(&self, pins: bool) -> Vec<Row> {
         let rows = self.servers.iter().filter_map(|(_, server)| {
             let mut row = self.server_row(server)?;
@@ -350,8 +352,8 @@ impl Pooler {
         }))
     }
 
-    /// Rows of SHOW FDS. PgBouncer's successor gets the sockets with them; ours gets them by
-    /// TAKEOVER. So there is no descriptor's number to tell, and no secret need be told.
+    /// Rows of SHOW FDS. PgBouncer's successor gets the sockets with these rows; Howdah's successor
+    /// gets them by TAKEOVER. So the rows need no descriptor and no secret.
     pub(super) fn fd_rows(&self) -> Vec<Row> {
         let clients = self.clients.iter().filter_map(|(_, client)| {
             client.pool?;
@@ -451,7 +453,7 @@ impl Pooler {
     }
 }
 
-/// What a row of SHOW CLIENTS and SHOW SERVERS tells.
+/// The facts in a row of SHOW CLIENTS and SHOW SERVERS.
 struct Socket<'a> {
     kind: &'static str,
     user: String,

@@ -1,4 +1,4 @@
-//! What one worker has: its pools, clients and servers, in the form that the console and metrics use.
+//! One worker's state: its pools, clients and servers, in the form that the console and metrics use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct States {
     pub sv_active: u32,
     /// Carriers of cancel requests.
     pub sv_active_cancel: u32,
-    /// Free, but a cancel for them is under way.
+    /// Free, but a cancel request for them is under way.
     pub sv_being_canceled: u32,
     /// Ready for use.
     pub sv_idle: u32,
@@ -39,22 +39,22 @@ pub struct States {
     pub sv_login: u32,
     /// Kept by clients between transactions.
     pub sv_pinned: u32,
-    /// How often a client began to keep one.
+    /// How often a client began to keep a server.
     pub pins: u64,
-    /// How often something was found on one that no text had told.
+    /// How often an object was found on a server that no text had shown.
     pub unseen: u64,
-    /// How long the oldest waiter has waited, in nanoseconds.
+    /// The longest wait of a client, in nanoseconds.
     pub max_wait: u64,
 }
 
 /// A worker's share of a pool.
 #[derive(Clone, Debug)]
 pub struct PoolShare {
-    /// Which.
+    /// The pool's key.
     pub key: Arc<PoolKey>,
     /// Its database.
     pub database: Arc<Database>,
-    /// When servers go back.
+    /// When servers are given back.
     pub mode: PoolMode,
     /// Its clients and servers.
     pub states: States,
@@ -62,27 +62,28 @@ pub struct PoolShare {
     pub connections: u32,
     /// Clients, in every state.
     pub clients: u32,
-    /// Of those, who keep a server between transactions.
+    /// How many of these clients keep a server between transactions.
     pub pinned: u32,
     /// Counts since the start.
     pub stats: Stats,
-    /// Counts as of when the averages begin.
+    /// Counts at the start of the averages' window.
     pub older: Stats,
-    /// How long things took, since the start.
+    /// Durations since the start.
     pub times: Times,
-    /// Servers that execute something.
+    /// Servers that execute a statement.
     pub working: u32,
-    /// `pool_size`; 0 without limit.
+    /// `pool_size`; 0 means no limit.
     pub size: u32,
-    /// No server is given out: PAUSE.
+    /// PAUSE: no server is given out.
     pub paused: bool,
-    /// The last login to PostgreSQL failed, and none has succeeded since; why.
+    /// The reason why the last login to PostgreSQL failed, if none has succeeded since.
     pub failure: Option<String>,
-    /// Why clients wait, if some do.
+    /// The reason why clients wait, if some do.
     pub reason: Option<Reason>,
-    /// Who waits, longest first: `limits::WAITERS_TOLD` at most, and only for metrics.
+    /// The waiting clients, longest first: at most `limits::WAITERS_TOLD`, and only for metrics.
     pub waiters: Vec<WaiterRow>,
-    /// Who has servers, longest first: likewise, and only while somebody waits.
+    /// The clients that have servers, longest first: with the same limit, and only while a client
+    /// waits.
     pub holders: Vec<Holder>,
 }
 
@@ -90,9 +91,9 @@ pub struct PoolShare {
 #[derive(Debug)]
 pub(super) struct ClientRow {
     pub(super) row: Row,
-    /// It waits.
+    /// The client's wait, if it waits.
     pub(super) wait: Option<ServerWait>,
-    /// Why and since when it keeps a server.
+    /// Why and since when the client keeps a server.
     pub(super) pin: [Option<String>; 2],
 }
 
@@ -104,18 +105,18 @@ pub(super) struct ServerWait {
     pub(super) reason: &'static str,
 }
 
-/// What a worker has.
+/// One worker's state.
 #[derive(Clone, Debug)]
 pub struct Holdings {
-    /// Which worker.
+    /// The worker.
     pub worker: WorkerId,
     /// Its pools.
     pub pools: Vec<PoolShare>,
     /// Admitted clients by database and user.
     pub admitted: BTreeMap<(Arc<str>, Arc<str>), u32>,
-    /// All clients, those that log in and consoles included.
+    /// All clients, including those that log in and consoles.
     pub clients: u32,
-    /// Clients that have not proved who they are.
+    /// Clients that have not proved their identity.
     pub login_clients: u32,
     /// Consoles.
     pub consoles: u32,
@@ -125,74 +126,74 @@ pub struct Holdings {
     pub servers: u32,
     /// Free slots for servers.
     pub free_servers: u32,
-    /// Statements that are known, and bytes of their texts.
+    /// The number of known statements, and the bytes of their texts.
     pub statements: (usize, usize),
-    /// Clients that have come from other workers, and left for them.
+    /// Clients that came from other workers, and clients that went to other workers.
     pub moves: (u64, u64),
-    /// What its thread did of late.
+    /// The recent load of the worker's thread.
     pub signals: ThreadLoad,
     /// Mails to other workers.
     pub mails: u64,
     /// Cancel requests for peers, by peer.
     pub peers: Vec<PeerCounts>,
-    /// What its consoles count.
+    /// The counts of its consoles.
     pub console_stats: Stats,
-    /// The same as of when the averages begin.
+    /// The same counts at the start of the averages' window.
     pub console_older: Stats,
-    /// Nanoseconds since the averages begin.
+    /// Nanoseconds since the start of the averages' window.
     pub window: u64,
-    /// Which queries take the most: the first few, and only for metrics.
+    /// The queries that take the most: the first few, and only for metrics.
     pub queries: TopQueries,
-    /// Slow queries that have no line in the log, because there were too many in a second.
+    /// Slow queries that were not logged, because there were too many in a second.
     pub unlogged: u64,
     /// PAUSE of all pools.
     pub paused: bool,
     /// SUSPEND, or a successor takes over.
     pub suspended: bool,
-    /// TLS.
+    /// The state of TLS.
     pub tls: TlsTold,
 }
 
-/// A client, as lines tell of it.
+/// A client, in the form for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Who {
-    /// Its number in the console.
+    /// The client's number in the console.
     pub number: u64,
     /// Host and port, or `unix` and the process id.
     pub address: String,
-    /// What it calls itself.
+    /// The client's `application_name`.
     pub application: String,
 }
 
 /// A client that waits for a server.
 #[derive(Clone, Debug)]
 pub struct WaiterRow {
-    /// Of which pool.
+    /// The pool.
     pub pool: Arc<PoolKey>,
-    /// Who.
+    /// The client.
     pub who: Who,
-    /// For how long, in nanoseconds.
+    /// How long it has waited, in nanoseconds.
     pub waited: u64,
-    /// Why: [`crate::pool::Reason::word`].
+    /// The reason: [`crate::pool::Reason::word`].
     pub reason: &'static str,
 }
 
 /// A client that has a server.
 #[derive(Clone, Debug)]
 pub struct Holder {
-    /// Of which pool.
+    /// The pool.
     pub pool: Arc<PoolKey>,
-    /// Who.
+    /// The client.
     pub who: Who,
     /// The server's number in the console.
     pub server: u64,
-    /// PostgreSQL's process.
+    /// The process id of PostgreSQL.
     pub pid: u32,
-    /// `active`, `idle in transaction`, `idle in failed transaction`, or `idle` where a session
-    /// keeps its server.
+    /// `active`, `idle in transaction`, `idle in failed transaction`, or `idle` if a session keeps
+    /// its server.
     pub state: &'static str,
-    /// For how long its transaction has lasted, in nanoseconds.
+    /// How long its transaction has lasted, in nanoseconds.
     pub held: u64,
-    /// For how long it has been in that state, in nanoseconds.
+    /// How long it has been in this state, in nanoseconds.
     pub stayed: u64,
 }

@@ -15,7 +15,7 @@ use crate::pooler::Pooler;
 use crate::server::Server;
 
 impl Pooler {
-    /// Those who wait for servers of a pool, longest first, at most so many.
+    /// The first `most` clients that wait for servers of a pool, longest first.
     pub(super) fn first_waiters(&self, id: PoolId, most: usize) -> Vec<WaiterRow> {
         let pool = self.pools.at(id);
         let reason = self.reason(id).word();
@@ -37,7 +37,7 @@ impl Pooler {
             .collect()
     }
 
-    /// All who have servers.
+    /// All clients that have servers.
     pub(super) fn holders(&self) -> Vec<Holder> {
         let servers = self.servers.iter();
         servers
@@ -45,7 +45,7 @@ impl Pooler {
             .collect()
     }
 
-    /// Who has this server, if anybody.
+    /// The client that has this server, if any.
     pub(super) fn holder(&self, server: &Server) -> Option<Holder> {
         let client = self.clients.get(server.client()?)?;
         let working = server.link.is_owed();
@@ -80,7 +80,7 @@ impl Pooler {
         }
     }
 
-    /// What a client calls itself.
+    /// The client's `application_name`.
     pub(crate) fn application(&self, params: Option<&Params>) -> String {
         let position = self.shared.tracked.position(b"application_name");
         let name = position.and_then(|position| params?.get(position));
@@ -90,13 +90,13 @@ impl Pooler {
     }
 }
 
-/// It waits for a server, or to be let in.
+/// True if the client waits for a server or for its admission.
 pub(super) fn is_waiting(client: &Client) -> bool {
     use ClientState::{Lookup, Waiting, Welcome};
     matches!(client.state(), Waiting | Welcome | Lookup)
 }
 
-/// The rows of SHOW HOLDERS: by pool, who has held a server for longest first.
+/// The rows of SHOW HOLDERS: by pool, and in a pool the longest holder first.
 pub(super) fn show_holders(mut holders: Vec<Holder>) -> Vec<Row> {
     holders.sort_by(|a, b| (&a.pool, Reverse(a.held)).cmp(&(&b.pool, Reverse(b.held))));
     let row = |holder: Holder| {

@@ -1,8 +1,8 @@
-//! The console: the databases `pgbouncer` and `howdah`, where administrators look and give orders.
+//! The console: the databases `pgbouncer` and `howdah`, on which administrators send commands.
 //!
-//! A console lives on the worker that accepted it. It asks all workers by mail, itself included: each gets
-//! a [`Survey`] and answers with one [`Report`], at once or when the order is carried out. Then the console
-//! answers the administrator. Queries that arrive meanwhile wait.
+//! A console is on the worker that accepted it. It asks all workers by mail, including its own. Each worker
+//! gets a [`Survey`] and answers with one [`Report`], at once or when the order is carried out. Then the
+//! console answers the administrator. Queries that arrive meanwhile wait.
 
 pub mod columns;
 pub mod command;
@@ -36,23 +36,23 @@ use crate::stats::Stats;
 
 pub use crate::config::is_console;
 
-/// The version that SHOW VERSION tells.
+/// The version in SHOW VERSION.
 const VERSION: &str = concat!(
     "Howdah ",
     env!("CARGO_PKG_VERSION"),
     " (PgBouncer 1.25.2 compatible)"
 );
 
-/// What all consoles of a worker share.
+/// The state that all consoles of a worker share.
 #[derive(Debug)]
 pub struct Consoles {
     pub(super) names: HashSet<Arc<str>>,
-    /// At how many names it is looked for those that nobody has.
+    /// When there are this many names, unused names are removed.
     tidy_names_at: usize,
     pub(super) nobody: Arc<str>,
-    /// Clients that have come in as administrators, and have not proved to be one.
+    /// Clients that say they are administrators, and have not proved it.
     unproven: HashSet<ClientId>,
-    /// Orders that this worker has not carried out wholly.
+    /// Orders that this worker has not carried out completely.
     pub(super) owed: Vec<Survey>,
     pub(super) stats: Stats,
     pub(super) last_stats: Stats,
@@ -75,7 +75,7 @@ impl Default for Consoles {
 }
 
 impl Consoles {
-    /// The name of who has not said one yet.
+    /// The name of a client that has not sent one yet.
     pub fn nobody(&self) -> Arc<str> {
         self.nobody.clone()
     }
@@ -94,7 +94,8 @@ impl Consoles {
         shared
     }
 
-    /// A client says that it is an administrator. False if so many do that it is let in as others are.
+    /// A client says that it is an administrator. False if too many do so: then the client is
+    /// treated like any other.
     pub(crate) fn proof_begins(&mut self, id: ClientId) -> bool {
         let free = self.unproven.len() < limits::CONSOLE_LOGINS;
         if free {
@@ -103,19 +104,19 @@ impl Consoles {
         free
     }
 
-    /// It has proved that, or is gone.
+    /// The client has proved to be an administrator, or is gone.
     pub(crate) fn proof_ends(&mut self, id: ClientId) {
         if !self.unproven.is_empty() {
             self.unproven.remove(&id);
         }
     }
 
-    /// A console waits for this worker.
+    /// True if a console waits for this worker.
     pub fn are_owed(&self) -> bool {
         !self.owed.is_empty()
     }
 
-    /// A period of the statistics is over.
+    /// A period of the statistics has ended.
     pub fn end_period(&mut self) {
         self.older_stats = self.last_stats;
         self.last_stats = self.stats;

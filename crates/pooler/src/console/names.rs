@@ -1,4 +1,4 @@
-//! SHOW DNS_HOSTS and DNS_ZONES: what the control thread knows of host names.
+//! SHOW DNS_HOSTS and DNS_ZONES: the host names that the control thread knows.
 
 use std::net::SocketAddr;
 
@@ -36,14 +36,14 @@ pub(super) fn zones(names: &KnownNames) -> Vec<Row> {
 }
 
 impl Show {
-    /// It needs what the control thread knows of host names.
+    /// True if the SHOW needs the control thread's host names.
     pub(super) fn tells_names(self) -> bool {
         matches!(self, Show::DnsHosts | Show::DnsZones | Show::Lists)
     }
 }
 
 impl Pooler {
-    /// Asks for what is known of host names: one answer more to wait for.
+    /// Asks the control thread for its host names. The console waits for one more answer.
     pub(super) fn ask_names(&mut self, id: ClientId, show: Show, out: &mut Out) {
         let Some(session) = self.session(id) else {
             return;
@@ -58,7 +58,7 @@ impl Pooler {
         self.ask(asker, |ticket| Question::Names { ticket }, out);
     }
 
-    /// The control thread tells.
+    /// The control thread's answer.
     pub(crate) fn report_names(
         &mut self,
         to: ClientId,

@@ -10,22 +10,22 @@ use howdah_wire::write;
 use crate::console::columns::ShowColumn;
 use crate::console::rows::{Row, ShowTable};
 
-/// What an administrator has prepared and bound.
+/// The statements and portals of one administrator.
 #[derive(Debug, Default)]
 pub struct Extended {
     pub(super) statements: HashMap<Box<[u8]>, Arc<Prepared>>,
     pub(super) portals: HashMap<Box<[u8]>, ConsolePortal>,
-    /// A message failed: all up to the next Sync are skipped.
+    /// A message has failed: all messages up to the next Sync are skipped.
     failed: bool,
-    /// The portal that is being executed, and for how many rows at most.
+    /// The portal that is being executed, and the most rows that it may return.
     pub(super) running: Option<(Box<[u8]>, usize)>,
 }
 
-/// A statement that is prepared.
+/// A prepared statement.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) text: String,
-    /// The types of its parameters.
+    /// The types of the parameters.
     pub(super) types: Vec<u32>,
     pub(super) columns: Vec<ShowColumn>,
 }
@@ -36,7 +36,7 @@ pub(super) struct ConsolePortal {
     pub(super) text: String,
     pub(super) columns: Vec<ShowColumn>,
     pub(super) wanted: Vec<u16>,
-    /// It has run: the rows that are left.
+    /// The rest of the rows, after the statement has run.
     pub(super) left: Option<VecDeque<Row>>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct ConsolePortal {
 pub(super) type ConsoleError = (&'static str, String);
 
 impl Extended {
-    /// True for a message that is skipped because one before it failed.
+    /// True for a message that is skipped because an earlier one failed.
     pub(super) fn skips(&mut self, message: u8) -> bool {
         self.running = None;
         if matches!(message, tag::SYNC | tag::TERMINATE) {
@@ -53,7 +53,7 @@ impl Extended {
         self.failed
     }
 
-    /// An error was told.
+    /// An error was sent.
     pub(super) fn fail(&mut self, in_query: bool) {
         self.running = None;
         self.failed = !in_query;
@@ -65,17 +65,17 @@ impl Extended {
         self.portals.remove(&b""[..]);
     }
 
-    /// A transaction block is over, and its portals with it.
+    /// A transaction block is over: its portals are closed.
     pub(super) fn end_block(&mut self) {
         self.portals.clear();
     }
 
-    /// No statement is prepared any more.
+    /// Forgets all prepared statements.
     pub(super) fn forget(&mut self) {
         self.statements.clear();
     }
 
-    /// Writes rows as they were asked for: whole, or as the portal at hand has it.
+    /// Writes rows as requested: the whole result, or a part through the current portal.
     pub(super) fn write(&mut self, table: ShowTable<'_>, buf: &mut Vec<u8>) {
         let portals = &mut self.portals;
         let portal = self.running.take();
@@ -91,7 +91,7 @@ impl Extended {
 }
 
 impl ConsolePortal {
-    /// Writes so many of the rows that are left; 0 for all.
+    /// Writes this many of the remaining rows; 0 for all.
     pub(super) fn write(&mut self, most: usize, buf: &mut Vec<u8>) {
         let left = self.left.get_or_insert_default();
         let most = if most == 0 { usize::MAX } else { most };
@@ -141,7 +141,7 @@ pub(super) fn no_statement(name: &[u8]) -> ConsoleError {
     ("26000", why)
 }
 
-/// The types of parameters that a Parse names, behind its text.
+/// The parameter types in a Parse, which follow its text.
 pub(super) fn types(definition: &[u8]) -> Vec<u32> {
     let end = definition.iter().position(|b| *b == 0).unwrap_or(0);
     let types = definition.get(end + 3..).unwrap_or_default();
@@ -160,7 +160,7 @@ pub(super) fn binary(kind: char, text: String) -> Vec<u8> {
     }
 }
 
-/// A whole number as `numeric` in binary format: digits of four decimal places each.
+/// A whole number as `numeric` in binary format, in digits of base 10,000.
 fn numeric(mut number: u64) -> Vec<u8> {
     let mut digits = Vec::new();
     while number > 0 {
@@ -172,7 +172,7 @@ fn numeric(mut number: u64) -> Vec<u8> {
         digits.remove(0);
     }
     let mut bytes = Vec::new();
-    // Positive, and nothing behind the point.
+    // Positive, without decimals.
     for word in [digits.len() as u16, weight, 0, 0] {
         bytes.extend_from_slice(&word.to_be_bytes());
     }
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(binary('s', "x".into()), b"x");
         assert_eq!(binary('n', "0".into()), [0; 8]);
         assert_eq!(binary('n', "7".into()), [0, 1, 0, 0, 0, 0, 0, 0, 0, 7]);
-        // 1 2345 0000: the last digit is left out.
+        // 1 2345 0000: the last digit is omitted.
         assert_eq!(
             binary('n', "123450000".into()),
             [0, 2, 0, 2, 0, 0, 0, 0, 0, 1, 0x09, 0x29]

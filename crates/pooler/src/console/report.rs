@@ -7,18 +7,19 @@ use crate::ids::{ClientId, WorkerId};
 use crate::order::Order;
 use crate::queries::tally::TopQueries;
 
-/// What a console wants of each worker.
+/// A console's question to each worker.
 #[derive(Clone, Debug)]
 pub enum Want {
     /// Pools and counts.
     Holdings,
-    /// The same, and who waits and who holds servers in pools that somebody waits for.
+    /// The same, with the waiting clients, and the holders of servers in pools with waiting
+    /// clients.
     Metrics,
-    /// Who has servers.
+    /// The clients that have servers.
     Holders,
-    /// Which queries take the most.
+    /// The queries that take the most.
     Queries,
-    /// That counts of queries are forgotten.
+    /// Forget the counts of queries.
     ForgetQueries,
     /// Rows of SHOW CLIENTS.
     Clients,
@@ -28,15 +29,15 @@ pub enum Want {
     Sockets,
     /// Rows of SHOW FDS.
     Fds,
-    /// Obedience.
+    /// Carry out this order.
     Order(Order),
-    /// That the client of this number is disconnected.
+    /// Disconnect the client with this number.
     KillClient(u64),
-    /// That servers which were called in are closed; of one database, or all.
+    /// Wait until servers from before RECONNECT are closed; of one database, or of all.
     Closed(Option<String>),
 }
 
-/// Who asks.
+/// The asker of a survey.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Surveyor {
     /// A console, on this worker.
@@ -45,19 +46,19 @@ pub(super) enum Surveyor {
     Control,
 }
 
-/// What all workers are asked for.
+/// A question to all workers.
 #[derive(Debug)]
 pub struct Survey {
     pub(super) from: Surveyor,
-    /// Comes back.
+    /// The number of the question, which comes back with the answer.
     pub(super) serial: u64,
     pub(super) want: Want,
 }
 
-/// What a worker has.
+/// One worker's answer.
 #[derive(Debug)]
 pub struct Report {
-    /// Whose console.
+    /// The console's client.
     pub(super) to: ClientId,
     pub(super) serial: u64,
     pub(super) part: WorkerAnswer,
@@ -77,8 +78,7 @@ pub(super) enum WorkerAnswer {
 }
 
 impl Survey {
-    /// What the control thread asks for its metrics; each worker answers with
-    /// [`Question::Surveyed`].
+    /// The control thread's question for metrics. Each worker answers with [`Question::Surveyed`].
     pub fn for_metrics(serial: u64) -> Survey {
         Survey {
             from: Surveyor::Control,
@@ -88,7 +88,7 @@ impl Survey {
     }
 }
 
-/// What workers told besides their holdings.
+/// The workers' answers, without their holdings.
 #[derive(Default)]
 pub(super) struct Gathered {
     pub(super) rows: Vec<Row>,

@@ -23,12 +23,12 @@ impl<'a> ShowTable<'a> {
         }
     }
 
-    /// Its columns, and its rows.
+    /// The columns and the rows.
     pub fn parts(self) -> (Vec<(&'a str, char)>, Vec<Row>) {
         (self.columns, self.rows)
     }
 
-    /// Appends it as messages, up to CommandComplete.
+    /// Appends the table as messages, up to CommandComplete.
     pub fn write(&self, buf: &mut Vec<u8>) {
         let columns: Vec<_> = self.columns.iter().copied().map(wire_column).collect();
         write::row_description(buf, &columns);
@@ -43,7 +43,7 @@ impl<'a> ShowTable<'a> {
     }
 }
 
-/// A column as a RowDescription has it.
+/// A column in the form of a RowDescription.
 pub fn wire_column((name, kind): (&str, char)) -> Column<'_> {
     let (type_oid, type_size) = match kind {
         'i' => (23, 4),
@@ -68,7 +68,7 @@ pub(super) fn number(value: impl ToString) -> Option<String> {
     Some(value.to_string())
 }
 
-/// `YYYY-MM-DD HH:MM:SS UTC` of a moment, given the wall clock at `Time(0)`.
+/// A time as `YYYY-MM-DD HH:MM:SS UTC`. `started` is the wall clock at `Time(0)`.
 pub fn date_time(started: f64, at: Time) -> String {
     let seconds = (started + at.0 as f64 / 1e9).max(0.0) as u64;
     let (days, second) = (seconds / 86_400, seconds % 86_400);

@@ -1,27 +1,27 @@
-//! The console's grammar: where a command begins and ends, and what its words are.
+//! The console's grammar: the ends of commands, and their words.
 
 use crate::limits;
 use crate::quotes::quoted;
 
-/// A statement, read.
+/// A statement that was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sentence {
-    /// A command's name, and its argument if there is one.
+    /// A command's name, and its argument if it has one.
     Command(String, Option<String>),
     /// SET: a setting's name and its value.
     Set(String, String),
 }
 
-/// Why a statement can't be read.
+/// The reason why a statement can't be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unread {
-    /// It has no form we know.
+    /// It has no known form.
     Syntax,
     /// A word is too long.
     Arguments,
 }
 
-/// Cuts a Query into statements at each `;` outside of quotes. Always gives at least one.
+/// Splits a Query into statements, at each `;` outside of quotes. Returns at least one.
 pub fn split(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut quote = None;
@@ -43,14 +43,14 @@ pub fn split(text: &str) -> Vec<String> {
         .filter(|part| !part.is_empty())
         .collect();
     if filled.is_empty() || parts.len() <= 2 && filled.len() == 1 {
-        // As it was sent, with its `;`: errors repeat it.
+        // The unchanged text with its `;`, because errors repeat it.
         return vec![text.to_string()];
     }
     filled
 }
 
-/// The text without comments, each of which counts as a blank: drivers and tools send them in front
-/// of statements, or alone.
+/// The text without comments, each of which becomes a blank. Drivers and tools send comments before
+/// statements, or alone.
 pub fn without_comments(text: &str) -> String {
     let mut kept = String::new();
     let mut quote = None;
@@ -77,7 +77,7 @@ pub fn without_comments(text: &str) -> String {
     kept
 }
 
-/// The length of the comment that a text begins with. They nest.
+/// The length of the comment at the start of a text. Comments nest.
 fn block_comment(text: &str) -> usize {
     let (mut depth, mut at) = (0, 0);
     let bytes = text.as_bytes();
@@ -97,7 +97,7 @@ fn block_comment(text: &str) -> usize {
 /// Reads one statement.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Why the statement can't be read.
 pub fn read(text: &str) -> Result<Sentence, Unread> {
     let rest = text.trim_start_matches(BLANKS);
     let (name, rest) = word(rest).ok_or(Unread::Syntax)?;
@@ -146,7 +146,7 @@ pub fn read(text: &str) -> Result<Sentence, Unread> {
 
 const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
-/// Nothing is left, or a `;`.
+/// True if nothing follows, or a `;`.
 fn is_end(rest: &str) -> bool {
     rest.strip_prefix(';')
         .unwrap_or(rest)
@@ -154,7 +154,7 @@ fn is_end(rest: &str) -> bool {
         .is_empty()
 }
 
-/// A bare or double-quoted word, and what follows it.
+/// A word, bare or in double quotes, and the text after it.
 pub(super) fn word(text: &str) -> Option<(String, &str)> {
     if text.starts_with('"') {
         return quoted(text, '"');
@@ -172,7 +172,7 @@ fn bounded(word: String, max: usize) -> Result<String, Unread> {
     }
 }
 
-/// Nothing but blanks and a `;`.
+/// True for a text with only blanks and `;`.
 pub(super) fn is_empty(text: &str) -> bool {
     text.chars().all(|c| c.is_ascii_whitespace() || c == ';')
 }

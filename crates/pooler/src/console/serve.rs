@@ -1,4 +1,4 @@
-//! An administrator's connection: its login, its messages statement by statement, and their answers.
+//! An administrator's connection: its login, its messages, and the answers to its statements.
 
 use howdah_wire::backend::Status;
 use howdah_wire::tag::frontend as tag;
@@ -18,11 +18,11 @@ use crate::mail::Mail;
 use crate::note::{Level, Note};
 use crate::pooler::Pooler;
 
-/// Why SET of a setting that is read at start only does nothing.
+/// The reason why SET has no effect on a setting that is read only at start.
 const TAKES_A_RESTART: &str = "it takes a restart, write it into the configuration file";
 
 impl Pooler {
-    /// Bytes of an administrator.
+    /// Bytes from an administrator.
     pub(crate) fn console_bytes(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
         let client = self.clients.at_mut(id);
         client.inbox.hold(bytes);
@@ -35,7 +35,7 @@ impl Pooler {
         }
     }
 
-    /// Goes on with what an administrator has sent, as far as it goes now.
+    /// Handles an administrator's messages, as far as possible now.
     pub(crate) fn console_run(&mut self, id: ClientId, out: &mut Out) {
         loop {
             let client = gone!(self.clients.get_mut(id));
@@ -74,7 +74,7 @@ impl Pooler {
         self.command(id, text, out);
     }
 
-    /// Takes in the next message, if there is a whole one and the administrator stays.
+    /// Handles the next message, if it is complete and the administrator stays.
     fn console_message(&mut self, id: ClientId, out: &mut Out) -> bool {
         let client = self.clients.at_mut(id);
         let (message, body) = match client.inbox.take_message(limits::CONSOLE_MESSAGE) {
@@ -108,7 +108,7 @@ impl Pooler {
                 self.console_extended(id, message, &body, out);
                 return true;
             }
-            // Nothing is kept back.
+            // No output is kept back.
             tag::FLUSH => return true,
             other => {
                 let text = format!("unsupported packet type for admin console: {other}");
@@ -119,7 +119,7 @@ impl Pooler {
         false
     }
 
-    /// A statement failed: what the same Query has left is not run.
+    /// A statement has failed: the rest of the same Query does not run.
     pub(crate) fn refuse(&mut self, id: ClientId, text: &str, out: &mut Out) {
         self.refuse_as(id, "08P01", text, out);
     }
@@ -143,7 +143,7 @@ impl Pooler {
         }
     }
 
-    /// A statement's rows.
+    /// Sends a statement's rows.
     pub(super) fn tell(&mut self, id: ClientId, table: ShowTable<'_>, out: &mut Out) {
         let Some(session) = self.session(id) else {
             return;
@@ -151,7 +151,7 @@ impl Pooler {
         out.send_with(Peer::Client(id), |buf| session.extended.write(table, buf));
     }
 
-    /// A statement is done.
+    /// Sends a statement's CommandComplete.
     pub(super) fn complete(&self, id: ClientId, tag: &str, out: &mut Out) {
         out.send_with(Peer::Client(id), |buf| write::command_complete(buf, tag));
     }
@@ -160,7 +160,7 @@ impl Pooler {
         self.clients.get_mut(id)?.console_mut()
     }
 
-    /// Has the console wait, for the control thread or the end.
+    /// Makes the console wait for the control thread, or for the end.
     pub(super) fn await_goal(&mut self, id: ClientId, goal: Goal) {
         let left = self.workers;
         if let Some(session) = self.session(id) {
@@ -195,7 +195,7 @@ impl Pooler {
             Goal::Order(tag, _) => self.complete(id, tag, out),
             Goal::HandOver => {
                 self.complete(id, "TAKEOVER", out);
-                // Its last answer may have ended it.
+                // The last answer may have ended the client.
                 let client = gone!(self.clients.get_mut(id));
                 client.takes_over();
                 out.push(Action::Detach(Peer::Client(id)));
@@ -256,7 +256,7 @@ impl Pooler {
                 self.complete(id, &tag, out);
             }
             (goal, Err(why)) => {
-                // The value may be a password: the reason tells it where it may be told.
+                // The value may be a password. The reason has the value, if it may be shown.
                 let key = match &goal {
                     Goal::Set(tag) => tag.trim_start_matches("SET ").split('=').next(),
                     _ => None,
@@ -269,7 +269,8 @@ impl Pooler {
         self.console_run(id, out);
     }
 
-    /// A cancel request came for this client. A console that waits for a PAUSE takes it back.
+    /// A cancel request for this client has come. A console that waits for a PAUSE then undoes the
+    /// PAUSE.
     pub(crate) fn console_cancelled(&mut self, id: ClientId, out: &mut Out) {
         let Some(session) = self.session(id) else {
             return;
@@ -293,7 +294,7 @@ impl Pooler {
     }
 }
 
-/// What drivers are told at login, as PgBouncer tells them.
+/// The parameters that drivers get at their login, as from PgBouncer.
 const WELCOME: [(&str, &str); 7] = [
     ("server_version", "1.25.2/bouncer"),
     ("client_encoding", "UTF8"),
@@ -305,8 +306,8 @@ const WELCOME: [(&str, &str); 7] = [
 ];
 
 impl Pooler {
-    /// True for the user `pgbouncer` over a unix socket from a process with our user id: it needs
-    /// no password on the console.
+    /// True for the user `pgbouncer` over a unix socket, from a process with Howdah's user id. Such
+    /// a client needs no password on the console.
     pub(crate) fn is_our_own_user(&self, id: ClientId) -> bool {
         let client = self.clients.at(id);
         is_console(&client.database)
@@ -317,7 +318,7 @@ impl Pooler {
                 .is_some_and(|peer| peer.uid == self.uid)
     }
 
-    /// An administrator has proved who it is.
+    /// An administrator has proved its identity.
     pub(crate) fn open_console(&mut self, id: ClientId, out: &mut Out) {
         let own = self.is_our_own_user(id);
         self.consoles.proof_ends(id);

@@ -13,55 +13,57 @@ use crate::parcel::Standing;
 /// An administrator's connection.
 #[derive(Debug, Default)]
 pub struct ConsoleSession {
-    /// May give every command, not SHOW alone.
+    /// The administrator may send every command, not only SHOW.
     pub(super) admin: bool,
-    /// What is left of the Query at hand.
+    /// The rest of the current Query.
     pub(super) statements: VecDeque<String>,
-    /// A Query is at hand: its ReadyForQuery is owed.
+    /// A Query is running: its ReadyForQuery is owed.
     pub(super) in_query: bool,
-    /// A driver has begun a transaction block, which holds nothing.
+    /// A driver has begun a transaction block, which has no effect.
     pub(super) block: bool,
-    /// What is prepared and bound.
+    /// The prepared statements and portals.
     pub(super) extended: Extended,
-    /// What an answer is awaited for.
+    /// The answer that the console waits for.
     pub(super) wait: Option<PendingSurvey>,
-    /// It gave SUSPEND, which ends with it.
+    /// The console has sent SUSPEND, which ends when the console leaves.
     pub(super) suspender: bool,
-    /// Tells answers to this wait from late ones to an earlier.
+    /// The number of the current wait. It distinguishes its answers from late answers to earlier
+    /// waits.
     pub(super) serial: u64,
 }
 
-/// An answer is awaited.
+/// A wait for workers' answers.
 #[derive(Debug)]
 pub(super) struct PendingSurvey {
     pub(super) goal: Goal,
-    /// How many workers have yet to answer.
+    /// The number of workers that have not answered yet.
     pub(super) left: u16,
-    /// What the others said.
+    /// The answers of the other workers.
     pub(super) parts: Vec<WorkerAnswer>,
 }
 
-/// What an answer is awaited for.
+/// The purpose of a wait.
 #[derive(Debug)]
 pub(super) enum Goal {
     /// Rows of a SHOW.
     Show(Show),
-    /// All workers' obedience, for this command tag; a cancel request gives the other order.
+    /// All workers must carry out an order; the answer is this command tag. A cancel request sends
+    /// the second order.
     Order(&'static str, Option<Order>),
-    /// Rest, so that a successor can take over.
+    /// All workers must be at rest, so that a successor can take over.
     HandOver,
-    /// Whether any worker had the client.
+    /// Which worker has the client, if any.
     KillClient,
-    /// The control thread's word on a RELOAD.
+    /// The control thread's answer to a RELOAD.
     Reload,
-    /// The same on a SET, with its command tag.
+    /// The control thread's answer to a SET, with the command tag.
     Set(String),
     /// The end of the process.
     End,
 }
 
 impl ConsoleSession {
-    /// One that begins.
+    /// A new session.
     pub fn of(admin: bool) -> ConsoleSession {
         ConsoleSession {
             admin,
@@ -69,7 +71,7 @@ impl ConsoleSession {
         }
     }
 
-    /// What ReadyForQuery says.
+    /// The status in ReadyForQuery.
     pub(super) fn status(&self) -> Status {
         if self.block {
             Status::Transaction
@@ -78,7 +80,7 @@ impl ConsoleSession {
         }
     }
 
-    /// What undoes what it ordered, if that holds only while it is there.
+    /// The order that undoes the session's own order, if that lasts only while the session does.
     pub fn undo(&self) -> Option<Order> {
         let takes_over = |wait: &PendingSurvey| matches!(wait.goal, Goal::HandOver);
         if self.wait.as_ref().is_some_and(takes_over) {
@@ -87,14 +89,14 @@ impl ConsoleSession {
         self.suspender.then_some(Order::Unsuspend)
     }
 
-    /// How it stands, if nothing is under way.
+    /// The session's state, if nothing is under way.
     pub fn at_rest(&self) -> Option<Standing> {
         let busy = self.wait.is_some() || self.in_query || !self.statements.is_empty();
         let admin = self.admin;
         (!busy).then_some(Standing::Console { admin })
     }
 
-    /// It is busy with what is over in a moment.
+    /// True if everything under way will be over in a moment.
     pub fn rests_soon(&self) -> bool {
         use Goal::*;
         self.at_rest().is_none()

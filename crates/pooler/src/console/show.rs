@@ -1,4 +1,4 @@
-//! The result of each SHOW: one function for each.
+//! The results of SHOW, one function for each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::server::Server;
 use crate::tls::Handshakes;
 
 impl Pooler {
-    /// The answer to a SHOW, from what all workers have.
+    /// The result of a SHOW, from the state of all workers.
     pub(super) fn table(
         &self,
         show: Show,
@@ -81,7 +81,8 @@ impl Pooler {
         }
     }
 
-    /// Clients' side and servers': what is in force, when our certificate ends, handshakes so far.
+    /// One row for clients and one for servers: the mode in force, the end of Howdah's certificate,
+    /// the handshakes so far.
     fn show_tls(&self, holdings: &[Holdings]) -> Vec<Row> {
         let (globals, in_force) = (&self.config.globals, &self.config.tls);
         let now = self.started + self.now.0 as f64 / 1e9;
@@ -114,7 +115,7 @@ impl Pooler {
             let value = match shown.key {
                 "workers" => Some(self.workers.to_string()),
                 "io_driver" => Some(self.chosen_driver().to_string()),
-                // Whoever may look here need not know it.
+                // Users who may look here need not know the token.
                 "http_token" if !self.config.globals.http_token.is_empty() => Some("****".into()),
                 _ => shown.value,
             };
@@ -129,7 +130,7 @@ impl Pooler {
         self.config.show().map(row).collect()
     }
 
-    /// The driver's name, without the reason it was chosen for.
+    /// The driver's name, without the reason for its choice.
     fn chosen_driver(&self) -> &str {
         let end = self
             .driver
@@ -157,7 +158,7 @@ impl Pooler {
                 .entry(share.key.database.to_string())
                 .or_insert(share.database.clone());
         }
-        // Databases of `*` that nobody uses, but somebody has paused or disabled.
+        // Databases of `*` without clients that are paused or disabled.
         for name in self.janitor.paused.iter().chain(&self.janitor.disabled) {
             if let Some(database) = self.config.database(name) {
                 databases.entry(name.clone()).or_insert(database);
@@ -232,8 +233,8 @@ impl Pooler {
         ]
     }
 
-    /// Users whom the configuration names, and those who are here without it: found by auth_query,
-    /// by LDAP or PAM, or gone from the auth_file.
+    /// The users in the configuration, and connected users that are not in it: found by auth_query,
+    /// by LDAP or PAM, or removed from the auth_file.
     fn known_users<'a>(&'a self, holdings: &'a [Holdings]) -> BTreeSet<&'a str> {
         let config = &self.config;
         let forced = config.databases.values().chain(&config.fallback);
@@ -301,7 +302,7 @@ impl Pooler {
             ("dns_names", names.hosts.len() as u32),
             ("dns_zones", names.zones.len() as u32),
             ("dns_queries", names.queries),
-            // Each is asked for at once.
+            // Each name is looked up at once.
             ("dns_pending", 0),
         ];
         rows.into_iter()
@@ -310,8 +311,8 @@ impl Pooler {
     }
 }
 
-/// Peers that cancel requests were forwarded to. A request that a connection is being opened for
-/// still waits, as PgBouncer counts.
+/// Peers that cancel requests were forwarded to. As in PgBouncer, a request whose connection is
+/// still being opened counts as waiting.
 fn show_peer_pools(holdings: &[Holdings]) -> Vec<Row> {
     let pools = holdings.iter().flat_map(|holding| &holding.peers);
     pools
@@ -335,7 +336,7 @@ fn consoles(holdings: &[Holdings]) -> u32 {
     holdings.iter().map(|holding| holding.consoles).sum()
 }
 
-/// How many admitted clients have such a database and user.
+/// The number of admitted clients whose database and user satisfy a condition.
 fn admitted(holdings: &[Holdings], which: impl Fn(&str, &str) -> bool) -> u32 {
     let logins = holdings.iter().flat_map(|holding| &holding.admitted);
     logins
@@ -344,7 +345,7 @@ fn admitted(holdings: &[Holdings], which: impl Fn(&str, &str) -> bool) -> u32 {
         .sum()
 }
 
-/// Rows of SHOW CLIENTS, with the place of who waits among those of all workers.
+/// Rows of SHOW CLIENTS, with each waiting client's place over all workers.
 fn show_clients(mut clients: Vec<ClientRow>) -> Vec<Row> {
     clients.sort_by(|a, b| {
         let line = |client: &ClientRow| client.wait.as_ref().map(|w| (w.pool.clone(), w.since));
@@ -368,7 +369,7 @@ fn show_clients(mut clients: Vec<ClientRow>) -> Vec<Row> {
     sorted_sockets(rows)
 }
 
-/// By database, user and number.
+/// Sorts rows by database, user and number.
 fn sorted_sockets(mut rows: Vec<Row>) -> Vec<Row> {
     rows.sort_by_cached_key(|row| {
         let number: u64 = row[20].as_ref().and_then(|n| n.parse().ok()).unwrap_or(0);
@@ -377,9 +378,9 @@ fn sorted_sockets(mut rows: Vec<Row>) -> Vec<Row> {
     rows
 }
 
-/// Rows of SHOW CLIENTS and SHOW SERVERS with what SHOW SOCKETS adds: which side they are of, and
-/// where their buffers stand. An idle connection owns no buffer here, and what a busy one has is
-/// shared, so positions are always 0.
+/// Rows of SHOW CLIENTS and SHOW SERVERS, with the columns that SHOW SOCKETS adds: the side, and
+/// positions in buffers. An idle connection owns no buffer, and a busy connection's buffer is
+/// shared. So positions are always 0.
 fn sockets(rows: Vec<Row>) -> Vec<Row> {
     let mut rows = sorted_sockets(rows);
     for row in &mut rows {
@@ -394,7 +395,7 @@ fn sockets(rows: Vec<Row>) -> Vec<Row> {
     rows
 }
 
-/// PgBouncer's rows, as far as we have such a table; sizes in bytes.
+/// PgBouncer's rows, for the tables that Howdah has; sizes in bytes.
 fn show_memory(holdings: &[Holdings]) -> Vec<Row> {
     let sum = |count: fn(&Holdings) -> u32| -> u64 {
         holdings
@@ -436,7 +437,7 @@ fn show_memory(holdings: &[Holdings]) -> Vec<Row> {
         ),
         vec![
             text("statement_cache"),
-            // Of each, on average.
+            // The average size.
             number(bytes / statements.max(1)),
             number(statements),
             number(0),
@@ -479,7 +480,7 @@ fn pool_row(key: &PoolKey, states: &States, mode: &str, balance: Option<String>)
         states.cl_active,
         states.cl_waiting,
         states.cl_active_cancel,
-        // None ever waits for a connection to carry it.
+        // No request waits for a connection.
         0,
         states.sv_active,
         states.sv_active_cancel,
@@ -521,7 +522,7 @@ impl States {
     }
 }
 
-/// Of one whole.
+/// A fraction as a percentage.
 fn percent(part: f64) -> Option<String> {
     number((100.0 * part).round())
 }

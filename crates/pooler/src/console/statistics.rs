@@ -1,4 +1,4 @@
-//! Counts and averages, by database and in all: SHOW STATS and its kin.
+//! Counts and averages for each database and in total: SHOW STATS and related commands.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use crate::console::holdings::Holdings;
 use crate::queries::tally::{QueryCounts, TopQueries};
 use crate::stats::Stats;
 
-/// Counts of a database, or of everything.
+/// The counts of a database, or of everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DatabaseCounts {
     /// Since the start.
     stats: Stats,
-    /// Since the averages begin.
+    /// Counts in the averages' window.
     recent: Stats,
-    /// Nanoseconds since then.
+    /// The length of the window, in nanoseconds.
     window: u64,
 }
 
@@ -32,7 +32,7 @@ impl DatabaseCounts {
         self.stats.columns()
     }
 
-    /// Per second; times per transaction, query and assignment.
+    /// Averages per second, and times per transaction, query and assignment.
     pub(super) fn averages(&self) -> [u64; 11] {
         let recent = &self.recent;
         if self.window == 0 {
@@ -50,7 +50,7 @@ impl DatabaseCounts {
     }
 }
 
-/// A row for each database, the console's included.
+/// A row for each database, including the console's.
 pub(super) fn of_databases(
     holdings: &[Holdings],
     values: impl Fn(&DatabaseCounts) -> Vec<u64>,
@@ -76,7 +76,8 @@ pub(super) fn of_databases(
     databases.iter().map(row).collect()
 }
 
-/// The rows of SHOW QUERIES: what took the most time first, what was pushed out last, in one row.
+/// The rows of SHOW QUERIES: the queries that took the most time first, and last a row for the
+/// removed ones.
 pub(super) fn show_queries(told: TopQueries) -> Vec<Row> {
     let row = |names: [&str; 4], counts: &QueryCounts| {
         let [database, user, fingerprint, query] = names;

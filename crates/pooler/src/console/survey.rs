@@ -12,7 +12,7 @@ use crate::pooler::Pooler;
 use crate::server::ServerState;
 
 impl Pooler {
-    /// Asks all workers; the console waits until the last has answered.
+    /// Asks all workers. The console waits until the last worker has answered.
     pub(super) fn ask_workers(&mut self, id: ClientId, goal: Goal, want: Want, out: &mut Out) {
         self.await_goal(id, goal);
         let Some(session) = self.session(id) else {
@@ -30,7 +30,7 @@ impl Pooler {
         }
     }
 
-    /// A console asks.
+    /// A question from a console.
     pub(crate) fn survey(&mut self, survey: Survey, out: &mut Out) {
         let part = match &survey.want {
             Want::Holdings => WorkerAnswer::Holdings(Box::new(self.holdings())),
@@ -60,7 +60,7 @@ impl Pooler {
         answer(&survey, part, out);
     }
 
-    /// Tells consoles of orders that are carried out by now.
+    /// Answers consoles whose orders are carried out by now.
     pub(crate) fn settle_orders(&mut self, out: &mut Out) {
         let owed = std::mem::take(&mut self.consoles.owed);
         for survey in owed {
@@ -72,7 +72,7 @@ impl Pooler {
         }
     }
 
-    /// True once nothing is left to do of an order.
+    /// True if nothing of an order is left to do.
     fn is_done(&self, want: &Want) -> bool {
         use ServerState as Server;
         let of = |database: &Option<String>, server: &crate::server::Server| {
@@ -80,7 +80,7 @@ impl Pooler {
             database.as_ref().is_none_or(|name| *key.database == **name)
         };
         match want {
-            // A server that is not logged in yet will find its pool paused. A resume ends it all.
+            // A server that is not logged in yet will find its pool paused. RESUME ends the wait.
             Want::Order(Order::Pause(database)) => !self.servers.iter().any(|(_, server)| {
                 of(database, server)
                     && self.pools.at(server.pool).paused()
@@ -105,7 +105,7 @@ impl Pooler {
         }
     }
 
-    /// A worker answers.
+    /// A worker's answer.
     pub(crate) fn report(&mut self, report: Report, out: &mut Out) {
         let Some(session) = self.session(report.to) else {
             return;
@@ -135,7 +135,7 @@ fn answer(survey: &Survey, mut part: WorkerAnswer, out: &mut Out) {
         (Surveyor::Control, WorkerAnswer::Holdings(holdings)) => {
             return out.push(Action::Ask(Question::Surveyed { serial, holdings }));
         }
-        // Nothing else is asked for there.
+        // The control thread asks no other question.
         (Surveyor::Control, _) => return,
         (Surveyor::Console(worker, to), answered) => {
             part = answered;
