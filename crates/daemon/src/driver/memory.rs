@@ -5,12 +5,12 @@
 
 use std::time::{Duration, Instant};
 
-/// Memory is given back only if the unused bytes have grown enough since the last time. Enough is
-/// this amount plus a quarter of the resident bytes, or [`MUCH_BYTES`].
+/// Memory is given back only if the unused bytes have grown enough since the last time: by this
+/// amount, and by a quarter of the resident bytes or [`MUCH_BYTES`], whichever is less.
 const WORTH_BYTES: usize = 4 << 20;
 /// See [`WORTH_BYTES`].
 const MUCH_BYTES: usize = 64 << 20;
-/// The least time between two times. While memory is given back, workers that allocate wait, and
+/// How long memory stays after it was last given back. While memory is given back, workers that allocate wait, and
 /// later they get the same pages again, one page fault each. A load that comes and goes should keep
 /// its memory.
 const PAUSE: Duration = Duration::from_secs(60);

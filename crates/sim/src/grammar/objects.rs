@@ -186,8 +186,9 @@ impl Speaker<'_> {
         }
     }
 
-    /// Draws a number and asks for it. Without this, a client that asks could get an error only;
-    /// the number of another client must never come.
+    /// Draws a number, and asks for it. Until a client has asked once, only a client that draws a
+    /// number right before its question is sure not to get another client's number. So the first
+    /// question follows a draw.
     fn draw_and_ask(&mut self) {
         self.draw();
         if self.chance.once_in(2) {
