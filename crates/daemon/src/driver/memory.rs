@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 const WORTH_BYTES: usize = 4 << 20;
 /// See [`WORTH_BYTES`].
 const MUCH_BYTES: usize = 64 << 20;
-/// How long memory stays after it was last given back. While memory is given back, workers that allocate wait, and
-/// later they get the same pages again, one page fault each. A load that comes and goes should keep
-/// its memory.
+/// How long memory stays after it was last given back. While memory is given back, workers that
+/// allocate wait, and later they get the same pages again, one page fault each. A load that comes
+/// and goes should keep its memory.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// The state between two checks.
