@@ -909,6 +909,21 @@ def test_takeover_to_where_tls_is_switched_off(make_howdah, authority, site):
             howdah.connect(tls=trusting(authority))
 
 
+def test_takeover_leaves_sessions_behind_whose_server_speaks_tls(make_howdah, tls_postgres):
+    """The keys of a server's TLS session do not travel: in session mode its client stays on the old
+    process, with all that the session has, and the old process ends with it."""
+    howdah = make_howdah(postgres=tls_postgres, server_tls_sslmode="require", pool_mode="session")
+    with howdah.connect() as client:
+        assert client.rows(IN_USE)[0][0] == "t"
+        client.rows("create temp table mine as select 'kept' as word")
+        old = take_over(howdah, wait=False)
+        with howdah.connect() as newcomer:
+            assert newcomer.rows(IN_USE)[0][0] == "t"
+        assert client.value("select word from mine") == "kept"
+        assert old.poll() is None
+    assert old.wait(30) == 0, howdah.said()
+
+
 def takeover_version():
     """The version of what processes hand to each other."""
     source = Path(__file__).parent.parent / "crates/pooler/src/parcel/mod.rs"

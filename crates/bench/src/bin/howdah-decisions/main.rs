@@ -69,6 +69,16 @@ const ROWS: [Row; 7] = [
     },
 ];
 
+/// Rows in which two clients use one server in turn. Each sends a text first, by its number: the price of
+/// a setting is what the second and third row need beyond the first.
+const TURNS: [(&str, fn(usize) -> String); 3] = [
+    ("turns", |_| "select 1".into()),
+    ("turns-one-setting", |_| "set work_mem = '8MB'".into()),
+    ("turns-two-settings", |client| {
+        format!("set work_mem = '{}MB'", 8 + client)
+    }),
+];
+
 fn query(text: &str) -> Vec<u8> {
     message(b'Q', format!("{text}\0").as_bytes())
 }
@@ -113,7 +123,8 @@ fn ready() -> Vec<u8> {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
+    let mut names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
+    names.extend(TURNS.map(|(name, _)| name));
     if arguments.first().is_some_and(|name| name == "scrape") {
         return match scrape(
             arguments
@@ -132,24 +143,30 @@ fn main() -> ExitCode {
         println!("{}", names.join("\n"));
         return ExitCode::SUCCESS;
     }
-    let row = arguments
-        .first()
-        .and_then(|name| ROWS.iter().find(|row| row.name == name));
+    let name = arguments.first().map_or("", String::as_str);
     let times = arguments.get(1).and_then(|times| times.parse().ok());
-    let (Some(row), Some(times)) = (row, times) else {
+    let (Some(times), true) = (times, names.contains(&name)) else {
         eprintln!(
             "howdah-decisions: say ROW TIMES [SETTING=VALUE]...; ROW is one of {}",
             names.join(", ")
         );
         return ExitCode::from(2);
     };
-    match play(row, times, &arguments[2..].join("\n")) {
+    match play_named(name, times, &arguments[2..].join("\n")) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("howdah-decisions: {}: {error}", row.name);
+            eprintln!("howdah-decisions: {name}: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn play_named(name: &str, times: usize, settings: &str) -> Result<(), String> {
+    if let Some((_, first)) = TURNS.iter().find(|turns| turns.0 == name) {
+        return play_turns(*first, times, settings);
+    }
+    let row = ROWS.iter().find(|row| row.name == name);
+    play(row.ok_or("there is no such row")?, times, settings)
 }
 
 /// What a worker does when it is asked for metrics, with 10,000 clients in 1,000 pools on it.
@@ -208,6 +225,48 @@ fn play(row: &Row, times: usize, settings: &str) -> Result<(), String> {
     Ok(())
 }
 
+fn play_turns(first: fn(usize) -> String, times: usize, settings: &str) -> Result<(), String> {
+    let mut world = World::new(&format!("default_pool_size = 1\n{settings}"))?;
+    world.log_in("d")?;
+    let one = world.client.ok_or("no client")?;
+    world.let_in("d")?;
+    let clients = [one, world.client.ok_or("no other client")?];
+    for (number, client) in clients.into_iter().enumerate() {
+        world.client = Some(client);
+        world.turn(&query(&first(number)))?;
+    }
+    let select = query("select 1");
+    for turn in 0..times {
+        world.client = Some(clients[turn % 2]);
+        world.turn(&select)?;
+    }
+    Ok(())
+}
+
+/// What PostgreSQL answers to these messages.
+fn answers(mut asked: &[u8]) -> Vec<u8> {
+    let mut answers = Vec::new();
+    while let [_, l0, l1, l2, l3, ..] = *asked {
+        let length = u32::from_be_bytes([l0, l1, l2, l3]);
+        let (whole, rest) = asked.split_at(1 + length as usize);
+        match whole[0] {
+            b'Q' if whole[5..].starts_with(b"select 1") => {
+                answers.extend([rows(1), ready()].concat())
+            }
+            b'Q' => answers.extend([complete("SET"), ready()].concat()),
+            b'P' => answers.extend(message(b'1', b"")),
+            b'B' => answers.extend(message(b'2', b"")),
+            b'C' => answers.extend(message(b'3', b"")),
+            b'D' => answers.extend(message(b'n', b"")),
+            b'E' => answers.extend(complete("SET")),
+            b'S' => answers.extend(ready()),
+            _ => {}
+        }
+        asked = rest;
+    }
+    answers
+}
+
 /// One worker's decisions and the Broker, with one client and one server.
 struct World {
     pooler: Pooler,
@@ -220,6 +279,8 @@ struct World {
     closing: Option<Peer>,
     /// Bytes that the client and the server were sent by the event at hand.
     sent: [usize; 2],
+    /// What the server was sent in a turn, where that is asked for.
+    asked: Option<Vec<u8>>,
     /// Answers for metrics.
     surveyed: u64,
 }
@@ -242,6 +303,7 @@ impl World {
             server: None,
             closing: None,
             sent: [0; 2],
+            asked: None,
             surveyed: 0,
         })
     }
@@ -313,6 +375,27 @@ impl World {
         }
     }
 
+    /// A client's request, and PostgreSQL's answers to all that the server is sent for it, until the
+    /// client has been answered.
+    fn turn(&mut self, request: &[u8]) -> Result<(), String> {
+        let client = Peer::Client(self.client.ok_or("the client is gone")?);
+        let server = Peer::Server(self.server.ok_or("the server is gone")?);
+        self.sent = [0; 2];
+        self.asked = Some(Vec::new());
+        self.happen(Event::Received(client, request));
+        while let Some(asked) = self
+            .asked
+            .replace(Vec::new())
+            .filter(|asked| !asked.is_empty())
+        {
+            self.happen(Event::Received(server, &answers(&asked)));
+        }
+        match self.sent[0] {
+            0 => Err("nothing reached the client".into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Ticks until what the worker has told itself is through.
     fn settle(&mut self) {
         for _ in 0..4 {
@@ -322,6 +405,10 @@ impl World {
 
     fn happen(&mut self, event: Event<'_>) {
         self.now += 1_000;
+        let received = match &event {
+            Event::Received(_, bytes) => *bytes,
+            _ => &[],
+        };
         self.pooler.handle(Time(self.now), event, &mut self.out);
         let mut mail = Vec::new();
         for action in self.out.actions.drain(..) {
@@ -329,9 +416,16 @@ impl World {
                 Action::Adopt(id) => self.client = Some(id),
                 Action::Connect(id, ..) => self.server = Some(id),
                 Action::Close { peer, .. } => self.closing = Some(peer),
-                Action::Send(peer, range) | Action::Relay(peer, range) => {
+                Action::Send(ref peer, ref range) | Action::Relay(ref peer, ref range) => {
                     let side = usize::from(matches!(peer, Peer::Server(_)));
                     self.sent[side] += range.len();
+                    if let (1, Some(asked)) = (side, &mut self.asked) {
+                        let from = match action {
+                            Action::Relay(..) => received,
+                            _ => &self.out.bytes[..],
+                        };
+                        asked.extend_from_slice(&from[range.clone()]);
+                    }
                 }
                 Action::Post(_, letter) => mail.push(letter),
                 Action::Broker(said) => {
@@ -366,6 +460,9 @@ mod tests {
     fn every_row_reaches_the_server_and_comes_back() {
         for row in &ROWS {
             play(row, 3, "top_queries=9").unwrap_or_else(|error| panic!("{}: {error}", row.name));
+        }
+        for (name, first) in TURNS {
+            play_turns(first, 6, "").unwrap_or_else(|error| panic!("{name}: {error}"));
         }
     }
 }
