@@ -69,13 +69,13 @@ const ROWS: [Row; 7] = [
     },
 ];
 
-/// Rows in which two clients use one server in turn. Each sends a text first, by its number: the price of
-/// a setting is what the second and third row need beyond the first.
-const TURNS: [(&str, fn(usize) -> String); 3] = [
-    ("turns", |_| "select 1".into()),
-    ("turns-one-setting", |_| "set work_mem = '8MB'".into()),
+/// Rows in which two clients use one server in turn. Each has set `work_mem` before, to this for its
+/// number, if to anything: the price of a setting is what the second and third row need beyond the first.
+const TURNS: [(&str, fn(usize) -> Option<String>); 3] = [
+    ("turns", |_| None),
+    ("turns-one-setting", |_| Some("8MB".into())),
     ("turns-two-settings", |client| {
-        format!("set work_mem = '{}MB'", 8 + client)
+        Some(format!("{}MB", 8 + client))
     }),
 ];
 
@@ -162,8 +162,8 @@ fn main() -> ExitCode {
 }
 
 fn play_named(name: &str, times: usize, settings: &str) -> Result<(), String> {
-    if let Some((_, first)) = TURNS.iter().find(|turns| turns.0 == name) {
-        return play_turns(*first, times, settings);
+    if let Some((_, work_mem)) = TURNS.iter().find(|turns| turns.0 == name) {
+        return play_turns(*work_mem, times, settings);
     }
     let row = ROWS.iter().find(|row| row.name == name);
     play(row.ok_or("there is no such row")?, times, settings)
@@ -225,7 +225,11 @@ fn play(row: &Row, times: usize, settings: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn play_turns(first: fn(usize) -> String, times: usize, settings: &str) -> Result<(), String> {
+fn play_turns(
+    work_mem: fn(usize) -> Option<String>,
+    times: usize,
+    settings: &str,
+) -> Result<(), String> {
     let mut world = World::new(&format!("default_pool_size = 1\n{settings}"))?;
     world.log_in("d")?;
     let one = world.client.ok_or("no client")?;
@@ -233,19 +237,21 @@ fn play_turns(first: fn(usize) -> String, times: usize, settings: &str) -> Resul
     let clients = [one, world.client.ok_or("no other client")?];
     for (number, client) in clients.into_iter().enumerate() {
         world.client = Some(client);
-        world.turn(&query(&first(number)))?;
+        if let Some(value) = work_mem(number) {
+            world.turn(&query(&format!("set work_mem = '{value}'")), &value)?;
+        }
     }
     let select = query("select 1");
     for turn in 0..times {
         world.client = Some(clients[turn % 2]);
-        world.turn(&select)?;
+        world.turn(&select, "")?;
     }
     Ok(())
 }
 
-/// What PostgreSQL answers to these messages.
-fn answers(mut asked: &[u8]) -> Vec<u8> {
-    let mut answers = Vec::new();
+/// What PostgreSQL answers to these messages, while `work_mem` is this.
+fn answers(mut asked: &[u8], work_mem: &str) -> Vec<u8> {
+    let (mut answers, mut parsed): (Vec<u8>, &[u8]) = (Vec::new(), b"");
     while let [_, l0, l1, l2, l3, ..] = *asked {
         let length = u32::from_be_bytes([l0, l1, l2, l3]);
         let (whole, rest) = asked.split_at(1 + length as usize);
@@ -253,12 +259,28 @@ fn answers(mut asked: &[u8]) -> Vec<u8> {
             b'Q' if whole[5..].starts_with(b"select 1") => {
                 answers.extend([rows(1), ready()].concat())
             }
+            // Howdah asks what a setting is, in hexadecimal digits.
+            b'Q' if whole[5..].starts_with(b"SELECT pg_catalog.encode(") => {
+                let digits: String = work_mem.bytes().map(|byte| format!("{byte:02x}")).collect();
+                let mut row = vec![0, 1, 0, 0, 0, digits.len() as u8];
+                row.extend(digits.as_bytes());
+                let row = message(b'D', &row);
+                answers.extend([row_description(), row, complete("SELECT 1"), ready()].concat());
+            }
             b'Q' => answers.extend([complete("SET"), ready()].concat()),
-            b'P' => answers.extend(message(b'1', b"")),
+            b'P' => {
+                parsed = &whole[6..];
+                answers.extend(message(b'1', b""));
+            }
+            b'E' if parsed.starts_with(b"BEGIN") => answers.extend(complete("BEGIN")),
+            b'E' if parsed.starts_with(b"COMMIT") => answers.extend(complete("COMMIT")),
+            b'E' => {
+                let row = message(b'D', b"\0\x01\0\0\0\x038MB");
+                answers.extend([row, complete("SELECT 1")].concat());
+            }
             b'B' => answers.extend(message(b'2', b"")),
             b'C' => answers.extend(message(b'3', b"")),
             b'D' => answers.extend(message(b'n', b"")),
-            b'E' => answers.extend(complete("SET")),
             b'S' => answers.extend(ready()),
             _ => {}
         }
@@ -377,7 +399,7 @@ impl World {
 
     /// A client's request, and PostgreSQL's answers to all that the server is sent for it, until the
     /// client has been answered.
-    fn turn(&mut self, request: &[u8]) -> Result<(), String> {
+    fn turn(&mut self, request: &[u8], work_mem: &str) -> Result<(), String> {
         let client = Peer::Client(self.client.ok_or("the client is gone")?);
         let server = Peer::Server(self.server.ok_or("the server is gone")?);
         self.sent = [0; 2];
@@ -388,7 +410,7 @@ impl World {
             .replace(Vec::new())
             .filter(|asked| !asked.is_empty())
         {
-            self.happen(Event::Received(server, &answers(&asked)));
+            self.happen(Event::Received(server, &answers(&asked, work_mem)));
         }
         match self.sent[0] {
             0 => Err("nothing reached the client".into()),
@@ -461,8 +483,8 @@ mod tests {
         for row in &ROWS {
             play(row, 3, "top_queries=9").unwrap_or_else(|error| panic!("{}: {error}", row.name));
         }
-        for (name, first) in TURNS {
-            play_turns(first, 6, "").unwrap_or_else(|error| panic!("{name}: {error}"));
+        for (name, work_mem) in TURNS {
+            play_turns(work_mem, 6, "").unwrap_or_else(|error| panic!("{name}: {error}"));
         }
     }
 }
