@@ -1,7 +1,5 @@
 //! A server is assigned to a client: the server gets the client's parameters, then the client's messages.
 
-use std::sync::Arc;
-
 use howdah_wire::backend::Status;
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
@@ -13,6 +11,7 @@ use crate::fault::Fault;
 use crate::ledger::{Entry, Reply};
 use crate::next::Next;
 use crate::note::Level;
+use crate::pool::checkout::has_settings;
 use crate::pool::key::Parameter;
 use crate::pooler::Pooler;
 use crate::server::Ending;
@@ -53,7 +52,7 @@ impl Pooler {
         let again = client.used_last(server.number);
         let forgets = server.takes_numbers(client.number, again, asked_for);
         client.uses(server.number);
-        let ready = !forgets && is_aligned(client, server) || {
+        let ready = !forgets && has_settings(client, server) || {
             let reported = pool.welcome.as_ref().map(|welcome| &*welcome.parameters);
             let goes = pool.terms.mode != PoolMode::Session && !forgets && client.needs_no_answer();
             let along = reported.filter(|_| goes);
@@ -272,12 +271,4 @@ pub(super) fn evict_statements(
         });
         server.link.ledger.push(Entry::swallow(Reply::Close), true);
     }
-}
-
-/// A server's settings are its client's for sure: equal sets are one value.
-fn is_aligned(client: &client::Client, server: &server::Server) -> bool {
-    let wanted = client.params.as_ref();
-    client.session.is_none()
-        && server.session.is_none()
-        && wanted.is_some_and(|wanted| Arc::ptr_eq(wanted, &server.params))
 }

@@ -253,7 +253,7 @@ impl Pooler {
 }
 
 /// A server has the settings of a client. (Equal sets are one value.)
-fn has_settings(client: &client::Client, server: &server::Server) -> bool {
+pub(crate) fn has_settings(client: &client::Client, server: &server::Server) -> bool {
     let own = client
         .session
         .as_ref()

@@ -251,7 +251,9 @@ impl Pooler {
         if server.unlistens() {
             sql.extend_from_slice(b"UNLISTEN *;");
         }
-        if let Some(there) = &server.session {
+        if let Some(there) = &server.session
+            && there.at_once().next().is_some()
+        {
             let mut left = (**there).clone();
             for name in there.at_once() {
                 settings::reset(&mut sql, name);

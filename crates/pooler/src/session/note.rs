@@ -46,6 +46,7 @@ impl Upstream<'_> {
 
     /// Notes what a Query may do whose EXECUTE runs a prepared statement with these effects. The Query
     /// may have others, too: `EXECUTE p(set_config('a.b', 'c', false)); SET work_mem = '64MB'`.
+    #[cold]
     pub(crate) fn note_executed(
         &mut self,
         effects: &Effects,
