@@ -301,8 +301,6 @@ struct World {
     closing: Option<Peer>,
     /// Bytes that the client and the server were sent by the event at hand.
     sent: [usize; 2],
-    /// What the server was sent in a turn, where that is asked for.
-    asked: Option<Vec<u8>>,
     /// Answers for metrics.
     surveyed: u64,
 }
@@ -325,7 +323,6 @@ impl World {
             server: None,
             closing: None,
             sent: [0; 2],
-            asked: None,
             surveyed: 0,
         })
     }
@@ -403,14 +400,9 @@ impl World {
         let client = Peer::Client(self.client.ok_or("the client is gone")?);
         let server = Peer::Server(self.server.ok_or("the server is gone")?);
         self.sent = [0; 2];
-        self.asked = Some(Vec::new());
-        self.happen(Event::Received(client, request));
-        while let Some(asked) = self
-            .asked
-            .replace(Vec::new())
-            .filter(|asked| !asked.is_empty())
-        {
-            self.happen(Event::Received(server, &answers(&asked, work_mem)));
+        let mut asked = self.happen_overheard(client, request);
+        while !asked.is_empty() {
+            asked = self.happen_overheard(server, &answers(&asked, work_mem));
         }
         match self.sent[0] {
             0 => Err("nothing reached the client".into()),
@@ -425,29 +417,42 @@ impl World {
         }
     }
 
+    /// The same for bytes from a client or server; what a server is sent for them.
+    fn happen_overheard(&mut self, from: Peer, received: &[u8]) -> Vec<u8> {
+        self.now += 1_000;
+        let event = Event::Received(from, received);
+        self.pooler.handle(Time(self.now), event, &mut self.out);
+        let mut asked = Vec::new();
+        for action in &self.out.actions {
+            let (peer, bytes) = match action {
+                Action::Send(peer, range) => (peer, &self.out.bytes[range.clone()]),
+                Action::Relay(peer, range) => (peer, &received[range.clone()]),
+                _ => continue,
+            };
+            if matches!(peer, Peer::Server(_)) {
+                asked.extend_from_slice(bytes);
+            }
+        }
+        self.act();
+        asked
+    }
+
     fn happen(&mut self, event: Event<'_>) {
         self.now += 1_000;
-        let received = match &event {
-            Event::Received(_, bytes) => *bytes,
-            _ => &[],
-        };
         self.pooler.handle(Time(self.now), event, &mut self.out);
+        self.act();
+    }
+
+    fn act(&mut self) {
         let mut mail = Vec::new();
         for action in self.out.actions.drain(..) {
             match action {
                 Action::Adopt(id) => self.client = Some(id),
                 Action::Connect(id, ..) => self.server = Some(id),
                 Action::Close { peer, .. } => self.closing = Some(peer),
-                Action::Send(ref peer, ref range) | Action::Relay(ref peer, ref range) => {
+                Action::Send(peer, range) | Action::Relay(peer, range) => {
                     let side = usize::from(matches!(peer, Peer::Server(_)));
                     self.sent[side] += range.len();
-                    if let (1, Some(asked)) = (side, &mut self.asked) {
-                        let from = match action {
-                            Action::Relay(..) => received,
-                            _ => &self.out.bytes[..],
-                        };
-                        asked.extend_from_slice(&from[range.clone()]);
-                    }
                 }
                 Action::Post(_, letter) => mail.push(letter),
                 Action::Broker(said) => {
