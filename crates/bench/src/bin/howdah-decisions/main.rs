@@ -69,9 +69,12 @@ const ROWS: [Row; 7] = [
     },
 ];
 
+/// What a client sets `work_mem` to, by its number.
+type WorkMem = fn(usize) -> Option<String>;
+
 /// Rows in which two clients use one server in turn. Each has set `work_mem` before, to this for its
 /// number, if to anything: the price of a setting is what the second and third row need beyond the first.
-const TURNS: [(&str, fn(usize) -> Option<String>); 3] = [
+const TURNS: [(&str, WorkMem); 3] = [
     ("turns", |_| None),
     ("turns-one-setting", |_| Some("8MB".into())),
     ("turns-two-settings", |client| {
