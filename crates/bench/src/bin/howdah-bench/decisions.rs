@@ -154,7 +154,7 @@ mod tests {
         let text = std::fs::read_to_string(BOUNDS).unwrap();
         let bounds: Value = serde_json::from_str(&text).unwrap();
         let rows = bounds["instructions"].as_object().unwrap();
-        assert_eq!(rows.len(), 7, "a new row: ./bench decisions --keep");
+        assert_eq!(rows.len(), 10, "a new row: ./bench decisions --keep");
         let none = [("of another name".to_owned(), 1)];
         assert_eq!(above(&none, &bounds["instructions"]).len(), 1);
     }
