@@ -39,6 +39,7 @@ libclang_found() {
   local found
   for found in ${LIBCLANG_PATH:+"$LIBCLANG_PATH"} /usr/lib/llvm-*/lib/libclang*.so* \
       /usr/lib/*/libclang*.so* /usr/lib64/libclang*.so*; do
+    case $found in *libclang-cpp*) continue ;; esac # the C++ library, which bindings cannot use
     if [ -e "$found" ]; then return; fi
   done
   return 1
