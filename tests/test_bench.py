@@ -122,7 +122,7 @@ def idle_loops():
         try:
             with open(f"/proc/{process}/cmdline", encoding="utf-8") as file:
                 words = file.read().split("\0")
-            if "while :; do :; done" in words and (
+            if any(word.endswith("while :; do :; done") for word in words) and (
                     os.sched_getscheduler(int(process)) == os.SCHED_IDLE):
                 found.add(int(process))
         except OSError:

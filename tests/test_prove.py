@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness import prove
+from harness import prove, regress
 
 pytestmark = pytest.mark.own
 
@@ -37,6 +37,9 @@ def test_every_machine_is_there():
     ("decisions", "instructions of the decision ring per transaction (less is better)\n"
                   "simple                   3664\nsimple-101-rows          5463\n\n",
      "simple 3664, simple-101-rows 5463"),
+    ("regress", "+ a line that differs\n2 tests end differently: guc temp; all are expected of "
+                "transaction mode\n",
+     "2 tests end differently: guc temp; all are expected of transaction mode"),
     ("fuzz", "== messages\nstat::number_of_executed_units: 77\n== ldap\nx\n"
              "stat::number_of_executed_units: 5\n", "messages 77, ldap 5"),
 ])
@@ -47,3 +50,17 @@ def test_what_a_machine_said(name, output, said):
 
 def test_commands_name_no_folders_of_this_machine():
     assert prove.shown(["./regress", "/home/somebody/regress", "--x"]) == "./regress regress --x"
+
+
+@pytest.mark.parametrize("different, mode, code", [
+    ([], "session", 0),
+    ([], "transaction", 0),
+    (["temp"], "transaction", 0),
+    (["temp"], "session", 1),
+    (["join", "temp"], "transaction", 1),
+])
+def test_only_known_files_of_the_suite_may_end_differently(different, mode, code):
+    said, got = regress.verdict(different, mode)
+    assert got == code
+    assert ("NOT EXPECTED" in said) == (code == 1)
+    assert prove.last(r"tests? ends? differently")(said) == said.strip("= ")

@@ -45,6 +45,13 @@ def test_once_as_json_tells_the_cause_of_a_full_pool(make_howdah):
         assert [line[0] for line in lines if "till" in line] == ["waits"]
 
 
+def test_nothing_to_see_is_told_as_zero(make_howdah):
+    howdah = make_howdah()
+    code, output = howdah.run_to_end("top", "--once", "--interval=0.2", url(howdah))
+    assert code == 0 and "0 tx/s, 0 q/s; 0 clients wait of 0;" in output, output
+    assert "-0" not in output.splitlines()[0], output
+
+
 def test_queries_that_take_the_most(make_howdah):
     howdah = make_howdah(top_queries=100)
     with howdah.connect() as client:

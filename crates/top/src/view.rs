@@ -365,23 +365,28 @@ fn columns(names: &[&str]) -> Vec<String> {
     names.iter().map(ToString::to_string).collect()
 }
 
+/// The sum; of nothing, 0 (`Iterator::sum` starts from -0.0, which is shown as "-0").
+fn total(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, |sum, value| sum + value)
+}
+
 /// One line about everything.
 pub(crate) fn summary(now: &Snapshot, before: Option<&Snapshot>) -> String {
     // Who looks at the console is no load.
     let pools =
         (0..now.pools.rows.len()).filter(|row| now.pools.value(*row, "database") != "pgbouncer");
     let pools: Vec<usize> = pools.collect();
-    let sum = |name| -> f64 { pools.iter().map(|row| now.pools.number(*row, name)).sum() };
+    let sum = |name| total(pools.iter().map(|row| now.pools.number(*row, name)));
     let rates = rates(now, before);
     let all: Vec<_> = rates
         .iter()
         .filter(|(name, _)| *name != "pgbouncer")
         .collect();
-    let transactions: f64 = all.iter().map(|(_, rate)| rate.transactions).sum();
-    let queries: f64 = all.iter().map(|(_, rate)| rate.queries).sum();
+    let transactions = total(all.iter().map(|(_, rate)| rate.transactions));
+    let queries = total(all.iter().map(|(_, rate)| rate.queries));
     let weighted = |of: fn(&Rate) -> f64, by: fn(&Rate) -> f64| {
-        let weight: f64 = all.iter().map(|(_, rate)| by(rate)).sum();
-        let sum: f64 = all.iter().map(|(_, rate)| of(rate) * by(rate)).sum();
+        let weight = total(all.iter().map(|(_, rate)| by(rate)));
+        let sum = total(all.iter().map(|(_, rate)| of(rate) * by(rate)));
         if weight > 0.0 { sum / weight } else { 0.0 }
     };
     format!(

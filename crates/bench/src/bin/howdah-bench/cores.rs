@@ -32,8 +32,9 @@ impl Awake {
         for core in 0..cores {
             let core = core.to_string();
             let child = Command::new("setpriv")
-                .args(["--pdeathsig", "KILL", "--", "setsid", "taskset", "-c", &core])
-                .args(["chrt", "--idle", "0", "sh", "-c", LOOP])
+                .args(["--pdeathsig", "KILL", "--", "setsid"])
+                .args(["taskset", "-c", &core, "chrt", "--idle", "0"])
+                .args(["sh", "-c", LOOP])
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped())
                 .spawn()
