@@ -103,6 +103,16 @@ need_gnutls() {
   have gnutls-cli || install_debian "GnuTLS's client" gnutls-bin || say "Tests of GnuTLS will be skipped"
 }
 
+# Ruby with two libraries, for tests/test_frameworks.py and tests/test_drivers.py, which skip the
+# programs that need them without.
+need_ruby() {
+  ruby_found || install_debian "Ruby's libraries" ruby ruby-pg ruby-activerecord || true
+  ruby_found || say "Ruby, its pg or its active_record is missing: their tests will be skipped"
+}
+
+# Whether Ruby finds the libraries that the tests use.
+ruby_found() { have ruby && ruby -e 'require "pg"; require "active_record"' 2>/dev/null; }
+
 # A Python environment with tests/requirements.txt, kept until that file changes.
 need_python() {
   python=$root/target/python

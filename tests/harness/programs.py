@@ -39,6 +39,7 @@ class Program:
     packages: str = ""  # where its packages come from
     console: list = field(default_factory=list)  # the command that reads the console
     binds: bool = True  # SCRAM with a bound channel is among what it can
+    finds: list = field(default_factory=list)  # the command that fails where a library is missing
 
     @property
     def source(self):
@@ -71,6 +72,10 @@ class Program:
         for tool in self.tools:
             if not shutil.which(tool):
                 raise Missing(f"{tool} is missing, which {self.name}'s program needs")
+        if self.finds and subprocess.run(self.finds, stdin=subprocess.DEVNULL,
+                                         capture_output=True).returncode != 0:
+            raise Missing(f"a library is missing, which {self.name}'s program needs: "
+                          f"{' '.join(self.finds)} fails")
         os.makedirs(self.folder, exist_ok=True)
         # Tests in several processes may want it at the same time.
         with open(f"{self.folder}.lock", "w") as lock:
@@ -126,10 +131,10 @@ class Program:
         except subprocess.TimeoutExpired:
             child.kill()
             output, errors = child.communicate()
-            pytest.fail(f"{self.name} hangs after:\n{output}{errors}", pytrace=False)
+            pytest.fail(f"{self.name} hangs after:\n{output[-4000:]}{errors}", pytrace=False)
         if child.returncode != 0:
-            pytest.fail(f"{self.name} ended with {child.returncode}:\n{output}{errors[-4000:]}",
-                        pytrace=False)
+            pytest.fail(f"{self.name} ended with {child.returncode}:\n{output[-4000:]}"
+                        f"{errors[-4000:]}", pytrace=False)
         return output.splitlines()
 
 
@@ -150,12 +155,19 @@ PROGRAMS = {program.name: program for program in (
     Program("pgjdbc", ["java", "-cp", "target/classes:target/dependency/*", "Workload"],
             ["mvn", "-q", "-B", "compile", "dependency:copy-dependencies"], ("java", "mvn"),
             "Maven Central", ["java", "-cp", "target/classes:target/dependency/*", "Console"]),
+    Program("ruby-pg", ["ruby", "workload.rb"], tools=("ruby",), finds=["ruby", "-e", "require 'pg'"]),
+)}
+
+FRAMEWORKS = {program.name: program for program in (
+    Program("django", [sys.executable, "workload.py"]),
+    Program("activerecord", ["ruby", "workload.rb"], tools=("ruby",),
+            finds=["ruby", "-e", "require 'pg'; require 'active_record'"]),
 )}
 
 
 def built(name):
     """The program of this name, built; the test is skipped where its tools are missing."""
-    program = PROGRAMS[name]
+    program = (PROGRAMS | FRAMEWORKS)[name]
     try:
         program.make()
     except Missing as reason:
