@@ -1,19 +1,27 @@
-"""What frameworks leave in their sessions, with the statements that they send: locks around migrations
-(Rails, Django, Flyway beside Hibernate), and the notifications of job queues (GoodJob, Oban).
+"""What frameworks leave in their sessions.
 
-psycopg's connections are libpq's, as those of Rails' driver are. pgjdbc and Postgrex send what
-`exec_params` and `prepare` send: Parse, Bind, Describe, Execute and Sync.
+First with the statements that they send: locks around migrations (Rails, Django, Flyway beside
+Hibernate), and the notifications of job queues (GoodJob, Oban). psycopg's connections are libpq's, as
+those of Rails' driver are. pgjdbc and Postgrex send what `exec_params` and `prepare` send: Parse,
+Bind, Describe, Execute and Sync. Oban's driver Postgrex does not run here, because no package of
+Debian or of Python has it.
+
+Then Django, ActiveRecord and its driver ruby-pg themselves (tests/drivers).
 """
 
+import contextlib
+import itertools
 import random
 import threading
 
 import psycopg
 import pytest
 
-from harness import machine
+from harness import machine, wire
+from harness.in_turn import LEFT
+from harness.programs import FRAMEWORKS, built
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 
 WORKERS = pytest.mark.parametrize("workers", [1, 3])
 
@@ -175,3 +183,85 @@ def test_oban(pool, workers):
         rows(node, "", [channels[1], '["y"]'], name="ecto_1")
         assert heard(notifier, 1) == [(channels[1], "y")]
         assert howdah.pool()["sv_pinned"] == 0
+
+
+# Themselves -------------------------------------------------------------------------------------
+
+DATABASES = itertools.count(1)
+
+
+@pytest.fixture
+def database(postgres):
+    """An empty database of the test's own."""
+    with new_database(postgres) as name:
+        yield name
+
+
+@contextlib.contextmanager
+def new_database(postgres):
+    """An empty database."""
+    name = f"frameworks_{next(DATABASES)}"
+    postgres.sql(f"create database {name}")
+    yield name
+    postgres.sql(f"drop database {name} with (force)")
+
+
+_directly = {}
+
+
+def directly(program, postgres):
+    """What a program prints without a pooler; it is run once."""
+    if program.name not in _directly:
+        with new_database(postgres) as name:
+            _directly[program.name] = program.run_to_end(postgres.host, postgres.port, "postgres",
+                                                         "secret", name)
+    return _directly[program.name]
+
+
+@contextlib.contextmanager
+def disturbed(howdah, database):
+    """Somebody leaves in the pool what a session can hold, before and meanwhile."""
+    stop, problems = threading.Event(), []
+
+    def leave(left, leaves):
+        with howdah.connect(database=database) as disturber:
+            disturber.rows(left)
+            if leaves:
+                disturber.send(wire.terminate())
+
+    def go_on():
+        try:
+            for number, left in enumerate(itertools.cycle(LEFT)):
+                if stop.is_set():
+                    return
+                leave(left, number % 2)
+        except BaseException as problem:
+            problems.append(problem)
+            raise
+
+    for left in LEFT:
+        leave(left, False)
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    assert not problems
+
+
+@pytest.mark.parametrize("name", [*FRAMEWORKS, "ruby-pg"])
+def test_for_real(make_howdah, postgres, database, name):
+    """Each program of tests/drivers prints through a pool what it prints directly, line by line.
+
+    Its eight connections and more share five servers, and somebody disturbs these.
+    """
+    program = built(name)
+    wanted = directly(program, postgres)
+    assert wanted[-1] == "end 1" and len(wanted) > 100, wanted
+    howdah = make_howdah(workers=2, default_pool_size=5, pin_limit=3, server_round_robin=1)
+    with disturbed(howdah, database):
+        seen = program.run_to_end(howdah.host, howdah.port, "postgres", "secret", database)
+    assert seen == wanted
+    machine.wait_until(lambda: howdah.pool(database)["sv_pinned"] == 0, "all servers to be free")

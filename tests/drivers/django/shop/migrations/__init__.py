@@ -1,0 +1,1 @@
+"""The application's migrations, as `makemigrations` writes them."""
