@@ -1,26 +1,27 @@
-//! Where a link begins and ends, always on both sides at once.
+//! Begins and ends a link, on both sides at once.
 
 use crate::client::Client;
 use crate::ids::{ClientId, ServerId, Time};
 use crate::server::Server;
 
-/// A client gets a server: both sides know each other, and the client's messages go.
+/// A client gets a server. Howdah passes the client's messages on at once.
 pub(crate) fn bind(client: (ClientId, &mut Client), server: (ServerId, &mut Server)) {
     client.1.bind_to(server.0);
     server.1.bind_to(client.0);
 }
 
-/// The same, but the client's messages are held until a message of Howdah's is answered.
+/// A client gets a server. Howdah holds the client's messages until a message of its own is
+/// answered.
 pub(crate) fn bind_held(client: (ClientId, &mut Client), server: (ServerId, &mut Server)) {
     client.1.bind_held_to(server.0);
     server.1.bind_held_to(client.0);
 }
 
-/// A link ends: the client rests, and the server is left with what it owes.
+/// A link ends. The client is idle; the server keeps the answers that PostgreSQL still owes.
 #[inline(always)]
 pub(crate) fn part(client: &mut Client, server: &mut Server, now: Time) {
     server.end_inquiry();
-    // Behind a round, and only there, all is heard that it has notified.
+    // Only after a complete round of the listener are all the server's notifications heard.
     let over = !client.is_hushed() && !client.leaving && !server.link.is_owed();
     server.serves(client.listens() && over);
     client.rests(now);

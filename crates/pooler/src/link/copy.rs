@@ -1,4 +1,4 @@
-//! A COPY on a link: what PostgreSQL reads from the client, and which Syncs it eats meanwhile.
+//! A COPY on a link, and the Syncs that PostgreSQL ignores ("eats") during the COPY.
 //!
 //! ```text
 //!          CopyInResponse         CopyDone, CopyFail,
@@ -10,38 +10,38 @@
 /// A COPY on a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Copy {
-    /// There was none since the last ReadyForQuery.
+    /// No COPY since the last ReadyForQuery.
     #[default]
     None,
     /// PostgreSQL reads rows from the client.
     Open(Inside),
-    /// The client has ended it, or it has failed.
+    /// The client has ended the COPY, or the COPY has failed.
     Over(Inside),
-    /// Both sides send (replication).
+    /// Both sides send data (replication).
     Both(Inside),
 }
 
-/// Messages that the client has sent in the middle of a COPY and that are no part of it.
+/// Messages that the client has sent during a COPY and that do not belong to the COPY.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Inside {
-    /// Syncs: PostgreSQL eats them, or answers them if the COPY had failed already.
+    /// The number of Syncs. PostgreSQL ignores them, or answers them if the COPY had failed before.
     eaten: u32,
-    /// A message at which PostgreSQL fails the COPY.
+    /// The client has sent a message at which PostgreSQL fails the COPY.
     broken: bool,
 }
 
 impl Copy {
-    /// PostgreSQL reads rows from the client.
+    /// True while PostgreSQL reads rows from the client.
     pub fn is_open(self) -> bool {
         matches!(self, Copy::Open(_))
     }
 
-    /// Rows go both ways.
+    /// True while both sides send data.
     pub fn is_both(self) -> bool {
         matches!(self, Copy::Both(_))
     }
 
-    /// How many Syncs it has eaten, or will have answered.
+    /// The number of Syncs that PostgreSQL ignores, or answers if the COPY had failed before.
     pub fn eaten(self) -> u32 {
         self.inside().eaten
     }
@@ -58,8 +58,8 @@ impl Copy {
         }
     }
 
-    /// PostgreSQL begins to read. `eaten`: so many Syncs were sent already. `ended`: the end of the
-    /// COPY was sent already; `broken`: a message that breaks it was.
+    /// PostgreSQL begins to read. `eaten` counts the Syncs already sent. `ended`: the end of the
+    /// COPY was already sent. `broken`: a message that fails the COPY was already sent.
     pub fn begin(&mut self, eaten: u32, ended: bool, broken: bool) {
         let inside = Inside {
             eaten: self.eaten() + eaten,
@@ -71,33 +71,33 @@ impl Copy {
         };
     }
 
-    /// PostgreSQL begins to stream both ways.
+    /// PostgreSQL begins to stream in both directions.
     pub fn begin_both(&mut self) {
         *self = Copy::Both(self.inside());
     }
 
-    /// The client sends a Sync in the middle of it.
+    /// The client sends a Sync during the COPY.
     pub fn eat(&mut self) {
         if let Copy::Open(inside) | Copy::Over(inside) | Copy::Both(inside) = self {
             inside.eaten += 1;
         }
     }
 
-    /// The client sends a message that breaks the COPY.
+    /// The client sends a message that fails the COPY.
     pub fn break_off(&mut self) {
         if let Copy::Open(inside) = self {
             inside.broken = true;
         }
     }
 
-    /// The client ends it.
+    /// The client ends the COPY.
     pub fn end(&mut self) {
         if let Copy::Open(inside) = *self {
             *self = Copy::Over(inside);
         }
     }
 
-    /// PostgreSQL fails it. What it has eaten is not known before ReadyForQuery.
+    /// PostgreSQL fails the COPY. Only ReadyForQuery will show how many Syncs PostgreSQL ignored.
     pub fn fail(&mut self) {
         let eaten = self.eaten();
         if !self.is_both() {

@@ -1,42 +1,43 @@
-//! The client's end of a link. It is kept in the client's slot, as the [`Link`](super::Link) is kept in the
-//! server's slot, so that each side finds its part without a further look-up.
+//! The client's part of a link, kept in the client's slot. The [`Link`](super::Link) itself is in
+//! the server's slot. So each side finds its part without another look-up.
 
-/// The client's end of a link.
+/// The client's part of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct End {
     /// The client's next message waits for answers that are under way.
     stalled: bool,
-    /// One of its messages failed; all up to the next Sync are skipped. (This outlives the link.)
+    /// A message of the client has failed, and PostgreSQL skips all messages up to the next Sync.
+    /// (This state outlives the link.)
     skips: bool,
 }
 
 impl End {
-    /// The client's next message waits for answers that are under way.
+    /// True if the client's next message waits for answers that are under way.
     pub(crate) fn is_stalled(self) -> bool {
         self.stalled
     }
 
-    /// Its next message has to wait for answers.
+    /// The client's next message has to wait for answers.
     pub(crate) fn stalls(&mut self) {
         self.stalled = true;
     }
 
-    /// Answers have come, or there are none to wait for.
+    /// The answers have come, or the client has none to wait for.
     pub(crate) fn goes_on(&mut self) {
         self.stalled = false;
     }
 
-    /// All that the client sends is skipped, up to a Sync.
+    /// True if all messages of the client are skipped up to a Sync.
     pub(crate) fn skips(self) -> bool {
         self.skips
     }
 
-    /// One of its messages has failed, and no Sync came since.
+    /// A message of the client has failed, and no Sync came since.
     pub(crate) fn group_fails(&mut self) {
         self.skips = true;
     }
 
-    /// A Sync: what comes behind it runs.
+    /// The client has sent a Sync. Messages after the Sync run.
     pub(crate) fn group_ends(&mut self) {
         self.skips = false;
     }

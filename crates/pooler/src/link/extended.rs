@@ -1,5 +1,5 @@
-//! A client's messages of the extended protocol: the names that they get on the server, and the answers
-//! that they will have.
+//! A client's messages of the extended protocol: their names on the server, and their expected
+//! answers.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -38,15 +38,15 @@ impl Upstream<'_> {
         let body = whole(chunk, header).ok_or(Flow::Partial)?;
         match Parse::read(body) {
             Ok(parse) => self.parse_renamed(chunk, header, parse)?,
-            // PostgreSQL has the words for what is wrong with it.
+            // The Parse is malformed. PostgreSQL answers with its own error.
             Err(_) => self.ask(chunk, header, Entry::forward(Reply::Parse)),
         }
         self.counts.client_parses += 1;
         Ok(())
     }
 
-    /// A Parse that is too long to be held. Without a name the Parse passes through, and the unnamed
-    /// statement is PostgreSQL's alone until the transaction ends.
+    /// Handles a Parse that is too long to hold. A Parse without a name passes through. Its
+    /// statement belongs to the transaction, and Howdah does not remember the text.
     fn parse_long(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let there = &chunk.rest()[HEADER..];
         let name = match cstr(there) {
@@ -65,7 +65,7 @@ impl Upstream<'_> {
         passes
     }
 
-    /// A Parse of the unnamed statement that belongs to the open transaction.
+    /// Passes a Parse of the unnamed statement. The statement belongs to the open transaction.
     fn pass_parse(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         self.settle_meaning()?;
         let verdict = self.note_parse(chunk, header)?;
@@ -83,13 +83,13 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// Whether there is room to remember one more text.
+    /// True if there is room to remember one more text.
     fn has_room(&mut self, parse: &Parse<'_>) -> bool {
         let size = parse.definition.len();
         if !self.interner.has_room(size) {
             return false;
         }
-        // Texts are counted only once there are many.
+        // Howdah counts a client's texts only once there are many texts in total.
         let own = self.client.names.values().map(Named::size);
         parse.name.is_empty()
             || !self.interner.is_large()
@@ -98,7 +98,7 @@ impl Upstream<'_> {
 
     fn parse_renamed(&mut self, chunk: &mut Chunk<'_>, header: Header, parse: Parse<'_>) -> Step {
         if self.linked().link.ledger.has_barrier() {
-            // What the text means is known only when those answers have come.
+            // Those answers decide the meaning of the text.
             return Err(self.stall());
         }
         self.settle_meaning()?;
@@ -137,7 +137,8 @@ impl Upstream<'_> {
         self.ask(chunk, header, entry);
     }
 
-    /// What a Parse changes for its name: nothing if the name has the same statement already.
+    /// The name change that a Parse of the unnamed statement makes. `None` if the statement stays
+    /// the same.
     fn define_unnamed(&mut self, statement: &Arc<Statement>) -> Option<Box<NameOp>> {
         let same = self
             .client
@@ -159,8 +160,8 @@ impl Upstream<'_> {
     ) -> Step {
         self.wait_for(parse.name)?;
         if self.lookup(parse.name).is_some() {
-            // PostgreSQL looks at the text first and at the name last. For `howdah_void`, a name
-            // that exists only for this, PostgreSQL says so in any state of the transaction.
+            // PostgreSQL checks the text first and the name last. The name `howdah_void` exists, so
+            // PostgreSQL refuses it in any state of the transaction.
             self.make_void();
             let mut entry = Entry::forward(Reply::Parse);
             entry.effects_mut().name = Some(self.name_op(parse.name.into(), Change::Nothing));
@@ -214,7 +215,7 @@ impl Upstream<'_> {
             None if body.len() < header.body as usize && body.len() < limits::FRONT => {
                 return Err(Flow::Partial);
             }
-            // The Bind has no names: PostgreSQL answers with its own error.
+            // The Bind is malformed. PostgreSQL answers with its own error.
             None => self.ask(chunk, header, Entry::forward(Reply::Bind)),
         }
         self.counts.binds += 1;
@@ -249,7 +250,7 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// The statement that a Bind names, and the effects that its portal will have.
+    /// Finds the statement that a Bind names, and records the effects of its portal.
     fn bound(
         &mut self,
         names: BindNames<'_>,
@@ -258,7 +259,7 @@ impl Upstream<'_> {
     ) -> Result<Referent, Flow> {
         let mut with_values = None;
         if self.linked().link.ledger.sets() {
-            // If Howdah has to send a Parse, it must come behind the answer to the settings.
+            // A Parse that Howdah may have to send must follow the answer to the settings.
             let statement = self.lookup(names.statement);
             let effects = statement.as_ref().and_then(|s| s.effects.as_deref());
             if effects.is_some_and(Effects::may_touch_session) {
@@ -278,7 +279,7 @@ impl Upstream<'_> {
                 let effects = with_values.as_ref().unwrap_or(effects);
                 self.await_permission(effects)?;
                 self.may_ask_numbers(effects);
-                // The question must come before anything else of the group is sent.
+                // Howdah must ask before it sends anything else of the group.
                 self.show_channels(effects)?;
             }
         }
@@ -331,8 +332,8 @@ impl Upstream<'_> {
         Ok(found)
     }
 
-    /// The name to use in a message about a statement, if it differs from the client's name. Tells
-    /// the message's entry of the statement.
+    /// The name on the server for a message about a statement, if it differs from the client's
+    /// name. Also records the statement in the message's entry.
     fn renamed<'a>(
         &mut self,
         entry: &mut Entry,
@@ -413,7 +414,8 @@ impl Upstream<'_> {
         }
         let known = self.lookup(name).is_some();
         if !known && !statement::is_ours(name) {
-            // The name may be one of SQL's PREPARE. CloseComplete comes in any case.
+            // SQL's PREPARE may have made the name. PostgreSQL answers with CloseComplete in any
+            // case.
             self.ask(chunk, header, entry);
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! What is known of the texts on a link, if queries are watched (`link/watch.rs`).
+//! The texts that Howdah knows on a link, if queries are watched (`link/watch.rs`).
 
 use crate::limits;
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use hashbrown::HashMap;
 use crate::queries::text::QueryText;
 use crate::statement::Statement;
 
-/// What is known of texts on a link.
+/// The texts that Howdah knows on a link.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// What was bound last.
+    /// The portal bound last.
     pub(super) bound: Option<WatchedPortal>,
-    /// The unnamed statement's text, where statements are not shared.
+    /// The text of the unnamed statement, if statements are not shared.
     pub(super) unnamed: Option<Text>,
-    /// The texts of named statements, where statements are not shared.
+    /// The texts of named statements, if statements are not shared.
     pub(super) named: HashMap<Box<[u8]>, Text, foldhash::quality::FixedState>,
 }
 
-/// A text without its constants, and as it was sent.
+/// A text: without its constants, and as sent.
 #[derive(Clone, Debug)]
 pub(super) struct Text {
     pub(super) query: Arc<QueryText>,
@@ -30,7 +30,7 @@ pub(super) struct Text {
 #[derive(Clone, Debug)]
 pub(super) enum Sql {
     Of(Arc<Statement>),
-    /// Its front: kept only if traces or values are wanted.
+    /// The beginning of the text, kept only if traces or values are wanted.
     Front(Arc<[u8]>),
     Unknown,
 }
@@ -54,7 +54,7 @@ pub(super) struct WatchedPortal {
 }
 
 impl Watch {
-    /// The client has gone.
+    /// The client has left.
     pub(super) fn clear(&mut self) {
         self.bound = None;
         self.unnamed = None;

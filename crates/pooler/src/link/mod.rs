@@ -46,34 +46,33 @@ use crate::queries::watched::Watched;
 use crate::statement::Statement;
 use portal::{Bound, Portal};
 
-/// A link: the state between a client and its server. After the client has left, the link holds
-/// what the server still owes, until the server is at rest.
+/// The state between a client and its server. After the client has left, the link holds the answers
+/// that PostgreSQL still owes.
 ///
-/// A link has one server, and is kept in that server's slot. So code that has the server has the
-/// link, and code that has the client finds the link in one step. The server's [`ServerState`](crate::server::ServerState)
-/// names the client.
+/// Each link is kept in the slot of its server. So code that has the server has the link, and code
+/// that has the client finds the link in one step. The server's
+/// [`ServerState`](crate::server::ServerState) names the client.
 #[derive(Debug, Default)]
 pub struct Link {
     /// The answers that PostgreSQL owes, in order, and which of them the client sees.
     ledger: Ledger,
     /// The open COPY, if any.
     copy: Copy,
-    /// Portals whose Execute has an effect on their client: `DEALLOCATE a`, bound and not yet
-    /// executed.
+    /// Bound portals, not yet executed, whose Execute affects the client, such as a portal of
+    /// `DEALLOCATE a`.
     portals: Vec<Portal>,
-    /// The number of such portals since the link began.
+    /// The number of these portals since the link began.
     portals_bound: u64,
-    /// The last portal bound, if its description may tell the client for the first time what the
-    /// statement returns.
+    /// The last portal bound, if the client has not yet seen the description of its statement.
     bound: Option<Bound>,
-    /// What the transaction has changed for the meaning of texts.
+    /// How the transaction has changed the meaning of texts.
     changes: Changes,
-    /// A part of an answer has come since the last ReadyForQuery.
+    /// PostgreSQL has sent a part of an answer since the last ReadyForQuery.
     answering: bool,
     /// A command other than BEGIN or SET was sent since the server was last idle.
     worked: bool,
-    /// How long the client waited for this server, in nanoseconds. 0 once a watched query has taken
-    /// the figure.
+    /// How long the client waited for this server, in nanoseconds. A watched query takes this value
+    /// and leaves 0.
     pub(crate) waited: u64,
     /// Texts of queries, if queries are watched.
     watch: Option<Box<known::Watch>>,
@@ -90,7 +89,7 @@ impl Link {
         self.ledger.is_empty() && !self.copy.is_open() && !self.copy.is_both()
     }
 
-    /// True if messages of the extended protocol were sent, and no Sync or Query behind them.
+    /// True if messages of the extended protocol were sent without a Sync or Query after them.
     pub(crate) fn group_open(&self) -> bool {
         self.ledger.group_open()
     }
@@ -100,28 +99,28 @@ impl Link {
         self.ledger.group_works()
     }
 
-    /// True if every transaction that was begun is certainly over.
+    /// True if no transaction can be open or about to begin.
     pub(crate) fn rests(&self) -> bool {
         !self.ledger.owes_ready() && !self.ledger.group_works()
     }
 
-    /// How many ReadyForQuery PostgreSQL owes.
+    /// The number of ReadyForQuery messages that PostgreSQL owes.
     pub(crate) fn requests(&self) -> u32 {
         self.ledger.readies()
     }
 
-    /// True if the request under way ends without more messages from the client.
+    /// True if the current request ends without more messages from the client.
     pub(crate) fn will_answer(&self) -> bool {
         self.ledger.owes_ready() && !self.copy.is_open() && !self.copy.is_both()
     }
 
-    /// True while both sides send (replication).
+    /// True while both sides send data (replication).
     pub(crate) fn streams(&self) -> bool {
         self.copy.is_both()
     }
 
-    /// True while PostgreSQL reads data from the client: rows of a COPY, or a replication client's
-    /// confirmations.
+    /// True while PostgreSQL reads data from the client: rows of a COPY, or confirmations of a
+    /// replication client.
     fn reads(&self) -> bool {
         self.copy.is_open() || self.copy.is_both()
     }
@@ -131,47 +130,48 @@ impl Link {
         self.ledger.owes_ready()
     }
 
-    /// True if statements were parsed that no other client may use.
+    /// True if the transaction has parsed statements that no other client may use.
     pub(crate) fn is_transient(&self) -> bool {
         !self.changes.left_nothing()
     }
 
-    /// The client gets the server, after a wait of so many nanoseconds.
+    /// The client gets the server after a wait of `wait` nanoseconds.
     fn begins(&mut self, wait: u64) {
         self.waited = wait;
     }
 
-    /// A command is sent that may draw numbers from sequences.
+    /// Howdah sends a command that may draw numbers from sequences.
     pub(crate) fn works(&mut self) {
         self.worked = true;
     }
 
-    /// True if the open transaction has drawn no number from a sequence.
+    /// True if the open transaction has drawn no numbers from sequences.
     pub(crate) fn has_drawn_nothing(&self) -> bool {
         !self.worked
     }
 
-    /// ReadyForQuery came. If nothing is owed, the server is idle.
+    /// ReadyForQuery came. If PostgreSQL owes nothing more, the server is idle.
     fn rests_at_ready(&mut self) {
         if self.ledger.is_empty() && !self.ledger.group_open() {
             self.worked = false;
         }
     }
 
-    /// A portal is bound. It is remembered if its description may tell the client what the
-    /// statement returns.
+    /// The client binds a portal. `bound` is set if the client has not yet seen the statement's
+    /// description.
     fn binds(&mut self, bound: Option<Bound>) {
         self.bound = bound;
     }
 
-    /// Takes what is remembered of this portal, if it was bound in the current group.
+    /// Takes the last bound portal, if it has this name and belongs to the current group.
     fn take_bound(&mut self, portal: &[u8]) -> Option<Bound> {
         let group = self.ledger.group();
         let its = |bound: &mut Bound| bound.group == group && *bound.portal == *portal;
         self.bound.take_if(its)
     }
 
-    /// A portal is bound; `effect` is its statement, if executing that has an effect on the client.
+    /// The client binds a portal. `effect` is its statement, if executing the portal affects the
+    /// client.
     fn binds_portal(
         &mut self,
         name: &[u8],
@@ -193,7 +193,7 @@ impl Link {
         }
     }
 
-    /// A transaction is over: its portals are gone.
+    /// A transaction has ended, and its portals with it.
     fn drop_portals(&mut self) {
         let over = self.ledger.groups_over();
         let stays = |portal: &Portal| portal.group.wrapping_sub(over) < u32::MAX / 2;
@@ -205,32 +205,32 @@ impl Link {
         &mut self.copy
     }
 
-    /// From now on, texts may mean something else in this transaction than outside of it.
+    /// From now on, texts may have another meaning inside this transaction than outside.
     pub(crate) fn doubts_meaning(&mut self) {
         self.changes.private = true;
     }
 
-    /// A part of an answer comes from the server.
+    /// PostgreSQL sends a part of an answer.
     fn hears_answer(&mut self) {
         self.answering = true;
     }
 
-    /// At ReadyForQuery: whether a part of an answer has come before it.
+    /// Called at ReadyForQuery: true if a part of an answer came before.
     fn was_answered(&mut self) -> bool {
         std::mem::take(&mut self.answering)
     }
 
-    /// At ReadyForQuery: no COPY is open any more.
+    /// Called at ReadyForQuery: no COPY is open.
     fn copies_nothing(&mut self) {
         self.copy = Copy::None;
     }
 
-    /// The client's settings were sent to the server. The client's first messages follow them.
+    /// Howdah has sent the client's settings to the server. The client's first messages follow.
     pub(crate) fn await_settings(&mut self) {
         self.ledger.push(Entry::swallow(Reply::Settings), true);
     }
 
-    /// Howdah sent a Query of its own. The client does not see the answer.
+    /// Howdah has sent a Query of its own. The client does not see the answer.
     pub(crate) fn await_query(&mut self) {
         self.ledger.push(Entry::swallow(Reply::Query), true);
     }
@@ -246,14 +246,14 @@ impl Link {
         }
     }
 
-    /// Takes the query that runs, if it is watched, and how long it has run, in nanoseconds. Its
-    /// end will not be seen.
+    /// Takes the running query, if it is watched, with its run time in nanoseconds. The end of this
+    /// query is not recorded.
     pub(crate) fn take_watched(&mut self, now: Time) -> Option<(Watched, u64)> {
         self.ledger.take_watched(now)
     }
 
-    /// The client has left for good. Howdah fails its COPY and undoes its open group of messages.
-    /// Answers still owed are swallowed.
+    /// The client has left. Howdah fails its COPY and undoes its open group of messages. Howdah
+    /// drops the answers that PostgreSQL still owes.
     pub(crate) fn undo(&mut self, server: Peer, group_failed: bool, out: &mut Out) -> Left {
         self.ledger.orphan();
         let is_doubtful = self.copy.eaten() > 0;
@@ -263,8 +263,8 @@ impl Link {
             self.ledger.push(Entry::swallow(Reply::CopyEnd), true);
         }
         if self.ledger.group_open() && !group_failed {
-            // A Sync alone would commit the group's work, which the client has not asked for. An
-            // Execute that must fail undoes it.
+            // A Sync alone would commit the group's work, and the client has not asked for a
+            // commit. So an Execute that fails undoes the work.
             out.send_with(server, |buf| {
                 write::message(buf, frontend::EXECUTE, |buf| {
                     buf.extend_from_slice(b"howdah_unknown\0\0\0\0\0");
@@ -274,7 +274,7 @@ impl Link {
         }
         if self.ledger.group_open() || !self.ledger.is_empty() {
             // An earlier message may still fail. PostgreSQL then skips everything up to a Sync,
-            // even if a Query seems to have ended its group.
+            // even a Query that seems to end the group.
             out.send_with(server, |buf| write::empty(buf, frontend::SYNC));
             self.ledger.push(Entry::swallow(Reply::Sync), true);
         }
@@ -290,85 +290,86 @@ impl Link {
     }
 }
 
-/// What a client that leaves has left on its server.
+/// The state in which a client leaves its server.
 pub(crate) struct Left {
-    /// Messages were sent in the middle of a COPY. It is unknown whether PostgreSQL has dropped
-    /// them or will answer them.
+    /// Howdah sent messages in the middle of a COPY. PostgreSQL may have dropped them or may answer
+    /// them.
     pub is_doubtful: bool,
     /// A request is still running.
     pub runs: bool,
 }
 
-/// What an open transaction has changed for the meaning of texts that are parsed in it.
+/// How an open transaction has changed the meaning of texts that PostgreSQL parses inside.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// Statements that are parsed now belong to this transaction.
+    /// Statements parsed now belong to this transaction only.
     private: bool,
-    /// PostgreSQL looks names up elsewhere than outside of the transaction. Statements parsed now
-    /// are shared by all clients for which PostgreSQL looks in the same place.
+    /// PostgreSQL searches other schemas for names than outside of the transaction. Statements
+    /// parsed now are shared by all clients with the same search.
     names: Names,
     /// The transaction has changed the schema.
     schema: bool,
     /// The last command that ended the transaction, or a part of it, was a ROLLBACK.
     undone: bool,
-    /// Settings that PostgreSQL reports have changed in the transaction.
+    /// In the transaction, settings have changed that PostgreSQL reports.
     settings: bool,
-    /// An Execute may have changed settings. PostgreSQL reports that only at the end of the group.
+    /// An Execute may have changed settings. PostgreSQL reports the change only at the end of the
+    /// group.
     unsettled: bool,
-    /// Temporary tables and the like that the client has made, each with whether it is dropped at
-    /// the transaction's end.
+    /// Temporary objects of the client. The flag is true for an object that PostgreSQL drops at the
+    /// end of the transaction.
     temporary: Vec<(Box<[u8]>, bool)>,
     /// Statements that were parsed in the transaction.
     parsed: Vec<Parsed>,
     /// The unnamed statement was parsed in the transaction.
     unnamed: bool,
-    /// The transaction is over: statements parsed in it must be closed.
+    /// The transaction is over: Howdah must close the statements parsed in it.
     over: bool,
-    /// A part of the transaction was undone: older statements that this server parsed in it must be
-    /// closed.
+    /// A part of the transaction was undone: Howdah must close older statements that this server
+    /// parsed in the transaction.
     partly_over: bool,
-    /// More statements were parsed than are kept for a client that keeps its server.
+    /// More statements were parsed than Howdah keeps for a client that keeps its server.
     crowded: bool,
 }
 
-/// A statement that means something else outside of the transaction.
+/// A statement that has another meaning outside of the transaction.
 #[derive(Clone, Copy, Debug)]
 struct Parsed {
     key: u128,
-    /// The client named it before the transaction; this server has parsed it in the transaction.
+    /// The client named the statement before the transaction; this server parsed it inside.
     late: bool,
-    /// It lasts as long as its client keeps the server. On this server its text may name a temporary
-    /// table of the client, and elsewhere a permanent one.
+    /// The statement lasts as long as its client keeps the server. On this server, the text may
+    /// name a temporary table of the client; elsewhere, a permanent table.
     lasts: bool,
 }
 
 impl Changes {
-    /// Nothing is left of it that may stay on a server.
+    /// True if no statement of the transaction may stay on a server.
     pub fn left_nothing(&self) -> bool {
         self.parsed.is_empty() && !self.unnamed
     }
 
-    /// Statements that are parsed now belong to this transaction.
+    /// True if statements parsed now belong to this transaction only.
     pub fn are_private(&self) -> bool {
         self.private
     }
 
-    /// PostgreSQL has told what settings are.
+    /// True if PostgreSQL has reported all changed settings.
     pub fn are_settled(&self) -> bool {
         !self.unsettled
     }
 
-    /// The client leaves: its temporary tables are not the next client's.
+    /// The client leaves. The next client must not see its temporary tables.
     pub(super) fn client_leaves(&mut self) {
         self.temporary.clear();
     }
 
-    /// The end of the transaction, or of a part of it, changes what texts mean.
+    /// True if the end of the transaction, or of a part, changes the meaning of texts.
     pub fn end_matters(&self) -> bool {
         self.private || self.settings || self.unsettled || self.names != Names::Same
     }
 
-    /// What a client's texts mean in it, which mean this outside of it.
+    /// The meaning of texts in the transaction, if their meaning outside is `outside`.
     pub fn meaning(&self, outside: Meaning) -> Meaning {
         match self.names {
             Names::By(hash) => outside.looking(hash),
@@ -376,13 +377,13 @@ impl Changes {
         }
     }
 
-    /// A command has set where names are looked for.
+    /// A command has changed where PostgreSQL searches for names.
     fn look_elsewhere(&mut self, names: Names) {
         self.names = self.names.then(names);
         self.private |= !matches!(self.names, Names::By(_));
     }
 
-    /// Names may be looked for where they were before, or not.
+    /// It is uncertain whether PostgreSQL searches for names where it did before.
     fn doubt_names(&mut self) {
         self.private |= self.names != Names::Same;
     }

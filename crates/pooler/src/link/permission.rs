@@ -1,4 +1,4 @@
-//! A statement that would keep its server for its client runs only with permission ([`crate::session`]).
+//! A statement that would make its client keep the server needs permission ([`crate::session`]).
 
 use howdah_wire::backend::Status;
 use howdah_wire::frame::Header;
@@ -13,7 +13,7 @@ use crate::session::{Permission, Tracking};
 use crate::statement::UNKNOWN;
 
 impl Upstream<'_> {
-    /// Whether a text may run that the server has not been sent yet.
+    /// Decides whether a text may run. Howdah has not sent the text to the server yet.
     pub(crate) fn may_keep_server(&mut self, found: &Effects) -> Result<Verdict, Flow> {
         if !self.needs_permission(found) || self.client.may_keep() {
             return Ok(Verdict::Runs);
@@ -27,14 +27,14 @@ impl Upstream<'_> {
         }
         let link = &self.linked().link;
         if permission == Some(Permission::Asked) || link.is_owed() && !link.group_open() {
-            // Whether the client is in a transaction is known when those answers have come.
+            // Those answers will show whether the client is in a transaction.
             return Err(self.stall());
         }
         Err(Flow::NeedPermission { waits: false })
     }
 
-    /// A statement that may leave something behind is parsed, or one is bound: before anything of
-    /// its group is sent, its client can wait without a server.
+    /// The client parses or binds a statement that may leave state behind. The client can still
+    /// wait without a server, because Howdah has sent nothing of the group yet.
     pub(super) fn await_permission(&mut self, found: &Effects) -> Result<(), Flow> {
         match self.needs_permission(found) && !self.client.may_keep() {
             true => self.wait_without_server(),
@@ -59,8 +59,8 @@ impl Upstream<'_> {
         self.terms.bounds.pins > 0 && self.tracking() == Tracking::Keeps && keeps()
     }
 
-    /// Outside of a transaction the client gives its server back, and waits. Returns only if it
-    /// can't. (A client that keeps its server may still wait for permission to do so.)
+    /// Outside of a transaction, the client gives its server back and waits. Returns `Ok` only if
+    /// the client can't do so. (A client that already keeps its server may also need permission.)
     fn wait_without_server(&mut self) -> Step {
         if self.client.is_pinned() {
             return Ok(());
@@ -71,14 +71,14 @@ impl Upstream<'_> {
             return Ok(());
         }
         if server.link.owes_ready() {
-            // Whether the client is in a transaction is known when those answers have come.
+            // Those answers will show whether the client is in a transaction.
             return Err(self.stall());
         }
         if server.status != Status::Idle {
             return Ok(());
         }
         if server.link.is_owed() || server.link.group_open() {
-            // Nothing but Closes was sent. Behind a Sync the server can be given back.
+            // Howdah has sent only Closes. After a Sync, the server can be given back.
             let to = self.to();
             self.out
                 .send_with(to, |buf| write::empty(buf, frontend::SYNC));
@@ -93,13 +93,13 @@ impl Upstream<'_> {
         }
     }
 
-    /// PostgreSQL refuses something else in the place of a Query or Parse, and its client is told
-    /// why.
+    /// Replaces a Query or Parse by a message that PostgreSQL refuses. The client learns that too
+    /// many clients keep a server.
     pub(super) fn refuse_to_keep(&mut self, chunk: &mut Chunk<'_>, header: Header, entry: Entry) {
         self.refuse(chunk, header, entry, Refusal::Pins);
     }
 
-    /// PostgreSQL refuses something else in the place of a Query or Parse, for any reason.
+    /// Replaces a Query or Parse by a message that PostgreSQL refuses, for any reason.
     pub(super) fn refuse(
         &mut self,
         chunk: &mut Chunk<'_>,
@@ -109,7 +109,7 @@ impl Upstream<'_> {
     ) {
         let to = self.to();
         if let Some(forgets) = entry.takes_name() {
-            // An entry carries one change: the name that is taken away goes with a Close of its own.
+            // An entry carries one change. So removing the name gets a Close of its own.
             let mut close = Entry::swallow(Reply::Close);
             close.effects_mut().name = Some(forgets);
             self.out

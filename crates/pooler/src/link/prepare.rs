@@ -1,5 +1,5 @@
-//! Prepared statements on a link: translates clients' names to servers' names. Nothing is assumed that
-//! PostgreSQL has not confirmed.
+//! Prepared statements on a link: translates clients' names to servers' names. Howdah relies only
+//! on answers that PostgreSQL has confirmed.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::server::Server;
 use crate::server::state::Unnamed;
 use crate::statement::{self, Constants, Held, Interner, Named, SchemaId, Statement, server_name};
 
-/// The statement to which a portal of `DEALLOCATE name` is bound, in the form that a Parse has.
+/// The body of the Parse that replaces a client's `DEALLOCATE name`.
 const VOID_DEALLOCATION: &[u8] = b"DEALLOCATE howdah_void\0\0\0";
 
 impl Upstream<'_> {
-    /// Returns only if it is certain what a name means at this point of the stream: no earlier
-    /// message is unanswered that belongs to another group and concerns the name, or that may make
-    /// PostgreSQL forget names.
+    /// Returns `Ok` only if the meaning of `name` is certain at this point of the stream. It is
+    /// uncertain while PostgreSQL owes the answer to a message of another group about the name, or
+    /// to a message that may drop names.
     pub(super) fn wait_for(&mut self, name: &[u8]) -> Result<(), Flow> {
         if self.linked().link.ledger.has_barrier() {
             return Err(self.stall());
@@ -43,9 +43,9 @@ impl Upstream<'_> {
         }
     }
 
-    /// Returns only if PostgreSQL has confirmed the client's settings, in case they were sent along
-    /// with the client's first messages. If no message was sent yet, the settings count as sent
-    /// alone.
+    /// Returns `Ok` only if PostgreSQL has confirmed settings that were sent along with the
+    /// client's first messages. If no message of the client was sent yet, the client waits for the
+    /// settings alone.
     pub(crate) fn await_settings(&mut self) -> Result<(), Flow> {
         if !self.linked().link.ledger.sets() {
             return Ok(());
@@ -59,8 +59,8 @@ impl Upstream<'_> {
         Err(flow)
     }
 
-    /// The next message waits for answers. If no Sync was sent, PostgreSQL holds its answers back;
-    /// then Howdah sends a Flush.
+    /// The next message waits for answers. Without a Sync, PostgreSQL holds its answers back, so
+    /// Howdah sends a Flush.
     pub(crate) fn stall(&mut self) -> Flow {
         let to = self.to();
         if self.linked().link.ledger.needs_flush() {
@@ -71,12 +71,12 @@ impl Upstream<'_> {
         Flow::Stalled
     }
 
-    /// The statement that a name means here, with the changes of the same group.
+    /// The statement with this name, including changes by the same group.
     pub(super) fn lookup(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
         self.find(name).map(|named| named.statement)
     }
 
-    /// The same, with the number of the name.
+    /// Like `lookup`, with the number of the name.
     fn find(&mut self, name: &[u8]) -> Option<Named> {
         match self.linked().link.ledger.pending(name) {
             Some(NameOp {
@@ -94,7 +94,7 @@ impl Upstream<'_> {
         }
     }
 
-    /// Makes sure that the server has the statement that a Bind or a Describe names.
+    /// Makes sure that the server has the statement that a Bind or Describe names.
     pub(super) fn statement(&mut self, name: &[u8]) -> Result<Referent, Flow> {
         if name.is_empty() {
             self.settle_meaning()?;
@@ -103,8 +103,8 @@ impl Upstream<'_> {
         self.wait_for(name)?;
         self.settle_meaning()?;
         let Some(named) = self.find(name) else {
-            // PostgreSQL says that the statement does not exist, unless SQL's PREPARE made it. A
-            // name of the form of Howdah's names is replaced by another.
+            // PostgreSQL reports that the statement does not exist, unless SQL's PREPARE made it.
+            // Howdah replaces a name that looks like its own names.
             let ours = statement::is_ours(name);
             return Ok(Referent {
                 name: ours.then_some(ServerName::Unknown),
@@ -127,8 +127,8 @@ impl Upstream<'_> {
         })
     }
 
-    /// The statement that SQL's `EXECUTE name` runs, if it was prepared by message: then it has
-    /// another name on the server.
+    /// The statement that SQL's `EXECUTE name` runs, if a Parse message prepared it: on the server,
+    /// it has another name.
     pub(super) fn executed_by_sql(&mut self, name: &[u8]) -> Result<Option<Arc<Statement>>, Flow> {
         let of_sql = |kinds: Kinds| kinds.any(Kinds::PREPARES);
         let session = self.client.session.as_ref();
@@ -145,8 +145,8 @@ impl Upstream<'_> {
         Ok(statement.filter(|statement| self.may_be_parsed_late(statement)))
     }
 
-    /// Gives a statement its client's name on the server, for one Query. If PostgreSQL refuses
-    /// this, it refuses the Query for the same reason.
+    /// Gives a statement its client's name on the server, for one Query. If PostgreSQL refuses this
+    /// Parse, it refuses the Query for the same reason.
     pub(super) fn name_for_sql(&mut self, name: &[u8], statement: &Statement) {
         let to = self.to();
         self.out.send_with(to, |buf| {
@@ -159,7 +159,7 @@ impl Upstream<'_> {
         self.push(Entry::swallow(Reply::Sync));
     }
 
-    /// Removes the client's name from the server, behind the Query that needed it.
+    /// Removes the client's name from the server, after the Query that needed it.
     pub(super) fn unname_for_sql(&mut self, name: &[u8]) {
         let to = self.to();
         self.out.send_with(to, |buf| {
@@ -170,8 +170,8 @@ impl Upstream<'_> {
         self.push(Entry::swallow(Reply::Sync));
     }
 
-    /// Remembers a portal whose Execute has an effect on its client. A `DEALLOCATE name` of one of
-    /// the client's statements is replaced by a DEALLOCATE of `howdah_void`.
+    /// Remembers a portal whose Execute affects its client. If the portal runs `DEALLOCATE name`
+    /// for a statement of the client, Howdah binds `DEALLOCATE howdah_void` instead.
     pub(super) fn bind_portal(
         &mut self,
         portal: &[u8],
@@ -207,8 +207,7 @@ impl Upstream<'_> {
         let server = self.linked();
         let group = server.link.ledger.group();
         let theirs = match server.link.ledger.unnamed() {
-            // PostgreSQL may skip the Parse that is on its way. Once its group is over, the unnamed
-            // statement is known.
+            // PostgreSQL may skip the Parse that is under way. The end of that group decides.
             Some(op) if op.group != group => return Err(self.stall()),
             Some(op) => Unnamed::Known(op.statement.clone()),
             None => server.unnamed().clone(),
@@ -247,10 +246,10 @@ impl Upstream<'_> {
         Ok(Referent::of_unnamed(client))
     }
 
-    /// Makes sure that the server has a statement. `None` if the statement can't be parsed there:
-    /// under the present settings its constants would mean something else than at its client's
-    /// Parse (`'01/02/2020'::date` after `SET DateStyle`), and the settings of that Parse (`under`)
-    /// are not known.
+    /// Makes sure that the server has a statement. `None` if the server can't parse it: under the
+    /// present settings, its constants would have another meaning than at the client's Parse
+    /// (`'01/02/2020'::date` after `SET DateStyle`), and the settings at that Parse (`under`) are
+    /// unknown.
     pub(super) fn ensure(
         &mut self,
         statement: &Arc<Statement>,
@@ -273,7 +272,7 @@ impl Upstream<'_> {
                 meaning.constants = constants;
                 before = Some(under);
             }
-            // Under another search path PostgreSQL would look up the names in the text again.
+            // Under another search path, PostgreSQL would look up the names in the text again.
             if !statement.private && !self.interner.is_of(statement, schema, meaning) {
                 let late = self.interner.intern(schema, meaning, &statement.definition);
                 let (key, held) = self.linked().set.find(&late);
@@ -285,7 +284,7 @@ impl Upstream<'_> {
         Ok(Some(There { key, late: false }))
     }
 
-    /// Whether a text that is parsed now has the constants that it had at its client's Parse.
+    /// True if the constants of the text have the same meaning now as at the client's Parse.
     fn may_be_parsed_late(&mut self, statement: &Statement) -> bool {
         let settled = self.linked().link.changes.are_settled();
         let meaning = self.meaning();
@@ -293,7 +292,7 @@ impl Upstream<'_> {
     }
 
     /// Waits for a Parse or Close of this key that is under way, or sends a Parse, under the
-    /// settings `before` if these are given.
+    /// settings `before` if given.
     fn await_or_add(
         &mut self,
         key: u128,
@@ -323,10 +322,10 @@ impl Upstream<'_> {
         }
     }
 
-    /// Sets those settings of `then` that differ from `now`, for the texts that are parsed behind
-    /// this, until the transaction ends or the settings are reset. (Refusing the statement would be
-    /// simpler. But PostgreSQL runs it, and in a transaction a driver can't prepare it again after
-    /// an error.)
+    /// Sets the settings of `then` that differ from `now`, until the transaction ends or Howdah
+    /// resets them. They apply to texts parsed afterwards. (Howdah does not refuse the statement,
+    /// because PostgreSQL itself would run it. In a transaction, a driver can't prepare it again
+    /// after an error.)
     fn run_under(&mut self, then: &Params, now: &Params) {
         let tracked = self.tracked;
         for (position, value) in then.constants_missing_on(tracked, now) {
@@ -335,8 +334,8 @@ impl Upstream<'_> {
         }
     }
 
-    /// A client's Parse of a statement. It is sent unless the server has the statement already and
-    /// PostgreSQL would certainly accept the Parse.
+    /// Handles a client's Parse. Howdah sends the Parse unless the server has the statement already
+    /// and PostgreSQL would certainly accept the Parse.
     pub(super) fn define(&mut self, name: &[u8], statement: &Arc<Statement>) -> Result<(), Flow> {
         let server = self.linked();
         let group = server.link.ledger.group();
@@ -363,7 +362,7 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// Sends a Parse that adds to the server's set.
+    /// Sends a Parse that adds a statement to the server's set.
     fn add(&mut self, key: u128, statement: &Arc<Statement>, text: &[u8], mut entry: Entry) {
         self.parses(key, statement);
         let server = self.linked();
@@ -373,7 +372,7 @@ impl Upstream<'_> {
         self.send_parse(key, text, entry);
     }
 
-    /// Sends a Parse of a server's name.
+    /// Sends a Parse with the server's name of a statement.
     pub(super) fn send_parse(&mut self, key: u128, definition: &[u8], entry: Entry) {
         let to = self.to();
         self.counts.server_parses += 1;
@@ -382,7 +381,7 @@ impl Upstream<'_> {
         self.push(entry);
     }
 
-    /// Sends a Close that removes from the server's set.
+    /// Sends a Close that removes a statement from the server's set.
     pub fn take_away(&mut self, key: u128, statement: &Arc<Statement>) {
         let to = self.to();
         let server = self.linked();
@@ -396,21 +395,21 @@ impl Upstream<'_> {
         self.push(entry);
     }
 
-    /// Sends the replies of our making that stand in front.
+    /// Sends the replies made by Howdah at the front of the ledger.
     pub(super) fn make(&mut self) {
         let (_, server) = self
             .server
             .as_mut()
             .expect("messages that need a server have one");
         if !server.inbox.at_boundary() {
-            // A notice is being relayed: the replies go out behind it.
+            // A notice is being relayed. The replies follow it.
             return;
         }
         make(Peer::Client(self.id), Some(self.client), server, self.out);
     }
 }
 
-/// Sends the replies made by Howdah that are in front of the ledger, and removes marks.
+/// Sends the replies made by Howdah at the front of the ledger, and removes marks.
 #[inline]
 pub fn make(to: Peer, client: Option<&mut Client>, server: &mut Server, out: &mut Out) {
     if server.link.ledger.front().is_some_and(Entry::is_made) {
@@ -433,7 +432,7 @@ fn make_all(to: Peer, mut client: Option<&mut Client>, server: &mut Server, out:
     }
 }
 
-/// The entry in front is answered: removes it, and applies its effects.
+/// PostgreSQL has answered the first entry. Removes the entry and applies its effects.
 #[inline(always)]
 pub fn answered(client: Option<&mut Client>, server: &mut Server) {
     let Some(entry) = server.link.ledger.pop() else {
@@ -448,7 +447,7 @@ pub fn answered(client: Option<&mut Client>, server: &mut Server) {
 }
 
 /// Applies the effects of an entry that PostgreSQL has confirmed.
-#[inline(never)] // Most answers have no effect: they need not pay for this.
+#[inline(never)] // Most answers have no effect and should not pay for this.
 fn take_effect(effects: Consequences, client: Option<&mut Client>, server: &mut Server) {
     if let (Some(op), Some(client)) = (effects.name, client) {
         client.agreed(*op);
@@ -464,20 +463,21 @@ fn take_effect(effects: Consequences, client: Option<&mut Client>, server: &mut 
     }
 }
 
-/// An extended message failed: removes the entries of all messages that PostgreSQL skips because of
-/// it, without their effects. The client's group has failed if no Sync ends it yet.
+/// A message of the extended protocol failed. Removes the entries of all messages that PostgreSQL
+/// now skips, without their effects. If no Sync has ended the client's group yet, the group has
+/// failed.
 pub fn failed(client: Option<&mut Client>, server: &mut Server) {
     let front = server.link.ledger.front();
     let dropped_unnamed = front.is_some_and(|entry| entry.unnamed);
     if front.is_some_and(|entry| entry.effects().unnamed.is_some() && entry.reply == Reply::Parse) {
-        // PostgreSQL dropped the old unnamed statement before it failed at the new one.
+        // PostgreSQL dropped the old unnamed statement before the new one failed.
         server.set_unnamed(None);
     }
     let mut not_taken = Vec::new();
     while let Some(entry) = server.link.ledger.pop_failed() {
         if let Some(op) = &entry.effects().set {
-            // A statement that was to be closed is still there, even if it was to be parsed again
-            // later in the group. A statement that was only to be parsed is not there.
+            // A statement whose Close was skipped is still there, even if a later message of the
+            // group was to parse it again. A statement with only a skipped Parse is not there.
             if !op.add {
                 not_taken.push(op.key);
             }
@@ -504,28 +504,29 @@ pub fn forget_all(client: &mut Client, server: &mut Server) {
     server.forgets_statements();
 }
 
-/// How a server has a statement.
+/// A statement on a server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct There {
     /// The key of the statement on the server.
     pub key: u128,
-    /// The server parses it under other settings than the client did, as a statement of its own.
+    /// The server parses the statement under other settings than the client did, under a key of its
+    /// own.
     pub late: bool,
 }
 
-/// The statement that the failed entry in front concerns.
+/// The statement of the failed entry at the front.
 #[derive(Debug)]
 pub struct Concerned {
     /// The statement's name on the server.
     pub server_name: Box<[u8]>,
-    /// The client's name for it.
+    /// The client's name for the statement.
     pub name: Box<[u8]>,
-    /// The statement, if it is one of the client's that the server has.
+    /// The statement, if it belongs to the client and the server has it.
     pub statement: Option<Arc<Statement>>,
 }
 
-/// The statement that the failed entry in front concerns, if its name on the server differs from
-/// the client's.
+/// The statement of the failed entry at the front, if its name on the server differs from the
+/// client's name.
 pub fn concerned(
     client: &Client,
     server: &mut Server,
@@ -562,7 +563,7 @@ pub fn concerned(
         }
     };
     let meaning = server.link.changes.meaning(client.meaning);
-    // A portal of `DEALLOCATE name` was bound to another statement in its place.
+    // Howdah bound a portal of `DEALLOCATE name` to a replacement statement.
     let void = |p: &Portal| p.void && Arc::ptr_eq(&p.statement, &statement);
     let replaced = front.reply == Reply::Bind && server.link.portals.iter().any(void);
     let late = match replaced {
@@ -587,14 +588,14 @@ pub fn concerned(
 /// The statement that a Bind or a Describe names.
 #[derive(Debug, Default)]
 pub struct Referent {
-    /// Which name to use on the server, if it differs.
+    /// The kind of name on the server, if it differs from the client's name.
     pub name: Option<ServerName>,
     /// The client's statement.
     pub statement: Option<Arc<Statement>>,
-    /// The number of the client's name; 0 for none.
+    /// The number of the client's name, or 0.
     pub named: u64,
-    /// The key of what stands for the statement on the server: its own key, or that of a DEALLOCATE of
-    /// `howdah_void`. 0 for none.
+    /// The key on the server: of the statement itself, or of `DEALLOCATE howdah_void` in its place.
+    /// 0 for none.
     pub key: u128,
     /// The client has seen the statement's description.
     pub told: bool,
@@ -615,7 +616,7 @@ impl Referent {
         }
     }
 
-    /// Its name on the server, if that differs from its client's name for it.
+    /// The statement's name on the server, if it differs from the client's name.
     pub fn server_name(&self) -> Option<Cow<'_, [u8]>> {
         Some(match self.name? {
             ServerName::Of => self.statement.as_ref()?.name_under(self.key),
@@ -623,12 +624,13 @@ impl Referent {
         })
     }
 
-    /// True if the client may read rows by this description later, so that it must stay true.
+    /// True if the client may later read rows by this description, so that the description must
+    /// stay true.
     pub fn is_described(&self) -> bool {
         self.named != 0 && self.statement.as_ref().is_some_and(|s| s.first.planned)
     }
 
-    /// The client's name and its number, for a description.
+    /// The client's name with its number, for a description.
     pub fn asked(&self, name: &[u8]) -> Asked {
         Asked {
             name: name.into(),
@@ -640,10 +642,10 @@ impl Referent {
 /// The name of a statement on a server.
 #[derive(Clone, Copy, Debug)]
 pub enum ServerName {
-    /// The name of its key.
+    /// The name made from the statement's key.
     Of,
     /// A name that no statement ever has.
     Unknown,
-    /// A name that no statement ever has, in the place of a statement that can't be used there.
+    /// A name that no statement ever has, because the server can't use the statement.
     Refused(Refusal),
 }

@@ -1,32 +1,33 @@
-//! Back-pressure: a connection is not read from while its bytes can't be handled, or while the other side
-//! of its link reads too slowly.
+//! Back-pressure: Howdah stops reading from a connection while Howdah can't handle its bytes, or
+//! while the other side of its link reads too slowly.
 
 use crate::event::{Action, ClientId, Out, Peer, ServerId};
 use crate::pooler::Pooler;
 
 impl Pooler {
-    /// Keeps bytes of a client for later.
+    /// Holds bytes of a client for later.
     pub(crate) fn hold(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
         let spare = || self.spare.pop().unwrap_or_default();
         self.clients.at_mut(id).inbox.hold_in(bytes, spare);
         self.mind_held(id, out);
     }
 
-    /// A client whose bytes can't be handled for now is not read from beyond a bound; one message
-    /// that must be whole may be longer.
+    /// Stops reading from a client if Howdah holds too many of its bytes. A message that must be
+    /// held whole may exceed the bound.
     pub(crate) fn mind_held(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at_mut(id);
         if client.holds_back()
             && !client.valve.is_paused()
             && client.inbox.held().len() > client.held_max()
         {
-            // Doubled as it grew; it may wait for long.
+            // The buffer doubled as it grew, and the client may wait for long.
             client.inbox.shrink();
             client.valve.pause(Peer::Client(id), out);
         }
     }
 
-    /// A client that waits for a server and is not read from may have gone: nothing else would tell.
+    /// Checks clients that wait for a server and are not read from: no other event would tell that
+    /// such a client has left.
     pub(crate) fn look_for_ends(&self, out: &mut Out) {
         for (_, pool) in self.pools.iter() {
             for (id, _) in pool.waiting.iter() {
@@ -37,10 +38,10 @@ impl Pooler {
         }
     }
 
-    /// Reads from a client again, if nothing speaks against it.
+    /// Reads from a client again, unless a reason against it remains.
     pub(crate) fn unpause_client(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at(id);
-        // More than that may be held only of a message that must be whole, whose rest is wanted.
+        // Only a message that must be held whole may exceed the bound. Howdah needs the rest of it.
         if self.janitor.suspension.is_some() {
             return;
         }
@@ -60,16 +61,16 @@ impl Pooler {
         client.valve.unpause(Peer::Client(id), out);
     }
 
-    /// A send queue is full: the other side of the link is not read from. Nor is a client that does
-    /// not read itself: some of its messages are answered here, without a server.
+    /// A send queue is full. Howdah stops reading from the other side of the link, and also from a
+    /// client that does not read its answers: Howdah itself makes some of these answers.
     pub(crate) fn congested(&mut self, peer: Peer, out: &mut Out) {
         match peer {
             Peer::Client(id) => {
                 let client = gone!(self.clients.get_mut(id));
                 client.valve.congests();
                 let link = client.link();
-                // Nor is it itself: much of what it is sent may be of our own making. PostgreSQL
-                // reads no more than it can answer, either.
+                // Howdah itself may make many of the client's answers. PostgreSQL does not read
+                // more requests than it can answer, either.
                 client.valve.pause(Peer::Client(id), out);
                 if let Some(id) = link {
                     let server = self.servers.at_mut(id);

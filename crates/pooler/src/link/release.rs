@@ -3,11 +3,11 @@
 //! A server goes back to its pool only if all of this holds:
 //!
 //! - the ledger is empty: PostgreSQL owes no answer;
-//! - no group of messages is open: after Parse, Bind, Execute and the like a Sync was sent;
+//! - no group of messages is open: a Sync followed the Parse, Bind, Execute and so on;
 //! - the last ReadyForQuery said idle: no transaction is open;
 //! - both streams are between two messages.
 //!
-//! No cancel for the server may be under way either; `checkin` sees to that.
+//! No cancel request for the server may be under way either; `checkin` checks this.
 
 use howdah_wire::backend::Status;
 
@@ -20,7 +20,7 @@ use crate::server::task::Over;
 use crate::server::{Ending, ServerState};
 
 impl Pooler {
-    /// The client's side moved on: perhaps that was all that kept its server.
+    /// The client's stream has advanced. The server may now be free.
     #[inline]
     pub(crate) fn settle_client(&mut self, id: ClientId, out: &mut Out) {
         if let Some(id) = self.clients.get(id).and_then(client::Client::link)
@@ -46,7 +46,7 @@ impl Pooler {
             return;
         }
         if server.link.ledger.group_open() {
-            // In a transaction that waits for its client.
+            // The client is in a transaction and has no request under way.
             client.falls_quiet(now);
             return;
         }
@@ -66,7 +66,8 @@ impl Pooler {
         let (mut ending, watched) = (server.ending(), pool.terms.watched);
         let session = mode == PoolMode::Session || client.replication.any();
         let (has_session, checks) = (client.session.is_some(), server.check.is_some());
-        // Also in session mode: the client may have listened before a reload changed the mode.
+        // Session mode needs this, too: the client may have listened before a reload changed the
+        // mode.
         if client.is_hushed() {
             if !self.has_heard(client_id, id, out) {
                 return;
@@ -80,7 +81,7 @@ impl Pooler {
         if session {
             let client = self.clients.at_mut(client_id);
             client.falls_quiet(self.now);
-            // Its session goes to the successor as it is now.
+            // The client's session goes to the successor process as it is now.
             if self.janitor.takeover.holds() && !client.replication.any() {
                 client.parks();
             }
@@ -90,8 +91,8 @@ impl Pooler {
             return;
         }
         if ending == Some(Ending::Crashed) {
-            // The client kept this server, so PostgreSQL's FATAL was passed on to the client, behind
-            // the client's last answer. Whether that answer freed the server matters no more.
+            // The client kept this server, so Howdah relayed PostgreSQL's FATAL after the client's
+            // last answer. The server is lost, even if that answer freed it.
             return self.server_lost(id, None, out);
         }
         if has_session && self.session_keeps(client_id, id, out) {
@@ -107,7 +108,7 @@ impl Pooler {
         self.release(id, Over::Transaction, out);
     }
 
-    /// Ends a link. The client is idle from then; the server is its caller's to place.
+    /// Ends a link. The client is then idle. The caller decides where the server goes.
     #[inline]
     pub(crate) fn unlink(&mut self, client_id: ClientId, server_id: ServerId, out: &mut Out) {
         let now = self.now;
@@ -127,7 +128,8 @@ impl Pooler {
             self.unpause_server(server_id, out);
         }
         if paused {
-            // The client may not have been read from because of this server's full send queue.
+            // Howdah may have stopped reading from the client because this server's send queue was
+            // full.
             self.unpause_client(client_id, out);
         }
     }

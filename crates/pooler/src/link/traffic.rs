@@ -1,4 +1,4 @@
-//! Bytes arrive from a client or a server: they are worked through, and whatever waited for them goes on.
+//! Handles bytes that arrive from a client or a server, and then resumes work that waited for them.
 
 use howdah_wire::backend::Status;
 use howdah_wire::frame::header;
@@ -21,18 +21,18 @@ use crate::queries::watched::Watching;
 use crate::server::{Server, ServerState};
 use crate::session::Tracking;
 
-/// What became of a chunk.
+/// The result of handling a chunk.
 enum After {
-    /// All of it is done with.
+    /// All bytes are handled.
     Consumed,
-    /// The rest must be held.
+    /// Howdah must hold the rest.
     Keep,
-    /// The client is gone, or going.
+    /// The client has left or is about to leave.
     Gone,
 }
 
 impl Pooler {
-    /// Bytes came from a client.
+    /// A client has sent bytes.
     pub(crate) fn client_sent(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         match *client.state() {
@@ -55,8 +55,8 @@ impl Pooler {
                 }
                 self.settle_client(id, out);
             }
-            // A client that is not logged in sends a password at most. It is always read from, so that
-            // its hang-up is noticed.
+            // A client that is not logged in sends only a password. Howdah always reads from the
+            // client, to notice when it disconnects.
             ClientState::Welcome | ClientState::Lookup
                 if client.inbox.held().len() + bytes.len() > limits::PASSWORD_PACKET =>
             {
@@ -78,7 +78,7 @@ impl Pooler {
                 }
                 client.inbox.hold(bytes);
             }
-            // Bytes that come before the TLS session is there belong to the daemon.
+            // Bytes that come before the TLS session exists belong to the daemon.
             ClientState::Handshake
             | ClientState::Canceller
             | ClientState::Successor
@@ -86,7 +86,7 @@ impl Pooler {
         }
     }
 
-    /// Works through what a client had held back.
+    /// Handles the bytes that Howdah has held for a client.
     pub(crate) fn resume(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at_mut(id);
         let waits = client.parked || client.is_hushed();
@@ -95,7 +95,7 @@ impl Pooler {
         }
         client.end.goes_on();
         if client.inbox.held().is_empty() {
-            // What was held may have been dropped.
+            // Howdah may have dropped the held bytes.
             return self.unpause_client(id, out);
         }
         let feed = client.inbox.feed(b"");
@@ -168,8 +168,8 @@ impl Pooler {
                 } else if entry.link.reads() {
                     client.sends_rows(now);
                 }
-                // Other servers close surplus statements when they get a client. A server that is
-                // kept gets none, so they are closed here.
+                // Other servers close surplus statements when they get a client. A client that
+                // keeps its server causes no such moment, so the surplus is closed here.
                 let most = globals.max_prepared_statements as usize;
                 let rests = entry.status == Status::Idle && client.inbox.at_boundary();
                 if entry.set.has_grown()
@@ -221,7 +221,7 @@ impl Pooler {
         Some(flow)
     }
 
-    /// Bytes came from a server.
+    /// A server has sent bytes.
     pub(crate) fn server_sent(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
         match *server.state() {
@@ -246,17 +246,17 @@ impl Pooler {
         self.after_server(id, out);
     }
 
-    /// Works through what a server has sent, of which so many bytes are new.
-    #[inline(never)] // Registers are saved once for what is worked through, not for what follows.
+    /// Handles the bytes in `chunk` from a server. `new` of them were not counted before.
+    #[inline(never)] // Saves registers only for this work, not for the work after it.
     fn downstream(&mut self, id: ServerId, chunk: &mut Chunk<'_>, new: usize, out: &mut Out) {
-        // The server is on its way to a successor: what it says is still for its client.
+        // The server is on its way to a successor. Its messages are still for its client.
         let session = self.session_of(id).map(|(client, _)| client);
         let server = self.servers.at_mut(id);
         let linked = match *server.state() {
             ServerState::Linked(client) => Some(client),
             ServerState::Aligning(client) if server.inquiry.is_some() => Some(client),
-            // The client kept this server. While the client's settings are set on the server again,
-            // a notification for the client may come.
+            // The client kept this server. A notification for the client may come while Howdah sets
+            // the client's settings on the server again.
             ServerState::Aligning(client)
                 if self.clients.get(client).is_some_and(|c| c.is_pinned()) =>
             {
@@ -315,7 +315,7 @@ impl Pooler {
         chunk.at = chunk.bytes.len();
     }
 
-    /// A server has told something besides answers.
+    /// A server has sent something other than answers.
     fn take_aside(&mut self, id: ServerId, pool: PoolId, aside: downstream::Aside, out: &mut Out) {
         if aside.stray {
             self.stray_notification(id, out);
@@ -328,7 +328,7 @@ impl Pooler {
         }
     }
 
-    /// Queries have ended that somebody wants to know of.
+    /// Watched queries have ended.
     fn queries_ended(&mut self, id: ServerId, client: Option<ClientId>, out: &mut Out) {
         let server = self.servers.at_mut(id);
         let pool = self.pools.at_mut(server.pool);
@@ -347,7 +347,7 @@ impl Pooler {
         }
     }
 
-    /// Tells the other workers what was noticed here about the schema.
+    /// Tells the other workers which schema changes this worker has noticed.
     fn tell_schema(&mut self, out: &mut Out) {
         for (database, changes) in self.shared.statements.untold() {
             for to in (0..self.workers).map(WorkerId) {
@@ -359,7 +359,7 @@ impl Pooler {
         }
     }
 
-    /// A server's bytes are worked through: what was waiting for them goes on.
+    /// A server's bytes are handled. Resumes work that waited for them.
     #[inline(always)] // Called once.
     fn after_server(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at(id);
@@ -374,7 +374,7 @@ impl Pooler {
                 if entry.leaving {
                     self.leave_when_answered(client, out);
                 } else if stalled {
-                    // The client is still bound, or needs a server again.
+                    // The client is still linked, or needs a server again.
                     self.resume(client, out);
                 }
             }
@@ -389,7 +389,7 @@ impl Pooler {
     }
 }
 
-/// Counts the queries, and perhaps transactions, that have ended on a server.
+/// Counts the queries and transactions that have ended on a server.
 #[inline]
 fn count_ended(pool: &mut Pool, server: &mut Server, counts: &downstream::AnswerCounts, now: Time) {
     let since = |then: Time| now.0.saturating_sub(then.0);
@@ -401,8 +401,8 @@ fn count_ended(pool: &mut Pool, server: &mut Server, counts: &downstream::Answer
     server.begins_request(now);
 }
 
-/// Whether what a client without a server has sent begins with a short, whole message that only a
-/// server can answer: then the client needs a server, without a further look.
+/// True if the client has no server and its bytes begin with a short, complete message that only a
+/// server can answer. The client then needs a server without a closer look.
 fn plainly_needs_server(client: &Client, globals: &Globals, chunk: &Chunk<'_>) -> bool {
     if !matches!(client.state(), ClientState::Idle)
         || client.end.skips()

@@ -1,4 +1,4 @@
-//! From a client to its server: each message is relayed, held, answered or rewritten.
+//! From a client to its server: Howdah relays, holds, answers or rewrites each message.
 
 use std::sync::Arc;
 
@@ -24,96 +24,98 @@ use crate::server::Server;
 use crate::server::state::Unnamed;
 use crate::statement::{self, Constants, Interner, Named, SchemaId, Statement};
 
-/// Why `Upstream::run` has stopped.
+/// Why `Upstream::run` stopped.
 #[derive(Debug)]
 pub enum Flow {
     /// All bytes are handled.
     Done,
-    /// Only the front of a message is there; more bytes must come.
+    /// Only the beginning of a message is there; more bytes must come.
     Partial,
     /// The next message waits until more answers have come.
     Stalled,
-    /// The next message was refused; everything up to a Sync is skipped.
+    /// The next message was refused. Everything up to a Sync is skipped.
     Refused,
     /// The next message needs a server.
     NeedServer,
-    /// The next message would keep its server for its client, which needs permission (`pin_limit`).
+    /// With the next message, the client would keep its server. The client needs permission
+    /// (`pin_limit`).
     NeedPermission {
-        /// The client gives its server back and waits. If false, the client is answered at once.
+        /// The client gives its server back and waits. If false, Howdah answers the client at once.
         waits: bool,
     },
-    /// The next message listens to these channels: the listening connection must listen to them
-    /// first.
+    /// The next message is a LISTEN for these channels. The listening connection must listen to
+    /// them first.
     NeedChannels(Vec<Name>),
     /// The client must first get the notifications of everything committed by now.
     NeedPass,
-    /// The client said goodbye.
+    /// The client sent a Terminate.
     Terminate,
     /// The client broke the protocol.
     Broken(Fault),
 }
 
-/// How a text is run.
+/// How a text runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Via {
-    /// By a Query, at once.
+    /// In a Query, at once.
     Query,
-    /// By messages of the extended protocol.
+    /// In messages of the extended protocol.
     Extended,
 }
 
-/// Counters for statistics, of one call of `Upstream::run`.
+/// Counters for the statistics of one call of `Upstream::run`.
 #[derive(Debug, Default)]
 pub struct SentCounts {
-    /// Parses from clients.
+    /// Parse messages from clients.
     pub client_parses: u32,
-    /// Parses to servers.
+    /// Parse messages to servers.
     pub server_parses: u32,
-    /// Binds.
+    /// Bind messages.
     pub binds: u32,
     /// A text asks for values of sequences.
     pub sequences: bool,
 }
 
-/// The parts of a `Pooler` that a client's messages touch.
+/// The parts of a `Pooler` that a client's messages need.
 pub struct Upstream<'a> {
-    /// The id of the client that sends.
+    /// The id of the client.
     pub id: ClientId,
-    /// The client that sends.
+    /// The client.
     pub client: &'a mut Client,
-    /// Its server, if it is linked.
+    /// The client's server, if there is a link.
     pub server: Option<(ServerId, &'a mut Server)>,
-    /// Statements are renamed, so that a server can have the statements of many clients.
+    /// Howdah renames statements, so that a server can hold the statements of many clients.
     pub renames: bool,
     /// The global settings.
     pub globals: &'a Globals,
-    /// The settings of its pool.
+    /// The settings of the client's pool.
     pub terms: &'a Terms,
-    /// SQL to be run behind the Query that is sent now.
+    /// SQL that runs after the current Query.
     pub mark: Option<Vec<u8>>,
-    /// Where PostgreSQL looks names up behind that Query.
+    /// Where PostgreSQL searches for names after that Query.
     pub names: Names,
-    /// Settings that the Query resets are set to the values of the client's login, behind it.
+    /// After the Query, Howdah sets the settings that it resets to the values of the client's
+    /// login.
     pub sets_back: bool,
-    /// Which parameters are tracked.
+    /// The tracked parameters.
     pub tracked: &'a Tracked,
-    /// How queries are watched, if they are.
+    /// How Howdah watches queries, if it does.
     pub watch: Option<Watching<'a>>,
-    /// The schema of its database.
+    /// The schema of the client's database.
     pub schema: SchemaId,
     /// The table of shared statements.
     pub interner: &'a mut Interner,
-    /// Where actions go.
+    /// The list of actions.
     pub out: &'a mut Out,
     /// The counters.
     pub counts: SentCounts,
 }
 
-/// `Err` if `run` has to stop.
+/// `Err` if `run` must stop.
 pub(super) type Step = Result<(), Flow>;
 
 impl Upstream<'_> {
-    /// Handles the messages of a chunk, as far as possible.
+    /// Handles as many messages of a chunk as possible.
     pub fn run(&mut self, chunk: &mut Chunk<'_>) -> Flow {
         loop {
             if !self.client.inbox.at_boundary() {
@@ -134,7 +136,7 @@ impl Upstream<'_> {
         }
     }
 
-    /// Passes on, or drops, more of the current message.
+    /// Relays or drops more of the current message.
     pub(super) fn stream(&mut self, chunk: &mut Chunk<'_>) {
         let (count, fate) = self.client.inbox.advance(chunk.rest().len());
         match (fate, &self.server) {
@@ -143,10 +145,10 @@ impl Upstream<'_> {
         }
     }
 
-    /// Begins one message.
+    /// Handles the beginning of a message.
     fn message(&mut self, chunk: &mut Chunk<'_>) -> Step {
         let Some(read) = header(chunk.rest()) else {
-            // An invalid tag is reported at once, without waiting for the rest of its header.
+            // Howdah reports an invalid tag at once, without waiting for the rest of the header.
             let first = chunk.rest()[0];
             return if tags::is_frontend(first) {
                 Err(Flow::Partial)
@@ -176,7 +178,8 @@ impl Upstream<'_> {
         if tag == tag::TERMINATE {
             return Err(Flow::Terminate);
         }
-        // If PostgreSQL refuses the client's settings, it skips what follows, but only up to a Sync.
+        // If PostgreSQL refuses the client's settings, it skips the following messages, but only up
+        // to a Sync. So a message after a Sync must wait.
         if self
             .server
             .as_ref()
@@ -200,7 +203,7 @@ impl Upstream<'_> {
         if self.linked().link.ledger.len() >= limits::OWED {
             return Err(self.stall());
         }
-        // The ReadyForQuery of a listening client is kept back: no further answer may stand behind it.
+        // Howdah holds back the ReadyForQuery of a listening client. No other answer may follow it.
         let waits = self.client.listens() && (needs_server(tag) || begins_or_ends(tag));
         if waits && self.linked().link.ledger.owes_ready() {
             return Err(self.stall());
@@ -219,7 +222,7 @@ impl Upstream<'_> {
                 Ok(())
             }
             tag::FLUSH => {
-                // With a body it is an error, and PostgreSQL skips what follows.
+                // A Flush with a body is an error, and PostgreSQL skips the following messages.
                 if header.body > 0 {
                     self.enter(Entry::forward(Reply::Refused));
                 }
@@ -240,7 +243,7 @@ impl Upstream<'_> {
         }
     }
 
-    /// A message that PostgreSQL skips, as one before it has failed and no Sync came since.
+    /// PostgreSQL skips this message: an earlier message has failed, and no Sync came since.
     fn skipped(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let begets_nothing = matches!(
             header.tag,
@@ -251,14 +254,14 @@ impl Upstream<'_> {
             .as_ref()
             .is_some_and(|(_, s)| s.link.copy.eaten() > 0);
         if eaten && !begets_nothing {
-            // But PostgreSQL answers a Sync in a COPY that had failed before.
+            // If the COPY had failed before the Sync, PostgreSQL answers the Sync; otherwise not.
             return Err(Flow::Broken(Fault::CopyUnclear));
         }
         self.drop(chunk, header);
         Ok(())
     }
 
-    /// A message of a client without a server: some need none.
+    /// Handles a message of a client without a server. Some messages need no server.
     fn unlinked(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         match header.tag {
             // The message is malformed: PostgreSQL answers it with its own error.
@@ -269,8 +272,8 @@ impl Upstream<'_> {
                     Flow::NeedServer
                 })
             }
-            // The client must first get the notifications of what was committed by now. It needs no
-            // server for that.
+            // The client must first get the notifications of everything committed by now. That
+            // needs no server.
             tag::SYNC if self.client.listens() && !self.client.has_heard_all() => {
                 Err(Flow::NeedPass)
             }
@@ -281,14 +284,14 @@ impl Upstream<'_> {
                 self.drop(chunk, header);
                 Ok(())
             }
-            // What is left of a COPY that failed, or nothing to flush.
+            // The message is the rest of a failed COPY, or a Flush with nothing to flush.
             tag::FLUSH | tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => {
                 self.drop(chunk, header);
                 Ok(())
             }
             _ => {
-                // No server waits for the rest of a message. A message that must be read whole, or
-                // is short, is sent to a server only once all of it is there.
+                // No server should wait for the rest of a message. So a message that Howdah must
+                // read whole, or that is short, gets a server only when complete.
                 let held_whole = self.renames && header.tag == tag::PARSE;
                 let needed = if held_whole && !is_long_parse(chunk.rest(), header) {
                     header.total()
@@ -310,8 +313,8 @@ impl Upstream<'_> {
             .is_some_and(|(_, s)| s.link.copy.is_open() || s.link.copy.is_both())
     }
 
-    /// While PostgreSQL reads a COPY it ignores Flush and Sync, and fails at anything that is not
-    /// part of the COPY.
+    /// While PostgreSQL reads a COPY, it ignores Flush and Sync. Any other message that is not part
+    /// of the COPY makes the COPY fail.
     fn during_copy(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let copy = self.linked().link.copy_mut();
         match header.tag {
@@ -324,17 +327,17 @@ impl Upstream<'_> {
                 self.client.end.stalls();
                 return Err(Flow::Stalled);
             }
-            // PostgreSQL fails the COPY at this message and drops it. What the client sends behind the
-            // message waits until the error has come.
+            // PostgreSQL fails the COPY at this message and drops the message. The client's next
+            // messages wait until the error has come.
             _ => copy.break_off(),
         }
         self.relay(chunk, header);
         Ok(())
     }
 
-    /// CopyData, CopyDone or CopyFail while no COPY is known to be open. While PostgreSQL owes
-    /// answers, a COPY may be about to open, and the message is relayed. Otherwise the message is
-    /// late and is dropped.
+    /// Handles CopyData, CopyDone or CopyFail while no COPY is known to be open. While PostgreSQL
+    /// owes answers, a COPY may be about to open, so Howdah relays the message. Otherwise the
+    /// message is late, and Howdah drops it.
     fn copy_piece(&mut self, chunk: &mut Chunk<'_>, header: Header) {
         if self.linked().link.ledger.is_empty() {
             self.drop(chunk, header);
@@ -383,7 +386,8 @@ impl Upstream<'_> {
         if self.watch.is_some() {
             entry.watch_for(self.watch_query(chunk, header)?);
         }
-        // Nothing that names a statement has to wait for the end of a BEGIN.
+        // After a Query that only begins a transaction, messages that name statements need not
+        // wait.
         entry.barrier = !first.as_ref().is_some_and(|first| first.only_begins);
         self.query_alters(first.as_ref(), &mut entry);
         entry.changes_name(self.forget_unnamed());
@@ -409,34 +413,34 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// The entry of a Query or FunctionCall.
+    /// Makes the entry of a Query or FunctionCall.
     fn query_entry(&mut self) -> Entry {
         let mut entry = Entry::forward(Reply::Query);
         entry.inside = self.linked().link.ledger.group_works();
         entry
     }
 
-    /// A Query ends the unnamed statement.
+    /// PostgreSQL drops the unnamed statement at a Query. Makes this change, if the client has one.
     fn forget_unnamed(&mut self) -> Option<Box<NameOp>> {
         let pending = self.linked().link.ledger.pending(b"").is_some();
         let had = self.renames && (self.client.unnamed.is_some() || pending);
         had.then(|| self.name_op(Box::default(), Change::Forget))
     }
 
-    /// Whether the name in a `DEALLOCATE name` is one of the client's statements, or has the form
-    /// of Howdah's names.
+    /// True if the name in a `DEALLOCATE name` belongs to the client's statements or looks like a
+    /// name made by Howdah.
     fn deallocates_ours(&mut self, name: &[u8]) -> Result<bool, Flow> {
         self.wait_for(name)?;
         Ok(self.lookup(name).is_some() || statement::is_ours(name))
     }
 
-    /// Answers a `DEALLOCATE name`: PostgreSQL deallocates `howdah_void`, a statement that exists
-    /// only for this, or a name that does not exist. So the answer is PostgreSQL's own, whatever
-    /// the transaction's state.
+    /// Answers a `DEALLOCATE name` by sending `DEALLOCATE howdah_void` instead. Howdah creates
+    /// `howdah_void` first if the client's name exists, and closes it otherwise. So PostgreSQL
+    /// itself answers, whatever the state of the transaction.
     fn deallocate(&mut self, chunk: &mut Chunk<'_>, header: Header, name: Box<[u8]>) -> Step {
         let change = self.void_or_nothing(&name);
         if let Some(forgets) = self.forget_unnamed() {
-            // An entry carries one change of a name. This change has an entry of its own.
+            // An entry carries one change of a name. So this change gets its own entry.
             let to = self.to();
             let mut close = Entry::swallow(Reply::Close);
             close.effects_mut().name = Some(forgets);
@@ -456,8 +460,8 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// What `DEALLOCATE a` does to the name. Makes sure that `howdah_void` exists if the name does,
-    /// so that its DEALLOCATE gets the same answer.
+    /// The effect of `DEALLOCATE name` on the name. Creates `howdah_void` exactly if the name
+    /// exists, so that deallocating `howdah_void` gets the same answer.
     pub(super) fn void_or_nothing(&mut self, name: &[u8]) -> Change {
         if self.lookup(name).is_some() {
             self.make_void();
@@ -486,8 +490,8 @@ impl Upstream<'_> {
         self.enter(entry);
     }
 
-    /// The same, inlined: for messages of nearly every transaction. Much of the entry is known where
-    /// this is called.
+    /// Like `push`, but inlined, for messages of nearly every transaction. The caller knows much of
+    /// the entry.
     #[inline(always)]
     pub(super) fn enter(&mut self, entry: Entry) {
         let server = self.linked();
@@ -496,7 +500,7 @@ impl Upstream<'_> {
         server.link.ledger.push(entry, not_failed);
     }
 
-    /// The change by which a name comes to mean a statement.
+    /// The change that makes a name refer to a statement.
     pub(super) fn definition(&mut self, name: &[u8], statement: &Arc<Statement>) -> Box<NameOp> {
         let number = if name.is_empty() {
             0
@@ -516,7 +520,7 @@ impl Upstream<'_> {
         self.name_op(name.into(), Change::Define(named))
     }
 
-    /// A change of one of the client's names, by the message that is being sent.
+    /// A change of a client's name, made by the current message.
     pub(super) fn name_op(&mut self, name: Box<[u8]>, change: Change) -> Box<NameOp> {
         let group = self.linked().link.ledger.group();
         Box::new(NameOp {
@@ -526,7 +530,7 @@ impl Upstream<'_> {
         })
     }
 
-    /// A Query drops the server's unnamed statement, if there may be one.
+    /// The change that a Query drops the server's unnamed statement, if there may be one.
     fn drop_unnamed(&mut self) -> Option<UnnamedOp> {
         let server = self.linked();
         let known = matches!(server.unnamed(), Unnamed::Known(None));
@@ -536,13 +540,13 @@ impl Upstream<'_> {
         }
     }
 
-    /// A change of the server's unnamed statement, by the message that is being sent.
+    /// A change of the server's unnamed statement, made by the current message.
     pub(super) fn unnamed_op(&mut self, statement: Option<Arc<Statement>>) -> Option<UnnamedOp> {
         let group = self.linked().link.ledger.group();
         self.renames.then_some(UnnamedOp { group, statement })
     }
 
-    /// The server; only called when there is one.
+    /// The client's server. Called only if the client has one.
     pub(crate) fn linked(&mut self) -> &mut Server {
         let (_, server) = self
             .server
@@ -559,13 +563,13 @@ impl Upstream<'_> {
         Peer::Server(*id)
     }
 
-    /// Passes a message that begets a reply.
+    /// Relays a message that PostgreSQL answers.
     pub(super) fn ask(&mut self, chunk: &mut Chunk<'_>, header: Header, entry: Entry) {
         self.push(entry);
         self.relay(chunk, header);
     }
 
-    /// Passes a message to the server as it is, from its tag on.
+    /// Relays a message unchanged, from its tag on.
     pub(super) fn relay(&mut self, chunk: &mut Chunk<'_>, header: Header) {
         let count = chunk.rest().len().min(header.total());
         let to = self.to();
@@ -583,7 +587,7 @@ impl Upstream<'_> {
     }
 }
 
-/// Whether a message of this tag is always for a server.
+/// True if only a server can handle a message with this tag.
 pub fn needs_server(tag: u8) -> bool {
     matches!(
         tag,
@@ -591,12 +595,12 @@ pub fn needs_server(tag: u8) -> bool {
     )
 }
 
-/// Whether a message of this tag begins or ends a request, and nothing else.
+/// True if a message with this tag only begins or ends a request.
 fn begins_or_ends(tag: u8) -> bool {
     matches!(tag, tag::SYNC | tag::FUNCTION_CALL)
 }
 
-/// The first command of a Query. `None` if the Query is too long to be held.
+/// The first command of a Query. `None` if the Query is too long to hold.
 fn first_command(chunk: &Chunk<'_>, header: Header) -> Result<Option<First>, Flow> {
     let body = &chunk.rest()[HEADER..];
     if header.total() > limits::FRONT || !first::may_matter(body) {
@@ -607,12 +611,12 @@ fn first_command(chunk: &Chunk<'_>, header: Header) -> Result<Option<First>, Flo
     Ok(Some(first::first(text)))
 }
 
-/// A message's body, if all of it is there.
+/// The body of a message, if all of it is there.
 pub(super) fn whole<'a>(chunk: &Chunk<'a>, header: Header) -> Option<&'a [u8]> {
     chunk.rest().get(HEADER..header.total())
 }
 
-/// Whether a Parse is too long to be remembered; its front is there.
+/// True if a Parse is too long to remember. `front` is its beginning.
 pub(super) fn is_long_parse(front: &[u8], header: Header) -> bool {
     let unnamed = front.get(HEADER) == Some(&0);
     header.body
@@ -632,6 +636,6 @@ fn unknown(tag: u8) -> Flow {
 pub(crate) enum Verdict {
     /// The text may run.
     Runs,
-    /// The text would keep a server, and too many clients keep one.
+    /// The text would make its client keep a server, and too many clients keep one.
     Refused,
 }
