@@ -1,4 +1,5 @@
-//! A server is assigned to a client: the server gets the client's parameters, then the client's messages.
+//! Assigns a server to a client: the server gets the client's parameters, then the client's
+//! messages.
 
 use howdah_wire::backend::Status;
 use howdah_wire::tag::frontend;
@@ -19,12 +20,11 @@ use crate::server::state::Trial;
 use crate::session::settings::{Settings, change, give, go_along, same, take_back};
 use crate::{client, server, session, standby};
 
-/// A SQLSTATE.
 const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
 impl Pooler {
-    /// Binds a client to a server that is at rest. True if messages may go at once; false if the
-    /// server's parameters must be set first (the client's messages are held until then).
+    /// Links a client with a server at rest. True if the client's messages may go at once. False if
+    /// the server's parameters must be set first; Howdah holds the messages until then.
     pub(crate) fn link(&mut self, client_id: ClientId, server_id: ServerId, out: &mut Out) -> bool {
         let now = self.now;
         let client = self.clients.at_mut(client_id);
@@ -88,20 +88,22 @@ impl Pooler {
         ready
     }
 
-    /// A client that keeps its server has reset a setting to the value of its login, which the server
-    /// does not have. The value is set there before the client's next message.
+    /// A client that keeps its server has reset a setting to its value at login, and the server has
+    /// another value. Howdah sets the value before the client's next message.
     pub(crate) fn align_pinned(&mut self, client: ClientId, id: ServerId, out: &mut Out) {
         let (of, server) = (self.clients.at_mut(client), self.servers.at_mut(id));
-        // The client's temporary tables and the like stay: the server is not cleaned for that.
+        // The server is not cleaned for this: the client's temporary tables and other state must
+        // stay.
         server.tries(Trial::Clean);
         if !Self::align(&self.shared, of, (id, server), false, None, out) {
             crate::link::bind::bind_held((client, of), (id, server));
         }
     }
 
-    /// Sends what makes a server's parameters the client's. True if the client's messages may follow at
-    /// once: nothing had to be sent, or its settings go `along` with them (given what PostgreSQL
-    /// reports, as its client must not be told of those).
+    /// Sends commands that give the server the client's parameters. True if the client's messages
+    /// may follow at once, because nothing had to be sent, or because the settings go `along` with
+    /// the messages. `along` holds the parameters that PostgreSQL reports; those can't go along,
+    /// because the client must not see the reports.
     fn align(
         shared: &crate::Shared,
         client: &client::Client,
@@ -140,7 +142,7 @@ impl Pooler {
         if !same {
             let denied = server.trial() == Trial::Last;
             give(&mut sql, &server.session, &own, denied);
-            // Until PostgreSQL has agreed.
+            // The server counts as soiled until PostgreSQL has accepted the settings.
             server.set_soiled(true);
         }
         if sql.is_empty() {
@@ -150,9 +152,9 @@ impl Pooler {
         false
     }
 
-    /// PostgreSQL has refused a client's settings. True if that need not be the client's fault:
-    /// settings that others have left may need other rights, or a longer `statement_timeout`, to be
-    /// taken back; and the client's own settings may need the rights of its role.
+    /// PostgreSQL has refused a client's settings. True if another try may succeed: removing
+    /// others' settings may need other rights or a longer `statement_timeout`, and the client's own
+    /// settings may need the rights of its role.
     pub(crate) fn tries_again(&mut self, client: ClientId, id: ServerId, sqlstate: &str) -> bool {
         let (client, server) = (self.clients.at(client), self.servers.at_mut(id));
         let own = client.session.as_ref().and_then(|s| s.settings.as_deref());
@@ -170,12 +172,12 @@ impl Pooler {
         true
     }
 
-    /// Sends what is to be tried next.
+    /// Sends the next try.
     pub(crate) fn try_again(&mut self, client: ClientId, id: ServerId, out: &mut Out) {
         let (client, server) = (self.clients.at(client), self.servers.at_mut(id));
         if server.trial() == Trial::Refused {
             server.tries(Trial::Cleans);
-            // What is left of another client's timeout must not end the cleaning.
+            // Another client's timeout must not end the cleaning.
             for query in [&b"SET statement_timeout=0"[..], b"DISCARD ALL"] {
                 server.runs_for_us(id, query, out);
             }
@@ -191,7 +193,7 @@ impl Pooler {
     }
 
     /// PostgreSQL has refused settings that went along with their client's first messages, and has
-    /// skipped those.
+    /// skipped the messages.
     pub(super) fn settings_refused(
         &mut self,
         id: ServerId,
@@ -205,8 +207,9 @@ impl Pooler {
         self.close_server(id, Ending::SettingsRefused.text(), Close::Await, out);
     }
 
-    /// A cancel has hit settings that went along with their client's first messages, and PostgreSQL has
-    /// skipped those. To the client, who was told of the cancel, its own request was hit.
+    /// A cancel request has hit settings that went along with their client's first messages, and
+    /// PostgreSQL has skipped the messages. The client got the error, as if its own request had
+    /// been cancelled.
     pub(super) fn settings_cancelled(&mut self, id: ServerId, request: bool, out: &mut Out) {
         let client = gone!(self.servers.at(id).client());
         if request {
@@ -234,8 +237,8 @@ impl Pooler {
         }
     }
 
-    /// A server's parameters are set: they are the client's, in PostgreSQL's spelling, and the
-    /// client's messages go.
+    /// The server has the client's parameters. The client takes over PostgreSQL's spelling of them,
+    /// and its messages go.
     pub(crate) fn aligned(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         let client_id = gone!(server.aligns());
@@ -249,14 +252,14 @@ impl Pooler {
             client.set_params(self.shared.params.intern(canonical));
         }
         self.resume(client_id, out);
-        // A cancel may have dropped all that the client had sent.
+        // A cancel request may have dropped all messages of the client.
         self.settle_client(client_id, out);
         self.tell_if_idle(client_id, out);
     }
 }
 
-/// Closes the statements a server has too many of, those unused for longest first; the answers
-/// come with those to the client's own messages.
+/// Closes the surplus statements of a server, the longest unused first. PostgreSQL's answers
+/// precede those to the client's own messages.
 pub(super) fn evict_statements(
     id: ServerId,
     server: &mut server::Server,

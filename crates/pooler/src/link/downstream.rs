@@ -1,4 +1,4 @@
-//! From a server to its client: each message is relayed or swallowed, as the ledger says.
+//! From a server to its client: the ledger says which messages Howdah relays and which it drops.
 
 use howdah_wire::backend::{Status, command_tag, parameter_status};
 use howdah_wire::frame::{HEADER, Header, cstr, header, run_of};
@@ -18,83 +18,82 @@ use crate::server::{Ending, Server};
 use crate::statement::SchemaId;
 use crate::{Seeded, Shared, limits, standby};
 
-/// Why `Downstream::run` has stopped.
+/// Why `Downstream::run` stopped.
 #[derive(Debug)]
 pub enum Halt {
     /// All bytes are handled.
     Done,
-    /// Only the front of a message is there; more bytes must come.
+    /// Only the beginning of a message is there; more bytes must come.
     Partial,
-    /// The server broke the protocol, or sent an answer to nothing.
+    /// The server broke the protocol, or sent an answer without a request.
     Broken(Fault),
-    /// PostgreSQL has refused settings that were sent along with the client's first messages:
+    /// PostgreSQL refused settings that Howdah sent along with the client's first messages. Carries
     /// SQLSTATE and text.
     Refused(String, String),
-    /// A cancel has hit these settings, and the client got the error. The client has sent a whole
-    /// `request`, or only part of one.
+    /// A cancel request hit these settings, and the client got the error.
     Missed {
-        /// The client awaits a ReadyForQuery.
+        /// The client has sent a whole request and waits for ReadyForQuery.
         request: bool,
     },
 }
 
-/// Counters for statistics, of one call of `Downstream::run`.
+/// Counters for the statistics of one call of `Downstream::run`.
 #[derive(Debug, Default)]
 pub struct AnswerCounts {
-    /// ReadyForQuery that clients saw.
+    /// ReadyForQuery messages that clients saw.
     pub queries: u32,
-    /// Those of them that came outside a transaction block.
+    /// ReadyForQuery messages outside a transaction block.
     pub transactions: u32,
 }
 
-/// The parts of a `Pooler` that a server's messages touch.
+/// The parts of a `Pooler` that a server's messages need.
 pub struct Downstream<'a> {
-    /// The id of the server that sends.
+    /// The id of the server.
     pub id: ServerId,
-    /// The server that sends.
+    /// The server.
     pub server: &'a mut Server,
-    /// Its client, if it is linked.
+    /// The server's client, if there is a link.
     pub client: Option<(ClientId, &'a mut Client)>,
-    /// The client keeps the server when a transaction is over.
+    /// The client keeps the server between transactions.
     pub kept: bool,
     /// Howdah knows which channels the pool's clients listen to.
     pub knows_listeners: bool,
-    /// The schema of its database.
+    /// The schema of the server's database.
     pub schema: SchemaId,
-    /// What all connections share.
+    /// State that all connections of the worker share.
     pub shared: &'a mut Shared,
     /// The cancel keys that clients got at login.
     pub keys: &'a Keys,
     /// The cancel keys that clients of peers got at login.
     pub peering: &'a Peering,
-    /// The hasher of settings' meanings.
+    /// Hashes the meaning of settings.
     pub meaning: Seeded,
-    /// Where actions go.
+    /// The list of actions.
     pub out: &'a mut Out,
     /// The counters.
     pub counts: AnswerCounts,
-    /// What the server has told besides answers, if anything.
+    /// Rare news from the server, other than answers.
     pub aside: Option<Box<Aside>>,
 }
 
-/// What a server rarely tells besides answers.
+/// Rare news from a server, other than answers.
 #[derive(Debug, Default)]
 pub struct Aside {
     /// The error (SQLSTATE and text) of a request of Howdah's own, which no client has seen.
     pub task_error: Option<(String, String)>,
-    /// The server's value of `in_hot_standby`, if it has reported one.
+    /// The server's value of `in_hot_standby`, if reported.
     pub standby: Option<bool>,
     /// A notification came, and no client listens on this server.
     pub stray: bool,
 }
 
 impl Downstream<'_> {
-    /// What the server tells besides answers. The caller adds to what has been told so far.
+    /// The rare news so far. The caller adds to them.
     pub(super) fn aside(&mut self) -> &mut Aside {
         self.aside.get_or_insert_default()
     }
 
-    /// Handles the messages of a chunk, as far as possible.
+    /// Handles as many messages of a chunk as possible.
     pub fn run(&mut self, chunk: &mut Chunk<'_>) -> Halt {
         loop {
             if !self.server.inbox.at_boundary() {
@@ -118,7 +117,7 @@ impl Downstream<'_> {
         self.pass(chunk, count, fate);
     }
 
-    #[inline(always)] // Each message passes here; a call costs as much as what it does.
+    #[inline(always)] // Every message passes here. A call would cost as much as the work.
     fn pass(&mut self, chunk: &mut Chunk<'_>, count: usize, fate: Fate) {
         match (fate, &self.client) {
             (Fate::Relay, Some((client, _))) => chunk.pass(count, Peer::Client(*client), self.out),
@@ -126,11 +125,11 @@ impl Downstream<'_> {
         }
     }
 
-    /// Relays the part of a message that is there; the rest follows.
+    /// Relays the part of a message that is there. The rest follows.
     #[inline(always)]
     pub(super) fn pass_front(&mut self, chunk: &mut Chunk<'_>, header: Header, fate: Fate) {
-        // A message that began without a client is dropped, even if a client is linked when the
-        // rest comes.
+        // A message that began without a client is dropped, even if a client is linked before its
+        // end.
         let fate = if self.client.is_some() {
             fate
         } else {
@@ -179,7 +178,7 @@ impl Downstream<'_> {
             {
                 self.described(chunk, header)
             }
-            // A message this long is not read: its client keeps the server.
+            // A longer row is not read. Its client then keeps the server.
             tag::DATA_ROW
                 if self.server.inquiry.is_some() && header.total() <= limits::HELD_MESSAGE =>
             {
@@ -200,8 +199,8 @@ impl Downstream<'_> {
         }
     }
 
-    /// A notification. If the client has sent it itself, on a server that it keeps, the process id
-    /// in it becomes the one that the client got at login.
+    /// Handles a notification. If the client sent it itself on a server that it keeps, Howdah
+    /// replaces the process id by the one that the client got at login.
     fn notification(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Result<(), Halt> {
         const PID: usize = HEADER + size_of::<u32>();
         let nobodys = !self.kept || self.is_nobodys() || header.total() < PID;
@@ -229,7 +228,7 @@ impl Downstream<'_> {
         Ok(())
     }
 
-    /// Messages that are relayed without reading their bodies.
+    /// Relays or drops a message without reading its body.
     pub(super) fn passing(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Result<(), Halt> {
         let is_notice = matches!(header.tag, tag::NOTICE | tag::NOTIFICATION);
         if !is_notice {
@@ -243,7 +242,7 @@ impl Downstream<'_> {
             None => return Err(broken(WireError::Tag(header.tag))),
         };
         if matches!(header.tag, tag::DATA_ROW | tag::COPY_DATA) && self.server.inquiry.is_none() {
-            // Rows change nothing: all whole rows in the chunk are relayed at once.
+            // Rows change no state. Howdah relays all complete rows of the chunk at once.
             let rows = run_of(header.tag, chunk.rest());
             if rows > 0 {
                 self.pass(chunk, rows, fate);
@@ -257,7 +256,7 @@ impl Downstream<'_> {
         Ok(())
     }
 
-    /// Notices and notifications belong to no request. They go to the client that has the server.
+    /// Notices and notifications belong to no request. The client that has the server gets them.
     fn fate_of_notice(&mut self, tag: u8) -> Fate {
         if tag == tag::NOTIFICATION && self.knows_listeners && !self.kept {
             self.aside().stray = true;
@@ -272,8 +271,9 @@ impl Downstream<'_> {
         }
     }
 
-    /// ParseComplete, BindComplete or CloseComplete, which have no body: the entry in front awaits it.
-    /// (A group of ours that sets settings begets several, which pass like others of its answers.)
+    /// Handles ParseComplete, BindComplete or CloseComplete, which have no body and answer the
+    /// first entry. (A group in which Howdah sets settings gets several of these answers. They pass
+    /// like its other answers.)
     fn acknowledged(
         &mut self,
         chunk: &mut Chunk<'_>,
@@ -297,13 +297,13 @@ impl Downstream<'_> {
         Ok(())
     }
 
-    /// The last byte of a message has passed: it may have answered the entry in front.
+    /// The last byte of a message has passed. The message may have answered the first entry.
     fn end(&mut self, tag: u8) {
         let Some(front) = self.server.link.ledger.front() else {
             return;
         };
         let answers = match tag {
-            // Replies made by Howdah may have waited for its end.
+            // Replies made by Howdah may have waited for the end of this message.
             tag::NOTICE | tag::NOTIFICATION => return self.make(),
             _ if front.reply == Reply::Settings => return,
             tag::ROW_DESCRIPTION | tag::NO_DATA => Reply::Describe,
@@ -318,7 +318,7 @@ impl Downstream<'_> {
         }
     }
 
-    /// The entry in front is answered, by a message that passes as it is.
+    /// A message that passes unchanged has answered the first entry.
     #[inline]
     fn answered_whole(&mut self, part: Part) {
         if part == Part::Rest {
@@ -336,9 +336,9 @@ impl Downstream<'_> {
             .is_some_and(|entry| entry.reply == Reply::Query);
         let begun = self.server.link.ledger.begin_copy_in();
         let ended = begun.ended || begun.breaks;
-        // A message that breaks a COPY by Execute is skipped with the COPY, unless a Sync stands
-        // before it: if the COPY had failed already, that Sync was not eaten, and everything behind
-        // it is answered.
+        // PostgreSQL skips a message that breaks a COPY started by Execute, unless a Sync precedes
+        // the message. If the COPY had failed before that Sync, PostgreSQL answers the Sync and all
+        // later messages.
         let broken = begun.breaks && (simple || begun.eaten > 0);
         let copy = self.server.link.copy_mut();
         copy.begin(begun.eaten as u32, ended, broken);
@@ -347,7 +347,7 @@ impl Downstream<'_> {
             .as_ref()
             .is_some_and(|(_, client)| !client.leaving);
         if !ended && !stays {
-            // The client that would send the rows has left.
+            // The client that should send the rows has left.
             copy.end();
             self.out.send_with(Peer::Server(self.id), write::copy_fail);
             if copy.eaten() > 0 {
@@ -371,23 +371,23 @@ impl Downstream<'_> {
             Some((id, client)) => {
                 make(Peer::Client(*id), Some(client), self.server, self.out);
             }
-            // Without a client every answer is swallowed, so nothing is sent to this peer.
+            // Without a client, Howdah drops every answer, so this peer gets nothing.
             None => make(Peer::Server(self.id), None, self.server, self.out),
         }
     }
 
-    /// Whether the idle ReadyForQuery of a client that listens is held back, so that the client
-    /// gets earlier notifications first. It is not held back in the middle of a message (of a COPY
-    /// that has failed) or of a group (a Query without a Sync before it): then nothing can be asked
-    /// on the server, and the client's next bytes must go there.
+    /// True if Howdah holds back the idle ReadyForQuery of a listening client, so that earlier
+    /// notifications come first. False in the middle of a message (of a failed COPY) or of a group
+    /// (a Query without a Sync before it): Howdah can't ask the server there, and the server needs
+    /// the client's next bytes.
     fn keeps_back(&mut self) -> bool {
         let group_open = self.server.link.ledger.group_open();
         let client = self.client.as_mut().filter(|_| !group_open);
         client.is_some_and(|(_, client)| !client.inbox.relaying() && client.keeps_ready_back())
     }
 
-    /// True for a notification that the client gets by the listening connection, or that no client
-    /// wants.
+    /// True for a notification that the client gets from the listening connection, or that no
+    /// client wants.
     fn is_heard_elsewhere(&self, body: &[u8]) -> bool {
         if !self.kept {
             return self.server.listens();
@@ -414,8 +414,8 @@ impl Downstream<'_> {
         let part = front.map(Entry::part);
         let inside = front.is_some_and(|entry| entry.inside);
         let swallow = front.is_some_and(|entry| entry.swallow);
-        // No answer to the Query has come before this ReadyForQuery. So it belongs to a Sync that a
-        // COPY seemed to have eaten when a cancel hit the COPY.
+        // No answer to the Query came before this ReadyForQuery. So it answers a Sync that a COPY
+        // seemed to ignore when a cancel request hit the COPY.
         let answered = self.server.link.was_answered();
         let unanswered = reply == Some(Reply::Query)
             && !answered
@@ -424,14 +424,14 @@ impl Downstream<'_> {
         if stray && self.server.ending() != Some(Ending::CopyFailed) {
             return Err(broken(WireError::Tag(tag::READY)));
         }
-        // The ReadyForQuery that the client sees comes at the end of Howdah's command.
+        // The client sees the ReadyForQuery at the end of Howdah's own command instead.
         let swallow = swallow || part == Some(Part::Begun);
         if matches!(part, Some(Part::Rest | Part::Both { .. })) {
             self.tell_parameters();
         }
         if inside && self.server.status == Status::Idle && status != Status::Idle {
-            // PostgreSQL 17 and newer keep the group's transaction. When a Sync ends it, the next
-            // statement fails. That may be this client's statement, but no other client's.
+            // PostgreSQL 17 and newer keep the group's transaction open. After a Sync ends it, the
+            // next statement fails. This must not be another client's statement.
             let server = &mut self.server;
             server.must_close_too(Ending::QueryInGroup);
         }
@@ -449,7 +449,8 @@ impl Downstream<'_> {
             },
         );
         if stray {
-            // A Sync was answered that a COPY seemed to have eaten: its group is over.
+            // A COPY seemed to ignore this Sync, but PostgreSQL has answered it. The Sync's group
+            // is over.
             self.server.link.ledger.close_group();
             if let Some((_, client)) = &mut self.client {
                 client.end.group_ends();
@@ -518,8 +519,8 @@ impl Downstream<'_> {
         Ok(())
     }
 
-    /// A parameter has a new value on the server. If the client has set it, the value is the client's,
-    /// too.
+    /// A parameter has a new value on the server. If the client caused the change, the client's own
+    /// value changes, too.
     fn parameter(
         &mut self,
         chunk: &mut Chunk<'_>,
@@ -529,12 +530,13 @@ impl Downstream<'_> {
         let (name, value) = parameter_status(body).map_err(broken)?;
         let front = self.server.link.ledger.front();
         let whole = front.is_none_or(|entry| entry.part() == Part::Whole);
-        // A value that comes behind the client's last answer is the server's, not the client's.
+        // A value that comes after the client's last answer belongs to the server, not to the
+        // client.
         let mut seen = !front.is_some_and(|entry| entry.swallow) && !self.is_nobodys();
         if let Some(position) = self.shared.tracked.position(name) {
             let params = self.server.params.with(position, value);
             self.server.set_params(self.shared.params.intern(params));
-            // The client is told the values once the reset has ended.
+            // The client gets these values at the end of the reset.
             seen &= whole;
             if let (true, Some((_, client))) = (seen, &mut self.client)
                 && let Some(params) = &client.params
@@ -555,8 +557,8 @@ impl Downstream<'_> {
             }
         }
         if name == standby::NAME {
-            // No client has set this value: the client that has the server sees it, even while
-            // other values are hidden from it.
+            // No client sets this value. The client that has the server sees it even while Howdah
+            // hides other values.
             seen |= self.client.is_some();
             let standby = Some(standby::read(value));
             self.aside().standby = standby;
@@ -573,8 +575,7 @@ impl Downstream<'_> {
         Ok(())
     }
 
-    /// Reports to the client the values that parameters have after a reset, as far as the client
-    /// does not know them.
+    /// After a reset, sends the client the parameter values that it does not know.
     fn tell_parameters(&mut self) {
         let Some((id, client)) = &mut self.client else {
             return;
@@ -594,7 +595,7 @@ impl Downstream<'_> {
         client.set_params(self.shared.params.intern(params));
     }
 
-    /// Notes that a transaction or a part of it is rolled back.
+    /// A transaction, or a part of one, is rolled back.
     fn note_rollback(&mut self) {
         let session = self.client.as_mut().and_then(|(_, c)| c.session.as_mut());
         if let Some(session) = session {
@@ -602,8 +603,8 @@ impl Downstream<'_> {
         }
     }
 
-    /// True if the client has got all answers and is about to give the server back. Messages that
-    /// follow in the same chunk are not for this client.
+    /// True if the client has got all answers and is about to give the server back. Later messages
+    /// in the same chunk are not for this client.
     pub(super) fn is_nobodys(&self) -> bool {
         self.server.link.ledger.is_empty()
             && !self.kept
@@ -613,7 +614,7 @@ impl Downstream<'_> {
     }
 }
 
-/// PostgreSQL may send a message of this tag once a client is logged in.
+/// True if PostgreSQL may send a message with this tag after login.
 fn comes_behind_login(tag: u8) -> bool {
     tags::is_backend(tag)
         && !matches!(
@@ -622,7 +623,7 @@ fn comes_behind_login(tag: u8) -> bool {
         )
 }
 
-/// The body of a message that is read.
+/// The body of a message that Howdah reads.
 fn whole<'a>(chunk: &Chunk<'a>, header: Header) -> Result<&'a [u8], Halt> {
     match chunk.rest().get(HEADER..header.total()) {
         Some(body) => Ok(body),

@@ -1,18 +1,18 @@
-//! Commands that concern what only Howdah knows. `DEALLOCATE a` names a statement that has another name
-//! on the server. `RESET DateStyle` goes back to the value of the client's login, and the server's login
-//! had another.
+//! Commands that affect state that only Howdah knows. `DEALLOCATE a` names a statement that has
+//! another name on the server. `RESET DateStyle` must restore the value of the client's login, but
+//! the server logged in with another value.
 //!
-//! The client's command runs as it is. If it resets settings, Howdah sends commands behind it that set
-//! them to the values of the client's login. These run in the same transaction, so a rollback undoes both.
-//! Nobody sees the settings in between.
+//! The client's command runs unchanged. If it resets settings, Howdah sends commands after it that
+//! set the values of the client's login. Both run in one transaction, so a rollback undoes both. No
+//! client sees the values in between.
 //!
 //! Simpler ways would give other answers than PostgreSQL:
 //!
-//! - The values can't wait for the server's next use. `RESET TimeZone; SELECT now()` is one Query, or one
-//!   group of messages, and its second command must see the value of the login.
-//! - `RESET` can't be replaced by `SET`: the client would read `SET` as the command's tag.
-//! - PostgreSQL can't be told what RESET goes back to: that is fixed when a session begins, and this
-//!   session serves other clients, too.
+//! - Howdah can't set the values at the server's next use. In `RESET TimeZone; SELECT now()`, one
+//!   Query or one group of messages, the SELECT must see the value of the login.
+//! - Howdah can't replace `RESET` by `SET`: the client would get `SET` as the command's tag.
+//! - PostgreSQL fixes the values for RESET when a session begins, and this session serves other
+//!   clients, too.
 
 use howdah_wire::frame::{HEADER, Header};
 use howdah_wire::tag::frontend as tag;
@@ -29,23 +29,24 @@ use crate::params::set_one;
 use crate::session::settings;
 use crate::statement::Statement;
 
-/// The name of the statements and portals that we run among a client's messages.
+/// The name of the statements and portals that Howdah runs among a client's messages.
 const OURS: &[u8] = b"howdah_ours";
 
-/// What sets settings back to a client's login, behind a command in a Query that resets them.
+/// The SQL that restores settings of the client's login, after a command in a Query that resets
+/// them.
 #[derive(Debug)]
 pub(super) struct Tail {
     sql: Vec<u8>,
-    /// How many commands these are.
+    /// The number of commands in `sql`.
     count: u16,
-    /// Where in the Query's text it belongs, and how many of the client's commands stand before.
+    /// Where the SQL goes in the Query's text, and the number of client commands before it.
     place: (usize, u8),
-    /// PostgreSQL takes the client's command only if it is alone in its Query (DISCARD ALL).
+    /// PostgreSQL accepts the client's command only alone in its Query (DISCARD ALL).
     apart: bool,
 }
 
 impl Upstream<'_> {
-    /// The settings that a Query resets and that the client gave a value at login.
+    /// Finds settings that a Query resets and that have a value from the client's login.
     pub(super) fn query_resets(
         &self,
         chunk: &Chunk<'_>,
@@ -79,7 +80,8 @@ impl Upstream<'_> {
         for one in among {
             let more = self.values_of_login(&one.resets);
             if !more.is_empty() {
-                // All of them go behind the last RESET: hardly anybody looks at settings in between.
+                // All values go after the last RESET. Commands between two RESETs rarely read
+                // settings.
                 place = (one.end, one.commands);
                 values.extend(more);
             }
@@ -92,7 +94,7 @@ impl Upstream<'_> {
         }))
     }
 
-    /// Sends a Query that resets, and what sets the settings back.
+    /// Sends a Query that resets settings, and the SQL that restores them.
     pub(super) fn query_that_resets(
         &mut self,
         chunk: &mut Chunk<'_>,
@@ -124,7 +126,7 @@ impl Upstream<'_> {
         self.drop(chunk, header);
     }
 
-    /// Statements that set what is reset to what the client asked for at login.
+    /// Commands that set the reset settings to their values from the client's login.
     fn values_of_login(&self, resets: &Resets) -> Vec<Vec<u8>> {
         let mut values = self.tracked_of_login(resets);
         let session = self.client.session.as_deref();
@@ -166,33 +168,33 @@ impl Upstream<'_> {
         asked.known().filter(wanted).map(set).collect()
     }
 
-    /// The portal of a name, if running it does something to the client.
+    /// The remembered portal with this name, if any.
     pub(super) fn portal(&mut self, name: &[u8]) -> Option<&Portal> {
         let mut portals = self.linked().link.portals.iter();
         portals.find(|portal| *portal.name == *name)
     }
 
-    /// Running a statement does something to its client that the server does not do by itself, or to
-    /// texts that are parsed behind it.
+    /// True if running a statement affects its client in a way that the server does not handle, or
+    /// affects texts parsed later.
     pub(super) fn has_effect(&mut self, statement: &Statement) -> bool {
         match statement.first.alters {
             Alters::Nothing => statement.first.forgets != Forgets::Nothing,
-            // Most end a transaction that has changed nothing of that kind.
+            // Most transactions end without such changes.
             Alters::Ends => self.linked().link.changes.end_matters(),
             _ => true,
         }
     }
 
-    /// The entry of an Execute that does something to the client, and statements to run behind it.
+    /// Makes the entry of an Execute that affects the client, and the statements to run after it.
     pub(super) fn take_effect(&mut self, portal: &Portal) -> Result<(Entry, Vec<Vec<u8>>), Flow> {
         let mut entry = Entry::forward(Reply::Execute);
         self.execute_alters(portal, &mut entry);
-        // Texts that are parsed behind this Execute may mean something else.
+        // Texts parsed after this Execute may have another meaning.
         entry.barrier =
             portal.statement.first.forgets != Forgets::Nothing || entry.alters != Alters::Nothing;
         if let (Forgets::Name(name), true) = (&portal.statement.first.forgets, portal.void) {
             self.wait_for(name)?;
-            // The statement may be gone since it was bound: PostgreSQL says so.
+            // The statement may have been dropped since the Bind. Then PostgreSQL reports an error.
             let change = self.void_or_nothing(name);
             entry.effects_mut().name = Some(self.name_op(name.clone(), change));
         }
@@ -203,7 +205,7 @@ impl Upstream<'_> {
         Ok((entry, tail))
     }
 
-    /// Runs statements of Howdah's behind an Execute.
+    /// Runs statements of Howdah after an Execute.
     pub(super) fn set_back(&mut self, statements: &[Vec<u8>]) {
         for (at, sql) in statements.iter().enumerate() {
             let last = at + 1 == statements.len();
@@ -211,8 +213,8 @@ impl Upstream<'_> {
         }
     }
 
-    /// Runs a statement of Howdah's among the client's messages. `part` belongs to the last of its
-    /// replies. Where one before failed in the middle, its statement and portal may still be there.
+    /// Runs a statement of Howdah among the client's messages. `part` belongs to the last reply.
+    /// The first two Closes remove leftovers of an earlier statement that failed midway.
     pub(crate) fn run_for_us(&mut self, sql: &[u8], part: Part) {
         let to = self.to();
         let definition = [sql, &b"\0\0\0"[..]].concat();
@@ -239,7 +241,7 @@ impl Upstream<'_> {
     }
 }
 
-/// Takes our portal and statement away, if they are there.
+/// Closes Howdah's portal and statement, if they exist.
 fn close_ours(buf: &mut Vec<u8>) {
     write::message(buf, tag::CLOSE, |buf| {
         buf.push(b'P');
@@ -249,7 +251,7 @@ fn close_ours(buf: &mut Vec<u8>) {
     write::of_statement(buf, tag::CLOSE, OURS);
 }
 
-/// A first look at a text: whether something may follow its first command.
+/// A quick check: true if a command may follow the first one.
 fn may_be_several(text: &[u8]) -> bool {
     let front = memchr::memchr(b';', text);
     let blank = |b: &u8| matches!(b, b'\t'..=b'\r' | b' ' | 0);

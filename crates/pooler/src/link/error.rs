@@ -1,4 +1,4 @@
-//! Errors from PostgreSQL: whether the client sees an error, and with which text.
+//! Errors from PostgreSQL: whether the client sees them, and with which text.
 
 use howdah_wire::backend::{Fields, Status};
 use howdah_wire::frame::Header;
@@ -14,28 +14,28 @@ use crate::ledger::{Part, Refusal, Reply};
 use crate::limits;
 use crate::server::Ending;
 
-/// What the client gets for an error of PostgreSQL's.
+/// The client's answer to an error of PostgreSQL.
 enum Telling {
-    /// Nothing yet: the error came after the answer to an inquiry of Howdah's, and it is not known
-    /// yet whether the client keeps this server.
+    /// Nothing yet: the error came after the answer to an inquiry of Howdah, and it is undecided
+    /// whether the client keeps this server.
     NothingYet,
     /// Nothing: a request of Howdah's has failed, or there is no client.
     Ours,
-    /// Nothing: what Howdah sent along with the client's command has failed. That command has failed as
-    /// well, or is about to.
+    /// Nothing: a message that Howdah sent along with the client's command has failed. The client's
+    /// command has failed before, or is about to fail.
     Echo,
-    /// The error that its transaction has failed before.
+    /// PostgreSQL's error for a transaction that has failed before.
     FailedBefore,
-    /// Why its statement can't be used here.
+    /// The reason why the statement can't be used here.
     Refusal(Refusal),
-    /// The error, with the client's name of the statement in place of the server's.
+    /// The error, with the client's name for the statement instead of the server's.
     Renamed(Concerned),
-    /// The error as it is.
+    /// The unchanged error.
     AsItIs,
 }
 
 impl Downstream<'_> {
-    /// PostgreSQL sends an error, of which `body` is the front.
+    /// Handles an error from PostgreSQL. `body` is its beginning.
     #[cold]
     #[inline(never)]
     pub(super) fn error(
@@ -107,7 +107,7 @@ impl Downstream<'_> {
         }
     }
 
-    /// PostgreSQL has refused its client's settings, and skips what the client has sent behind them.
+    /// PostgreSQL has refused the client's settings and skips the client's messages after them.
     fn settings_refused(
         &mut self,
         chunk: &mut Chunk<'_>,
@@ -115,8 +115,7 @@ impl Downstream<'_> {
         fields: Fields<'_>,
     ) -> Result<(), Halt> {
         const CANCELLED: &[u8] = b"57014";
-        // It is not known which of the settings the server has, and Howdah's own transaction is
-        // open there.
+        // It is unknown which settings the server has, and Howdah's own transaction is open there.
         self.server.must_close(Ending::SettingsRefused);
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         let sqlstate = fields.sqlstate().unwrap_or(b"XX000");
@@ -124,12 +123,12 @@ impl Downstream<'_> {
         let request = self.server.link.owes_ready();
         let whole = header.total() <= chunk.rest().len();
         let Some((_, client)) = &mut self.client else {
-            // The client has left, or waits for its settings.
+            // The client has left, or Howdah holds its messages.
             self.aside().task_error = Some((code, message));
             self.pass_front(chunk, header, Fate::Drop);
             failed(None, self.server);
             if self.server.link.ledger.ends_in_failed_group() {
-                // It is closed without a Sync.
+                // The server will be closed without a Sync.
                 self.server.link.ledger.close_group();
             }
             return Ok(());
@@ -145,7 +144,8 @@ impl Downstream<'_> {
         Err(Halt::Missed { request })
     }
 
-    /// A message of the client has failed: its session may have less state than its texts suggest.
+    /// A message of the client has failed. The session may have less state than the client's texts
+    /// suggest.
     fn note_failure(&mut self) {
         let Some((_, client)) = &mut self.client else {
             return;
@@ -160,7 +160,7 @@ impl Downstream<'_> {
         }
     }
 
-    /// The statement that an error concerns, if the error is short enough to be rewritten.
+    /// The statement of an error, if the error is short enough to rewrite.
     fn concerned(&mut self, header: Header) -> Option<Concerned> {
         let (_, client) = self.client.as_ref()?;
         let statements = &mut self.shared.statements;
@@ -168,7 +168,8 @@ impl Downstream<'_> {
         concerned.filter(|_| header.total() <= limits::ERROR_FRONT)
     }
 
-    /// An error may say that a statement is not on the server, or that its schema has changed.
+    /// The error may say that the server lacks a statement, or that the statement's schema has
+    /// changed.
     fn doubt_statements(&mut self, fields: Fields<'_>, concerned: Option<&Concerned>) {
         let Some(statement) = concerned.and_then(|concerned| concerned.statement.as_ref()) else {
             return;
@@ -181,21 +182,21 @@ impl Downstream<'_> {
         }
     }
 
-    /// A COPY from the client has failed, if one is open. True if PostgreSQL may still answer a message
-    /// that the client sent in the middle of the COPY, and nobody can tell: the message was not what
-    /// made the COPY fail.
+    /// An error has ended an open COPY from the client. True if PostgreSQL may or may not answer a
+    /// message that the client sent during the COPY: another problem than this message made the
+    /// COPY fail.
     fn fail_copy(&mut self, fields: Fields<'_>) -> bool {
         let copy = self.server.link.copy;
         if copy.eaten() > 0 || copy.is_broken() {
-            // PostgreSQL may have failed before it read a message that has no place in a COPY, and may
-            // still answer that message: no other client may get the answer.
+            // PostgreSQL may have failed before it read a message that does not belong in a COPY.
+            // It may then still answer the message, and no other client may get that answer.
             self.server.must_close(Ending::CopyFailed);
         }
         self.server.link.copy.fail();
         copy.is_broken() && fields.sqlstate() != Some(b"08P01")
     }
 
-    /// True if PostgreSQL would have sent the types of parameters before the error.
+    /// True if PostgreSQL would have sent the parameter types before the error.
     fn parameters_come_first(&mut self, refusal: Option<Refusal>) -> bool {
         let changed = refusal == Some(Refusal::Changed) && !self.failed_before();
         let described = self.server.link.ledger.described();
@@ -203,7 +204,7 @@ impl Downstream<'_> {
         changed || in_check
     }
 
-    /// The transaction had failed already: PostgreSQL checks this first.
+    /// True if the transaction had failed before. PostgreSQL checks this first.
     fn failed_before(&self) -> bool {
         self.server.status == Status::Failed
     }
@@ -242,7 +243,7 @@ impl Downstream<'_> {
         }
     }
 
-    /// Rewrites the error, with the client's name of the statement in place of the server's.
+    /// Rewrites the error with the client's name for the statement instead of the server's.
     fn rename_error(&mut self, fields: Fields<'_>, concerned: &Concerned) {
         let Some((client, _)) = &self.client else {
             return;

@@ -1,18 +1,18 @@
 //! Statements that belong to one transaction.
 //!
-//! PostgreSQL reads names and constants when it parses a text. Inside a transaction a text can mean
-//! something else than outside:
+//! PostgreSQL reads names and constants when it parses a text. A text can have another meaning
+//! inside a transaction than outside:
 //!
 //! ```sql
 //! BEGIN;
 //! CREATE TEMPORARY TABLE t ON COMMIT DROP AS SELECT 1 AS z;
-//! SELECT * FROM t;   -- another t than everybody else's
+//! SELECT * FROM t;   -- a temporary table, outside perhaps a permanent one
 //! COMMIT;
 //! ```
 //!
-//! The same is true after other DDL that may be rolled back, after `SET search_path`, and after a SET
-//! whose result PostgreSQL has not reported yet. So a statement that is parsed there is parsed again,
-//! shared with no other client, and closed when the transaction is over.
+//! The same is true after other DDL that may be rolled back, after `SET search_path`, and after a
+//! SET whose result PostgreSQL has not reported yet. So Howdah parses statements anew in such a
+//! transaction, shares them with no other client, and closes them when the transaction is over.
 
 use std::sync::Arc;
 
@@ -35,17 +35,17 @@ use crate::server::Server;
 use crate::server::ServerState;
 use crate::statement::{Constants, Statement, server_name};
 
-/// What is parsed.
+/// Texts that are parsed.
 impl Upstream<'_> {
-    /// Tells the entry of a Query what that alters for texts behind it, as far as neither the command's
-    /// tag nor the end of the Query tells.
+    /// Notes in the entry of a Query how the Query affects later texts, unless the command's tag or
+    /// the end of the Query shows this anyway.
     pub(super) fn query_alters(&mut self, first: Option<&First>, entry: &mut Entry) {
         let names = std::mem::take(&mut self.names);
         if !self.renames {
             return;
         }
         entry.alters = match first.map_or(Alters::Nothing, |first| self.alters(first)) {
-            // What PostgreSQL reports of settings it reports at the end of the Query.
+            // PostgreSQL reports settings at the end of the Query.
             Alters::Settings | Alters::Ends => Alters::Nothing,
             other => other,
         };
@@ -54,7 +54,7 @@ impl Upstream<'_> {
         }
     }
 
-    /// Likewise of an Execute.
+    /// Like `query_alters`, for an Execute.
     pub(super) fn execute_alters(&mut self, portal: &Portal, entry: &mut Entry) {
         entry.alters = self.alters(&portal.statement.first);
         if portal.names != Names::Same && matches!(entry.alters, Alters::Nothing | Alters::Path) {
@@ -62,13 +62,13 @@ impl Upstream<'_> {
         }
     }
 
-    /// What is parsed or bound means this here.
+    /// The meaning of texts that are parsed or bound now.
     pub(super) fn meaning(&mut self) -> Meaning {
         let outside = self.client.meaning;
         self.linked().link.changes.meaning(outside)
     }
 
-    /// What a SET, RESET or the like does to texts behind it.
+    /// The effect of a SET, RESET or similar command on later texts.
     fn sets(&self, setting: Option<&SettingChange>) -> Alters {
         let told = |name: &[u8]| self.tracked.position(name).is_some_and(Params::has_meaning);
         match setting {
@@ -85,8 +85,8 @@ impl Upstream<'_> {
         }
     }
 
-    /// Waits where settings are told at the end of a group that is over. Closes what was parsed in a
-    /// transaction that is over by now.
+    /// Waits if PostgreSQL is about to report settings at the end of a group. Closes the statements
+    /// of a transaction that has ended.
     pub(super) fn settle_meaning(&mut self) -> Result<(), Flow> {
         let server = self.linked();
         if server.link.changes.unsettled && !server.link.ledger.group_open() {
@@ -99,7 +99,7 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    #[inline(never)] // Seldom: few transactions change what texts mean.
+    #[inline(never)] // Rare: few transactions change the meaning of texts.
     fn close_what_is_over(&mut self) {
         let server = self.linked();
         let over = std::mem::take(&mut server.link.changes.over);
@@ -109,7 +109,7 @@ impl Upstream<'_> {
         let goes = |p: &mut Parsed| !p.lasts && (over || p.late);
         let mut parsed: Vec<Parsed> = all.extract_if(.., goes).collect();
         if crowded {
-            // The oldest half goes. A statement that is used again is parsed again.
+            // Closes the oldest half. A statement used again is parsed again.
             let many = all.len().saturating_sub(limits::LASTING_STATEMENTS / 2);
             parsed.extend(all.drain(..many));
         }
@@ -123,7 +123,7 @@ impl Upstream<'_> {
         }
     }
 
-    /// The statement that a text becomes when it is parsed now.
+    /// The statement for a text that is parsed now.
     pub(super) fn parsed_now(&mut self, definition: &[u8]) -> Arc<Statement> {
         let (schema, meaning) = (self.schema, self.meaning());
         let temporary = self.client.has_temporary();
@@ -139,7 +139,7 @@ impl Upstream<'_> {
         }
     }
 
-    /// A statement is about to be parsed under a key.
+    /// A statement is about to be parsed with this key.
     pub(super) fn parses(&mut self, key: u128, statement: &Statement) {
         let temporary = self.client.has_temporary();
         let changes = &mut self.linked().link.changes;
@@ -157,12 +157,12 @@ impl Upstream<'_> {
         changes.unnamed = changes.private || statement.private && !temporary;
     }
 
-    /// The unnamed statement is about to be parsed, and ends with the transaction.
+    /// The unnamed statement is about to be parsed, and belongs to the transaction only.
     pub(super) fn parses_unnamed_once(&mut self) {
         self.linked().link.changes.unnamed = true;
     }
 
-    /// What running a statement does to texts that are parsed behind it.
+    /// The effect of running a statement on later texts.
     pub(super) fn alters(&mut self, first: &First) -> Alters {
         match first.alters {
             Alters::Settings => self.sets(first.setting.as_ref()),
@@ -178,7 +178,7 @@ impl Upstream<'_> {
 }
 
 impl Upstream<'_> {
-    /// A text makes something temporary. Or it changes or drops something, which may be temporary.
+    /// A text makes a temporary object; or it changes or drops an object, which may be temporary.
     fn makes_or_drops(&mut self, first: &First) -> Alters {
         let Some(object) = &first.object else {
             return first.alters;
@@ -200,7 +200,7 @@ impl Upstream<'_> {
     }
 }
 
-/// What changes what texts mean.
+/// Answers that change the meaning of texts.
 impl Downstream<'_> {
     /// A command has ended.
     pub(super) fn may_alter(&mut self, tag: &[u8]) {
@@ -218,7 +218,7 @@ impl Downstream<'_> {
                 changes.unsettled = true;
                 false
             }
-            // CREATE TABLE AS tells how many rows there are.
+            // CREATE TABLE AS reports the number of rows, with the tag SELECT.
             Alters::Creates if tag.starts_with(b"SELECT") => true,
             _ => changes_schema(tag),
         };
@@ -228,7 +228,7 @@ impl Downstream<'_> {
                 changes.schema = true;
                 changes.undone = false;
             }
-            // To a savepoint, perhaps.
+            // This may be a ROLLBACK TO SAVEPOINT.
             b"ROLLBACK" => {
                 changes.partly_over |= changes.private;
                 changes.doubt_names();
@@ -237,7 +237,7 @@ impl Downstream<'_> {
             }
             b"COMMIT" | b"PREPARE TRANSACTION" => {
                 changes.undone = false;
-                // This holds for all commands until the server is idle.
+                // `private` stays set for all commands until the server is idle.
                 if std::mem::take(&mut changes.schema) {
                     self.shared.statements.schema_changed(self.schema);
                 }
@@ -246,13 +246,13 @@ impl Downstream<'_> {
         }
     }
 
-    /// Settings were reported to be others.
+    /// PostgreSQL has reported changed settings.
     pub(super) fn settings_changed(&mut self) {
         self.server.link.changes.settings = true;
     }
 
-    /// ReadyForQuery: PostgreSQL has reported all settings. At the end of a transaction other sessions
-    /// see what it has changed.
+    /// At ReadyForQuery, PostgreSQL has reported all settings. When a transaction ends, other
+    /// sessions see its changes.
     pub(super) fn changes_are_told(&mut self, status: Status) {
         let changes = &mut self.server.link.changes;
         changes.unsettled = false;
@@ -273,7 +273,8 @@ impl Downstream<'_> {
 }
 
 impl Pooler {
-    /// Closes statements of a server that no client may find there. True if answers are awaited.
+    /// Closes the statements of a server that no other client may use. True if PostgreSQL owes
+    /// answers.
     pub(crate) fn close_transient(&mut self, id: ServerId, out: &mut Out) -> bool {
         let server = self.servers.at_mut(id);
         let changes = std::mem::take(&mut server.link.changes);
@@ -296,7 +297,7 @@ impl Pooler {
     }
 }
 
-/// Closes a statement on a server that no client has.
+/// Closes a statement on a server without a client.
 fn close_for_us(id: ServerId, server: &mut Server, key: u128, out: &mut Out) {
     server.set.remove(key);
     server.link.ledger.push(Entry::swallow(Reply::Close), true);
@@ -305,8 +306,8 @@ fn close_for_us(id: ServerId, server: &mut Server, key: u128, out: &mut Out) {
     });
 }
 
-/// True for a CommandComplete's tag of a command that may change what a text means that was parsed
-/// before. New indexes do not.
+/// True for the CommandComplete tag of a command that may change the meaning of texts parsed
+/// before. A new index does not.
 fn changes_schema(tag: &[u8]) -> bool {
     match tag.split_first_chunk::<5>() {
         Some((b"ALTER", _)) => true,

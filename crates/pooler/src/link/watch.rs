@@ -1,4 +1,5 @@
-//! Watched queries, for the slow log, `SHOW QUERIES` and traces. Each query is noted when it is sent.
+//! Watched queries, for the slow log, `SHOW QUERIES` and traces. Howdah notes each query as it
+//! sends it.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -14,11 +15,11 @@ use crate::queries::text::QueryText;
 use crate::queries::watched::Watched;
 use crate::statement::Statement;
 
-/// The watched query that goes with an entry, if queries are watched.
+/// The watched query of an entry, if queries are watched.
 type Query = Option<Box<Watched>>;
 
 impl Upstream<'_> {
-    /// Waits for as much of a Query as is read of its text.
+    /// Waits for the part of a Query that Howdah reads as text.
     pub(super) fn front_to_watch(&self, chunk: &Chunk<'_>, header: Header) -> Result<(), Flow> {
         match self.watch {
             Some(_) => front(chunk, header, limits::QUERY_TEXT_READ).map(drop),
@@ -26,7 +27,7 @@ impl Upstream<'_> {
         }
     }
 
-    /// A Query is about to be sent: its watched query, if queries are watched.
+    /// Makes the watched query of a Query that is about to be sent, if queries are watched.
     pub(super) fn watch_query(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<Query, Flow> {
         let Some(watching) = &mut self.watch else {
             return Ok(None);
@@ -47,7 +48,7 @@ impl Upstream<'_> {
         Some(Box::new(query))
     }
 
-    /// A Parse is about to be passed on as it is.
+    /// A Parse is about to be relayed unchanged.
     pub(super) fn watch_parse(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<(), Flow> {
         let Some(watching) = &mut self.watch else {
             return Ok(());
@@ -77,7 +78,7 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// A Bind is about to be passed on as it is.
+    /// A Bind is about to be relayed unchanged.
     pub(super) fn watch_bind_as_is(
         &mut self,
         chunk: &Chunk<'_>,
@@ -103,7 +104,7 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// A Bind of a shared statement, or of one that is not known, is about to be sent.
+    /// A Bind of a shared or unknown statement is about to be sent.
     pub(super) fn watch_bind(
         &mut self,
         portal: &[u8],
@@ -126,7 +127,7 @@ impl Upstream<'_> {
         });
     }
 
-    /// The values of a Bind that is there whole, if they are wanted.
+    /// The values of a complete Bind, if they are wanted.
     fn values(&self, body: Option<&[u8]>) -> Option<Box<str>> {
         let wanted = self.watch.as_ref().is_some_and(|w| w.wanted.values);
         let bind = body.filter(|_| wanted).map(Bind::read)?.ok()?;
@@ -159,7 +160,7 @@ impl Upstream<'_> {
         Some(self::shown(shown.as_bytes()))
     }
 
-    /// An Execute is about to be sent: its watched query, if queries are watched.
+    /// Makes the watched query of an Execute that is about to be sent, if queries are watched.
     pub(super) fn watch_execute(
         &mut self,
         chunk: &Chunk<'_>,
@@ -192,13 +193,13 @@ impl Upstream<'_> {
     }
 }
 
-/// As much of a message's body as is wanted, once that is there.
+/// At most `most` bytes of a message's body and one more, once they have come.
 fn front<'a>(chunk: &Chunk<'a>, header: Header, most: usize) -> Result<&'a [u8], Flow> {
     let end = header.total().min(HEADER + most + 1);
     chunk.rest().get(HEADER..end).ok_or(Flow::Partial)
 }
 
-/// A text as it was sent, 1 KB of it at most.
+/// A text as sent, cut to 1 KB.
 fn shown(sql: &[u8]) -> Box<str> {
     let sql = sql.strip_suffix(b"\0").unwrap_or(sql);
     let cut = sql.len() > limits::QUERY_TEXT_KEPT;
