@@ -1,4 +1,4 @@
-//! How a client leaves, and what that does to its server.
+//! How a client leaves, and the effect on its server.
 
 use howdah_wire::write;
 
@@ -16,20 +16,20 @@ use crate::{console, link};
 /// How a client leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Farewell {
-    /// It said goodbye, or nothing runs for it.
+    /// The client sent Terminate, or no request of it is running.
     Orderly,
-    /// It broke off, or is disconnected: what runs for it is cancelled.
+    /// The client disconnected or is disconnected. Howdah cancels its running query.
     Abrupt,
 }
 
 impl Pooler {
-    /// Tells a client why, and lets it go.
+    /// Sends a client the reason and closes it.
     pub(crate) fn disconnect(&mut self, id: ClientId, fault: Fault, out: &mut Out) {
         let client = gone!(self.clients.get(id));
         if matches!(client.state(), ClientState::Closing) {
             return;
         }
-        // Howdah must not write into its stream in the middle of a message.
+        // Howdah must not write in the middle of a message.
         let between = client
             .link()
             .and_then(|server| self.servers.get(server))
@@ -85,7 +85,7 @@ impl Pooler {
         self.note_client(level, id, text, out);
     }
 
-    /// Takes a client out of everything and closes it.
+    /// Removes a client from all structures and closes it.
     fn end_client(&mut self, id: ClientId, how: Close, departure: Farewell, out: &mut Out) {
         let client = self.clients.at(id);
         if let Some(server) = client.link() {
@@ -107,7 +107,7 @@ impl Pooler {
         let admitted = client.let_out();
         let login = PoolKey::new(client.database.clone(), client.user.clone());
         let pool = client.leaves_pool();
-        // This holds even where the client's server has gone first.
+        // This holds even if the client's server has gone first.
         let pinned = client.is_pinned();
         let session = client.ends_session();
         client.ends_hush();
@@ -140,61 +140,61 @@ impl Pooler {
     pub(crate) fn client_lost(&mut self, id: ClientId, why: Option<String>, out: &mut Out) {
         let text = why.unwrap_or_else(|| "client unexpected eof".to_string());
         let client = gone!(self.clients.get_mut(id));
-        // Lost instead of detached: it goes nowhere.
+        // The client was lost before the driver detached it, so it does not move.
         match *client.state() {
             ClientState::Moving(_) | ClientState::Packed(_) => client.starts_again(),
             ClientState::Leaving { .. } => client.rests(self.now),
             _ => {}
         }
         match *client.state() {
-            // Closed already; only the rest of our last words is dropped.
+            // Already closed. Only the rest of Howdah's last message is dropped.
             ClientState::Closing => {}
-            // The cancel request has been read. The connection that brought it need not wait.
+            // Howdah has read the cancel request, so the client's connection need not wait.
             ClientState::Canceller => self.end_client(id, Close::Flush, Farewell::Orderly, out),
-            // The client had said goodbye. PostgreSQL would carry out what was sent before that, so
-            // nothing is cancelled.
+            // The client sent Terminate. PostgreSQL would carry out all earlier messages, so Howdah
+            // cancels nothing.
             _ if client.leaving => self.disconnect(id, Fault::ClientClosed, out),
             _ => self.disconnect(id, Fault::ClientGone(text), out),
         }
     }
 
-    /// Terminate, or what is no message: what the client sent before is still carried out and
-    /// answered, as PostgreSQL would.
+    /// The client sent Terminate or an invalid message. As in PostgreSQL, its earlier messages are
+    /// still carried out and answered.
     pub(crate) fn client_parts(&mut self, id: ClientId, why: Fault, out: &mut Out) {
         let client = self.clients.at_mut(id);
         client.parts(why);
         self.leave_when_answered(id, out);
     }
 
-    /// A client that is parting leaves once all it asked for is done.
+    /// A leaving client goes once all its requests are done.
     pub(crate) fn leave_when_answered(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at_mut(id);
         let owes = client
             .link()
             .and_then(|server| self.servers.get(server))
             .is_some_and(|server| server.link.will_answer());
-        // A COPY that it has begun would wait for its rows.
+        // An open COPY of the client would wait for rows.
         if !owes {
             let why = client.told_at_end();
             self.disconnect(id, why, out);
         }
     }
 
-    /// A client leaves its server, whatever runs there. The server is brought to rest where that is
-    /// certain to succeed: a COPY is failed, an open group is ended, a running query is cancelled if
-    /// the client broke off, a transaction is rolled back. Else the server is closed.
+    /// A client leaves its server in any situation. If success is certain, Howdah brings the server
+    /// to rest: Howdah fails a COPY, ends an open group, cancels a running query of a client that
+    /// broke off, and rolls a transaction back. Otherwise Howdah closes the server.
     fn abandon(&mut self, client_id: ClientId, id: ServerId, departure: Farewell, out: &mut Out) {
         let client = self.clients.at(client_id);
         let relaying = client.inbox.relaying();
         let replication = client.replication.any();
         let group_failed = client.end.skips();
-        // Where Howdah still sets the client's parameters, nothing of the client's runs yet.
+        // While Howdah sets the client's parameters, no query of the client runs.
         let runs = matches!(self.servers.at(id).state(), ServerState::Linked(_));
         self.break_off_query(client_id, id, "its client left", out);
         self.unlink(client_id, id, out);
         let server = self.servers.at_mut(id);
-        // Of several requests all run, as with PostgreSQL alone: a cancel may hit a BEGIN, and an INSERT
-        // behind that would be committed on its own.
+        // Several requests all run, as in PostgreSQL. A cancel request could hit a BEGIN, and
+        // PostgreSQL would then commit the following INSERT on its own.
         let single = server.link.requests() <= 1;
         if relaying {
             server.mark_cut_off();
@@ -215,11 +215,11 @@ impl Pooler {
         self.next.note(Next::BringToRest(id));
     }
 
-    /// The kernel has let go of a client's socket.
+    /// The kernel has closed a client's socket.
     pub(crate) fn client_closed(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get(id));
         if !matches!(client.state(), ClientState::Closing) {
-            // The driver ended what we did not: treated as lost.
+            // The driver ended the connection without a request from Howdah. Treat it as lost.
             self.end_client(id, Close::Abort, Farewell::Abrupt, out);
         }
         self.clients.remove(id);
@@ -227,14 +227,14 @@ impl Pooler {
         self.unpacked(Peer::Client(id), out);
     }
 
-    /// True for the state of a client that talks to the console.
+    /// True if a client is connected to the console.
     pub(crate) fn is_console_client(&self, id: ClientId) -> bool {
         self.clients
             .get(id)
             .is_some_and(|client| console::is_console(&client.database))
     }
 
-    /// A server is lost or closing: its client is disconnected, with the reason as its error.
+    /// A server is lost or closing. Its client is disconnected, with the reason as its error.
     pub(crate) fn drop_linked(&mut self, id: ServerId, fault: Fault, out: &mut Out) {
         let between = !self.servers.at(id).inbox.relaying();
         if let Some(client) = self.cut_link(id, out) {
@@ -245,15 +245,15 @@ impl Pooler {
         }
     }
 
-    /// The same, but the client got its error already, or can't get one.
+    /// Like `drop_linked`, but the client has got its error already or can't get one.
     pub(crate) fn drop_linked_untold(&mut self, id: ServerId, fault: Fault, out: &mut Out) {
         if let Some(client) = self.cut_link(id, out) {
             self.cut_short(client, fault, out);
         }
     }
 
-    /// The server of a link is gone or going, and is not brought to rest any more. Returns the client
-    /// that it was bound to.
+    /// The server of a link is lost or closing, and will not be brought to rest. Returns its
+    /// client.
     fn cut_link(&mut self, id: ServerId, out: &mut Out) -> Option<ClientId> {
         let client = self.servers.at(id).client()?;
         self.break_off_query(client, id, "its server was lost", out);
@@ -266,7 +266,7 @@ impl Pooler {
         Some(client)
     }
 
-    /// A client that can't be told anything, as a message to it may be cut off, is closed.
+    /// Closes a client without an error message, because a message to the client may be incomplete.
     pub(crate) fn cut_short(&mut self, id: ClientId, fault: Fault, out: &mut Out) {
         self.note_leaving(id, &fault, out);
         self.end_client(id, Close::Flush, Farewell::Orderly, out);

@@ -1,5 +1,5 @@
-//! Which login a client must pass. Two proofs of identity need no message: a client certificate, and the
-//! system user at the other end of a unix socket.
+//! Which login a client must pass. Two proofs of identity need no message: a client certificate,
+//! and the operating-system user at the other end of a unix socket.
 
 use std::sync::Arc;
 
@@ -16,26 +16,27 @@ use crate::known::LookedUp;
 use crate::note::Level;
 use crate::pooler::{Asker, Pooler};
 
-/// How a client must prove who it is.
+/// How a client must prove its identity.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Demand {
-    /// By an exchange of messages, which may be empty.
+    /// By an exchange of messages, possibly empty.
     Exchange(Method),
-    /// By the system user that it runs as.
+    /// By the operating-system user of the client's process.
     Peer {
-        /// That user's number.
+        /// The number of the operating-system user.
         uid: u32,
-        /// The map of the users that it may log in as; without a map, the user of the same name.
+        /// The map of database users that the user may log in as. Without a map, only the same
+        /// name.
         map: Option<Arc<IdentMap>>,
     },
-    /// By a certificate that names the user; this was checked already.
+    /// By a certificate that names the user. It was checked already.
     Certificate,
     /// By a password that a directory or PAM checks.
     Authority(Arc<Authority>),
 }
 
 impl Pooler {
-    /// The demand for a client, or the reason why it can't log in at all.
+    /// The demand for a client, or the reason why the client can't log in.
     pub(super) fn demand(&self, id: ClientId, out: &mut Out) -> Result<Demand, Fault> {
         let method = match self.config.globals.auth_type {
             AuthType::Any => Method::Any,
@@ -63,7 +64,7 @@ impl Pooler {
             HbaMethod::Peer => {
                 let client = self.clients.get(id);
                 let peer = client.and_then(|client| client.ends.unix_peer);
-                // A `host` line may say peer, too.
+                // A `host` line may also say `peer`.
                 let peer = peer.ok_or(Fault::LoginFailed(PEER_FAILED))?;
                 return Ok(Demand::Peer {
                     uid: peer.uid,
@@ -77,7 +78,7 @@ impl Pooler {
         Ok(Demand::Exchange(method))
     }
 
-    /// Checks the certificate that a rule demands besides a password or the like.
+    /// Checks the certificate that a rule demands in addition to its method.
     fn check_besides(&self, id: ClientId, rule: &Rule, out: &mut Out) -> Result<(), Fault> {
         let Some(wanted) = rule.client_cert.filter(|_| rule.method != HbaMethod::Cert) else {
             return Ok(());
@@ -93,8 +94,8 @@ impl Pooler {
         }
     }
 
-    /// The client's certificate must name its user, or a name that the rule's map allows for the
-    /// user.
+    /// Checks that the client's certificate names its user, or a name that the rule's map allows
+    /// for the user.
     fn by_certificate(
         &self,
         id: ClientId,
@@ -124,7 +125,7 @@ impl Pooler {
         }
     }
 
-    /// auth_user would look its users up elsewhere: one of the two is not meant, as PgBouncer has it.
+    /// Demands a check by LDAP or PAM. As in PgBouncer, `auth_user` can't be combined with them.
     fn by_authority(
         &self,
         id: ClientId,
@@ -143,13 +144,13 @@ impl Pooler {
         Ok(Demand::Authority(authority.clone()))
     }
 
-    /// The first rule that fits a client.
+    /// The first matching rule for a client.
     fn rule(&self, id: ClientId) -> Option<&Rule> {
         let client = self.clients.get(id)?;
         self.config.hba.as_ref()?.find(&Candidate {
             remote: &client.ends.remote,
             tls: client.is_tls(),
-            // The console replicates nothing: its own rules hold, whatever a client asks for.
+            // The console has no replication. Its own rules apply, whatever the client asks for.
             physical_replication: client.replication == Replication::Physical
                 && !is_console(&client.database),
             database: &client.database,
@@ -157,7 +158,7 @@ impl Pooler {
         })
     }
 
-    /// The secret of a user who is let in without one; who is unknown to us is refused.
+    /// The secret of a user who logs in without one. Disconnects an unknown user.
     fn known_secret(
         &mut self,
         id: ClientId,
@@ -179,7 +180,7 @@ impl Pooler {
         }
     }
 
-    /// A client's certificate names its user, whom we must know all the same.
+    /// A certificate names the client's user. Howdah must also know the user.
     pub(super) fn admit_certificate(
         &mut self,
         id: ClientId,
@@ -191,7 +192,8 @@ impl Pooler {
         }
     }
 
-    /// Has the system's user of a client named. Who is unknown to us is refused at once.
+    /// Asks for the name of the client's operating-system user. Disconnects an unknown user at
+    /// once.
     pub(super) fn ask_peer(
         &mut self,
         id: ClientId,
@@ -212,7 +214,7 @@ impl Pooler {
         self.ask(Asker::Client(id), question, out);
     }
 
-    /// The control thread has named the system's user of a client.
+    /// The control thread has found the name of the client's operating-system user.
     pub(crate) fn peer_named(&mut self, id: ClientId, name: Result<String, String>, out: &mut Out) {
         let Some(login) = self.login(id) else { return };
         let Proof::Peer(map) = &login.proof else {

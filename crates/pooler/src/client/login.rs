@@ -1,4 +1,4 @@
-//! From admission to ReadyForQuery: the proof of identity, and the welcome.
+//! From admission to ReadyForQuery: the proof of identity, and the greeting.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::pooler::{Asker, Pooler};
 use crate::standby::among;
 
 impl Pooler {
-    /// The client may prove who it is.
+    /// The client may now prove its identity.
     pub(crate) fn begin_login(&mut self, id: ClientId, out: &mut Out) {
         if self.is_our_own_user(id) {
             return self.logged_in(id, None, None, out);
@@ -43,7 +43,7 @@ impl Pooler {
         self.begin_proof(id, demand, None, out);
     }
 
-    /// auth_query has told who the client's user is. What is demanded may have changed since.
+    /// auth_query has found the client's user, or not. The demand may have changed since.
     pub(crate) fn was_looked_up(&mut self, id: ClientId, found: LookedUp, out: &mut Out) {
         match self.demand(id, out) {
             Ok(demand) => self.begin_proof(id, demand, Some(found), out),
@@ -51,8 +51,8 @@ impl Pooler {
         }
     }
 
-    /// Begins the proof itself, against what auth_query has told, if it was asked, or else what
-    /// auth_file says.
+    /// Begins the proof, with the secret from auth_query if it was asked, and from auth_file
+    /// otherwise.
     fn begin_proof(
         &mut self,
         id: ClientId,
@@ -72,10 +72,10 @@ impl Pooler {
         let (mut md5_salt, mut nonce) = ([0; 4], [0; 18]);
         self.random.fill_bytes(&mut md5_salt);
         self.random.fill_bytes(&mut nonce);
-        // Known, but nobody can log in by it: an empty secret matches nothing.
+        // For a known user without a secret: an empty secret matches no password.
         let blank = Secret::Plain(String::new());
         let known = match &found {
-            // An entry in [users] alone lets nobody in.
+            // A user only in the section [users] can't log in.
             None => {
                 let listed = self.config.user(&user).filter(|user| user.listed);
                 listed.map(|user| user.secret.as_ref())
@@ -106,7 +106,7 @@ impl Pooler {
             },
         });
         self.login_step(id, step, out);
-        // What came behind the start-up packet.
+        // The client may have sent bytes after the start-up packet.
         self.login_bytes(id, b"", out);
     }
 
@@ -155,7 +155,7 @@ impl Pooler {
         }
     }
 
-    /// What the log says of a refusal: PgBouncer's lines, where it has one.
+    /// The log line for a refusal. The texts are PgBouncer's, where it has one.
     fn refusal_line(&self, id: ClientId, detail: &str) -> (Level, String) {
         let user = &self.clients.at(id).user;
         match detail {
@@ -179,18 +179,18 @@ impl Pooler {
         self.clients.get_mut(id)?.login_mut()
     }
 
-    /// Bytes of a client that is proving who it is.
+    /// Handles bytes of a client that is proving its identity.
     pub(crate) fn login_bytes(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
         let client = self.clients.at_mut(id);
         if !matches!(client.state(), ClientState::Login(_)) {
-            // The login needed no password. What came behind the start-up packet is not one.
+            // The login needed no password. Bytes after the start-up packet are not a password.
             return;
         }
         client.inbox.hold(bytes);
         let held = client.inbox.held().len();
         let longest = client.login_mut().map_or(0, |login| login.longest());
         if held > longest + bytes.len() {
-            // Nobody has so much to say before the answer.
+            // No client needs to send so much before the answer.
             return self.disconnect(id, Fault::TooEarly, out);
         }
         while let Some(client) = self.clients.get_mut(id) {
@@ -214,7 +214,7 @@ impl Pooler {
         }
     }
 
-    /// The client shall send the password that somebody else knows.
+    /// Asks the client for a password that a directory or PAM checks.
     fn ask_for_password(&mut self, id: ClientId, authority: Arc<Authority>, out: &mut Out) {
         let client = self.clients.at_mut(id);
         client.proves(LoginAttempt {
@@ -225,11 +225,11 @@ impl Pooler {
             found: None,
         });
         self.login_step(id, LoginStep::Reply(AuthRequest::Cleartext), out);
-        // What came behind the start-up packet.
+        // The client may have sent bytes after the start-up packet.
         self.login_bytes(id, b"", out);
     }
 
-    /// The client has sent it: whether it is right is asked.
+    /// The client has sent its password. Asks the directory or PAM to check it.
     fn ask_authority(&mut self, id: ClientId, body: &[u8], out: &mut Out) {
         let client = self.clients.at_mut(id);
         let (user, remote) = (client.user.clone(), client.ends.remote.clone());
@@ -268,7 +268,7 @@ impl Pooler {
         self.ask(Asker::Client(id), question, out);
     }
 
-    /// Whether a client's password is right is known.
+    /// The directory or PAM has checked a client's password.
     pub(crate) fn password_checked(
         &mut self,
         id: ClientId,
@@ -285,7 +285,7 @@ impl Pooler {
         };
         let (failed, password) = (authority.failed(), password.take());
         match verdict {
-            // It serves for logins to PostgreSQL, too.
+            // Howdah also uses the password to log in to PostgreSQL.
             Ok(()) => self.logged_in(id, None, password.map(Arc::unwrap_or_clone), out),
             Err(why) => {
                 self.note_client(Level::Warning, id, &why, out);
@@ -317,7 +317,7 @@ impl Pooler {
         }
     }
 
-    /// The client has proved who it is: its pool is found.
+    /// The client has proved its identity. Finds its pool.
     pub(super) fn logged_in(
         &mut self,
         id: ClientId,
@@ -348,11 +348,12 @@ impl Pooler {
         let pool = self.pools.at_mut(pool_id);
         pool.client_enters();
         if entry.forced_user.is_none() {
-            // The secret of the user list that the client has proved serves for PostgreSQL, too.
+            // Howdah also uses the client's proved secret from the user list to log in to
+            // PostgreSQL.
             pool.learn_login(keys, found, !has_secret);
         }
         let welcomed = pool.welcome.is_some();
-        // Where PostgreSQL is only full, other workers may have servers of it, or it has room soon.
+        // If PostgreSQL is only full, other workers may have servers, or a place may become free.
         let full = pool.failure.as_ref().is_some_and(Failure::is_full);
         let absent = pool.failure.as_ref().is_some_and(Failure::is_absent);
         let may_wait = welcomed || (full && self.workers > 1);
@@ -364,7 +365,7 @@ impl Pooler {
         }
         let client = self.clients.at_mut(id);
         if client.replication.any() {
-            // The client gets a server of its own, and is told the parameters of that server.
+            // The client gets a server of its own, and that server's parameters.
             client.asks(self.now);
             client.stands_in_line();
             self.await_server(id, pool_id);
@@ -378,7 +379,7 @@ impl Pooler {
         self.need(pool_id, out);
     }
 
-    /// The pool of a client that is the first to want it here.
+    /// Creates the pool for the first client that needs it here.
     fn new_pool(&mut self, id: ClientId, key: PoolKey, out: &mut Out) -> Option<PoolId> {
         let database = self.config.database(&key.database)?;
         if database.auto {
@@ -395,7 +396,7 @@ impl Pooler {
         }
     }
 
-    /// Tells a client that it is logged in, with its pool's parameters and its own on top.
+    /// Greets a client with its pool's parameters, overlaid with its own.
     pub(crate) fn welcome(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         if !matches!(client.state(), ClientState::Welcome) {
@@ -407,8 +408,8 @@ impl Pooler {
         self.watch_client(id);
     }
 
-    /// Likewise for a client with a server of its own: with what that server has reported. The server
-    /// was logged in with the client's parameters, which are nobody else's.
+    /// Greets a client with a server of its own, with the parameters that the server reported.
+    /// Howdah logged the server in with this client's parameters.
     pub(crate) fn welcome_replication(&mut self, id: ClientId, server: ServerId, out: &mut Out) {
         let welcome = self.servers.at_mut(server).takes_welcome();
         let wishes = wishes(self.clients.at(id));
@@ -427,7 +428,7 @@ impl Pooler {
         self.greet(id, &greeting, standby, out);
     }
 
-    /// Tells a client that it is logged in. `standby`: what PostgreSQL has said of `in_hot_standby`.
+    /// Greets a client. `standby` is the value of `in_hot_standby` that PostgreSQL reported.
     fn greet(&mut self, id: ClientId, greeting: &Greeting, standby: Option<bool>, out: &mut Out) {
         let client = self.clients.at_mut(id);
         if let Some(pool) = client.pool {
@@ -453,7 +454,7 @@ impl Pooler {
     }
 }
 
-/// What a client has asked for at its login.
+/// The settings that a client asked for at login.
 fn wishes(client: &Client) -> Wishes<'_> {
     let session = client.session.as_deref();
     Wishes {

@@ -1,4 +1,4 @@
-//! A client: an application's connection to us.
+//! A client: an application's connection to Howdah.
 //!
 //! ```text
 //!            first packet      placed, admitted     proved        has parameters
@@ -38,90 +38,90 @@ use crate::valve::Valve;
 /// An application's connection to Howdah, and the client's session.
 #[derive(Debug)]
 pub struct Client {
-    /// What it is doing.
+    /// The client's state.
     state: ClientState,
-    /// Its number in the console: one sequence for clients and servers.
+    /// The client's number in the console: one sequence for clients and servers.
     pub(crate) number: u64,
-    /// The two ends of its socket.
+    /// The two ends of the socket.
     pub(crate) ends: Ends,
-    /// Its TLS session, if it has one.
+    /// The TLS session, if any.
     pub(crate) tls: Option<Arc<TlsFacts>>,
-    /// Its stream.
+    /// The client's byte stream.
     pub(crate) inbox: Inbox,
-    /// The pool it takes servers from.
+    /// The pool that gives the client its servers.
     pub(crate) pool: Option<PoolId>,
-    /// The user that it has logged in as, or wants to.
+    /// The user of the login, finished or not.
     pub(crate) user: Arc<str>,
-    /// The database it asked for.
+    /// The database that the client asked for.
     pub(crate) database: Arc<str>,
-    /// Its values of the tracked parameters.
+    /// The client's values of the tracked parameters.
     pub(crate) params: Option<Arc<Params>>,
-    /// The values that it asked for at login, if any: what RESET goes back to.
+    /// The values from the client's login, if any. RESET restores them.
     pub(crate) asked: Option<Arc<Params>>,
-    /// The rest of its session: settings that are not tracked, reasons that keep its server,
-    /// channels.
+    /// The rest of the session: untracked settings, reasons to keep the server, channels.
     pub(crate) session: Option<Box<crate::session::Session>>,
-    /// The values of those parameters that change what statements mean (`DateStyle`, `search_path`).
+    /// The hash of the parameters that change the meaning of statements (`DateStyle`,
+    /// `search_path`).
     pub(crate) meaning: Meaning,
-    /// Its named statements.
+    /// The client's named statements.
     pub(crate) names: NamedStatements,
-    /// How many statements it has named so far: the number of the latest name.
+    /// The number of the latest statement name: names are counted from 1.
     names_given: u64,
-    /// Its unnamed statement.
+    /// The client's unnamed statement.
     pub(crate) unnamed: Option<Arc<Statement>>,
-    /// One of its statements may keep a server for it.
+    /// One of the client's statements may make the client keep its server.
     names_keep: bool,
-    /// It has asked for `currval` or `lastval`: other clients' values are removed from servers that
-    /// it gets.
+    /// The client has used `currval` or `lastval`. Howdah then removes other clients' values from
+    /// the client's servers.
     asks_numbers: bool,
-    /// The server that it used last, by its number in the console; 0 if that is not known.
+    /// The console number of the server used last; 0 if unknown.
     last_server: u64,
-    /// Its end of its link.
+    /// The client's end of its link.
     pub(crate) end: End,
-    /// During a takeover: its session is between two transactions and waits there.
+    /// A takeover is under way, and the session waits between two transactions.
     pub(crate) parked: bool,
-    /// It hears channels by the listener ([`crate::listen`]).
+    /// The client gets notifications from the listener ([`crate::listen`]).
     listens: bool,
-    /// Which answer of the listener it waits for.
+    /// The answer of the listener that the client waits for.
     hush: Hush,
-    /// The valve of its socket.
+    /// Stops and resumes reading from the socket.
     pub(crate) valve: Valve,
-    /// `TellFlushed` was asked for it, and `Flushed` has not come yet.
+    /// Howdah has asked `TellFlushed`, and `Flushed` has not come yet.
     unread: bool,
-    /// It said goodbye, or broke the protocol; answers under way still go out.
+    /// The client sent Terminate or broke the protocol. Answers under way still go out.
     pub(crate) leaving: bool,
-    /// The error that it gets when it leaves.
+    /// The error for the client when it leaves.
     pub(crate) parting: Option<Box<crate::fault::Fault>>,
-    /// The Broker counts it.
+    /// The Broker counts the client.
     pub(crate) admitted: bool,
-    /// It has got its greeting: it is logged in.
+    /// The client got its greeting: it is logged in.
     pub(crate) welcomed: bool,
-    /// The last value of `in_hot_standby` that it was sent.
+    /// The last value of `in_hot_standby` that the client got.
     pub(crate) standby: Option<bool>,
-    /// The NOTICE of its wait was sent.
+    /// The client got a NOTICE about its wait.
     pub(crate) notified: bool,
-    /// It connected by replication protocol: logical or physical.
+    /// The replication protocol that the client asked for.
     pub(crate) replication: Replication,
-    /// Its start-up parameter `options`, if it gets a server of its own.
+    /// The start-up parameter `options` of a client with a server of its own.
     pub(crate) server_options: Option<Box<[u8]>>,
-    /// Protocol 3.2 or newer: cancel keys are long.
+    /// The client speaks protocol 3.2 or newer: cancel keys are long.
     pub(crate) long_key: bool,
-    /// The cancel key it was given by a process that we took over from.
+    /// The client's cancel key from the predecessor process.
     pub(crate) old_key: Option<Box<crate::cancel::OldKey>>,
-    /// When it connected.
+    /// When the client connected.
     pub(crate) connected: Time,
-    /// When it last sent something that began a request.
+    /// When the client last began a request.
     request: Time,
-    /// When it last became idle, or idle in a transaction, or sent rows of a COPY.
+    /// When the client last became idle or idle in a transaction, or sent rows of a COPY.
     quiet: Time,
-    /// When its entry in the timers is due; 0 for none.
+    /// When the client's timer entry is due; 0 for none.
     pub(crate) timer: Time,
 }
 
-/// Whether and how a client asked for the replication protocol.
+/// The replication protocol that a client asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Replication {
-    /// It did not.
+    /// None.
     #[default]
     None,
     /// `replication=database`.
@@ -130,14 +130,14 @@ pub enum Replication {
     Physical,
 }
 
-/// What it does: each verb is a transition of the picture above.
+/// The verbs are the transitions of the picture above.
 impl Client {
-    /// What it is doing.
+    /// The client's state.
     pub fn state(&self) -> &ClientState {
         &self.state
     }
 
-    /// Its login, while it proves who it is.
+    /// The login under way, if any.
     pub(crate) fn login_mut(&mut self) -> Option<&mut state::LoginAttempt> {
         match &mut self.state {
             ClientState::Login(login) => Some(login),
@@ -145,7 +145,7 @@ impl Client {
         }
     }
 
-    /// Its session with the console, if it has one.
+    /// The console session, if any.
     pub(crate) fn console_mut(&mut self) -> Option<&mut ConsoleSession> {
         match &mut self.state {
             ClientState::Console(session) => Some(session),
@@ -153,115 +153,108 @@ impl Client {
         }
     }
 
-    /// One of its statements may keep a server for it.
     pub(crate) fn names_keep(&self) -> bool {
         self.names_keep
     }
 
-    /// It has asked for `currval` or `lastval`.
     pub(crate) fn asks_numbers(&self) -> bool {
         self.asks_numbers
     }
 
-    /// It used the server of this number last.
+    /// True if the client used the server with this console number last.
     pub(crate) fn used_last(&self, server: u64) -> bool {
         self.last_server == server
     }
 
-    /// It uses the server of this number from now on.
+    /// From now on, the client uses the server with this console number.
     pub(crate) fn uses(&mut self, server: u64) {
         self.last_server = server;
     }
 
-    /// When it last sent something that began a request.
     pub(crate) fn request(&self) -> Time {
         self.request
     }
 
-    /// When it last became idle, or idle in a transaction, or sent rows of a COPY.
     pub(crate) fn quiet(&self) -> Time {
         self.quiet
     }
 
-    /// True if it has asked for something, or got an answer, since then; or waits for one.
+    /// True if the client is waiting, or began a request or got an answer since `since`.
     pub(crate) fn is_active(&self, since: Time) -> bool {
         self.waits() || self.request.max(self.quiet) >= since
     }
 
-    /// It has begun a request at `at`.
+    /// The client begins a request.
     pub(crate) fn asks(&mut self, at: Time) {
         self.request = at;
     }
 
-    /// It sends rows of a COPY.
+    /// The client sends rows of a COPY.
     pub(crate) fn sends_rows(&mut self, at: Time) {
         self.quiet = at;
     }
 
-    /// It waits for nothing since `at`.
+    /// The client has no request under way since `at`.
     pub(crate) fn falls_quiet(&mut self, at: Time) {
         self.quiet = at;
     }
 
-    /// Its start-up packet asks for this.
+    /// Sets what the start-up packet asks for.
     fn wishes(&mut self, replication: Replication, options: Option<Box<[u8]>>, long_key: bool) {
         self.replication = replication;
         self.server_options = options;
         self.long_key = long_key;
     }
 
-    /// Who it is, and which database it wants.
+    /// Sets the user and the database.
     fn set_names(&mut self, user: Arc<str>, database: Arc<str>) {
         self.user = user;
         self.database = database;
     }
 
-    /// Its bytes come through TLS, if there are facts of a TLS session.
+    /// Sets the facts of the TLS session, if there is one.
     pub(crate) fn set_secured(&mut self, facts: Option<Arc<TlsFacts>>) {
         self.tls = facts;
     }
 
-    /// The Broker counts it.
     fn let_in(&mut self) {
         self.admitted = true;
     }
 
-    /// It takes servers from this pool.
+    /// The client gets its servers from this pool.
     pub(crate) fn joins(&mut self, pool: PoolId) {
         self.pool = Some(pool);
     }
 
-    /// It is told that it is logged in.
     pub(crate) fn mark_welcome(&mut self) {
         self.welcomed = true;
     }
 
-    /// The NOTICE of its wait was sent, or it waits no more.
+    /// Notes whether the client got a NOTICE about its wait.
     pub(crate) fn set_notified(&mut self, notified: bool) {
         self.notified = notified;
     }
 
-    /// Its values of the tracked parameters have become these.
     pub(crate) fn set_params(&mut self, params: Arc<Params>) {
         self.params = Some(params);
     }
 
-    /// Its statements mean this under them.
+    /// Sets the meaning of the client's statements under its parameters.
     pub(crate) fn means(&mut self, meaning: Meaning) {
         self.meaning = meaning;
     }
 
-    /// Its RESET goes back to these.
+    /// Sets the values that RESET restores.
     fn goes_back_to(&mut self, asked: Option<Arc<Params>>) {
         self.asked = asked;
     }
 
-    /// It was sent this value of `in_hot_standby`, if there is one.
+    /// Sets the value of `in_hot_standby` that the client got.
     pub(crate) fn set_told_standby(&mut self, standby: Option<bool>) {
         self.standby = standby;
     }
 
-    /// Its session has settings of its own, and these are of its login.
+    /// Sets the session's untracked settings, and those of the login.
     fn set_settings(&mut self, settings: Maybe, login: Maybe) {
         if settings.is_some() || login.is_some() {
             self.session = Some(Box::new(crate::session::Session {
@@ -272,22 +265,21 @@ impl Client {
         }
     }
 
-    /// Drops its session if that is empty.
+    /// Drops the session if it is empty.
     pub(crate) fn forgets_blank_session(&mut self) {
         self.session.take_if(|session| session.is_blank());
     }
 
-    /// What its session had is gone.
+    /// Ends the session.
     fn ends_session(&mut self) -> Option<Box<crate::session::Session>> {
         self.session.take()
     }
 
-    /// It has asked for `currval` or `lastval`.
     pub(crate) fn asks_for_numbers(&mut self) {
         self.asks_numbers = true;
     }
 
-    /// PostgreSQL has confirmed a change of one of its names.
+    /// PostgreSQL has confirmed a change of a statement name.
     pub(crate) fn agreed(&mut self, op: NameOp) {
         match op.change {
             Change::Define(named) if op.name.is_empty() => self.unnamed = Some(named.statement),
@@ -302,146 +294,145 @@ impl Client {
         }
     }
 
-    /// PostgreSQL has dropped its unnamed statement.
+    /// PostgreSQL has dropped the client's unnamed statement.
     pub(crate) fn drops_unnamed(&mut self) {
         self.unnamed = None;
     }
 
-    /// PostgreSQL has dropped all statements that have names.
+    /// PostgreSQL has dropped all named statements.
     pub(crate) fn drops_names(&mut self) {
         self.names.clear();
         self.names.shrink_to_fit();
     }
 
-    /// The number of the name that it gives next.
+    /// The number for the client's next name.
     pub(crate) fn numbers_name(&mut self) -> u64 {
         self.names_given += 1;
         self.names_given
     }
 
-    /// It parses a statement that has these effects.
+    /// The client parses a statement with these effects.
     pub(crate) fn names_statement_with(&mut self, effects: &Effects) {
         self.names_keep |= effects.matters_at_bind();
     }
 
-    /// Another process has given it this cancel key.
+    /// Keeps the client's cancel key from another process.
     pub(crate) fn keeps_key(&mut self, key: crate::cancel::OldKey) {
         self.old_key = Some(Box::new(key));
     }
 
-    /// A successor takes over: its session stays as it is now.
+    /// A successor takes over. The session stays as it is now.
     pub(crate) fn parks(&mut self) {
         self.parked = true;
     }
 
-    /// Its session goes on here. False if it was not parked.
+    /// The session goes on in this process. False if it was not parked.
     pub(crate) fn unparks(&mut self) -> bool {
         std::mem::take(&mut self.parked)
     }
 
-    /// It takes servers from no pool any more. Returns the one that it took servers from.
+    /// Removes the client from its pool. Returns that pool.
     pub(crate) fn leaves_pool(&mut self) -> Option<PoolId> {
         self.pool.take()
     }
 
-    /// The Broker counts it no more. False if it did not.
+    /// The Broker stops counting the client. False if the Broker did not count it.
     fn let_out(&mut self) -> bool {
         std::mem::take(&mut self.admitted)
     }
 
-    /// The cancel key that it was given by another process is of no use any more.
+    /// Drops the cancel key from another process.
     fn forgets_key(&mut self) -> Option<Box<crate::cancel::OldKey>> {
         self.old_key.take()
     }
 
-    /// What its session has besides, if it has anything.
+    /// The session, if the client has one.
     #[inline]
     pub(crate) fn session_if_any(&mut self) -> Option<&mut crate::session::Session> {
         self.session.as_deref_mut()
     }
 
-    /// What its session has besides; it gets one where it has none.
+    /// The session, created if the client has none.
     pub(crate) fn session_mut(&mut self) -> &mut crate::session::Session {
         self.session.get_or_insert_default()
     }
 
-    /// It leaves once everything is answered, and then gets this error.
+    /// The client leaves once all its requests are answered, with this error.
     fn parts(&mut self, why: crate::fault::Fault) {
         self.leaving = true;
         self.parting = Some(Box::new(why));
     }
 
-    /// What it is told at its end.
+    /// Takes the error for the client's end.
     fn told_at_end(&mut self) -> crate::fault::Fault {
         let why = self.parting.take();
         why.map_or(crate::fault::Fault::ClientClosed, |why| *why)
     }
 
-    /// `TellFlushed` was asked for it, and `Flushed` has not come yet.
     pub(crate) fn is_unread(&self) -> bool {
         self.unread
     }
 
-    /// Whether its send queue is empty is asked.
+    /// Howdah asks whether the client's send queue is empty.
     pub(crate) fn asked_about(&mut self) {
         self.unread = true;
     }
 
-    /// Its send queue is empty.
+    /// The client's send queue is empty.
     pub(crate) fn was_flushed(&mut self) {
         self.unread = false;
     }
 
-    /// It comes up in the timers no later than `at`.
+    /// Arms the timer: it is due at `at` or earlier.
     #[inline]
     pub(crate) fn comes_up(&mut self, timers: &mut Timers, id: ClientId, at: Time) {
         timers.arm(Peer::Client(id), at, &mut self.timer);
     }
 
-    /// Its entry in the timers has come up.
+    /// The timer entry is due.
     pub(crate) fn timer_is_up(&mut self) {
         self.timer = Time(0);
     }
 
-    /// A handshake begins.
+    /// A TLS handshake begins.
     fn shakes_hands(&mut self) {
         self.state = ClientState::Handshake;
     }
 
-    /// Its first packet is awaited, as at its beginning.
+    /// The client's first packet is awaited (again).
     fn starts_again(&mut self) {
         self.state = ClientState::Startup;
     }
 
-    /// Its first packet is a CancelRequest.
+    /// The client's first packet is a CancelRequest.
     fn wants_to_cancel(&mut self, now: Time) {
         self.state = ClientState::Canceller;
         self.request = now;
     }
 
-    /// Its first packet is another worker's.
+    /// Another worker serves this client.
     fn moves_to(&mut self, worker: WorkerId) {
         self.state = ClientState::Moving(worker);
     }
 
-    /// PostgreSQL is asked for its user, by a server of this pool.
+    /// A server of this pool asks PostgreSQL about the client's user.
     pub(crate) fn begin_lookup(&mut self, pool: PoolId, now: Time) {
         self.state = ClientState::Lookup;
         self.pool = Some(pool);
         self.request = now;
     }
 
-    /// It has to prove who it is.
+    /// The client must prove its identity.
     fn proves(&mut self, login: state::LoginAttempt) {
         self.state = ClientState::Login(Box::new(login));
     }
 
-    /// It has proved who it is, and waits for its greeting.
+    /// The client has proved its identity and waits for its greeting.
     pub(crate) fn awaits_welcome(&mut self) {
         self.state = ClientState::Welcome;
     }
 
-    /// It is in a pool and has no server; since `now` it has asked for nothing.
+    /// The client is in a pool without a server, and has no request since `now`.
     #[inline]
     pub(crate) fn rests(&mut self, now: Time) {
         self.turn(ClientState::Idle);
@@ -449,18 +440,17 @@ impl Client {
         self.end.goes_on();
     }
 
-    /// It waits for a server, or for permission to keep one.
+    /// The client waits for a server, or for permission to keep one.
     pub(crate) fn stands_in_line(&mut self) {
         self.state = ClientState::Waiting;
     }
 
-    /// Its end of a link: whatever it sends goes to the server.
+    /// Links the client: its messages go to this server.
     pub(crate) fn bind_to(&mut self, server: ServerId) {
         self.turn(ClientState::Linked(server));
     }
 
-    /// Its state becomes another. The states of a transaction own nothing, so that nothing need be
-    /// called to drop them.
+    /// Changes the state. States of a transaction own nothing, so they need no drop call.
     #[inline]
     fn turn(&mut self, state: ClientState) {
         let before = std::mem::replace(&mut self.state, state);
@@ -472,33 +462,33 @@ impl Client {
         }
     }
 
-    /// The same, but its messages are held until the server has its settings.
+    /// Links the client, but Howdah holds its messages until the server has its settings.
     pub(crate) fn bind_held_to(&mut self, server: ServerId) {
         self.state = ClientState::Aligning(server);
     }
 
-    /// It goes on at another worker. `waits`: it stood in line.
+    /// The client moves to another worker. `waits`: it was waiting for a server.
     pub(crate) fn leaves_for(&mut self, to: WorkerId, waits: bool) {
         self.state = ClientState::Leaving { to, waits };
     }
 
-    /// It goes to our successor.
+    /// The client moves to the successor process.
     pub(crate) fn packs(&mut self, standing: crate::parcel::Standing) {
         self.state = ClientState::Packed(standing);
     }
 
-    /// It is an administrator, or may look on.
+    /// The client is an administrator or may read statistics.
     pub(crate) fn opens_console(&mut self, session: ConsoleSession) {
         self.state = ClientState::Console(Box::new(session));
         self.welcomed = true;
     }
 
-    /// It is our successor.
+    /// The connection is from the successor process.
     pub(crate) fn takes_over(&mut self) {
         self.state = ClientState::Successor;
     }
 
-    /// It ends: nothing of what it has sent or named is of use.
+    /// The client ends. Its bytes and names are dropped.
     fn closes(&mut self) {
         self.state = ClientState::Closing;
         self.inbox = Inbox::default();
@@ -507,30 +497,31 @@ impl Client {
     }
 }
 
-/// What it is.
+/// Questions about the client.
 impl Client {
-    /// What it says comes through TLS.
+    /// True if the client uses TLS.
     pub fn is_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// Its TLS session can't go to another process: `travels` says whether any can.
+    /// True if the TLS session can't move to another process. `travels`: TLS sessions can move in
+    /// general.
     pub fn is_held_by_tls(&self, travels: bool) -> bool {
         let held = |tls: &Arc<TlsFacts>| !(travels && tls.travels);
         self.tls.as_ref().is_some_and(held)
     }
 
-    /// It stands in its pool's line.
+    /// True if the client waits in its pool's queue.
     pub fn waits(&self) -> bool {
         matches!(self.state, ClientState::Waiting | ClientState::Lookup)
     }
 
-    /// It waits for a server that it will share with nobody.
+    /// True if the client waits for a server of its own.
     pub fn waits_for_its_own(&self) -> bool {
         matches!(self.state, ClientState::Waiting) && self.replication.any()
     }
 
-    /// The server it is bound to.
+    /// The client's server, if there is a link.
     pub fn link(&self) -> Option<ServerId> {
         match self.state {
             ClientState::Linked(server) | ClientState::Aligning(server) => Some(server),
@@ -538,20 +529,20 @@ impl Client {
         }
     }
 
-    /// True if its settings may be sent to a server together with its first messages: what the
-    /// client gets, and when, depends only on the answers to those messages.
+    /// True if the client's settings may be sent to a server along with its first messages. Answers
+    /// other than to those messages must then not matter to the client.
     pub(crate) fn needs_no_answer(&self) -> bool {
         !self.replication.any() && !self.is_pinned() && !self.listens()
     }
 
-    /// Its session keeps its server between transactions.
+    /// True if the session keeps its server between transactions.
     pub fn is_pinned(&self) -> bool {
         let session = self.session.as_deref();
         session.is_some_and(|session| !session.pinned.is_empty())
     }
 
-    /// The settings of its session that decide what an unqualified name means, if it has any:
-    /// `search_path` (where PostgreSQL does not report that), and the role, which `"$user"` stands for.
+    /// The session's settings that decide the meaning of unqualified names: `search_path` (where
+    /// PostgreSQL does not report it), and the role, which replaces `"$user"`.
     pub fn path(&self) -> Option<Vec<u8>> {
         let session = self.session.as_deref()?;
         let settings = session.settings.as_deref()?;
@@ -567,13 +558,13 @@ impl Client {
         (!path.is_empty()).then_some(path)
     }
 
-    /// It asked at login for settings that are not among the tracked parameters.
+    /// True if the login set parameters that are not tracked.
     pub fn asked_for_more(&self) -> bool {
         let session = self.session.as_deref();
         session.is_some_and(|session| session.login.is_some())
     }
 
-    /// True if it may have temporary tables that hide permanent ones.
+    /// True if the client may have temporary tables that hide permanent ones.
     pub fn has_temporary(&self) -> bool {
         use crate::effect::Kinds;
         self.session.as_deref().is_some_and(|session| {
@@ -582,7 +573,7 @@ impl Client {
         })
     }
 
-    /// True if messages from its server between two transactions are for it, too.
+    /// True if messages from the server between two transactions are for the client, too.
     pub fn hears(&self) -> bool {
         use crate::effect::Kinds;
         let session = self.session.as_deref();
@@ -591,36 +582,36 @@ impl Client {
         })
     }
 
-    /// It hears channels by the listener.
+    /// True if the client gets notifications from the listener.
     pub fn listens(&self) -> bool {
         self.listens
     }
 
-    /// True if it has got everything that was committed before its current message.
+    /// True if the client has got all notifications committed before its current message.
     pub(crate) fn has_heard_all(&mut self) -> bool {
         let session = self.session.as_mut();
         let own = session.and_then(|session| session.channels.as_mut());
         own.is_some_and(|own| std::mem::take(&mut own.sure))
     }
 
-    /// Which answer of the listener it waits for.
+    /// The answer of the listener that the client waits for.
     pub fn hush(&self) -> Hush {
         self.hush
     }
 
-    /// The listener has to answer before the client goes on.
+    /// True if the client waits for the listener.
     pub fn is_hushed(&self) -> bool {
         self.hush != Hush::No
     }
 
-    /// The listener has to answer before it goes on.
+    /// The client waits for this answer of the listener.
     pub(crate) fn hushes(&mut self, hush: Hush, now: Time) {
         self.hush = hush;
         self.quiet = now;
     }
 
-    /// The client is idle. If it listens, its ReadyForQuery waits until it has been told all that was
-    /// notified before. False if it does not listen.
+    /// The client is idle. If it listens, Howdah holds back its ReadyForQuery until it has got all
+    /// earlier notifications. False if the client does not listen.
     pub(crate) fn keeps_ready_back(&mut self) -> bool {
         if self.listens && !self.leaving {
             self.hush = Hush::Ready;
@@ -628,7 +619,7 @@ impl Client {
         self.hush == Hush::Ready
     }
 
-    /// The client goes on: it waits for the listener no more. Returns what it waited for.
+    /// The client stops waiting for the listener. Returns the answer it waited for.
     pub(crate) fn ends_hush(&mut self) -> Hush {
         let session = self.session.as_ref();
         let own = session.and_then(|session| session.channels.as_ref());
@@ -636,7 +627,7 @@ impl Client {
         std::mem::take(&mut self.hush)
     }
 
-    /// How many of its bytes are held before reading from it stops.
+    /// Howdah stops reading from the client when it holds more bytes than this.
     pub fn held_max(&self) -> usize {
         match self.state {
             ClientState::Waiting => limits::WAITING,
@@ -644,7 +635,7 @@ impl Client {
         }
     }
 
-    /// True if its bytes can't be handled for now.
+    /// True if Howdah can't handle the client's bytes now.
     pub fn holds_back(&self) -> bool {
         let works = matches!(self.state, ClientState::Linked(_) | ClientState::Idle);
         self.end.is_stalled() || self.parked || self.leaving || self.is_hushed() || !works
@@ -652,11 +643,11 @@ impl Client {
 }
 
 impl Replication {
-    /// The client asked for it.
+    /// True if the client asked for replication.
     pub fn any(self) -> bool {
         self != Replication::None
     }
 }
 
-// An idle client is mostly this: it must stay small, there may be tens of thousands.
+// Tens of thousands of idle clients may exist, so this must stay small.
 const _: () = assert!(size_of::<Client>() <= 384);

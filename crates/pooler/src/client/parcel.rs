@@ -1,4 +1,5 @@
-//! A client's parcel: all that moves with the client to another worker or to a successor process.
+//! A client's parcel: the state that moves with the client to another worker or a successor
+//! process.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::session;
 use crate::statement::{Constants, SchemaId};
 
 impl Client {
-    /// All that travels of it, but for its server.
+    /// Packs the client's state, without its server.
     pub(crate) fn travels(self, socket: LooseSocket, standing: Standing, key: OldKey) -> Passenger {
         Passenger {
             socket,
@@ -49,7 +50,7 @@ impl Client {
         }
     }
 
-    /// What is known of it wherever it stands.
+    /// Restores state that is the same in every position of the client.
     pub(crate) fn unpack(&mut self, from: &mut Passenger, database: Arc<str>, user: Arc<str>) {
         self.tls = from.tls.take();
         self.inbox.hold(&std::mem::take(&mut from.held));
@@ -61,7 +62,8 @@ impl Client {
         self.user = user;
     }
 
-    /// Its session, in the middle of which it may be. `schema` is that of its database here.
+    /// Restores the session, even in the middle of a group or message. `schema` is the local schema
+    /// of the client's database.
     pub(crate) fn session_goes_on(
         &mut self,
         from: &mut Passenger,
@@ -88,7 +90,7 @@ impl Client {
         self.unnamed = unnamed.map(|text| statements.adopt(schema, text));
         for (name, mut named) in std::mem::take(&mut from.names) {
             named.statement = statements.adopt(schema, named.statement);
-            // Another process tells only the settings of now.
+            // Another process sends only the present settings.
             let constants = named.statement.constants;
             let same = constants != Constants::Fixed && constants.fit(self.meaning);
             named.under = named.under.or_else(|| self.params.clone().filter(|_| same));

@@ -27,13 +27,14 @@ use crate::tls::{TlsFacts, TlsStart};
 use crate::valve::Valve;
 use crate::{console, limits};
 
-/// The newest minor version of protocol 3 that we speak.
+/// The newest minor version of protocol 3 that Howdah speaks.
 pub const MINOR: u16 = 2;
 
-/// The first byte of a TLS handshake: a record's type. As a length, it would be one of 369 MB.
+/// The first byte of a TLS handshake, the record's type. A packet whose length begins so would have
+/// 369 MB.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// What a start-up packet asks for, understood.
+/// The content of a start-up packet.
 #[derive(Debug)]
 pub struct LoginWish<'packet> {
     user: &'packet str,
@@ -43,7 +44,7 @@ pub struct LoginWish<'packet> {
     /// Other settings.
     settings: Settings,
     minor: u16,
-    /// `_pq_.` options, none of which we know.
+    /// `_pq_.` options. Howdah knows none of them.
     options: Vec<&'packet [u8]>,
     /// The start-up parameter `options` of a client that gets a server of its own.
     server_options: Option<Box<[u8]>>,
@@ -103,7 +104,7 @@ impl Pooler {
         })
     }
 
-    /// Bytes of a client whose first packet is awaited.
+    /// Handles bytes of a client that has not completed its first packet.
     pub(crate) fn startup_bytes(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
         let client = self.clients.at_mut(id);
         client.inbox.hold(bytes);
@@ -116,7 +117,7 @@ impl Pooler {
             }
             let size = match length(client.inbox.held()) {
                 None => return,
-                // PostgreSQL, too, says nothing to who may not speak its language.
+                // PostgreSQL also closes the connection without a message here.
                 Some(Err(error)) => return self.disconnect(id, Fault::ClientLength(error), out),
                 Some(Ok(size)) if client.inbox.held().len() < size => return,
                 Some(Ok(size)) => size,
@@ -128,7 +129,8 @@ impl Pooler {
                 )
             };
             if self.janitor.takeover.holds() && login() {
-                // It begins where the client is served: at the successor, or here later.
+                // The login begins in the process that serves the client: in the successor, or here
+                // later.
                 return self.mind_held(id, out);
             }
             let packet = client.inbox.take_front(size);
@@ -136,7 +138,7 @@ impl Pooler {
         }
     }
 
-    /// Logins that a takeover kept from beginning begin.
+    /// Begins the logins that a takeover has delayed.
     pub(crate) fn begin_held_logins(&mut self, out: &mut Out) {
         for id in self.clients.keys() {
             let state = self.clients.get(id).map(|client| client.state());
@@ -151,13 +153,13 @@ impl Pooler {
         self.clients.get(id).is_some_and(Client::is_tls)
     }
 
-    /// A client may have TLS: it comes over a network, and there is a certificate for it.
+    /// True if a client may use TLS: the client uses TCP, and TLS is not disabled for clients.
     fn takes_tls(&self, id: ClientId) -> bool {
         let tcp = |client: &Client| matches!(client.ends.remote, Address::Tcp(..));
         self.config.tls.clients != SslMode::Disable && self.clients.get(id).is_some_and(tcp)
     }
 
-    /// What a client lacks of what is demanded for the database it wants.
+    /// The fault if a client lacks the TLS session or certificate that its database demands.
     fn lacks_tls(&self, id: ClientId, startup: &Startup<'_>) -> Option<Fault> {
         let client = self.clients.get(id)?;
         if !matches!(client.ends.remote, Address::Tcp(..)) {
@@ -167,7 +169,7 @@ impl Pooler {
         let database = named("database").or_else(|| named("user")).unwrap_or(b"");
         let mode = match std::str::from_utf8(database) {
             Ok(name) => self.config.demanded_of_clients(name),
-            // The name is no text: the client is refused for that later.
+            // The name is not valid UTF-8. A later check refuses the client.
             Err(_) => self.config.tls.clients,
         };
         match &client.tls {
@@ -179,7 +181,7 @@ impl Pooler {
         }
     }
 
-    /// A client has begun with a handshake, without SSLRequest.
+    /// True if a client begins with a handshake, without SSLRequest.
     fn begins_with_tls(&self, id: ClientId) -> bool {
         let record = |client: &Client| {
             let fresh = matches!(client.state(), ClientState::Startup) && !client.is_tls();
@@ -225,7 +227,7 @@ impl Pooler {
             .is_some_and(|client| !client.inbox.held().is_empty());
         match read(packet) {
             Err(error) => self.disconnect(id, Fault::ClientBytes(error), out),
-            // Bytes behind the request were not encrypted, whoever put them there.
+            // The bytes after the request were not encrypted. An attacker may have added them.
             Ok(FirstPacket::Ssl) if more => {
                 self.disconnect(id, Fault::BytesBeforeAnswer("SSL request"), out);
             }
@@ -236,7 +238,7 @@ impl Pooler {
                     out,
                 );
             }
-            // PostgreSQL, too, takes the request inside TLS for a version of the protocol.
+            // PostgreSQL also reads an SSLRequest inside TLS as a protocol version.
             Ok(FirstPacket::Ssl) if self.is_tls(id) => {
                 self.disconnect(id, Fault::Protocol(1234, 5679), out);
             }
@@ -263,7 +265,7 @@ impl Pooler {
         }
     }
 
-    /// What the packet asks for, or what is wrong with it.
+    /// Reads the start-up packet, or finds its error.
     fn wish<'packet>(
         &self,
         id: ClientId,
@@ -302,7 +304,7 @@ impl Pooler {
             match name {
                 b"user" | b"database" => {}
                 b"replication" => {}
-                // A server of its own takes what PostgreSQL takes.
+                // A client with a server of its own may send any `options` that PostgreSQL accepts.
                 b"options" if wish.replication.any() => wish.server_options = Some(value.into()),
                 b"options" => match self.options(value, keeps, &mut wish) {
                     Err(_) if self.ignores(name) => {}
@@ -319,7 +321,7 @@ impl Pooler {
         Ok(wish)
     }
 
-    /// Takes a parameter that is tracked, or kept. True also for one to be ignored.
+    /// Takes a parameter that Howdah tracks, keeps or ignores. False for other parameters.
     fn take(&self, name: &[u8], value: &[u8], keeps: bool, wish: &mut LoginWish<'_>) -> bool {
         if let Some(position) = self.shared.tracked.position(name) {
             wish.params = wish.params.with(position, value);
@@ -336,7 +338,7 @@ impl Pooler {
         true
     }
 
-    /// What the client asks for is set on every server it gets.
+    /// True if Howdah sets the client's settings on each of its servers.
     fn keeps_settings(&self, wish: &LoginWish<'_>) -> bool {
         if wish.replication.any() || console::is_console(wish.database) {
             return false;
@@ -350,8 +352,8 @@ impl Pooler {
         config.session_state(entry, user) == SessionState::Keep
     }
 
-    /// Drivers set `extra_float_digits` at every login; it changes nothing that a pooler shares
-    /// between clients since PostgreSQL 12.
+    /// Drivers set `extra_float_digits` at every login. Since PostgreSQL 12, this setting does not
+    /// affect clients that share a server.
     fn ignores(&self, name: &[u8]) -> bool {
         let listed = &self.config.globals.ignore_startup_parameters;
         name.eq_ignore_ascii_case(b"extra_float_digits")
@@ -360,8 +362,8 @@ impl Pooler {
                 .any(|n| n.as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// The settings in `options`: `-c k=v`, `-ck=v` or `--k=v`, a backslash keeps the next byte,
-    /// and a hyphen in a name stands for an underscore.
+    /// Reads the settings in `options`: `-c k=v`, `-ck=v` or `--k=v`. A backslash escapes the next
+    /// byte, and a hyphen in a name means an underscore.
     fn options(&self, value: &[u8], keeps: bool, wish: &mut LoginWish<'_>) -> Result<(), Fault> {
         let keeps = keeps && !self.ignores(b"options");
         let words = split_options(value);
@@ -411,7 +413,8 @@ impl Pooler {
     }
 
     fn home(&mut self, wish: &LoginWish<'_>) -> WorkerId {
-        // Where the process ends soon, other workers may have said already that they have nobody.
+        // If the process ends soon, other workers may already have reported that they have no
+        // clients.
         let ends = self.janitor.ending.is_some();
         if self.workers == 1 || ends || console::is_console(wish.database) {
             return self.worker;
@@ -425,7 +428,7 @@ impl Pooler {
         self.seat_for(&key)
     }
 
-    /// The driver has let go of a client that goes to another worker.
+    /// The driver has detached a client that moves to another worker.
     pub(crate) fn client_detached(&mut self, id: ClientId, socket: LooseSocket, out: &mut Out) {
         self.packs_instead(id);
         let Some(client) = self.clients.remove(id) else {
@@ -482,7 +485,7 @@ impl Pooler {
         }
     }
 
-    /// The client is where it stays: it asks to be let in.
+    /// The client has its final worker, and asks for admission.
     fn placed(&mut self, id: ClientId, wish: LoginWish<'_>, out: &mut Out) {
         if wish.minor > MINOR || !wish.options.is_empty() {
             let minor = wish.minor.min(MINOR);
@@ -501,13 +504,13 @@ impl Pooler {
         let settings = wish.settings.shared();
         let settings = settings.map(|own| self.shared.settings.intern((*own).clone()));
         client.set_settings(settings.clone(), settings);
-        // Until the Broker has answered, the client takes no place.
+        // The client takes no place until the Broker has answered.
         client.awaits_welcome();
         if self.config.globals.log_connections {
             self.log_attempt(id, database, user, out);
         }
         if console::is_console(database) && self.is_our_own_user(id) {
-            // Whoever may stop the process is let in, whatever is full.
+            // Whoever may stop the process is admitted even if all limits are reached.
             return self.begin_login(id, out);
         }
         if let Some(fault) = self.refuses_login(database, user) {
@@ -522,7 +525,7 @@ impl Pooler {
         out.push(Action::Broker(admit));
     }
 
-    /// `log_connections`: who wants to log in, and how.
+    /// `log_connections`: logs the user, the database and the kind of connection.
     fn log_attempt(&self, id: ClientId, database: &str, user: &str, out: &mut Out) {
         let client = gone!(self.clients.get(id));
         let replication = match client.replication {
@@ -538,17 +541,16 @@ impl Pooler {
         self.note_client(Level::Log, id, text, out);
     }
 
-    /// Why nobody with this name is let into this database now, before a password is asked.
+    /// The reason to refuse a login now, before asking for a password.
     fn refuses_login(&self, database: &str, user: &str) -> Option<Fault> {
         let globals = &self.config.globals;
         let console = console::is_console(database);
         let any = globals.auth_type == AuthType::Any;
         let may_look = globals.admin_users.has(user) || globals.stats_users.has(user) || any;
-        // A client that was accepted in the moment of a takeover gets in: no other process will serve
-        // it.
+        // A client accepted during a takeover gets in, because no other process will serve it.
         let ending = self.janitor.is_shutting_down() && self.janitor.succeeded.is_none();
         if console && !may_look {
-            // Strangers would fill the console's unlimited places.
+            // Unknown users would fill the console's unlimited places.
             Some(Fault::NotAllowed)
         } else if ending && !console {
             Some(Fault::ShuttingDown)
@@ -559,18 +561,19 @@ impl Pooler {
         }
     }
 
-    /// How many clients there may be, with one more of this user in this database.
+    /// The limits that apply to one more client of this user in this database.
     fn client_bounds(&mut self, id: ClientId, database: &str, user: &str) -> ClientBounds {
         let (config, globals) = (&self.config, &self.config.globals);
         let console = console::is_console(database);
         let admin = console && globals.admin_users.has(user);
-        // With auth_type=any, anybody may look at the console: no more of those than clients.
+        // With auth_type=any, any user may read the console. The limits for clients apply to these
+        // users.
         let stranger = console && !admin && !globals.stats_users.has(user);
-        // Anybody can claim an administrator's name. So only a few connections that have not proved it
-        // yet are outside the bounds.
+        // A client may falsely claim an administrator's name. So only a few unproven connections
+        // are exempt from the limits.
         let exempt = console && !stranger && self.consoles.proof_begins(id);
         if admin && exempt {
-            // Administrators are counted, but get in whatever is full.
+            // The Broker counts administrators, but admits them even if all limits are reached.
             return ClientBounds::default();
         }
         let of_console = match globals.max_db_client_connections {
@@ -611,7 +614,7 @@ impl Pooler {
                 self.begin_login(id, out);
             }
             (Some(_), Err(bound)) => self.disconnect(id, Fault::TooManyClients(bound), out),
-            // It left meanwhile: its place is given back.
+            // The client left meanwhile, so its place is given back.
             (None, Ok(())) => {
                 out.push(Action::Broker(ToBroker::Left { login }));
             }
@@ -620,7 +623,7 @@ impl Pooler {
     }
 }
 
-/// What a stranger wrote, for a log: no more than the beginning.
+/// The beginning of bytes from an unknown client, for the log.
 fn shown(bytes: &[u8]) -> String {
     const MOST: usize = 128;
     String::from_utf8_lossy(&bytes[..bytes.len().min(MOST)]).into_owned()
@@ -637,7 +640,7 @@ fn replication(value: &[u8]) -> Result<Replication, Fault> {
     }
 }
 
-/// Words between blanks; a backslash keeps the next byte.
+/// Splits at blanks. A backslash escapes the next byte.
 fn split_options(value: &[u8]) -> Vec<Vec<u8>> {
     let mut words = Vec::new();
     let mut word = None::<Vec<u8>>;

@@ -11,42 +11,42 @@ use crate::limits;
 /// What a client is doing.
 #[derive(Debug)]
 pub enum ClientState {
-    /// It has connected; its first packet is awaited.
+    /// The client has connected. Its first packet is awaited.
     Startup,
     /// A TLS handshake is under way; the first packet comes after it.
     Handshake,
-    /// It is moving to another worker before its login, with the bytes that it has sent.
+    /// Before its login, the client moves to another worker with the bytes that it has sent.
     Moving(WorkerId),
-    /// It is moving to another worker between two transactions: the driver is detaching it.
+    /// Between two transactions, the client moves to another worker. The driver is detaching it.
     Leaving {
-        /// Which worker.
+        /// The new worker.
         to: WorkerId,
-        /// It was waiting for a server.
+        /// The client was waiting for a server.
         waits: bool,
     },
-    /// Its user is being looked up (`auth_query`).
+    /// Howdah looks up the client's user (`auth_query`).
     Lookup,
-    /// It proves who it is.
+    /// The client proves its identity.
     Login(Box<LoginAttempt>),
-    /// It has proved who it is; the pool does not know PostgreSQL's parameters yet.
+    /// The client has proved its identity. The pool does not know PostgreSQL's parameters yet.
     Welcome,
     /// Logged in, not linked.
     Idle,
-    /// It has sent something and waits for a server.
+    /// The client has sent a message and waits for a server.
     Waiting,
-    /// Bound to a server whose parameters are being set to the client's.
+    /// Linked with a server. Howdah gives the server the client's parameters.
     Aligning(ServerId),
-    /// Bound to a server.
+    /// Linked with a server.
     Linked(ServerId),
-    /// It talks to the console.
+    /// The client uses the console.
     Console(Box<ConsoleSession>),
-    /// It asked to cancel another client's query.
+    /// The client has asked to cancel another client's query.
     Canceller,
-    /// It is on its way to the successor process.
+    /// The client moves to the successor process.
     Packed(crate::parcel::Standing),
-    /// A process that takes over; its socket goes to the control thread.
+    /// A process that takes over. Its socket goes to the control thread.
     Successor,
-    /// `Close` was requested for it.
+    /// Howdah has requested `Close` for the client.
     Closing,
 }
 
@@ -57,31 +57,29 @@ pub struct LoginAttempt {
     pub(super) found: Option<Secret>,
 }
 
-/// How a client proves who it is.
+/// How a client proves its identity.
 pub enum Proof {
-    /// By an exchange of messages: it knows a secret.
+    /// By an exchange of messages that proves knowledge of a secret.
     Exchange {
         /// The exchange so far.
         exchange: Box<ClientLogin>,
-        /// Held while the control thread derives a key. Bytes that the client sends meanwhile are
-        /// held.
+        /// Kept while the control thread derives a key. Howdah holds the client's bytes meanwhile.
         deriving: Option<Arc<()>>,
     },
-    /// By the system user that it runs as. The control thread looks the name up; bytes that the
-    /// client sends meanwhile are held.
+    /// By the operating-system user of the client's process. The control thread looks up the user's
+    /// name. Howdah holds the client's bytes meanwhile.
     Peer(Option<Arc<IdentMap>>),
     /// By a password that a directory or PAM checks.
     Authority {
         /// The directory or PAM service.
         authority: Arc<Authority>,
-        /// The client's password, while it is being checked. Bytes that the client sends meanwhile
-        /// are held.
+        /// The client's password, while it is checked. Howdah holds the client's bytes meanwhile.
         password: Option<Arc<Secret>>,
     },
 }
 
 impl LoginAttempt {
-    /// How long the client's next message may be, in bytes, its header included.
+    /// The largest size of the client's next message, in bytes, with the header.
     pub(super) fn longest(&self) -> usize {
         match &self.proof {
             Proof::Exchange { exchange, .. } if !exchange.takes_password() => limits::PROOF,
@@ -89,7 +87,7 @@ impl LoginAttempt {
         }
     }
 
-    /// It is the client's turn.
+    /// True if Howdah waits for a message of the client.
     pub(super) fn listens(&self) -> bool {
         match &self.proof {
             Proof::Exchange { deriving, .. } => deriving.is_none(),
@@ -100,7 +98,7 @@ impl LoginAttempt {
 }
 
 impl std::fmt::Debug for LoginAttempt {
-    /// Secrets don't belong in logs.
+    /// Secrets must not appear in logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Login")
     }

@@ -1,4 +1,4 @@
-//! From a permit to a connected server, and how a server ends.
+//! From a permit to a connected server, and the end of a server.
 
 use std::net::IpAddr;
 
@@ -20,7 +20,7 @@ use crate::pooler::{Asker, Pooler};
 use crate::server::ServerState;
 
 impl Pooler {
-    /// Opens a server, for which there is a permit.
+    /// Opens a server. The Broker has granted a permit.
     pub(crate) fn open_server(&mut self, pool_id: PoolId, out: &mut Out) {
         let (number, now, seeded) = (self.number(), self.now, self.seeded);
         let reserved = self.reserved_for(pool_id);
@@ -53,7 +53,7 @@ impl Pooler {
         }
     }
 
-    /// The client a new server is for alone: the oldest waiter, if that wants replication.
+    /// Reserves a new server for the oldest waiting client, if that client wants replication.
     fn reserved_for(&mut self, pool_id: PoolId) -> Option<ClientId> {
         self.trim_waiting(pool_id);
         let (client, _) = self.pools.at(pool_id).waiting.first()?;
@@ -70,7 +70,7 @@ impl Pooler {
         out.push(Action::Connect(id, to));
     }
 
-    /// The control thread knows a host's addresses, or that it has none.
+    /// The control thread has looked up a host's addresses.
     pub(crate) fn resolved(
         &mut self,
         id: ServerId,
@@ -93,7 +93,7 @@ impl Pooler {
         }
     }
 
-    /// The driver's `Connect` ended.
+    /// `Connect` has ended.
     pub(crate) fn connected(&mut self, id: ServerId, result: Result<Ends, String>, out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
         if let ServerState::Cancel(_) = *server.state() {
@@ -116,7 +116,7 @@ impl Pooler {
         }
     }
 
-    /// A server that never had a socket ends at once.
+    /// Ends a server that never had a socket.
     fn never_connected(&mut self, id: ServerId, why: &'static str, detail: &str, out: &mut Out) {
         let text = format!("{why}: {detail}");
         self.note_server(Level::Warning, id, &text, out);
@@ -125,7 +125,7 @@ impl Pooler {
         self.server_gone(id, out);
     }
 
-    /// Notes that there are no new servers for now, and tells those who wait for the first.
+    /// Notes that new servers fail for now, and tells clients that wait for the first server.
     pub(crate) fn login_failed(&mut self, id: ServerId, sqlstate: &str, text: &str, out: &mut Out) {
         let server = gone!(self.servers.get(id));
         let (pool_id, reserved) = (server.pool, server.reserved);
@@ -149,7 +149,7 @@ impl Pooler {
         if pool.key.listens {
             return self.no_listener(pool_id, out);
         }
-        // A server that works, or another attempt, may serve them yet.
+        // A working server, or another try, may still serve the waiting clients.
         if absent || self.has_usable_server(pool_id) {
             return;
         }
@@ -157,12 +157,12 @@ impl Pooler {
         if !full {
             self.drop_waiters(pool_id, &fault, out);
         } else if self.workers == 1 && !self.pools.at(pool_id).makes_room() {
-            // With others, the Broker is asked first whether they have servers.
+            // With several workers, Howdah first asks the Broker whether others have servers.
             self.drop_newcomers(pool_id, &fault, out);
         }
     }
 
-    /// A server's stream ended or broke.
+    /// The stream of a server has ended or broken.
     pub(crate) fn server_lost(&mut self, id: ServerId, why: Option<String>, out: &mut Out) {
         let server = gone!(self.servers.get(id));
         let works = matches!(
@@ -183,7 +183,7 @@ impl Pooler {
             }
             ServerState::Linked(_) | ServerState::Aligning(_) => {
                 match server.ending() {
-                    // Its FATAL was passed on.
+                    // The client has got the server's FATAL.
                     Some(Ending::Crashed) => self.drop_linked_untold(id, Fault::ServerGone, out),
                     _ => self.drop_linked(id, Fault::ServerGone, out),
                 }
@@ -193,14 +193,14 @@ impl Pooler {
         }
     }
 
-    /// A server sent what is no message, or what nobody asked for.
+    /// A server has sent an invalid message, or an answer without a request.
     pub(crate) fn server_broken(&mut self, id: ServerId, fault: Fault, out: &mut Out) {
         self.note_server(Level::Error, id, &fault.to_string(), out);
         self.drop_linked(id, fault, out);
         self.close_server(id, "unknown pkt", Close::Await, out);
     }
 
-    /// Ends a server, which is bound to nobody (any more).
+    /// Closes a server without a client.
     pub(crate) fn close_server(&mut self, id: ServerId, why: &str, how: Close, out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
         if matches!(server.state(), ServerState::Closing) {
@@ -233,7 +233,7 @@ impl Pooler {
         }
         self.note_closing(id, why, out);
         let server = self.servers.at_mut(id);
-        // Behind an SSLRequest nothing may come in clear text: PostgreSQL would log an attack.
+        // After an SSLRequest, PostgreSQL would log a Terminate in clear text as an attack.
         let answers = !matches!(
             server.state(),
             ServerState::Connecting | ServerState::Securing(_)
@@ -263,7 +263,7 @@ impl Pooler {
         }
     }
 
-    /// The driver gave up waiting for PostgreSQL to end a session: whether it has is not known.
+    /// PostgreSQL did not end the session in time. The session may still exist.
     pub(crate) fn server_given_up(&mut self, id: ServerId, out: &mut Out) {
         let server = gone!(self.servers.get(id));
         if matches!(server.state(), ServerState::Closing) {
@@ -273,14 +273,14 @@ impl Pooler {
         self.server_gone(id, out);
     }
 
-    /// PostgreSQL has let go of a server (or the time to wait for that is over).
+    /// PostgreSQL has closed a server's connection (or the time to wait for this is over).
     pub(crate) fn server_gone(&mut self, id: ServerId, out: &mut Out) {
         let server = gone!(self.servers.get(id));
         match *server.state() {
             ServerState::Cancel(_) => return self.carrier_closed(id, out),
             ServerState::Closing => {}
             ServerState::Resolving => self.pools.at_mut(server.pool).server_is_through(),
-            // The driver ended what we did not.
+            // The driver ended the connection without a request from Howdah.
             _ => {
                 self.server_lost(id, None, out);
                 self.close_server(id, "server conn crashed?", Close::Abort, out);
@@ -305,7 +305,7 @@ impl Pooler {
         self.unpacked(Peer::Server(id), out);
     }
 
-    /// A server has logged in: its pool can use it.
+    /// A server has logged in. Its pool can use it.
     pub(crate) fn server_ready(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         let (pool_id, reserved) = (server.pool, server.reserved);
@@ -316,7 +316,7 @@ impl Pooler {
         pool.server_is_through();
         pool.login_succeeds();
         match reserved {
-            // What its client has set is not for newcomers: they wait for a server of the pool.
+            // The client's own settings are not for newcomers. They wait for another server.
             Some(client) => self.serve_replication(client, id, out),
             None => {
                 for client in pool.take_newcomers() {
@@ -328,7 +328,7 @@ impl Pooler {
         self.need(pool_id, out);
     }
 
-    /// A server that was opened for one client alone.
+    /// Serves the client that a server is reserved for.
     fn serve_replication(&mut self, client: ClientId, id: ServerId, out: &mut Out) {
         let waits = |c: &client::Client| matches!(c.state(), ClientState::Waiting);
         if !self.clients.get(client).is_some_and(waits) {

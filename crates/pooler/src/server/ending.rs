@@ -1,38 +1,38 @@
-//! Why a server is closed instead of returned to its pool.
+//! Why Howdah closes a server instead of returning it to its pool.
 
-/// Why a server is closed instead of going back to its pool.
+/// Why Howdah closes a server instead of returning it to its pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// It may still answer messages that a failed COPY seemed to have eaten.
+    /// The server may still answer messages that a failed COPY seemed to ignore.
     CopyFailed,
-    /// It has reported that it shuts down, and its client was told.
+    /// The server has reported its shutdown, and its client was told.
     Crashed,
-    /// It has reported that it shuts down, and no client was told.
+    /// The server has reported its shutdown, and no client was told.
     CrashedUnheard,
     /// A Query ran inside an open group, and PostgreSQL keeps the group's transaction.
     QueryInGroup,
-    /// It does not have a statement that it had.
+    /// The server lacks a statement that it should have.
     StatementsLost,
-    /// It is not known whether a cancel request has reached it.
+    /// A cancel request may or may not have reached the server.
     CancelFailed,
-    /// It has sent an answer to nothing.
+    /// The server has sent an answer without a request.
     Dirty,
-    /// The state that its client has left can't be cleaned away.
+    /// Cleaning can't remove the state that the client has left.
     StateStays,
-    /// PostgreSQL has refused settings that were sent along with the client's first messages.
+    /// PostgreSQL has refused settings that went along with the client's first messages.
     SettingsRefused,
-    /// It is a listening connection, and no client listens any more.
+    /// The server is a listening connection, and no client listens.
     Listens,
     /// PostgreSQL refused the reset query.
     ResetFailed,
     /// PostgreSQL refused the check query.
     TestFailed,
-    /// An administrator or new settings demand it; the reason, for the log.
+    /// An administrator or a new configuration demands the end. The reason is for the log.
     Ordered(&'static str),
 }
 
 impl Ending {
-    /// In words, for the log.
+    /// The reason as text for the log.
     pub fn text(self) -> &'static str {
         match self {
             Ending::CopyFailed => "copy failed",

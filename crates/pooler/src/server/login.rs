@@ -24,7 +24,7 @@ use crate::server::state::{Login, ServerState};
 use crate::{limits, place, standby};
 
 impl Pooler {
-    /// The socket is open: our start-up packet goes out.
+    /// The socket is open. Sends Howdah's start-up packet.
     pub(crate) fn begin_server_login(&mut self, id: ServerId, out: &mut Out) {
         let mut nonce = [0; 18];
         self.random.fill_bytes(&mut nonce);
@@ -89,13 +89,14 @@ impl Pooler {
         self.note_connection(id, out);
     }
 
-    /// What we prove ourselves with: the password of the database's forced user, or what was found out
-    /// at the last login of the pool's user, or what the user list has of it.
+    /// The secret for Howdah's login: the password of the database's forced user, or the secret
+    /// found at the last login of the pool's user, or the user list's secret.
     fn server_secret(pool: &Pool) -> Option<Secret> {
         let terms = &pool.terms;
         let forced = terms.database.forced_user.as_deref();
         match &terms.database.password {
-            // Others may have servers there, too: auth_user, and users of a database without `user=`.
+            // Other users may also have servers in this database: auth_user, and all users without
+            // `user=`.
             Some(password) if forced == Some(&*pool.key.user) => {
                 Some(Secret::classify(password.clone()))
             }
@@ -120,14 +121,14 @@ impl Pooler {
         self.note_server(Level::Log, id, &text, out);
     }
 
-    /// Bytes of a server that we log in to.
+    /// Handles bytes of a server during Howdah's login.
     pub(crate) fn server_login_bytes(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
         let server = self.servers.at_mut(id);
         server.inbox.hold(bytes);
         while let Some(server) = self.servers.get_mut(id) {
             if !matches!(server.state(), ServerState::Login(_)) {
-                // Bytes that came behind the login stay held, and are handled in a step of their own:
-                // only ranges of the event at hand can be relayed.
+                // Bytes after the login are held and handled in a separate step: `Relay` can only
+                // refer to bytes of the current event.
                 if !server.inbox.held().is_empty() {
                     self.next.note(Next::Hear(id));
                 }
@@ -152,7 +153,7 @@ impl Pooler {
             tag::AUTHENTICATION => self.challenge(id, body, out),
             tag::ERROR => self.refused(id, body, out),
             tag::NOTICE | tag::NEGOTIATE => {}
-            // Without AuthenticationOk the server has not proved that it knows the password.
+            // Before AuthenticationOk, the server has not proved that it knows the password.
             _ if !proven => self.not_postgres(id, out),
             tag::PARAMETER_STATUS => match parameter_status(body) {
                 Ok((name, value)) if self.learn(id, name, value) => {}
@@ -178,7 +179,7 @@ impl Pooler {
         self.server_login_step(id, step, out);
     }
 
-    /// The control thread has derived a key for our login.
+    /// The control thread has derived a key for Howdah's login.
     pub(crate) fn server_derived(&mut self, id: ServerId, key: [u8; 32], out: &mut Out) {
         let Some(login) = self.server_login(id) else {
             return;
@@ -221,7 +222,7 @@ impl Pooler {
         }
     }
 
-    /// PostgreSQL has said how much work our proof is: as much as we do for it.
+    /// PostgreSQL has chosen the work for Howdah's proof. Howdah accepts it up to a limit.
     fn derive(&mut self, id: ServerId, derivation: Derivation, out: &mut Out) {
         let most = self.config.globals.server_scram_iterations_max;
         let asked = derivation.iterations;
@@ -253,7 +254,7 @@ impl Pooler {
         self.ask(Asker::Server(id), question, out);
     }
 
-    /// Remembers a parameter; false if there is no end of them.
+    /// Remembers a parameter. False if the parameters are too large in total.
     pub(crate) fn learn(&mut self, id: ServerId, name: &[u8], value: &[u8]) -> bool {
         let server = self.servers.at_mut(id);
         if let Some(position) = self.shared.tracked.position(name) {
@@ -270,7 +271,7 @@ impl Pooler {
         true
     }
 
-    /// PostgreSQL refuses us; its words go to the log and to who waits.
+    /// PostgreSQL refuses the login. Its message goes to the log and to waiting clients.
     fn refused(&mut self, id: ServerId, body: &[u8], out: &mut Out) {
         let fields = Fields::new(body);
         let text = String::from_utf8_lossy(fields.message()).into_owned();
@@ -285,7 +286,7 @@ impl Pooler {
             self.wish_for_room(id, out);
         }
         self.login_failed(id, &sqlstate, &text, out);
-        // As PgBouncer logs it; 57P03 is not final.
+        // As in PgBouncer's log. 57P03 is temporary.
         let why = if sqlstate == "57P03" {
             "login failed"
         } else {
@@ -306,7 +307,7 @@ impl Pooler {
             tracked,
         };
         match server.reserved {
-            // These are the values of its one client.
+            // These values belong to the server's only client.
             Some(_) => server.keeps_welcome(welcome),
             None => pool.learns_welcome(welcome),
         }

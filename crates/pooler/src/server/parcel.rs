@@ -1,4 +1,5 @@
-//! A server's parcel: all that moves with the server to another worker or to a successor process.
+//! A server's parcel: the state that moves with the server to another worker or a successor
+//! process.
 
 use super::{Ending, Server};
 use crate::event::{Action, Close, LooseSocket, Out, Peer, ServerId};
@@ -11,7 +12,7 @@ use crate::standby;
 use crate::statement::{Held, ServerSet};
 
 impl Server {
-    /// Nothing is under way between it and us, and nothing speaks against using it elsewhere.
+    /// True if nothing is under way on the connection, and nothing prevents its use elsewhere.
     pub(crate) fn may_travel(&self) -> bool {
         self.ending.is_none()
             && !self.link.is_owed()
@@ -20,7 +21,7 @@ impl Server {
             && self.cancels == 0
     }
 
-    /// It has said the beginning of a message that nobody asked for.
+    /// True if the server has sent the beginning of a message without a request.
     pub(crate) fn is_in_a_message(&self) -> bool {
         let between = self.inbox.held().is_empty() && self.inbox.at_boundary();
         !between && self.ending.is_none() && !self.link.is_owed() && self.cancels == 0
@@ -28,12 +29,12 @@ impl Server {
 }
 
 impl Pooler {
-    /// Takes a server that the driver has let go of out of its pool, with all that moves with it.
-    /// The caller moves the server's permit, or gives it back. `None` if the server can't travel: then
-    /// it is being closed.
+    /// Removes a server that the driver has detached from its pool and packs it. The caller moves
+    /// the server's permit, or returns it. `None` if the server can't travel; then Howdah closes
+    /// it.
     ///
-    /// The parcel has no welcome: a successor is told what it must know of each pool. (The number of
-    /// the last order is left out, too: a successor has given no order yet.)
+    /// The parcel has no welcome: a successor gets the data of each pool separately. (The number of
+    /// the last order is missing as well: a successor has given no order yet.)
     pub(crate) fn take_out(
         &mut self,
         id: ServerId,
@@ -69,13 +70,13 @@ impl Pooler {
         })
     }
 
-    /// A server said something odd on the way out: it comes back only to be closed.
+    /// The server sent unexpected bytes while moving. Attaches it again, only to close it.
     pub(crate) fn return_dirty(&mut self, id: ServerId, socket: LooseSocket, out: &mut Out) {
         out.push(Action::Attach(Peer::Server(id), socket));
         self.close_server(id, "idle server got dirty", Close::Await, out);
     }
 
-    /// A server that was elsewhere is here now.
+    /// Inserts a server that comes from elsewhere.
     pub(crate) fn insert_server(
         &mut self,
         pool_id: PoolId,
@@ -117,7 +118,7 @@ impl Pooler {
                 false => Numbers::Nobody,
             },
             key: parcel.key,
-            // From the process before this one it comes without.
+            // A server from the predecessor process comes without this value.
             standby: parcel.standby.or(known),
             permitted: true,
             connected,

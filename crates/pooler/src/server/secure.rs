@@ -1,5 +1,5 @@
-//! The first steps on an open socket to PostgreSQL, up to the first message of the login or of a cancel
-//! request: TLS or not, and which user runs a server behind a unix socket.
+//! The first steps on an open socket to PostgreSQL, before the login or a cancel request: TLS or
+//! not, and which operating-system user runs the server behind a unix socket.
 
 use howdah_wire::write;
 
@@ -14,14 +14,14 @@ use crate::tls::{AGAIN, TlsConnect, TlsFacts, TlsStart};
 pub(crate) enum SslAnswer {
     /// `S`: the handshake may begin.
     Yes,
-    /// `N`: and the connection may go on in clear text.
+    /// `N`: the connection may go on in clear text.
     No,
-    /// Why it can't go on.
+    /// The reason to give up.
     Fails(&'static str),
 }
 
 impl Pooler {
-    /// The handshake that a connection to a server needs; `None` where there is no TLS.
+    /// The TLS handshake that a connection to a server needs. `None` for a connection without TLS.
     pub(crate) fn tls_to(&self, id: ServerId) -> Option<TlsConnect> {
         let server = self.servers.get(id)?;
         let Address::Tcp(ip, _) = server.ends.as_ref()?.remote else {
@@ -39,8 +39,8 @@ impl Pooler {
         })
     }
 
-    /// The socket of a server is open: TLS begins, or the login. With `requirepeer` the system is asked
-    /// first who runs the server.
+    /// The socket of a server is open. Begins TLS or the login. With `requirepeer`, Howdah first
+    /// asks which operating-system user runs the server.
     pub(crate) fn secure(&mut self, id: ServerId, out: &mut Out) {
         if let Some(uid) = self.unknown_peer(id) {
             self.servers.at_mut(id).secures(Securing::Peer);
@@ -60,7 +60,7 @@ impl Pooler {
         out.send_with(Peer::Server(id), write::ssl_request);
     }
 
-    /// The system's user who runs a server behind a unix socket, where it matters who that is.
+    /// The operating-system user that runs a server behind a unix socket, if `requirepeer` is set.
     fn unknown_peer(&self, id: ServerId) -> Option<u32> {
         let server = self.servers.get(id)?;
         let peer = server.ends.as_ref()?.unix_peer?;
@@ -68,7 +68,7 @@ impl Pooler {
         self.config.require_peer(database).map(|_| peer.uid)
     }
 
-    /// The control thread has named the system's user who runs a server.
+    /// The control thread has found the name of the operating-system user that runs a server.
     pub(crate) fn server_peer_named(
         &mut self,
         id: ServerId,
@@ -80,7 +80,7 @@ impl Pooler {
             return;
         }
         let database = &self.pools.at(server.pool).terms.database;
-        // A reload may have taken the demand away.
+        // A reload may have removed `requirepeer`.
         let required = self.config.require_peer(database);
         let detail = match (&name, required) {
             (_, None) => None,
@@ -94,28 +94,28 @@ impl Pooler {
             None => self.begin_server_login(id, out),
             Some(detail) => {
                 self.note_server(Level::Warning, id, &detail, out);
-                // Not 08006: waiting does not change who runs it.
+                // Not 08006: another try would find the same user.
                 self.login_failed(id, "08001", &detail, out);
                 self.close_server(id, "requirepeer", Close::Abort, out);
             }
         }
     }
 
-    /// PostgreSQL's answer to an SSLRequest, and what follows from it for this connection.
+    /// Interprets PostgreSQL's answer to an SSLRequest.
     pub(crate) fn ssl_answer(&self, id: ServerId, bytes: &[u8]) -> SslAnswer {
         let required = self.tls_to(id).is_some_and(|tls| tls.mode.is_required());
         match bytes {
             b"S" => SslAnswer::Yes,
             b"N" if required => SslAnswer::Fails("server refused SSL"),
             b"N" => SslAnswer::No,
-            // Whoever put them there, they were not encrypted.
+            // The extra bytes were not encrypted. An attacker may have added them.
             [b'S' | b'N', ..] => SslAnswer::Fails("received unencrypted data after SSL response"),
             [b'E', ..] => SslAnswer::Fails("server answered the SSL request with an error"),
             _ => SslAnswer::Fails("server gave no answer to the SSL request"),
         }
     }
 
-    /// Bytes of a server before its login.
+    /// Handles bytes of a server before its login.
     pub(crate) fn securing_bytes(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
         let asked = self
             .servers
@@ -138,7 +138,7 @@ impl Pooler {
         }
     }
 
-    /// A handshake with a server ended.
+    /// A TLS handshake with a server has ended.
     pub(crate) fn server_tls_done(
         &mut self,
         id: ServerId,
@@ -153,7 +153,8 @@ impl Pooler {
                 let text = format!("TLS handshake failed: {why}");
                 return match *server.state() {
                     ServerState::Cancel(_) => self.carrier_failed(id, &text, out),
-                    // Nobody is told, and no time is lost: whoever waits has another server opened.
+                    // No client gets an error and no time is lost: waiting clients make Howdah open
+                    // another server.
                     ServerState::Securing(_) if why == AGAIN => {
                         self.note_server(Level::Warning, id, &text, out);
                         self.close_server(id, "TLS 1.2 is tried", Close::Flush, out);
@@ -176,7 +177,7 @@ impl Pooler {
     fn not_secured(&mut self, id: ServerId, why: &str, detail: &str, out: &mut Out) {
         self.note_server(Level::Warning, id, detail, out);
         self.login_failed(id, "08006", detail, out);
-        // The alert that tells PostgreSQL why is still sent.
+        // Flushing sends the TLS alert, which tells PostgreSQL the reason.
         self.close_server(id, why, Close::Flush, out);
     }
 }

@@ -9,54 +9,54 @@ use crate::known::Lookup;
 use crate::pool::key::Parameter;
 use crate::statement::Statement;
 
-/// What a server is doing.
+/// The state of a server.
 #[derive(Debug)]
 pub enum ServerState {
-    /// Its host's addresses are being looked up.
+    /// The addresses of the host are being looked up.
     Resolving,
     /// The socket is being opened.
     Connecting,
-    /// PostgreSQL is asked for TLS, or a handshake is under way.
+    /// Howdah asks PostgreSQL for TLS, or a handshake is under way.
     Securing(Securing),
     /// Howdah logs in.
     Login(Box<Login>),
     /// `connect_query` runs.
     ConnectQuery,
-    /// In the pool, ready.
+    /// In the pool, ready for use.
     Idle,
-    /// In the pool, and idle for so long that it must be tested before use.
+    /// In the pool, and idle for so long that Howdah must test the server before use.
     Used,
     /// The check query runs.
     Checking,
-    /// Bound to a client; its parameters are being set.
+    /// Linked with a client. Howdah gives the server the client's parameters.
     Aligning(ClientId),
-    /// Bound to a client.
+    /// Linked with a client.
     Linked(ClientId),
-    /// Its client has left. Answers that it owes are read and dropped.
+    /// The client has left. Howdah reads and drops the answers still owed.
     Draining,
     /// The reset query runs.
     Resetting,
-    /// It looks a client's user up.
+    /// The server looks up a client's user.
     Lookup(Box<Lookup>),
-    /// It listens for clients ([`crate::listen`]).
+    /// A listening connection ([`crate::listen`]).
     Listening {
-        /// Its first query runs, which nobody waits for.
+        /// The first query runs. No client waits for its result.
         first: bool,
     },
-    /// A cancel for it is under way; no client has it.
+    /// A cancel request for the server is under way. No client has the server.
     BeingCancelled,
-    /// On its way to another worker.
+    /// Moving to another worker.
     Lent(WorkerId),
-    /// On its way to our successor.
+    /// Moving to the successor process.
     Packed,
     /// Carries a CancelRequest.
     Cancel(Box<Errand>),
-    /// Its `Close` was asked for.
+    /// Howdah has requested `Close` for the server.
     Closing,
 }
 
-/// How far a server is with its client's settings. PostgreSQL may refuse to set them, which need not
-/// be the client's fault. Then Howdah tries again, at most twice:
+/// How far a server has accepted its client's settings. PostgreSQL may refuse settings without a
+/// fault of the client. Then Howdah tries again, at most twice:
 ///
 /// ```text
 ///   First --refused, others' settings are there--> Refused --> Cleans --> Clean
@@ -66,58 +66,57 @@ pub enum ServerState {
 ///                                                               Denied --> Last
 /// ```
 ///
-/// An example of each. Another client ran `SET statement_timeout = 1`, and what takes its settings back
-/// runs into that: `DISCARD ALL` without a timeout does not. This client ran `SET ROLE admin` and then
-/// `SET log_statement = 'all'`. Howdah sets the role behind the other settings, but `log_statement` only
-/// `admin` may set: the second time the role is set first.
+/// An example of each. Another client ran `SET statement_timeout = 1`, and the commands that reset
+/// its settings hit this timeout. `DISCARD ALL` without a timeout does not. Or this client ran `SET
+/// ROLE admin` and then `SET log_statement = 'all'`. Howdah sets the role last, but only `admin`
+/// may set `log_statement`. The second time, Howdah sets the role first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Trial {
     /// PostgreSQL has refused nothing.
     #[default]
     First,
-    /// PostgreSQL has refused, perhaps because of other clients' settings: `DISCARD ALL` is due.
+    /// PostgreSQL has refused, perhaps because of other clients' settings. `DISCARD ALL` is due.
     Refused,
     /// `DISCARD ALL` runs.
     Cleans,
-    /// The server was cleaned, and gets the client's settings.
+    /// The server is clean, and gets the client's settings.
     Clean,
-    /// PostgreSQL has refused for lack of a privilege: the settings are due again, the role first.
+    /// A privilege was missing. Howdah will set the settings again, the role first.
     Denied,
-    /// The server gets the client's settings, the role first. There is no further try.
+    /// The server gets the client's settings, the role first. No further try follows.
     Last,
 }
 
-/// Which client's values of sequences (`currval`, `lastval`) a server has.
+/// The clients whose sequence values (`currval`, `lastval`) a server has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Numbers {
-    /// No client has asked for values since they were last forgotten.
+    /// No client has asked for values since the server last forgot them.
     #[default]
     Nobody,
     /// Values of the client with this console number.
     Of(u64),
-    /// Values of several clients, or older ones of one client that has been elsewhere since.
+    /// Values of several clients, or outdated ones of one client that used another server since.
     Several {
-        /// The console number of the last one.
+        /// The console number of the client that used the server last.
         last: u64,
-        /// The transaction before the one under way was the client's, too.
+        /// The same client also had the transaction before the current one.
         again: bool,
     },
 }
 
 impl Trial {
-    /// The next try, or a step towards it, is due once PostgreSQL has answered.
+    /// True if the next step is due once PostgreSQL has answered.
     pub fn goes_on(self) -> bool {
         matches!(self, Trial::Refused | Trial::Cleans | Trial::Denied)
     }
 }
 
-/// Which unnamed statement a server has.
+/// The unnamed statement of a server.
 #[derive(Clone, Debug)]
 pub enum Unnamed {
     /// This one, or none.
     Known(Option<Arc<Statement>>),
-    /// Not known: the server is new here, or the statement was parsed in a way that no other client
-    /// may use.
+    /// Unknown: the server is new here, or the statement must not be used by other clients.
     Unknown,
 }
 
@@ -128,14 +127,14 @@ pub struct Login {
     pub(super) derives: Option<Arc<()>>,
     /// AuthenticationOk has come.
     pub(super) proven: bool,
-    /// Every ParameterStatus so far.
+    /// All ParameterStatus messages so far.
     pub(super) parameters: Vec<Parameter>,
-    /// Their size, in bytes.
+    /// The size of `parameters`, in bytes.
     pub(super) size: usize,
 }
 
 impl std::fmt::Debug for Login {
-    /// Secrets don't belong in logs.
+    /// Secrets must not appear in logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Login")
     }
@@ -144,9 +143,9 @@ impl std::fmt::Debug for Login {
 /// The steps between the open socket and the login.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Securing {
-    /// The control thread is asked for the system user that runs the server (`requirepeer`).
+    /// Howdah asks the control thread which operating-system user runs the server (`requirepeer`).
     Peer,
-    /// SSLRequest is sent, one byte is awaited.
+    /// SSLRequest was sent. Its one-byte answer is awaited.
     Asked,
     /// The handshake is under way.
     Handshake,

@@ -9,7 +9,7 @@ use crate::note::Level;
 use crate::pooler::Pooler;
 use crate::server::ServerState;
 
-/// What has ended with the release of a server.
+/// The reason for the release of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Over {
     /// Its client's transaction.
@@ -19,10 +19,10 @@ pub(crate) enum Over {
 }
 
 impl Pooler {
-    /// Tests a server that was idle for long.
+    /// Tests a server that was idle for a long time.
     pub(crate) fn test_server(&mut self, id: ServerId, out: &mut Out) {
         let query = self.config.globals.server_check_query.clone();
-        // PgBouncer's word for an empty query.
+        // In PgBouncer, `<empty>` means an empty query.
         let query = if query == "<empty>" {
             String::new()
         } else {
@@ -33,7 +33,7 @@ impl Pooler {
         self.run_task(id, ServerState::Checking, query.as_bytes(), out);
     }
 
-    /// Makes a session's server as good as new.
+    /// Runs `server_reset_query` on a server.
     pub(crate) fn reset_server(&mut self, id: ServerId, out: &mut Out) {
         let query = self.config.globals.server_reset_query.clone();
         self.run_task(id, ServerState::Resetting, query.as_bytes(), out);
@@ -51,17 +51,17 @@ impl Pooler {
         self.await_task(id, state);
     }
 
-    /// A server begins a task; its query was sent.
+    /// A server begins a task. Howdah has sent the query.
     pub(crate) fn await_task(&mut self, id: ServerId, state: ServerState) {
         self.servers.at_mut(id).begins(state, self.now);
         self.watch_server(id);
     }
 
-    /// PostgreSQL has refused a query of Howdah's own.
+    /// PostgreSQL has refused a query of Howdah.
     pub(crate) fn task_failed(&mut self, id: ServerId, sqlstate: &str, error: &str, out: &mut Out) {
         let server = self.servers.at_mut(id);
         match *server.state() {
-            // It went down, and said so.
+            // The server has reported its shutdown.
             ServerState::Aligning(client) if server.ending() == Some(Ending::CrashedUnheard) => {
                 self.disconnect(client, Fault::ServerGone, out);
             }
@@ -83,7 +83,7 @@ impl Pooler {
             }
             ServerState::Resetting => server.must_close(Ending::ResetFailed),
             ServerState::Checking => server.must_close(Ending::TestFailed),
-            // The error is an answer to a client that has left.
+            // The error answers a client that has left.
             ServerState::Draining => {}
             _ => {
                 let text = format!("error while idle: {error}");
@@ -118,7 +118,7 @@ impl Pooler {
                     self.pools.at_mut(server.pool).test_ends();
                     server.comes_free(self.now);
                 }
-                // One more of SQL's PREPARE, or whatever a reset query may do, is over now.
+                // A reset query drops the statements of SQL's PREPARE.
                 if server.status == Status::Idle {
                     server.set_sql_prepared(false);
                     self.checkin(id, out);
@@ -130,7 +130,8 @@ impl Pooler {
         }
     }
 
-    /// A server whose client has left owes no more answers.
+    /// A server whose client has left owes no more answers. Rolls back an open transaction, or
+    /// releases the server.
     fn drained_of_client(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         let pool = server.pool;
@@ -149,7 +150,7 @@ impl Pooler {
         self.release(id, over, out);
     }
 
-    /// Gives a server back to its pool after a client, reset if that is due.
+    /// Returns a server to its pool after a client, with a reset if due.
     #[inline]
     pub(crate) fn release(&mut self, id: ServerId, over: Over, out: &mut Out) {
         let session = over == Over::Session;
@@ -162,12 +163,12 @@ impl Pooler {
         }
     }
 
-    /// Removes what a client has left on a server, then gives the server back. `session`: a session
-    /// of its client ended (session mode). `resets`: `server_reset_query` is due.
+    /// Removes the state that a client has left on a server, then returns the server. `session`:
+    /// the client's session has ended (session mode). `resets`: `server_reset_query` is due.
     #[inline(never)] // Most servers are clean.
     fn clean(&mut self, id: ServerId, session: bool, resets: bool, out: &mut Out) {
         let fit = self.servers.at(id).ending().is_none();
-        // DISCARD ALL leaves nothing to reset.
+        // After DISCARD ALL, no reset is needed.
         let discards = self.discards_all(id);
         if fit && (session || resets) {
             self.doubt_session(id);
