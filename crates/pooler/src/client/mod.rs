@@ -529,8 +529,8 @@ impl Client {
         }
     }
 
-    /// True if the client's settings may be sent to a server along with its first messages. Answers
-    /// other than to those messages must then not matter to the client.
+    /// True if the client's settings may be sent to a server along with its first messages, because
+    /// nothing that the client gets depends on other answers.
     pub(crate) fn needs_no_answer(&self) -> bool {
         !self.replication.any() && !self.is_pinned() && !self.listens()
     }

@@ -50,7 +50,7 @@ impl Client {
         }
     }
 
-    /// Restores state that is the same in every position of the client.
+    /// Restores the state that does not depend on the client's [`Standing`].
     pub(crate) fn unpack(&mut self, from: &mut Passenger, database: Arc<str>, user: Arc<str>) {
         self.tls = from.tls.take();
         self.inbox.hold(&std::mem::take(&mut from.held));

@@ -59,7 +59,7 @@ impl Copy {
     }
 
     /// PostgreSQL begins to read. `eaten` counts the Syncs already sent. `ended`: the end of the
-    /// COPY was already sent. `broken`: a message that fails the COPY was already sent.
+    /// COPY was already sent. `broken`: a message that makes the COPY fail was already sent.
     pub fn begin(&mut self, eaten: u32, ended: bool, broken: bool) {
         let inside = Inside {
             eaten: self.eaten() + eaten,
@@ -83,7 +83,7 @@ impl Copy {
         }
     }
 
-    /// The client sends a message that fails the COPY.
+    /// The client sends a message that makes the COPY fail.
     pub fn break_off(&mut self) {
         if let Copy::Open(inside) = self {
             inside.broken = true;

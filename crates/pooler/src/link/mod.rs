@@ -130,7 +130,7 @@ impl Link {
         self.ledger.owes_ready()
     }
 
-    /// True if the transaction has parsed statements that no other client may use.
+    /// True if the link has statements that no other client may use.
     pub(crate) fn is_transient(&self) -> bool {
         !self.changes.left_nothing()
     }
@@ -344,7 +344,7 @@ struct Parsed {
 }
 
 impl Changes {
-    /// True if no statement of the transaction may stay on a server.
+    /// True if no statement must be closed before another client gets the server.
     pub fn left_nothing(&self) -> bool {
         self.parsed.is_empty() && !self.unnamed
     }

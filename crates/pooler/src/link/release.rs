@@ -46,7 +46,7 @@ impl Pooler {
             return;
         }
         if server.link.ledger.group_open() {
-            // The client is in a transaction and has no request under way.
+            // The open group waits for the client's next message.
             client.falls_quiet(now);
             return;
         }

@@ -541,7 +541,7 @@ impl Server {
         self.check.take()
     }
 
-    /// The link is over: nothing is asked about the client's session any more.
+    /// The link is over, and with it any inquiry or check.
     #[inline(always)]
     pub(crate) fn end_inquiry(&mut self) {
         self.inquiry = None;

@@ -123,7 +123,7 @@ pub enum Unnamed {
 /// A login under way.
 pub struct Login {
     pub(super) exchange: ServerLogin,
-    /// Held while the control thread derives a key.
+    /// Kept while the control thread derives a key.
     pub(super) derives: Option<Arc<()>>,
     /// AuthenticationOk has come.
     pub(super) proven: bool,

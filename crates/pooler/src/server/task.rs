@@ -12,9 +12,9 @@ use crate::server::ServerState;
 /// The reason for the release of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Over {
-    /// Its client's transaction.
+    /// The client's transaction has ended.
     Transaction,
-    /// Its client's session, in session mode.
+    /// The client's session has ended (session mode).
     Session,
 }
 
