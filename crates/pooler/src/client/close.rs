@@ -18,7 +18,7 @@ use crate::{console, link};
 enum Farewell {
     /// The client sent Terminate, or no request of it is running.
     Orderly,
-    /// The client disconnected or is disconnected. Howdah cancels its running query.
+    /// The connection broke, or Howdah disconnects the client. Howdah cancels the running query.
     Abrupt,
 }
 

@@ -94,7 +94,7 @@ pub struct Client {
     pub(crate) parting: Option<Box<crate::fault::Fault>>,
     /// The Broker counts the client.
     pub(crate) admitted: bool,
-    /// The client got its greeting: it is logged in.
+    /// The client got its greeting after login.
     pub(crate) welcomed: bool,
     /// The last value of `in_hot_standby` that the client got.
     pub(crate) standby: Option<bool>,
@@ -121,7 +121,7 @@ pub struct Client {
 /// The replication protocol that a client asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Replication {
-    /// None.
+    /// No replication.
     #[default]
     None,
     /// `replication=database`.
@@ -145,7 +145,6 @@ impl Client {
         }
     }
 
-    /// The console session, if any.
     pub(crate) fn console_mut(&mut self) -> Option<&mut ConsoleSession> {
         match &mut self.state {
             ClientState::Console(session) => Some(session),
@@ -189,7 +188,6 @@ impl Client {
         self.request = at;
     }
 
-    /// The client sends rows of a COPY.
     pub(crate) fn sends_rows(&mut self, at: Time) {
         self.quiet = at;
     }
@@ -206,13 +204,11 @@ impl Client {
         self.long_key = long_key;
     }
 
-    /// Sets the user and the database.
     fn set_names(&mut self, user: Arc<str>, database: Arc<str>) {
         self.user = user;
         self.database = database;
     }
 
-    /// Sets the facts of the TLS session, if there is one.
     pub(crate) fn set_secured(&mut self, facts: Option<Arc<TlsFacts>>) {
         self.tls = facts;
     }
@@ -221,7 +217,6 @@ impl Client {
         self.admitted = true;
     }
 
-    /// The client gets its servers from this pool.
     pub(crate) fn joins(&mut self, pool: PoolId) {
         self.pool = Some(pool);
     }
@@ -249,7 +244,6 @@ impl Client {
         self.asked = asked;
     }
 
-    /// Sets the value of `in_hot_standby` that the client got.
     pub(crate) fn set_told_standby(&mut self, standby: Option<bool>) {
         self.standby = standby;
     }
@@ -265,12 +259,10 @@ impl Client {
         }
     }
 
-    /// Drops the session if it is empty.
     pub(crate) fn forgets_blank_session(&mut self) {
         self.session.take_if(|session| session.is_blank());
     }
 
-    /// Ends the session.
     fn ends_session(&mut self) -> Option<Box<crate::session::Session>> {
         self.session.take()
     }
@@ -294,7 +286,6 @@ impl Client {
         }
     }
 
-    /// PostgreSQL has dropped the client's unnamed statement.
     pub(crate) fn drops_unnamed(&mut self) {
         self.unnamed = None;
     }
@@ -389,12 +380,10 @@ impl Client {
         timers.arm(Peer::Client(id), at, &mut self.timer);
     }
 
-    /// The timer entry is due.
     pub(crate) fn timer_is_up(&mut self) {
         self.timer = Time(0);
     }
 
-    /// A TLS handshake begins.
     fn shakes_hands(&mut self) {
         self.state = ClientState::Handshake;
     }
@@ -422,7 +411,6 @@ impl Client {
         self.request = now;
     }
 
-    /// The client must prove its identity.
     fn proves(&mut self, login: state::LoginAttempt) {
         self.state = ClientState::Login(Box::new(login));
     }
@@ -497,7 +485,6 @@ impl Client {
     }
 }
 
-/// Questions about the client.
 impl Client {
     /// True if the client uses TLS.
     pub fn is_tls(&self) -> bool {

@@ -30,8 +30,7 @@ use crate::{console, limits};
 /// The newest minor version of protocol 3 that Howdah speaks.
 pub const MINOR: u16 = 2;
 
-/// The first byte of a TLS handshake, the record's type. A packet whose length begins so would have
-/// 369 MB.
+/// The first byte of a TLS handshake, the record's type. Read as a length, it would mean 369 MB.
 const TLS_HANDSHAKE: u8 = 0x16;
 
 /// The content of a start-up packet.
@@ -510,7 +509,7 @@ impl Pooler {
             self.log_attempt(id, database, user, out);
         }
         if console::is_console(database) && self.is_our_own_user(id) {
-            // Whoever may stop the process is admitted even if all limits are reached.
+            // A user who may stop the process is admitted whatever limits are reached.
             return self.begin_login(id, out);
         }
         if let Some(fault) = self.refuses_login(database, user) {

@@ -8,7 +8,7 @@ use crate::console::session::ConsoleSession;
 use crate::ids::{ServerId, WorkerId};
 use crate::limits;
 
-/// What a client is doing.
+/// The state of a client.
 #[derive(Debug)]
 pub enum ClientState {
     /// The client has connected. Its first packet is awaited.

@@ -182,9 +182,8 @@ impl Downstream<'_> {
         }
     }
 
-    /// An error has ended an open COPY from the client. True if PostgreSQL may or may not answer a
-    /// message that the client sent during the COPY: another problem than this message made the
-    /// COPY fail.
+    /// An error has ended an open COPY from the client. True if it is unknown whether PostgreSQL
+    /// answers a message that the client sent during the COPY: not this message made the COPY fail.
     fn fail_copy(&mut self, fields: Fields<'_>) -> bool {
         let copy = self.server.link.copy;
         if copy.eaten() > 0 || copy.is_broken() {

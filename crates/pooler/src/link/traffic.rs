@@ -32,7 +32,6 @@ enum After {
 }
 
 impl Pooler {
-    /// A client has sent bytes.
     pub(crate) fn client_sent(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         match *client.state() {
@@ -168,8 +167,8 @@ impl Pooler {
                 } else if entry.link.reads() {
                     client.sends_rows(now);
                 }
-                // Other servers close surplus statements when they get a client. A client that
-                // keeps its server causes no such moment, so the surplus is closed here.
+                // Other servers close surplus statements when they get a client. A kept
+                // server gets no new client, so Howdah closes the surplus here.
                 let most = globals.max_prepared_statements as usize;
                 let rests = entry.status == Status::Idle && client.inbox.at_boundary();
                 if entry.set.has_grown()
@@ -221,7 +220,6 @@ impl Pooler {
         Some(flow)
     }
 
-    /// A server has sent bytes.
     pub(crate) fn server_sent(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
         match *server.state() {

@@ -94,8 +94,7 @@ pub struct Upstream<'a> {
     pub mark: Option<Vec<u8>>,
     /// Where PostgreSQL searches for names after that Query.
     pub names: Names,
-    /// After the Query, Howdah sets the settings that it resets to the values of the client's
-    /// login.
+    /// After the Query, Howdah restores the reset settings to the values of the client's login.
     pub sets_back: bool,
     /// The tracked parameters.
     pub tracked: &'a Tracked,
@@ -145,7 +144,6 @@ impl Upstream<'_> {
         }
     }
 
-    /// Handles the beginning of a message.
     fn message(&mut self, chunk: &mut Chunk<'_>) -> Step {
         let Some(read) = header(chunk.rest()) else {
             // Howdah reports an invalid tag at once, without waiting for the rest of the header.
@@ -434,9 +432,8 @@ impl Upstream<'_> {
         Ok(self.lookup(name).is_some() || statement::is_ours(name))
     }
 
-    /// Answers a `DEALLOCATE name` by sending `DEALLOCATE howdah_void` instead. Howdah creates
-    /// `howdah_void` first if the client's name exists, and closes it otherwise. So PostgreSQL
-    /// itself answers, whatever the state of the transaction.
+    /// Answers a `DEALLOCATE name` by sending `DEALLOCATE howdah_void` instead. So PostgreSQL itself
+    /// answers, whatever the state of the transaction.
     fn deallocate(&mut self, chunk: &mut Chunk<'_>, header: Header, name: Box<[u8]>) -> Step {
         let change = self.void_or_nothing(&name);
         if let Some(forgets) = self.forget_unnamed() {
@@ -485,7 +482,6 @@ impl Upstream<'_> {
         self.push(Entry::swallow(Reply::Parse));
     }
 
-    /// Adds an entry to the ledger.
     pub(super) fn push(&mut self, entry: Entry) {
         self.enter(entry);
     }
@@ -634,7 +630,6 @@ fn unknown(tag: u8) -> Flow {
 /// Whether a text may run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// The text may run.
     Runs,
     /// The text would make its client keep a server, and too many clients keep one.
     Refused,

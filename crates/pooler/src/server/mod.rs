@@ -215,7 +215,6 @@ impl Server {
         &self.state
     }
 
-    /// Howdah's login under way, if any.
     fn login_mut(&mut self) -> Option<&mut state::Login> {
         match &mut self.state {
             ServerState::Login(login) => Some(login),
@@ -223,7 +222,6 @@ impl Server {
         }
     }
 
-    /// The lookup under way, if any.
     pub(crate) fn lookup_mut(&mut self) -> Option<&mut Lookup> {
         match &mut self.state {
             ServerState::Lookup(lookup) => Some(lookup),
@@ -317,7 +315,6 @@ impl Server {
         self.host = Some(host.into());
     }
 
-    /// The socket is open.
     pub(crate) fn set_connected(&mut self, ends: Ends, now: Time) {
         self.set_ends(ends);
         self.connected = now;
@@ -337,7 +334,6 @@ impl Server {
         self.cancels -= 1;
     }
 
-    /// The connection uses TLS.
     fn set_secured(&mut self, facts: Box<TlsFacts>) {
         self.tls = Some(Arc::from(facts));
     }
@@ -351,7 +347,6 @@ impl Server {
         self.params = params;
     }
 
-    /// Sets the reported value of `in_hot_standby`, if any.
     pub(crate) fn tells_standby(&mut self, standby: Option<bool>) {
         self.standby = standby;
     }
@@ -369,7 +364,6 @@ impl Server {
         self.welcome.take().expect("a login behind it")
     }
 
-    /// ReadyForQuery came with this status.
     pub(crate) fn mark_ready(&mut self, status: Status) {
         self.status = status;
     }
@@ -541,7 +535,6 @@ impl Server {
         self.check.take()
     }
 
-    /// The link is over, and with it any inquiry or check.
     #[inline(always)]
     pub(crate) fn end_inquiry(&mut self) {
         self.inquiry = None;
@@ -571,7 +564,6 @@ impl Server {
         !std::mem::replace(&mut self.rolled_back, true)
     }
 
-    /// The server is in no transaction.
     fn mark_out_of_transaction(&mut self) {
         self.rolled_back = false;
     }
@@ -592,7 +584,6 @@ impl Server {
         timers.arm(Peer::Server(id), at, &mut self.timer);
     }
 
-    /// The timer entry is due.
     pub(crate) fn timer_is_up(&mut self) {
         self.timer = Time(0);
     }
@@ -622,7 +613,6 @@ impl Server {
         self.since = now;
     }
 
-    /// The server is idle in its pool, ready for use.
     pub(crate) fn lies_idle(&mut self) {
         self.turn(ServerState::Idle);
     }
@@ -686,13 +676,11 @@ impl Server {
         }
     }
 
-    /// Sets the number in the console.
     pub(crate) fn numbered(mut self, number: u64) -> Self {
         self.number = number;
         self
     }
 
-    /// The server moves to another worker.
     pub(crate) fn lend_to(&mut self, worker: WorkerId) {
         self.state = ServerState::Lent(worker);
     }
@@ -702,7 +690,6 @@ impl Server {
         self.state = ServerState::Packed;
     }
 
-    /// The server closes.
     pub(crate) fn closes(&mut self) {
         self.state = ServerState::Closing;
     }
