@@ -1,33 +1,33 @@
-//! The limits that several pools share, as a list: `max_db_connections` is shared by all pools of a
-//! database, `max_user_connections` by all pools of a user. Code that counts or compares walks the list, so
-//! a third limit would be one more entry here, and one more arm where settings are read.
+//! The limits that several pools share: all pools of a database share `max_db_connections`, all
+//! pools of a user share `max_user_connections`. Code that counts or compares walks this list. A
+//! third limit needs one entry here, and one match arm where settings are read.
 
 use std::sync::Arc;
 
 use crate::pool::key::PoolKey;
 
-/// A bound that several pools share.
+/// A limit that several pools share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SharedBound {
-    /// Of all pools of a database.
+    /// `max_db_connections`: all pools of a database share it.
     Database,
-    /// Of all pools of a user.
+    /// `max_user_connections`: all pools of a user share it.
     User,
 }
 
-/// A value for each bound, in the order of [`SharedBound::ALL`].
+/// One value for each shared limit, in the order of [`SharedBound::ALL`].
 pub type Each<T> = [T; SharedBound::ALL.len()];
 
 impl SharedBound {
-    /// All of them.
+    /// All shared limits.
     pub const ALL: [SharedBound; 2] = [SharedBound::Database, SharedBound::User];
 
-    /// Its place in an [`Each`].
+    /// The index of this limit in an [`Each`].
     pub fn place(self) -> usize {
         self as usize
     }
 
-    /// What a pool's connections count under: all pools with the same name share the bound.
+    /// The name that a pool's servers count under. All pools with the same name share the limit.
     pub fn name(self, key: &PoolKey) -> &Arc<str> {
         match self {
             SharedBound::Database => &key.database,
@@ -35,12 +35,12 @@ impl SharedBound {
         }
     }
 
-    /// Both pools are under one bound of this kind.
+    /// True if both pools share one limit of this kind.
     pub fn is_shared(self, pool: &PoolKey, other: &PoolKey) -> bool {
         self.name(pool) == self.name(other)
     }
 
-    /// A server of the other pool takes a place that this one could use.
+    /// True if a server of the other pool takes a place that this pool could use.
     pub fn concerns(self, pool: &PoolKey, other: &PoolKey) -> bool {
         self.is_shared(pool, other) && other != pool
     }

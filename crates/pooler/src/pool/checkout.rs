@@ -1,4 +1,4 @@
-//! Servers are given out and come back.
+//! Giving servers to clients, and taking released servers back.
 //!
 //! A client that needs a server gets an idle one (`checkout`) or waits. A server that comes back
 //! (`checkin`) is closed, cleaned, lent, given to a waiting client, or kept idle.
@@ -15,15 +15,15 @@ use crate::pooler::Pooler;
 use crate::server::ServerState;
 use crate::{client, server};
 
-/// For how long after its login an unused server needs no test, in nanoseconds.
+/// How long a server that was never used needs no test after its login, in nanoseconds.
 const FRESH_NS: u64 = 1_000_000_000;
 
-/// Among how many idle servers Howdah looks for one that has the client's settings already.
+/// How many idle servers Howdah searches for one that already has the client's settings.
 const LOOKED_AT: usize = 8;
 
 impl Pooler {
-    /// A client needs a server. True if it gets one that takes its messages at once; otherwise it
-    /// waits.
+    /// A client needs a server. Returns true if the client gets a server that takes its messages
+    /// at once. Otherwise the client waits.
     pub(crate) fn checkout(&mut self, id: ClientId, out: &mut Out) -> bool {
         let now = self.now;
         let client = self.clients.at_mut(id);
@@ -56,13 +56,14 @@ impl Pooler {
         }
         self.watch_client(id);
         self.need(pool_id, out);
-        // Another idle server may have been at hand, behind one that must be tested.
+        // If the newest idle server is being tested, the client may have got another idle one.
         let linked = |client: &client::Client| matches!(client.state(), ClientState::Linked(_));
         self.clients.get(id).is_some_and(linked)
     }
 
-    /// Gives idle servers to waiting clients; a server that was idle for long is tested first. Both
-    /// exist at once if the newest idle server had to be tested, or a replication client waits.
+    /// Gives idle servers to waiting clients, but tests a server first that was idle for long.
+    /// Clients can wait beside idle servers if the newest of these had to be tested, or if a
+    /// client waits for replication.
     pub(super) fn serve_waiting(&mut self, pool_id: PoolId, out: &mut Out) {
         loop {
             let pool = self.pools.at(pool_id);
@@ -83,8 +84,8 @@ impl Pooler {
         }
     }
 
-    /// An idle server fit for use by a client: one that has its settings, as a rule, if there is one. One
-    /// that was idle for long is tested first, which is begun here; whoever waits then gets it.
+    /// Takes an idle server for a client, if possible one that has the client's settings. If that
+    /// server was idle for long, its test begins instead: the next waiting client then gets it.
     fn take_idle(&mut self, pool_id: PoolId, client: ClientId, out: &mut Out) -> Option<ServerId> {
         let id = match self.config.globals.server_round_robin {
             true => self.pools.at_mut(pool_id).idle.take_oldest()?,
@@ -92,7 +93,7 @@ impl Pooler {
         };
         let server = self.servers.get(id)?;
         let age = self.now.0.saturating_sub(server.connected.0);
-        // A login that has just succeeded is a test.
+        // A login that has just succeeded counts as a test.
         let fresh = !server.served() && age < FRESH_NS;
         if !fresh && self.needs_test(server.since()) {
             self.test_server(id, out);
@@ -101,9 +102,9 @@ impl Pooler {
         Some(id)
     }
 
-    /// Takes the idle server that was used last, or one of some others that has the client's settings and
-    /// need not be tested. Where clients ask for values of sequences: one that the client used last, which
-    /// has its numbers.
+    /// Takes the idle server that was used last, or a slightly older one that has the client's
+    /// settings and needs no test. If clients of the pool call `currval` or `lastval`, the server
+    /// that this client used last comes first: that server still has the client's sequence values.
     fn take_fit(&mut self, pool_id: PoolId, client: ClientId) -> Option<ServerId> {
         let client = self.clients.at(client);
         let pool = self.pools.at_mut(pool_id);
@@ -127,12 +128,12 @@ impl Pooler {
         self.pools.at_mut(pool_id).idle.take_fit(LOOKED_AT, fit)
     }
 
-    /// Whether a server that has been idle since then must be tested before it is used.
+    /// Whether a server that has been idle since `since` must be tested before use.
     pub(super) fn needs_test(&self, since: Time) -> bool {
         since < self.tested_since()
     }
 
-    /// A server that has been idle for longer must be tested before it is used.
+    /// A server that has been idle since before this time must be tested before use.
     fn tested_since(&self) -> Time {
         let globals = &self.config.globals;
         match globals.server_check_query.is_empty() {
@@ -141,8 +142,8 @@ impl Pooler {
         }
     }
 
-    /// The client that has waited longest. A client that waits for a lookup, and whose user has
-    /// become known meanwhile, needs no server and goes on.
+    /// The client that has waited longest. If a client waits for an auth_query lookup, but its
+    /// user has become known meanwhile, the client needs no server and goes on.
     fn next_to_serve(&mut self, pool_id: PoolId) -> Option<ClientId> {
         loop {
             let client = self.next_waiter(pool_id)?;
@@ -163,7 +164,8 @@ impl Pooler {
         }
     }
 
-    /// A server is free: it is closed, cleaned, lent, given to a waiting client, or kept idle.
+    /// Handles a released server: closes, cleans or lends it, gives it to a waiting client, or
+    /// keeps it idle.
     pub(crate) fn checkin(&mut self, id: ServerId, out: &mut Out) {
         let now = self.now;
         let mut server = self.servers.at_mut(id);
@@ -189,7 +191,7 @@ impl Pooler {
         if pool.paused() {
             return self.close_server(id, "pause mode", Close::Await, out);
         }
-        // With a lifetime of 0 a server serves once.
+        // With a server_lifetime of 0, a server serves only once.
         let age = now.0.saturating_sub(server.connected.0);
         let old = server.served() && age >= pool.terms.server_lifetime;
         if old && now >= pool.next_life() {
@@ -208,9 +210,9 @@ impl Pooler {
         server.comes_up(&mut self.timers, id, at);
     }
 
-    /// Passes a free server on: it is closed because its pool has too many or to make room for
-    /// another pool's, lent to another worker, or given to a client that waits here. False if it
-    /// stays.
+    /// Passes a released server on: closes it because its pool has too many or another pool needs
+    /// room, lends it to another worker, or gives it to a client that waits here. Returns false if
+    /// the server stays.
     fn hand_on(&mut self, id: ServerId, pool_id: PoolId, out: &mut Out) -> bool {
         if self.has_surplus(pool_id) {
             self.close_server(id, crate::pool::surplus::WHY, Close::Await, out);
@@ -243,8 +245,9 @@ impl Pooler {
         false
     }
 
-    /// Statements of SQL's PREPARE must not outlive the link of the client that made them. They can
-    /// only be dropped together with Howdah's own.
+    /// Drops the statements made by SQL's PREPARE, as these must not outlive the link of their
+    /// client. `DEALLOCATE ALL` drops Howdah's own statements, too: there is no command for the
+    /// others alone.
     fn forget_sql_prepared(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         server.set_sql_prepared(false);
@@ -252,7 +255,7 @@ impl Pooler {
     }
 }
 
-/// A server has the settings of a client. (Equal sets are one value.)
+/// Whether a server has the settings of a client. (Equal settings are one shared value.)
 pub(crate) fn has_settings(client: &client::Client, server: &server::Server) -> bool {
     let own = client
         .session

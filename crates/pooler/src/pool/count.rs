@@ -6,31 +6,31 @@ use crate::session::PIN_REASONS;
 use crate::stats::Stats;
 use crate::times::Times;
 
-/// What was counted.
+/// Reading the counters.
 impl Pool {
-    /// What was counted since the start.
+    /// The counters since the start.
     pub fn stats(&self) -> &Stats {
         &self.counts.stats
     }
 
-    /// How long things took.
+    /// The durations of logins, waits, queries and transactions.
     pub fn times(&self) -> &Times {
         &self.counts.times
     }
 
-    /// What was counted up to the end of the period before the last.
+    /// The counters at the end of the period before last.
     pub fn older_stats(&self) -> Stats {
         self.counts.older
     }
 
-    /// A period of the statistics ends: what was counted in it.
+    /// Ends a period of the statistics. Returns the counts of this period.
     pub(crate) fn period_ends(&mut self) -> Stats {
         let counts = &mut self.counts;
         counts.older = std::mem::replace(&mut counts.last, counts.stats);
         counts.stats.since(&counts.older)
     }
 
-    /// How many transactions the balancer was not told of yet; now it is.
+    /// How many transactions have ended since the last call. The balancer is told this number.
     pub(crate) fn tells_transactions(&mut self) -> u64 {
         let counts = &mut self.counts;
         let all = counts.stats.transactions;
@@ -38,21 +38,21 @@ impl Pool {
     }
 }
 
-/// Something is counted. Durations are in nanoseconds, sizes in bytes.
+/// Counting. Durations are in nanoseconds, sizes in bytes.
 impl Pool {
-    /// A client has sent so much.
+    /// A client has sent `bytes`.
     #[inline]
     pub(crate) fn count_received(&mut self, bytes: usize) {
         self.counts.stats.received += bytes as u64;
     }
 
-    /// A server has sent so much.
+    /// A server has sent `bytes`.
     #[inline]
     pub(crate) fn count_sent(&mut self, bytes: usize) {
         self.counts.stats.sent += bytes as u64;
     }
 
-    /// Clients have sent so many Parses and Binds, and servers were sent so many Parses.
+    /// Clients have sent Parse and Bind messages, and Howdah has sent Parse messages to servers.
     #[inline]
     pub(crate) fn count_parses(&mut self, from_clients: u32, to_servers: u32, binds: u32) {
         let stats = &mut self.counts.stats;
@@ -61,19 +61,19 @@ impl Pool {
         stats.binds += u64::from(binds);
     }
 
-    /// A client is bound to a server.
+    /// A client is linked to a server.
     #[inline]
     pub(crate) fn count_assignment(&mut self) {
         self.counts.stats.server_assignments += 1;
     }
 
-    /// A client has waited for a server.
+    /// A client has waited `ns` for a server.
     pub(crate) fn count_wait(&mut self, ns: u64) {
         self.counts.stats.wait_ns += ns;
         self.counts.times.wait.count(ns);
     }
 
-    /// So many queries have ended, after so long.
+    /// `queries` queries have ended after `ns`.
     #[inline]
     pub(crate) fn count_queries(&mut self, queries: u32, ns: u64) {
         self.counts.stats.queries += u64::from(queries);
@@ -81,7 +81,7 @@ impl Pool {
         self.counts.times.query.count(ns);
     }
 
-    /// So many transactions have ended, after so long.
+    /// `transactions` transactions have ended after `ns`.
     #[inline]
     pub(crate) fn count_transactions(&mut self, transactions: u32, ns: u64) {
         self.counts.stats.transactions += u64::from(transactions);
@@ -89,12 +89,12 @@ impl Pool {
         self.counts.times.transaction.count(ns);
     }
 
-    /// A query has ended that was slow.
+    /// A slow query has ended.
     pub(crate) fn count_slow_query(&mut self) {
         self.counts.stats.slow_queries += 1;
     }
 
-    /// A client keeps its server from now on, for these reasons.
+    /// A client begins to keep its server, for the reasons `why`.
     pub(crate) fn count_pin(&mut self, why: Kinds) {
         self.pinned += 1;
         let stats = &mut self.counts.stats;
@@ -104,12 +104,12 @@ impl Pool {
         }
     }
 
-    /// A client keeps its server no more.
+    /// A client stops keeping its server.
     pub(crate) fn count_unpin(&mut self) {
         self.pinned -= 1;
     }
 
-    /// Something was found on a server that no text had told.
+    /// The spot check has found state on a server that no query text had shown.
     pub(crate) fn count_unseen(&mut self) {
         self.counts.stats.unseen += 1;
     }
@@ -119,27 +119,27 @@ impl Pool {
         self.counts.stats.lends += 1;
     }
 
-    /// A server goes to make room for another pool's.
+    /// A server is closed to make room for a server of another pool.
     pub(crate) fn count_eviction(&mut self) {
         self.counts.stats.evictions += 1;
     }
 
-    /// A link has ended by a mistake of our own.
+    /// A link has ended because of a bug in Howdah.
     pub(crate) fn count_mistake(&mut self) {
         self.counts.stats.mistakes += 1;
     }
 
-    /// A client was let in, so long after it had connected.
+    /// A client was let in, `ns` after it had connected.
     pub(crate) fn count_login(&mut self, ns: u64) {
         self.counts.times.count_login(ns);
     }
 
-    /// A server is ready, so long after its connection began.
+    /// A server is ready, `ns` after its connection began.
     pub(crate) fn count_connect(&mut self, ns: u64) {
         self.counts.times.count_connect(ns);
     }
 
-    /// A connection to PostgreSQL has failed, or its login.
+    /// A connection to PostgreSQL, or its login, has failed.
     pub(crate) fn count_connect_failure(&mut self) {
         self.counts.times.connect_failures += 1;
     }

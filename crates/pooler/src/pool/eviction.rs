@@ -1,4 +1,4 @@
-//! A pool that is held back by a shared limit gets room: another pool's server is closed.
+//! Making room for a pool that a shared limit holds back: a server of another pool is closed.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use crate::pool::key::{PoolId, PoolKey};
 use crate::pool::starved::Starved;
 use crate::pooler::Pooler;
 
-/// For how long a worker remembers that another pool is starved, in nanoseconds. The starved pool says
-/// so anew several times a second.
+/// How long a worker remembers that another pool is starved, in nanoseconds. A starved pool
+/// repeats its report several times a second.
 const STARVED_FOR_NS: u64 = 1_000_000_000;
 
 impl Pooler {
-    /// Whether a released server is to make room for one of another pool. One such server is
-    /// enough. A server that has just been opened serves a client first.
+    /// Whether a released server must be closed to make room for a starved pool. One closed server
+    /// is enough. If clients wait here, a newly opened server serves a client first.
     pub(super) fn yields(&mut self, pool_id: PoolId, served: bool) -> bool {
         self.trim_waiting(pool_id);
         let Some(starved) = self.pools.at(pool_id).starved.clone() else {
             return false;
         };
-        // Other workers' clients of this pool are as near as ours.
+        // Clients of this pool on other workers count like clients here.
         let elsewhere = self.pools.at(pool_id).hungry.longest_wait();
         let wait = self.longest_shared_wait(pool_id).max(elsewhere);
         if !served && wait.is_some() || !starved.outweighs(wait, self.now) {
@@ -34,9 +34,9 @@ impl Pooler {
         true
     }
 
-    /// For how long the oldest of those clients of a pool has waited that a server given back can
-    /// serve, in nanoseconds. One that waits for a server of its own may itself be the reason why
-    /// that server is to go.
+    /// How long the oldest client has waited that a released server can serve, in nanoseconds.
+    /// Clients that wait for a server of their own (replication) do not count: such a client may
+    /// itself be the reason why a server must close.
     fn longest_shared_wait(&self, pool_id: PoolId) -> Option<u64> {
         let shares = |client: &Client| client.waits() && !client.waits_for_its_own();
         let mut waiting = self.pools.at(pool_id).waiting.iter();
@@ -44,8 +44,8 @@ impl Pooler {
         Some(self.now.0.saturating_sub(since.0))
     }
 
-    /// A limit holds a pool back: an idle server is closed; or, if that pool's clients have waited
-    /// long, the next released one.
+    /// A limit holds the pool `key` back: closes the oldest idle server of another pool. If no
+    /// server is idle, released servers are closed once the clients of `key` have waited long.
     pub(crate) fn evict(&mut self, key: &PoolKey, from: Evict, age: u64, out: &mut Out) {
         let mut oldest: Option<(Time, ServerId)> = None;
         for (_, pool) in self.pools.iter() {
@@ -85,7 +85,7 @@ impl Pooler {
         }
     }
 
-    /// A starved pool got a server: forgets the wish to close a server for it.
+    /// A starved pool got a server: no server must be closed for it any more.
     pub(crate) fn content(&mut self, key: &PoolKey) {
         for id in self.pools.ids() {
             let pool = self.pools.at_mut(id);

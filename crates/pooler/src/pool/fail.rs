@@ -1,4 +1,4 @@
-//! A login to PostgreSQL fails: which clients get the error, and which go on waiting.
+//! Failed logins to PostgreSQL: which clients get the error, and which ones go on waiting.
 
 use crate::config::nanos;
 use crate::event::Out;
@@ -9,14 +9,14 @@ use crate::pooler::Pooler;
 use crate::server::ServerState;
 
 impl Pooler {
-    /// True while it is too early to try a login again.
+    /// True while it is too early for another login.
     pub(crate) fn backs_off(&self, pool_id: PoolId) -> bool {
         let failure = self.pools.at(pool_id).failure.as_ref();
         failure.is_some_and(|failure| self.now < failure.until)
     }
 
-    /// True while it is too early to try a login for a server that nobody waits for (`min_pool_size`).
-    /// Where PostgreSQL refuses logins, such a login is tried once every `server_login_retry`.
+    /// True while it is too early for a login that no client waits for (`min_pool_size`). If
+    /// PostgreSQL refuses logins, Howdah tries such a login once every `server_login_retry`.
     pub(crate) fn need_not_warm(&self, pool_id: PoolId) -> bool {
         let retry = nanos(self.config.globals.server_login_retry);
         let failure = self.pools.at(pool_id).failure.as_ref();
@@ -24,7 +24,7 @@ impl Pooler {
         self.backs_off(pool_id) || refused.is_some_and(|f| self.now.0 - f.at.0 < retry)
     }
 
-    /// It is time to try logins again, in pools whose clients wait.
+    /// Retries logins in pools with waiting clients, if the time has come.
     pub(crate) fn retry_logins(&mut self, out: &mut Out) {
         for id in self.pools.ids() {
             let Some(until) = self.pools.at(id).failure.as_ref().map(|f| f.until) else {
@@ -42,8 +42,8 @@ impl Pooler {
         }
     }
 
-    /// Why a client that is logged in need not wait for a server of this pool: logins fail for a
-    /// reason that time does not mend. (Of others it was spared until now, and may be yet.)
+    /// The error for a logged-in client that would wait in vain: logins fail for a reason that
+    /// does not pass by itself. If the reason may pass, the client waits.
     pub(super) fn vain(&self, pool_id: PoolId) -> Option<Fault> {
         let failure = self.pools.at(pool_id).failure.as_ref();
         let passes = failure.is_some_and(Failure::passes);
@@ -53,8 +53,8 @@ impl Pooler {
         self.hopeless(pool_id)
     }
 
-    /// Why a client need not log in to wait for a server of this pool. Who waits already when
-    /// servers begin to fail goes on waiting: the next attempt may serve it.
+    /// The error for a client that is about to log in and would wait in vain. Clients that already
+    /// wait when logins begin to fail go on waiting, because the next attempt may serve them.
     pub(crate) fn hopeless(&self, pool_id: PoolId) -> Option<Fault> {
         if self.janitor.awaits_servers() {
             return Some(Fault::ServerShuttingDown);
@@ -65,7 +65,7 @@ impl Pooler {
         fails.then(|| Fault::ServerLoginFailing(failure.sqlstate.clone(), failure.text.clone()))
     }
 
-    /// A server is there that clients may get yet.
+    /// True if the pool has a server that clients can still get.
     pub(crate) fn has_usable_server(&self, pool_id: PoolId) -> bool {
         use ServerState::{Cancel, Closing, ConnectQuery, Connecting, Login, Resolving, Securing};
         self.servers.iter().any(|(_, server)| {
@@ -84,7 +84,8 @@ impl Pooler {
         })
     }
 
-    /// Logins fail here, and no other worker has a server: who is not logged in learns that.
+    /// Logins fail on this worker, and no other worker has a server: clients that are not logged
+    /// in yet get the error.
     pub(crate) fn alone(&mut self, key: &PoolKey, out: &mut Out) {
         let Some(pool_id) = self.pools.find(key) else {
             return;

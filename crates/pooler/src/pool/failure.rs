@@ -1,31 +1,31 @@
-//! Why logins to PostgreSQL fail for now, and when the next is tried.
+//! Why logins to PostgreSQL fail at present, and when Howdah tries the next one.
 
 use crate::event::Time;
 
-/// When a login is tried again at first, in nanoseconds, if PostgreSQL can't be reached or is
-/// starting up. It doubles up to `server_login_retry`.
+/// The first pause before another login, in nanoseconds, if PostgreSQL can't be reached or is
+/// starting up. The pause doubles with each failure, up to `server_login_retry`.
 const FIRST_NS: u64 = 50_000_000;
 
-/// How long PostgreSQL's refusal of a login is used at most, in nanoseconds.
+/// The longest pause after PostgreSQL has refused a login, in nanoseconds.
 const BELIEVED_NS: u64 = 1_000_000_000;
 
-/// Logins fail for now.
+/// A failed login to PostgreSQL.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// When the last one failed.
+    /// When the last login failed.
     pub at: Time,
-    /// When the next is tried.
+    /// When Howdah tries the next login.
     pub until: Time,
-    /// PostgreSQL's SQLSTATE, or ours.
+    /// SQLSTATE from PostgreSQL or Howdah.
     pub sqlstate: String,
-    /// PostgreSQL's text, or ours.
+    /// Error text from PostgreSQL or Howdah.
     pub text: String,
 }
 
 impl Failure {
-    /// A login that took until `at` has failed, perhaps not the first: `last`. When the next is
-    /// tried depends on `retry`, which is `server_login_retry`, and on how long this one `took`: a
-    /// host that swallows packets is not tried all the time. (Both in nanoseconds.)
+    /// A login has failed at `at`; `last` is the failure before, if any. The pause before the next
+    /// login depends on `retry` (`server_login_retry`) and on `took`, the duration of this login:
+    /// Howdah does not constantly try a host that swallows packets. Both are in nanoseconds.
     pub fn new(
         (at, took): (Time, u64),
         (sqlstate, text): (&str, &str),
@@ -53,8 +53,8 @@ impl Failure {
         self.until.0 - self.at.0
     }
 
-    /// It is over when PostgreSQL can be reached again, has started up or has room, with nothing
-    /// changed in between.
+    /// True if the failure may pass without any change: PostgreSQL can be reached again, has
+    /// started up, or has room.
     pub fn passes(&self) -> bool {
         self.is_absent() || self.is_full()
     }
@@ -64,8 +64,8 @@ impl Failure {
         matches!(&*self.sqlstate, "08006" | "57P03")
     }
 
-    /// PostgreSQL has no room for one more server (53300 and the like); the present servers may
-    /// serve all clients.
+    /// PostgreSQL has no room for one more server (53300 and other codes of class 53). The
+    /// existing servers may be enough for all clients.
     pub fn is_full(&self) -> bool {
         self.sqlstate.starts_with("53")
     }

@@ -1,4 +1,5 @@
-//! What clients are told once they are let in. It is the same for all who ask for the same.
+//! The messages that a client gets after its login. Clients that ask for the same get the same
+//! messages.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,37 +13,38 @@ use crate::session::settings::{self, Maybe};
 use crate::shared::Shared;
 use crate::spelling::{canonical, cut_name, reported};
 
-/// What a client has asked for at its login.
+/// What a client asks for at its login.
 #[derive(Debug)]
 pub struct Wishes<'a> {
     /// Values of the tracked parameters.
     pub(crate) asked: Option<&'a Arc<Params>>,
-    /// Other settings.
+    /// Values of other settings.
     pub(crate) login: Maybe,
-    /// Those of all its settings that decide where names are looked for.
+    /// The settings that decide where PostgreSQL looks for names (`search_path` and the like).
     pub(crate) path: Option<Vec<u8>>,
-    /// A server of its own.
+    /// The client replicates, and so gets a server of its own.
     pub(crate) replicates: bool,
 }
 
-/// What a client is told, all but its key, and the values that it begins with. A pool keeps the last
-/// one: applications connect again and again, and ask for the same each time.
+/// The messages for a client, except its cancel key, and the values that it begins with. A pool
+/// keeps the last greeting, because applications connect often and mostly ask for the same.
 #[derive(Debug)]
 pub struct Greeting {
-    /// The one thing that was asked for; nothing if there was more.
+    /// The parameters that the client asked for; `None` if it asked for anything else, too.
     only: Option<Arc<Params>>,
-    /// What RESET goes back to, where that is not what PostgreSQL began with.
+    /// The values that RESET restores, where they differ from those of a login without any wishes.
     pub(crate) reset: Option<Arc<Params>>,
     /// Values of the tracked parameters.
     pub(crate) params: Arc<Params>,
-    /// What statements mean under those.
+    /// The part of the settings that changes the meaning of statements.
     pub(crate) meaning: Meaning,
-    /// From AuthenticationOk to the last ParameterStatus.
+    /// The messages from AuthenticationOk to the last ParameterStatus.
     pub(crate) messages: Box<[u8]>,
 }
 
 impl Greeting {
-    /// What PostgreSQL has told, with the client's own values on top. The hasher is that of meanings.
+    /// Combines the parameters that PostgreSQL reported with the client's own values. `hasher` is
+    /// the hasher of meanings.
     pub fn new(
         wishes: &Wishes<'_>,
         welcome: &Welcome,
@@ -57,7 +59,7 @@ impl Greeting {
             Some(asked) => sets.intern(welcome.tracked.overlaid(asked)),
             None => welcome.tracked.clone(),
         };
-        // The server of who replicates was logged in with them.
+        // The server of a replication client has these values as its login defaults.
         let reset = asked.filter(|asked| !asked.is_unknown() && !wishes.replicates);
         Greeting {
             only: wishes.asked.filter(|_| wishes.are_plain()).cloned(),
@@ -68,12 +70,12 @@ impl Greeting {
         }
     }
 
-    /// Another client may be told the same.
+    /// True if other clients may get the same greeting.
     pub fn is_for_others(&self) -> bool {
         self.only.is_some()
     }
 
-    /// A client with these wishes is told the same.
+    /// True if a client with these wishes gets the same greeting.
     pub fn suits(&self, wishes: &Wishes<'_>) -> bool {
         let same = |(only, asked)| Arc::ptr_eq(only, asked);
         wishes.are_plain() && self.only.as_ref().zip(wishes.asked).is_some_and(same)
@@ -81,18 +83,19 @@ impl Greeting {
 }
 
 impl Wishes<'_> {
-    /// The tracked parameters are all.
+    /// True if the client asks for tracked parameters only.
     fn are_plain(&self) -> bool {
         self.login.is_none() && self.path.is_none() && !self.replicates
     }
 
-    /// What PostgreSQL says of an `application_name` that is too long, to who wants to hear that.
+    /// PostgreSQL's notice about an `application_name` that is too long, if the client wants
+    /// notices.
     fn cut_notice(&self, tracked: &Tracked) -> Option<String> {
         let whole = self.asked?.get(tracked.position(b"application_name")?)?;
         let cut = cut_name(whole)?;
         let least = settings::value(&self.login, b"client_min_messages");
         let deaf = |least: &[u8]| matches!(least, b"warning" | b"error");
-        // Who replicates has heard it from its server.
+        // A replication client has already got this notice from its server.
         if self.replicates || least.is_some_and(deaf) {
             return None;
         }
@@ -112,7 +115,7 @@ fn messages(wishes: &Wishes<'_>, welcome: &Welcome, tracked: &Tracked, params: &
     for (name, value) in &*welcome.parameters {
         let own = match tracked.position(name) {
             Some(position) => params.get(position).map(Cow::Borrowed),
-            // Newer versions report more than is tracked.
+            // Newer versions of PostgreSQL report parameters that Howdah does not track.
             None => settings::value(&wishes.login, &name.to_ascii_lowercase())
                 .map(|value| reported(name, value)),
         };

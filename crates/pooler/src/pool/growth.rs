@@ -1,4 +1,5 @@
-//! How a pool grows: what it tells the Broker about its waiting clients, and what the Broker permits.
+//! How a pool grows: what a worker tells the Broker about waiting clients, and what the Broker
+//! permits.
 
 use std::sync::Arc;
 
@@ -10,20 +11,21 @@ use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 
 impl Pooler {
-    /// Clients wait: tells the Broker, unless it knows or a server is coming anyway.
+    /// Tells the Broker that clients wait, unless the Broker knows it already or a server is on
+    /// its way.
     pub(crate) fn need(&mut self, pool_id: PoolId, out: &mut Out) {
         self.serve_waiting(pool_id, out);
         let pool = self.pools.at_mut(pool_id);
         let tested = pool.testing() > 0 && pool.testing() as usize >= pool.waiting.len();
         let held_back = pool.need || pool.connecting() > 0 || !pool.gives() || tested;
         let waited_for = pool.is_waited_for();
-        // Other workers may have servers to lend even while we can't open any.
+        // Other workers may have servers to lend even if this worker can't open any.
         if waited_for && !held_back && (self.workers > 1 || !self.backs_off(pool_id)) {
             self.tell_need(pool_id, out);
         }
     }
 
-    /// Reports the need again, even if it was reported before: much may have happened since.
+    /// Tells the Broker again, even if the Broker was told before: much may have changed since.
     pub(crate) fn need_anew(&mut self, pool_id: PoolId, out: &mut Out) {
         let pool = self.pools.at(pool_id);
         let asks = self.workers > 1 || !self.backs_off(pool_id);
@@ -39,8 +41,8 @@ impl Pooler {
         let now = self.now;
         let worker = self.worker;
         let pool = self.pools.at(pool_id);
-        // Clients that wait for the pool's first server count, too: if all other servers are busy,
-        // they would never get one.
+        // Clients that wait for the pool's first server count, too. Otherwise they would never get
+        // one while all other servers are busy.
         let newcomers = pool
             .newcomers()
             .iter()
@@ -62,7 +64,7 @@ impl Pooler {
         self.mind_hunger();
     }
 
-    /// The need is met. It may have been reported again meanwhile, and the Broker must forget that.
+    /// Tells the Broker that the need is met. The Broker must also forget a repeated report.
     pub(crate) fn sated(&mut self, pool_id: PoolId, out: &mut Out) {
         let worker = self.worker;
         let pool = self.pools.at_mut(pool_id);
@@ -75,7 +77,7 @@ impl Pooler {
         }
     }
 
-    /// Some client waits for a server of its own.
+    /// True if a client waits for a server of its own (replication).
     fn wants_replication(&self, pool_id: PoolId) -> bool {
         let mut waiting = self.pools.at(pool_id).waiting.iter();
         waiting.any(|(id, _)| {

@@ -1,22 +1,23 @@
-//! Hungry workers: their clients wait for a server of a pool, and other workers have servers of that pool.
+//! Hungry workers: their clients wait for a server of a pool, while other workers have servers of
+//! that pool.
 
 use crate::event::{Time, WorkerId};
 
-/// How long a hungry worker's report counts, in nanoseconds. While its clients wait, a worker
-/// reports at least three times as often.
+/// How long a hungry worker's report counts, in nanoseconds. While clients wait, their worker
+/// repeats the report at least three times as often.
 const HUNGER_NS: u64 = 1_000_000_000;
 
-/// A worker whose clients wait.
+/// A hungry worker.
 #[derive(Clone, Copy, Debug)]
 struct Worker {
-    /// Which.
+    /// The worker's id.
     id: WorkerId,
-    /// For how long its oldest client has waited, in nanoseconds, when it said so.
+    /// How long its oldest client had waited at the time of the report, in nanoseconds.
     age: u64,
-    /// When it said so.
+    /// The time of the report.
     told: Time,
-    /// The Broker has said that this worker has too few servers: the next one released here goes
-    /// there.
+    /// The Broker has said that this worker has too few servers: it gets the next server released
+    /// here.
     named: bool,
 }
 
@@ -27,12 +28,12 @@ pub struct Hungry {
 }
 
 impl Hungry {
-    /// None is.
+    /// True if no worker is hungry.
     pub fn is_empty(&self) -> bool {
         self.workers.is_empty()
     }
 
-    /// A worker says that its oldest client has waited for so long, in nanoseconds.
+    /// A worker reports that its oldest client has waited for `age` nanoseconds.
     pub fn says(&mut self, id: WorkerId, age: u64, now: Time) {
         self.workers.push(Worker {
             id,
@@ -47,12 +48,12 @@ impl Hungry {
         self.workers.retain(|worker| worker.id != id);
     }
 
-    /// Which they are.
+    /// The hungry workers.
     pub fn workers(&self) -> impl Iterator<Item = WorkerId> {
         self.workers.iter().map(|worker| worker.id)
     }
 
-    /// The next released server goes to that worker, if the worker is still hungry.
+    /// The Broker names a worker: if it is still hungry, it gets the next released server.
     pub fn name(&mut self, id: WorkerId) {
         let mut workers = self.workers.iter_mut();
         if let Some(worker) = workers.find(|worker| worker.id == id) {
@@ -60,17 +61,17 @@ impl Hungry {
         }
     }
 
-    /// For how long the oldest of their clients has waited, in nanoseconds.
+    /// How long the oldest client of these workers has waited, in nanoseconds.
     pub fn longest_wait(&self) -> Option<u64> {
         self.workers.iter().map(|worker| worker.age).max()
     }
 
-    /// Takes out the worker that a released server goes to, instead of the oldest client here,
-    /// which has waited for `here` nanoseconds. That is a worker that the Broker has named, or one
-    /// whose oldest client has waited longer by more than 2 ms and by more than an eighth of
-    /// `here`.
+    /// Takes out the worker that gets a released server, although the oldest client here has
+    /// waited for `here` nanoseconds. A worker that the Broker has named comes first. Otherwise
+    /// the oldest client of that worker must have waited longer than `here`, by more than 2 ms and
+    /// by more than an eighth of `here`.
     pub fn take_hungrier(&mut self, here: Option<u64>, now: Time) -> Option<WorkerId> {
-        // Hunger is reported again while it lasts; its end is not reported.
+        // Workers repeat their reports while they are hungry, but do not report the end.
         self.workers
             .retain(|worker| now.0.saturating_sub(worker.told.0) < HUNGER_NS);
         let named = self.workers.iter().position(|worker| worker.named);

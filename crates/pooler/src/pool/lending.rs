@@ -1,4 +1,4 @@
-//! Servers are lent to workers whose clients wait, and arrive from other workers.
+//! Lending servers to workers with waiting clients, and taking in servers from other workers.
 
 use crate::event::{Action, LooseSocket, Out, Peer, ServerId};
 use crate::ids::WorkerId;
@@ -8,7 +8,7 @@ use crate::pooler::Pooler;
 use crate::server::{Server, ServerParcel, ServerState};
 
 impl Pooler {
-    /// Another worker's clients wait.
+    /// Clients of another worker wait: lends an idle server, or remembers the report.
     pub(crate) fn hungry(
         &mut self,
         worker: WorkerId,
@@ -32,7 +32,7 @@ impl Pooler {
         {
             return self.lend(server, worker, out);
         }
-        // A lent server would have brought the welcome.
+        // A lent server would have brought the welcome along.
         if unwelcomed && let Some(welcome) = pool.welcome.clone() {
             let epoch = self.janitor.epoch();
             let mail = Mail::Welcome(pool.key.clone(), Box::new(welcome), epoch);
@@ -43,7 +43,8 @@ impl Pooler {
         }
     }
 
-    /// Another worker has too few servers: an idle server goes there, or the next released one.
+    /// The Broker says that another worker has too few servers: lends it an idle server or the
+    /// next released one.
     pub(crate) fn give(&mut self, key: &PoolKey, to: WorkerId, out: &mut Out) {
         let Some(pool_id) = self.pools.find(key) else {
             return;
@@ -76,7 +77,8 @@ impl Pooler {
             return self.server_packed(id, socket, out);
         }
         let ServerState::Lent(to) = *server.state() else {
-            // It was to be closed meanwhile; the driver knows it no more, so nothing else will come.
+            // The server was to be closed meanwhile. The driver has already given it up, so no
+            // more events follow.
             out.push(Action::Discard(socket));
             return self.server_gone(id, out);
         };
@@ -98,14 +100,14 @@ impl Pooler {
         out.push(Action::Post(to, Mail::Server(Box::new(parcel))));
     }
 
-    /// A server came from another worker.
+    /// A server has come from another worker.
     pub(crate) fn server_arrived(&mut self, mut parcel: ServerParcel, out: &mut Out) {
         let database = match self.pools.find(&parcel.pool) {
             Some(id) => Some(self.pools.at(id).terms.database.clone()),
             None => self.config.database(&parcel.pool.database),
         };
         let Some(database) = database else {
-            // The database left the configuration while the server was in the mail.
+            // The database left the configuration while the server was on its way.
             let (worker, pool) = (self.worker, parcel.pool);
             let freed = ToBroker::Freed { worker, pool };
             out.push(Action::Discard(parcel.socket));
@@ -125,7 +127,7 @@ impl Pooler {
             self.test_server(id, out);
         } else {
             self.checkin(id, out);
-            // No client has used the server meanwhile: a move does not count as use.
+            // No client has used the server meanwhile: a move is not use.
             let idle = |server: &&mut Server| matches!(server.state(), ServerState::Idle);
             if let Some(server) = self.servers.get_mut(id).filter(idle) {
                 server.set_rested_since(since);
@@ -136,10 +138,11 @@ impl Pooler {
         self.need(pool_id, out);
     }
 
-    /// A server lent by another worker brings the parameters that no server of this worker has told
-    /// yet: newcomers are told them. (This worker may get no permit for a server.)
+    /// Learns the login parameters that PostgreSQL reported to another worker, if no server here
+    /// has reported them yet, and sends them to newcomers. (This worker may get no permit for a
+    /// server.)
     pub(crate) fn learn_welcome(&mut self, pool_id: PoolId, welcome: Welcome, out: &mut Out) {
-        // What is known already counts, even from a server that was lost before it was ready.
+        // Known parameters stay, even if they came from a server that was lost before it was ready.
         if self.pools.at(pool_id).welcome.is_none() {
             let tracked = self.shared.params.intern((*welcome.tracked).clone());
             let welcome = Welcome { tracked, ..welcome };

@@ -4,21 +4,21 @@ use std::collections::VecDeque;
 
 use crate::event::{ClientId, Time};
 
-/// A queue of clients, the one that has waited longest in front. A client that leaves is not
-/// removed at once: it is skipped when its turn comes, or when the queue is trimmed.
+/// A queue of clients, the one that has waited longest in front. A client that leaves stays in the
+/// queue at first: it is skipped when its turn comes, or removed when the queue is trimmed.
 #[derive(Debug, Default)]
 pub struct Line {
     clients: VecDeque<(ClientId, Time)>,
 }
 
-/// What happens to a client in front of the queue.
+/// What happens to a client at its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
     /// The client is served.
     Served,
-    /// The client waits for something else, and stays where it is.
+    /// The client waits for something else, and keeps its place.
     Stays,
-    /// The client has left, and is removed.
+    /// The client has left and is removed.
     Gone,
 }
 
@@ -33,12 +33,12 @@ impl Line {
         self.clients.len()
     }
 
-    /// The clients in the queue, and since when each has waited.
+    /// The clients in the queue, each with the time since which it has waited.
     pub fn iter(&self) -> impl Iterator<Item = (ClientId, Time)> {
         self.clients.iter().copied()
     }
 
-    /// The client that has waited longest, and since when.
+    /// The client that has waited longest, and the time since which it has waited.
     pub fn first(&self) -> Option<(ClientId, Time)> {
         self.clients.front().copied()
     }
@@ -48,39 +48,39 @@ impl Line {
         self.first().map(|(_, since)| now.0.saturating_sub(since.0))
     }
 
-    /// How many have waited since before `then`.
+    /// How many clients have waited since before `then`.
     pub fn before(&self, then: Time) -> usize {
         self.clients.partition_point(|(_, since)| *since < then)
     }
 
-    /// A client comes to the end of the line.
+    /// A client joins at the end of the queue.
     pub fn join(&mut self, id: ClientId, since: Time) {
         self.clients.push_back((id, since));
     }
 
-    /// A client whose turn it was comes back to the front.
+    /// A client returns to the front of the queue.
     pub fn rejoin(&mut self, id: ClientId, since: Time) {
         self.clients.push_front((id, since));
     }
 
-    /// A client enters the queue at the place that its waiting time gives it.
+    /// A client joins at the place that matches its waiting time.
     pub fn join_since(&mut self, id: ClientId, since: Time) {
         self.leave(id);
         let place = self.clients.partition_point(|(_, other)| *other <= since);
         self.clients.insert(place, (id, since));
     }
 
-    /// A client leaves.
+    /// Removes one client.
     pub fn leave(&mut self, id: ClientId) {
         self.retain(|waiter| waiter != id);
     }
 
-    /// Removes the clients that do not stay.
+    /// Removes the clients for which `stays` is false.
     pub fn retain(&mut self, mut stays: impl FnMut(ClientId) -> bool) {
         self.clients.retain(|(id, _)| stays(*id));
     }
 
-    /// Those at the front that have left are forgotten.
+    /// Removes clients from the front until `stays` is true.
     pub fn trim(&mut self, mut stays: impl FnMut(ClientId) -> bool) {
         while let Some((id, _)) = self.first()
             && !stays(id)
@@ -89,7 +89,7 @@ impl Line {
         }
     }
 
-    /// Takes out the first client whose turn it is. Those that have left are forgotten on the way.
+    /// Takes out the first client that can be served. Removes clients that have left on the way.
     pub fn take_next(&mut self, mut turn: impl FnMut(ClientId) -> Turn) -> Option<ClientId> {
         let mut at = 0;
         loop {

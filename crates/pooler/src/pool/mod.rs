@@ -46,82 +46,84 @@ use crate::statement::SchemaId;
 use crate::stats::Stats;
 use crate::times::Times;
 
-/// How long after a client's `currval` or `lastval` more such questions are expected, in
+/// How long after a client's `currval` or `lastval` Howdah expects more of these calls, in
 /// nanoseconds.
 const NUMBERS_ASKED_NS: u64 = 600_000_000_000;
 
 /// One worker's share of a pool.
 #[derive(Debug)]
 pub struct Pool {
-    /// Its name.
+    /// The name of the pool.
     pub(crate) key: Arc<PoolKey>,
-    /// Its settings.
+    /// The settings of the pool.
     pub(crate) terms: Terms,
-    /// The schema of its database.
+    /// The schema of the pool's database.
     pub(crate) schema: SchemaId,
-    /// Servers ready for use.
+    /// Idle servers.
     pub(crate) idle: Idle,
     /// Clients that wait for a server.
     pub(crate) waiting: Line,
-    /// Clients that wait for permission to keep a server, before they wait for a server.
+    /// Clients that wait for permission to keep a server. They wait for a server afterwards.
     pub(crate) pin_line: Line,
     /// Clients that wait for `welcome`.
     newcomers: Vec<ClientId>,
-    /// What clients get in their greeting at login.
+    /// The parameters that PostgreSQL reported at login. Clients get them in their greeting.
     pub(crate) welcome: Option<Welcome>,
-    /// What the last client was told by that.
+    /// The last greeting made from `welcome`.
     greeting: Option<Arc<Greeting>>,
-    /// Its servers here, in every state.
+    /// Number of servers on this worker, in every state.
     servers: u32,
-    /// How many of its servers have not logged in yet.
+    /// Number of servers that have not logged in yet.
     connecting: u32,
-    /// How many of its servers are being tested: each serves a waiting client when it has passed.
+    /// Number of servers that are being tested: each serves a waiting client after its test.
     testing: u32,
-    /// Its clients here, logged in or about to be.
+    /// Number of clients on this worker, logged in or about to be.
     clients: u32,
-    /// How many of its clients keep a server between transactions.
+    /// Number of clients that keep a server between transactions.
     pinned: u32,
-    /// When a client last asked for values of sequences.
+    /// When a client last called `currval` or `lastval`.
     numbers_asked: Option<Time>,
-    /// Clients wait for its listening connection.
+    /// Clients wait for the pool's listening connection.
     pub(crate) wants_listener: bool,
     /// The Broker was told that clients wait, and has not answered with a permit.
     pub(crate) need: bool,
-    /// How long the oldest client had waited then, in nanoseconds.
+    /// How long the oldest client had waited when the Broker was told, in nanoseconds.
     told_age: u64,
-    /// The limit that holds the pool back, as the Broker has said, while clients wait here.
+    /// The limit that holds the pool back, as the Broker has said while clients wait here.
     pub(crate) held_by: Option<HeldBy>,
-    /// Workers whose clients wait.
+    /// Other workers with waiting clients.
     pub(crate) hungry: Hungry,
-    /// Another pool waits until one of its servers is closed; all of them were busy.
+    /// Another pool that waits until a server of this pool is closed; all of them were busy.
     pub(crate) starved: Option<Starved>,
-    /// Why no new servers are opened for now.
+    /// Why Howdah opens no new servers at present.
     pub(crate) failure: Option<Failure>,
-    /// PostgreSQL has no room for its servers, and another pool's is to go.
+    /// PostgreSQL has no room for a server of this pool, so a server of another pool is to be
+    /// closed.
     makes_room: bool,
-    /// How many attempts have failed in a row. The next of several hosts is then tried at once.
+    /// Number of failed attempts in a row. If there are several hosts, Howdah tries the next one
+    /// at once.
     hosts_failed: u32,
-    /// How many servers this worker may keep, once the pool has more than its limits allow;
+    /// How many servers this worker may keep while the pool has more than its limits allow;
     /// otherwise `u32::MAX`.
     pub(crate) keep: u32,
     /// PAUSE: no server is given out.
     paused: bool,
-    /// Since a reload its database forces another user: clients go to that user's pool.
+    /// After a reload the database forces another user: clients go to that user's pool.
     forsaken: bool,
-    /// SUSPEND, or a successor takes over: no server is given out, but those there are stay.
+    /// SUSPEND or a takeover: no server is given out, but servers stay open.
     held: bool,
-    /// Keys of the last client's SCRAM login, for logins to PostgreSQL.
+    /// Keys from the last client's SCRAM login, for logins to PostgreSQL.
     pub(crate) scram_keys: Option<ScramKeys>,
-    /// The secret of the last login, for logins to PostgreSQL: from auth_query, or the password
-    /// that LDAP or PAM found right.
+    /// The secret from the last client's login, for logins to PostgreSQL: from auth_query, or the
+    /// password that LDAP or PAM has accepted.
     pub(crate) found_secret: Option<Secret>,
     /// When the next server may be closed because of its age.
     next_life: Time,
-    /// Which of the database's hosts and addresses is next.
+    /// Index of the next host and address of the database.
     next_host: usize,
-    /// What is counted.
+    /// Counters and durations.
     counts: PoolCounts,
-    /// When its last client left; while it has clients, now and then corrected.
+    /// When the last client left. While the pool has clients, this time is updated now and then.
     pub(crate) quiet: Time,
 }
 
@@ -166,27 +168,27 @@ impl Pool {
         }
     }
 
-    /// Its clients here, logged in or about to be.
+    /// Number of clients on this worker, logged in or about to be.
     pub fn clients(&self) -> u32 {
         self.clients
     }
 
-    /// Its servers here, in every state.
+    /// Number of servers on this worker, in every state.
     pub fn servers(&self) -> u32 {
         self.servers
     }
 
-    /// Of those, not yet logged in.
+    /// Number of servers that have not logged in yet.
     pub fn connecting(&self) -> u32 {
         self.connecting
     }
 
-    /// Of those, being tested: each serves a waiter when it has passed.
+    /// Number of servers that are being tested: each serves a waiting client after its test.
     pub fn testing(&self) -> u32 {
         self.testing
     }
 
-    /// Of its clients, who keep a server between transactions.
+    /// Number of clients that keep a server between transactions.
     pub fn pinned(&self) -> u32 {
         self.pinned
     }
@@ -196,27 +198,29 @@ impl Pool {
         self.paused
     }
 
-    /// SUSPEND, or a successor takes over: no server is given out, but those there are stay.
+    /// SUSPEND or a takeover: no server is given out, but servers stay open.
     pub fn held(&self) -> bool {
         self.held
     }
 
-    /// Its database forces another user since: clients go to that user's pool.
+    /// After a reload the database forces another user: clients go to that user's pool.
     pub fn forsaken(&self) -> bool {
         self.forsaken
     }
 
-    /// PostgreSQL has no room for its servers, and another pool's is to go.
+    /// PostgreSQL has no room for a server of this pool, so a server of another pool is to be
+    /// closed.
     pub fn makes_room(&self) -> bool {
         self.makes_room
     }
 
-    /// How many attempts have failed in a row. The next of several hosts is then tried at once.
+    /// Number of failed attempts in a row. If there are several hosts, Howdah tries the next one
+    /// at once.
     pub fn hosts_failed(&self) -> u32 {
         self.hosts_failed
     }
 
-    /// A client comes in.
+    /// A client joins the pool.
     pub(crate) fn client_enters(&mut self) {
         self.clients += 1;
     }
@@ -227,33 +231,33 @@ impl Pool {
         self.quiet = now;
     }
 
-    /// A server is opened.
+    /// The worker opens a server.
     pub(crate) fn server_opens(&mut self) {
         self.server_enters();
         self.connecting += 1;
     }
 
-    /// A server has logged in, or has failed to.
+    /// A server has logged in, or its login has failed.
     pub(crate) fn server_is_through(&mut self) {
         self.connecting -= 1;
     }
 
-    /// A server comes in.
+    /// A server joins the pool.
     pub(crate) fn server_enters(&mut self) {
         self.servers += 1;
     }
 
-    /// A server is gone.
+    /// A server leaves the pool.
     pub(crate) fn server_leaves(&mut self) {
         self.servers -= 1;
     }
 
-    /// One of its servers is being tested.
+    /// The test of a server begins.
     pub(crate) fn test_begins(&mut self) {
         self.testing += 1;
     }
 
-    /// A server has passed its test, or has failed.
+    /// The test of a server ends.
     pub(crate) fn test_ends(&mut self) {
         self.testing -= 1;
     }
@@ -263,13 +267,12 @@ impl Pool {
         self.next_life
     }
 
-    /// A server is closed because of its age. The next one follows after at least `gap`
-    /// nanoseconds.
+    /// A server is closed because of its age. At least `gap` nanoseconds pass before the next one.
     pub(crate) fn ends_a_life(&mut self, now: Time, gap: u64) {
         self.next_life = Time(now.0.saturating_add(gap));
     }
 
-    /// The host that its next server connects to.
+    /// Takes the host for the next server.
     pub(crate) fn takes_host(&mut self) -> Option<Host> {
         let hosts = &self.terms.database.hosts;
         let host = hosts.get(self.next_host % hosts.len().max(1)).cloned();
@@ -279,26 +282,26 @@ impl Pool {
         host
     }
 
-    /// Which of a host's addresses its next server connects to.
+    /// Takes the address for the next server, of one host's `addresses`.
     pub(crate) fn takes_address(&self, addresses: &[IpAddr]) -> IpAddr {
         addresses[self.next_host % addresses.len()]
     }
 
     /// A login has failed.
     pub(crate) fn host_fails(&mut self) {
-        // The host in use can't be reached; the next one may be.
+        // The current host can't be reached, but the next one may be.
         if self.terms.database.load_balance_hosts == LoadBalance::Disable {
             self.next_host = self.next_host.wrapping_add(1);
         }
         self.hosts_failed += 1;
     }
 
-    /// Logins fail for now.
+    /// Remembers why logins fail.
     pub(crate) fn logins_fail(&mut self, why: Failure) {
         self.failure = Some(why);
     }
 
-    /// The reason why logins failed may be gone.
+    /// Logins may succeed again.
     pub(crate) fn login_may_succeed(&mut self) {
         self.failure = None;
     }
@@ -309,8 +312,8 @@ impl Pool {
         self.hosts_failed = 0;
     }
 
-    /// A client has logged in, by these keys or this secret. `keeps`: if there is no new secret,
-    /// the old one stays.
+    /// A client has logged in with these keys or this secret. `keeps`: without a new secret, the
+    /// old one stays.
     pub(crate) fn learn_login(
         &mut self,
         keys: Option<ScramKeys>,
@@ -321,20 +324,20 @@ impl Pool {
         self.found_secret = found.or(self.found_secret.take().filter(|_| keeps));
     }
 
-    /// Takes over the keys and the secret that the pool of this name had in another process or worker:
-    /// where this pool knows none, or may not keep its own.
+    /// Takes over the keys and the secret of the same pool in another process or worker, where
+    /// this pool has none or may not keep its own.
     pub(crate) fn inherits(&mut self, keys: Option<ScramKeys>, found: Option<Secret>, keeps: bool) {
         self.scram_keys = self.scram_keys.take().filter(|_| keeps).or(keys);
         self.found_secret = self.found_secret.take().filter(|_| keeps).or(found);
     }
 
-    /// PostgreSQL has greeted one of its servers.
+    /// Stores the parameters that PostgreSQL reported to a server.
     pub(crate) fn learns_welcome(&mut self, welcome: Welcome) {
         self.welcome = Some(welcome);
         self.greeting = None;
     }
 
-    /// What a client is told that has these wishes, if PostgreSQL has greeted one of its servers.
+    /// The greeting for a client with these wishes; `None` before the first login to PostgreSQL.
     pub(crate) fn greets(
         &mut self,
         wishes: &Wishes<'_>,
@@ -352,17 +355,17 @@ impl Pool {
         Some(greeting)
     }
 
-    /// How many servers this worker may keep, as the Broker says.
+    /// Stores how many servers this worker may keep, as the Broker says.
     pub(crate) fn may_keep(&mut self, keep: u32) {
         self.keep = keep;
     }
 
-    /// Clients wait for its listening connection, or none do any more.
+    /// Sets whether clients wait for the listening connection.
     pub(crate) fn listener_wanted(&mut self, wanted: bool) {
         self.wants_listener = wanted;
     }
 
-    /// Its servers are replaced; new ones may report other parameters.
+    /// The pool's servers are replaced, and new ones may report other parameters.
     pub(crate) fn forgets_welcome(&mut self) {
         self.welcome = None;
         self.greeting = None;
@@ -373,7 +376,7 @@ impl Pool {
         &self.newcomers
     }
 
-    /// A client waits for `welcome`.
+    /// A client begins to wait for `welcome`.
     pub(crate) fn awaits_welcome(&mut self, id: ClientId) {
         self.newcomers.push(id);
     }
@@ -383,58 +386,58 @@ impl Pool {
         std::mem::take(&mut self.newcomers)
     }
 
-    /// Removes clients that no longer wait for `welcome`.
+    /// Removes clients for which `waits` is false.
     pub(crate) fn trim_newcomers(&mut self, waits: impl Fn(ClientId) -> bool) {
         self.newcomers.retain(|id| waits(*id));
     }
 
-    /// Forgets the found secret, because `auth_file` has the user now.
+    /// Forgets the found secret, because `auth_file` now has the user.
     pub(crate) fn forgets_secret(&mut self) {
         self.found_secret = None;
     }
 
-    /// It wants another pool's server closed, so that PostgreSQL has room for one of its own; or no
-    /// longer wants that.
+    /// Sets whether a server of another pool must close, so that PostgreSQL has room for a server
+    /// of this one.
     pub(crate) fn wants_room(&mut self, wants: bool) {
         self.makes_room = wants;
     }
 
-    /// The Broker was told that clients wait, the oldest for so many nanoseconds.
+    /// The Broker is told that clients wait, the oldest for `age` nanoseconds.
     pub(crate) fn tells_need(&mut self, age: u64) {
         self.need = true;
         self.told_age = age;
     }
 
     /// True if the Broker must be told again: the oldest client has waited clearly longer than the
-    /// Broker knows, or the pool has no server at all.
+    /// Broker knows, the pool has no server, or newcomers wait.
     pub(crate) fn grows_hungry(&self, now: Time) -> bool {
         let clearly = self.told_age + (self.told_age / 8).max(1_000_000);
         let longer = self.longest_wait(now).is_some_and(|age| age > clearly);
         longer || self.servers == 0 || !self.newcomers.is_empty()
     }
 
-    /// The need is met. True if the Broker was told of it.
+    /// The need is met. True if the Broker had been told of the need.
     pub(crate) fn take_need(&mut self) -> bool {
         self.held_by = None;
         std::mem::take(&mut self.need)
     }
 
-    /// The Broker says which bound holds it back.
+    /// The Broker says which limit holds the pool back.
     pub(crate) fn set_held_by(&mut self, bound: HeldBy) {
         self.held_by = Some(bound);
     }
 
-    /// Another pool waits until one of its servers is closed.
+    /// Another pool waits until a server of this pool is closed.
     pub(crate) fn yields_to(&mut self, starved: Starved) {
         self.starved = Some(starved);
     }
 
-    /// The pool that matches `that` no longer waits for one of its servers.
+    /// Forgets the starved pool if it matches `that`.
     pub(crate) fn yields_no_more_to(&mut self, that: impl Fn(&Starved) -> bool) {
         self.starved.take_if(|starved| that(starved));
     }
 
-    /// True if a released server may be wanted: by the listener, a client here, another worker or
+    /// True if someone may want a released server: the listener, a client here, another worker or
     /// another pool.
     #[inline(always)] // Asked once for each transaction.
     pub(crate) fn is_sought(&self) -> bool {
@@ -442,7 +445,8 @@ impl Pool {
         self.key.listens || wanted && !self.held
     }
 
-    /// The hungry worker that a released server goes to, instead of the oldest client here.
+    /// Takes out the hungry worker that gets a released server, if that worker comes before the
+    /// oldest client here.
     pub(crate) fn take_hungrier(&mut self, now: Time) -> Option<WorkerId> {
         match self.hungry.is_empty() {
             true => None,
@@ -450,78 +454,79 @@ impl Pool {
         }
     }
 
-    /// PAUSE, or the end of it.
+    /// Begins or ends a PAUSE.
     pub(crate) fn pauses(&mut self, paused: bool) {
         self.paused = paused;
     }
 
-    /// SUSPEND or a takeover, or the end of it.
+    /// Begins or ends a SUSPEND or takeover.
     pub(crate) fn holds(&mut self, held: bool) {
         self.held = held;
     }
 
-    /// Its clients go to another user's pool, or stay.
+    /// Sets whether clients go to another user's pool.
     pub(crate) fn set_forsaken(&mut self, forsaken: bool) {
         self.forsaken = forsaken;
     }
 
-    /// A reload: logins may succeed under other settings.
+    /// A reload brings new settings. Logins may succeed with them.
     pub(crate) fn set_terms(&mut self, terms: Terms, schema: SchemaId) {
         self.terms = terms;
         self.schema = schema;
-        // The time was computed from the old settings.
+        // This time was computed from the old settings.
         self.next_life = Time(0);
         self.login_may_succeed();
     }
 
-    /// None of its servers has logged in yet: perhaps there is no such database.
+    /// True if no server has logged in yet: perhaps the database does not exist.
     pub fn is_untried(&self) -> bool {
         self.welcome.is_none()
     }
 
-    /// True if servers are given out.
+    /// True if the pool gives out servers.
     pub fn gives(&self) -> bool {
         !self.paused && !self.held
     }
 
-    /// A client has asked for values of sequences.
+    /// A client has called `currval` or `lastval`.
     pub(crate) fn notes_question_for_numbers(&mut self, now: Time) {
         self.numbers_asked = Some(now);
     }
 
-    /// Clients here ask for values of sequences: no client gets a server with others' values.
+    /// Clients of this pool call `currval` or `lastval`, so no client may see another client's
+    /// sequence values.
     pub(crate) fn asks_numbers(&self, now: Time) -> bool {
         let asked = self.numbers_asked;
         asked.is_some_and(|asked| now.0.saturating_sub(asked.0) < NUMBERS_ASKED_NS)
     }
 
-    /// Clients wait for a server, or for the first.
+    /// True if clients wait for a server, for their login, or for the listening connection.
     pub fn is_waited_for(&self) -> bool {
         !self.waiting.is_empty() || !self.newcomers.is_empty() || self.wants_listener
     }
 
-    /// How long the oldest waiter has waited, in nanoseconds.
+    /// How long the oldest client has waited, in nanoseconds.
     pub fn longest_wait(&self, now: Time) -> Option<u64> {
         self.waiting.longest_wait(now)
     }
 
-    /// True if statements are renamed, so that a server can have the statements of many clients.
+    /// True if Howdah renames statements, so that a server can hold the statements of many clients.
     pub fn renames(&self, max_prepared_statements: u32) -> bool {
         max_prepared_statements > 0 && self.terms.mode != PoolMode::Session
     }
 }
 
-/// All pools of a worker.
+/// All pools of one worker.
 #[derive(Debug)]
 pub struct Pools {
     slots: Vec<Option<Box<Pool>>>,
-    /// Slots without a pool.
+    /// The indexes of empty slots.
     free: Vec<PoolId>,
     by_key: HashMap<Arc<PoolKey>, PoolId, Seeded>,
 }
 
 impl Pools {
-    /// None.
+    /// An empty table.
     pub fn new(seeded: Seeded) -> Self {
         Pools {
             slots: Vec::new(),
@@ -530,7 +535,7 @@ impl Pools {
         }
     }
 
-    /// The pool of this name.
+    /// The pool with this name.
     pub fn find(&self, key: &PoolKey) -> Option<PoolId> {
         self.by_key.get(key).copied()
     }
@@ -546,7 +551,7 @@ impl Pools {
         id
     }
 
-    /// Takes out a pool that has neither servers nor clients.
+    /// Removes a pool, which must have neither servers nor clients.
     pub fn remove(&mut self, id: PoolId) -> Option<Box<Pool>> {
         let pool = self.slots.get_mut(id.0 as usize)?.take()?;
         self.by_key.remove(&pool.key);
@@ -554,7 +559,7 @@ impl Pools {
         Some(pool)
     }
 
-    /// A pool that is known to exist: it has a server or a client.
+    /// A pool that is known to exist, because it has a server or a client.
     #[inline]
     pub fn at(&self, id: PoolId) -> &Pool {
         self.slots[id.0 as usize]
@@ -562,7 +567,7 @@ impl Pools {
             .expect("a pool with a server or a client exists")
     }
 
-    /// The same, mutable.
+    /// Like [`Self::at`], but mutable.
     #[inline]
     pub fn at_mut(&mut self, id: PoolId) -> &mut Pool {
         self.slots[id.0 as usize]
@@ -570,34 +575,34 @@ impl Pools {
             .expect("a pool with a server or a client exists")
     }
 
-    /// All.
+    /// All pools.
     pub fn iter(&self) -> impl Iterator<Item = (PoolId, &Pool)> {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(index, pool)| Some((PoolId(index as u32), pool.as_deref()?)))
     }
 
-    /// How many there are.
+    /// Number of pools.
     pub fn count(&self) -> usize {
         self.by_key.len()
     }
 
-    /// All names.
+    /// The ids of all pools.
     pub fn ids(&self) -> Vec<PoolId> {
         self.iter().map(|(id, _)| id).collect()
     }
 }
 
-/// Counts of a pool on this worker.
+/// Counters of a pool on this worker.
 #[derive(Debug, Default)]
 pub(super) struct PoolCounts {
-    /// Since the start.
+    /// Counted since the start.
     stats: Stats,
-    /// `stats` as of the last period.
+    /// `stats` at the end of the last period.
     last: Stats,
-    /// `last` as of one period earlier: the console's averages begin here.
+    /// `last` one period earlier: the console's averages begin here.
     older: Stats,
-    /// Transactions that the balancer was told of.
+    /// Number of transactions that the balancer has been told of.
     told_transactions: u64,
-    /// How long things took.
+    /// Durations.
     times: Times,
 }

@@ -5,26 +5,26 @@ use crate::pool::terms::HeldBy;
 /// Why the oldest waiting client of a pool has no server. The most important reason comes first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// PAUSE.
+    /// The pool is paused (PAUSE).
     Paused,
-    /// SUSPEND, or a successor takes over.
+    /// SUSPEND or a takeover is under way.
     Suspended,
-    /// The last login to PostgreSQL failed; why.
+    /// The last login to PostgreSQL failed with this error.
     LoginFailed(String),
-    /// A bound is reached.
+    /// A limit is reached.
     HeldBy(HeldBy),
-    /// A server is being connected, or logs in.
+    /// A server is connecting or logging in.
     ServerLogin,
-    /// A server that was idle for long is tested.
+    /// A server that was idle for long is being tested.
     ServerTest,
-    /// A server was asked for.
+    /// A server was requested and is on its way.
     Asked,
-    /// The client's message would keep its server, and too many clients keep one.
+    /// The client's message would keep its server, but too many clients keep one already.
     PinLimit,
 }
 
 impl Reason {
-    /// All words, for a page that lists them.
+    /// The words of all reasons, for a page that lists them.
     pub const WORDS: [&str; 11] = [
         "paused",
         "suspended",
@@ -39,7 +39,7 @@ impl Reason {
         "pin_limit",
     ];
 
-    /// One of each, for a page that explains them.
+    /// An example of each reason, for a page that explains them.
     pub fn all() -> [Reason; 11] {
         [
             Reason::Paused,
@@ -56,7 +56,7 @@ impl Reason {
         ]
     }
 
-    /// The word that labels metrics and rows.
+    /// The label of metrics and rows.
     pub fn word(&self) -> &'static str {
         match self {
             Reason::Paused => "paused",
@@ -73,7 +73,7 @@ impl Reason {
         }
     }
 
-    /// The reason as a sentence, with the setting that is the limit.
+    /// The reason as a sentence, with the name of the setting that limits.
     pub fn text(&self) -> String {
         match self {
             Reason::Paused => "the pool is paused (PAUSE)".into(),
@@ -100,7 +100,7 @@ impl Reason {
         }
     }
 
-    /// The rank among the reasons of several workers: the lowest is the most important.
+    /// The rank among the reasons of several workers. The lowest rank is the most important.
     pub fn rank(&self) -> usize {
         let word = self.word();
         let place = Self::WORDS.iter().position(|other| *other == word);

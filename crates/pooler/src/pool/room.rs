@@ -1,9 +1,9 @@
-//! PostgreSQL has no room for one more server (`53300`, `max_connections`): the server of another pool that
-//! has been idle longest on the same host is closed, and the login is tried again.
+//! PostgreSQL has no room for one more server (`53300`, `max_connections`). On the same host,
+//! Howdah closes the server of another pool that has been idle longest, and tries the login again.
 //!
-//! A wish for room visits each worker once to find that server, and then goes to the worker that has it.
-//! Servers that clients hold are left alone: if no server is idle, logins go on failing with PostgreSQL's
-//! error.
+//! A wish for room visits each worker once to find that server, and then goes to the worker that
+//! has the server. Servers of clients are left alone: if no server is idle, logins go on failing
+//! with PostgreSQL's error.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::mail::{Mail, RoomWish};
 use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
 
-/// An error at login says that PostgreSQL has no room for anybody: not that a database
-/// (`CONNECTION LIMIT`) or a role has none, where another's server would make no difference. What
-/// the texts say depends on the language; which function of PostgreSQL's says so does not.
+/// Whether a login error says that PostgreSQL has no room at all. If only a database or a role has
+/// none (`CONNECTION LIMIT`), closing another pool's server would not help. The text of the error
+/// depends on the language, so the name of PostgreSQL's function decides.
 pub(crate) fn has_no_room(fields: Fields<'_>) -> bool {
     let of_one = |at: &[u8]| matches!(at, b"CheckMyDatabase" | b"InitializeSessionUserId");
     fields.sqlstate() == Some(b"53300") && !fields.get(b'R').is_some_and(of_one)
 }
 
 impl Pooler {
-    /// PostgreSQL has no room for this server, which was to serve clients that wait.
+    /// PostgreSQL has no room for this server, which waiting clients need.
     pub(crate) fn wish_for_room(&mut self, id: ServerId, out: &mut Out) {
         let server = gone!(self.servers.get(id));
         let Some(ends) = &server.ends else {
@@ -47,13 +47,13 @@ impl Pooler {
         self.make_room(wish, out);
     }
 
-    /// A wish for room has come here: to be asked, or because the idlest server is here.
+    /// A wish for room has arrived: this worker is asked for its idlest server, or must close it.
     pub(crate) fn make_room(&mut self, mut wish: RoomWish, out: &mut Out) {
         let idlest = self.idlest_at(&wish);
         if wish.asked == self.workers {
             return match idlest {
                 Some((_, id)) => self.make_way(wish, id, out),
-                // It was given to a client meanwhile.
+                // A client got this server meanwhile.
                 None => self.tell_room(wish.from, wish.pool, false, out),
             };
         }
@@ -71,7 +71,7 @@ impl Pooler {
         out.push(Action::Post(next, Mail::MakeRoom(Box::new(wish))));
     }
 
-    /// The server of another pool at the same place that has been idle for longest.
+    /// The server of another pool on the same host that has been idle longest.
     fn idlest_at(&self, wish: &RoomWish) -> Option<(Time, ServerId)> {
         let pools = self.pools.iter().map(|(_, pool)| pool);
         let others = pools.filter(|pool| pool.key != wish.pool && !pool.held());
@@ -90,12 +90,12 @@ impl Pooler {
         self.close_server(id, "evicted: PostgreSQL has no room", Close::Await, out);
     }
 
-    /// Tells who wished for room whether a server is gone.
+    /// Tells the worker that wished for room whether a server was closed.
     pub(crate) fn tell_room(&self, to: WorkerId, pool: Arc<PoolKey>, made: bool, out: &mut Out) {
         out.push(Action::Post(to, Mail::Room(pool, made)));
     }
 
-    /// There is room for a pool's server now; or there is nothing to close for it.
+    /// There is room for a pool's server now (`made`), or no server can be closed for it.
     pub(crate) fn room(&mut self, key: &PoolKey, made: bool, out: &mut Out) {
         let Some(id) = self.pools.find(key) else {
             return;
@@ -106,7 +106,7 @@ impl Pooler {
             pool.login_may_succeed();
         }
         match made || self.workers > 1 {
-            // The Broker knows whether others can lend a server.
+            // The Broker knows whether other workers can lend a server.
             true => self.need_anew(id, out),
             false => self.alone(key, out),
         }

@@ -1,6 +1,6 @@
-//! Which pool serves a client. Usually that is the pool of its login. After a reload a database may force
-//! another user: its clients stay connected, and each goes to that user's pool when it needs its next
-//! server. The client's login still says who the client is; this file says which servers it gets.
+//! Which pool serves a client: usually the pool of its login. After a reload, a database may force
+//! another user. Its clients then stay connected, and each goes to that user's pool when it next
+//! needs a server. The login still says who the client is; this file says which servers it gets.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::event::{ClientId, Out};
 use crate::pool::{Pool, PoolId, PoolKey, Terms};
 use crate::pooler::Pooler;
 
-/// Whether clients of a pool must go to another user's, by the entry of its database before and
-/// after a reload. `before` tells whether that was so already.
+/// Whether clients of a pool must go to another user's pool, by the entry of their database before
+/// and after a reload. `before`: they already had to before the reload.
 pub(crate) fn is_forsaken(key: &PoolKey, before: bool, old: &Database, new: &Database) -> bool {
     let forces = |database: &Database| database.forced_user.as_deref() == Some(&*key.user);
     new.forced_user.is_some() && !forces(new) && (before || forces(old))
 }
 
 impl Pooler {
-    /// Which pool serves a client's next transaction, asked at each checkout, and nowhere else: the
-    /// one it is in, or that of the user whom its database forces now.
+    /// The pool that serves a client's next transaction: the client's current pool, or the pool of
+    /// the user that its database now forces. Called at checkout, and when waiting clients move.
     pub(crate) fn route(&mut self, id: ClientId, pool_id: PoolId) -> PoolId {
         let pool = self.pools.at(pool_id);
         if !pool.forsaken() {
@@ -38,7 +38,8 @@ impl Pooler {
         new
     }
 
-    /// The clients that wait in a forsaken pool go to the line of the pool that serves them now.
+    /// Moves the clients that wait in a forsaken pool to the queue of the pool that serves them
+    /// now.
     pub(crate) fn move_waiting(&mut self, pool_id: PoolId, out: &mut Out) {
         for (id, since) in self.pools.at_mut(pool_id).waiting.take_all() {
             let moves = self.clients.get(id).is_some_and(|client| {
@@ -56,7 +57,7 @@ impl Pooler {
         }
     }
 
-    /// The pool of this name; made if it is not there.
+    /// The pool with this name. Creates the pool if it does not exist.
     pub(crate) fn pool_for(&mut self, key: PoolKey, database: &Arc<Database>) -> PoolId {
         if let Some(id) = self.pools.find(&key) {
             return id;
@@ -69,7 +70,7 @@ impl Pooler {
         self.pools.insert(pool)
     }
 
-    /// True if sessions are what this pool gives out.
+    /// True if clients of this pool keep their server for the whole session.
     pub(crate) fn is_session(&self, pool_id: PoolId) -> bool {
         self.pools.at(pool_id).terms.mode == PoolMode::Session
     }

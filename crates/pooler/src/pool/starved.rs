@@ -1,29 +1,30 @@
-//! A starved pool: its clients wait because other pools have all servers under a limit that they share.
+//! A starved pool: its clients wait because other pools hold all servers that a shared limit
+//! allows.
 
 use std::sync::Arc;
 
 use crate::ids::Time;
 use crate::pool::key::PoolKey;
 
-/// A pool that a limit holds back, because other pools have all servers under that limit.
+/// A report that a shared limit starves a pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Starved {
-    /// Since when its oldest client waits.
+    /// The time since which the pool's oldest client has waited.
     pub since: Time,
-    /// Until when this counts: a pool that still waits reports again before.
+    /// When this report expires. A pool that still waits reports again before.
     pub until: Time,
-    /// The pool.
+    /// The starved pool.
     pub who: Arc<PoolKey>,
 }
 
-/// A server of one pool is closed for a server of another only if clients of the other have waited
-/// longer, by at least so many nanoseconds: a new server costs PostgreSQL some milliseconds.
+/// How much longer a starved pool's clients must have waited before another pool's server is
+/// closed for them, at least, in nanoseconds. A new server costs PostgreSQL some milliseconds.
 pub(crate) const STARVED_NS: u64 = 50_000_000;
 
 impl Starved {
-    /// Whether a server given back to another pool is better closed. There the oldest client that could
-    /// have the server has waited for `here` nanoseconds. The clients of the starved pool must have
-    /// waited longer by half of `here`, and by 50 ms.
+    /// Whether a released server of another pool must be closed for this starved pool. `here` is
+    /// how long the oldest client that could use the server has waited, in nanoseconds. Clients of
+    /// the starved pool must have waited longer, by at least half of `here` and by 50 ms.
     pub(super) fn outweighs(&self, here: Option<u64>, now: Time) -> bool {
         let there = now.0.saturating_sub(self.since.0);
         let slack = |here: u64| (here / 2).max(STARVED_NS);

@@ -1,12 +1,12 @@
-//! A pool's limits were lowered: the servers above them are closed, idle ones at once, others when they
-//! are released.
+//! Closing surplus servers after a pool's limits were lowered: idle servers at once, others when
+//! they are released.
 
 use crate::event::{Close, Out, ServerId};
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::server::ServerState;
 
-/// Why a server goes, as PgBouncer has it.
+/// The reason shown for a closed server, worded as in PgBouncer.
 pub(crate) const WHY: &str = "too many servers in the pool";
 
 impl Pooler {
@@ -23,8 +23,8 @@ impl Pooler {
         }
     }
 
-    /// Whether this worker has more servers of a pool than it may keep. Those that are closing do
-    /// not count.
+    /// Whether this worker has more servers of a pool than it may keep. Closing servers do not
+    /// count.
     pub(super) fn has_surplus(&self, id: PoolId) -> bool {
         let pool = self.pools.at(id);
         if pool.servers() <= pool.keep {

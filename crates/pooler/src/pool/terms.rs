@@ -11,48 +11,48 @@ use crate::session::Tracking;
 /// The settings of a pool, which a reload can change.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// Where its servers connect to.
+    /// The database that the pool's servers connect to.
     pub database: Arc<Database>,
-    /// [`Database::fingerprint`] of that.
+    /// [`Database::fingerprint`] of `database`.
     pub fingerprint: [u8; 32],
-    /// The user its servers log in as, if the configuration knows it.
+    /// The user that servers log in as, if the configuration has this user.
     pub user: Option<Arc<User>>,
     /// When a server is released: after a session, a transaction or a statement.
     pub mode: PoolMode,
-    /// What is done about state that its clients leave in their sessions.
+    /// How Howdah treats session state that clients leave on servers.
     pub tracking: Tracking,
-    /// The listener serves its clients' LISTEN (`listen = share`).
+    /// The listener handles LISTEN for the pool's clients (`listen = share`).
     pub shares_listen: bool,
-    /// How many servers it may have.
+    /// How many servers the pool may have.
     pub bounds: Bounds,
-    /// How many servers it keeps at least (`min_pool_size`).
+    /// How many servers the pool keeps at least (`min_pool_size`).
     pub min_size: u32,
     /// `query_timeout`, in nanoseconds; 0 for none.
     pub query_timeout: u64,
-    /// `query_wait_timeout`, likewise.
+    /// `query_wait_timeout`, in nanoseconds; 0 for none.
     pub query_wait_timeout: u64,
-    /// `idle_transaction_timeout`, likewise.
+    /// `idle_transaction_timeout`, in nanoseconds; 0 for none.
     pub idle_transaction_timeout: u64,
-    /// `transaction_timeout`, likewise.
+    /// `transaction_timeout`, in nanoseconds; 0 for none.
     pub transaction_timeout: u64,
-    /// `client_idle_timeout`, likewise.
+    /// `client_idle_timeout`, in nanoseconds; 0 for none.
     pub client_idle_timeout: u64,
-    /// `pin_idle_timeout`, likewise.
+    /// `pin_idle_timeout`, in nanoseconds; 0 for none.
     pub pin_idle_timeout: u64,
-    /// `server_lifetime`, likewise, where 0 is no time at all.
+    /// `server_lifetime`, in nanoseconds. With 0, a server serves only once.
     pub server_lifetime: u64,
-    /// `server_idle_timeout`, likewise; 0 for none.
+    /// `server_idle_timeout`, in nanoseconds; 0 for none.
     pub server_idle_timeout: u64,
-    /// Which of its queries are noted, and for what.
+    /// Which queries Howdah notes, and for which purpose.
     pub wanted: Wanted,
-    /// One of the timeouts of linked clients is set, so these clients are watched.
+    /// At least one timeout of linked clients is set, so Howdah watches these clients.
     pub watched: bool,
-    /// The shortest timeout of clients with a server, in nanoseconds.
+    /// The shortest timeout of linked clients, in nanoseconds.
     pub shortest: u64,
 }
 
 impl Terms {
-    /// The terms of a pool, out of the configuration.
+    /// The settings of a pool, taken from the configuration.
     pub fn of(config: &Config, key: &PoolKey, database: Arc<Database>) -> Terms {
         let user: Option<Arc<User>> = config.user(&key.user).cloned();
         let of = user.as_deref();
@@ -82,7 +82,7 @@ impl Terms {
                 && config.session_state(&database, of) == SessionState::Keep,
             bounds: Bounds {
                 size: match key.listens {
-                    // A listening server and its replacement are both there for a moment.
+                    // While a listening server is replaced, the pool has both servers.
                     true => 2,
                     false => config.pool_size(&database, of),
                 },
@@ -125,7 +125,7 @@ impl Terms {
     }
 }
 
-/// How sessions are tracked, out of `pool_mode` and `session_state`.
+/// How session state is tracked, according to `pool_mode` and `session_state`.
 fn tracking(mode: PoolMode, state: SessionState) -> Tracking {
     match (mode, state) {
         (PoolMode::Session, _) | (_, SessionState::Share) => Tracking::Nothing,
@@ -144,8 +144,8 @@ pub struct Bounds {
     pub reserve: u32,
     /// `reserve_pool_timeout`, in nanoseconds.
     pub reserve_after: u64,
-    /// The limits that it shares with other pools: `max_db_connections`, `max_user_connections`; 0
-    /// for no limit.
+    /// The limits shared with other pools: `max_db_connections` and `max_user_connections`; 0 for
+    /// no limit.
     pub shared: Each<u32>,
     /// `pin_limit`; 0 for no limit.
     pub pins: u32,
@@ -154,18 +154,18 @@ pub struct Bounds {
 /// The limit that holds a pool back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeldBy {
-    /// `pool_size`, with as much of the reserve as may be used by now.
+    /// `pool_size`, plus the part of the reserve that may be used by now.
     Pool,
-    /// Limits that pools share: which of them are reached.
+    /// Shared limits; `true` for each limit that is reached.
     Shared(Each<bool>),
 }
 
 impl HeldBy {
-    /// `max_db_connections`.
+    /// `max_db_connections` is reached.
     pub const DATABASE: HeldBy = HeldBy::Shared([true, false]);
-    /// `max_user_connections`.
+    /// `max_user_connections` is reached.
     pub const USER: HeldBy = HeldBy::Shared([false, true]);
-    /// Both.
+    /// Both limits are reached.
     pub const DATABASE_AND_USER: HeldBy = HeldBy::Shared([true, true]);
 
     /// The shared limits that are reached.

@@ -1,5 +1,5 @@
-//! Clients that wait for a server of a pool, or for their login: the queue, the reason, and the end of a
-//! wait in vain.
+//! Clients that wait for a server of a pool or for their login: the queue, the reason, and the
+//! error when the wait ends without a server.
 
 use crate::client;
 use crate::client::ClientState;
@@ -17,8 +17,8 @@ impl Pooler {
     /// Puts a client at the end of its pool's queue.
     pub(crate) fn await_server(&mut self, id: ClientId, pool_id: PoolId) {
         let pool = self.pools.at_mut(pool_id);
-        // Clients that have left are skipped at the front of the queue. If there are many of them,
-        // they are removed at once.
+        // Clients that have left are skipped when they reach the front. If the queue has too many
+        // of them, they are all removed here.
         if pool.waiting.len() > 2 * pool.clients() as usize + 16 {
             let clients = &self.clients;
             let waits = |id| clients.get(id).is_some_and(client::Client::waits);
@@ -27,8 +27,8 @@ impl Pooler {
         pool.waiting.join(id, self.now);
     }
 
-    /// The client that has waited longest; those that have left are passed over.
-    /// So are those who want a server of their own, but they stay in line.
+    /// Takes the client that has waited longest. Clients that have left are removed. Clients that
+    /// want a server of their own (replication) are skipped, but keep their places.
     pub(super) fn next_waiter(&mut self, pool_id: PoolId) -> Option<ClientId> {
         let pool = self.pools.at_mut(pool_id);
         pool.waiting.take_next(|id| match self.clients.get(id) {
@@ -38,8 +38,8 @@ impl Pooler {
         })
     }
 
-    /// Forgets waiters at the front that have left, so that ages are those of who still waits, and
-    /// newcomers that have.
+    /// Removes clients that have left, from the front of the queue and from the newcomers. So ages
+    /// are those of clients that still wait.
     pub(crate) fn trim_waiting(&mut self, pool_id: PoolId) {
         let (clients, pool) = (&self.clients, self.pools.at_mut(pool_id));
         let awaits = |c: &client::Client| matches!(c.state(), ClientState::Welcome);
@@ -54,7 +54,7 @@ impl Pooler {
         pool.waiting.trim(waits);
     }
 
-    /// Forgets clients that have left before they were welcome.
+    /// Removes newcomers that have left.
     pub(crate) fn trim_newcomers(&mut self, pool_id: PoolId) {
         let clients = &self.clients;
         let stays = |c: &client::Client| matches!(c.state(), ClientState::Welcome);
@@ -75,7 +75,7 @@ impl Pooler {
         }
     }
 
-    /// Disconnects those of them that are not logged in yet.
+    /// Disconnects those waiting clients of a pool that are not logged in yet.
     pub(crate) fn drop_newcomers(&mut self, pool_id: PoolId, fault: &Fault, out: &mut Out) {
         let pool = self.pools.at_mut(pool_id);
         let newcomers = pool.take_newcomers();
@@ -101,7 +101,7 @@ impl Pooler {
         }
     }
 
-    /// Why clients of a pool wait, should any.
+    /// Why clients of a pool wait, if any do.
     pub(crate) fn reason(&self, pool_id: PoolId) -> Reason {
         let pool = self.pools.at(pool_id);
         if pool.paused() {
@@ -128,8 +128,8 @@ impl Pooler {
         }
     }
 
-    /// What a client that waits is told: why, its place in the line of this worker, and how long it
-    /// has waited. The line is in order of arrival, so nobody is counted one by one.
+    /// The text for a waiting client: the reason, its place in this worker's queue, and how long
+    /// it has waited. The queue is ordered by arrival time, so a binary search finds the place.
     pub(crate) fn wait_detail(&self, id: ClientId) -> Option<String> {
         let client = self.clients.get(id)?;
         let pool_id = client.pool?;
@@ -151,7 +151,7 @@ impl Pooler {
         ))
     }
 
-    /// What a client whose wait has timed out is told: what it has waited for.
+    /// The text for a client whose wait has timed out: what it was waiting for.
     pub(crate) fn why_in_vain(&self, id: ClientId, fault: &Fault) -> Option<String> {
         match fault {
             Fault::QueryWait
@@ -162,7 +162,7 @@ impl Pooler {
         }
     }
 
-    /// A server executes something: it owes an answer.
+    /// True if a server is executing something, that is, owes an answer.
     pub(crate) fn is_at_work(server: &crate::server::Server) -> bool {
         matches!(
             server.state(),
