@@ -1,6 +1,6 @@
-//! A spot check before a server is released (`session_state_check`): has its client left something that no
-//! text showed? Functions, triggers and rules can do so. A finding is logged with the last texts, counted,
-//! and cleaned away before another client gets the server.
+//! A spot check before a server is released (`session_state_check`): has its client left state
+//! that no text showed? Functions, triggers and rules can do so. Howdah logs a finding with the
+//! last texts, counts it, and cleans the server before another client gets it.
 
 use super::Tracking;
 use super::inquiry::{Inquiry, InquiryAnswer, KnownSettings};
@@ -12,7 +12,7 @@ use crate::pooler::Pooler;
 use crate::server::ServerState;
 use crate::{link, server};
 
-/// Whether a server is to be checked that a client of the pool gets now: one in so many is.
+/// Whether the next server given to a client of the pool is checked: one in `one_in` is.
 pub(crate) fn is_due(pool: &Pool, one_in: u32) -> bool {
     let keeps = matches!(
         pool.terms.tracking,
@@ -27,7 +27,8 @@ pub(crate) fn is_due(pool: &Pool, one_in: u32) -> bool {
 }
 
 impl Pooler {
-    /// Asks what is left on a server that could be released. False if it is not to be asked.
+    /// Begins the spot check of a server that could be released. Returns false if this server is
+    /// not checked.
     pub(crate) fn checks_session(
         &mut self,
         client_id: ClientId,
@@ -50,7 +51,7 @@ impl Pooler {
             names: tracked.map(|name| name.to_lowercase()).chain(own).collect(),
             all: database.connect_query.is_some(),
         };
-        // The channels of a listening client are known.
+        // Howdah knows the channels of a listening client.
         let without = match server.listens() {
             true => Kinds::LISTENS,
             false => Kinds::NOTHING,
@@ -64,7 +65,7 @@ impl Pooler {
         true
     }
 
-    /// PostgreSQL has said what is left.
+    /// PostgreSQL has answered the spot check.
     pub(crate) fn checked(
         &mut self,
         client_id: ClientId,
@@ -90,7 +91,8 @@ impl Pooler {
         self.note_client(Level::Warning, client_id, &text, out);
     }
 
-    /// A server has told what nobody listens to: some text has made it listen unseen.
+    /// A server has sent a notification, but none of its clients listens: some text has run a
+    /// hidden LISTEN.
     pub(crate) fn stray_notification(&mut self, id: ServerId, out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
         match *server.state() {
@@ -107,7 +109,7 @@ impl Pooler {
     }
 }
 
-/// What is left, in words.
+/// The state that was found, in words.
 fn found(answer: &InquiryAnswer) -> String {
     let mut found = super::reasons(answer.left);
     if !answer.unseen.is_empty() {

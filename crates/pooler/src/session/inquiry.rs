@@ -6,60 +6,59 @@ use crate::effect::Kinds;
 use crate::limits;
 use crate::params::{Params, Tracked};
 
-/// A question under way.
+/// A question to PostgreSQL, and its answer as far as it has come.
 #[derive(Debug, Default)]
 pub struct Inquiry {
-    /// About these settings.
+    /// The settings to ask about.
     pub names: Vec<Suspect>,
-    /// Whether something of these kinds is left.
+    /// The kinds of state to ask about.
     pub kinds: Kinds,
-    /// And to which channels it listens.
+    /// Whether to ask for the channels that the session listens to.
     pub channels: bool,
-    /// Whether these, which PostgreSQL reports, are what they are without a SET: by position, with
-    /// their names.
+    /// Settings that PostgreSQL reports, by position and name: asks whether they have the value
+    /// that they have without a SET.
     pub reported: Vec<(usize, String)>,
-    /// Whether something is set that its login may not set.
+    /// Whether to ask if the session has a setting that its login may not set.
     pub rights: bool,
-    /// The row that answers it.
+    /// The row with the answer.
     pub row: Option<Vec<u8>>,
-    /// PostgreSQL has refused it.
+    /// PostgreSQL has refused the question.
     pub failed: bool,
-    /// It was cancelled, or took longer than its client's `statement_timeout`.
+    /// The question was cancelled, or ran into the client's `statement_timeout`.
     pub cancelled: bool,
-    /// How often an earlier try was cancelled.
+    /// How many earlier tries were cancelled.
     pub again: u8,
-    /// The question is also whether the session has anything that no text has told of, these settings
-    /// left out.
+    /// For the spot check: asks for settings other than these, which no text has shown.
     pub check: Option<KnownSettings>,
 }
 
-/// Settings that a server is known to have of its client.
+/// Settings that Howdah knows a server to have for its client.
 #[derive(Debug, Default)]
 pub struct KnownSettings {
-    /// Their names in lower case.
+    /// Their names, in lower case.
     pub names: Vec<String>,
-    /// Whether there are others is not asked: those of `connect_query` can't be told from them.
+    /// Do not ask for other settings: those made by `connect_query` would look the same.
     pub all: bool,
 }
 
-/// What PostgreSQL has said.
+/// PostgreSQL's answer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct InquiryAnswer {
     /// Settings and their values, in the encoding of the database.
     pub settings: Vec<(Suspect, Option<Box<[u8]>>)>,
-    /// Of these kinds something is left.
+    /// The kinds of which state is left.
     pub left: Kinds,
-    /// What is listened to, if that was asked.
+    /// The channels that the session listens to, if the question asked for them.
     pub channels: Option<Vec<Box<[u8]>>>,
-    /// Of those that it reports, these are what they are without a SET: by position.
+    /// Positions of reported settings that have the value that they have without a SET.
     pub back: Vec<usize>,
-    /// Something is set that its login may not set.
+    /// The session has a setting that its login may not set.
     pub rights: bool,
-    /// Settings that no text has told.
+    /// Names of settings that no text has shown.
     pub unseen: Box<[u8]>,
 }
 
-/// Each kind that can be asked for, and a condition that tells whether something is left.
+/// A condition for each kind that PostgreSQL can be asked about: is such state left?
 const QUESTIONS: [(Kinds, &str); 5] = [
     (
         Kinds::TEMPORARY,
@@ -82,21 +81,22 @@ const QUESTIONS: [(Kinds, &str); 5] = [
     ),
 ];
 
-/// The channels that are listened to, in hexadecimal digits and with commas between them.
+/// The channels that the session listens to, in hexadecimal digits, separated by commas.
 const CHANNELS: &str = "(SELECT pg_catalog.string_agg(pg_catalog.encode(pg_catalog.convert_to(\
     channel,pg_catalog.getdatabaseencoding()),'hex'),',') \
     FROM pg_catalog.pg_listening_channels() AS listening(channel))";
 
-/// Something is set for the session that not everybody may set, and its login is no superuser.
+/// True if the session has set a setting that not everybody may set, and its login is no superuser.
 const RIGHTS: &str = "(EXISTS(SELECT FROM pg_catalog.pg_settings WHERE \
     source OPERATOR(pg_catalog.=) 'session' AND context OPERATOR(pg_catalog.<>) 'user') AND \
     NOT EXISTS(SELECT FROM pg_catalog.pg_roles WHERE rolname OPERATOR(pg_catalog.=) session_user \
     AND rolsuper))";
 
 impl Inquiry {
-    /// What is to be asked of a session: the settings that may have changed, those that PostgreSQL
-    /// reports left out, and what may be left. `there` are the settings that its server had before,
-    /// `asked` are those that PostgreSQL reports and its client asked for at login.
+    /// The question about a session: the settings that may have changed, without those that
+    /// PostgreSQL reports, and the kinds of state that may be left. `there` are the settings that
+    /// the server had before. `asked` are the reported settings that the client asked for at
+    /// login.
     pub fn of(
         session: &Session,
         there: &Maybe,
@@ -131,11 +131,11 @@ impl Inquiry {
         let rights = may_lack_rights(session, &names);
         if session.pinned.any(Kinds::SETS_ANY) {
             if !pending.all_back {
-                // Its settings are not followed any more, as they need not go anywhere, but for what
-                // RESET ALL does not take back.
+                // A pinned client's settings need not move, so only settings that RESET ALL leaves
+                // alone are followed.
                 names.retain(|suspect| !settings::reset_by_all(&suspect.name));
             } else if !names.iter().any(|suspect| *suspect.name == *b"role") {
-                // Any setting may have been set, the role among them.
+                // Any setting may have been set, including the role.
                 names.push(Suspect {
                     name: b"role"[..].into(),
                     set: true,
@@ -145,7 +145,7 @@ impl Inquiry {
             }
         }
         let before = match pending.discarded {
-            // Nothing that was there is left.
+            // DISCARD ALL has removed all earlier state.
             true => Kinds::NOTHING,
             false => session.pinned,
         };
@@ -153,7 +153,7 @@ impl Inquiry {
             .iter()
             .fold(Kinds::NOTHING, |all, (kind, _)| all.and(*kind));
         let kinds = pending.kinds.and(before).only(askable);
-        // Which channels is to be known where the listener hears them.
+        // If the listener hears channels for the client, their names are needed.
         let channels = session.channels.is_some() && kinds.any(Kinds::LISTENS);
         let without = match channels {
             true => Kinds::LISTENS,
@@ -172,8 +172,8 @@ impl Inquiry {
         }
     }
 
-    /// What is to be asked of a server about to be released, which seems to have nothing left of its
-    /// client but what is known.
+    /// The spot check of a server about to be released, which should have no state of its client
+    /// except the known settings.
     pub fn check(known: KnownSettings, without: Kinds) -> Inquiry {
         let kinds = QUESTIONS
             .iter()
@@ -185,14 +185,14 @@ impl Inquiry {
         }
     }
 
-    /// There is nothing to ask.
+    /// True if there is nothing to ask.
     pub fn is_empty(&self) -> bool {
         let settings = self.names.is_empty() && self.reported.is_empty();
         settings && self.kinds.is_empty() && !self.channels
     }
 
-    /// The same question once more, as SQL that no `statement_timeout` ends. `None` unless the last try
-    /// was only cancelled, and not too often.
+    /// The SQL for another try, safe from `statement_timeout`. `None` if the last try was not
+    /// cancelled, or after too many tries.
     pub fn once_more(&mut self) -> Option<Vec<u8>> {
         const TIMES: u8 = 3;
         let passing = std::mem::take(&mut self.cancelled) && self.again < TIMES;
@@ -204,8 +204,10 @@ impl Inquiry {
         })
     }
 
-    /// The question as SQL: one row, a column for each setting, then one for each kind. Values come
-    /// in hexadecimal digits of the database's encoding, so that nothing converts them.
+    /// The question as SQL: one row, with a column for each setting, then one for each kind.
+    /// Values are hexadecimal digits of their bytes in the database's encoding, so that nothing
+    /// converts them. Example: `SELECT
+    /// pg_catalog.encode(...current_setting('work_mem',true)...,'hex'),EXISTS(SELECT ...)`.
     pub fn sql(&self) -> Vec<u8> {
         let mut columns = Vec::new();
         for suspect in &self.names {
@@ -217,7 +219,7 @@ impl Inquiry {
                 limits::SETTING_VALUE + 1
             );
             columns.push(match suspect.unsure {
-                // Takes about a millisecond, so only where it may matter.
+                // This condition takes about a millisecond, so it is used only where it may matter.
                 true => format!(
                     "CASE WHEN (SELECT source OPERATOR(pg_catalog.<>) 'session' FROM \
                      pg_catalog.pg_settings WHERE pg_catalog.lower(name) \
@@ -253,7 +255,7 @@ impl Inquiry {
         QUESTIONS.iter().filter(move |(kind, _)| kinds.any(*kind))
     }
 
-    /// The answer; `None` if there is none that can be read.
+    /// The answer; `None` if there is none that Howdah can read.
     pub fn answer(self) -> Option<InquiryAnswer> {
         if self.is_empty() {
             return Some(InquiryAnswer::default());
@@ -295,7 +297,7 @@ impl Inquiry {
     }
 }
 
-/// Somebody else's rights begin or end, and there is a setting for which rights may be needed.
+/// True if the role changes, and the session has or had settings that may need special rights.
 fn may_lack_rights(session: &Session, names: &[Suspect]) -> bool {
     let changes = names
         .iter()
@@ -308,8 +310,8 @@ fn may_lack_rights(session: &Session, names: &[Suspect]) -> bool {
 }
 
 impl KnownSettings {
-    /// Names of other settings that were set in the session, as one column. Custom ones (`app.x`)
-    /// PostgreSQL does not list.
+    /// Names of other settings that the session has set, as one column. PostgreSQL does not list
+    /// custom settings (`app.x`).
     fn question(&self) -> String {
         let mut parts = Vec::new();
         if !self.all {
@@ -338,7 +340,7 @@ fn constant(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// The columns of a DataRow; `None` where it is damaged.
+/// The columns of a DataRow; `None` if the row is damaged.
 fn columns(row: &[u8]) -> Option<impl Iterator<Item = Option<Option<&[u8]>>>> {
     let (count, mut rest) = row.split_first_chunk::<2>()?;
     let count = u16::from_be_bytes(*count);
@@ -354,7 +356,7 @@ fn columns(row: &[u8]) -> Option<impl Iterator<Item = Option<Option<&[u8]>>>> {
     }))
 }
 
-/// What hexadecimal digits stand for.
+/// The bytes that hexadecimal digits stand for.
 fn decoded(digits: &[u8]) -> Option<Box<[u8]>> {
     let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
     let pairs = digits.chunks(2).map(|pair| match pair {
@@ -364,14 +366,14 @@ fn decoded(digits: &[u8]) -> Option<Box<[u8]>> {
     pairs.collect()
 }
 
-/// What a client runs on a server that is to be checked.
+/// The last texts that a client has run on a server due for a spot check.
 #[derive(Debug, Default)]
 pub struct CheckedTexts {
     pub(super) texts: Vec<Box<[u8]>>,
 }
 
 impl CheckedTexts {
-    /// A text is run.
+    /// Adds a text.
     pub(crate) fn note(&mut self, text: &[u8]) {
         if self.texts.len() >= limits::CHECKED_TEXTS {
             self.texts.remove(0);
@@ -421,7 +423,7 @@ mod tests {
         assert!(asked("set work_mem = 1; reset work_mem", false, "x"));
         assert!(!asked("set log_statement = 'all'", false, "x"));
         assert!(!asked("reset work_mem", true, "x"));
-        // What the server had already, the question tells.
+        // The server had a value before, so the plain question is enough.
         assert!(!asked("set work_mem = 1", true, "work_mem"));
     }
 
@@ -486,7 +488,7 @@ mod tests {
     #[test]
     fn what_is_asked() {
         let asks = |text: &str| inquiry(text, Session::default());
-        // PostgreSQL reports it.
+        // PostgreSQL reports this setting.
         assert!(asks("set datestyle = iso").is_empty());
         assert!(asks("reset all; unlisten *; close all").is_empty());
         assert!(asks("load 'x'").is_empty());
@@ -497,7 +499,7 @@ mod tests {
              pg_catalog.current_setting('a.b',true),pg_catalog.getdatabaseencoding()),1,65537),'hex'),\
              EXISTS(SELECT FROM pg_catalog.pg_listening_channels())"
         );
-        // What keeps the server is asked again.
+        // PostgreSQL is asked again whether pinning state exists.
         let pinned = Session {
             pinned: Kinds::LOCKS.and(Kinds::STAYS),
             ..Session::default()

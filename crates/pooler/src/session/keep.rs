@@ -16,15 +16,16 @@ use crate::server::{Ending, Server, ServerState};
 use crate::session::ticket::Ticket;
 use crate::{limits, link};
 
-/// How often PostgreSQL is asked what still keeps a server, at most, in nanoseconds.
+/// The shortest time between two questions about what still pins a client, in nanoseconds.
 const ASK_EVERY_NS: u64 = 5_000_000_000;
 
-/// What keeps a server and can't be asked for: it ends with the session, or when the client resets.
+/// Pinning state that PostgreSQL can't be asked about. It lasts until the session ends or the
+/// client resets.
 const STICKS: Kinds = Kinds::STAYS.and(Kinds::SETS_ANY).and(Kinds::SEQUENCES);
 
 impl Pooler {
-    /// A server could be released. True if its client's session keeps it: for good, or until
-    /// PostgreSQL has said what is left.
+    /// A server could be released. Returns true if the client's session keeps the server: for
+    /// good, or until PostgreSQL has said which state is left.
     pub(crate) fn session_keeps(
         &mut self,
         client_id: ClientId,
@@ -37,18 +38,19 @@ impl Pooler {
             return false;
         };
         if client.leaving {
-            // Nobody is left to keep anything for.
+            // No client is left to keep the server for.
             return false;
         }
         let blank = session.pending.is_empty() && session.pinned.is_empty();
         if !blank && server.ending() == Some(Ending::CrashedUnheard) {
-            // The server is gone, so nobody can say what the client's statements have changed.
+            // The server is gone, so PostgreSQL can't say what the client's statements have
+            // changed.
             self.disconnect(client_id, Fault::ServerGone, out);
             return true;
         }
         let asked = session.ticket.as_ref().is_some_and(Ticket::is_asked);
         if asked && session.pending.kinds.any(Kinds::SEQUENCES) {
-            // Whether it may keep what those tell.
+            // The Broker has yet to say whether the client may keep its sequence values.
             return true;
         }
         if session.pending.is_empty() {
@@ -90,7 +92,7 @@ impl Pooler {
         true
     }
 
-    /// A client with a server of its own is between two transactions.
+    /// A pinned client is between two transactions.
     fn rest_pinned(&mut self, id: ClientId) {
         let client = self.clients.at_mut(id);
         client.falls_quiet(self.now);
@@ -118,11 +120,11 @@ impl Pooler {
         }
         self.settle(id, out);
         self.resume(client_id, out);
-        // Notifications that came while PostgreSQL answered the inquiry.
+        // Passes on notifications that came while PostgreSQL answered the inquiry.
         self.tell_if_idle(client_id, out);
     }
 
-    /// What PostgreSQL has said becomes what is known.
+    /// Stores PostgreSQL's answer in the session.
     fn learn_session(
         &mut self,
         client_id: ClientId,
@@ -189,7 +191,8 @@ impl Pooler {
         self.pin_changed(client_id, pinned, out);
     }
 
-    /// A client's link to its server has ended: what it has left there must not reach another client.
+    /// A client's link to its server has ended. State that the client has left there must not
+    /// reach another client.
     pub(crate) fn session_leaves(&mut self, client_id: ClientId, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         let client = self.clients.at_mut(client_id);
@@ -199,7 +202,7 @@ impl Pooler {
         if session.pinned.any(Kinds::STAYS) || session.pending.kinds.any(Kinds::STAYS) {
             server.must_close_too(Ending::StateStays);
         }
-        // What came of its texts nobody has asked: its settings may be gone, too.
+        // PostgreSQL was not asked about the last texts, so the server's settings are unknown, too.
         server.soil(!session.pending.is_empty());
         if !session.pinned.is_empty() {
             session.pinned = Kinds::NOTHING;
@@ -208,8 +211,8 @@ impl Pooler {
         self.give_permission_back(client_id, out);
     }
 
-    /// Texts that nobody has read may have changed a server's settings, and so may a reset query.
-    /// Where that is DISCARD ALL, it answers so.
+    /// Marks a server's settings as unknown: texts that Howdah has not read, or a reset query, may
+    /// have changed them. (A reset query `DISCARD ALL` shows in its CommandComplete.)
     pub(crate) fn doubt_session(&mut self, id: ServerId) {
         let server = self.servers.at_mut(id);
         if server.session.is_some() {
@@ -218,15 +221,15 @@ impl Pooler {
         }
     }
 
-    /// What clients have left on a server goes by DISCARD ALL. So do settings where `connect_query` may
-    /// have set some, as a RESET would not go back to those.
+    /// Whether DISCARD ALL must clean a server. That is also so if the server has settings and
+    /// there is a `connect_query`: RESET would not restore the settings of that query.
     pub(crate) fn discards_all(&self, id: ServerId) -> bool {
         let server = self.servers.at(id);
         let database = &self.pools.at(server.pool).terms.database;
         server.must_be_cleaned() || server.session.is_some() && database.connect_query.is_some()
     }
 
-    /// Behind a DISCARD ALL of ours, what `connect_query` has done is done again.
+    /// Runs `connect_query` again after a DISCARD ALL by Howdah.
     pub(crate) fn connect_again(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         let database = &self.pools.at(server.pool).terms.database;
@@ -235,8 +238,8 @@ impl Pooler {
         }
     }
 
-    /// Cleans a server before anybody else gets it, where a client has left something. True if that
-    /// is under way.
+    /// Cleans a server before another client gets it, if a client has left state there. Returns
+    /// true if the cleaning is under way.
     pub(crate) fn clean_session(&mut self, id: ServerId, out: &mut Out) -> bool {
         if self.discards_all(id) {
             let server = self.servers.at_mut(id);
@@ -269,9 +272,9 @@ impl Pooler {
     }
 }
 
-/// PostgreSQL has answered what a session has; `None` if it has refused to. Values of sequences keep a
-/// server only if the client `may_keep` one. Returns the channels that the listener need not hear for
-/// the client any more.
+/// Stores PostgreSQL's answer about a session; `None` if PostgreSQL refused the question. Sequence
+/// values pin the client only if it `may_keep` a server. Returns the channels that the listener
+/// need not hear for the client any more.
 fn learn_answer(
     session: &mut Session,
     server: &mut Server,
@@ -280,11 +283,12 @@ fn learn_answer(
 ) -> Vec<Name> {
     let pending = std::mem::take(&mut session.pending);
     let mut sticks = session.pinned.only(STICKS);
-    // Cleaned once more, as functions may have set what no RESET ALL takes back.
+    // Functions may have left state that RESET ALL does not remove, so the server is cleaned once
+    // more.
     let mut soiled = false;
     if pending.discarded {
         session.settings = session.login.clone();
-        // Settings may have been set again behind the DISCARD ALL.
+        // The client may have set settings again after the DISCARD ALL.
         server.set_settings(settings::doubted(&session.login));
         sticks = sticks.only(Kinds::STAYS);
     } else if pending.all_back && !pending.doubtful && sticks.any(Kinds::SETS_ANY) {
@@ -313,7 +317,7 @@ fn learn_answer(
             server.tells_settings(session, &answer.settings);
             session.pinned = answer.left.and(sticks).and(listens);
             if answer.rights && !has_same_rights(&before, &session.settings) {
-                // What another role has set, its own rights can't set elsewhere.
+                // With its own rights, the client could not set these values on another server.
                 session.pinned.add(Kinds::SETS_ANY);
             }
             server.set_sql_prepared(answer.left.any(Kinds::PREPARES));
@@ -332,8 +336,8 @@ fn learn_answer(
     gone
 }
 
-/// A session has the rights of another role, and has them since its settings were these before, or
-/// had none of another role then.
+/// True if the session now has the rights of another role, and if it had the same rights, or those
+/// of its login, when its settings were `before`.
 fn has_same_rights(before: &Maybe, now: &Maybe) -> bool {
     let identity = |settings: &Maybe| {
         let settings = settings.as_deref();

@@ -1,16 +1,17 @@
-//! A client's session: its own settings, and what it has left on its server.
+//! A client's session: its own settings, and the state that it has left on its server.
 //!
-//! In transaction mode a server serves many clients. The classifier ([`crate::effect`]) says what each text
-//! may do to its session. Before a server is released after such a text, Howdah asks PostgreSQL what has
-//! come of it ([`inquiry`]). So savepoints, rollbacks, errors and functions need no rules here.
+//! In transaction mode a server serves many clients. The classifier ([`crate::effect`]) says how
+//! each text may change its session. Before a server is released after such a text, Howdah asks
+//! PostgreSQL for the result ([`inquiry`]). So savepoints, rollbacks, errors and functions need no
+//! rules here.
 //!
-//! - *Settings* belong to the client from then on. A server with other settings gets the client's before
-//!   the client's next transaction ([`settings`]).
-//! - What can't be moved to another server (temporary tables, advisory locks, LISTEN) *pins*: the client
-//!   keeps the server until PostgreSQL says that nothing is left.
-//! - A client that leaves before that leaves a *soiled* server. It is cleaned by DISCARD ALL.
+//! - *Settings* then belong to the client. Before the client's next transaction on a server with
+//!   other settings, Howdah sets the client's settings there ([`settings`]).
+//! - State that can't move to another server (temporary tables, advisory locks, LISTEN) *pins* the
+//!   client: it keeps the server until PostgreSQL says that no such state is left.
+//! - If a pinned client leaves, its server is *soiled*. DISCARD ALL cleans the server.
 //!
-//! A client that uses none of this has no [`Session`], and pays only for the reading of its texts.
+//! A client without any of this has no [`Session`]. Only the reading of its texts costs time.
 
 pub(crate) mod check;
 pub mod inquiry;
@@ -29,35 +30,35 @@ use crate::event::Time;
 use crate::limits;
 use settings::{Maybe, Settings};
 
-/// A client's session: its settings, and what it has left on its server.
+/// A client's session: its settings, and the state that it has left on its server.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// Its own settings.
+    /// The client's own settings.
     pub settings: Maybe,
-    /// The settings that it asked for at login, to which RESET goes back.
+    /// The settings that the client asked for at login. RESET goes back to these.
     pub login: Maybe,
-    /// What PostgreSQL must be asked before the server is released.
+    /// The question that PostgreSQL must answer before the server is released.
     pub pending: Pending,
-    /// The kinds of state that keep its server.
+    /// The kinds of state that pin the client to its server.
     pub pinned: Kinds,
-    /// Since when they keep it.
+    /// The time since which the client is pinned.
     pub since: Time,
-    /// When PostgreSQL was last asked what is left of these.
+    /// When PostgreSQL was last asked whether the pinning state still exists.
     pub asked: Time,
-    /// The reading of a Query that is too long to be held.
+    /// State of the scanner for a Query that is too long to be held.
     pub pieces: Option<Box<Pieces>>,
-    /// Its request for permission to keep a server.
+    /// The client's request for permission to keep a server.
     pub ticket: Option<ticket::Ticket>,
-    /// The channels that it hears by the listener.
+    /// The channels that the listener hears for the client.
     pub channels: Option<Box<crate::listen::Channels>>,
 }
 
-/// What may have changed since PostgreSQL was last asked.
+/// Possible changes since PostgreSQL was last asked.
 #[derive(Debug, Default)]
 pub struct Pending {
     /// Kinds of effects.
     pub kinds: Kinds,
-    /// Settings.
+    /// Settings that may have changed.
     pub names: Vec<Suspect>,
     /// All settings may have been reset.
     pub all_back: bool,
@@ -66,21 +67,22 @@ pub struct Pending {
     pub login_back: bool,
     /// DISCARD ALL ran.
     pub discarded: bool,
-    /// Something failed, or was rolled back: a SET in it may have had no effect.
+    /// A command failed or was rolled back, so a SET in it may have had no effect.
     pub doubtful: bool,
 }
 
-/// A setting that may have changed.
+/// A setting that may have changed. Example: after `SET work_mem = '8MB'; RESET work_mem`, `set`
+/// and `back` are true.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Suspect {
-    /// Its name.
+    /// The name of the setting.
     pub name: Box<[u8]>,
-    /// It may have been set.
+    /// A command may have set it.
     pub set: bool,
-    /// The last command about it was a reset.
+    /// The last command about the setting was a reset.
     pub back: bool,
-    /// The server had the value of its own login, and may still have it: then the value is not the
-    /// client's.
+    /// The SET may have had no effect. In this case the server still has the value of its own
+    /// login, which must not become the client's.
     pub unsure: bool,
 }
 
@@ -91,7 +93,7 @@ impl Pending {
         self.kinds.is_empty() && self.names.is_empty() && !back
     }
 
-    /// Something has failed, or was rolled back.
+    /// A command has failed, or was rolled back.
     pub fn fails(&mut self) {
         self.doubtful |= !self.is_empty();
     }
@@ -113,7 +115,7 @@ impl Pending {
         }
     }
 
-    /// A setting may have changed.
+    /// Adds a setting that may have changed.
     fn suspect(&mut self, name: &[u8], set: bool) {
         if name == b"session_authorization" {
             // SET SESSION AUTHORIZATION resets the role, too.
@@ -140,7 +142,7 @@ impl Pending {
 }
 
 impl Session {
-    /// True if the session has nothing of its own.
+    /// True if the session differs in nothing from a new one.
     pub fn is_blank(&self) -> bool {
         self.settings.is_none()
             && self.login.is_none()
@@ -151,8 +153,8 @@ impl Session {
             && self.channels.is_none()
     }
 
-    /// The client has reset settings to the values of its login, and its server, which has the settings
-    /// `there`, lacks some of these values.
+    /// True if the client has reset settings to the values of its login, but its server, with the
+    /// settings `there`, lacks some of these values.
     fn misses_login(&self, there: &Maybe) -> bool {
         let login = self.login.iter().flat_map(|login| login.iter());
         let mut missed = login.filter(|(name, _)| {
@@ -162,24 +164,25 @@ impl Session {
         !self.pinned.any(Kinds::SETS_ANY) && missed.next().is_some()
     }
 
-    /// Takes in PostgreSQL's answers about settings. `there` are the settings that the server had,
-    /// and becomes those that it has now.
+    /// Takes in PostgreSQL's answers about settings. `there` holds the settings that the server
+    /// had, and is updated to the present ones.
     pub fn learn(&mut self, there: &mut Maybe, answers: &[(Suspect, Option<Box<[u8]>>)]) {
         let mut own = self.settings.as_deref().cloned().unwrap_or_default();
         let mut server = there.as_deref().cloned().unwrap_or_default();
         for (suspect, now) in answers {
             let name = &*suspect.name;
-            // `none` counts as a role only if the client has set it: its login may have another.
+            // `none` counts as a role only if the client has set it: the login may have a default
+            // role.
             let none = name == b"role" && now.as_deref() == Some(b"none");
             let none = none && (suspect.back || !suspect.set);
             let now = now.as_deref().filter(|_| !none);
             let before = value_of(there, name);
-            // Set and then reset: PostgreSQL says that it is not set, or that its value is empty.
+            // After a SET and a RESET, PostgreSQL says that the setting does not exist or is empty.
             let custom = name.contains(&b'.') && now == Some(b"");
             if suspect.set && suspect.back && (now.is_none() || custom) {
                 own.put(name, settings::value(&self.login, name));
             } else if before != now {
-                // Of a SET and a RESET, either may have been undone.
+                // A rollback may have undone the SET or the RESET.
                 let own_value = match suspect.back && (none || !suspect.set) {
                     true => settings::value(&self.login, name),
                     false => now,
@@ -198,7 +201,7 @@ fn value_of<'a>(settings: &'a Maybe, name: &[u8]) -> Option<&'a [u8]> {
     settings::value(settings, name)
 }
 
-/// Replaces settings, unless they are the same.
+/// Replaces settings, unless they are equal.
 fn share(old: &mut Maybe, new: Settings) {
     if old.as_deref() != Some(&new) {
         *old = new.shared();
@@ -208,14 +211,14 @@ fn share(old: &mut Maybe, new: Settings) {
 /// The table that makes equal settings one shared value.
 pub type Shelf = crate::params::SetInterner<Settings>;
 
-/// The names of reasons to keep a server.
+/// Why a client keeps its server, as text.
 pub fn reasons(kinds: Kinds) -> String {
     let reasons = PIN_REASONS.iter().filter(|(kind, ..)| kinds.any(*kind));
     let texts: Vec<&str> = reasons.map(|(.., text)| *text).collect();
     texts.join(", ")
 }
 
-/// Why clients keep servers: the kind, its word for metrics, and its text.
+/// The reasons to keep a server: the kind, its word for metrics, and its text.
 pub const PIN_REASONS: [(Kinds, &str, &str); 8] = [
     (Kinds::TEMPORARY, "temporary", "temporary objects"),
     (Kinds::PREPARES, "prepare", "SQL PREPARE"),
@@ -235,18 +238,17 @@ pub(crate) fn intern(shelf: &mut Shelf, settings: Maybe) -> Maybe {
     })
 }
 
-/// What is done about state that texts leave in their session.
+/// How Howdah treats state that texts leave in their session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Tracking {
-    /// Nothing: the server belongs to one client, or is shared as it is.
+    /// Not at all: the server belongs to one client, or clients share its state.
     #[default]
     Nothing,
-    /// The server is cleaned.
+    /// Howdah cleans the server.
     Cleans,
-    /// Settings follow the client; other state keeps the server for it.
+    /// Settings follow the client; other state pins it to the server.
     Keeps,
-    /// Settings follow the client; a statement that would keep a server is refused (statement
-    /// mode).
+    /// Settings follow the client. Howdah refuses statements that would pin it (statement mode).
     KeepsSettings,
 }
 
@@ -290,13 +292,13 @@ mod tests {
         assert_eq!(session.settings, settings(&[("a", "1")]));
         session.learn(&mut there, &told("reset a", &[("a", Some("0"))]));
         assert_eq!(session.settings, None);
-        // Something is set on the server still, by the text.
+        // The server still has a value that the text has set.
         assert_eq!(there, settings(&[("a", "0")]));
         let mut there = None;
         let text = "set role x; reset role";
         session.learn(&mut there, &told(text, &[("role", Some("none"))]));
         assert_eq!((session.settings.clone(), there.clone()), (None, None));
-        // Its login may have a role.
+        // The login may have a default role.
         session.learn(
             &mut there,
             &told("set role none", &[("role", Some("none"))]),
@@ -347,7 +349,7 @@ mod tests {
         session.learn(&mut there, &told(text, &[("a", Some("1"))]));
         assert_eq!(session.settings, settings(&[("a", "1")]));
         assert_eq!(there, settings(&[("a", "1")]));
-        // A role that was really taken back is the login's.
+        // After a RESET that took effect, the role is that of the login.
         let login = settings(&[("role", "app")]);
         let mut session = Session {
             login: login.clone(),
@@ -367,13 +369,13 @@ mod tests {
         let mut server = Server::blank(PoolId(0), crate::seeded(1), Time(0));
         let mut takes = |client, asked_for| server.takes_numbers(client, true, asked_for);
         assert!(!takes(1, true) && !takes(1, false));
-        // Nobody has asked for such values yet.
+        // No client has called `currval` yet.
         assert!(!takes(2, false) && !takes(2, false));
-        // They are mixed with the first one's, whoever was the last.
+        // The server has values of both clients, whichever client used it last.
         assert!(takes(2, true) && !takes(2, true));
         assert!(takes(1, true) && !takes(1, true));
         assert!(takes(2, true));
-        // It has been on another server since, where it may have drawn others.
+        // The client has used another server since, and may have drawn values there.
         assert!(server.takes_numbers(2, false, true));
         assert!(!server.takes_numbers(2, true, true));
     }

@@ -13,8 +13,8 @@ use crate::link::upstream::{Flow, Upstream, Verdict, Via};
 use crate::server::state::Numbers;
 
 impl Upstream<'_> {
-    /// What is done about state that the client's texts leave. A replication client has a server of its
-    /// own, which nobody gets after it.
+    /// How to treat state that the client's texts leave. A replication client has a server of its
+    /// own, which no other client gets later.
     pub(crate) fn tracking(&self) -> Tracking {
         match self.client.replication.any() {
             true => Tracking::Nothing,
@@ -22,7 +22,7 @@ impl Upstream<'_> {
         }
     }
 
-    /// Notes what a Query may do.
+    /// Notes the possible effects of a Query.
     pub(crate) fn note_query(
         &mut self,
         chunk: &Chunk<'_>,
@@ -44,8 +44,9 @@ impl Upstream<'_> {
         }
     }
 
-    /// Notes what a Query may do whose EXECUTE runs a prepared statement with these effects. The Query
-    /// may have others, too: `EXECUTE p(set_config('a.b', 'c', false)); SET work_mem = '64MB'`.
+    /// Notes the possible effects of a Query whose EXECUTE runs a prepared statement with
+    /// `effects`. The Query may have other effects, too: `EXECUTE p(set_config('a.b', 'c',
+    /// false)); SET work_mem = '64MB'`.
     #[cold]
     pub(crate) fn note_executed(
         &mut self,
@@ -61,7 +62,7 @@ impl Upstream<'_> {
         }
     }
 
-    /// Notes what running a text may do that was not sent yet, if it may run.
+    /// Notes the possible effects of a text that has not been sent yet, if the text may run.
     pub(crate) fn note_first(&mut self, found: &Effects, via: Via) -> Result<Verdict, Flow> {
         if found.is_nothing() {
             return Ok(Verdict::Runs);
@@ -83,7 +84,7 @@ impl Upstream<'_> {
         Ok(verdict)
     }
 
-    /// The front of a text that is too long to be held; perhaps it is all there.
+    /// Reads the front of a text that is too long to be held. `whole`: this is all of it.
     fn note_front(&mut self, front: &[u8], whole: bool) -> Result<Verdict, Flow> {
         let session = self.client.session_mut();
         session.pieces.insert(Box::default()).read(front);
@@ -93,7 +94,7 @@ impl Upstream<'_> {
         Ok(Verdict::Runs)
     }
 
-    /// More of a Query or Parse that is too long to be held.
+    /// Reads more of a Query or Parse that is too long to be held.
     pub(crate) fn note_piece(&mut self, piece: &[u8]) -> Result<(), Flow> {
         let session = self.client.session_if_any();
         let Some(pieces) = session.and_then(|session| session.pieces.as_mut()) else {
@@ -119,7 +120,7 @@ impl Upstream<'_> {
         self.note(&found)
     }
 
-    /// Notes what the text of a Parse may do that is passed on unchanged.
+    /// Notes the possible effects of a Parse that is passed on unchanged.
     pub(crate) fn note_parse(
         &mut self,
         chunk: &Chunk<'_>,
@@ -134,7 +135,7 @@ impl Upstream<'_> {
                 Some((_, text)) if header.total() > limits::QUERY_READ => {
                     self.note_front(text, false)
                 }
-                // No end of its name in sight.
+                // The end of the statement's name has not come yet.
                 None if there.len() > limits::QUERY_READ => self.note_first(
                     &Effects {
                         kinds: Kinds::DOUBT,
@@ -152,13 +153,13 @@ impl Upstream<'_> {
             return Ok(Verdict::Runs);
         };
         if !name.is_empty() && found.touches_session() {
-            // Its Binds are not looked at, later ones either.
+            // Howdah does not look at the Binds of this statement, even later ones.
             found.kinds.add(Kinds::STAYS);
         }
         self.note_first(&found, Via::Extended)
     }
 
-    /// Notes what running a text may do.
+    /// Notes the possible effects of a text.
     pub(crate) fn note(&mut self, found: &Effects) -> Result<(), Flow> {
         if found.kinds.any(Kinds::SETS_BOUND) {
             return self.note(&found.bound(None));
@@ -176,7 +177,7 @@ impl Upstream<'_> {
         self.note_reset(found);
         let login_back = self.resets_login(found);
         if !leaves && !login_back && self.client.session.is_none() {
-            // A RESET or UNLISTEN of what is not there changes nothing.
+            // A RESET or UNLISTEN without anything to reset changes nothing.
             return Ok(());
         }
         if let Some((_, server)) = &mut self.server {
@@ -204,8 +205,8 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// It resets what PostgreSQL reports and the client asked for at login, and nothing behind it sets
-    /// that to what was asked for.
+    /// True if the text resets a reported setting that the client asked for at login, and Howdah
+    /// sends no command behind it that restores the client's value.
     fn resets_login(&self, found: &Effects) -> bool {
         let Some(asked) = self.client.asked.as_ref().filter(|_| !self.sets_back) else {
             return false;
@@ -221,8 +222,8 @@ impl Upstream<'_> {
         })
     }
 
-    /// What `connect_query` has set is gone by a RESET or the like: it runs again before anybody else
-    /// gets the server.
+    /// A RESET or the like also resets settings made by `connect_query`, which must then run again
+    /// before another client gets the server.
     fn note_reset(&mut self, found: &Effects) {
         let back = |mention: &Mention| !matches!(mention, Mention::Set(_));
         let resets = found.kinds.any(Kinds::DISCARDS_ALL) || found.settings.iter().any(back);
@@ -235,8 +236,8 @@ impl Upstream<'_> {
         }
     }
 
-    /// A statement is parsed or bound: before anything of its group is sent, what others have left
-    /// can be forgotten.
+    /// A statement that calls `currval` is parsed or bound: other clients' sequence values can be
+    /// forgotten now, before any message of this group is sent.
     pub(crate) fn may_ask_numbers(&mut self, found: &Effects) {
         let tells = matches!(self.tracking(), Tracking::Keeps | Tracking::Cleans);
         if found.kinds.any(Kinds::SEQUENCES) && tells {
@@ -244,21 +245,22 @@ impl Upstream<'_> {
         }
     }
 
-    /// The client asks for values of sequences: others' are forgotten before, and from now on whenever
-    /// a server changes clients.
+    /// The client calls `currval` or `lastval`. Howdah forgets other clients' sequence values
+    /// first, and from now on whenever a server changes clients.
     fn note_question_for_numbers(&mut self) {
         self.counts.sequences = true;
         self.client.asks_for_numbers();
         self.forget_numbers();
     }
 
-    /// `currval` or `lastval` is about to run: values that other clients' `nextval` left on the server
-    /// are forgotten. (Not where the client's last transaction was the last one of this server, or the
-    /// open one may have drawn values itself: others' values and its own can't be told apart.)
+    /// `currval` or `lastval` is about to run: forgets sequence values that other clients'
+    /// `nextval` left on the server. (Not if this client was the last one on this server, nor if
+    /// the open transaction may have drawn values: others' values and its own can't be told
+    /// apart.)
     fn forget_numbers(&mut self) {
         const FORGET: &[u8] = b"DISCARD SEQUENCES";
         let number = self.client.number;
-        // With `discard` a client's own values do not outlive its transaction either.
+        // With `session_state = discard`, a client's own values end with its transaction, too.
         let kept = self.tracking() == Tracking::Keeps;
         let Some((id, server)) = &mut self.server else {
             return;
@@ -279,7 +281,7 @@ impl Upstream<'_> {
         }
     }
 
-    /// Notes what a text may do that does nothing by itself.
+    /// Notes the possible effects of a text that does nothing by itself.
     #[inline(always)] // Few clients have a session.
     pub(crate) fn note_harmless(&mut self, text: &[u8], via: Via) -> Result<Verdict, Flow> {
         match self.client.session {
@@ -288,7 +290,7 @@ impl Upstream<'_> {
         }
     }
 
-    /// `SELECT ... INTO t` makes something temporary where its client's search path has `pg_temp`.
+    /// `SELECT ... INTO t` makes a temporary table if the client's search path has `pg_temp`.
     fn note_into(&mut self, text: &[u8], via: Via) -> Result<Verdict, Flow> {
         if !self.creates_temporary() {
             return Ok(Verdict::Runs);
@@ -304,7 +306,7 @@ impl Upstream<'_> {
         self.note_first(&found, via)
     }
 
-    /// Its search path has `pg_temp`, where CREATE makes something temporary.
+    /// True if the client's search path has `pg_temp`: CREATE then makes temporary objects.
     pub(crate) fn creates_temporary(&self) -> bool {
         let session = self.client.session.as_deref();
         let own = session.and_then(|session| settings::value(&session.settings, b"search_path"));

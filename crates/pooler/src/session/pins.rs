@@ -1,11 +1,11 @@
-//! Permission to keep a server between transactions. A kept server is lost to the pool's other clients, so
-//! only a limited number of clients get permission (`pin_limit`).
+//! Permission to keep a server between transactions (`pin_limit`). The pool's other clients can't
+//! use a kept server, so only a limited number of clients get permission.
 //!
-//! The Broker counts. A client asks before it runs a statement that may leave something behind. Outside of
-//! a transaction the client gives its server back and waits, as it waits for a server. Inside a transaction
-//! it is answered at once, and the statement is refused if too many clients keep a server. (`currval` is
-//! never refused: it runs, and its value is not kept.) Sometimes a client is found to keep a server only
-//! after its statement has run. If it has no permission, it is disconnected.
+//! The Broker counts. A client asks before it runs a statement that may pin it. Outside of a
+//! transaction, the client gives its server back and waits, as for a server. Inside a transaction,
+//! the Broker answers at once, and the statement fails if too many clients keep a server.
+//! (`currval` never fails: it runs, and its value is not kept.) Sometimes a client turns out to be
+//! pinned only after its statement has run. Without permission, Howdah disconnects this client.
 
 use howdah_wire::write;
 
@@ -19,17 +19,17 @@ use crate::server::task::Over;
 use crate::session::ticket::{Permission, Ticket};
 
 impl Client {
-    /// It may keep a server.
+    /// The client may keep a server.
     pub(crate) fn may_keep(&self) -> bool {
         self.permission() == Some(Permission::Held)
     }
 
-    /// True while it waits for permission to keep a server.
+    /// True while the client waits for permission to keep a server.
     pub(crate) fn awaits_permission(&self) -> bool {
         matches!(self.state(), ClientState::Waiting) && self.permission() == Some(Permission::Asked)
     }
 
-    /// The state of its request for permission, if it has one.
+    /// The state of the client's request for permission, if there is one.
     pub(crate) fn permission(&self) -> Option<Permission> {
         let session = self.session.as_deref();
         session.and_then(|session| Some(session.ticket.as_ref()?.state))
@@ -37,7 +37,8 @@ impl Client {
 }
 
 impl Pooler {
-    /// What a client has sent would keep its server. Outside of a transaction it waits without one.
+    /// A message of the client would pin it. With `waits`, the client gives its server back and
+    /// waits (outside of a transaction).
     pub(crate) fn need_permission(&mut self, id: ClientId, waits: bool, out: &mut Out) {
         if !waits {
             self.ask_permission(id, PinWish::Knows, out);
@@ -59,7 +60,7 @@ impl Pooler {
         self.release(server, Over::Transaction, out);
     }
 
-    /// Asks the Broker, unless that was done.
+    /// Asks the Broker for permission, unless a request exists already.
     pub(crate) fn ask_permission(&mut self, id: ClientId, wish: PinWish, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         let Some(pool) = client.pool.map(|pool| self.pools.at(pool)) else {
@@ -87,7 +88,7 @@ impl Pooler {
         out.push(Action::Broker(asks));
     }
 
-    /// The Broker has answered. (A client that is gone has given its permission back itself.)
+    /// The Broker has answered. (A client that is gone has already given its permission back.)
     pub(crate) fn permission_answered(
         &mut self,
         id: ClientId,
@@ -115,7 +116,7 @@ impl Pooler {
             }
             ClientState::Linked(_) if client.end.is_stalled() => {
                 self.resume(id, out);
-                // Its ReadyForQuery may have waited for the answer.
+                // The client's ReadyForQuery may have waited for the answer.
                 self.settle_client(id, out);
             }
             ClientState::Linked(_) | ClientState::Aligning(_) if !granted && client.is_pinned() => {
@@ -132,7 +133,7 @@ impl Pooler {
         }
     }
 
-    /// A client keeps no server any more, and does not wait for permission to.
+    /// Gives permission back: the client keeps no server any more, and waits for no permission.
     pub(crate) fn give_permission_back(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         let Some(session) = client.session_if_any() else {
@@ -145,7 +146,7 @@ impl Pooler {
         self.unpin(&ticket, out);
     }
 
-    /// A client that is in no table any more goes to a successor.
+    /// Gives permission back for a client that has already left the table, to go to a successor.
     pub(crate) fn permission_ends(&mut self, client: &Client, out: &mut Out) {
         let session = client.session.as_ref();
         if let Some(ticket) = session.and_then(|session| session.ticket.as_ref()) {
@@ -165,7 +166,7 @@ impl Pooler {
         out.push(Action::Broker(unpin));
     }
 
-    /// A client has begun to keep its server, or has stopped.
+    /// A client begins or stops keeping its server.
     pub(crate) fn pin_changed(&mut self, id: ClientId, kinds: Kinds, out: &mut Out) {
         let text = match kinds.is_empty() {
             true => "keeps its server no longer".to_string(),

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::pool::key::PoolKey;
 
-/// What a client has asked the Broker for.
+/// A client's request to the Broker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ticket {
-    /// Its number, unique on the worker.
+    /// The request's number, unique on the worker.
     pub(super) number: u64,
     /// The client's pool.
     pub(super) pool: Arc<PoolKey>,
@@ -20,9 +20,9 @@ pub struct Ticket {
 pub(crate) enum Permission {
     /// The Broker has not answered.
     Asked,
-    /// It may keep a server.
+    /// The client may keep a server.
     Held,
-    /// It must not; its statement is yet to be refused.
+    /// The client must not keep a server. Its statement is yet to be refused.
     Refused,
 }
 
