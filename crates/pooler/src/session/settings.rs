@@ -1,4 +1,4 @@
-//! A session's own settings: those that PostgreSQL does not report, or does not report to Howdah.
+//! A session's own settings: those that PostgreSQL does not report to Howdah.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use crate::effect::name::setting_name;
 use crate::literal;
 use crate::pool::key::Parameter;
 
-/// The settings that act on a server without a client, or on questions of ours (a deferrable transaction
-/// may wait for all that write). These are taken back as soon as the server is released.
+/// Settings that affect a server without a client, or Howdah's own queries. (A deferrable
+/// transaction may wait for all writers.) Howdah resets them as soon as the server is released.
 const AT_ONCE: [&[u8]; 4] = [
     b"session_authorization",
     b"role",
@@ -15,34 +15,34 @@ const AT_ONCE: [&[u8]; 4] = [
     b"default_transaction_deferrable",
 ];
 
-/// Names and values, by name. Values are bytes in the encoding of the database.
+/// Settings, sorted by name. Values are bytes in the encoding of the database.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Settings {
     values: Vec<Parameter>,
 }
 
 impl Settings {
-    /// There are none.
+    /// True if there are no settings.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// How many there are.
+    /// How many settings there are.
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// How long their values are in all, in bytes.
+    /// The total length of the values, in bytes.
     pub fn weight(&self) -> usize {
         self.values.iter().map(|(_, value)| value.len()).sum()
     }
 
-    /// All of them.
+    /// All names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.values.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// The value of one.
+    /// The value of one setting.
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
         let at = self.find(name).ok()?;
         Some(&self.values[at].1)
@@ -52,7 +52,7 @@ impl Settings {
         self.values.binary_search_by(|(n, _)| (**n).cmp(name))
     }
 
-    /// Gives one a value.
+    /// Sets the value of one setting.
     pub fn set(&mut self, name: &[u8], value: &[u8]) {
         match self.find(name) {
             Ok(at) => self.values[at].1 = value.into(),
@@ -60,7 +60,7 @@ impl Settings {
         }
     }
 
-    /// Gives one a value, or takes it away.
+    /// Sets the value of one setting, or removes the setting.
     pub fn put(&mut self, name: &[u8], value: Option<&[u8]>) {
         match value {
             Some(value) => self.set(name, value),
@@ -72,8 +72,8 @@ impl Settings {
         }
     }
 
-    /// Statements that set those of some names, who somebody is at the end. `local`: for the rest of
-    /// the transaction.
+    /// Statements that set the settings for which `of` is true; role and session authorization
+    /// come last. `local`: only for the rest of the transaction.
     pub fn setting(&self, of: impl Fn(&[u8]) -> bool, local: bool) -> Vec<Vec<u8>> {
         let mut wanted: Vec<_> = self.iter().filter(|(name, _)| of(name)).collect();
         wanted.sort_by_key(|(name, _)| is_identity(name));
@@ -85,8 +85,8 @@ impl Settings {
         wanted.into_iter().map(sql).collect()
     }
 
-    /// The settings that are taken back as soon as a server is released. `role = none` may stay, and to
-    /// defer nothing.
+    /// The settings to reset as soon as a server is released. `role = none` and
+    /// `default_transaction_deferrable = off` may stay.
     pub fn at_once(&self) -> impl Iterator<Item = &'static [u8]> {
         let acts = |name: &&[u8]| {
             let idle: &[u8] = match *name {
@@ -99,32 +99,32 @@ impl Settings {
         AT_ONCE.into_iter().filter(acts)
     }
 
-    /// Whose rights the session has: values of who it is and of its role.
+    /// The session authorization and the role, which decide the session's rights.
     pub fn identity(&self) -> [Option<&[u8]>; 2] {
         [AT_ONCE[0], AT_ONCE[1]].map(|name| self.get(name))
     }
 
-    /// There are such that say whose rights the session has, and others.
+    /// True if there are both settings that decide the session's rights and others.
     pub fn has_identity_and_more(&self) -> bool {
         let identity = self.iter().filter(|(name, _)| is_identity(name)).count();
         identity > 0 && identity < self.len()
     }
 
-    /// Shared, if there are any.
+    /// The settings as a shared value; `None` if there are none.
     pub fn shared(self) -> Option<Arc<Settings>> {
         (!self.is_empty()).then(|| Arc::new(self))
     }
 }
 
-/// Settings that may be none.
+/// Shared settings; `None` if there are none.
 pub type Maybe = Option<Arc<Settings>>;
 
-/// What `settings` says of a name.
+/// The value of a name in `settings`.
 pub fn value<'a>(settings: &'a Maybe, name: &[u8]) -> Option<&'a [u8]> {
     settings.as_ref()?.get(name)
 }
 
-/// Both are the same.
+/// True if both have equal settings.
 pub fn same(one: &Maybe, other: &Maybe) -> bool {
     match (one, other) {
         (None, None) => true,
@@ -133,13 +133,13 @@ pub fn same(one: &Maybe, other: &Maybe) -> bool {
     }
 }
 
-/// Whether `RESET ALL` takes a setting back: all but `role` and `session_authorization`.
+/// Whether `RESET ALL` resets a setting: it resets all but `role` and `session_authorization`.
 pub fn reset_by_all(name: &[u8]) -> bool {
     !is_identity(name)
 }
 
-/// Everybody may set this: a few that are often set, and custom ones but those of extensions that are
-/// known to be stricter. (Of others PostgreSQL is asked, where that matters.)
+/// True if everybody may set this setting: a few common ones, and custom ones, except those of
+/// extensions known to be stricter. (Howdah asks PostgreSQL about others, where that matters.)
 pub fn is_everybodys(name: &[u8]) -> bool {
     const STRICT: [&[u8]; 4] = [
         b"auto_explain.",
@@ -171,8 +171,8 @@ pub fn is_everybodys(name: &[u8]) -> bool {
     custom || is_identity(name) || OFTEN.contains(&name)
 }
 
-/// The same names with a value that differs from every wanted one, so that each is set again. (A zero
-/// byte: no value of PostgreSQL has one.)
+/// The same names, with a value that no client can want, so that each will be set again. (The
+/// value is a zero byte, which no value in PostgreSQL has.)
 pub fn doubted(settings: &Maybe) -> Maybe {
     let settings = settings.as_ref()?;
     let values = settings
@@ -183,17 +183,17 @@ pub fn doubted(settings: &Maybe) -> Maybe {
     }))
 }
 
-/// The name of a setting in a start-up packet, if it is one that can be set later.
+/// The name of a setting in a startup packet, if the setting can also be set later.
 pub fn at_login(name: &[u8]) -> Option<Box<[u8]>> {
     setting_name(name)
 }
 
-/// Appends commands that take back what a server has and the client does not want. The role goes first:
-/// taking the rest back may need the rights of the login.
+/// Appends commands that reset the settings that the server has and the client does not want. The
+/// role comes first: the other resets may need the rights of the login.
 pub fn take_back(sql: &mut Vec<u8>, there: &Maybe, wanted: &Maybe) {
     let Some(there) = there else { return };
     for name in [AT_ONCE[0], AT_ONCE[1]] {
-        // A wanted one is given anew, behind everything else.
+        // If the client wants a value, it is set again after everything else.
         if there.get(name).is_some() {
             reset(sql, name);
         }
@@ -205,8 +205,8 @@ pub fn take_back(sql: &mut Vec<u8>, there: &Maybe, wanted: &Maybe) {
     }
 }
 
-/// What gives a server the settings that are wanted and that it does not have.
-/// `identity_first`: whose rights the session has is set before the rest, not behind.
+/// Appends commands that set the wanted settings that the server lacks. `identity_first`: role and
+/// session authorization come first, not last.
 pub fn give(sql: &mut Vec<u8>, there: &Maybe, wanted: &Maybe, identity_first: bool) {
     let Some(wanted) = wanted else { return };
     let identity = |sql: &mut Vec<u8>| {
@@ -229,11 +229,12 @@ pub fn give(sql: &mut Vec<u8>, there: &Maybe, wanted: &Maybe, identity_first: bo
     }
 }
 
-/// Whether settings can be changed in one statement that goes along with their client's first messages.
-/// Everybody may change them, none of them acts on that statement, and none is `reported`: PostgreSQL
-/// would tell the client of it. What is taken back is PostgreSQL's own: that can't fail, so if the
-/// statement fails, it is for what this client wants. (An extension may have claimed the name of a custom
-/// setting meanwhile; nobody else's client is to be disconnected for that.)
+/// Whether one statement, sent along with the client's first messages, can change the settings.
+/// Everybody may set them, none of them affects that statement, and none is `reported`: PostgreSQL
+/// would tell the client. Only PostgreSQL's own settings are reset, because that can't fail: so if
+/// the statement fails, the reason is a wish of this client. (An extension may have claimed the
+/// name of a custom setting meanwhile. A client that does not want it must not be disconnected for
+/// that.)
 pub fn go_along(there: &Maybe, wanted: &Maybe, reported: &[Parameter]) -> bool {
     let plain = |(name, _): (&[u8], &[u8])| {
         let told = |(known, _): &Parameter| known.eq_ignore_ascii_case(name);
@@ -250,8 +251,9 @@ pub fn go_along(there: &Maybe, wanted: &Maybe, reported: &[Parameter]) -> bool {
             .all(|(name, _)| stays(name))
 }
 
-/// One statement that takes back what a server has and the client does not want, and gives what it wants.
-/// Not for settings that say whose rights the session has.
+/// One statement that resets the settings that the client does not want, and sets those that it
+/// wants. Not for role and session authorization. Example: `SELECT
+/// pg_catalog.set_config('a.b',NULL,false),pg_catalog.set_config('work_mem','5MB',false)`.
 pub fn change(there: &Maybe, wanted: &Maybe) -> Vec<u8> {
     let mut sql = b"SELECT ".to_vec();
     let (there_all, wanted_all) = (there.iter(), wanted.iter());
@@ -271,12 +273,12 @@ pub fn change(there: &Maybe, wanted: &Maybe) -> Vec<u8> {
     sql
 }
 
-/// Whose rights a session has: set last, as a rule, and taken back first.
+/// True for role and session authorization: normally set last, and reset first.
 fn is_identity(name: &[u8]) -> bool {
     name == AT_ONCE[0] || name == AT_ONCE[1]
 }
 
-/// Appends what takes one setting back to what it is at a login.
+/// Appends a command that resets one setting to its value at login.
 pub fn reset(sql: &mut Vec<u8>, name: &[u8]) {
     sql.extend_from_slice(b"RESET ");
     match name {
@@ -286,7 +288,7 @@ pub fn reset(sql: &mut Vec<u8>, name: &[u8]) {
     sql.push(b';');
 }
 
-/// A name with a part that is a keyword needs quotes.
+/// Appends a quoted name: a part of the name may be a keyword.
 fn quoted_name(sql: &mut Vec<u8>, name: &[u8]) {
     for (at, part) in name.split(|b| *b == b'.').enumerate() {
         if at > 0 {
