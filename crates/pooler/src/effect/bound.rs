@@ -1,4 +1,5 @@
-//! Calls of `set_config` whose arguments are parameters: the values come with the Bind.
+//! Calls of `set_config` with parameters as arguments: `SELECT set_config($1, $2, false)`. The
+//! Bind brings the values.
 
 use howdah_wire::frame::{cstr, u16_be, u32_be};
 
@@ -8,9 +9,9 @@ use crate::effect::name::{is_naming, name_of};
 /// An argument.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Argument<T> {
-    /// It stands in the text.
+    /// The text has the value.
     Known(T),
-    /// It is this parameter, from 0.
+    /// The value is this parameter, counted from 0.
     Bound(usize),
 }
 
@@ -18,14 +19,14 @@ enum Argument<T> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Call {
     name: Argument<Box<[u8]>>,
-    /// None where the text does not tell it.
+    /// `None` if the text does not show the value.
     value: Option<Argument<Box<[u8]>>>,
     local: Argument<bool>,
 }
 
 impl Call {
-    /// The call whose arguments are next; `None` where nothing depends on them that its text does not
-    /// tell by its name, or where they can't be read.
+    /// Reads the arguments of a call. `None` if Howdah can't read them, or if the setting's name
+    /// in the text already tells all effects.
     pub(super) fn read(mut tokens: Tokens<'_>) -> Option<Call> {
         if !tokens.sign(b'(') {
             return None;
@@ -49,13 +50,13 @@ impl Call {
         (tokens.sign(b')') && matters).then_some(call)
     }
 
-    /// What it does, its Bind says.
+    /// True if the effects of the call depend on the Bind.
     pub(super) fn is_bound(&self) -> bool {
         let names = self.may_name() && matches!(self.value, Some(Argument::Bound(_)));
         names || matches!(self.name, Argument::Bound(_)) || matches!(self.local, Argument::Bound(_))
     }
 
-    /// It may set something by which names are looked for.
+    /// True if the call may set a setting that decides where PostgreSQL looks names up.
     fn may_name(&self) -> bool {
         match &self.name {
             Argument::Known(name) => is_naming(name),
@@ -63,7 +64,7 @@ impl Call {
         }
     }
 
-    /// Its name with these parameters, if that is one of a setting for sure.
+    /// The setting's name with these parameters, if it is certain.
     pub(super) fn name(&self, values: &Values<'_>) -> Option<Box<[u8]>> {
         match &self.name {
             Argument::Known(name) => Some(name.clone()),
@@ -71,7 +72,7 @@ impl Call {
         }
     }
 
-    /// The value that it sets with these parameters, if that is known.
+    /// The new value with these parameters, if it is known.
     pub(super) fn value<'a>(&'a self, values: &Values<'a>) -> Option<&'a [u8]> {
         match self.value.as_ref()? {
             Argument::Known(value) => Some(value),
@@ -79,7 +80,7 @@ impl Call {
         }
     }
 
-    /// What it sets with these parameters.
+    /// The setting that the call sets with these parameters.
     pub(super) fn sets(&self, values: &Values<'_>) -> Sets {
         let local = match &self.local {
             Argument::Known(local) => Some(*local),
@@ -98,7 +99,7 @@ pub(super) enum Sets {
     Any,
 }
 
-/// `$n`, perhaps with a cast: the parameter's number from 0.
+/// `$n`, perhaps with a cast: the number of the parameter, counted from 0.
 fn parameter(tokens: &mut Tokens<'_>) -> Option<usize> {
     let mut ahead = *tokens;
     if !ahead.sign(b'$') {
@@ -113,7 +114,7 @@ fn parameter(tokens: &mut Tokens<'_>) -> Option<usize> {
     number.checked_sub(1)
 }
 
-/// The value that is set, and passes over the comma behind it.
+/// Reads the new value, and passes over the comma after it.
 fn value(tokens: &mut Tokens<'_>) -> Option<Option<Argument<Box<[u8]>>>> {
     let mut ahead = *tokens;
     let bound = parameter(&mut ahead).map(Argument::Bound);
@@ -137,13 +138,13 @@ fn value(tokens: &mut Tokens<'_>) -> Option<Option<Argument<Box<[u8]>>>> {
     Some(value)
 }
 
-/// The setting that a call names whose arguments are next, if that is a constant.
+/// The setting that a call names by a constant; `tokens` begin at the arguments.
 pub(super) fn named(mut tokens: Tokens<'_>) -> Option<Box<[u8]>> {
     let opens = tokens.sign(b'(');
     constant_name(&mut tokens).filter(|_| opens && tokens.sign(b','))
 }
 
-/// A constant that names a setting, perhaps with a cast.
+/// A constant with a setting's name, perhaps with a cast.
 fn constant_name(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
     let Some(Token::Text {
         inside,
@@ -157,7 +158,7 @@ fn constant_name(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
     name_of(inside)
 }
 
-/// Passes over a cast that changes no value, if one is next; `None` for another one.
+/// Passes over a cast that changes no value, if there is one. `None` for any other cast.
 fn cast(tokens: &mut Tokens<'_>) -> Option<()> {
     const TYPES: [&[u8]; 4] = [b"text", b"varchar", b"bool", b"boolean"];
     if !tokens.sign(b':') {
@@ -167,7 +168,7 @@ fn cast(tokens: &mut Tokens<'_>) -> Option<()> {
     known.then_some(())
 }
 
-/// Passes over an argument and the comma behind it.
+/// Passes over an argument and the comma after it.
 fn pass_argument(tokens: &mut Tokens<'_>) -> Option<()> {
     let mut depth = 0u32;
     for token in tokens.by_ref() {
@@ -176,7 +177,7 @@ fn pass_argument(tokens: &mut Tokens<'_>) -> Option<()> {
             Token::Sign(b')' | b']') => depth = depth.checked_sub(1)?,
             Token::Sign(b',') if depth == 0 => return Some(()),
             Token::Sign(b';') => return None,
-            // It is read on its own; so each is read once.
+            // The inner call is read on its own, so each call is read once.
             Token::Word(word) if word.eq_ignore_ascii_case(b"set_config") => return None,
             _ => {}
         }
@@ -184,7 +185,7 @@ fn pass_argument(tokens: &mut Tokens<'_>) -> Option<()> {
     None
 }
 
-/// The values of a Bind's parameters, as they are sent.
+/// The parameter values of a Bind, as sent.
 #[derive(Default)]
 pub(super) struct Values<'a>(Vec<Option<&'a [u8]>>);
 
@@ -207,15 +208,15 @@ impl<'a> Values<'a> {
         Some(Values(values))
     }
 
-    /// A value; `None` if there is none, or it is NULL. (Text is the same in both formats.)
+    /// A value; `None` if it is missing or NULL. (Text has the same bytes in both formats.)
     fn get(&self, at: usize) -> Option<&'a [u8]> {
         let value = (*self.0.get(at)?)?;
-        // PostgreSQL reads a text up to a zero at most.
+        // PostgreSQL reads a text no further than a zero byte.
         Some(cstr(value).map_or(value, |_| b"\0"))
     }
 }
 
-/// A boolean, in either format; `None` if that can't be told.
+/// True for a boolean that is certainly true, in either format; otherwise `None`.
 fn boolean(value: &[u8]) -> Option<bool> {
     match value {
         [1] => Some(true),
@@ -231,7 +232,7 @@ mod tests {
     use super::super::effects;
     use crate::effect::{Kinds, Mention};
 
-    /// What a text does with these values, in short.
+    /// The effects of a text with these values, in short.
     fn told(text: &str, values: &[Option<&[u8]>]) -> (bool, Vec<String>) {
         let mut bind = vec![0, 0];
         bind.extend((values.len() as u16).to_be_bytes());

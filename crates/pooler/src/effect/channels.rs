@@ -7,30 +7,30 @@ use crate::limits;
 /// The channels of a text's LISTEN and UNLISTEN commands.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ListenCommands {
-    /// It listens to these.
+    /// Channels of LISTEN.
     pub listens: Vec<Box<[u8]>>,
-    /// It listens to these no longer.
+    /// Channels of UNLISTEN.
     pub unlistens: Vec<Box<[u8]>>,
-    /// It listens to none of before any longer.
+    /// `UNLISTEN *` ends all earlier LISTENs.
     pub unlistens_all: bool,
-    /// It begins or ends transactions, and where all of it succeeds its UNLISTEN commands are committed
-    /// at its end.
+    /// The text contains transaction commands, and if all of it succeeds, its UNLISTEN commands
+    /// are committed at its end.
     pub commits: bool,
 }
 
-/// Where the commands of a text stand in transactions.
+/// The transaction blocks of a text.
 #[derive(Default)]
 struct Blocks {
     /// An UNLISTEN has come.
     unlistened: bool,
-    /// The last of BEGIN, COMMIT and the like has begun a block.
+    /// The last transaction command has begun a block (true), or ended one (false).
     open: Option<bool>,
-    /// Whether UNLISTEN is committed can't be told.
+    /// It is not certain whether UNLISTEN is committed.
     unclear: bool,
 }
 
 impl Blocks {
-    /// A command begins with this word, and these follow.
+    /// Reads a command that begins with `word`; `behind` has the tokens after it.
     fn read(&mut self, word: &[u8], behind: Tokens<'_>) {
         let is = |keywords: &[&[u8]]| keywords.iter().any(|k| word.eq_ignore_ascii_case(k));
         let commits = is(&[b"commit", b"end"]);
@@ -52,12 +52,12 @@ impl Blocks {
     }
 }
 
-/// Words behind COMMIT or ROLLBACK with which those do not just end the transaction block.
+/// Words after COMMIT or ROLLBACK that change their meaning: `COMMIT AND CHAIN`, `ROLLBACK TO s`.
 const OTHER_ENDS: [&[u8]; 3] = [b"to", b"chain", b"prepared"];
 
-/// The channels of a text of these kinds. `None` where a name, or what runs at all, is not certain:
-/// in the body of a DO, in a PREPARE, in names that are not plain ASCII or are cut off, and where a
-/// string may end at two places.
+/// The channels of a text with these kinds. `None` if a name, or whether a command runs at all, is
+/// not certain: in the body of a DO, in a PREPARE, for names that are not plain ASCII or too long,
+/// and where a string may end in two places.
 pub(super) fn channels(text: &[u8], kinds: Kinds) -> Option<Box<ListenCommands>> {
     if !kinds.any(Kinds::LISTENS.and(Kinds::UNLISTENS)) || kinds.any(Kinds::PREPARES) {
         return None;
@@ -102,7 +102,7 @@ pub(super) fn channels(text: &[u8], kinds: Kinds) -> Option<Box<ListenCommands>>
     all.then(|| Box::new(found))
 }
 
-/// A channel's name as PostgreSQL knows it.
+/// A channel's name in PostgreSQL's spelling.
 fn name(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
     let name: Box<[u8]> = match tokens.next()? {
         Token::Word(name) => name.to_ascii_lowercase().into(),
@@ -110,7 +110,7 @@ fn name(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
         _ => return None,
     };
     let plain = name.is_ascii() && !name.is_empty() && name.len() <= limits::NAME;
-    // Behind a name nothing follows but the next command.
+    // Only the next command may follow a name.
     let mut ahead = *tokens;
     let ends = matches!(ahead.next(), None | Some(Token::Sign(b';')));
     (plain && ends).then_some(name)

@@ -13,16 +13,16 @@ use crate::limits;
 /// A setting that a text sets or resets for the session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Mention {
-    /// Sets this one. Names are in lower case.
+    /// Sets this setting. Names are in lower case.
     Set(Box<[u8]>),
-    /// Resets this one to its value at login.
+    /// Resets this setting to its value at login.
     Back(Box<[u8]>),
-    /// Resets all.
+    /// Resets all settings.
     AllBack,
 }
 
 impl Mention {
-    /// The setting; `None` for all.
+    /// The setting; `None` for all settings.
     pub(super) fn name(&self) -> Option<&[u8]> {
         match self {
             Mention::Set(name) | Mention::Back(name) => Some(name),
@@ -31,21 +31,22 @@ impl Mention {
     }
 }
 
-/// Where PostgreSQL looks names up behind a text.
+/// Where PostgreSQL looks names up after a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Names {
-    /// Where it did before.
+    /// In the same places as before.
     #[default]
     Same,
-    /// Where a search path or a role says that the text sets. The number is a hash of the settings'
-    /// names and values: behind texts with equal numbers, names mean the same.
+    /// In the places given by a search path or role that the text sets. The number is a hash of
+    /// the settings' names and values: after texts with equal numbers, names have the same
+    /// meaning.
     By(u64),
-    /// Anywhere.
+    /// In unknown places.
     Anywhere,
 }
 
 impl Names {
-    /// Where PostgreSQL looks names up behind two texts, this one first.
+    /// Where PostgreSQL looks names up after two texts, this one first.
     #[must_use]
     pub fn then(self, more: Names) -> Names {
         match (self, more) {
@@ -58,34 +59,34 @@ impl Names {
     }
 }
 
-/// What running a text may do.
+/// The possible effects of running a text.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Effects {
-    /// Of which kinds.
+    /// The kinds of the effects.
     pub kinds: Kinds,
-    /// Which settings, in the order of the text.
+    /// The settings that the text sets or resets, in the order of the text.
     pub settings: Vec<Mention>,
-    /// The channels of its LISTEN and UNLISTEN commands, if they are certain.
+    /// The channels of LISTEN and UNLISTEN commands, if they are certain.
     pub channels: Option<Box<ListenCommands>>,
-    /// Calls of `set_config` whose arguments come with the Bind.
+    /// Calls of `set_config` with arguments from the Bind.
     pub calls: Vec<Call>,
-    /// Where PostgreSQL looks names up behind it, as far as the text shows.
+    /// Where PostgreSQL looks names up after the text, as far as the text shows.
     pub(crate) names: Names,
 }
 
 impl Effects {
-    /// True if it has no effect that Howdah looks for.
+    /// True if the text has no effect that Howdah looks for.
     pub fn is_nothing(&self) -> bool {
         self.kinds.is_empty()
     }
 
-    /// True if it may leave something in its session, remove something from it, or create something
+    /// True if the text may leave state in its session, remove state from it, or create an object
     /// that may be temporary.
     pub fn may_touch_session(&self) -> bool {
         self.touches_session() || self.kinds.any(Kinds::SCHEMA)
     }
 
-    /// True if it may leave something in its session, or remove something from it.
+    /// True if the text may leave state in its session, or remove state from it.
     pub fn touches_session(&self) -> bool {
         const PASSES: Kinds = Kinds::BEGINS
             .and(Kinds::ENDS)
@@ -96,7 +97,7 @@ impl Effects {
         !self.kinds.without(PASSES).is_empty()
     }
 
-    /// True if its client will probably keep the server after the transaction.
+    /// True if the text will probably pin its client after the transaction.
     pub fn keeps_server(&self) -> bool {
         let without = match self.kinds.any(Kinds::DROPS_AT_END) {
             true => Kinds::TEMPORARY,
@@ -105,8 +106,8 @@ impl Effects {
         self.kinds.without(without).any(Kinds::KEEPING)
     }
 
-    /// True if its effects matter at each Bind: it may keep its server, on some search path or from
-    /// the next transaction on, or PostgreSQL looks names up elsewhere behind it.
+    /// True if the effects matter at each Bind: the text may pin its client, depending on the
+    /// search path or from the next transaction on, or changes where PostgreSQL looks names up.
     pub fn matters_at_bind(&self) -> bool {
         const MAY: Kinds = Kinds::SCHEMA
             .and(Kinds::SEQUENCES)
@@ -115,7 +116,7 @@ impl Effects {
         self.kinds.any(MAY) || self.keeps_server()
     }
 
-    /// Where names are looked for behind it.
+    /// Where PostgreSQL looks names up after the text.
     pub fn names(&self) -> Names {
         match self.kinds.any(Kinds::SETS_ANY) {
             true => Names::Anywhere,
@@ -123,15 +124,15 @@ impl Effects {
         }
     }
 
-    /// Behind it, PostgreSQL looks names up as this value of this setting says; `None` is any
-    /// value.
+    /// After the text, this setting decides where PostgreSQL looks names up. A `value` of `None`
+    /// means any value.
     pub(super) fn looks_elsewhere(&mut self, name: &[u8], value: Option<&[u8]>) {
         let by = |value: &[u8]| Names::By(FixedState::default().hash_one((name, value)));
         self.kinds.add(Kinds::NAMES);
         self.names = self.names.then(value.map_or(Names::Anywhere, by));
     }
 
-    /// The text does not show where PostgreSQL looks names up behind it.
+    /// The text does not show for certain where PostgreSQL looks names up after it.
     pub(super) fn doubts_names(&mut self) {
         if self.kinds.any(Kinds::NAMES) {
             self.names = Names::Anywhere;
@@ -139,7 +140,7 @@ impl Effects {
     }
 
     pub(super) fn mention(&mut self, mention: Mention) {
-        // The last that was said of it.
+        // Skips a mention that only repeats the last one of this setting.
         let known = self.settings.iter().rev();
         let known = known.map(|known| (known, known.name()));
         let mut known = known.filter(|(_, name)| name.is_none() || *name == mention.name());
@@ -152,13 +153,13 @@ impl Effects {
         }
         self.kinds.add(Kinds::SETS);
         if mention == Mention::Set(b"temp_buffers"[..].into()) {
-            // PostgreSQL refuses to set that on a server which has had a temporary table.
+            // PostgreSQL refuses to set `temp_buffers` on a server that has used a temporary table.
             self.kinds.add(Kinds::SETS_ANY);
         }
         self.settings.push(mention);
     }
 
-    /// All is read. `drops_at_end`: each temporary thing is followed by `ON COMMIT DROP`.
+    /// Completes the effects. `drops_at_end`: `ON COMMIT DROP` follows each temporary object.
     pub(super) fn told(mut self, drops_at_end: bool) -> Effects {
         if drops_at_end && self.kinds.any(Kinds::TEMPORARY) {
             self.kinds.add(Kinds::DROPS_AT_END);
@@ -166,8 +167,8 @@ impl Effects {
         self
     }
 
-    /// Together with those of a statement that the text executes. Which channels are meant is certain
-    /// only if one of the two has any.
+    /// Adds the effects of a statement that the text executes. The channels are certain only if
+    /// just one of the two has any.
     #[must_use]
     pub fn with(mut self, executed: &Effects) -> Effects {
         const LISTEN: Kinds = Kinds::LISTENS.and(Kinds::UNLISTENS);
@@ -181,7 +182,7 @@ impl Effects {
         self
     }
 
-    /// Adds those of another text, or of another reading.
+    /// Adds the effects of another text, or of another reading.
     pub(super) fn extend(&mut self, more: Effects) {
         if more.kinds.any(Kinds::NAMES) {
             self.names = match self.kinds.any(Kinds::NAMES) && self.names != more.names {
@@ -202,7 +203,7 @@ impl Effects {
 }
 
 impl Effects {
-    /// A call is found.
+    /// Adds a call of `set_config`.
     pub(super) fn calls(&mut self, call: Call) {
         if !call.is_bound() {
             return self.ran(&call, Some(&Values::default()));
@@ -219,8 +220,8 @@ impl Effects {
         }
     }
 
-    /// The effects with these parameters: `bind` is the body of the Bind behind its two names.
-    /// Without it, any setting may be set.
+    /// The effects with the parameters of a Bind; `bind` is the body of the Bind after its two
+    /// names. Without a Bind, any setting may be set.
     #[must_use]
     pub fn bound(&self, bind: Option<&[u8]>) -> Effects {
         let mut found = self.clone();
@@ -232,7 +233,7 @@ impl Effects {
         found
     }
 
-    /// What a call does with these parameters.
+    /// Adds the effects of one call with these parameters.
     fn ran(&mut self, call: &Call, values: Option<&Values<'_>>) {
         let name = values.and_then(|values| call.name(values));
         if name.as_deref().is_none_or(is_naming) {
@@ -249,8 +250,8 @@ impl Effects {
         }
     }
 
-    /// It sets a setting by `set_config`. Some settings can't be set for the session, or can't be
-    /// read back.
+    /// Adds the effects of setting `name` by `set_config`. Some settings end with the transaction;
+    /// the value of `seed` can't be read back.
     pub(super) fn sets(&mut self, name: Box<[u8]>) {
         match &*name {
             b"seed" => self.kinds.add(Kinds::STAYS),

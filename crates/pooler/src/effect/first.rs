@@ -1,9 +1,9 @@
-//! The first command of a text, read once, by token: its effect on names of statements, on settings, and
-//! on the meaning of later texts.
+//! The first command of a text, read token by token: its effect on statement names, on settings,
+//! and on the meaning of later texts.
 
 use super::token::{LexRules, Token, Tokens};
 
-/// What running a statement makes clients forget.
+/// The statement names that the client loses by running a statement.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Forgets {
     /// Nothing.
@@ -15,7 +15,7 @@ pub enum Forgets {
     All,
 }
 
-/// Which settings running a statement resets to their values at login.
+/// The settings that a statement resets to their values at login.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Resets {
     /// None.
@@ -23,18 +23,18 @@ pub enum Resets {
     Nothing,
     /// `RESET name`, `SET name TO DEFAULT`.
     One {
-        /// Which, in lower case.
+        /// The name of the setting, in lower case.
         name: Box<[u8]>,
         /// `SET LOCAL`: until the end of the transaction.
         local: bool,
     },
     /// `RESET ALL`.
     All,
-    /// `DISCARD ALL`, which must stand alone.
+    /// `DISCARD ALL`, which must be the only command.
     Discard,
 }
 
-/// How running a statement changes the meaning of texts that are parsed behind it.
+/// How a statement changes the meaning of texts that are parsed after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Alters {
     /// Not at all, as far as its first words show.
@@ -46,33 +46,33 @@ pub enum Alters {
     Path,
     /// The schema may have changed.
     Schema,
-    /// It creates something, which may hide another object of that name.
+    /// A new object may hide another object of the same name.
     Creates,
-    /// It makes or changes something that only this session has.
+    /// A temporary object is created or changed.
     Temporary,
-    /// It ends a transaction or a part of it, and perhaps undoes changes.
+    /// A transaction or a part of it ends, which may undo changes.
     Ends,
 }
 
-/// What a SET, RESET or the like does to settings.
+/// The effect of a SET, RESET or similar command on settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SettingChange {
-    /// Sets one; its name in lower case.
+    /// Sets this setting; the name is in lower case.
     To(Box<[u8]>),
-    /// Resets one, to whatever value.
+    /// Resets this setting.
     Back(Box<[u8]>),
-    /// Takes all back.
+    /// Resets all settings.
     AllBack,
 }
 
 /// The table, view or sequence of a CREATE, ALTER or DROP.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Object {
-    /// Its name, without a schema's; in lower case if it was not quoted.
+    /// Its name without the schema, in lower case unless quoted.
     pub name: Box<[u8]>,
-    /// It is dropped.
+    /// The command drops the object.
     pub dropped: bool,
-    /// `ON COMMIT DROP` stands behind it.
+    /// The command contains `ON COMMIT DROP`.
     pub transient: bool,
 }
 
@@ -80,34 +80,34 @@ pub struct Object {
 /// included.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct First {
-    /// Which of its client's statements it deallocates, if it is the only command.
+    /// The statements of the client that the command deallocates, if it is the only command.
     pub forgets: Forgets,
-    /// Which settings it resets, if it is the only command.
+    /// The settings that the command resets, if it is the only command.
     pub resets: Resets,
-    /// Which setting it sets or resets.
+    /// The setting that the command sets or resets.
     pub setting: Option<SettingChange>,
-    /// What it does to the meaning of texts behind it.
+    /// How the command changes the meaning of later texts.
     pub alters: Alters,
-    /// What it makes, changes or drops.
+    /// The object that the command creates, changes or drops.
     pub object: Option<Object>,
     /// `EXECUTE name`.
     pub executes: Option<Box<[u8]>>,
-    /// PostgreSQL plans it, and refuses it if its columns have changed since it was parsed. Utility
-    /// commands (FETCH, EXECUTE, SHOW) return whatever columns there are.
+    /// PostgreSQL plans the command, and refuses it if its columns have changed since the Parse.
+    /// Utility commands (FETCH, EXECUTE, SHOW) are not planned, and return any columns.
     pub planned: bool,
-    /// The whole text is a BEGIN, which changes nothing.
+    /// The whole text is a BEGIN.
     pub only_begins: bool,
 }
 
 impl First {
-    /// True for a BEGIN or the like, which draws no number from a sequence.
+    /// True for BEGIN, SET and the like, which draw no value from a sequence.
     pub fn draws_no_numbers(&self) -> bool {
         self.only_begins || self.setting.is_some()
     }
 }
 
-/// A first look at a text: false for nearly all texts whose first command has no effect here,
-/// except that it is planned or ends a transaction.
+/// A first look at a text. Returns false for nearly all texts whose first command can be ignored
+/// here, and for commands that are only planned or end a transaction.
 pub fn may_matter(text: &[u8]) -> bool {
     let Some(&[a, b, c]) = text.first_chunk::<3>() else {
         return true;
@@ -167,12 +167,12 @@ fn altering(alters: Alters) -> First {
     }
 }
 
-/// Nothing follows but blanks, comments and semicolons.
+/// True if only blanks, comments and semicolons follow.
 fn ends(mut tokens: Tokens<'_>) -> bool {
     tokens.all(|token| token == Token::Sign(b';')) && !tokens.is_cut()
 }
 
-/// An identifier, in lower case if it was not quoted.
+/// An identifier, in lower case unless quoted.
 fn name(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
     match tokens.next()? {
         Token::Word(name) => Some(name.to_ascii_lowercase().into()),
@@ -186,7 +186,7 @@ fn setting(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
     crate::effect::name::setting(tokens).filter(|_| !tokens.is_cut())
 }
 
-/// What stands between quotes, as its value: a quote within is written twice.
+/// The value of a quoted identifier, in which `""` stands for one quote.
 pub(super) fn unquoted(name: &[u8]) -> Box<[u8]> {
     let mut quotes = 0;
     let keeps = |byte: &&u8| {
@@ -201,7 +201,7 @@ fn deallocate(mut tokens: Tokens<'_>) -> Forgets {
     let mut ahead = tokens;
     if ahead.word(b"prepare") {
         let behind = ahead;
-        // Without a name behind it, it is the name.
+        // Without a name after it, `PREPARE` itself is the name.
         if matches!(ahead.next(), Some(Token::Word(_) | Token::Quoted(_))) {
             tokens = behind;
         }
@@ -232,7 +232,7 @@ fn discard(mut tokens: Tokens<'_>) -> First {
     }
 }
 
-/// BEGIN or START, and words.
+/// BEGIN or START, with its options.
 fn begin(mut tokens: Tokens<'_>) -> First {
     let mut over = false;
     let only_begins = tokens.all(|token| {
@@ -254,7 +254,7 @@ fn reset(mut tokens: Tokens<'_>) -> First {
     taking_back(resets, tokens).unwrap_or(altering(Alters::Settings))
 }
 
-/// A command that takes settings back, if it is alone.
+/// A command that resets settings, if it is the only command.
 fn taking_back(resets: Resets, behind: Tokens<'_>) -> Option<First> {
     let setting = match &resets {
         Resets::One { name, .. } => SettingChange::Back(name.clone()),
@@ -327,7 +327,7 @@ fn change(tokens: Tokens<'_>, drops: bool) -> First {
     }
 }
 
-/// Which table, view or sequence it is, if it is one.
+/// The table, view or sequence of the command, if there is exactly one.
 fn object(mut tokens: Tokens<'_>, dropped: bool) -> Option<Object> {
     const KINDS: [&[u8]; 3] = [b"table", b"view", b"sequence"];
     const BEHIND: [&[u8]; 4] = [b"if", b"not", b"exists", b"only"];
@@ -351,20 +351,20 @@ fn object(mut tokens: Tokens<'_>, dropped: bool) -> Option<Object> {
     })
 }
 
-/// A command among several that takes settings back.
+/// A command that resets settings, in a text of several commands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Among {
-    /// Which it takes back.
+    /// The settings that the command resets.
     pub resets: Resets,
-    /// Where in the text it ends.
+    /// The offset of the command's end in the text.
     pub end: usize,
-    /// How many commands there are up to and with it.
+    /// The number of commands up to and including this one.
     pub commands: u8,
 }
 
-/// The commands in a text of several that take settings back. Only texts are understood whose
-/// commands can be told apart for sure: of a few kinds, without quotes, comments or nested commands.
-/// Such ones drivers send before they lend a session to somebody else.
+/// The commands that reset settings, in a text of several commands. Drivers send such texts before
+/// they reuse a session: `CLOSE ALL; UNLISTEN *; RESET ALL`. Returns `None` unless the commands
+/// can be separated with certainty: only a few kinds, without quotes, comments or nested commands.
 pub fn resets_among(text: &[u8]) -> Option<Vec<Among>> {
     const KINDS: [&[u8]; 11] = [
         b"select",
@@ -404,7 +404,7 @@ pub fn resets_among(text: &[u8]) -> Option<Vec<Among>> {
             commands = commands.checked_add(1)?;
             match first(command).resets {
                 Resets::Nothing => {}
-                // PostgreSQL refuses it in company.
+                // PostgreSQL refuses DISCARD ALL together with other commands.
                 Resets::Discard => return None,
                 resets => found.push(Among {
                     resets,

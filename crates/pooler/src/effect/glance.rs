@@ -1,14 +1,14 @@
-//! The first look at a text: most texts show without being read by token that they have no effect.
+//! The first look at a text: it shows without tokens that most texts have no effect.
 
 use std::cell::OnceCell;
 
 use super::Kinds;
 use super::token::is_word;
 
-/// The longest name of a function that has an effect, in bytes.
+/// The longest name of a function with an effect, in bytes.
 const LONGEST: usize = 35;
 
-/// Which signs are somewhere in a text, a set. They are looked for all at once, sixteen bytes a step.
+/// A set of signs that occur in a text. The search checks all signs at once, sixteen bytes a step.
 #[derive(Clone, Copy)]
 pub(super) struct Signs(u8);
 
@@ -16,13 +16,13 @@ impl Signs {
     pub(super) const CALL: u8 = 1;
     pub(super) const SEMICOLON: u8 = 1 << 1;
     pub(super) const NUL: u8 = 1 << 2;
-    /// Two letters that TEMP ends in.
+    /// The letters `mp`, as in TEMP.
     pub(super) const TEMP: u8 = 1 << 3;
     pub(super) const DOT: u8 = 1 << 4;
-    /// How many bytes a step looks at: each with the one behind it.
+    /// How many bytes a step looks at: sixteen, and the one after them.
     const STEP: usize = 17;
 
-    /// Those of this text.
+    /// The signs of a text.
     pub(super) fn of(text: &[u8]) -> Signs {
         let mut seen = [0; Self::STEP - 1];
         let mut rest = text;
@@ -30,7 +30,7 @@ impl Signs {
             Self::look(step, &mut seen);
             rest = &rest[Self::STEP - 1..];
         }
-        // What is left is looked at with what stands before it, and blanks behind it.
+        // Checks the last bytes of the text again, with a blank after them.
         let left = &text[text.len().saturating_sub(Self::STEP - 1)..];
         let mut padded = [b' '; Self::STEP];
         padded[..left.len()].copy_from_slice(left);
@@ -38,7 +38,7 @@ impl Signs {
         Signs(seen.into_iter().fold(0, |all, one| all | one))
     }
 
-    /// Without a branch, so that the compiler makes it a few instructions for all sixteen bytes.
+    /// Has no branch, so that the compiler makes a few vector instructions for all sixteen bytes.
     fn look(step: &[u8; Self::STEP], seen: &mut [u8; Self::STEP - 1]) {
         let sign = |is: bool, sign: u8| if is { sign } else { 0 };
         for (at, seen) in seen.iter_mut().enumerate() {
@@ -57,7 +57,7 @@ impl Signs {
     }
 }
 
-/// The part of a text that PostgreSQL reads: up to the first zero, without what [`trim`] takes off.
+/// The part of a text that PostgreSQL reads, up to the first zero byte, after [`trim`].
 pub(super) fn front(text: &[u8], signs: Signs) -> &[u8] {
     let end = match signs.has(Signs::NUL) {
         true => memchr::memchr(0, text),
@@ -66,8 +66,8 @@ pub(super) fn front(text: &[u8], signs: Signs) -> &[u8] {
     trim(&text[..end.unwrap_or(text.len())])
 }
 
-/// What a text does that needs no reading by token. `None` says nothing. `signs`: at least those of
-/// the text.
+/// The effects of a text, if they are clear without tokens; otherwise `None`. `signs` has at least
+/// the signs of the text.
 pub(super) fn tells(text: &[u8], signs: Signs) -> Option<Kinds> {
     let is = |command: &[u8]| text.eq_ignore_ascii_case(command);
     let first = text.first().map_or(0, |byte| byte | 0x20);
@@ -80,7 +80,7 @@ pub(super) fn tells(text: &[u8], signs: Signs) -> Option<Kinds> {
     }
 }
 
-/// True for a text that certainly does nothing that is looked for. False says nothing.
+/// True for a text that certainly has no effect. False means unknown.
 pub(super) fn is_harmless(text: &[u8], signs: Signs) -> bool {
     let Some((word, rest)) = text.split_first_chunk::<6>() else {
         return text.is_empty();
@@ -100,7 +100,8 @@ pub(super) fn is_harmless(text: &[u8], signs: Signs) -> bool {
         && (!signs.has(Signs::DOT) || !has_attribute(rest))
 }
 
-/// Without blanks and semicolons at its end, and blanks and comments at its beginning.
+/// Removes blanks and semicolons from the end of a text, and blanks and comments from its
+/// beginning.
 pub(super) fn trim(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|b| !is_blank(*b) && *b != b';');
     let mut text = &text[..end.map_or(0, |end| end + 1)];
@@ -114,28 +115,28 @@ pub(super) fn trim(text: &[u8]) -> &[u8] {
     }
 }
 
-/// How long the comment is that a text begins with, if there is no other in it.
+/// The length of the comment that a text begins with, unless the comment is nested.
 fn comment(text: &[u8]) -> Option<usize> {
     let inside = text.strip_prefix(b"/*")?;
     let end = memchr::memmem::find(inside, b"*/")?;
-    // `/*/*/` opens two.
+    // `/*/*/` opens two comments.
     let nested = memchr::memmem::find(&inside[..end + 1], b"/*").is_some();
     (!nested).then_some(end + 4)
 }
 
-/// No semicolon: it is one command. (The last ones are trimmed.)
+/// True if the text is one command, without a semicolon. (The last ones are trimmed.)
 fn is_single(text: &[u8]) -> bool {
     memchr::memchr(b';', text).is_none()
 }
 
-/// No function is called that has an effect: what stands before each parenthesis is looked at.
+/// True if the text calls no function with an effect, judging by the word before each parenthesis.
 fn has_no_call(text: &[u8]) -> bool {
     let marks = Marks::of(text);
     memchr::memchr_iter(b'(', text)
         .all(|at| is_harmless_call(&text[..at], &marks) && !begins_update(&text[at + 1..]))
 }
 
-/// Where in a text names may be hidden, which is looked for once and only if that matters.
+/// The first places in a text that may hide names; each is searched for once, and only if needed.
 struct Marks<'a> {
     text: &'a [u8],
     comment: OnceCell<usize>,
@@ -151,7 +152,7 @@ impl<'a> Marks<'a> {
         }
     }
 
-    /// There is a comment, or what looks like one, in the first so many bytes.
+    /// True if the first `end` bytes may contain a comment.
     fn has_comment(&self, end: usize) -> bool {
         let first = *self.comment.get_or_init(|| {
             let line = memchr::memmem::find(self.text, b"--");
@@ -162,7 +163,7 @@ impl<'a> Marks<'a> {
         first + 2 <= end
     }
 
-    /// There is a `U&"..."`, or what looks like one, in the first so many bytes.
+    /// True if the first `end` bytes may contain a `U&"..."`.
     fn has_unicode(&self, end: usize) -> bool {
         let first = *self.unicode.get_or_init(|| {
             let first = memchr::memmem::find(self.text, b"&\"");
@@ -172,7 +173,8 @@ impl<'a> Marks<'a> {
     }
 }
 
-/// `WITH changed AS (UPDATE pg_settings ...`; what a comment hides may be one.
+/// True for `UPDATE` after a parenthesis, as in `WITH changed AS (UPDATE pg_settings ...`, and for
+/// a comment, which may hide an UPDATE.
 fn begins_update(inside: &[u8]) -> bool {
     let start = inside.iter().position(|b| !is_blank(*b));
     let inside = &inside[start.unwrap_or(inside.len())..];
@@ -189,12 +191,12 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// What stands before a parenthesis is the name of no function that has an effect.
+/// True if the text before a parenthesis does not end in the name of a function with an effect.
 fn is_harmless_call(before: &[u8], marks: &Marks<'_>) -> bool {
     let end = before.iter().rposition(|b| !matches!(b, b' ' | b'\t'));
     let Some(end) = end else { return true };
     match before[end] {
-        // A line's end, which a comment may end in; a comment; a quoted name.
+        // The end of a line, perhaps with a `--` comment; or the end of a `/*` comment.
         b'\n' | b'\r' | 0x0b | 0x0c | b'/' => {
             is_harmless_name_before_comment(&before[..=end], marks)
         }
@@ -206,19 +208,19 @@ fn is_harmless_call(before: &[u8], marks: &Marks<'_>) -> bool {
     }
 }
 
-/// The word at the end is no function's that has an effect.
+/// True if the last word is not the name of a function with an effect.
 fn is_harmless_word(before: &[u8]) -> bool {
     let last = before.iter().rev().take(LONGEST + 1);
     let length = last.take_while(|b| is_word(**b)).count();
     let word = &before[before.len() - length..];
-    // A string in dollars, or a number, may end in the middle of it.
+    // A dollar-quoted string or a number may end in the middle of the word.
     let start = word.iter().position(|b| !b.is_ascii_digit());
     let word = &word[start.unwrap_or(length)..];
     !may_be_named(word) && (length <= 1 || memchr::memchr(b'$', word).is_none())
 }
 
-/// Blanks of several lines, or a comment, stand before a parenthesis: the word before them counts,
-/// unless that is a comment, too.
+/// Line ends or a comment precede a parenthesis. Judges the word before them, and returns false if
+/// there is any comment.
 fn is_harmless_name_before_comment(before: &[u8], marks: &Marks<'_>) -> bool {
     if marks.has_comment(before.len()) {
         return false;
@@ -233,7 +235,8 @@ fn is_harmless_name_before_comment(before: &[u8], marks: &Marks<'_>) -> bool {
     }
 }
 
-/// A name in double quotes, of which the closing one is taken off.
+/// True if a double-quoted name is not the name of such a function; `before` ends before the
+/// closing quote.
 fn is_harmless_quoted(before: &[u8]) -> bool {
     let Some(open) = before.iter().rposition(|b| *b == b'"') else {
         return false;
@@ -242,7 +245,7 @@ fn is_harmless_quoted(before: &[u8]) -> bool {
     !unicode && !may_be_named(&before[open + 1..])
 }
 
-/// A word that may have an effect wherever it stands.
+/// True for a word that may have an effect, depending on its context.
 pub(super) fn may_be_named(word: &[u8]) -> bool {
     let begins = |name: &[u8]| {
         word.get(..name.len())
@@ -260,7 +263,7 @@ pub(super) fn may_be_named(word: &[u8]) -> bool {
     }
 }
 
-/// A function that runs a string as SQL.
+/// True for a function that runs a string as SQL.
 pub(super) fn runs_a_string(word: &[u8]) -> bool {
     let begins = |name: &[u8]| {
         word.get(..name.len())
@@ -274,8 +277,8 @@ pub(super) fn runs_a_string(word: &[u8]) -> bool {
     }
 }
 
-/// A function that has an effect is called as if it were an attribute: `(5::bigint).pg_advisory_lock`.
-/// What stands behind each dot is looked at.
+/// True if a function with an effect may be called like an attribute:
+/// `(5::bigint).pg_advisory_lock`. Judges the word after each dot.
 fn has_attribute(text: &[u8]) -> bool {
     memchr::memchr_iter(b'.', text).any(|at| {
         let behind = &text[at + 1..];
@@ -297,7 +300,7 @@ fn has_attribute(text: &[u8]) -> bool {
     })
 }
 
-/// The word TEMP or TEMPORARY is nowhere in it.
+/// True if TEMP and TEMPORARY do not occur in the text.
 fn has_no_temp(text: &[u8]) -> bool {
     memchr::memchr2_iter(b'p', b'P', text).all(|at| {
         let before = at.checked_sub(3).map(|start| &text[start..at]);
@@ -305,7 +308,7 @@ fn has_no_temp(text: &[u8]) -> bool {
     })
 }
 
-/// What follows UPDATE may be `pg_settings`.
+/// True if `pg_settings` may follow UPDATE.
 fn may_update_settings(rest: &[u8]) -> bool {
     let start = rest.iter().position(|b| !is_blank(*b));
     let rest = &rest[start.unwrap_or(rest.len())..];

@@ -1,6 +1,6 @@
 //! Kinds of effects.
 
-/// Kinds of effects, a set.
+/// A set of kinds of effects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Kinds(u32);
 
@@ -9,25 +9,25 @@ impl Kinds {
     pub const NOTHING: Kinds = Kinds(0);
     /// BEGIN, START TRANSACTION.
     pub const BEGINS: Kinds = Kinds(1);
-    /// COMMIT, ROLLBACK, and whatever else ends a transaction or a part of it.
+    /// COMMIT, ROLLBACK, and other commands that end a transaction or a part of it.
     pub const ENDS: Kinds = Kinds(1 << 1);
-    /// It sets or resets the settings that are mentioned.
+    /// Sets or resets the settings that [`super::Effects::settings`] lists.
     pub const SETS: Kinds = Kinds(1 << 2);
-    /// It may set a setting that is not mentioned.
+    /// May set any setting.
     pub const SETS_ANY: Kinds = Kinds(1 << 3);
     /// SQL's PREPARE.
     pub const PREPARES: Kinds = Kinds(1 << 4);
     /// DEALLOCATE.
     pub const DEALLOCATES: Kinds = Kinds(1 << 5);
-    /// It makes something temporary.
+    /// Creates a temporary object.
     pub const TEMPORARY: Kinds = Kinds(1 << 6);
-    /// It drops something, perhaps something temporary.
+    /// Drops objects, perhaps temporary ones.
     pub const DROPS: Kinds = Kinds(1 << 7);
-    /// It changes the schema.
+    /// Changes the schema.
     pub const SCHEMA: Kinds = Kinds(1 << 8);
-    /// It takes an advisory lock of the session.
+    /// Takes an advisory lock for the session.
     pub const LOCKS: Kinds = Kinds(1 << 9);
-    /// It gives advisory locks back.
+    /// Releases advisory locks.
     pub const UNLOCKS: Kinds = Kinds(1 << 10);
     /// LISTEN.
     pub const LISTENS: Kinds = Kinds(1 << 11);
@@ -35,31 +35,30 @@ impl Kinds {
     pub const UNLISTENS: Kinds = Kinds(1 << 12);
     /// NOTIFY.
     pub const NOTIFIES: Kinds = Kinds(1 << 13);
-    /// It declares a cursor that outlives the transaction.
+    /// Declares a cursor that outlives the transaction.
     pub const HOLDS: Kinds = Kinds(1 << 14);
     /// CLOSE.
     pub const CLOSES: Kinds = Kinds(1 << 15);
-    /// It leaves something that only the end of the session removes: LOAD, `setseed`,
-    /// `dblink_connect`.
+    /// Leaves state that only the end of the session removes: LOAD, `setseed`, `dblink_connect`.
     pub const STAYS: Kinds = Kinds(1 << 16);
     /// `currval`, `lastval`.
     pub const SEQUENCES: Kinds = Kinds(1 << 17);
     /// DISCARD ALL.
     pub const DISCARDS_ALL: Kinds = Kinds(1 << 18);
-    /// All that it makes is `ON COMMIT DROP`, as far as the text shows.
+    /// As far as the text shows, `ON COMMIT DROP` follows all temporary objects.
     pub const DROPS_AT_END: Kinds = Kinds(1 << 19);
     /// `pg_listening_channels`.
     pub const ASKS_CHANNELS: Kinds = Kinds(1 << 20);
-    /// It sets what its Bind says, if anything: see [`Effects::bound`].
+    /// Sets the settings that the Bind names, if any: see [`super::Effects::bound`].
     pub const SETS_BOUND: Kinds = Kinds(1 << 21);
-    /// Behind it PostgreSQL looks names up elsewhere, perhaps only until the end of the
-    /// transaction: it sets `search_path` or a role.
+    /// Sets `search_path` or a role, perhaps only until the end of the transaction: PostgreSQL
+    /// then looks names up elsewhere.
     pub const NAMES: Kinds = Kinds(1 << 22);
 
-    /// Effects that will probably keep a server for its client after the transaction.
+    /// Effects that will probably pin the client after the transaction.
     pub(super) const KEEPING: Kinds = Kinds(Self::PINNING.0 | Self::SETS_ANY.0);
 
-    /// Effects that may leave something that can't be moved to another server.
+    /// Effects that may leave state that can't move to another server.
     pub const PINNING: Kinds = Kinds(
         Self::PREPARES.0
             | Self::TEMPORARY.0
@@ -69,7 +68,7 @@ impl Kinds {
             | Self::STAYS.0,
     );
 
-    /// The effects that a text may have if it can't be read.
+    /// The effects that a text may have if Howdah can't read it.
     pub const DOUBT: Kinds = Kinds(
         Self::SETS_ANY.0
             | Self::PREPARES.0
@@ -81,17 +80,17 @@ impl Kinds {
             | Self::ENDS.0,
     );
 
-    /// None.
+    /// True for the empty set.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Any of these is among them.
+    /// True if the set has any kind of `of`.
     pub const fn any(self, of: Kinds) -> bool {
         self.0 & of.0 != 0
     }
 
-    /// Adds some.
+    /// Adds kinds.
     pub fn add(&mut self, more: Kinds) {
         self.0 |= more.0;
     }
@@ -102,13 +101,13 @@ impl Kinds {
         Kinds(self.0 | more.0)
     }
 
-    /// The intersection with these.
+    /// The intersection of both sets.
     #[must_use]
     pub fn only(self, these: Kinds) -> Kinds {
         Kinds(self.0 & these.0)
     }
 
-    /// The difference: those that are not among these.
+    /// The kinds that are not in `these`.
     #[must_use]
     pub fn without(self, these: Kinds) -> Kinds {
         Kinds(self.0 & !these.0)

@@ -1,12 +1,13 @@
-//! The one classifier: what running an SQL text may do to its session.
+//! The only classifier of SQL texts: how running a text may change its session.
 //!
-//! A text is read once, by token. Howdah may expect too many effects of a text, but never too few. If a
-//! text can be read in two ways (because of `standard_conforming_strings`, or an encoding whose characters
-//! may end in a backslash), the effects of both count. An effect too many costs a question to PostgreSQL,
-//! nothing else. No text shows what functions do out of sight (a trigger that calls `set_config`).
+//! Each text is read once, token by token. Howdah may expect too many effects, but never too few.
+//! Some texts can be read in two ways (because of `standard_conforming_strings`, or an encoding
+//! with characters that may end in a backslash). Then the effects of both count. An effect too
+//! many costs only a question to PostgreSQL. No text shows the hidden effects of functions (a
+//! trigger that calls `set_config`).
 //!
-//! Nearly all texts have no effect. [`effects`] finds that out in one pass over the few places where an
-//! effect could stand.
+//! Nearly all texts have no effect. [`effects`] usually finds this out in one pass over the few
+//! places where an effect could stand.
 
 mod bound;
 mod channels;
@@ -32,12 +33,13 @@ pub use first::{First, first};
 pub use kinds::Kinds;
 pub use pieces::Pieces;
 
-/// What running a text may do; it may have several commands.
+/// The possible effects of running a text, which may have several commands.
 pub fn effects(text: &[u8]) -> Effects {
     read_effects(text).unwrap_or_default()
 }
 
-/// Likewise; `None` for a text that a glance tells to do nothing, as most do.
+/// Like [`effects`], but `None` for a text that a first look shows to have no effect, as most
+/// texts.
 pub fn read_effects(text: &[u8]) -> Option<Effects> {
     let text = text.strip_suffix(b"\0").unwrap_or(text);
     let signs = Signs::of(text);
@@ -52,7 +54,7 @@ pub fn read_effects(text: &[u8]) -> Option<Effects> {
     }
 }
 
-#[inline(never)] // Seldom: a glance tells enough of most texts.
+#[inline(never)] // Rare: the first look is enough for most texts.
 fn read_by_token(text: &[u8]) -> Effects {
     let mut found = Effects::default();
     let mut drops_at_end = true;
@@ -62,14 +64,14 @@ fn read_by_token(text: &[u8]) -> Effects {
         found.extend(more);
     }
     if memchr::memchr(b'\\', text).is_some() {
-        // There is more than one way to read its values.
+        // Backslashes allow several readings of the values.
         found.doubts_names();
     }
     found.channels = channels::channels(text, found.kinds);
     found.told(drops_at_end)
 }
 
-/// The ways in which a text can be read.
+/// All ways to read a text.
 fn readings(text: &[u8]) -> impl Iterator<Item = LexRules> {
     let escapes = memchr::memchr(b'\\', text).is_some();
     let pairs =
@@ -85,8 +87,8 @@ fn readings(text: &[u8]) -> impl Iterator<Item = LexRules> {
     })
 }
 
-/// One reading, and whether each temporary thing that it makes is followed by `ON COMMIT DROP`.
-/// `loose`: a command may begin at any word, as in a body of PL/pgSQL.
+/// The effects in one reading, and whether `ON COMMIT DROP` follows each temporary object.
+/// `loose`: a command may begin at any word, as in the body of a PL/pgSQL block.
 fn read(text: &[u8], reading: LexRules, loose: bool, depth: u32) -> (Effects, bool) {
     let mut reader = Reader {
         tokens: Tokens::new(text, reading),
@@ -106,31 +108,32 @@ struct Reader<'a> {
     at: At,
 }
 
-/// Where in a text a reader stands.
+/// The position of a reader in a text.
 #[derive(Clone, Copy, Debug)]
 struct At {
-    /// A command begins here.
+    /// A command begins at the next token.
     begins: bool,
     /// A command may begin at any word.
     loose: bool,
-    /// In a DO, whose strings are commands.
+    /// In a DO: its strings are commands.
     body: bool,
-    /// In a DECLARE, before its query.
+    /// In a DECLARE, before the cursor's query.
     declares: bool,
-    /// In a PREPARE: what was found before.
+    /// In a PREPARE: the kinds found before it.
     prepares: Option<Kinds>,
-    /// Behind an UPDATE.
+    /// After an UPDATE.
     updates: bool,
-    /// Behind a dot.
+    /// After a dot.
     dotted: bool,
-    /// Behind a name, or a dot behind that.
+    /// After a name, or after a dot that follows a name.
     named: bool,
-    /// How many more temporary things are made than are dropped at the end of the transaction.
+    /// Number of temporary objects created, minus those that are dropped at the end of the
+    /// transaction.
     lasting: i32,
 }
 
 impl At {
-    /// At the beginning of a text.
+    /// The beginning of a text.
     fn start(loose: bool) -> At {
         At {
             begins: true,
@@ -145,8 +148,8 @@ impl At {
         }
     }
 
-    /// A command is over. What runs when a statement of SQL's PREPARE is executed no later text
-    /// tells.
+    /// A command ends. If SQL's PREPARE has ended, its statement's effects are added now, because
+    /// a later EXECUTE does not show them.
     fn ends_command(&mut self, found: &mut Effects) {
         self.begins = true;
         self.declares = false;
@@ -162,8 +165,8 @@ impl At {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads commands until so many bytes are left, which may be looked at. Goes from the word
-    /// before and the first word of the command, and returns those at its end.
+    /// Reads commands until `left` bytes remain, which are only looked ahead at. `words` are the
+    /// previous word and the first word of the command; the same pair at the end is returned.
     fn commands(&mut self, words: (&'a [u8], &'a [u8]), left: usize) -> (&'a [u8], &'a [u8]) {
         let (mut last, mut first) = words;
         while self.tokens.rest().len() > left {
@@ -205,7 +208,8 @@ impl<'a> Reader<'a> {
                     } else if self.at.body || self.at.loose {
                         self.body_of(inside, escapes);
                     } else if first.eq_ignore_ascii_case(b"set") && has_temporary(inside) {
-                        // `SET LOCAL search_path = 'pg_temp'`: what is created behind it goes there.
+                        // `SET LOCAL search_path = 'pg_temp'`: later CREATE commands make
+                        // temporary objects.
                         self.makes_temporary();
                     }
                     last = b"";
@@ -213,7 +217,7 @@ impl<'a> Reader<'a> {
                 Token::Sign(b'.') => {}
                 Token::Sign(_) => last = b"",
             }
-            // The dot of `$1.currval` is read as one of a number.
+            // The tokens take the dot of `$1.currval` as part of a number.
             let read = &before[..before.len() - self.tokens.rest().len()];
             self.at.dotted = read.ends_with(b".");
             if token != Token::Sign(b'.') {
@@ -224,7 +228,8 @@ impl<'a> Reader<'a> {
         (last, first)
     }
 
-    /// An identifier that may be any: where only a column's or a table's can stand, it has no effect.
+    /// An identifier `U&"..."`, which may mean any name. It has no effect where only a column or a
+    /// table can stand.
     fn any_name(&mut self, last: &[u8], first: &[u8]) {
         let mut ahead = self.tokens;
         if ahead.word(b"uescape") {
@@ -242,7 +247,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What a string says that is run.
+    /// Reads a string that is run as commands.
     fn body_of(&mut self, inside: &[u8], escapes: bool) {
         if self.depth >= limits::DO_DEPTH {
             self.found.kinds.add(Kinds::DOUBT);
@@ -260,7 +265,7 @@ impl<'a> Reader<'a> {
         self.found.extend(inner);
     }
 
-    /// A command that begins with this word.
+    /// The effects of a command that begins with this word.
     fn command(&mut self, word: &[u8]) {
         let is = |keyword: &[u8]| word.eq_ignore_ascii_case(keyword);
         let kinds = match word.first().map_or(0, u8::to_ascii_lowercase) {
@@ -302,7 +307,7 @@ impl<'a> Reader<'a> {
         Kinds::DROPS
     }
 
-    /// LOAD. Among other words it is one of them: its library's name is a string, or is put together.
+    /// LOAD. In a PL/pgSQL body, `load` is a command only before a string or a `%` of `format`.
     fn load(&self) -> Kinds {
         let mut ahead = self.tokens;
         match ahead.next() {
@@ -416,7 +421,7 @@ impl<'a> Reader<'a> {
         Kinds::NOTHING
     }
 
-    /// `SET LOCAL name = value`, from the name on.
+    /// `SET LOCAL name = value`; `ahead` begins at the name.
     fn set_local(&mut self, mut ahead: Tokens<'a>) {
         let session = keyword(&mut ahead, b"session") && keyword(&mut ahead, b"authorization");
         let name = match session {
@@ -430,7 +435,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A SET of this name, whose value is next: names may be looked for elsewhere behind it.
+    /// After a SET of this name, PostgreSQL may look names up elsewhere. `value` begins at the new
+    /// value.
     fn looks_elsewhere(&mut self, name: &[u8], mut value: Tokens<'a>) {
         if !is_naming(name) {
             return;
@@ -446,7 +452,8 @@ impl<'a> Reader<'a> {
         self.found.looks_elsewhere(name, told.then_some(words));
     }
 
-    /// A word inside a command; `last` is the word before it, `first` the command's first.
+    /// A word inside a command; `last` is the previous word, `first` is the first word of the
+    /// command.
     fn within(&mut self, word: &[u8], last: &[u8], first: &[u8]) {
         if last.eq_ignore_ascii_case(b"commit") && word.eq_ignore_ascii_case(b"drop") {
             self.at.lasting -= 1;
@@ -464,7 +471,7 @@ impl<'a> Reader<'a> {
         };
         let after = |names: &[&[u8]]| names.iter().any(|name| last.eq_ignore_ascii_case(name));
         let temporary = is(b"temp") || is(b"temporary");
-        // `INSERT INTO temp`: a table of that name.
+        // `INSERT INTO temp` means a table named `temp`.
         let inserts = !self.at.loose && first.eq_ignore_ascii_case(b"insert");
         let kinds = if inserts && last.eq_ignore_ascii_case(b"into") {
             Kinds::NOTHING
@@ -532,14 +539,14 @@ impl<'a> Reader<'a> {
         self.found.kinds.add(kinds);
     }
 
-    /// The language of a DO: strings of others than PL/pgSQL are not read.
+    /// The language of a DO. Howdah reads only the strings of PL/pgSQL.
     fn speaks(&mut self, language: &[u8]) {
         if !language.eq_ignore_ascii_case(b"plpgsql") {
             self.found.kinds.add(Kinds::DOUBT);
         }
     }
 
-    /// A word of a DECLARE, which has `WITH HOLD` before its query.
+    /// A word of a DECLARE, which may have `WITH HOLD` before its query.
     fn declared(&mut self, word: &[u8], last: &[u8]) {
         if word.eq_ignore_ascii_case(b"for") {
             self.at.declares = false;
@@ -548,8 +555,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `UPDATE pg_catalog.pg_settings`: what stands before the dot is not looked back at, so any
-    /// qualified name that a SET follows counts.
+    /// `UPDATE pg_catalog.pg_settings`. The reader does not look back at the schema before the
+    /// dot, so any qualified name with a SET behind it counts.
     fn is_updated(&self, last: &[u8]) -> bool {
         let schema = last.is_empty() || last.eq_ignore_ascii_case(b"pg_catalog");
         let mut ahead = self.tokens;
@@ -589,8 +596,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A function of one argument, called as if it were an attribute of that: `(5::bigint).pg_advisory_lock`,
-/// `$1.currval`. Behind a name there is likely a column, as in `t.currval`.
+/// The effects of a function that is called like an attribute of its argument:
+/// `(5::bigint).pg_advisory_lock`, `$1.currval`. After a name, the word is likely a column:
+/// `t.currval`.
 fn attribute(word: &[u8], named: bool) -> Kinds {
     let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
     let begins = |name: &[u8]| {
@@ -622,8 +630,8 @@ fn attribute(word: &[u8], named: bool) -> Kinds {
     }
 }
 
-/// Passes over a keyword, unless it is the first part of a custom setting's name, as in
-/// `SET local.tenant = 1`.
+/// Passes over a keyword, except the first part of a custom setting's name, as in `SET
+/// local.tenant = 1`.
 fn keyword(tokens: &mut Tokens<'_>, keyword: &[u8]) -> bool {
     let mut ahead = *tokens;
     let is = ahead.word(keyword) && !ahead.sign_is_next(b'.');
@@ -633,14 +641,14 @@ fn keyword(tokens: &mut Tokens<'_>, keyword: &[u8]) -> bool {
     is
 }
 
-/// A search path may have `pg_temp`.
+/// Whether a search path may contain `pg_temp`.
 fn has_temporary(value: &[u8]) -> bool {
     let name = b"pg_temp";
     let mut parts = value.windows(name.len());
     parts.any(|part| part.eq_ignore_ascii_case(name))
 }
 
-/// A call's arguments have such a search path.
+/// Whether an argument of a call may be a search path with `pg_temp`.
 fn sets_temporary(tokens: Tokens<'_>) -> bool {
     let mut depth = 0u32;
     for token in tokens {
@@ -649,7 +657,7 @@ fn sets_temporary(tokens: Tokens<'_>) -> bool {
             Token::Sign(b')') if depth <= 1 => return false,
             Token::Sign(b')') => depth -= 1,
             Token::Sign(b';') => return false,
-            // It is read on its own; so each is read once.
+            // The inner call is read on its own, so each call is read once.
             Token::Word(word) if word.eq_ignore_ascii_case(b"set_config") => return false,
             Token::Text { inside, .. } if has_temporary(inside) => return true,
             _ => {}
@@ -658,8 +666,9 @@ fn sets_temporary(tokens: Tokens<'_>) -> bool {
     false
 }
 
-/// What a byte behind a backslash stands for in a string that is run, as far as that matters there:
-/// a blank, or itself. `None` if it is the first of several digits.
+/// The byte that an escape stands for, in a string that is run: a blank or the byte itself is
+/// precise enough. `None` for the first of several digits. `sure`: the backslash certainly
+/// escapes.
 fn escaped(byte: u8, sure: bool) -> Option<u8> {
     match byte {
         b'b' | b'f' | b'n' | b'r' | b't' => Some(b' '),
@@ -668,7 +677,8 @@ fn escaped(byte: u8, sure: bool) -> Option<u8> {
     }
 }
 
-/// The value of a string in which a backslash escapes: for `sure`, or in one way to read it.
+/// The value of a string with escapes. `sure`: backslashes certainly escape, not only in one
+/// reading.
 fn unescaped(inside: &[u8], sure: bool) -> Option<Vec<u8>> {
     let mut value = Vec::with_capacity(inside.len());
     let mut bytes = inside.iter();
@@ -681,13 +691,13 @@ fn unescaped(inside: &[u8], sure: bool) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// What a call of `set_config` sets.
+/// The setting that a call of `set_config` sets.
 enum SetConfig {
-    /// Nothing that outlives the transaction.
+    /// No setting, beyond the end of the transaction.
     Local,
     /// This setting.
     Of(Box<[u8]>),
-    /// Perhaps any.
+    /// Perhaps any setting.
     Any,
 }
 
@@ -704,7 +714,7 @@ fn set_config_name(mut tokens: Tokens<'_>) -> SetConfig {
         }) => name_of(inside),
         _ => None,
     };
-    // A cast of the constant, and nothing else, may stand before the comma.
+    // Only a cast of the constant may stand before the comma.
     if tokens.sign(b':') {
         let cast = tokens.sign(b':');
         let word = tokens.word(b"text") || tokens.word(b"varchar");
@@ -716,7 +726,7 @@ fn set_config_name(mut tokens: Tokens<'_>) -> SetConfig {
     }
     let mut commas = 0;
     let mut depth = 0u32;
-    // Tokens of the argument that is read: how many, and the last of them.
+    // The number of tokens in the current argument, and the last one.
     let (mut count, mut only) = (usize::from(first.is_some()), first);
     let mut closed = false;
     for token in tokens {
@@ -733,7 +743,7 @@ fn set_config_name(mut tokens: Tokens<'_>) -> SetConfig {
                 continue;
             }
             Token::Sign(b';') => return SetConfig::Any,
-            // It is read on its own; so each is read once.
+            // The inner call is read on its own, so each call is read once.
             Token::Word(word) if word.eq_ignore_ascii_case(b"set_config") => return SetConfig::Any,
             _ => {}
         }
@@ -771,7 +781,7 @@ fn is_slot(word: &[u8]) -> bool {
     .any(|name| word.eq_ignore_ascii_case(name))
 }
 
-/// The third argument of such a function says that the slot is temporary, or may say so.
+/// Whether the third argument of such a function makes the slot temporary, or may do so.
 fn makes_temporary_slot(tokens: Tokens<'_>) -> bool {
     let (mut depth, mut commas) = (0u32, 0);
     for token in tokens.take(limits::SLOT_TOKENS) {

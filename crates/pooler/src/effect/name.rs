@@ -3,17 +3,17 @@
 use crate::effect::token::{Token, Tokens};
 use crate::limits;
 
-/// The settings that end with the transaction, however they are set.
+/// Settings that always end with the transaction.
 pub(super) const OF_TRANSACTIONS: [&[u8]; 3] = [
     b"transaction_isolation",
     b"transaction_read_only",
     b"transaction_deferrable",
 ];
 
-/// A name as it is kept, if it is one whose spelling is certain.
+/// The stored form of a setting's name; `None` if its spelling is not certain.
 pub(super) fn name_of(name: &[u8]) -> Option<Box<[u8]>> {
     let sure = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'$');
-    // `set_config` takes longer names, which no RESET can name.
+    // `set_config` accepts longer names, which RESET can't name.
     let short = name
         .split(|b| *b == b'.')
         .all(|part| part.len() <= limits::NAME);
@@ -21,7 +21,7 @@ pub(super) fn name_of(name: &[u8]) -> Option<Box<[u8]>> {
     sure.then(|| name.to_ascii_lowercase().into())
 }
 
-/// The name of a setting; `TIME ZONE` is one. `None` if it can't be read for sure.
+/// Reads the name of a setting; `TIME ZONE` is `timezone`. `None` if the name is not certain.
 pub(super) fn setting(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
     let mut name = Vec::new();
     loop {
@@ -43,12 +43,12 @@ pub(super) fn setting(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
     }
 }
 
-/// The name of a setting as it is kept, if it is one whose spelling is certain.
+/// The stored form of a setting's name; `None` if its spelling is not certain.
 pub fn setting_name(name: &[u8]) -> Option<Box<[u8]>> {
     name_of(name)
 }
 
-/// By this setting, names are looked for.
+/// True for settings that decide where PostgreSQL looks names up.
 pub(super) fn is_naming(name: &[u8]) -> bool {
     const NAMING: [&[u8]; 3] = [b"search_path", b"role", b"session_authorization"];
     NAMING.contains(&name)

@@ -1,26 +1,26 @@
 //! Reads a text that arrives in pieces and is not kept.
 //!
-//! A [`Scan`] carries the scanner's state from piece to piece. It copies what stands outside of strings
-//! and comments into SQL of the same meaning: comments and blanks become one blank; a short plain string
-//! stays as it is; any other string becomes one that is not plain. The copy is read by token, portion by
-//! portion, and dropped. The body of a DO has a scan of its own.
+//! A [`Scan`] keeps the scanner's state between two pieces. It rewrites the code outside of
+//! strings and comments as SQL with the same meaning: comments and blanks become one blank; a
+//! short plain string stays; any other string becomes a short string that is not plain. The tokens
+//! of this SQL are read portion by portion, and dropped. The body of a DO has a scan of its own.
 
 use super::token::{LexRules, Pairs, Token, Tokens, is_start, is_tag, is_word};
 use super::{At, Effects, Kinds, Reader};
 use crate::limits;
 
-/// What a text may do that comes in pieces.
+/// Finds the possible effects of a text that comes in pieces.
 #[derive(Clone, Debug)]
 pub struct Pieces {
-    /// One for each way in which the text can be read so far.
+    /// One scan for each way to read the text so far.
     scans: Vec<Scan>,
-    /// There was a backslash: each way is one with and one without escapes.
+    /// A backslash has come: each way exists with and without escapes.
     escapes: bool,
-    /// There was a byte that is not ASCII: there is a way for each kind of pairs.
+    /// A byte that is not ASCII has come: there is a way for each kind of [`Pairs`].
     high: bool,
-    /// A backslash followed such a byte: it may be half of a character.
+    /// A backslash followed such a byte, and so may be the second half of a character.
     pairs: bool,
-    /// The last byte.
+    /// The last byte that was read.
     last: u8,
 }
 
@@ -44,7 +44,7 @@ impl Pieces {
             && let Some(at) = piece.iter().position(|b| *b >= 0x80)
         {
             self.high = true;
-            // A backslash before that is one in each way.
+            // Before the first such byte, a backslash means the same in each way.
             self.read_escapes(&piece[..at]);
             done = at;
             for pairs in [Pairs::All, Pairs::Sjis] {
@@ -86,7 +86,7 @@ impl Pieces {
         }
     }
 
-    /// What the whole text may do.
+    /// The possible effects of the whole text.
     pub fn end(self) -> Effects {
         let mut found = Effects::default();
         let mut drops_at_end = true;
@@ -97,19 +97,20 @@ impl Pieces {
                 found.extend(more);
             }
         }
-        // What is not kept is not told.
+        // The values in the text were not kept.
         found.doubts_names();
         found.told(drops_at_end)
     }
 }
 
-/// How much of the code is kept back, in bytes: more than what any decision looks ahead.
+/// Length of the code that is kept back, in bytes: more than any decision looks ahead.
 const AHEAD: usize = 2 << 10;
 
-/// How much code is read at once, in bytes.
+/// Length of the code that is read at once, in bytes.
 const PORTION: usize = 8 << 10;
 
-/// The longest string, word or name that is written down, in bytes. No setting's name is as long.
+/// The longest string, word or name that is written to `code`, in bytes. All names of settings are
+/// shorter.
 const LONGEST: usize = 4 * limits::NAME + 4;
 
 /// One way to read a text.
@@ -118,66 +119,67 @@ struct Scan {
     reading: LexRules,
     depth: u32,
     state: State,
-    /// The next byte belongs to the character before.
+    /// The next byte belongs to the current character.
     skips: bool,
-    /// That is a backslash.
+    /// The last byte was a backslash that escapes.
     escapes: bool,
-    /// What is written down and not read yet.
+    /// SQL that was written and not read yet.
     code: Vec<u8>,
-    /// How long the word at its end is.
+    /// The length of the word at the end of `code`.
     run: usize,
-    /// The first word of the command, as much as tells a DO.
+    /// The first word of the command, as far as needed to recognise DO.
     first: Vec<u8>,
-    /// Only blanks and comments of lines stand behind a string so far: whether a backslash escapes in
-    /// that, and whether its line has ended. In another line the string goes on.
+    /// After a string, with only blanks and `--` comments since: whether a backslash escapes in
+    /// the string, and whether a line has ended since. After a line end, a quote continues the
+    /// string.
     behind: Option<(bool, bool)>,
-    /// Strings are run in which a command may begin at any word.
+    /// Strings contain commands, and a command may begin at any word.
     loose: bool,
-    /// What stands in a string that is run.
+    /// The scan of a string that contains commands.
     body: Option<Box<Scan>>,
     found: Effects,
     at: At,
     before: [Vec<u8>; 2],
 }
 
-/// Where a scan is.
+/// The scanner's position.
 #[derive(Clone, Debug)]
 enum State {
-    /// Outside of everything.
+    /// Outside of strings, names and comments.
     Code,
-    /// In a comment up to the end of the line.
+    /// In a `--` comment.
     Line,
-    /// In a comment, and comments in it.
+    /// In a `/*` comment, which may be nested.
     Comment { depth: u32, last: u8 },
     /// In a string.
     Text(Inside),
-    /// Behind a quote that ends a string, or is the first of two.
+    /// After a quote that ends a string, or that is the first of a doubled one.
     Behind { escapes: bool },
-    /// In a name in double quotes, of which so much is written down.
+    /// In a double-quoted name, of which `length` bytes are written.
     Name { length: usize },
     /// In a name `U&"..."`.
     Unicode,
-    /// Behind a dollar that may begin a string.
+    /// After a dollar that may begin a string.
     Tag(Vec<u8>),
-    /// In a string in dollars: what ends it, and how much of that was seen.
+    /// In a dollar-quoted string: its end tag, and how many bytes of this tag have matched.
     Dollar {
         inside: Inside,
         end: Vec<u8>,
         seen: usize,
     },
-    /// Behind its end.
+    /// After the end of the text.
     Done,
 }
 
-/// What stands in a string.
+/// The contents of a string.
 #[derive(Clone, Debug, Default)]
 struct Inside {
     escapes: bool,
-    /// It goes on behind a quote that was doubled.
+    /// The string continues after a doubled quote.
     goes_on: bool,
-    /// Its beginning.
+    /// The beginning of the string.
     value: Vec<u8>,
-    /// That is not all of it, or it does not mean itself.
+    /// The string is too long for `value`, or has characters that are not plain.
     odd: bool,
 }
 
@@ -211,7 +213,7 @@ impl Scan {
         }
     }
 
-    /// The same, and another reading from here.
+    /// A copy of this scan that reads the rest of the text in another way.
     fn read_as(&self, change: impl Fn(&mut LexRules)) -> Scan {
         let mut scan = self.clone();
         scan.change(&change);
@@ -223,7 +225,7 @@ impl Scan {
         change(&mut self.reading);
         let escapes = self.reading.escapes && !before.escapes;
         match &mut self.state {
-            // Those without a letter before them, and a few that have one.
+            // Strings without a prefix letter; at worst, also a few with one.
             State::Text(inside) => inside.escapes |= escapes,
             State::Behind { escapes: known } => *known |= escapes,
             _ => {}
@@ -325,7 +327,7 @@ impl Scan {
                 self.skips = !skipped && self.reading.pairs.begins_with(byte);
                 if *length < LONGEST {
                     *length += 1;
-                    // A backslash has no meaning there.
+                    // A backslash has no meaning in a name.
                     self.code.push(if byte < 0x80 { byte } else { b'\x7f' });
                 }
             }
@@ -367,7 +369,7 @@ impl Scan {
             }
             State::Dollar { inside, end, seen } => {
                 if byte != end[*seen] && *seen > 0 {
-                    // It was no end: only the first byte of one and its last are dollars.
+                    // No end tag: in a tag, only the first and the last byte are dollars.
                     inside.odd = true;
                     let passed = std::mem::take(seen);
                     if let Some(body) = &mut self.body {
@@ -386,7 +388,7 @@ impl Scan {
         }
     }
 
-    /// A byte outside of everything.
+    /// Reads a byte outside of strings, names and comments.
     fn code(&mut self, byte: u8) {
         let comment = self.code.last() == Some(&b'-');
         let behind = self.behind.take();
@@ -442,7 +444,7 @@ impl Scan {
         }
     }
 
-    /// Writes a byte down.
+    /// Appends a byte to `code`.
     fn write(&mut self, byte: u8) {
         self.begins_word(byte);
         match byte {
@@ -465,7 +467,7 @@ impl Scan {
         }
     }
 
-    /// Keeps what tells whether a command is a DO.
+    /// Collects the first letters of the command, to recognise DO.
     fn begins_word(&mut self, byte: u8) {
         match byte {
             b';' => self.first.clear(),
@@ -475,19 +477,19 @@ impl Scan {
                 }
             }
             _ if self.first.is_empty() || self.first.len() >= 3 => {}
-            // The word is over.
+            // The word has ended.
             _ => self.first.resize(3, b' '),
         }
     }
 
-    /// The last token is being written down still.
+    /// The last token of `code`, which may be incomplete.
     fn last_token(&self) -> Option<Token<'_>> {
         let run = self.run.min(LONGEST);
         let word = &self.code[self.code.len() - run..];
         Tokens::new(word, LexRules::default()).last()
     }
 
-    /// The letter in front of a quote; that of `U&` is `&`.
+    /// The prefix letter before a quote; `&` for `U&`.
     fn letter(&self) -> u8 {
         if let Some(Token::Word([letter])) = self.last_token() {
             return letter.to_ascii_lowercase();
@@ -524,7 +526,7 @@ impl Scan {
         }
     }
 
-    /// A byte behind a backslash that escapes.
+    /// Handles a byte after a backslash that escapes.
     fn run_escaped(&mut self, byte: u8) {
         match super::escaped(byte, !self.reading.escapes) {
             Some(byte) => self.run_inside(byte),
@@ -539,7 +541,7 @@ impl Scan {
         }
     }
 
-    /// A string ends, if there is one: it is written down.
+    /// Ends the current string, if there is one, and writes it to `code`.
     fn close(&mut self) {
         let state = std::mem::replace(&mut self.state, State::Code);
         let (State::Text(inside) | State::Dollar { inside, .. }) = state else {
@@ -547,10 +549,10 @@ impl Scan {
         };
         let body = self.body.take();
         match (inside.goes_on, inside.odd) {
-            // One doubled quote in it is enough.
+            // One doubled quote in the string is enough.
             (true, _) if self.code.ends_with(b"'''") => {}
             (true, _) => self.code.extend_from_slice(b"''"),
-            // It is read on its own.
+            // The body has its own scan.
             _ if body.is_some() => self.code.extend_from_slice(b"''"),
             (_, true) => self.code.extend_from_slice(b"''''"),
             (_, false) => self.code.extend([b"'", &inside.value[..], b"'"].concat()),
@@ -565,7 +567,7 @@ impl Scan {
         }
     }
 
-    /// Reads what is written down, up to the last bytes, which may be looked at only.
+    /// Reads the tokens of `code`, except the last `ahead` bytes, which are only looked at.
     fn tokens(&mut self, ahead: usize) {
         let code = std::mem::take(&mut self.code);
         let [last, first] = std::mem::take(&mut self.before);
@@ -584,7 +586,7 @@ impl Scan {
         self.code = code[code.len() - left..].to_vec();
     }
 
-    /// What was found, and whether each temporary thing that is made is dropped at the end.
+    /// The effects of the text, and whether each temporary object is dropped at the end.
     fn end(mut self) -> (Effects, bool) {
         if let State::Tag(_) = self.state {
             self.byte(b' ');

@@ -53,7 +53,7 @@ fn texts_without_effect() {
         "explain analyze select 1",
     ] {
         let found = effects(text.as_bytes());
-        // Of an escape in doubt, both readings count.
+        // If an escape is in doubt, the effects of both readings count.
         assert!(
             found.is_nothing() || text.contains('\\'),
             "{text}: {found:?}"
@@ -84,7 +84,7 @@ fn bodies_of_do() {
         let acts = Kinds::SETS_ANY.and(Kinds::STAYS).and(Kinds::SETS);
         assert!(!kinds(text).any(acts), "{text}");
     }
-    // What escapes stand for is read.
+    // Howdah reads the meaning of escapes.
     let text = "DO E'BEGIN\\nSET work_mem=\\'1GB\\';\\nEND'";
     assert_eq!(settings(text), [set("work_mem")]);
     let text = "do $$begin execute E'set\\tx = 1'; end$$";
@@ -128,7 +128,7 @@ fn a_string_goes_on_in_another_line() {
     let text = "select E'a' -- it's\n -- more\r 'b\\'' , '\\' ; SET ROLE x; --'";
     assert_eq!(settings(text), role);
     assert_eq!(pieces(text), role);
-    // In the same line, or behind something else, it is another one.
+    // On the same line, or after anything else, the quote begins another string.
     for text in [
         "select E'a' 'b', '\\'; SET ROLE x; --'",
         "select E'a' -\n 'b\\'; SET ROLE x; --'",
@@ -187,7 +187,7 @@ fn where_names_are_looked_for() {
     }
     let long = format!("set local search_path to one -- {}", "x".repeat(20_000));
     assert_eq!(in_pieces(long.as_bytes(), 8192).names(), Names::Anywhere);
-    // A Bind tells it.
+    // The Bind has the value.
     let bound = effects(b"select set_config('search_path', $1, true)");
     assert!(bound.kinds.any(Kinds::SETS_BOUND));
     let bind = |value: &[u8]| {
@@ -259,7 +259,7 @@ fn names_that_no_reset_can_name() {
     ] {
         assert!(kinds(&text).any(Kinds::SETS_ANY), "{text}");
     }
-    // SET cuts them itself.
+    // SET itself shortens long names.
     let cut = set(&format!("app.{}", &long[..63]));
     assert_eq!(settings(&format!("set app.{long} = 1")), [cut]);
 }
@@ -461,7 +461,7 @@ fn settings_by_name() {
 
 #[test]
 fn characters_that_end_in_a_backslash() {
-    // SJIS and the like: the constant ends with the quote behind the character.
+    // SJIS and similar encodings: the quote after the character ends the constant.
     for lead in [&b"\x95"[..], b"\xb1\x95", b"\xb5\xb5\x81"] {
         let text = [b"select e'", lead, b"\\'; listen a; select '\\''"].concat();
         assert!(effects(&text).kinds.any(Kinds::LISTENS), "{text:?}");
@@ -549,7 +549,7 @@ fn functions_of_extensions() {
     }
 }
 
-/// Each of these took time without bounds, or a stack without bounds.
+/// Texts that a naive reader reads in unbounded time, or with an unbounded stack.
 #[test]
 fn no_text_costs_more_than_its_length() {
     let times = |text: &str, n: usize| text.repeat(n);
@@ -687,7 +687,7 @@ fn what_ends_a_transaction_is_told_at_once() {
     }
 }
 
-/// A text that is read in pieces of the sizes that come from sockets.
+/// Reads a text in pieces of sizes that are usual for sockets.
 fn long(text: &str) -> Effects {
     let found = in_pieces(text.as_bytes(), 8192);
     for size in [1, 7, 100, 65536] {
@@ -718,7 +718,7 @@ fn strings_of_long_texts_are_strings() {
     let name = long(&format!("select set_config('a.b', '{page}', false)"));
     assert_eq!(name.settings, [set("a.b")]);
     assert!(!name.kinds.any(Kinds::SETS_ANY));
-    // Both readings of a backslash count.
+    // The effects of both readings of a backslash count.
     let both = long(&format!("select '{page}\\'; listen a; --'"));
     assert!(both.kinds.any(Kinds::LISTENS));
     let one = long(&format!("select e'{page}\\'; listen a; --'"));
@@ -755,7 +755,7 @@ fn a_long_do_is_read_to_its_end() {
     );
 }
 
-/// Commands, and what each must be taken for at least.
+/// Commands, each with a kind that must be found.
 const PLANTED: [(&str, Kinds); 13] = [
     ("set a.b = 1", Kinds::SETS),
     ("RESET ALL", Kinds::SETS),
@@ -775,7 +775,7 @@ const PLANTED: [(&str, Kinds); 13] = [
     ),
 ];
 
-/// What may stand before or between, and leaves what follows a command of its own.
+/// Text that may stand before or between commands without hiding them.
 fn harmless() -> impl Strategy<Value = String> {
     prop::sample::select(vec![
         " ",
@@ -811,7 +811,7 @@ proptest! {
     ) {
         let (command, expected) = planted;
         let command = command.replace(' ', blanks);
-        // What begins behind another command needs an end before it.
+        // A command after another one needs a semicolon before it.
         let text = format!("{};{command}\n;{}", before.concat(), after.concat());
         prop_assert!(effects(text.as_bytes()).kinds.any(expected), "{text}");
         let text = format!("{command}{}", ";".repeat(after.len()));
@@ -830,7 +830,7 @@ proptest! {
         let found = in_pieces(text.as_bytes(), size);
         prop_assert!(found.kinds.any(expected), "{text}");
         let whole = effects(text.as_bytes());
-        // Names of channels are read from whole texts only.
+        // Howdah reads names of channels from whole texts only.
         let names = found.names;
         let whole = Effects { channels: None, names, ..whole };
         prop_assert_eq!(found, whole, "{}", text);
@@ -840,7 +840,7 @@ proptest! {
     fn pieces_find_no_less(text in hostile(), size in 1usize..40) {
         let found = in_pieces(text.as_bytes(), size).kinds;
         let whole = effects(text.as_bytes()).kinds;
-        // A setting that can't be told by name may be any.
+        // A setting with an uncertain name counts as any setting.
         let sets = Kinds::SETS.and(Kinds::SETS_ANY).and(Kinds::SETS_BOUND).and(Kinds::NAMES);
         let missing = whole.without(found).without(sets).without(Kinds::DROPS_AT_END);
         prop_assert!(missing.is_empty(), "{text}: {found:?} {whole:?}");
@@ -869,12 +869,12 @@ proptest! {
         let (reading, _) = read(text.as_bytes(), LexRules::default(), false, 0);
         let trimmed = glance::trim(text.as_bytes());
         if glance::is_harmless(trimmed, Signs::of(trimmed)) {
-            // Behind others than SELECT that word has no such sense.
+            // After a command other than SELECT, that word has no such meaning.
             let kinds = reading.kinds.without(match text.trim_start().starts_with("select") {
                 true => Kinds::NOTHING,
                 false => Kinds::TEMPORARY,
             });
-            // `select update pg_settings` and `select update U&"..."` are none of SQL.
+            // `select update pg_settings` and `select update U&"..."` are not valid SQL.
             let update = text.trim_start().starts_with("update");
             let kinds = kinds.without(match update || !text.contains("pg_settings") {
                 true => Kinds::NOTHING,
@@ -894,7 +894,7 @@ proptest! {
     }
 }
 
-/// Texts of pieces that belong together badly.
+/// Texts of fragments that hardly belong together.
 fn hostile() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "select ",

@@ -5,24 +5,24 @@
 pub(crate) enum Token<'a> {
     /// A keyword or an identifier without quotes.
     Word(&'a [u8]),
-    /// What stands between the double quotes of an identifier.
+    /// The contents of a double-quoted identifier.
     Quoted(&'a [u8]),
-    /// `U&"..."`: an identifier that may be any.
+    /// `U&"..."`: an identifier that may mean any name.
     Unicode,
     /// A string constant.
     Text {
-        /// What stands between its quotes.
+        /// The characters between the quotes.
         inside: &'a [u8],
-        /// Its value is exactly this: it has no escapes and no doubled quotes.
+        /// The value equals `inside`: there are no escapes and no doubled quotes.
         plain: bool,
-        /// A backslash in it is an escape.
+        /// The constant contains escapes with a backslash.
         escapes: bool,
     },
     /// Any other character.
     Sign(u8),
 }
 
-/// Rules of reading a text that depend on settings, not on the text.
+/// Rules for reading a text that depend on settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct LexRules {
     /// A backslash escapes in every string (`standard_conforming_strings = off`).
@@ -34,12 +34,12 @@ pub(crate) struct LexRules {
 /// First bytes of two-byte characters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Pairs {
-    /// None: UTF-8 and all others that have no ASCII among the later bytes.
+    /// None: UTF-8 and other encodings whose later bytes are never ASCII.
     #[default]
     None,
     /// BIG5, GBK, GB18030, UHC.
     All,
-    /// SJIS, which has characters of one byte in between.
+    /// SJIS: the bytes from 0xa0 to 0xdf are characters of their own.
     Sjis,
 }
 
@@ -53,13 +53,13 @@ impl Pairs {
     }
 }
 
-/// The tokens of a text that are left.
+/// The remaining tokens of a text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tokens<'a> {
     rest: &'a [u8],
     reading: LexRules,
     cut: bool,
-    /// The string goes on in another line; there a backslash escapes, or does not.
+    /// The string continues on another line. The value says whether a backslash escapes there.
     goes_on: Option<bool>,
 }
 
@@ -73,12 +73,12 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// The text has ended between quotes: PostgreSQL refuses it.
+    /// True if the text has ended inside quotes: PostgreSQL refuses such a text.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// What is not read yet.
+    /// The unread rest of the text.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -87,7 +87,7 @@ impl<'a> Tokens<'a> {
         self.reading
     }
 
-    /// Passes over a keyword, if it is next.
+    /// Passes over a keyword, if it comes next.
     pub fn word(&mut self, keyword: &[u8]) -> bool {
         let mut ahead = *self;
         let is = matches!(ahead.next(), Some(Token::Word(w)) if w.eq_ignore_ascii_case(keyword));
@@ -97,7 +97,7 @@ impl<'a> Tokens<'a> {
         is
     }
 
-    /// Passes over a sign, if it is next.
+    /// Passes over a sign, if it comes next.
     pub fn sign(&mut self, sign: u8) -> bool {
         let mut ahead = *self;
         let is = ahead.next() == Some(Token::Sign(sign));
@@ -111,7 +111,7 @@ impl<'a> Tokens<'a> {
         self.sign(sign)
     }
 
-    /// Passes over what else of a word comes without a blank: `1_000`, `0x1f`.
+    /// Passes over the rest of a word: `1_000`, `0x1f`.
     pub fn pass_word(&mut self) {
         let end = self.rest.iter().position(|b| !is_word(*b));
         self.rest = &self.rest[end.unwrap_or(self.rest.len())..];
@@ -132,7 +132,8 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// What stands up to a closing quote; `open` is how long the opening one is.
+    /// The contents up to a closing quote, and whether they are plain. `open` is the length of the
+    /// opening quote.
     fn quoted(&mut self, open: usize, quote: u8, escapes: bool) -> (&'a [u8], bool) {
         let text = self.rest;
         let mut at = open;
@@ -140,7 +141,7 @@ impl<'a> Tokens<'a> {
         let pairs = self.reading.pairs != Pairs::None;
         while let Some(&byte) = text.get(at) {
             if !pairs && byte != quote && byte != b'\\' {
-                // Most of a long constant is neither.
+                // Most bytes of a long constant are neither.
                 let next = memchr::memchr2(quote, b'\\', &text[at..]);
                 at += next.unwrap_or(text.len() - at);
                 continue;
@@ -161,7 +162,7 @@ impl<'a> Tokens<'a> {
                 at += 1;
             }
         }
-        // Never closed.
+        // The closing quote is missing.
         self.cut = true;
         self.rest = &[];
         (&text[open.min(text.len())..], plain)
@@ -177,7 +178,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// `$tag$...$tag$`, if that is next.
+    /// `$tag$...$tag$`, if it comes next.
     fn dollar(&mut self) -> Option<Token<'a>> {
         let text = self.rest;
         let tag = text[1..].iter().position(|b| !is_tag(*b))?;
@@ -199,7 +200,7 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// Passes over a number; what follows it without a blank is another token.
+    /// Passes over a number. Letters directly after it are another token.
     fn number(&mut self) -> Token<'a> {
         let digits = |text: &[u8]| {
             let end = text.iter().position(|b| !b.is_ascii_digit());
@@ -267,8 +268,8 @@ impl<'a> Iterator for Tokens<'a> {
     }
 }
 
-/// Behind the quote that ends a string: it goes on in another line, with `--` comments in between at
-/// most.
+/// True if a string continues after its closing quote: another quote follows on a later line, with
+/// only blanks and `--` comments between.
 fn goes_on(mut rest: &[u8]) -> bool {
     let mut line = false;
     loop {
@@ -293,12 +294,12 @@ pub(super) fn is_tag(byte: u8) -> bool {
     is_start(byte) || byte.is_ascii_digit()
 }
 
-/// The byte may stand in an identifier.
+/// True if the byte may stand in an identifier.
 pub(crate) fn is_word(byte: u8) -> bool {
     is_tag(byte) || byte == b'$'
 }
 
-/// What follows a comment, comments inside it skipped; the argument begins behind its `/*`.
+/// The text after a comment, which may be nested; `rest` begins after the first `/*`.
 fn behind_comment(mut rest: &[u8]) -> &[u8] {
     let mut depth = 1;
     while depth > 0 {
