@@ -148,8 +148,8 @@ impl At {
         }
     }
 
-    /// A command ends. If SQL's PREPARE has ended, its statement's effects are added now, because
-    /// a later EXECUTE does not show them.
+    /// A command ends. If it is SQL's PREPARE and its statement has effects, adds STAYS: no later
+    /// text shows what an EXECUTE does.
     fn ends_command(&mut self, found: &mut Effects) {
         self.begins = true;
         self.declares = false;
@@ -307,7 +307,8 @@ impl<'a> Reader<'a> {
         Kinds::DROPS
     }
 
-    /// LOAD. In a PL/pgSQL body, `load` is a command only before a string or a `%` of `format`.
+    /// LOAD. In a PL/pgSQL body, `load` is a command only before a string, a `%` of `format`, or
+    /// the end of the text.
     fn load(&self) -> Kinds {
         let mut ahead = self.tokens;
         match ahead.next() {
@@ -693,7 +694,7 @@ fn unescaped(inside: &[u8], sure: bool) -> Option<Vec<u8>> {
 
 /// The setting that a call of `set_config` sets.
 enum SetConfig {
-    /// No setting, beyond the end of the transaction.
+    /// Nothing beyond the end of the transaction.
     Local,
     /// This setting.
     Of(Box<[u8]>),

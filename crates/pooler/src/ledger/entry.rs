@@ -1,4 +1,4 @@
-//! An entry of the ledger: the answers that a message will have, and what takes effect with them.
+//! An entry of the ledger: the answers that a message will get, and the changes that these confirm.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use crate::effect::first::Alters;
 use crate::queries::watched::Watched;
 use crate::statement::{Named, Statement};
 
-/// The answer that an entry awaits.
+/// The answer that an entry waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// Query or FunctionCall: anything, up to ReadyForQuery.
+    /// Query or FunctionCall: any messages, up to ReadyForQuery.
     Query,
     /// Sync: ReadyForQuery.
     Sync,
@@ -26,10 +26,10 @@ pub enum Reply {
     Execute,
     /// A Flush with a body, which PostgreSQL refuses with an error.
     Refused,
-    /// CopyDone or CopyFail: no reply. Marks the end of a COPY that begins before this entry.
+    /// CopyDone or CopyFail: no reply. Marks the end of a COPY whose entry comes before this one.
     CopyEnd,
-    /// A group of messages by which Howdah gives the server its client's settings: everything up to
-    /// the CommandComplete of its COMMIT.
+    /// The messages by which Howdah sets the client's settings on the server: everything up to the
+    /// CommandComplete of their COMMIT.
     Settings,
     /// A ParseComplete that Howdah makes.
     MadeParse,
@@ -37,25 +37,25 @@ pub enum Reply {
     MadeClose,
 }
 
-/// How much of PostgreSQL's answer the client sees. Behind a command that resets settings (`RESET
-/// ALL`), Howdah runs a command of its own that sets them to the values of the client's login. The
-/// answers to both are joined into the one that PostgreSQL would give.
+/// How much of PostgreSQL's answer the client sees. After a command that resets settings (`RESET
+/// ALL`), Howdah runs a command of its own that sets the values of the client's login. Howdah
+/// joins both answers into the one that PostgreSQL would give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Part {
-    /// All of it; nothing if the entry is swallowed.
+    /// The whole answer; nothing of it if the entry is swallowed.
     #[default]
     Whole,
-    /// The answer to the client's command. The values that settings have at this point stay hidden.
-    /// If the command is a Query, its ReadyForQuery comes with Howdah's command behind it.
+    /// The answer to the client's command. Howdah hides the values that settings have at this
+    /// point. If the command is a Query, its ReadyForQuery follows after Howdah's command.
     Begun,
     /// The answer to Howdah's command. The client sees only the new values of settings, and the
     /// ReadyForQuery.
     Rest,
-    /// Both commands in one Query, in which further commands of the client may follow.
+    /// Both commands are in one Query, and more commands of the client may follow.
     Both {
-        /// How many commands have yet to end, up to and including the one that resets settings.
+        /// Number of commands still to end, up to and including the one that resets settings.
         before: u8,
-        /// How many of Howdah's commands have yet to end behind that one.
+        /// Number of Howdah's commands after that one, still to end.
         ours: u16,
     },
 }
@@ -87,48 +87,49 @@ impl Part {
     }
 }
 
-/// One entry of the ledger: a message, and what becomes of its answer.
+/// One entry of the ledger: a message, and how Howdah handles its answer.
 #[derive(Debug)]
 pub struct Entry {
-    /// The answer that it awaits.
+    /// The answer that the entry waits for.
     pub reply: Reply,
     /// Howdah reads the reply, and the client does not see it.
     pub swallow: bool,
     /// This is the client's Parse of its unnamed statement. PostgreSQL drops the old unnamed
     /// statement even if the Parse fails.
     pub unnamed: bool,
-    /// This message may make PostgreSQL forget statements, or give texts another meaning. No
-    /// message that names a statement may pass until this entry is answered.
+    /// The message may make PostgreSQL forget statements, or may change the meaning of texts.
+    /// Until this entry is answered, no message that names a statement may pass.
     pub barrier: bool,
-    /// What its first command does to the meaning of texts that are parsed behind it, as far as the
-    /// command's text tells.
+    /// How the message's first command changes the meaning of texts that are parsed later, as far
+    /// as its text shows.
     pub alters: Alters,
-    /// This is a Query inside a group of extended messages. No Sync has ended the group, and the
-    /// group may have begun a transaction.
+    /// A Query inside a group of extended messages: no Sync has ended the group, and the group may
+    /// have begun a transaction.
     pub inside: bool,
-    /// For a message about one of the client's named statements: the name's number, to find the
-    /// name again if the message fails. For a Close of a portal that is remembered: the portal's
-    /// number. Otherwise 0.
+    /// For a message about a named statement of the client: the number of the name, to find the
+    /// name again if the message fails. For a Close of a remembered portal: the portal's number.
+    /// Otherwise 0.
     pub named: u64,
-    /// What takes effect once PostgreSQL has confirmed the message, and what few entries have besides;
-    /// usually nothing.
+    /// Changes that take effect once PostgreSQL has confirmed the message, and rare properties of
+    /// an entry; usually none.
     pub effects: Option<Box<Consequences>>,
 }
 
-/// What an entry changes once it is answered, and what few entries are besides.
+/// Changes that take effect with the answer, and rare properties of an entry.
 #[derive(Debug, Default)]
 pub struct Consequences {
-    /// A change of its client's names.
+    /// A change of the client's statement names.
     pub name: Option<Box<NameOp>>,
     /// A change of the server's statements.
     pub set: Option<Box<SetOp>>,
     /// A change of the server's unnamed statement.
     pub unnamed: Option<UnnamedOp>,
-    /// The statement that it describes.
+    /// The statement that the message describes.
     pub described: Option<Box<Described>>,
-    /// The query that it runs, if queries are watched. With the answer the query has ended.
+    /// The query that the message runs, if queries are watched. The query ends with the answer.
     pub watched: Option<Box<Watched>>,
-    /// Where PostgreSQL looks names up behind it, if the message changes that ([`Alters::Path`]).
+    /// Where PostgreSQL looks names up after the message, if the message changes that
+    /// ([`Alters::Path`]).
     pub names: Names,
     /// How much of the answer the client sees.
     pub part: Part,
@@ -149,13 +150,14 @@ impl Entry {
         }
     }
 
-    /// Marks the client's Parse of its unnamed statement. PostgreSQL drops the old one even if the
-    /// Parse fails.
+    /// Marks the client's Parse of its unnamed statement. PostgreSQL drops the old unnamed
+    /// statement even if the Parse fails.
     pub fn drops_unnamed(&mut self) {
         self.unnamed = true;
     }
 
-    /// True if PostgreSQL does not answer this entry: it is done once it is in front.
+    /// True if PostgreSQL sends no answer to this entry: the entry is done once it reaches the
+    /// front.
     pub fn is_made(&self) -> bool {
         matches!(
             self.reply,
@@ -163,7 +165,7 @@ impl Entry {
         )
     }
 
-    /// What takes effect with the answer, and what few entries have besides.
+    /// The changes and rare properties of this entry.
     pub fn effects(&self) -> &Consequences {
         const NOTHING: &Consequences = &Consequences {
             name: None,
@@ -177,12 +179,12 @@ impl Entry {
         self.effects.as_deref().unwrap_or(NOTHING)
     }
 
-    /// The same, to add to.
+    /// The same, to be changed.
     pub fn effects_mut(&mut self) -> &mut Consequences {
         self.effects.get_or_insert_default()
     }
 
-    /// The client does not see what comes next of the answer.
+    /// True if the client does not see the next part of the answer.
     #[inline]
     pub fn is_hidden(&self) -> bool {
         self.swallow || self.part().is_ours()
@@ -194,28 +196,28 @@ impl Entry {
         self.effects().part
     }
 
-    /// Adds a change of one of its client's names, if there is one.
-    #[inline(always)] // Seldom: a call would cost more.
+    /// Adds a change of a client's statement name, if there is one.
+    #[inline(always)] // Rare: a call would cost more.
     pub fn changes_name(&mut self, change: Option<Box<NameOp>>) {
         if change.is_some() {
             self.effects_mut().name = change;
         }
     }
 
-    /// Takes that change away, for another entry.
+    /// Takes out the change of a name, for another entry.
     pub fn takes_name(&mut self) -> Option<Box<NameOp>> {
         self.effects.as_mut()?.name.take()
     }
 
     /// Adds a change of the server's unnamed statement, if there is one.
-    #[inline(always)] // Seldom, too.
+    #[inline(always)] // Rare, like above.
     pub fn changes_unnamed(&mut self, change: Option<UnnamedOp>) {
         if change.is_some() {
             self.effects_mut().unnamed = change;
         }
     }
 
-    /// Notes that PostgreSQL may look names up elsewhere behind this entry.
+    /// Notes that PostgreSQL may look names up elsewhere after this entry.
     pub fn looks_elsewhere(&mut self, names: Names) {
         self.alters = Alters::Path;
         if names != Names::Anywhere {
@@ -223,14 +225,14 @@ impl Entry {
         }
     }
 
-    /// Adds the query that it runs, if queries are watched.
+    /// Adds the query that the message runs, if queries are watched.
     pub fn watch_for(&mut self, query: Option<Box<Watched>>) {
         if query.is_some() {
             self.effects_mut().watched = query;
         }
     }
 
-    /// The query that it runs, if queries are watched.
+    /// The query that the message runs, if queries are watched.
     pub fn watched(&mut self) -> Option<&mut Watched> {
         self.effects.as_mut()?.watched.as_deref_mut()
     }
@@ -244,15 +246,14 @@ impl Entry {
     }
 }
 
-/// A change that a client's message makes to the client's names, once PostgreSQL has confirmed the
-/// message.
+/// A change of the client's statement names, made once PostgreSQL has confirmed the message.
 #[derive(Clone, Debug)]
 pub struct NameOp {
     /// The client's name; empty for the unnamed statement.
     pub name: Box<[u8]>,
-    /// The group of messages that it was sent in.
+    /// The group of messages that contains the message.
     pub group: u32,
-    /// What changes.
+    /// The change.
     pub change: Change,
 }
 
@@ -263,26 +264,25 @@ pub enum Change {
     Define(Named),
     /// The name no longer exists.
     Forget,
-    /// Nothing changes: PostgreSQL will refuse the message, in which a name of Howdah's stands in
-    /// the place of the client's name.
+    /// No change: PostgreSQL will refuse the message, which has a name of Howdah's instead of the
+    /// client's name.
     Nothing,
-    /// The same, and the client's error gives this reason.
+    /// Like `Nothing`, but the client's error gives this reason.
     Refused(Refusal),
 }
 
-/// Why a statement can't be used on a server that would have to parse it now.
+/// Why a server that lacks a statement can't parse it now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// The schema has changed: the statement would return other columns than its client was told.
+    /// The schema has changed: the statement would return other columns than the client was told.
     Changed,
-    /// Its constants would be read under other settings than those at the client's Parse.
+    /// PostgreSQL would read its constants with other settings than at the client's Parse.
     Settings,
-    /// The statement would keep its server for its client, and too many clients keep one
-    /// (`pin_limit`).
+    /// The statement would pin its client, and too many clients keep a server (`pin_limit`).
     Pins,
-    /// Its text is longer than can be remembered.
+    /// The text is too long to be remembered.
     TooLong,
-    /// The texts of its client, or of all clients, take more memory than there is for them.
+    /// The texts of this client, or of all clients, take too much memory.
     TooMuch,
 }
 
@@ -298,29 +298,29 @@ pub struct SetOp {
 /// A change of a server's unnamed statement, made once PostgreSQL has confirmed the message.
 #[derive(Clone, Debug)]
 pub struct UnnamedOp {
-    /// The group of messages that it was sent in.
+    /// The group of messages that contains the message.
     pub group: u32,
-    /// The new unnamed statement; `None` if there is none.
+    /// The new unnamed statement; `None` if there will be none.
     pub statement: Option<Arc<Statement>>,
 }
 
-/// A description that Howdah reads, besides relaying it.
+/// A description that Howdah reads.
 #[derive(Clone, Debug)]
 pub struct Described {
-    /// The client's name for the statement. `None` if Howdah asks, to compare the statement with
-    /// what the client was told.
+    /// The client's name for the statement. `None` if Howdah asks for itself, to compare the
+    /// description with the one that the client got.
     pub asked: Option<Asked>,
-    /// The key of the statement on the server.
+    /// The statement's key on the server.
     pub key: u128,
-    /// The body of the ParameterDescription, if it has come.
+    /// The body of the ParameterDescription, once it has come.
     pub parameters: Option<Box<[u8]>>,
 }
 
-/// A client's name for a statement that it asks about.
+/// The client's name for a statement, in a Describe.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The name.
     pub name: Box<[u8]>,
-    /// Its number.
+    /// The number of the name.
     pub number: u64,
 }

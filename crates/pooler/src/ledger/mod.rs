@@ -1,10 +1,10 @@
 //! The ledger of a link: which answers the server owes, in order, and which of them the client sees.
 //!
-//! Every message that will be answered is an entry. PostgreSQL is answering the entry in front. Replies
-//! that Howdah makes itself (to a Parse that was skipped, to a Close that was kept from the server) are
-//! entries of the same queue, and go out when they come to the front. So the client sees answers in the
-//! order of its messages. After an error PostgreSQL skips everything up to the next Sync. The ledger
-//! then drops its entries up to that Sync, Howdah's own replies included.
+//! Each message that will get an answer is an entry, and PostgreSQL is answering the front entry.
+//! Replies that Howdah makes itself (for a skipped Parse, or a Close that the server does not get)
+//! are entries, too, and are sent when they reach the front. So the client gets answers in the
+//! order of its messages. After an error, PostgreSQL skips all messages up to the next Sync. The
+//! ledger then drops its entries up to this Sync, including Howdah's own replies.
 
 mod entry;
 
@@ -20,7 +20,7 @@ use crate::event::Time;
 use crate::queries::watched::Watched;
 use crate::statement::Named;
 
-/// How many entries have effects of each kind. If there are none, no search is needed.
+/// How many entries have effects of each kind. With a count of 0, no search is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Carried {
     names: u32,
@@ -45,14 +45,14 @@ impl Carried {
     }
 }
 
-/// Messages that were sent already when a COPY from the client began.
+/// Messages that were already sent when a COPY from the client began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopyIn {
-    /// How many Syncs, which PostgreSQL eats.
+    /// Number of Sync messages, which PostgreSQL ignores.
     pub eaten: usize,
-    /// Its end was sent.
+    /// CopyDone or CopyFail was sent.
     pub ended: bool,
-    /// A message that breaks the COPY was sent before its end.
+    /// A message that breaks the COPY was sent before the end of the COPY.
     pub breaks: bool,
 }
 
@@ -61,9 +61,9 @@ pub struct CopyIn {
 pub struct Ledger {
     entries: VecDeque<Entry>,
     carried: Carried,
-    /// Watched queries that have ended and were not taken yet.
+    /// Watched queries that have ended and are still to be taken.
     ended: VecDeque<Watched>,
-    /// When the last taken query ended. The next one did not run before that.
+    /// When the last taken query ended. The next one began to run then at the earliest.
     last_end: Time,
     group: u32,
     group_open: bool,
@@ -71,7 +71,7 @@ pub struct Ledger {
     group_sure: bool,
     flushed: bool,
     barriers: u32,
-    /// Entries up to a ReadyForQuery, Query and Sync alike.
+    /// Number of Query and Sync entries: each of them ends with a ReadyForQuery.
     readies: u32,
 }
 
@@ -81,36 +81,36 @@ impl Ledger {
         self.entries.is_empty()
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The entry that PostgreSQL answers now.
+    /// The entry that PostgreSQL is answering.
     pub fn front(&self) -> Option<&Entry> {
         self.entries.front()
     }
 
-    /// The statement that PostgreSQL describes now, if Howdah reads the description.
+    /// The statement that PostgreSQL is describing, if Howdah reads the description.
     pub fn described(&mut self) -> Option<&mut Described> {
         let effects = self.entries.front_mut()?.effects.as_mut()?;
         effects.described.as_deref_mut()
     }
 
-    /// Changes how much of the answer under way the client sees.
+    /// Changes how much of the current answer the client sees.
     pub fn set_part(&mut self, part: Part) {
         if let Some(front) = self.entries.front_mut() {
             front.effects_mut().part = part;
         }
     }
 
-    /// Where PostgreSQL looks names up behind the command that has just ended.
+    /// Where PostgreSQL looks names up after the command that has just ended.
     pub fn names(&self) -> Names {
         self.front()
             .map_or(Names::Same, |front| front.effects().names)
     }
 
-    /// Takes what the command that has just ended does to the meaning of texts.
+    /// Takes the effect of the command that has just ended on the meaning of texts.
     pub fn take_alters(&mut self) -> Alters {
         let front = self.entries.front_mut();
         front.map_or(Alters::Nothing, |front| {
@@ -118,30 +118,31 @@ impl Ledger {
         })
     }
 
-    /// The number of the group being sent. A group ends with a Sync or a Query.
+    /// The number of the group that is being sent. A group ends with a Sync or a Query.
     pub fn group(&self) -> u32 {
         self.group
     }
 
-    /// How many groups are over. Groups from this number on are not: PostgreSQL owes a
-    /// ReadyForQuery for each of them except the last.
+    /// The number of groups that are over. Of the later groups, PostgreSQL owes each a
+    /// ReadyForQuery, except the last one.
     pub fn groups_over(&self) -> u32 {
         self.group.wrapping_sub(self.readies)
     }
 
-    /// True if messages of the extended protocol were sent, and no Sync or Query behind them.
+    /// True if the last messages belong to the extended protocol, without a Sync or Query after
+    /// them.
     pub fn group_open(&self) -> bool {
         self.group_open
     }
 
     /// True if a message of the open group may have begun a transaction in PostgreSQL. (A Close
-    /// does not.)
+    /// begins none.)
     pub fn group_works(&self) -> bool {
         self.group_open && self.group_works
     }
 
-    /// True if PostgreSQL holds answers back, because neither Sync nor Flush was sent behind the
-    /// last messages. True only once: the caller sends a Flush.
+    /// True if PostgreSQL holds answers back, because neither Sync nor Flush followed the last
+    /// messages. Returns true only once, and the caller then sends a Flush.
     pub fn needs_flush(&mut self) -> bool {
         let settings = self.sets() && !self.owes_ready();
         let needs = (self.group_open || settings) && !self.flushed;
@@ -149,16 +150,15 @@ impl Ledger {
         needs
     }
 
-    /// True while PostgreSQL owes the answer to settings that were sent along with the client's
-    /// first messages.
+    /// True while PostgreSQL owes the answer to settings that were sent with the client's first
+    /// messages.
     #[inline]
     pub fn sets(&self) -> bool {
         let front = self.front();
         front.is_some_and(|entry| entry.reply == Reply::Settings)
     }
 
-    /// True if only the client's settings were sent for it (and Closes by Howdah, which can't
-    /// fail).
+    /// True if only settings were sent for the client, besides Closes by Howdah, which can't fail.
     pub fn has_settings_only(&self) -> bool {
         let ours = |entry: &Entry| match entry.reply {
             Reply::Settings => true,
@@ -168,13 +168,13 @@ impl Ledger {
         self.entries.iter().all(ours)
     }
 
-    /// True if PostgreSQL owes nothing but the answer to settings. (If it refuses these, it skips
-    /// the messages behind them.)
+    /// True if PostgreSQL owes at most the answer to settings. (If PostgreSQL refuses the
+    /// settings, it skips the messages after them.)
     fn is_fresh(&self) -> bool {
         self.entries.is_empty() || self.sets() && self.entries.len() == 1
     }
 
-    /// True if a message under way may make PostgreSQL forget statements.
+    /// True if a message on its way may make PostgreSQL forget statements.
     pub fn has_barrier(&self) -> bool {
         self.barriers > 0
     }
@@ -184,13 +184,14 @@ impl Ledger {
         self.readies > 0
     }
 
-    /// How many ReadyForQuery PostgreSQL owes.
+    /// How many ReadyForQuery messages PostgreSQL owes.
     pub fn readies(&self) -> u32 {
         self.readies
     }
 
-    /// Whether a group that begins now begins in a transaction known not to be failed, given that
-    /// the last ReadyForQuery said so. In a group already open: whether it began so.
+    /// Whether a group that begins now certainly begins in a transaction that has not failed;
+    /// `not_failed` is the last ReadyForQuery's word on this. For an open group: whether the group
+    /// began so.
     pub fn sure_of_transaction(&self, not_failed: bool) -> bool {
         if self.group_open {
             self.group_sure
@@ -199,7 +200,7 @@ impl Ledger {
         }
     }
 
-    /// A message that awaits a reply was sent (or its reply made).
+    /// Adds a message that was sent, or Howdah's own reply to one.
     #[inline(always)]
     pub fn push(&mut self, entry: Entry, not_failed: bool) {
         match entry.reply {
@@ -229,7 +230,7 @@ impl Ledger {
         self.entries.push_back(entry);
     }
 
-    /// The entry in front is answered.
+    /// Takes out the front entry, which is answered.
     #[inline(always)]
     pub fn pop(&mut self) -> Option<Entry> {
         let mut entry = self.entries.pop_front()?;
@@ -240,14 +241,14 @@ impl Ledger {
         Some(entry)
     }
 
-    #[inline(never)] // Seldom: most entries carry nothing.
+    #[inline(never)] // Rare: most entries carry nothing.
     fn end_watched(&mut self, effects: &mut Consequences) {
         if let Some(query) = effects.watched.take() {
             self.ended.push_back(*query);
         }
     }
 
-    /// Counts further rows of the query that PostgreSQL answers now.
+    /// Counts more rows of the query that PostgreSQL is answering.
     pub fn add_rows(&mut self, rows: u64) {
         let front = self.entries.front_mut();
         if let Some(query) = front.and_then(Entry::watched) {
@@ -255,8 +256,8 @@ impl Ledger {
         }
     }
 
-    /// Takes the query that PostgreSQL answers now, or next, and how long it has run, in
-    /// nanoseconds. Its end will not be seen.
+    /// Takes out the query that PostgreSQL is answering, or will answer next, and how long it has
+    /// run, in nanoseconds. Howdah will not see the end of this query.
     pub fn take_watched(&mut self, now: Time) -> Option<(Watched, u64)> {
         let mut entries = self.entries.iter_mut();
         let query = entries.find_map(|entry| entry.effects.as_mut()?.watched.take())?;
@@ -269,7 +270,7 @@ impl Ledger {
         !self.ended.is_empty()
     }
 
-    /// The next query that has ended, and for how long it has run, in nanoseconds.
+    /// The next query that has ended, and how long it ran, in nanoseconds.
     pub fn next_ended(&mut self, now: Time) -> Option<(Watched, u64)> {
         let query = self.ended.pop_front()?;
         let run = self.run(&query, now);
@@ -277,12 +278,12 @@ impl Ledger {
         Some((query, run))
     }
 
-    /// How long a query has run: since it was sent and the one before it had ended.
+    /// How long a query has run: since it was sent, or since the query before it ended.
     fn run(&self, query: &Watched, now: Time) -> u64 {
         now.0.saturating_sub(query.sent.max(self.last_end).0)
     }
 
-    /// An error came: it is that of the first query of its group, if the group has one.
+    /// An error has come. It belongs to the first query of its group, if there is one.
     pub fn note_error(&mut self, sqlstate: Option<&[u8]>) {
         let group = self.groups_over();
         let mut entries = self.entries.iter_mut();
@@ -294,7 +295,7 @@ impl Ledger {
         }
     }
 
-    /// An entry is taken out.
+    /// Removes an entry from the counts.
     #[inline(always)]
     fn forget(&mut self, entry: &Entry) {
         self.barriers -= u32::from(entry.barrier);
@@ -304,7 +305,7 @@ impl Ledger {
         }
     }
 
-    /// The Query in front failed: the client's names stay as they are.
+    /// The front Query has failed: the client's names stay unchanged.
     pub fn keep_names(&mut self) {
         let Some(front) = self.entries.front_mut() else {
             return;
@@ -316,8 +317,8 @@ impl Ledger {
         }
     }
 
-    /// An extended message failed: takes out the next entry that PostgreSQL skips because of that,
-    /// the failed one first. None is left when a Sync is in front, or nothing is.
+    /// An extended message has failed. Takes out the next entry that PostgreSQL skips, beginning
+    /// with the failed one. `None` if a Sync is in front, or the ledger is empty.
     pub fn pop_failed(&mut self) -> Option<Entry> {
         if self.front()?.reply == Reply::Sync {
             return None;
@@ -325,30 +326,31 @@ impl Ledger {
         let before = self.ended.len();
         let entry = self.pop();
         if self.ended.len() > before {
-            // Without an error of its own it has not run.
+            // A query without an error of its own has not run.
             let ran = self.ended.back().is_some_and(|q| q.sqlstate.is_some());
             self.ended.truncate(before + usize::from(ran));
         }
-        // A Query is skipped, too, and does not end the group.
+        // PostgreSQL skips a Query, too, so the Query does not end the group.
         self.group_open |= self.entries.is_empty();
         entry
     }
 
-    /// After an error and all `pop_failed`: true if PostgreSQL goes on to skip what is sent, up to
-    /// a Sync.
+    /// After an error and all calls of `pop_failed`: true if PostgreSQL will also skip later
+    /// messages, up to a Sync.
     pub fn ends_in_failed_group(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The open group was given up: the next message begins a new one, after a Sync.
+    /// Gives the open group up: the next message begins a new group, after a Sync.
     pub fn close_group(&mut self) {
         self.group_open = false;
     }
 
-    /// PostgreSQL began a COPY from the client, for the entry in front, and eats every Sync up to
-    /// its end. Takes those out that were sent already. What else stands there breaks the COPY; of
-    /// a Query's, that is eaten, too, and what follows is answered. (An Execute's error has all
-    /// skipped up to a Sync.)
+    /// PostgreSQL has begun a COPY from the client, for the front entry. It ignores each Sync
+    /// until the end of the COPY, so the entries of those already sent are taken out. Other
+    /// messages break the COPY. If a Query runs the COPY, PostgreSQL drops the breaking message
+    /// and answers the later ones. (If an Execute does, PostgreSQL skips everything up to a Sync
+    /// after the error.)
     pub fn begin_copy_in(&mut self) -> CopyIn {
         let copies = |e: &Entry| {
             use Reply::{CopyEnd, MadeClose, MadeParse, Refused, Sync};
@@ -371,12 +373,12 @@ impl Ledger {
             let sync = inside && entry.reply == Reply::Sync;
             at += 1;
             eaten += u32::from(sync);
-            // A Flush is eaten, too, whatever it says.
+            // PostgreSQL also ignores a Flush, even one with a body.
             let refused = inside && entry.reply == Reply::Refused;
             !sync && !refused
         });
         self.readies -= eaten;
-        // A Sync that was eaten has ended nothing.
+        // An ignored Sync has ended no group.
         let extended = self
             .front()
             .is_some_and(|entry| entry.reply == Reply::Execute);
@@ -391,7 +393,7 @@ impl Ledger {
         }
     }
 
-    /// The client has left: all answers still owed are swallowed.
+    /// The client has left: swallows all answers still owed.
     pub fn orphan(&mut self) {
         for entry in &mut self.entries {
             entry.swallow = true;
@@ -403,17 +405,17 @@ impl Ledger {
         self.carried.names = 0;
     }
 
-    /// Changes of the client's names are on their way.
+    /// True if changes of the client's names await their confirmation.
     pub fn changes_names(&self) -> bool {
         self.carried.names > 0
     }
 
-    /// Changes of the server's unnamed statement are on their way.
+    /// True if changes of the server's unnamed statement await their confirmation.
     pub fn changes_unnamed(&self) -> bool {
         self.carried.unnamed > 0
     }
 
-    /// The server's unnamed statement, once everything that changes it is answered.
+    /// The last change of the server's unnamed statement that awaits its confirmation.
     pub fn unnamed(&self) -> Option<&UnnamedOp> {
         if self.carried.unnamed == 0 {
             return None;
@@ -422,7 +424,7 @@ impl Ledger {
         latest.find_map(|entry| entry.effects().unnamed.as_ref())
     }
 
-    /// A statement is to be parsed on the server under a key.
+    /// True if a Parse of a statement under this key is on its way.
     pub fn adds(&self, key: u128) -> bool {
         let mut sets = self
             .entries
@@ -448,7 +450,7 @@ impl Ledger {
             .find(|op| *op.name == *name)
     }
 
-    /// True while the server describes the statement under a key.
+    /// True while Howdah has the server describe the statement under this key, for itself.
     pub fn checks(&self, key: u128) -> bool {
         let some = self.carried.described > 0;
         let entries = self.entries.iter().filter(|_| some);
@@ -456,8 +458,8 @@ impl Ledger {
         described.any(|d| d.asked.is_none() && d.key == key)
     }
 
-    /// True if the open group asks for the description of the client's statement of this number. (A
-    /// description that an earlier group asks for may be skipped.)
+    /// True if the open group asks for the description of the client's statement with this number.
+    /// (PostgreSQL may skip a description that an earlier group asks for.)
     pub fn tells(&self, number: u64) -> bool {
         let ends = |e: &Entry| matches!(e.reply, Reply::Query | Reply::Sync);
         let some = self.carried.described > 0;
@@ -467,7 +469,7 @@ impl Ledger {
         asked.any(|asked| asked.number == number)
     }
 
-    /// The named statement that a pending definition makes.
+    /// The named statement of a definition that awaits its confirmation.
     pub fn pending_definition(&mut self, number: u64) -> Option<&mut Named> {
         self.entries
             .iter_mut()

@@ -1,8 +1,9 @@
 //! Freight as bytes.
 //!
-//! Numbers are big-endian. A byte string has its length in four bytes before it. An optional value has a
-//! byte before it that says whether it is there. Sockets travel beside the bytes, in the order in which
-//! they are named. Each statement stands once in a table, before the clients and servers that have it.
+//! Numbers are big-endian. Each byte string follows its length, in four bytes. Each optional value
+//! follows one byte that says whether the value is present. Sockets travel beside the bytes, in
+//! the order of their use. A table contains each statement once, before the clients and servers
+//! that have it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,16 +22,16 @@ use crate::session::settings::{Maybe, Settings, at_login};
 use crate::statement::{Constants, Named, Shape, Statement, StatementDescription};
 use crate::tls::{AlternativeName, PeerCertificate, TlsFacts};
 
-/// The bytes are not what they should be.
+/// The bytes are damaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Damaged;
 
 type Read<T> = Result<T, Damaged>;
 
-/// Names of channels, and their encoding.
+/// Names of channels, and the encoding of the names.
 type Channels = (Vec<Box<[u8]>>, Option<Box<[u8]>>);
 
-/// Writes freight: the bytes. Its sockets are [`sockets`].
+/// Writes freight as bytes, without its [`sockets`].
 pub fn write(freight: &Freight) -> Vec<u8> {
     let mut body = Writer::default();
     body.size(freight.listeners.len());
@@ -56,7 +57,7 @@ pub fn write(freight: &Freight) -> Vec<u8> {
     all.bytes
 }
 
-/// The sockets of freight, in the order in which [`read`] wants them.
+/// The sockets of freight, in the order that [`read`] expects.
 pub fn sockets(freight: &Freight) -> Vec<&LooseSocket> {
     let listeners = freight.listeners.iter().map(|(_, socket)| socket);
     let parcels = freight.parcels.iter().flat_map(|(_, parcel)| match parcel {
@@ -74,19 +75,19 @@ pub fn sockets(freight: &Freight) -> Vec<&LooseSocket> {
     listeners.chain(parcels).collect()
 }
 
-/// How many sockets belong to these bytes.
+/// The number of sockets that belong to these bytes.
 ///
 /// # Errors
-/// They are too short to say.
+/// The bytes are too short.
 pub fn count_sockets(bytes: &[u8]) -> Result<usize, Damaged> {
     let front = bytes.first_chunk::<4>().ok_or(Damaged)?;
     Ok(u32::from_be_bytes(*front) as usize)
 }
 
-/// Reads freight. `tracked` is which parameters this process tracks.
+/// Reads freight. `tracked` has the parameters that this process tracks.
 ///
 /// # Errors
-/// The bytes are damaged, or there are more or fewer sockets than they name.
+/// The bytes are damaged, or do not match the number of sockets.
 pub fn read(
     bytes: &[u8],
     sockets: Vec<LooseSocket>,
@@ -124,11 +125,12 @@ pub fn read(
         return Err(Damaged);
     }
     if estate.tracked != tracked.names() {
-        // What a server has of the others is not known: it can't be given to anybody.
+        // The servers' values of the other parameters are unknown, so no client can get these
+        // servers.
         for (_, parcel) in &mut parcels {
             match parcel {
                 Parcel::Server { database, .. } => *database = [0; 32],
-                // The session's own it may stay; and a greeting must have all values.
+                // A client may keep its own server. A greeting must have all values.
                 Parcel::Client(passenger) => {
                     if let Some((_, database)) = &mut passenger.server {
                         *database = [0; 32];
@@ -149,7 +151,7 @@ pub fn read(
 struct Writer {
     bytes: Vec<u8>,
     table: Vec<Arc<Statement>>,
-    /// Places in the table by address.
+    /// Indexes in the table, by the address of the statement.
     places: BTreeMap<usize, usize>,
 }
 
@@ -162,7 +164,7 @@ impl Writer {
         self.bytes.extend_from_slice(&number.to_be_bytes());
     }
 
-    /// Freight is far below 4 GB a string or table: messages are.
+    /// Messages are far below 4 GB, so strings and tables are, too.
     fn size(&mut self, size: usize) {
         let size = u32::try_from(size).expect("less than 4 GB");
         self.bytes.extend_from_slice(&size.to_be_bytes());
@@ -432,7 +434,7 @@ struct Reader<'a> {
     bytes: &'a [u8],
     sockets: std::vec::IntoIter<LooseSocket>,
     table: Vec<Arc<Statement>>,
-    /// Where our parameters are, by the writer's position.
+    /// This process's position of each parameter, by the writer's position.
     places: Vec<Option<usize>>,
     tracked: &'a Tracked,
 }
@@ -564,7 +566,7 @@ impl Reader<'_> {
         let mut settings = Settings::default();
         for _ in 0..self.size()? {
             let (name, value) = (self.string()?, self.string()?);
-            // Names stand in SQL of ours.
+            // Howdah puts these names into SQL, so they must be valid.
             let name = at_login(&name).ok_or(Damaged)?;
             settings.set(&name, &value);
         }
@@ -652,7 +654,7 @@ impl Reader<'_> {
         Ok(ServerParcel {
             socket: self.socket()?,
             ends: self.ends()?,
-            // Servers with TLS do not travel.
+            // Servers with TLS are not handed over.
             host: None,
             tls: None,
             number: self.number()?,

@@ -179,7 +179,7 @@ fn loose() -> Vec<LooseSocket> {
     (11..15).map(LooseSocket::new).collect()
 }
 
-/// As text, without what is derived late.
+/// Freight as text, without fields that are computed late.
 fn shown(freight: &Freight) -> String {
     let text = format!("{freight:?}");
     let mut parts = text.split("key: OnceLock(");
@@ -229,7 +229,7 @@ fn who_tracks_other_parameters_trusts_no_server() {
         read.parcels[1].1,
         Parcel::Server { database, .. } if database == [0; 32]
     ));
-    // That of a session serves nobody after it, and what was told at a login is not enough.
+    // A session's server serves no later client, and the reported parameters are incomplete.
     assert_eq!(client.server.as_ref().unwrap().1, [0; 32]);
     assert!(matches!(
         &read.parcels[0].1,

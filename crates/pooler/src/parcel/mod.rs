@@ -1,5 +1,5 @@
-//! What travels to a successor: connections at rest with all their state, and the state of the process.
-//! [`code`] writes and reads it as bytes, in a versioned format.
+//! The data that a successor process takes over: connections at rest with all their state, and the
+//! state of the process. [`code`] writes and reads the data as bytes, in a versioned format.
 
 pub mod code;
 #[cfg(test)]
@@ -20,114 +20,114 @@ use crate::socket::LooseSocket;
 use crate::statement::{Named, Shape, Statement};
 use crate::tls::TlsFacts;
 
-/// The version of the format, and of what both processes do.
+/// The version of the format, and of the behaviour that both processes must share.
 pub const VERSION: u32 = 8;
 
-/// Everything that travels to a successor.
+/// Everything that a successor takes over.
 #[derive(Debug)]
 pub struct Freight {
     /// The state of the process.
     pub estate: Estate,
-    /// Its listening sockets.
+    /// The listening sockets.
     pub listeners: Vec<(Address, LooseSocket)>,
     /// Everything else, by worker; pools come before their servers and clients.
     pub parcels: Vec<(WorkerId, Parcel)>,
 }
 
-/// The state of a process besides its connections.
+/// The state of a process, apart from its connections.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Estate {
     /// [`crate::cancel::Keys::lasting`].
     pub lasting: [u8; 32],
     /// [`crate::statement::Interner::changed_schemas`].
     pub schemas: Vec<(String, u64)>,
-    /// The last number that the console has for a connection.
+    /// The last number that the console has given to a connection.
     pub last_number: u64,
     /// The disabled databases (DISABLE).
     pub disabled: Vec<String>,
-    /// Which parameters are tracked, by position.
+    /// The names of tracked parameters, by position.
     pub tracked: Vec<String>,
 }
 
-/// A piece of freight.
+/// One piece of freight.
 #[derive(Debug)]
 pub enum Parcel {
-    /// What is known of a pool.
+    /// The state of a pool.
     Pool(Box<PoolLore>),
     /// A server at rest.
     Server {
-        /// As it travels between workers.
+        /// The server, in the form that also travels between workers.
         parcel: Box<ServerParcel>,
-        /// [`crate::config::Database::fingerprint`] of where it is connected to.
+        /// [`crate::config::Database::fingerprint`] of the server's database.
         database: [u8; 32],
     },
     /// A client at rest.
     Client(Box<Passenger>),
 }
 
-/// What is known of a pool.
+/// The state of a pool.
 #[derive(Clone, Debug)]
 pub struct PoolLore {
-    /// Which.
+    /// The name of the pool.
     pub key: Arc<PoolKey>,
     /// [`crate::config::Database::fingerprint`].
     pub database: [u8; 32],
-    /// What PostgreSQL told at the last login.
+    /// The parameters that PostgreSQL reported at the last login.
     pub welcome: Option<Welcome>,
-    /// For logins to PostgreSQL.
+    /// SCRAM keys for logins to PostgreSQL.
     pub scram_keys: Option<ScramKeys>,
-    /// Likewise.
+    /// The secret for logins to PostgreSQL.
     pub found_secret: Option<Secret>,
-    /// For the pool of a listening connection: what the successor has to listen to.
+    /// For the pool of a listening connection: the channels that the successor must listen to.
     pub bequest: Option<Arc<Bequest>>,
 }
 
-/// What the successor's listening connection has to listen to (`listen/heritage.rs`).
+/// The channels that the successor's listening connection must listen to (`listen/heritage.rs`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bequest {
     /// The mark that the successor sends once it listens.
     pub mark: u128,
     /// The channels.
     pub names: Vec<Box<[u8]>>,
-    /// In which encoding they are heard.
+    /// The encoding of the channels' names.
     pub encoding: Option<Box<[u8]>>,
 }
 
-/// The state of a client that listens by a listening connection.
+/// The state of a client whose channels a listening connection hears.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hearing {
-    /// Which connection.
+    /// The listening connection.
     pub listener: Arc<PoolKey>,
     /// The channels.
     pub names: Vec<Box<[u8]>>,
-    /// In which encoding it hears.
+    /// The encoding of the names for this client.
     pub encoding: Option<Box<[u8]>>,
-    /// It was told everything up to this mark,
+    /// The client got all notifications up to this mark,
     pub mark: u128,
-    /// and so many notifications behind that.
+    /// and this many notifications after the mark.
     pub number: u64,
 }
 
 /// The state of a client when it was packed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// It had sent no complete first packet.
+    /// The client had not sent a complete first packet.
     Startup,
-    /// It had proved who it is, and had not got its greeting.
+    /// The client had proved its identity, but had not got its greeting.
     Newcomer,
-    /// It was logged in, without a server.
+    /// The client was logged in, without a server.
     Ready,
-    /// It was between two transactions of its session, with a server of its own.
+    /// The client was between two transactions, with a server of its own.
     Bound,
-    /// It talked to the console.
+    /// The client was on the console.
     Console {
-        /// It may give every command, not only SHOW.
+        /// The client may give every command, not only SHOW.
         admin: bool,
     },
 }
 
 impl Standing {
-    /// True if it is in a pool, or about to be.
+    /// True if the client is in a pool, or about to be.
     pub fn is_of_a_pool(self) -> bool {
         matches!(self, Standing::Newcomer | Standing::Ready | Standing::Bound)
     }
@@ -136,101 +136,101 @@ impl Standing {
 /// A client at rest.
 #[derive(Debug)]
 pub struct Passenger {
-    /// Its socket.
+    /// The client's socket.
     pub socket: LooseSocket,
-    /// How it stood.
+    /// The state of the client.
     pub standing: Standing,
-    /// Its ends.
+    /// The addresses of the connection.
     pub ends: Ends,
-    /// The facts of its TLS session, if it has one. The session itself travels with the socket.
+    /// Facts of the TLS session, if there is one. The session itself travels with the socket.
     pub tls: Option<Arc<TlsFacts>>,
-    /// Its number in the console.
+    /// The client's number in the console.
     pub number: u64,
-    /// When it connected.
+    /// When the client connected.
     pub connected: Time,
-    /// When it last began a request.
+    /// When the client last began a request.
     pub request: Time,
-    /// When it last became idle.
+    /// When the client last became idle.
     pub quiet: Time,
-    /// The database it asked for.
+    /// The database that the client asked for.
     pub database: String,
-    /// Who it logged in as.
+    /// The user that the client logged in as.
     pub user: String,
-    /// The Broker counts it.
+    /// The Broker counts the client.
     pub admitted: bool,
-    /// Protocol 3.2 or newer.
+    /// The client uses protocol 3.2 or newer.
     pub long_key: bool,
-    /// Its cancel key.
+    /// The client's cancel key.
     pub key: OldKey,
-    /// Its values of the tracked parameters.
+    /// The client's values of the tracked parameters.
     pub params: Option<Arc<Params>>,
-    /// Those it asked for at login.
+    /// The tracked parameters that the client asked for at login.
     pub asked: Option<Arc<Params>>,
-    /// Its session's other settings, and those of them that it asked for at login.
+    /// The session's other settings, and those that the client asked for at login.
     pub session: [crate::session::settings::Maybe; 2],
-    /// What it hears by a listening connection.
+    /// The client's channels on a listening connection.
     pub hearing: Option<Box<Hearing>>,
-    /// Those of its settings that change the meaning of statements.
+    /// The settings that change the meaning of the client's statements.
     pub meaning: Meaning,
-    /// Its named statements.
+    /// The client's named statements.
     pub names: Vec<(Box<[u8]>, Named)>,
-    /// How many names it has given so far.
+    /// How many statement names the client has given so far.
     pub names_given: u64,
-    /// Its unnamed statement.
+    /// The client's unnamed statement.
     pub unnamed: Option<Arc<Statement>>,
-    /// A message failed; all up to the next Sync are skipped.
+    /// A message has failed, and all messages up to the next Sync are skipped.
     pub group_failed: bool,
-    /// It has asked for values of sequences.
+    /// The client calls `currval` or `lastval`.
     pub asks_numbers: bool,
-    /// What it was last told of `in_hot_standby`.
+    /// The value of `in_hot_standby` that the client got last.
     pub standby: Option<bool>,
-    /// Bytes that it has sent and Howdah has not handled.
+    /// Bytes from the client that Howdah has not handled yet.
     pub held: Vec<u8>,
-    /// Bytes of its current message still to come, all of them to be dropped.
+    /// Number of bytes still to come of the current message, all to be dropped.
     pub left: u32,
-    /// That message's tag.
+    /// The tag of the current message.
     pub tag: u8,
-    /// The server of its session, and the fingerprint of that server's database.
+    /// The session's server, and the fingerprint of its database.
     pub server: Option<(Box<ServerParcel>, [u8; 32])>,
 }
 
-/// A server on its way, with the permit for it.
+/// A server that moves to another worker or process, with its permit.
 #[derive(Debug)]
 pub struct ServerParcel {
-    /// Its socket.
+    /// The server's socket.
     pub socket: LooseSocket,
-    /// Its ends.
+    /// The addresses of the connection.
     pub ends: Ends,
-    /// The name of its host, if the configuration has a name.
+    /// The name of the server's host, if the configuration gives a name.
     pub host: Option<Box<str>>,
-    /// Its TLS session, if it has one.
+    /// Facts of the TLS session, if there is one.
     pub tls: Option<Arc<TlsFacts>>,
-    /// Its number in the console.
+    /// The server's number in the console.
     pub number: u64,
-    /// Its pool.
+    /// The server's pool.
     pub pool: Arc<PoolKey>,
-    /// How to cancel its queries.
+    /// The key that cancels queries: process id and secret.
     pub key: Option<(u32, Box<[u8]>)>,
-    /// Its parameters.
+    /// The values of the tracked parameters.
     pub params: Arc<Params>,
-    /// Other settings of sessions.
+    /// The session's other settings.
     pub session: crate::session::settings::Maybe,
-    /// Its statements, and what they were described as.
+    /// The server's statements, with their descriptions.
     pub statements: Vec<(u128, Arc<Statement>, Option<Shape>)>,
-    /// Always idle.
+    /// The transaction status, always idle.
     pub status: Status,
-    /// When it was connected.
+    /// When the server was connected.
     pub connected: Time,
-    /// Since when it has been idle.
+    /// Since when the server has been idle.
     pub since: Time,
-    /// It has served a client.
+    /// The server has served a client.
     pub served: bool,
-    /// Howdah knows what its clients have left in the session.
+    /// Howdah knows the state that clients have left in the session.
     pub followed: bool,
-    /// What it last said of `in_hot_standby`.
+    /// The last value of `in_hot_standby` that the server reported.
     pub standby: Option<bool>,
-    /// What PostgreSQL told at the login of its pool's last server.
+    /// The parameters that PostgreSQL reported at the last login of the pool.
     pub welcome: Option<Welcome>,
-    /// The number of the last order of RECONNECT and the like it obeyed.
+    /// The number of the last RECONNECT or similar order that the server has obeyed.
     pub epoch: u64,
 }

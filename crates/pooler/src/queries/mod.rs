@@ -4,8 +4,8 @@
 //! Query, Execute --> Watched (with its entry of the ledger) --> ended --> Tally, SlowQuery, Traced
 //! ```
 //!
-//! If a pool's settings want none of these, all this costs one branch. Otherwise each query costs the
-//! reading of its text (a statement's text is read once for all its Executes), and a place in a queue.
+//! If a pool's settings ask for none of these, a query costs one more branch. Otherwise Howdah
+//! reads the query's text (a prepared statement's text only once), and puts the query in a queue.
 
 pub mod slow;
 pub mod tally;
@@ -24,21 +24,21 @@ use tally::{Ended, Tally};
 use text::Texts;
 use trace::Traced;
 
-/// What a worker knows about queries.
+/// The queries of a worker.
 #[derive(Debug)]
 pub struct Queries {
-    /// Their texts.
+    /// The shared texts.
     pub texts: Texts,
     /// The texts that take the most time.
     pub tally: Tally,
-    /// The bound of the log of slow ones.
+    /// The limit of the slow query log.
     pub quota: Quota,
-    /// The bound of spans.
+    /// The limit of spans.
     pub spans: Quota,
 }
 
 impl Queries {
-    /// Nothing.
+    /// No queries yet.
     pub fn new(seeded: Seeded, globals: &Globals) -> Queries {
         let mut queries = Queries {
             texts: Texts::new(seeded),
@@ -50,7 +50,7 @@ impl Queries {
         queries
     }
 
-    /// New settings.
+    /// Applies new settings.
     pub fn set(&mut self, globals: &Globals) {
         self.tally.set_most(globals.top_queries as usize);
     }
@@ -66,7 +66,7 @@ pub enum Seen {
 }
 
 impl Queries {
-    /// Counts a query that has ended. True if it must be reported besides.
+    /// Counts a query that has ended. Returns true if the query must also be reported.
     pub(crate) fn counts(&mut self, pool: &mut Pool, query: &Watched, ended: &Ended) -> bool {
         if pool.terms.wanted.tally {
             self.tally.count(&pool.key, &query.text, ended);
@@ -79,7 +79,7 @@ impl Queries {
     }
 }
 
-/// True if the query and its wait took so long that it belongs in the log of slow queries.
+/// True if the query and its wait took so long that it belongs in the slow query log.
 fn is_slow(slow_ns: u64, ended: &Ended) -> bool {
     slow_ns > 0 && ended.run_ns.saturating_add(ended.wait_ns) >= slow_ns
 }

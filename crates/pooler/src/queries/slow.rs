@@ -1,5 +1,5 @@
-//! The log of slow queries: one line for each that took longer than `slow_query_time`, and never more
-//! lines in a second than `slow_query_rate`.
+//! The slow query log: one line for each query slower than `slow_query_time`, and at most
+//! `slow_query_rate` lines per second.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -8,48 +8,48 @@ use super::text::QueryText;
 use crate::event::Time;
 use crate::note::{Level, Note};
 
-/// A query that took long.
+/// A slow query.
 #[derive(Clone, Debug)]
 pub struct SlowQuery {
-    /// Whose: `C-0x1f`.
+    /// The client's connection: `C-0x1f`.
     pub connection: String,
-    /// Where that client is.
+    /// The client's address.
     pub address: String,
-    /// The database as it calls it.
+    /// The database, by the name that the client uses.
     pub database: Arc<str>,
-    /// The user it logged in as.
+    /// The client's user.
     pub user: Arc<str>,
-    /// What it calls itself.
+    /// The client's `application_name`.
     pub application: String,
-    /// For how long it waited for a server, in nanoseconds.
+    /// How long the query waited for a server, in nanoseconds.
     pub wait_ns: u64,
-    /// For how long the query ran, likewise.
+    /// How long the query ran, in nanoseconds.
     pub run_ns: u64,
-    /// Rows that came or were changed.
+    /// Number of rows returned or changed.
     pub rows: u64,
-    /// PostgreSQL's code, if it failed.
+    /// The SQLSTATE, if the query failed.
     pub sqlstate: Option<String>,
-    /// Why nobody saw its end, if so.
+    /// The reason, if Howdah did not see the end of the query.
     pub broken_off: Option<&'static str>,
-    /// What it is.
+    /// The text, without constants.
     pub text: Arc<QueryText>,
-    /// The text as it was sent, and values of parameters: only if `slow_query_values` asks.
+    /// The text as sent, and the values of parameters, if `slow_query_values` is on.
     pub values: Option<String>,
 }
 
-/// A value of a line.
+/// A value in a log line.
 #[derive(Clone, PartialEq, Debug)]
 pub enum LogValue {
     /// Text.
     Text(String),
     /// A number.
     Number(f64),
-    /// How many.
+    /// A count.
     Count(u64),
 }
 
 impl SlowQuery {
-    /// Its line in the log.
+    /// The log line as text.
     pub fn note(&self) -> Note {
         let mut text = format!(
             "{}: {}/{}@{} slow query: wait {:.3} ms, run {:.3} ms, rows {}",
@@ -80,7 +80,7 @@ impl SlowQuery {
         Note::new(Level::Log, text)
     }
 
-    /// What the line has, by name, where it is written as JSON.
+    /// The names and values of the log line, for a log in JSON.
     pub fn fields(&self) -> Vec<(&'static str, LogValue)> {
         let text = |text: &str| LogValue::Text(text.into());
         let milliseconds = |ns: u64| LogValue::Number((ns / 1000) as f64 / 1000.0);
@@ -104,19 +104,20 @@ impl SlowQuery {
     }
 }
 
-/// How many lines a second may have.
+/// Limits the number of lines per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quota {
     second: u64,
     used: u32,
-    /// Queries that had no line since the last that had.
+    /// Number of queries without a line since the last line.
     missed: u64,
-    /// All of those.
+    /// Number of all queries without a line.
     pub unlogged: u64,
 }
 
 impl Quota {
-    /// Whether a line may be written now; and how many could not be since the last.
+    /// Whether a line may be written now. If so, returns how many were left out since the last
+    /// line.
     pub fn take(&mut self, now: Time, rate: u32) -> Option<u64> {
         let second = now.0 / 1_000_000_000;
         if second != self.second {

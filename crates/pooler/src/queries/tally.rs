@@ -1,8 +1,8 @@
-//! Which texts of queries take the most time: counts by text and pool, in bounded memory.
+//! Which query texts take the most time: counts by text and pool, in bounded memory.
 //!
-//! A worker has a table of at most `top_queries` rows. When the table is full, the least used tenth of the
-//! rows is removed, and the use counts of the others are halved. So a storm of texts that never come again
-//! pushes out itself. The counts of removed rows are kept in one sum.
+//! A worker has a table of at most `top_queries` rows. When the table is full, the least used
+//! tenth of the rows is removed, and the use counts of the others are halved. So texts that come
+//! only once displace each other, not the frequent ones. One sum keeps the counts of removed rows.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -16,40 +16,40 @@ use crate::pool::key::PoolKey;
 use crate::queries::watched::Watched;
 use crate::times::{BOUNDS, Histogram};
 
-/// What is counted of a text.
+/// The counts of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueryCounts {
-    /// How often it ended.
+    /// How often the query ended.
     pub calls: u64,
-    /// How often that was an error.
+    /// How often it ended with an error.
     pub errors: u64,
-    /// Rows that came or were changed.
+    /// Number of rows returned or changed.
     pub rows: u64,
-    /// Time on servers, in nanoseconds.
+    /// Total time on servers, in nanoseconds.
     pub run_ns: u64,
-    /// Time that clients waited for a server before it, likewise.
+    /// Total time that clients waited for a server, in nanoseconds.
     pub wait_ns: u64,
-    /// The longest time on a server, likewise.
+    /// The longest time on a server, in nanoseconds.
     pub longest_ns: u64,
-    /// Times on servers.
+    /// The distribution of times on servers.
     pub run: Histogram,
 }
 
 /// How a query ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ended {
-    /// Time on its server, in nanoseconds.
+    /// Time on the server, in nanoseconds.
     pub run_ns: u64,
-    /// Time waited for that, likewise.
+    /// Time waited for the server, in nanoseconds.
     pub wait_ns: u64,
-    /// Rows that came or were changed.
+    /// Number of rows returned or changed.
     pub rows: u64,
-    /// With an error.
+    /// The query ended with an error.
     pub failed: bool,
 }
 
 impl Ended {
-    /// How a query ended that has run for so many nanoseconds.
+    /// The end of a query that has run for `run_ns` nanoseconds.
     pub(crate) fn new(query: &Watched, run_ns: u64, failed: bool) -> Self {
         Ended {
             run_ns,
@@ -71,7 +71,7 @@ impl QueryCounts {
         self.run.count(ended.run_ns);
     }
 
-    /// Adds another's.
+    /// Adds the counts of another worker.
     pub fn add(&mut self, other: &QueryCounts) {
         self.calls += other.calls;
         self.errors += other.errors;
@@ -82,8 +82,8 @@ impl QueryCounts {
         self.run.add(&other.run);
     }
 
-    /// 99 of 100 took no longer, in nanoseconds: the bound of a bucket, so up to twice the truth; never
-    /// more than the longest.
+    /// The 99th percentile of times on servers, in nanoseconds: the upper bound of a bucket, so up
+    /// to twice the exact value; never more than the longest time.
     pub fn p99_ns(&self) -> u64 {
         let counts = self.run.counts();
         let mut above = self.run.total() / 100;
@@ -101,10 +101,10 @@ impl QueryCounts {
     }
 }
 
-/// A text in a pool, and its counts.
+/// A text in a pool, with its counts.
 #[derive(Clone, Debug)]
 pub struct CountedQuery {
-    /// Whose clients ran it.
+    /// The pool.
     pub pool: Arc<PoolKey>,
     /// The text.
     pub text: Arc<QueryText>,
@@ -115,18 +115,18 @@ pub struct CountedQuery {
 #[derive(Debug)]
 struct Entry {
     line: CountedQuery,
-    /// Uses, those long ago for less.
+    /// Number of uses, in which older uses count less.
     used: u64,
 }
 
-/// What a worker tells of its table.
+/// A worker's report of its table.
 #[derive(Clone, Debug, Default)]
 pub struct TopQueries {
-    /// Lines, those that took the most first.
+    /// The rows, the most time first.
     pub lines: Vec<CountedQuery>,
-    /// The sum of lines that went.
+    /// The sum of the removed rows.
     pub gone: QueryCounts,
-    /// How many went.
+    /// Number of removed rows.
     pub evicted: u64,
 }
 
@@ -141,7 +141,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// None, and room for none.
+    /// An empty table, without room for any row.
     pub fn new(seeded: Seeded) -> Tally {
         Tally {
             entries: HashTable::new(),
@@ -152,7 +152,7 @@ impl Tally {
         }
     }
 
-    /// How many lines there may be; 0 ends counting and forgets all.
+    /// Sets the maximum number of rows; 0 ends counting and removes all rows.
     pub fn set_most(&mut self, most: usize) {
         self.most = most;
         if most == 0 {
@@ -162,14 +162,14 @@ impl Tally {
         }
     }
 
-    /// Forgets all.
+    /// Removes all rows.
     pub fn clear(&mut self) {
         self.entries = HashTable::new();
         self.gone = QueryCounts::default();
         self.evicted = 0;
     }
 
-    /// A query of a pool ended.
+    /// Counts a query that has ended in a pool.
     pub fn count(&mut self, pool: &Arc<PoolKey>, text: &Arc<QueryText>, ended: &Ended) {
         if self.most == 0 {
             return;
@@ -198,7 +198,7 @@ impl Tally {
         self.entries.insert_unique(hash, entry, rehash);
     }
 
-    /// So many lines go: those used least.
+    /// Removes `count` rows: the least used ones.
     fn evict(&mut self, count: usize) {
         let mut uses: Vec<u64> = self.entries.iter().map(|entry| entry.used).collect();
         let count = count.min(uses.len());
@@ -208,7 +208,7 @@ impl Tally {
         let (_, bound, _) = uses.select_nth_unstable(count - 1);
         let bound = *bound;
         let below = self.entries.iter().filter(|entry| entry.used < bound);
-        // Of those at the bound only so many as are to go.
+        // Only some of the rows with exactly `bound` uses must go.
         let mut at_bound = count - below.count();
         let (gone, evicted) = (&mut self.gone, &mut self.evicted);
         self.entries.retain(|entry| {
@@ -223,7 +223,7 @@ impl Tally {
         });
     }
 
-    /// The lines, those that took the most time first, at most so many.
+    /// The rows that took the most time, at most `most`, the most time first.
     pub fn tell(&self, most: usize) -> TopQueries {
         let mut lines: Vec<&CountedQuery> = self.entries.iter().map(|entry| &entry.line).collect();
         let longest = |line: &&CountedQuery| std::cmp::Reverse(line.counts.run_ns);
@@ -240,12 +240,12 @@ impl Tally {
     }
 }
 
-/// By the pool's address: a line keeps that from being used again.
+/// Hashes the address of the pool's key. Each row holds the key, so the address stays unique.
 fn hash(seeded: &Seeded, pool: &Arc<PoolKey>, text: &QueryText) -> u64 {
     seeded.hash_one((Arc::as_ptr(pool) as usize, text.fingerprint))
 }
 
-/// What all workers told, added up.
+/// The sum of all workers' reports.
 pub fn merged(told: impl IntoIterator<Item = TopQueries>) -> TopQueries {
     let mut all: BTreeMap<(Arc<PoolKey>, u64), CountedQuery> = BTreeMap::new();
     let mut sum = TopQueries::default();

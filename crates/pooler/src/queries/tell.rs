@@ -1,4 +1,4 @@
-//! A query has ended: it is reported to the log or a trace.
+//! Reports a query that has ended to the log or a trace.
 
 use crate::event::{Action, Out};
 use crate::ids::{ClientId, ServerId};
@@ -12,7 +12,7 @@ use crate::queries::watched::Watched;
 use crate::queries::{Seen, is_slow};
 
 impl Pooler {
-    /// A query that the log or a trace wants has ended, or nobody will see its end.
+    /// Reports a query for the log or a trace. It has ended, or was broken off.
     pub(crate) fn tell_of_query(
         &mut self,
         id: ClientId,
@@ -85,7 +85,7 @@ impl Pooler {
         self.queries.spans.take(self.now, RATE).is_some()
     }
 
-    /// A client leaves its server, or its server it: what runs there is told of as far as it came.
+    /// A client or a server leaves the other: reports the running query up to this point.
     pub(crate) fn break_off_query(
         &mut self,
         client: ClientId,

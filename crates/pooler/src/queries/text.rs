@@ -1,13 +1,13 @@
-//! Texts of queries without what differs from call to call: constants, blanks, comments, case.
+//! Query texts without the parts that differ from call to call: constants, blanks, comments, case.
 //!
 //! ```text
 //! SELECT * FROM t WHERE id IN (1, 2, 3) AND name = 'x'   -- why
 //! select * from t where id in (?, ...) and name = ?
 //! ```
 //!
-//! Constants and parameters become `?`, lists of them `?, ...`. A text is read by the tokens of
-//! [`crate::effect`]. At a string that can be read in two ways (`'\'`) reading stops, so that no constant is
-//! ever taken for a word.
+//! Constants and parameters become `?`, lists of them `?, ...`. The tokens of [`crate::effect`]
+//! split the text. Reading stops at a string that can be read in two ways (`'\'`), so that no
+//! constant is ever taken for a word.
 
 use crate::limits;
 use std::hash::BuildHasher;
@@ -19,25 +19,25 @@ use hashbrown::hash_table::HashTable;
 use crate::Seeded;
 use crate::effect::token::{LexRules, Token, Tokens};
 
-/// The seed of fingerprints: the same for all processes.
+/// The seed of fingerprints, equal in all processes.
 const SEED: u64 = 0x686f_7764_6168;
 
-/// A text.
+/// A query text without constants.
 #[derive(PartialEq, Eq, Debug)]
 pub struct QueryText {
-    /// A hash of it: the same on all workers and in all processes.
+    /// A hash of the text, equal on all workers and in all processes.
     pub fingerprint: u64,
-    /// Without constants, 1 KB of it at most.
+    /// The text without constants, shortened to about 1 KB.
     pub text: Box<str>,
 }
 
 impl QueryText {
-    /// The fingerprint as it is shown.
+    /// The fingerprint in hexadecimal digits.
     pub fn shown(&self) -> String {
         format!("{:016x}", self.fingerprint)
     }
 
-    /// What is run of which no text is known: a portal that was bound long before, a function call.
+    /// Stands for an unknown text: a portal that was bound long ago, or a function call.
     pub fn unknown() -> QueryText {
         QueryText {
             fingerprint: 0,
@@ -46,19 +46,19 @@ impl QueryText {
     }
 }
 
-/// The texts of a worker, each once.
+/// The query texts of a worker, each stored once.
 #[derive(Debug)]
 pub struct Texts {
     known: HashTable<Arc<QueryText>>,
     seeded: Seeded,
-    /// What is being read.
+    /// A buffer for the text that is being read.
     scratch: Vec<u8>,
     purge_at: usize,
     unknown: Arc<QueryText>,
 }
 
 impl Texts {
-    /// None.
+    /// An empty table.
     pub fn new(seeded: Seeded) -> Texts {
         Texts {
             known: HashTable::new(),
@@ -69,7 +69,7 @@ impl Texts {
         }
     }
 
-    /// Where there is none.
+    /// The shared copy of the unknown text.
     pub fn unknown(&self) -> Arc<QueryText> {
         self.unknown.clone()
     }
@@ -99,12 +99,12 @@ impl Texts {
         text
     }
 
-    /// How many there are.
+    /// Number of texts.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// There are none.
+    /// True if there are no texts.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
@@ -121,7 +121,7 @@ fn shortened(text: &[u8]) -> Box<str> {
     format!("{} ...", text[..end.unwrap_or(0)].trim_end()).into()
 }
 
-/// The token before.
+/// The previous token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last<'a> {
     Nothing,
@@ -145,7 +145,7 @@ pub fn normalise(sql: &[u8], to: &mut Vec<u8>) {
     let mut tokens = Tokens::new(sql, LexRules::default());
     while let Some(token) = tokens.next() {
         if !whole && tokens.rest().is_empty() {
-            // Perhaps it goes on.
+            // The last token may continue.
             break;
         }
         match token {
@@ -155,7 +155,7 @@ pub fn normalise(sql: &[u8], to: &mut Vec<u8>) {
             Token::Text { inside, .. } => {
                 writer.constant(false);
                 if inside.ends_with(b"\\") {
-                    // With `standard_conforming_strings = off` the constant goes on.
+                    // With `standard_conforming_strings = off`, the constant continues.
                     writer.to.extend_from_slice(b" ...");
                     return;
                 }
@@ -202,7 +202,7 @@ impl<'a> Writer<'a, '_> {
         self.is(Last::Quoted);
     }
 
-    /// A constant or a parameter. That of a number swallows its sign.
+    /// Writes a constant or a parameter. A number includes its sign.
     fn constant(&mut self, number: bool) {
         if number && matches!(self.last, Last::Sign(b'-' | b'+')) && self.is_unary() {
             self.to.pop();
@@ -222,7 +222,7 @@ impl<'a> Writer<'a, '_> {
         self.is(Last::Constant);
     }
 
-    /// The sign written last stands where no operator between two values can.
+    /// True if the last sign can't be an operator between two values.
     fn is_unary(&self) -> bool {
         matches!(self.before, Last::Sign(sign) if !matches!(sign, b')' | b']'))
     }
@@ -248,7 +248,7 @@ impl<'a> Writer<'a, '_> {
         self.is(Last::Sign(sign));
     }
 
-    /// `(?), (?)` is `(?), ...`: how many rows an INSERT has differs.
+    /// Joins rows, because their number differs: `(?), (?)` becomes `(?), ...`.
     fn join_rows(&mut self) {
         for row in [&b"(?, ...)"[..], b"(?)"] {
             let Some(head) = self.to.strip_suffix(row) else {
@@ -269,7 +269,7 @@ impl<'a> Writer<'a, '_> {
         }
     }
 
-    /// The text goes on. How much of a long list was seen differs, so all of them end alike.
+    /// Ends a text that was cut. Long lists may be cut anywhere, so all of them get the same end.
     fn cut(&mut self) {
         let open = self.to.iter().rposition(|b| matches!(b, b'(' | b')'));
         if let Some(at) = open.filter(|at| self.to[*at] == b'(') {
@@ -286,7 +286,7 @@ impl<'a> Writer<'a, '_> {
         }
     }
 
-    /// A blank before a word or a constant, if one belongs there.
+    /// Writes a blank before a word or a constant, if needed.
     fn gap(&mut self) {
         let joins = matches!(
             self.last,
@@ -303,7 +303,7 @@ impl<'a> Writer<'a, '_> {
     }
 }
 
-/// A parenthesis behind it is no call's.
+/// True for a keyword: a parenthesis after it does not begin a call's arguments.
 fn is_keyword(word: &[u8]) -> bool {
     const WORDS: [&[u8]; 22] = [
         b"in",
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_constant_is_never_taken_for_words() {
-        // With `standard_conforming_strings = off` the quote behind the backslash ends nothing.
+        // With `standard_conforming_strings = off`, the quote after the backslash ends no string.
         let text = normal("select 'it\\'s secret', 'more' from t");
         assert_eq!(text, "select ? ...");
         let sjis = b"select '\x95\\' secret' from t";

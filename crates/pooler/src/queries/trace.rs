@@ -1,7 +1,8 @@
-//! Traces: which queries have spans, and what the spans say.
+//! Traces: which queries have spans, and what the spans contain.
 //!
-//! If a query's text has a `traceparent` (W3C) in a comment, as sqlcommenter writes it, the query's span is
-//! a child of that span, and is sampled if the parent is. Of the other queries, `trace_ratio` are sampled.
+//! If a query's text has a `traceparent` (W3C) in a comment, as sqlcommenter writes it, the
+//! query's span is a child of that span, and is sampled if that span is. `trace_ratio` is the
+//! share of the other queries that are sampled.
 //!
 //! ```text
 //! select 1 /*traceparent='00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'*/
@@ -11,18 +12,18 @@ use std::sync::Arc;
 
 use super::text::QueryText;
 
-/// How many spans of a worker may begin in a second, so that no client can make Howdah send spans
-/// without end.
+/// How many spans a worker begins in a second, at most. So no client can make Howdah send endless
+/// spans.
 pub const RATE: u32 = 1000;
 
-/// A query's place in a trace: the ids of OpenTelemetry.
+/// The place of a query in a trace, as ids of OpenTelemetry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpanIds {
-    /// The trace.
+    /// The id of the trace.
     pub trace: u128,
-    /// The span above it.
+    /// The id of the parent span.
     pub parent: Option<u64>,
-    /// Its own.
+    /// The id of the query's own span.
     pub span: u64,
 }
 
@@ -30,33 +31,33 @@ pub struct SpanIds {
 /// for its run.
 #[derive(Clone, Debug)]
 pub struct Traced {
-    /// Its place.
+    /// The place in the trace.
     pub place: SpanIds,
-    /// When it began, the wait included, in nanoseconds since 1970.
+    /// When the query began, wait included, in nanoseconds since 1970.
     pub began: u64,
-    /// For how long it waited for a server, in nanoseconds.
+    /// How long the query waited for a server, in nanoseconds.
     pub wait_ns: u64,
-    /// For how long it ran, likewise.
+    /// How long the query ran, in nanoseconds.
     pub run_ns: u64,
-    /// Rows that came or were changed.
+    /// Number of rows returned or changed.
     pub rows: u64,
-    /// PostgreSQL's code, if it failed.
+    /// The SQLSTATE, if the query failed.
     pub sqlstate: Option<String>,
-    /// Why its end was not seen, if so.
+    /// The reason, if Howdah did not see the end of the query.
     pub broken_off: Option<&'static str>,
     /// The database.
     pub database: Arc<str>,
     /// The user.
     pub user: Arc<str>,
-    /// Where the client is.
+    /// The address of the client.
     pub address: String,
     /// The client's `application_name`.
     pub application: String,
-    /// The query's text, without constants.
+    /// The text, without constants.
     pub text: Arc<QueryText>,
 }
 
-/// The trace and span that a text names in a comment, and whether they are sampled.
+/// The trace, the span and the sampled flag that a comment in the text names.
 pub fn traceparent(sql: &[u8]) -> Option<(u128, u64, bool)> {
     const KEY: &[u8] = b"traceparent";
     comments(sql).find_map(|comment| {
@@ -78,8 +79,8 @@ pub fn traceparent(sql: &[u8]) -> Option<(u128, u64, bool)> {
     })
 }
 
-/// The contents of comments, in one pass. (Strings are not recognised: a client that hides a
-/// comment in a string only affects its own queries.)
+/// The contents of comments, in one pass. (Strings are not recognised: a client that puts a
+/// comment in a string affects only its own queries.)
 fn comments(sql: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = sql;
     std::iter::from_fn(move || {

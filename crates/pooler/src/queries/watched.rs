@@ -1,4 +1,4 @@
-//! A query under way, and what settings want to know of it.
+//! A running query, and what the settings ask to record about it.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use crate::ids::Time;
 use crate::queries::text::{QueryText, Texts};
 use crate::queries::trace::{SpanIds, traceparent};
 
-/// What settings want to know of a pool's queries.
+/// What the settings ask to record about a pool's queries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
-    /// Anything at all.
+    /// True if anything is recorded.
     pub any: bool,
-    /// Slow queries: those that took at least so many nanoseconds, waits included; 0: none.
+    /// Record queries that took at least this long, in nanoseconds, wait included; 0 for none.
     pub slow_ns: u64,
-    /// The values of slow queries, too.
+    /// Record the values of slow queries, too.
     pub values: bool,
-    /// Counts by text.
+    /// Count queries by text.
     pub tally: bool,
-    /// Spans.
+    /// Record spans.
     pub traces: bool,
-    /// How many of 2^64 queries without a parent span get spans.
+    /// The share of queries without a parent span that get spans, in 2^64ths.
     pub trace_share: u64,
 }
 
 impl Wanted {
-    /// What the settings say of a database and user.
+    /// The settings for a database and user.
     pub fn of(config: &Config, database: &Database, user: Option<&User>) -> Wanted {
         let globals = &config.globals;
         let slow_ns = nanos(config.slow_query_time(database, user));
@@ -45,42 +45,42 @@ impl Wanted {
     }
 }
 
-/// A query under way. It has ended when its entry of the ledger is answered.
+/// A running query. It ends when its entry of the ledger is answered.
 #[derive(Clone, Debug)]
 pub struct Watched {
-    /// Its text, without constants.
+    /// The text, without constants.
     pub text: Arc<QueryText>,
-    /// The group of messages it was sent in.
+    /// The group of messages in which the query was sent.
     pub group: u32,
-    /// When it was sent.
+    /// When the query was sent.
     pub sent: Time,
-    /// For how long its client had waited for the server, in nanoseconds.
+    /// How long the client had waited for the server, in nanoseconds.
     pub waited: u64,
-    /// Rows so far.
+    /// Number of rows so far.
     pub rows: u64,
-    /// The error it got.
+    /// The SQLSTATE, if the query got an error.
     pub sqlstate: Option<[u8; 5]>,
-    /// Its text and values as they were sent, if they are wanted.
+    /// The text and values as sent, if they are recorded.
     pub values: Option<Box<str>>,
-    /// Its spans.
+    /// The ids of its spans, if it is traced.
     pub place: Option<Box<SpanIds>>,
 }
 
-/// What watching queries needs, while a client's bytes are handled.
+/// The means to watch queries while a client's bytes are handled.
 #[derive(Debug)]
 pub struct Watching<'a> {
-    /// The time.
+    /// The current time.
     pub now: Time,
-    /// What is wanted.
+    /// What is recorded.
     pub wanted: Wanted,
-    /// Where texts are shared.
+    /// The shared texts.
     pub texts: &'a mut Texts,
-    /// Where numbers of spans come from.
+    /// The source of span ids.
     pub random: &'a mut ChaCha20Rng,
 }
 
 impl Watching<'_> {
-    /// A query of a text that begins as this one.
+    /// Begins to watch a query. The text `sql` may name a parent span.
     pub fn begin(&mut self, text: Arc<QueryText>, sql: &[u8], group: u32, waited: u64) -> Watched {
         let place = match self.wanted.traces {
             true => self.place(sql).map(Box::new),
@@ -98,7 +98,7 @@ impl Watching<'_> {
         }
     }
 
-    /// Its place in a trace, if it is to have one.
+    /// The ids of the query's spans, if it is to be traced.
     fn place(&mut self, sql: &[u8]) -> Option<SpanIds> {
         if let Some((trace, parent, sampled)) = traceparent(sql) {
             return sampled.then(|| SpanIds {

@@ -1,23 +1,23 @@
-//! Constants of a text. PostgreSQL reads them when it parses the text, and settings may change the result:
-//! `'01/02/2020'::date` depends on `DateStyle`.
+//! The constants of a text. PostgreSQL reads them when it parses the text, and settings may change
+//! the result: `'01/02/2020'::date` depends on `DateStyle`.
 
 use howdah_wire::frame::cstr;
 
 use crate::effect::token::{LexRules, Token, Tokens};
 use crate::params::Meaning;
 
-/// The settings under which a statement's constants were read, as [`Meaning::constants`].
+/// The settings with which the constants of a statement were read, as [`Meaning::constants`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Constants {
-    /// It has none that settings could change.
+    /// Settings can't change the constants.
     Fixed,
-    /// Those of this hash.
+    /// The settings have this hash.
     Of(u64),
-    /// Not known: PostgreSQL had not told of a SET yet.
+    /// Unknown: PostgreSQL had not reported a SET yet.
     Unknown,
 }
 
-/// Whether constants of a text tell when it is parsed: `'now'`, `'today 10:00'`.
+/// Whether constants depend on the time of the Parse: `'now'`, `'today 10:00'`.
 pub(super) fn tells_time(definition: &[u8]) -> bool {
     let text = cstr(definition).map_or(&[][..], |(text, _)| text);
     const WORDS: [&[u8]; 4] = [b"now", b"today", b"tomorrow", b"yesterday"];
@@ -37,7 +37,7 @@ pub(super) fn tells_time(definition: &[u8]) -> bool {
 }
 
 impl Constants {
-    /// Those of a text that is parsed under such settings.
+    /// The constants of a text that is parsed with these settings.
     pub(super) fn of(definition: &[u8], meaning: Meaning) -> Constants {
         let text = cstr(definition).map_or(&[][..], |(text, _)| text);
         match has_constants(text) {
@@ -46,7 +46,7 @@ impl Constants {
         }
     }
 
-    /// They are the same if the text is parsed by a client of such settings.
+    /// True if the constants are the same with these settings.
     pub fn fit(self, meaning: Meaning) -> bool {
         match self {
             Constants::Fixed => true,
@@ -56,14 +56,15 @@ impl Constants {
     }
 }
 
-/// Whether settings may change what a text's constants are: `'01/02/2020'::date` is a day in January
-/// or in February. In doubt they may. They change none of letters alone (`status = 'open'`), but for
-/// `'today'` and its kin, and nothing outside of quotes.
+/// Whether settings may change the constants of a text: `'01/02/2020'::date` is in January or in
+/// February. If in doubt, true. Settings change nothing outside of quotes, and no constants of
+/// letters only (`status = 'open'`), except `'today'` and the like.
 fn has_constants(text: &[u8]) -> bool {
     let (mut literals, mut inside, mut outside, mut unsure) = (false, false, false, false);
     let (mut before, mut quote, mut in_parameter) = (0, 0, false);
     for &byte in text {
-        // `client_encoding` changes what is not ASCII, `standard_conforming_strings` a backslash.
+        // `client_encoding` changes characters that are not ASCII, `standard_conforming_strings` a
+        // backslash.
         if byte == b'\\' || !byte.is_ascii() {
             return true;
         }
@@ -74,7 +75,7 @@ fn has_constants(text: &[u8]) -> bool {
         match (before, byte) {
             (_, quoted) if quote != 0 => quote = if quoted == quote { 0 } else { quote },
             (_, b'\'' | b'"') => quote = byte,
-            // Comments may hold quotes; of dollars, all but those of parameters are quotes.
+            // Comments may contain quotes. A dollar begins a quote, unless it begins a parameter.
             (b'-', b'-') | (b'/', b'*') => unsure = true,
             (b'$', _) if !digit => (literals, unsure) = (true, true),
             _ => {}

@@ -1,4 +1,4 @@
-//! All statements of a worker, each once, and the schemas that they depend on.
+//! All statements of a worker, each stored once, and the schemas that they depend on.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::params::Meaning;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SchemaId(u32);
 
-/// What is known of a database's schema.
+/// Known facts about a database's schema.
 #[derive(Debug)]
 struct Schema {
     /// PostgreSQL's name of the database.
     database: Arc<str>,
     /// A hash of that name.
     hash: u64,
-    /// How many changes this worker has noticed first.
+    /// Number of changes that this worker was the first to notice.
     noticed: u64,
-    /// All known changes, as the sum of one number for each. Workers that know the same changes
+    /// The sum of all known changes, with one number for each. Workers that know the same changes
     /// have the same sum, in whatever order they learned of them.
     sum: u64,
-    /// The changes that the other workers have not been told of, as such a sum.
+    /// The sum of the changes that other workers have not been told of.
     untold: u64,
 }
 
@@ -43,22 +43,22 @@ pub struct Interner {
     worker: WorkerId,
     schemas: Vec<Schema>,
     schemas_by_name: HashMap<Arc<str>, SchemaId, Seeded>,
-    /// Places of schemas that were forgotten.
+    /// Slots of schemas that were forgotten.
     free_schemas: Vec<SchemaId>,
     /// Some changes of schemas have not been sent to the other workers.
     untold: bool,
-    /// How many statements belonged to transactions so far.
+    /// Number of private statements so far.
     private: u64,
-    /// Bytes of all their texts.
+    /// Total size of all texts, in bytes.
     bytes: usize,
-    /// Bytes of texts that were added since the last purge.
+    /// Size of the texts added since the last purge, in bytes.
     added: usize,
     /// The next purge is due when `added` reaches this.
     purge_at_bytes: usize,
 }
 
 impl Interner {
-    /// Empty, of a worker.
+    /// An empty table for a worker.
     pub fn new(seeded: Seeded, worker: WorkerId) -> Self {
         Interner {
             statements: HashTable::new(),
@@ -76,7 +76,7 @@ impl Interner {
         }
     }
 
-    /// The hash of a definition, and of it with a meaning.
+    /// The hash of a definition.
     fn hashed(seeded: &Seeded, definition: &[u8]) -> u64 {
         seeded.hash_one(definition)
     }
@@ -90,8 +90,9 @@ impl Interner {
         Self::with_meaning(seeded, hash, statement.meaning)
     }
 
-    /// The shared copy of a statement that is parsed now by a client of such settings, or was since
-    /// the schema last changed. One whose constants tell the time of its Parse is not shared.
+    /// The shared copy of a statement that a client with these settings parses, or has parsed
+    /// since the schema last changed. A statement with constants that depend on the time of its
+    /// Parse (`'today'`) is not shared.
     pub fn intern(
         &mut self,
         schema: SchemaId,
@@ -119,7 +120,7 @@ impl Interner {
         self.insert(hash, Statement::new(number, constants, definition, now))
     }
 
-    /// [`Statement::meaning`] of a text with such constants in a database.
+    /// The [`Statement::meaning`] of a text with such constants in a database.
     fn number(&self, schema: SchemaId, meaning: Meaning, constants: Constants) -> u64 {
         let database = self.schemas[schema.0 as usize].hash;
         match constants {
@@ -128,7 +129,7 @@ impl Interner {
         }
     }
 
-    /// True if a client with such settings would get this statement for its text now.
+    /// True if a client with these settings would get this statement for its text now.
     pub fn is_of(&self, statement: &Statement, schema: SchemaId, meaning: Meaning) -> bool {
         statement.meaning == self.number(schema, meaning, statement.constants)
     }
@@ -145,7 +146,7 @@ impl Interner {
             s.meaning == meaning && *s.definition == *definition
         })?;
         if found.schema != schema {
-            // Clients that have the old statement keep it.
+            // Clients with the old statement keep it.
             let new = Statement::new(meaning, found.constants, definition, schema);
             *found = Arc::new(new);
         }
@@ -166,8 +167,8 @@ impl Interner {
         statement
     }
 
-    /// A statement that belongs to a transaction, because texts mean something else in it than
-    /// outside. `settled`: PostgreSQL has reported all settings.
+    /// A statement that belongs to one transaction, because texts have another meaning inside it.
+    /// `settled`: PostgreSQL has reported all settings.
     pub fn private(
         &mut self,
         schema: SchemaId,
@@ -186,7 +187,7 @@ impl Interner {
         Arc::new(statement)
     }
 
-    /// Forgets statements that only this table has. Done seldom enough to cost nothing.
+    /// Forgets statements that only this table holds. Purges are rare enough to cost nothing.
     fn purge(&mut self) {
         self.statements.retain(|s| Arc::strong_count(s) > 1);
         self.purge_at = (self.statements.len() * 2).max(1024);
@@ -196,7 +197,7 @@ impl Interner {
         self.added = 0;
     }
 
-    /// Whether a text of so many bytes more may be remembered.
+    /// Whether a text of `size` more bytes may be remembered.
     pub fn has_room(&mut self, size: usize) -> bool {
         if self.bytes + size > limits::WORKER_TEXTS && self.added > 0 {
             self.purge();
@@ -204,18 +205,18 @@ impl Interner {
         self.bytes + size <= limits::WORKER_TEXTS
     }
 
-    /// True if texts take so much memory that it matters which clients have them.
+    /// True if texts take so much memory that it matters which clients hold them.
     pub fn is_large(&self) -> bool {
         self.bytes > limits::UNUSED_TEXTS
     }
 
-    /// True if there may be many statements that no client or server has any more.
+    /// True if there may be many statements that no client or server holds any more.
     pub fn is_untidy(&self) -> bool {
         self.bytes > limits::TIDIED_TEXTS
     }
 
-    /// Called from time to time: forgets statements that no client or server has any more, if there
-    /// may be many.
+    /// Called now and then: forgets statements that no client or server holds, if there may be
+    /// many.
     pub fn tidy(&mut self) {
         if self.is_untidy() {
             self.purge();
@@ -226,13 +227,13 @@ impl Interner {
         }
     }
 
-    /// How many statements there are, and the length of their texts in bytes.
+    /// Number of statements, and the total size of their texts in bytes.
     pub fn size(&self) -> (usize, usize) {
         (self.len(), self.bytes)
     }
 
-    /// A statement that another worker interned: this worker's copy, unless one of the two knows of
-    /// a change of the schema that the other does not.
+    /// This worker's copy of another worker's statement. If the two workers know different changes
+    /// of the schema, returns the statement unchanged.
     pub fn adopt(&mut self, schema: SchemaId, statement: Arc<Statement>) -> Arc<Statement> {
         let schema = self.schema(schema);
         if statement.schema != schema {
@@ -247,7 +248,7 @@ impl Interner {
             })
     }
 
-    /// The schema of a database, by the name that PostgreSQL has for it.
+    /// The schema of a database, by PostgreSQL's name of the database.
     pub fn schema_of(&mut self, database: &str) -> SchemaId {
         if let Some(id) = self.schemas_by_name.get(database) {
             return *id;
@@ -274,13 +275,13 @@ impl Interner {
         id
     }
 
-    /// How many schemas are known.
+    /// Number of known schemas.
     pub fn schemas(&self) -> usize {
         self.schemas_by_name.len()
     }
 
-    /// Forgets schemas that are not in use. A schema that has changed is kept, to distinguish
-    /// statements parsed before the change from newer ones.
+    /// Forgets unused schemas. Keeps changed schemas, to distinguish statements parsed before the
+    /// change from newer ones.
     pub fn forget_schemas(&mut self, used: &HashSet<SchemaId, Seeded>) {
         let (schemas, free) = (&self.schemas, &mut self.free_schemas);
         self.schemas_by_name.retain(|_, id| {
@@ -294,12 +295,11 @@ impl Interner {
     }
 
     /// A schema has changed: a client that parses a text from now on gets a new statement, which
-    /// every server parses again. Clients with an old statement keep it, and get PostgreSQL's
-    /// errors.
+    /// every server parses again. Clients keep their old statements, and get PostgreSQL's errors.
     pub fn schema_changed(&mut self, schema: SchemaId) {
         let worker = u64::from(self.worker.0);
         let schema = &mut self.schemas[schema.0 as usize];
-        // The number is spread over 64 bits, so that no two sums of changes are equal.
+        // The hash spreads the number over 64 bits, so that different changes have different sums.
         schema.noticed += 1;
         let change = FixedState::with_seed(worker).hash_one(schema.noticed);
         schema.sum = schema.sum.wrapping_add(change);
@@ -307,13 +307,13 @@ impl Interner {
         self.untold = true;
     }
 
-    /// All known changes of a schema, as a sum. Distinguishes the schema as it is known now from
-    /// what it was before.
+    /// The sum of all known changes of a schema. It distinguishes the present schema from older
+    /// ones.
     pub fn schema(&self, schema: SchemaId) -> u64 {
         self.schemas[schema.0 as usize].sum
     }
 
-    /// All schemas that have changed, with those sums.
+    /// All schemas that have changed, with their sums.
     pub fn changed_schemas(&self) -> impl Iterator<Item = (&Arc<str>, u64)> {
         let all = self.schemas.iter().map(|s| (&s.database, s.sum));
         all.filter(|(_, sum)| *sum != 0)
@@ -326,12 +326,12 @@ impl Interner {
         schema.sum = schema.sum.wrapping_add(changes);
     }
 
-    /// Something was noticed about a schema that no other worker was told.
+    /// True if other workers have not been told of all changes.
     pub fn has_news(&self) -> bool {
         self.untold
     }
 
-    /// What the other workers must be told: of which databases, and what.
+    /// Takes the databases and changes that other workers must be told of.
     pub fn untold(&mut self) -> Vec<(Arc<str>, u64)> {
         self.untold = false;
         let news = self.schemas.iter_mut().filter(|schema| schema.untold != 0);
@@ -339,20 +339,20 @@ impl Interner {
             .collect()
     }
 
-    /// A statement turned out to be stale: unless it is older than what is known, something has
-    /// changed the schema unnoticed.
+    /// A statement turned out to be stale. If it was parsed after all known changes, the schema
+    /// has changed unnoticed.
     pub fn stale(&mut self, schema: SchemaId, statement: &Arc<Statement>) {
         if statement.schema == self.schema(schema) {
             self.schema_changed(schema);
         }
     }
 
-    /// How many are known, those about to be purged included.
+    /// Number of statements, including those that the next purge removes.
     pub fn len(&self) -> usize {
         self.statements.len()
     }
 
-    /// True if none is known.
+    /// True if there are no statements.
     pub fn is_empty(&self) -> bool {
         self.statements.is_empty()
     }
@@ -364,7 +364,7 @@ mod tests {
     use crate::seeded;
     use crate::statement::server_name;
 
-    /// Names are looked for in that path.
+    /// Settings with this search path.
     fn meaning(names: u64) -> Meaning {
         Meaning {
             names,
@@ -433,7 +433,7 @@ mod tests {
         here.stale(schema, &old);
         let new = here.intern(schema, meaning(0), text);
         assert!(!new.same(&old) && new.key() != old.key());
-        // Somebody else finds out later that the old one is stale.
+        // Another client finds out later that the old statement is stale.
         here.stale(schema, &old);
         assert!(Arc::ptr_eq(&new, &here.intern(schema, meaning(0), text)));
         there.schema_changed(schema);

@@ -25,39 +25,39 @@ pub use shape::{Shape, StatementDescription};
 /// The prefix of Howdah's names on servers.
 pub const PREFIX: &[u8] = b"howdah_";
 
-/// A statement on servers that stands in for a client's statement: PostgreSQL deallocates it, or
-/// reports that it exists already.
+/// A statement on servers that takes the place of a client's statement, where PostgreSQL must
+/// deallocate one, or must report that it already exists.
 pub const VOID: &[u8] = b"howdah_void";
 
 /// A name on servers that no statement ever has.
 pub const UNKNOWN: &[u8] = b"howdah_unknown";
 
-/// A statement's text and parameter types, once per worker however many clients have it.
+/// The text and parameter types of a statement, stored once per worker for all clients.
 #[derive(Debug)]
 pub struct Statement {
     /// Text (zero-terminated) and parameter types, as in a Parse.
     pub definition: Box<[u8]>,
-    /// The length of the text, which each Bind asks for.
+    /// The length of the text, stored because each Bind needs it.
     text: usize,
-    /// Distinguishes it from other statements of the same text: a hash of the settings that it
-    /// depends on, or a number of its own.
+    /// Distinguishes statements of the same text: a hash of the settings that the statement
+    /// depends on, or a unique number.
     pub meaning: u64,
-    /// The settings under which its constants were read.
+    /// The settings with which PostgreSQL read the constants.
     pub constants: Constants,
-    /// It belongs to the transaction that it was parsed in: no other client can use it.
+    /// The statement belongs to the transaction of its Parse: no other client can use it.
     pub private: bool,
-    /// The changes of its database's schema that were known when it was parsed, as
-    /// [`Interner::schema`] gives them. Distinguishes it from the same text parsed before a change.
+    /// The schema changes known at the Parse, as a sum ([`Interner::schema`]). Distinguishes the
+    /// statement from the same text parsed before a change.
     pub schema: u64,
-    /// What follows from its first command.
+    /// The effects of the first command.
     pub first: First,
-    /// The effects that running it may have on its session, if any.
+    /// The effects that running the statement may have on its session, if any.
     pub effects: Option<Box<Effects>>,
-    /// Its key, and its name on servers.
+    /// The key of the statement, and its name on servers.
     key: OnceLock<(u128, [u8; 39])>,
-    /// Its text without constants, once its queries are watched.
+    /// The text without constants, once Howdah watches queries of the statement.
     query_text: OnceLock<Arc<QueryText>>,
-    /// The description that the first client got. Usually the others get the same.
+    /// The description that the first client got. Other clients usually get the same.
     told: OnceLock<Arc<StatementDescription>>,
 }
 
@@ -81,27 +81,27 @@ impl Statement {
         }
     }
 
-    /// Its text without constants. Computed once, so that an Execute costs no reading.
+    /// The text without constants. Computed once, so that an Execute need not read the text.
     pub fn query_text(&self, texts: &mut Texts) -> &Arc<QueryText> {
         self.query_text.get_or_init(|| texts.of(self.text()))
     }
 
-    /// Its text.
+    /// The text.
     pub fn text(&self) -> &[u8] {
         &self.definition[..self.text]
     }
 
-    /// The first bytes of its text, at most so many.
+    /// At most the first `most` bytes of the text.
     pub fn front(&self, most: usize) -> &[u8] {
         &self.definition[..self.text.min(most)]
     }
 
-    /// 128 bits of SHA-256 over text, types, meaning and schema: the same on every worker.
+    /// 128 bits of SHA-256 over text, types, meaning and schema: equal on all workers.
     pub fn key(&self) -> u128 {
         self.key_and_name().0
     }
 
-    /// Its name on a server that has it under this key, which is usually its own key.
+    /// The name of the statement on a server that has it under `key`, which is usually its own key.
     pub fn name_under(&self, key: u128) -> Cow<'_, [u8]> {
         match self.key_and_name() {
             (own, name) if *own == key => Cow::Borrowed(name),
@@ -124,7 +124,7 @@ impl Statement {
         })
     }
 
-    /// A description, shared by all clients that get the same.
+    /// A description, shared by all clients that get an equal one.
     pub fn share(&self, told: StatementDescription) -> Arc<StatementDescription> {
         let first = self.told.get_or_init(|| Arc::new(told.clone()));
         match **first == told {
@@ -147,8 +147,8 @@ impl Statement {
     }
 }
 
-/// True for a name of the form that Howdah's names on servers have. Other names with the same
-/// prefix are ordinary names.
+/// True if a name has the form of Howdah's names on servers. Other names with the same prefix are
+/// ordinary names.
 pub fn is_ours(name: &[u8]) -> bool {
     let hex = |b: &u8| b.is_ascii_digit() || matches!(b, b'a'..=b'f');
     match name.strip_prefix(PREFIX) {
@@ -172,20 +172,20 @@ pub fn server_name(key: u128) -> [u8; 39] {
 /// A client's name for a statement.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// The statement that it means.
+    /// The statement.
     pub statement: Arc<Statement>,
-    /// The number of the name among all that this client ever gave, from 1. The same name given
-    /// again has another number.
+    /// The number of this name among all names that the client has given, from 1. A name that is
+    /// given again gets a new number.
     pub number: u64,
-    /// The description that the client got of it, or of a portal of it, if any.
+    /// The description of the statement or a portal of it that the client got, if any.
     pub told: Option<Arc<StatementDescription>>,
-    /// The settings under which its constants were read, if it has any. After a takeover they are
-    /// known only if the client still had these settings.
+    /// The settings with which PostgreSQL read the constants, if there are constants. After a
+    /// takeover they are known only if the client still has these settings.
     pub under: Option<Arc<Params>>,
 }
 
 impl Named {
-    /// The length of its text, in bytes.
+    /// The size of its definition, in bytes.
     pub fn size(&self) -> usize {
         self.statement.definition.len()
     }

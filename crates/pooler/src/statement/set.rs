@@ -1,4 +1,4 @@
-//! The statements that a server has.
+//! The statements on a server.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::limits;
 /// How certain it is that a server has a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Held {
-    /// PostgreSQL has confirmed it.
+    /// PostgreSQL has confirmed its Parse.
     Sure,
-    /// A Parse of it was sent in this group of the link, not confirmed yet.
+    /// Its Parse was sent in this group of the link, and is not confirmed yet.
     Coming(u32),
-    /// A Close of it was sent in this group of the link, not confirmed yet.
+    /// Its Close was sent in this group of the link, and is not confirmed yet.
     Going(u32),
 }
 
@@ -24,24 +24,24 @@ struct SetEntry {
     statement: Arc<Statement>,
     held: Held,
     used: u64,
-    /// Its description on this server, if it was described. It does not change while the server has
-    /// the statement.
+    /// The description on this server, if there was one. It stays valid while the server has the
+    /// statement.
     shape: Option<Shape>,
 }
 
-/// The statements that a server has, by key.
+/// The statements on a server, by key.
 #[derive(Debug)]
 pub struct ServerSet {
     entries: HashMap<u128, SetEntry, Seeded>,
     clock: u64,
-    /// The length of their texts, in bytes.
+    /// The total size of their texts, in bytes.
     bytes: usize,
-    /// Something was added since it was last cut down to size.
+    /// A statement was added since the last call of [`ServerSet::outgrows`].
     grown: bool,
 }
 
 impl ServerSet {
-    /// Empty.
+    /// An empty set.
     pub fn new(seeded: Seeded) -> Self {
         ServerSet {
             entries: HashMap::with_hasher(seeded),
@@ -51,7 +51,7 @@ impl ServerSet {
         }
     }
 
-    /// Something was added since it was last cut down to size.
+    /// True if a statement was added since the last call of [`Self::outgrows`].
     pub fn has_grown(&self) -> bool {
         self.grown
     }
@@ -64,7 +64,7 @@ impl ServerSet {
     }
 
     /// The key under which the server has a statement, or would get it, and how certain it is that
-    /// the server has it. If another statement has the key, the next key is tried.
+    /// the server has it. If another statement already has the key, the next free key is used.
     pub fn find(&mut self, statement: &Arc<Statement>) -> (u128, Option<Held>) {
         self.clock += 1;
         let mut key = statement.key();
@@ -80,7 +80,7 @@ impl ServerSet {
         }
     }
 
-    /// Notes what was sent or confirmed about a key.
+    /// Stores that a Parse or Close was sent, or confirmed, for a key.
     pub fn mark(&mut self, key: u128, statement: &Arc<Statement>, held: Held) {
         self.clock += 1;
         let entry = SetEntry {
@@ -107,29 +107,29 @@ impl ServerSet {
         self.entries.get(&key).and_then(|entry| entry.shape)
     }
 
-    /// The statement under a key was described.
+    /// Stores the description of the statement under a key.
     pub fn describe(&mut self, key: u128, shape: Shape) {
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.shape = Some(shape);
         }
     }
 
-    /// PostgreSQL has confirmed the statement under a key; nothing happens if the set no longer has
-    /// it.
+    /// PostgreSQL has confirmed the statement under a key. Does nothing if the set no longer has
+    /// the key.
     pub fn confirm(&mut self, key: u128) {
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.held = Held::Sure;
         }
     }
 
-    /// Forgets a key.
+    /// Removes a key.
     pub fn remove(&mut self, key: u128) {
         if let Some(entry) = self.entries.remove(&key) {
             self.bytes -= entry.statement.definition.len();
         }
     }
 
-    /// PostgreSQL has dropped all statements. Those that were sent after that are still coming.
+    /// PostgreSQL has dropped all statements. Statements that were sent after that stay.
     pub fn clear_sure(&mut self) {
         self.entries
             .retain(|_, entry| matches!(entry.held, Held::Coming(_)));
@@ -137,18 +137,18 @@ impl ServerSet {
         self.bytes = left.map(|entry| entry.statement.definition.len()).sum();
     }
 
-    /// How many there are.
+    /// Number of statements.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// True if there is none.
+    /// True if there are no statements.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The confirmed statements to be closed so that `max` remain and their texts are not too
-    /// large: those unused for longest, oldest first.
+    /// The confirmed statements to close, so that at most `max` remain and their texts are not too
+    /// large. The statement unused for longest comes first.
     pub fn surplus(&self, max: usize) -> Vec<u128> {
         let many = self.entries.len().saturating_sub(max);
         if self.bytes <= limits::SERVER_TEXTS {
@@ -166,8 +166,8 @@ impl ServerSet {
         keys
     }
 
-    /// The confirmed statements unused for longest, up to so many, oldest first. One client may
-    /// have added any number.
+    /// The confirmed statements unused for longest, at most `count`, oldest first. (One client may
+    /// have added many at once.)
     fn oldest(&self, count: usize) -> Vec<u128> {
         let sure = self.entries.iter();
         let sure = sure.filter(|(_, entry)| entry.held == Held::Sure);
@@ -180,7 +180,7 @@ impl ServerSet {
         sure.into_iter().map(|(_, key)| key).collect()
     }
 
-    /// Takes all statements out, with their descriptions, to travel to another worker.
+    /// Takes out all statements with their descriptions, to move to another worker.
     pub fn into_statements(self) -> Vec<(u128, Arc<Statement>, Option<Shape>)> {
         self.entries
             .into_iter()

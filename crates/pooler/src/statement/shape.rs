@@ -3,27 +3,27 @@
 use howdah_wire::frame::cstr;
 use sha2::{Digest, Sha256};
 
-/// What a statement was described as: a hash of all that PostgreSQL compares before it says that a
-/// "cached plan must not change result type" (names, types and modifiers of columns), and of the types
-/// of parameters.
+/// The description of a statement, as a hash of everything that PostgreSQL compares before it
+/// reports "cached plan must not change result type" (names, types and modifiers of columns), and
+/// of the types of parameters.
 ///
-/// It is told to a successor, which may be another version of this program: another hash is another
-/// version of [`crate::parcel`]'s format.
+/// A takeover hands shapes to the successor, which may be another version of this program. So
+/// another hash needs another version of [`crate::parcel`]'s format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape(pub u64);
 
 impl Shape {
-    /// The shape of a description that can't be read: in practice no other shape equals it.
+    /// The shape of an unreadable description: in practice no other shape equals it.
     pub const UNREADABLE: Shape = Shape(0);
 
-    /// By the bodies of a ParameterDescription and a RowDescription (or a NoData). `None` if they
-    /// are not what they should be.
+    /// The shape given by the bodies of a ParameterDescription and a RowDescription (or NoData).
+    /// `None` if they are damaged.
     pub fn read(parameters: &[u8], body: &[u8]) -> Option<Shape> {
         let mut hash = Sha256::new().chain_update(parameters);
         let (_, mut rest) = body.split_at_checked(2).unwrap_or_default();
         while !rest.is_empty() {
             let (name, behind) = cstr(rest)?;
-            // Its table and its number there; type, length and modifier; format.
+            // Table and column number; type, length and modifier; format.
             let (numbers, behind) = behind.split_at_checked(18)?;
             hash.update(name);
             hash.update([0]);
