@@ -6,7 +6,6 @@ use howdah_wire::frame::{cstr, u16_be, u32_be};
 use super::token::{Token, Tokens};
 use crate::effect::name::{is_naming, name_of};
 
-/// An argument.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Argument<T> {
     /// The text has the value.
@@ -50,13 +49,13 @@ impl Call {
         (tokens.sign(b')') && matters).then_some(call)
     }
 
-    /// True if the effects of the call depend on the Bind.
+    /// True if the effects depend on the Bind.
     pub(super) fn is_bound(&self) -> bool {
         let names = self.may_name() && matches!(self.value, Some(Argument::Bound(_)));
         names || matches!(self.name, Argument::Bound(_)) || matches!(self.local, Argument::Bound(_))
     }
 
-    /// True if the call may set a setting that decides where PostgreSQL looks names up.
+    /// True if the call may set where PostgreSQL looks names up.
     fn may_name(&self) -> bool {
         match &self.name {
             Argument::Known(name) => is_naming(name),
@@ -64,7 +63,7 @@ impl Call {
         }
     }
 
-    /// The setting's name with these parameters, if it is certain.
+    /// The setting's name, if it is certain.
     pub(super) fn name(&self, values: &Values<'_>) -> Option<Box<[u8]>> {
         match &self.name {
             Argument::Known(name) => Some(name.clone()),
@@ -72,7 +71,7 @@ impl Call {
         }
     }
 
-    /// The new value with these parameters, if it is known.
+    /// The new value, if it is known.
     pub(super) fn value<'a>(&'a self, values: &Values<'a>) -> Option<&'a [u8]> {
         match self.value.as_ref()? {
             Argument::Known(value) => Some(value),
@@ -80,7 +79,7 @@ impl Call {
         }
     }
 
-    /// The setting that the call sets with these parameters.
+    /// The setting that the call sets.
     pub(super) fn sets(&self, values: &Values<'_>) -> Sets {
         let local = match &self.local {
             Argument::Known(local) => Some(*local),
@@ -114,7 +113,7 @@ fn parameter(tokens: &mut Tokens<'_>) -> Option<usize> {
     number.checked_sub(1)
 }
 
-/// Reads the new value, and passes over the comma after it.
+/// Reads the new value and the comma after it.
 fn value(tokens: &mut Tokens<'_>) -> Option<Option<Argument<Box<[u8]>>>> {
     let mut ahead = *tokens;
     let bound = parameter(&mut ahead).map(Argument::Bound);
@@ -138,7 +137,7 @@ fn value(tokens: &mut Tokens<'_>) -> Option<Option<Argument<Box<[u8]>>>> {
     Some(value)
 }
 
-/// The setting that a call names by a constant; `tokens` begin at the arguments.
+/// The setting that a call names by a constant.
 pub(super) fn named(mut tokens: Tokens<'_>) -> Option<Box<[u8]>> {
     let opens = tokens.sign(b'(');
     constant_name(&mut tokens).filter(|_| opens && tokens.sign(b','))
@@ -185,7 +184,6 @@ fn pass_argument(tokens: &mut Tokens<'_>) -> Option<()> {
     None
 }
 
-/// The parameter values of a Bind, as sent.
 #[derive(Default)]
 pub(super) struct Values<'a>(Vec<Option<&'a [u8]>>);
 
@@ -232,7 +230,6 @@ mod tests {
     use super::super::effects;
     use crate::effect::{Kinds, Mention};
 
-    /// The effects of a text with these values, in short.
     fn told(text: &str, values: &[Option<&[u8]>]) -> (bool, Vec<String>) {
         let mut bind = vec![0, 0];
         bind.extend((values.len() as u16).to_be_bytes());

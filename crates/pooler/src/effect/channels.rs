@@ -30,7 +30,6 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// Reads a command that begins with `word`; `behind` has the tokens after it.
     fn read(&mut self, word: &[u8], behind: Tokens<'_>) {
         let is = |keywords: &[&[u8]]| keywords.iter().any(|k| word.eq_ignore_ascii_case(k));
         let commits = is(&[b"commit", b"end"]);
@@ -102,7 +101,6 @@ pub(super) fn channels(text: &[u8], kinds: Kinds) -> Option<Box<ListenCommands>>
     all.then(|| Box::new(found))
 }
 
-/// A channel's name in PostgreSQL's spelling.
 fn name(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
     let name: Box<[u8]> = match tokens.next()? {
         Token::Word(name) => name.to_ascii_lowercase().into(),

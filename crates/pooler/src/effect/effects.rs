@@ -37,9 +37,8 @@ pub enum Names {
     /// In the same places as before.
     #[default]
     Same,
-    /// In the places given by a search path or role that the text sets. The number is a hash of
-    /// the settings' names and values: after texts with equal numbers, names have the same
-    /// meaning.
+    /// Where the search path or role set by the text says. The number is a hash of these settings:
+    /// after texts with equal numbers, names mean the same.
     By(u64),
     /// In unknown places.
     Anywhere,
@@ -62,15 +61,14 @@ impl Names {
 /// The possible effects of running a text.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Effects {
-    /// The kinds of the effects.
     pub kinds: Kinds,
     /// The settings that the text sets or resets, in the order of the text.
     pub settings: Vec<Mention>,
-    /// The channels of LISTEN and UNLISTEN commands, if they are certain.
+    /// Channels of LISTEN and UNLISTEN, if they are certain.
     pub channels: Option<Box<ListenCommands>>,
     /// Calls of `set_config` with arguments from the Bind.
     pub calls: Vec<Call>,
-    /// Where PostgreSQL looks names up after the text, as far as the text shows.
+    /// Where PostgreSQL looks names up afterwards, as far as the text shows.
     pub(crate) names: Names,
 }
 
@@ -107,7 +105,7 @@ impl Effects {
     }
 
     /// True if the effects matter at each Bind: the text may pin its client, depending on the
-    /// search path or from the next transaction on, or changes where PostgreSQL looks names up.
+    /// search path or from the next transaction on, or sets where names are looked up.
     pub fn matters_at_bind(&self) -> bool {
         const MAY: Kinds = Kinds::SCHEMA
             .and(Kinds::SEQUENCES)
@@ -132,7 +130,7 @@ impl Effects {
         self.names = self.names.then(value.map_or(Names::Anywhere, by));
     }
 
-    /// The text does not show for certain where PostgreSQL looks names up after it.
+    /// The text does not show where PostgreSQL looks names up after it.
     pub(super) fn doubts_names(&mut self) {
         if self.kinds.any(Kinds::NAMES) {
             self.names = Names::Anywhere;
@@ -203,7 +201,6 @@ impl Effects {
 }
 
 impl Effects {
-    /// Adds a call of `set_config`.
     pub(super) fn calls(&mut self, call: Call) {
         if !call.is_bound() {
             return self.ran(&call, Some(&Values::default()));
@@ -233,7 +230,6 @@ impl Effects {
         found
     }
 
-    /// Adds the effects of one call with these parameters.
     fn ran(&mut self, call: &Call, values: Option<&Values<'_>>) {
         let name = values.and_then(|values| call.name(values));
         if name.as_deref().is_none_or(is_naming) {
@@ -250,8 +246,8 @@ impl Effects {
         }
     }
 
-    /// Adds the effects of setting `name` by `set_config`. Some settings end with the transaction;
-    /// the value of `seed` can't be read back.
+    /// Adds a `set_config` of `name`. Some settings end with the transaction, and the value of
+    /// `seed` can't be read back.
     pub(super) fn sets(&mut self, name: Box<[u8]>) {
         match &*name {
             b"seed" => self.kinds.add(Kinds::STAYS),

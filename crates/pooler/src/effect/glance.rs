@@ -8,7 +8,7 @@ use super::token::is_word;
 /// The longest name of a function with an effect, in bytes.
 const LONGEST: usize = 35;
 
-/// A set of signs that occur in a text. The search checks all signs at once, sixteen bytes a step.
+/// Signs that occur in a text, as a set. One search checks sixteen bytes a step for all signs.
 #[derive(Clone, Copy)]
 pub(super) struct Signs(u8);
 
@@ -22,7 +22,6 @@ impl Signs {
     /// How many bytes a step looks at: sixteen, and the one after them.
     const STEP: usize = 17;
 
-    /// The signs of a text.
     pub(super) fn of(text: &[u8]) -> Signs {
         let mut seen = [0; Self::STEP - 1];
         let mut rest = text;
@@ -38,7 +37,7 @@ impl Signs {
         Signs(seen.into_iter().fold(0, |all, one| all | one))
     }
 
-    /// Has no branch, so that the compiler makes a few vector instructions for all sixteen bytes.
+    /// Without a branch, so that the compiler makes a few instructions for all sixteen bytes.
     fn look(step: &[u8; Self::STEP], seen: &mut [u8; Self::STEP - 1]) {
         let sign = |is: bool, sign: u8| if is { sign } else { 0 };
         for (at, seen) in seen.iter_mut().enumerate() {
@@ -191,7 +190,7 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// True if the text before a parenthesis does not end in the name of a function with an effect.
+/// True if the text before a parenthesis does not end in a function with an effect.
 fn is_harmless_call(before: &[u8], marks: &Marks<'_>) -> bool {
     let end = before.iter().rposition(|b| !matches!(b, b' ' | b'\t'));
     let Some(end) = end else { return true };
@@ -208,7 +207,7 @@ fn is_harmless_call(before: &[u8], marks: &Marks<'_>) -> bool {
     }
 }
 
-/// True if the last word is not the name of a function with an effect.
+/// True if the last word is no function with an effect.
 fn is_harmless_word(before: &[u8]) -> bool {
     let last = before.iter().rev().take(LONGEST + 1);
     let length = last.take_while(|b| is_word(**b)).count();
@@ -235,8 +234,7 @@ fn is_harmless_name_before_comment(before: &[u8], marks: &Marks<'_>) -> bool {
     }
 }
 
-/// True if a double-quoted name is not the name of such a function; `before` ends before the
-/// closing quote.
+/// True if a double-quoted name is no such function; `before` ends before the closing quote.
 fn is_harmless_quoted(before: &[u8]) -> bool {
     let Some(open) = before.iter().rposition(|b| *b == b'"') else {
         return false;

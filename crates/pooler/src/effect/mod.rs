@@ -125,15 +125,13 @@ struct At {
     updates: bool,
     /// After a dot.
     dotted: bool,
-    /// After a name, or after a dot that follows a name.
+    /// After a name, or the dot behind it.
     named: bool,
-    /// Number of temporary objects created, minus those that are dropped at the end of the
-    /// transaction.
+    /// Temporary objects created, minus those dropped at the end of the transaction.
     lasting: i32,
 }
 
 impl At {
-    /// The beginning of a text.
     fn start(loose: bool) -> At {
         At {
             begins: true,
@@ -453,8 +451,7 @@ impl<'a> Reader<'a> {
         self.found.looks_elsewhere(name, told.then_some(words));
     }
 
-    /// A word inside a command; `last` is the previous word, `first` is the first word of the
-    /// command.
+    /// A word inside a command; `last` and `first` are the previous and the first word of it.
     fn within(&mut self, word: &[u8], last: &[u8], first: &[u8]) {
         if last.eq_ignore_ascii_case(b"commit") && word.eq_ignore_ascii_case(b"drop") {
             self.at.lasting -= 1;
@@ -556,8 +553,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `UPDATE pg_catalog.pg_settings`. The reader does not look back at the schema before the
-    /// dot, so any qualified name with a SET behind it counts.
+    /// `UPDATE pg_catalog.pg_settings`. The reader does not look back at the schema, so any
+    /// qualified name with a SET behind it counts.
     fn is_updated(&self, last: &[u8]) -> bool {
         let schema = last.is_empty() || last.eq_ignore_ascii_case(b"pg_catalog");
         let mut ahead = self.tokens;
@@ -667,9 +664,8 @@ fn sets_temporary(tokens: Tokens<'_>) -> bool {
     false
 }
 
-/// The byte that an escape stands for, in a string that is run: a blank or the byte itself is
-/// precise enough. `None` for the first of several digits. `sure`: the backslash certainly
-/// escapes.
+/// The byte that an escape stands for in a string that is run; a blank stands for all white space.
+/// `None` for the first of several digits. `sure`: the backslash certainly escapes.
 fn escaped(byte: u8, sure: bool) -> Option<u8> {
     match byte {
         b'b' | b'f' | b'n' | b'r' | b't' => Some(b' '),
@@ -678,8 +674,7 @@ fn escaped(byte: u8, sure: bool) -> Option<u8> {
     }
 }
 
-/// The value of a string with escapes. `sure`: backslashes certainly escape, not only in one
-/// reading.
+/// The value of a string with escapes; `sure` as in [`escaped`].
 fn unescaped(inside: &[u8], sure: bool) -> Option<Vec<u8>> {
     let mut value = Vec::with_capacity(inside.len());
     let mut bytes = inside.iter();
@@ -692,7 +687,6 @@ fn unescaped(inside: &[u8], sure: bool) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// The setting that a call of `set_config` sets.
 enum SetConfig {
     /// Nothing beyond the end of the transaction.
     Local,
@@ -782,7 +776,7 @@ fn is_slot(word: &[u8]) -> bool {
     .any(|name| word.eq_ignore_ascii_case(name))
 }
 
-/// Whether the third argument of such a function makes the slot temporary, or may do so.
+/// Whether the third argument makes the slot temporary, or may do so.
 fn makes_temporary_slot(tokens: Tokens<'_>) -> bool {
     let (mut depth, mut commas) = (0u32, 0);
     for token in tokens.take(limits::SLOT_TOKENS) {

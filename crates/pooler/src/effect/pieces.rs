@@ -9,18 +9,17 @@ use super::token::{LexRules, Pairs, Token, Tokens, is_start, is_tag, is_word};
 use super::{At, Effects, Kinds, Reader};
 use crate::limits;
 
-/// Finds the possible effects of a text that comes in pieces.
+/// Reads a text that comes in pieces.
 #[derive(Clone, Debug)]
 pub struct Pieces {
     /// One scan for each way to read the text so far.
     scans: Vec<Scan>,
     /// A backslash has come: each way exists with and without escapes.
     escapes: bool,
-    /// A byte that is not ASCII has come: there is a way for each kind of [`Pairs`].
+    /// A byte that is not ASCII has come: there is a way for each of [`Pairs`].
     high: bool,
-    /// A backslash followed such a byte, and so may be the second half of a character.
+    /// A backslash followed such a byte: it may be half of a character.
     pairs: bool,
-    /// The last byte that was read.
     last: u8,
 }
 
@@ -103,14 +102,13 @@ impl Pieces {
     }
 }
 
-/// Length of the code that is kept back, in bytes: more than any decision looks ahead.
+/// Bytes of code that are kept back: more than any decision looks ahead.
 const AHEAD: usize = 2 << 10;
 
-/// Length of the code that is read at once, in bytes.
+/// Bytes of code that are read at once.
 const PORTION: usize = 8 << 10;
 
-/// The longest string, word or name that is written to `code`, in bytes. All names of settings are
-/// shorter.
+/// The longest string, word or name in `code`. No setting's name is as long.
 const LONGEST: usize = 4 * limits::NAME + 4;
 
 /// One way to read a text.
@@ -123,17 +121,16 @@ struct Scan {
     skips: bool,
     /// The last byte was a backslash that escapes.
     escapes: bool,
-    /// SQL that was written and not read yet.
+    /// Code that is not read yet.
     code: Vec<u8>,
     /// The length of the word at the end of `code`.
     run: usize,
-    /// The first word of the command, as far as needed to recognise DO.
+    /// The beginning of the command's first word, to recognise DO.
     first: Vec<u8>,
     /// After a string, with only blanks and `--` comments since: whether a backslash escapes in
-    /// the string, and whether a line has ended since. After a line end, a quote continues the
-    /// string.
+    /// the string, and whether a line has ended. If so, a quote continues the string.
     behind: Option<(bool, bool)>,
-    /// Strings contain commands, and a command may begin at any word.
+    /// Strings are commands, and a command may begin at any word.
     loose: bool,
     /// The scan of a string that contains commands.
     body: Option<Box<Scan>>,
@@ -142,7 +139,6 @@ struct Scan {
     before: [Vec<u8>; 2],
 }
 
-/// The scanner's position.
 #[derive(Clone, Debug)]
 enum State {
     /// Outside of strings, names and comments.
@@ -161,23 +157,20 @@ enum State {
     Unicode,
     /// After a dollar that may begin a string.
     Tag(Vec<u8>),
-    /// In a dollar-quoted string: its end tag, and how many bytes of this tag have matched.
+    /// In a dollar-quoted string: its end tag, and how much of it has matched.
     Dollar {
         inside: Inside,
         end: Vec<u8>,
         seen: usize,
     },
-    /// After the end of the text.
     Done,
 }
 
-/// The contents of a string.
 #[derive(Clone, Debug, Default)]
 struct Inside {
     escapes: bool,
     /// The string continues after a doubled quote.
     goes_on: bool,
-    /// The beginning of the string.
     value: Vec<u8>,
     /// The string is too long for `value`, or has characters that are not plain.
     odd: bool,
@@ -213,7 +206,7 @@ impl Scan {
         }
     }
 
-    /// A copy of this scan that reads the rest of the text in another way.
+    /// A copy that reads the rest of the text in another way.
     fn read_as(&self, change: impl Fn(&mut LexRules)) -> Scan {
         let mut scan = self.clone();
         scan.change(&change);
@@ -388,7 +381,6 @@ impl Scan {
         }
     }
 
-    /// Reads a byte outside of strings, names and comments.
     fn code(&mut self, byte: u8) {
         let comment = self.code.last() == Some(&b'-');
         let behind = self.behind.take();
@@ -444,7 +436,6 @@ impl Scan {
         }
     }
 
-    /// Appends a byte to `code`.
     fn write(&mut self, byte: u8) {
         self.begins_word(byte);
         match byte {
@@ -467,7 +458,6 @@ impl Scan {
         }
     }
 
-    /// Collects the first letters of the command, to recognise DO.
     fn begins_word(&mut self, byte: u8) {
         match byte {
             b';' => self.first.clear(),
@@ -477,12 +467,11 @@ impl Scan {
                 }
             }
             _ if self.first.is_empty() || self.first.len() >= 3 => {}
-            // The word has ended.
             _ => self.first.resize(3, b' '),
         }
     }
 
-    /// The last token of `code`, which may be incomplete.
+    /// The last token of `code`, perhaps incomplete.
     fn last_token(&self) -> Option<Token<'_>> {
         let run = self.run.min(LONGEST);
         let word = &self.code[self.code.len() - run..];
@@ -506,7 +495,6 @@ impl Scan {
         }
     }
 
-    /// A string begins.
     fn open(&mut self, escapes: bool) {
         self.begins_word(b'\'');
         self.run = 0;
@@ -567,7 +555,7 @@ impl Scan {
         }
     }
 
-    /// Reads the tokens of `code`, except the last `ahead` bytes, which are only looked at.
+    /// Reads the tokens of `code`; the last `ahead` bytes are only looked at.
     fn tokens(&mut self, ahead: usize) {
         let code = std::mem::take(&mut self.code);
         let [last, first] = std::mem::take(&mut self.before);
@@ -586,7 +574,7 @@ impl Scan {
         self.code = code[code.len() - left..].to_vec();
     }
 
-    /// The effects of the text, and whether each temporary object is dropped at the end.
+    /// The effects, and whether each temporary object is dropped at the end.
     fn end(mut self) -> (Effects, bool) {
         if let State::Tag(_) = self.state {
             self.byte(b' ');

@@ -1,5 +1,5 @@
-//! The data that a successor process takes over: connections at rest with all their state, and the
-//! state of the process. [`code`] writes and reads the data as bytes, in a versioned format.
+//! The data that a successor process takes over: connections at rest and the state of the process.
+//! [`code`] writes and reads them as bytes, in a versioned format.
 
 pub mod code;
 #[cfg(test)]
@@ -20,7 +20,7 @@ use crate::socket::LooseSocket;
 use crate::statement::{Named, Shape, Statement};
 use crate::tls::TlsFacts;
 
-/// The version of the format, and of the behaviour that both processes must share.
+/// The version of the format, and of the behaviour that both processes share.
 pub const VERSION: u32 = 8;
 
 /// Everything that a successor takes over.
@@ -34,18 +34,18 @@ pub struct Freight {
     pub parcels: Vec<(WorkerId, Parcel)>,
 }
 
-/// The state of a process, apart from its connections.
+/// The state of a process, without its connections.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Estate {
     /// [`crate::cancel::Keys::lasting`].
     pub lasting: [u8; 32],
     /// [`crate::statement::Interner::changed_schemas`].
     pub schemas: Vec<(String, u64)>,
-    /// The last number that the console has given to a connection.
+    /// The console's last number for a connection.
     pub last_number: u64,
     /// The disabled databases (DISABLE).
     pub disabled: Vec<String>,
-    /// The names of tracked parameters, by position.
+    /// Names of tracked parameters, by position.
     pub tracked: Vec<String>,
 }
 
@@ -56,9 +56,9 @@ pub enum Parcel {
     Pool(Box<PoolLore>),
     /// A server at rest.
     Server {
-        /// The server, in the form that also travels between workers.
+        /// In the form that also travels between workers.
         parcel: Box<ServerParcel>,
-        /// [`crate::config::Database::fingerprint`] of the server's database.
+        /// [`crate::config::Database::fingerprint`] of its database.
         database: [u8; 32],
     },
     /// A client at rest.
@@ -78,29 +78,29 @@ pub struct PoolLore {
     pub scram_keys: Option<ScramKeys>,
     /// The secret for logins to PostgreSQL.
     pub found_secret: Option<Secret>,
-    /// For the pool of a listening connection: the channels that the successor must listen to.
+    /// For a listening pool: the channels to listen to.
     pub bequest: Option<Arc<Bequest>>,
 }
 
-/// The channels that the successor's listening connection must listen to (`listen/heritage.rs`).
+/// The channels that the successor listens to (`listen/heritage.rs`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bequest {
     /// The mark that the successor sends once it listens.
     pub mark: u128,
     /// The channels.
     pub names: Vec<Box<[u8]>>,
-    /// The encoding of the channels' names.
+    /// The encoding of `names`.
     pub encoding: Option<Box<[u8]>>,
 }
 
-/// The state of a client whose channels a listening connection hears.
+/// A client whose channels a listening connection hears.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hearing {
     /// The listening connection.
     pub listener: Arc<PoolKey>,
     /// The channels.
     pub names: Vec<Box<[u8]>>,
-    /// The encoding of the names for this client.
+    /// The encoding of `names`.
     pub encoding: Option<Box<[u8]>>,
     /// The client got all notifications up to this mark,
     pub mark: u128,
@@ -108,20 +108,20 @@ pub struct Hearing {
     pub number: u64,
 }
 
-/// The state of a client when it was packed.
+/// The state of a client when packed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// The client had not sent a complete first packet.
+    /// It had not sent a complete first packet.
     Startup,
-    /// The client had proved its identity, but had not got its greeting.
+    /// It had proved its identity, but had no greeting yet.
     Newcomer,
-    /// The client was logged in, without a server.
+    /// Logged in, without a server.
     Ready,
-    /// The client was between two transactions, with a server of its own.
+    /// Between two transactions, with a server of its own.
     Bound,
-    /// The client was on the console.
+    /// On the console.
     Console {
-        /// The client may give every command, not only SHOW.
+        /// All commands are permitted, not only SHOW.
         admin: bool,
     },
 }
@@ -136,101 +136,101 @@ impl Standing {
 /// A client at rest.
 #[derive(Debug)]
 pub struct Passenger {
-    /// The client's socket.
+    /// Its socket.
     pub socket: LooseSocket,
-    /// The state of the client.
+    /// Its state.
     pub standing: Standing,
-    /// The addresses of the connection.
+    /// The ends of the connection.
     pub ends: Ends,
-    /// Facts of the TLS session, if there is one. The session itself travels with the socket.
+    /// Facts of its TLS session, if any. The session itself travels with the socket.
     pub tls: Option<Arc<TlsFacts>>,
-    /// The client's number in the console.
+    /// Its number in the console.
     pub number: u64,
-    /// When the client connected.
+    /// When it connected.
     pub connected: Time,
-    /// When the client last began a request.
+    /// When it last began a request.
     pub request: Time,
-    /// When the client last became idle.
+    /// When it last became idle.
     pub quiet: Time,
-    /// The database that the client asked for.
+    /// The database that it asked for.
     pub database: String,
-    /// The user that the client logged in as.
+    /// The user that it logged in as.
     pub user: String,
-    /// The Broker counts the client.
+    /// The Broker counts it.
     pub admitted: bool,
-    /// The client uses protocol 3.2 or newer.
+    /// Protocol 3.2 or newer.
     pub long_key: bool,
-    /// The client's cancel key.
+    /// Its cancel key.
     pub key: OldKey,
-    /// The client's values of the tracked parameters.
+    /// Its values of the tracked parameters.
     pub params: Option<Arc<Params>>,
-    /// The tracked parameters that the client asked for at login.
+    /// The tracked parameters that it asked for at login.
     pub asked: Option<Arc<Params>>,
-    /// The session's other settings, and those that the client asked for at login.
+    /// Its other settings, and those that it asked for at login.
     pub session: [crate::session::settings::Maybe; 2],
-    /// The client's channels on a listening connection.
+    /// Its channels on a listening connection.
     pub hearing: Option<Box<Hearing>>,
-    /// The settings that change the meaning of the client's statements.
+    /// The settings that change the meaning of its statements.
     pub meaning: Meaning,
-    /// The client's named statements.
+    /// Its named statements.
     pub names: Vec<(Box<[u8]>, Named)>,
-    /// How many statement names the client has given so far.
+    /// How many names it has given so far.
     pub names_given: u64,
-    /// The client's unnamed statement.
+    /// Its unnamed statement.
     pub unnamed: Option<Arc<Statement>>,
-    /// A message has failed, and all messages up to the next Sync are skipped.
+    /// A message failed; all up to the next Sync are skipped.
     pub group_failed: bool,
-    /// The client calls `currval` or `lastval`.
+    /// It calls `currval` or `lastval`.
     pub asks_numbers: bool,
-    /// The value of `in_hot_standby` that the client got last.
+    /// The last value of `in_hot_standby` that it got.
     pub standby: Option<bool>,
-    /// Bytes from the client that Howdah has not handled yet.
+    /// Its bytes that Howdah has not handled yet.
     pub held: Vec<u8>,
-    /// Number of bytes still to come of the current message, all to be dropped.
+    /// Bytes still to come of its current message, all to be dropped.
     pub left: u32,
-    /// The tag of the current message.
+    /// The tag of that message.
     pub tag: u8,
-    /// The session's server, and the fingerprint of its database.
+    /// Its server, and the fingerprint of the server's database.
     pub server: Option<(Box<ServerParcel>, [u8; 32])>,
 }
 
 /// A server that moves to another worker or process, with its permit.
 #[derive(Debug)]
 pub struct ServerParcel {
-    /// The server's socket.
+    /// Its socket.
     pub socket: LooseSocket,
-    /// The addresses of the connection.
+    /// The ends of the connection.
     pub ends: Ends,
-    /// The name of the server's host, if the configuration gives a name.
+    /// The name of its host, if the configuration has one.
     pub host: Option<Box<str>>,
-    /// Facts of the TLS session, if there is one.
+    /// Facts of its TLS session, if any.
     pub tls: Option<Arc<TlsFacts>>,
-    /// The server's number in the console.
+    /// Its number in the console.
     pub number: u64,
-    /// The server's pool.
+    /// Its pool.
     pub pool: Arc<PoolKey>,
-    /// The key that cancels queries: process id and secret.
+    /// Its cancel key: process id and secret.
     pub key: Option<(u32, Box<[u8]>)>,
-    /// The values of the tracked parameters.
+    /// Its values of the tracked parameters.
     pub params: Arc<Params>,
-    /// The session's other settings.
+    /// Its other settings.
     pub session: crate::session::settings::Maybe,
-    /// The server's statements, with their descriptions.
+    /// Its statements, with their descriptions.
     pub statements: Vec<(u128, Arc<Statement>, Option<Shape>)>,
-    /// The transaction status, always idle.
+    /// Always idle.
     pub status: Status,
-    /// When the server was connected.
+    /// When it was connected.
     pub connected: Time,
-    /// Since when the server has been idle.
+    /// Since when it has been idle.
     pub since: Time,
-    /// The server has served a client.
+    /// It has served a client.
     pub served: bool,
     /// Howdah knows the state that clients have left in the session.
     pub followed: bool,
-    /// The last value of `in_hot_standby` that the server reported.
+    /// The last value of `in_hot_standby` that it reported.
     pub standby: Option<bool>,
     /// The parameters that PostgreSQL reported at the last login of the pool.
     pub welcome: Option<Welcome>,
-    /// The number of the last RECONNECT or similar order that the server has obeyed.
+    /// The number of the last RECONNECT or similar order that it obeyed.
     pub epoch: u64,
 }

@@ -6,7 +6,6 @@ use crate::session::PIN_REASONS;
 use crate::stats::Stats;
 use crate::times::Times;
 
-/// Reading the counters.
 impl Pool {
     /// The counters since the start.
     pub fn stats(&self) -> &Stats {
@@ -52,7 +51,7 @@ impl Pool {
         self.counts.stats.sent += bytes as u64;
     }
 
-    /// Clients have sent Parse and Bind messages, and Howdah has sent Parse messages to servers.
+    /// Counts Parse and Bind messages.
     #[inline]
     pub(crate) fn count_parses(&mut self, from_clients: u32, to_servers: u32, binds: u32) {
         let stats = &mut self.counts.stats;
@@ -67,13 +66,11 @@ impl Pool {
         self.counts.stats.server_assignments += 1;
     }
 
-    /// A client has waited `ns` for a server.
     pub(crate) fn count_wait(&mut self, ns: u64) {
         self.counts.stats.wait_ns += ns;
         self.counts.times.wait.count(ns);
     }
 
-    /// `queries` queries have ended after `ns`.
     #[inline]
     pub(crate) fn count_queries(&mut self, queries: u32, ns: u64) {
         self.counts.stats.queries += u64::from(queries);
@@ -81,7 +78,6 @@ impl Pool {
         self.counts.times.query.count(ns);
     }
 
-    /// `transactions` transactions have ended after `ns`.
     #[inline]
     pub(crate) fn count_transactions(&mut self, transactions: u32, ns: u64) {
         self.counts.stats.transactions += u64::from(transactions);
@@ -89,7 +85,6 @@ impl Pool {
         self.counts.times.transaction.count(ns);
     }
 
-    /// A slow query has ended.
     pub(crate) fn count_slow_query(&mut self) {
         self.counts.stats.slow_queries += 1;
     }
@@ -104,7 +99,6 @@ impl Pool {
         }
     }
 
-    /// A client stops keeping its server.
     pub(crate) fn count_unpin(&mut self) {
         self.pinned -= 1;
     }
@@ -114,12 +108,11 @@ impl Pool {
         self.counts.stats.unseen += 1;
     }
 
-    /// A server is lent to another worker.
     pub(crate) fn count_lend(&mut self) {
         self.counts.stats.lends += 1;
     }
 
-    /// A server is closed to make room for a server of another pool.
+    /// A server is closed to make room for another pool.
     pub(crate) fn count_eviction(&mut self) {
         self.counts.stats.evictions += 1;
     }
@@ -139,7 +132,6 @@ impl Pool {
         self.counts.times.count_connect(ns);
     }
 
-    /// A connection to PostgreSQL, or its login, has failed.
     pub(crate) fn count_connect_failure(&mut self) {
         self.counts.times.connect_failures += 1;
     }

@@ -46,82 +46,68 @@ use crate::statement::SchemaId;
 use crate::stats::Stats;
 use crate::times::Times;
 
-/// How long after a client's `currval` or `lastval` Howdah expects more of these calls, in
-/// nanoseconds.
+/// How long after a `currval` or `lastval` more of them are expected, in nanoseconds.
 const NUMBERS_ASKED_NS: u64 = 600_000_000_000;
 
 /// One worker's share of a pool.
 #[derive(Debug)]
 pub struct Pool {
-    /// The name of the pool.
     pub(crate) key: Arc<PoolKey>,
-    /// The settings of the pool.
     pub(crate) terms: Terms,
-    /// The schema of the pool's database.
     pub(crate) schema: SchemaId,
-    /// Idle servers.
     pub(crate) idle: Idle,
     /// Clients that wait for a server.
     pub(crate) waiting: Line,
-    /// Clients that wait for permission to keep a server. They wait for a server afterwards.
+    /// Clients that wait for permission to keep a server, before they wait for a server.
     pub(crate) pin_line: Line,
     /// Clients that wait for `welcome`.
     newcomers: Vec<ClientId>,
-    /// The parameters that PostgreSQL reported at login. Clients get them in their greeting.
+    /// The parameters that PostgreSQL reported at login, for the greetings of clients.
     pub(crate) welcome: Option<Welcome>,
     /// The last greeting made from `welcome`.
     greeting: Option<Arc<Greeting>>,
-    /// Number of servers on this worker, in every state.
     servers: u32,
-    /// Number of servers that have not logged in yet.
+    /// Servers that have not logged in yet.
     connecting: u32,
-    /// Number of servers that are being tested: each serves a waiting client after its test.
+    /// Servers under test: each serves a waiting client afterwards.
     testing: u32,
-    /// Number of clients on this worker, logged in or about to be.
     clients: u32,
-    /// Number of clients that keep a server between transactions.
+    /// Clients that keep a server between transactions.
     pinned: u32,
     /// When a client last called `currval` or `lastval`.
     numbers_asked: Option<Time>,
     /// Clients wait for the pool's listening connection.
     pub(crate) wants_listener: bool,
-    /// The Broker was told that clients wait, and has not answered with a permit.
+    /// The Broker was told that clients wait, and has sent no permit yet.
     pub(crate) need: bool,
     /// How long the oldest client had waited when the Broker was told, in nanoseconds.
     told_age: u64,
-    /// The limit that holds the pool back, as the Broker has said while clients wait here.
+    /// The limit that holds the pool back, as the Broker says.
     pub(crate) held_by: Option<HeldBy>,
     /// Other workers with waiting clients.
     pub(crate) hungry: Hungry,
-    /// Another pool that waits until a server of this pool is closed; all of them were busy.
+    /// Another pool waits until one of these servers is closed.
     pub(crate) starved: Option<Starved>,
     /// Why Howdah opens no new servers at present.
     pub(crate) failure: Option<Failure>,
-    /// PostgreSQL has no room for a server of this pool, so a server of another pool is to be
-    /// closed.
+    /// PostgreSQL has no room, so a server of another pool is to be closed.
     makes_room: bool,
-    /// Number of failed attempts in a row. If there are several hosts, Howdah tries the next one
-    /// at once.
+    /// Failed attempts in a row. If there are several hosts, the next one is tried at once.
     hosts_failed: u32,
-    /// How many servers this worker may keep while the pool has more than its limits allow;
-    /// otherwise `u32::MAX`.
+    /// How many servers this worker may keep after a limit was lowered; else `u32::MAX`.
     pub(crate) keep: u32,
-    /// PAUSE: no server is given out.
     paused: bool,
-    /// After a reload the database forces another user: clients go to that user's pool.
+    /// The database now forces another user: clients go to that user's pool.
     forsaken: bool,
-    /// SUSPEND or a takeover: no server is given out, but servers stay open.
     held: bool,
     /// Keys from the last client's SCRAM login, for logins to PostgreSQL.
     pub(crate) scram_keys: Option<ScramKeys>,
-    /// The secret from the last client's login, for logins to PostgreSQL: from auth_query, or the
+    /// The secret of the last client's login, for logins to PostgreSQL: from auth_query, or a
     /// password that LDAP or PAM has accepted.
     pub(crate) found_secret: Option<Secret>,
-    /// When the next server may be closed because of its age.
     next_life: Time,
     /// Index of the next host and address of the database.
     next_host: usize,
-    /// Counters and durations.
     counts: PoolCounts,
     /// When the last client left. While the pool has clients, this time is updated now and then.
     pub(crate) quiet: Time,
@@ -168,27 +154,27 @@ impl Pool {
         }
     }
 
-    /// Number of clients on this worker, logged in or about to be.
+    /// Clients on this worker, logged in or about to be.
     pub fn clients(&self) -> u32 {
         self.clients
     }
 
-    /// Number of servers on this worker, in every state.
+    /// Servers on this worker, in every state.
     pub fn servers(&self) -> u32 {
         self.servers
     }
 
-    /// Number of servers that have not logged in yet.
+    /// Servers that have not logged in yet.
     pub fn connecting(&self) -> u32 {
         self.connecting
     }
 
-    /// Number of servers that are being tested: each serves a waiting client after its test.
+    /// Servers under test: each serves a waiting client afterwards.
     pub fn testing(&self) -> u32 {
         self.testing
     }
 
-    /// Number of clients that keep a server between transactions.
+    /// Clients that keep a server between transactions.
     pub fn pinned(&self) -> u32 {
         self.pinned
     }
@@ -203,35 +189,30 @@ impl Pool {
         self.held
     }
 
-    /// After a reload the database forces another user: clients go to that user's pool.
+    /// The database now forces another user: clients go to that user's pool.
     pub fn forsaken(&self) -> bool {
         self.forsaken
     }
 
-    /// PostgreSQL has no room for a server of this pool, so a server of another pool is to be
-    /// closed.
+    /// PostgreSQL has no room, so a server of another pool is to be closed.
     pub fn makes_room(&self) -> bool {
         self.makes_room
     }
 
-    /// Number of failed attempts in a row. If there are several hosts, Howdah tries the next one
-    /// at once.
+    /// Failed attempts in a row. If there are several hosts, the next one is tried at once.
     pub fn hosts_failed(&self) -> u32 {
         self.hosts_failed
     }
 
-    /// A client joins the pool.
     pub(crate) fn client_enters(&mut self) {
         self.clients += 1;
     }
 
-    /// A client leaves the pool.
     pub(crate) fn client_leaves(&mut self, now: Time) {
         self.clients -= 1;
         self.quiet = now;
     }
 
-    /// The worker opens a server.
     pub(crate) fn server_opens(&mut self) {
         self.server_enters();
         self.connecting += 1;
@@ -242,22 +223,18 @@ impl Pool {
         self.connecting -= 1;
     }
 
-    /// A server joins the pool.
     pub(crate) fn server_enters(&mut self) {
         self.servers += 1;
     }
 
-    /// A server leaves the pool.
     pub(crate) fn server_leaves(&mut self) {
         self.servers -= 1;
     }
 
-    /// The test of a server begins.
     pub(crate) fn test_begins(&mut self) {
         self.testing += 1;
     }
 
-    /// The test of a server ends.
     pub(crate) fn test_ends(&mut self) {
         self.testing -= 1;
     }
@@ -272,7 +249,6 @@ impl Pool {
         self.next_life = Time(now.0.saturating_add(gap));
     }
 
-    /// Takes the host for the next server.
     pub(crate) fn takes_host(&mut self) -> Option<Host> {
         let hosts = &self.terms.database.hosts;
         let host = hosts.get(self.next_host % hosts.len().max(1)).cloned();
@@ -282,12 +258,11 @@ impl Pool {
         host
     }
 
-    /// Takes the address for the next server, of one host's `addresses`.
+    /// Takes one of a host's `addresses` for the next server.
     pub(crate) fn takes_address(&self, addresses: &[IpAddr]) -> IpAddr {
         addresses[self.next_host % addresses.len()]
     }
 
-    /// A login has failed.
     pub(crate) fn host_fails(&mut self) {
         // The current host can't be reached, but the next one may be.
         if self.terms.database.load_balance_hosts == LoadBalance::Disable {
@@ -296,7 +271,6 @@ impl Pool {
         self.hosts_failed += 1;
     }
 
-    /// Remembers why logins fail.
     pub(crate) fn logins_fail(&mut self, why: Failure) {
         self.failure = Some(why);
     }
@@ -306,7 +280,6 @@ impl Pool {
         self.failure = None;
     }
 
-    /// A server has logged in.
     pub(crate) fn login_succeeds(&mut self) {
         self.failure = None;
         self.hosts_failed = 0;
@@ -355,12 +328,10 @@ impl Pool {
         Some(greeting)
     }
 
-    /// Stores how many servers this worker may keep, as the Broker says.
     pub(crate) fn may_keep(&mut self, keep: u32) {
         self.keep = keep;
     }
 
-    /// Sets whether clients wait for the listening connection.
     pub(crate) fn listener_wanted(&mut self, wanted: bool) {
         self.wants_listener = wanted;
     }
@@ -376,17 +347,14 @@ impl Pool {
         &self.newcomers
     }
 
-    /// A client begins to wait for `welcome`.
     pub(crate) fn awaits_welcome(&mut self, id: ClientId) {
         self.newcomers.push(id);
     }
 
-    /// Takes out all clients that wait for `welcome`.
     pub(crate) fn take_newcomers(&mut self) -> Vec<ClientId> {
         std::mem::take(&mut self.newcomers)
     }
 
-    /// Removes clients for which `waits` is false.
     pub(crate) fn trim_newcomers(&mut self, waits: impl Fn(ClientId) -> bool) {
         self.newcomers.retain(|id| waits(*id));
     }
@@ -396,8 +364,7 @@ impl Pool {
         self.found_secret = None;
     }
 
-    /// Sets whether a server of another pool must close, so that PostgreSQL has room for a server
-    /// of this one.
+    /// Sets whether a server of another pool must close to make room for one of this pool.
     pub(crate) fn wants_room(&mut self, wants: bool) {
         self.makes_room = wants;
     }
@@ -422,12 +389,10 @@ impl Pool {
         std::mem::take(&mut self.need)
     }
 
-    /// The Broker says which limit holds the pool back.
     pub(crate) fn set_held_by(&mut self, bound: HeldBy) {
         self.held_by = Some(bound);
     }
 
-    /// Another pool waits until a server of this pool is closed.
     pub(crate) fn yields_to(&mut self, starved: Starved) {
         self.starved = Some(starved);
     }
@@ -445,8 +410,8 @@ impl Pool {
         self.key.listens || wanted && !self.held
     }
 
-    /// Takes out the hungry worker that gets a released server, if that worker comes before the
-    /// oldest client here.
+    /// Takes out the hungry worker that gets a released server, if it comes before the oldest
+    /// client here.
     pub(crate) fn take_hungrier(&mut self, now: Time) -> Option<WorkerId> {
         match self.hungry.is_empty() {
             true => None,
@@ -454,17 +419,14 @@ impl Pool {
         }
     }
 
-    /// Begins or ends a PAUSE.
     pub(crate) fn pauses(&mut self, paused: bool) {
         self.paused = paused;
     }
 
-    /// Begins or ends a SUSPEND or takeover.
     pub(crate) fn holds(&mut self, held: bool) {
         self.held = held;
     }
 
-    /// Sets whether clients go to another user's pool.
     pub(crate) fn set_forsaken(&mut self, forsaken: bool) {
         self.forsaken = forsaken;
     }
@@ -488,13 +450,12 @@ impl Pool {
         !self.paused && !self.held
     }
 
-    /// A client has called `currval` or `lastval`.
     pub(crate) fn notes_question_for_numbers(&mut self, now: Time) {
         self.numbers_asked = Some(now);
     }
 
-    /// Clients of this pool call `currval` or `lastval`, so no client may see another client's
-    /// sequence values.
+    /// True if clients call `currval` or `lastval`: then no client may see another's sequence
+    /// values.
     pub(crate) fn asks_numbers(&self, now: Time) -> bool {
         let asked = self.numbers_asked;
         asked.is_some_and(|asked| now.0.saturating_sub(asked.0) < NUMBERS_ASKED_NS)
@@ -520,7 +481,6 @@ impl Pool {
 #[derive(Debug)]
 pub struct Pools {
     slots: Vec<Option<Box<Pool>>>,
-    /// The indexes of empty slots.
     free: Vec<PoolId>,
     by_key: HashMap<Arc<PoolKey>, PoolId, Seeded>,
 }
@@ -592,17 +552,15 @@ impl Pools {
     }
 }
 
-/// Counters of a pool on this worker.
 #[derive(Debug, Default)]
 pub(super) struct PoolCounts {
-    /// Counted since the start.
+    /// Since the start.
     stats: Stats,
     /// `stats` at the end of the last period.
     last: Stats,
     /// `last` one period earlier: the console's averages begin here.
     older: Stats,
-    /// Number of transactions that the balancer has been told of.
+    /// Transactions that the balancer has been told of.
     told_transactions: u64,
-    /// Durations.
     times: Times,
 }

@@ -6,7 +6,7 @@ use crate::effect::Kinds;
 use crate::limits;
 use crate::params::{Params, Tracked};
 
-/// A question to PostgreSQL, and its answer as far as it has come.
+/// A question to PostgreSQL, and its answer so far.
 #[derive(Debug, Default)]
 pub struct Inquiry {
     /// The settings to ask about.
@@ -15,10 +15,10 @@ pub struct Inquiry {
     pub kinds: Kinds,
     /// Whether to ask for the channels that the session listens to.
     pub channels: bool,
-    /// Settings that PostgreSQL reports, by position and name: asks whether they have the value
-    /// that they have without a SET.
+    /// Reported settings, by position and name: do they have the value that they have without a
+    /// SET?
     pub reported: Vec<(usize, String)>,
-    /// Whether to ask if the session has a setting that its login may not set.
+    /// Ask whether the session has a setting that its login may not set.
     pub rights: bool,
     /// The row with the answer.
     pub row: Option<Vec<u8>>,
@@ -28,16 +28,16 @@ pub struct Inquiry {
     pub cancelled: bool,
     /// How many earlier tries were cancelled.
     pub again: u8,
-    /// For the spot check: asks for settings other than these, which no text has shown.
+    /// For the spot check: ask for settings other than these.
     pub check: Option<KnownSettings>,
 }
 
-/// Settings that Howdah knows a server to have for its client.
+/// The known settings of a server.
 #[derive(Debug, Default)]
 pub struct KnownSettings {
-    /// Their names, in lower case.
+    /// Names in lower case.
     pub names: Vec<String>,
-    /// Do not ask for other settings: those made by `connect_query` would look the same.
+    /// Ask for no others: those of `connect_query` would look the same.
     pub all: bool,
 }
 
@@ -46,11 +46,11 @@ pub struct KnownSettings {
 pub struct InquiryAnswer {
     /// Settings and their values, in the encoding of the database.
     pub settings: Vec<(Suspect, Option<Box<[u8]>>)>,
-    /// The kinds of which state is left.
+    /// The kinds that are left.
     pub left: Kinds,
-    /// The channels that the session listens to, if the question asked for them.
+    /// The channels that the session listens to, if asked.
     pub channels: Option<Vec<Box<[u8]>>>,
-    /// Positions of reported settings that have the value that they have without a SET.
+    /// Reported settings with the value that they have without a SET, by position.
     pub back: Vec<usize>,
     /// The session has a setting that its login may not set.
     pub rights: bool,
@@ -81,22 +81,21 @@ const QUESTIONS: [(Kinds, &str); 5] = [
     ),
 ];
 
-/// The channels that the session listens to, in hexadecimal digits, separated by commas.
+/// The channels that the session listens to, in hexadecimal digits with commas between.
 const CHANNELS: &str = "(SELECT pg_catalog.string_agg(pg_catalog.encode(pg_catalog.convert_to(\
     channel,pg_catalog.getdatabaseencoding()),'hex'),',') \
     FROM pg_catalog.pg_listening_channels() AS listening(channel))";
 
-/// True if the session has set a setting that not everybody may set, and its login is no superuser.
+/// True if a setting was set that not everybody may set, and the login is no superuser.
 const RIGHTS: &str = "(EXISTS(SELECT FROM pg_catalog.pg_settings WHERE \
     source OPERATOR(pg_catalog.=) 'session' AND context OPERATOR(pg_catalog.<>) 'user') AND \
     NOT EXISTS(SELECT FROM pg_catalog.pg_roles WHERE rolname OPERATOR(pg_catalog.=) session_user \
     AND rolsuper))";
 
 impl Inquiry {
-    /// The question about a session: the settings that may have changed, without those that
-    /// PostgreSQL reports, and the kinds of state that may be left. `there` are the settings that
-    /// the server had before. `asked` are the reported settings that the client asked for at
-    /// login.
+    /// The question about a session: the settings that may have changed, except reported ones, and
+    /// the kinds that may be left. `there` are the settings that the server had before, `asked`
+    /// the reported ones that the client asked for at login.
     pub fn of(
         session: &Session,
         there: &Maybe,
