@@ -1,4 +1,4 @@
-//! An entry of the ledger: the answers that a message will get, and the changes that these confirm.
+//! An entry of the ledger: the answers that a message will get, and the changes they confirm.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub enum Reply {
     Execute,
     /// A Flush with a body, which PostgreSQL refuses with an error.
     Refused,
-    /// CopyDone or CopyFail: no reply. Marks the end of a COPY whose entry comes before this one.
+    /// CopyDone or CopyFail: no reply. Marks the end of the COPY of an earlier entry.
     CopyEnd,
     /// The messages by which Howdah sets the client's settings on the server: everything up to the
     /// CommandComplete of their COMMIT.
@@ -94,28 +94,24 @@ pub struct Entry {
     pub reply: Reply,
     /// Howdah reads the reply, and the client does not see it.
     pub swallow: bool,
-    /// This is the client's Parse of its unnamed statement. PostgreSQL drops the old unnamed
-    /// statement even if the Parse fails.
+    /// The client's Parse of its unnamed statement: PostgreSQL drops the old one even if it fails.
     pub unnamed: bool,
     /// The message may make PostgreSQL forget statements, or may change the meaning of texts.
     /// Until this entry is answered, no message that names a statement may pass.
     pub barrier: bool,
-    /// How the message's first command changes the meaning of texts that are parsed later, as far
-    /// as its text shows.
+    /// How its first command changes the meaning of later texts, as far as its text shows.
     pub alters: Alters,
     /// A Query inside a group of extended messages: no Sync has ended the group, and the group may
     /// have begun a transaction.
     pub inside: bool,
-    /// For a message about a named statement of the client: the number of the name, to find the
-    /// name again if the message fails. For a Close of a remembered portal: the portal's number.
-    /// Otherwise 0.
+    /// The number of the client's statement name, to find it again if the message fails. For a
+    /// Close of a remembered portal, the portal's number. Otherwise 0.
     pub named: u64,
-    /// Changes that take effect once PostgreSQL has confirmed the message, and rare properties of
-    /// an entry; usually none.
+    /// Changes that PostgreSQL's answer confirms, and rare properties; usually none.
     pub effects: Option<Box<Consequences>>,
 }
 
-/// Changes that take effect with the answer, and rare properties of an entry.
+/// Changes that PostgreSQL's answer confirms, and rare properties of an entry.
 #[derive(Debug, Default)]
 pub struct Consequences {
     /// A change of the client's statement names.
@@ -124,12 +120,11 @@ pub struct Consequences {
     pub set: Option<Box<SetOp>>,
     /// A change of the server's unnamed statement.
     pub unnamed: Option<UnnamedOp>,
-    /// The statement that the message describes.
+    /// The statement that it describes.
     pub described: Option<Box<Described>>,
-    /// The query that the message runs, if queries are watched. The query ends with the answer.
+    /// The query that it runs, if watched. The query ends with the answer.
     pub watched: Option<Box<Watched>>,
-    /// Where PostgreSQL looks names up after the message, if the message changes that
-    /// ([`Alters::Path`]).
+    /// Where PostgreSQL looks names up afterwards, if the message changes that ([`Alters::Path`]).
     pub names: Names,
     /// How much of the answer the client sees.
     pub part: Part,
@@ -150,14 +145,12 @@ impl Entry {
         }
     }
 
-    /// Marks the client's Parse of its unnamed statement. PostgreSQL drops the old unnamed
-    /// statement even if the Parse fails.
+    /// Marks the client's Parse of its unnamed statement.
     pub fn drops_unnamed(&mut self) {
         self.unnamed = true;
     }
 
-    /// True if PostgreSQL sends no answer to this entry: the entry is done once it reaches the
-    /// front.
+    /// True if PostgreSQL sends no answer: the entry is done once it is in front.
     pub fn is_made(&self) -> bool {
         matches!(
             self.reply,
@@ -225,14 +218,14 @@ impl Entry {
         }
     }
 
-    /// Adds the query that the message runs, if queries are watched.
+    /// Adds the query that it runs, if watched.
     pub fn watch_for(&mut self, query: Option<Box<Watched>>) {
         if query.is_some() {
             self.effects_mut().watched = query;
         }
     }
 
-    /// The query that the message runs, if queries are watched.
+    /// The query that it runs, if watched.
     pub fn watched(&mut self) -> Option<&mut Watched> {
         self.effects.as_mut()?.watched.as_deref_mut()
     }

@@ -1,10 +1,10 @@
-//! The ledger of a link: which answers the server owes, in order, and which of them the client sees.
+//! The ledger of a link: the answers that the server owes, in order, and which the client sees.
 //!
-//! Each message that will get an answer is an entry, and PostgreSQL is answering the front entry.
+//! Each message that will get an answer is an entry; PostgreSQL is answering the front one.
 //! Replies that Howdah makes itself (for a skipped Parse, or a Close that the server does not get)
-//! are entries, too, and are sent when they reach the front. So the client gets answers in the
-//! order of its messages. After an error, PostgreSQL skips all messages up to the next Sync. The
-//! ledger then drops its entries up to this Sync, including Howdah's own replies.
+//! are entries, too, sent when they reach the front. So the client gets answers in the order of
+//! its messages. After an error, PostgreSQL skips all messages up to the next Sync, and the ledger
+//! drops their entries, including Howdah's own replies.
 
 mod entry;
 
@@ -20,7 +20,7 @@ use crate::event::Time;
 use crate::queries::watched::Watched;
 use crate::statement::Named;
 
-/// How many entries have effects of each kind. With a count of 0, no search is needed.
+/// How many entries have effects of each kind. With 0, no search is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Carried {
     names: u32,
@@ -48,11 +48,11 @@ impl Carried {
 /// Messages that were already sent when a COPY from the client began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopyIn {
-    /// Number of Sync messages, which PostgreSQL ignores.
+    /// Number of Syncs, which PostgreSQL ignores.
     pub eaten: usize,
     /// CopyDone or CopyFail was sent.
     pub ended: bool,
-    /// A message that breaks the COPY was sent before the end of the COPY.
+    /// A message that breaks the COPY was sent before its end.
     pub breaks: bool,
 }
 
@@ -63,7 +63,7 @@ pub struct Ledger {
     carried: Carried,
     /// Watched queries that have ended and are still to be taken.
     ended: VecDeque<Watched>,
-    /// When the last taken query ended. The next one began to run then at the earliest.
+    /// When the last taken query ended. The next one did not run before.
     last_end: Time,
     group: u32,
     group_open: bool,
@@ -71,7 +71,7 @@ pub struct Ledger {
     group_sure: bool,
     flushed: bool,
     barriers: u32,
-    /// Number of Query and Sync entries: each of them ends with a ReadyForQuery.
+    /// Number of Query and Sync entries, which end with a ReadyForQuery.
     readies: u32,
 }
 
@@ -129,8 +129,7 @@ impl Ledger {
         self.group.wrapping_sub(self.readies)
     }
 
-    /// True if the last messages belong to the extended protocol, without a Sync or Query after
-    /// them.
+    /// True if extended messages were sent, without a Sync or Query after them.
     pub fn group_open(&self) -> bool {
         self.group_open
     }
@@ -141,8 +140,8 @@ impl Ledger {
         self.group_open && self.group_works
     }
 
-    /// True if PostgreSQL holds answers back, because neither Sync nor Flush followed the last
-    /// messages. Returns true only once, and the caller then sends a Flush.
+    /// True if PostgreSQL holds answers back, because no Sync or Flush followed the last messages.
+    /// True only once: the caller sends a Flush.
     pub fn needs_flush(&mut self) -> bool {
         let settings = self.sets() && !self.owes_ready();
         let needs = (self.group_open || settings) && !self.flushed;
@@ -189,9 +188,9 @@ impl Ledger {
         self.readies
     }
 
-    /// Whether a group that begins now certainly begins in a transaction that has not failed;
-    /// `not_failed` is the last ReadyForQuery's word on this. For an open group: whether the group
-    /// began so.
+    /// Whether a group that begins now is certainly not in a failed transaction; `not_failed`
+    /// comes from the last ReadyForQuery. For an open group: whether this was certain when it
+    /// began.
     pub fn sure_of_transaction(&self, not_failed: bool) -> bool {
         if self.group_open {
             self.group_sure
@@ -230,7 +229,7 @@ impl Ledger {
         self.entries.push_back(entry);
     }
 
-    /// Takes out the front entry, which is answered.
+    /// Takes out the front entry, once answered.
     #[inline(always)]
     pub fn pop(&mut self) -> Option<Entry> {
         let mut entry = self.entries.pop_front()?;
@@ -256,8 +255,8 @@ impl Ledger {
         }
     }
 
-    /// Takes out the query that PostgreSQL is answering, or will answer next, and how long it has
-    /// run, in nanoseconds. Howdah will not see the end of this query.
+    /// Takes out the query that PostgreSQL is answering, or answers next, and how long it has run,
+    /// in nanoseconds. Howdah will not see its end.
     pub fn take_watched(&mut self, now: Time) -> Option<(Watched, u64)> {
         let mut entries = self.entries.iter_mut();
         let query = entries.find_map(|entry| entry.effects.as_mut()?.watched.take())?;
@@ -346,11 +345,10 @@ impl Ledger {
         self.group_open = false;
     }
 
-    /// PostgreSQL has begun a COPY from the client, for the front entry. It ignores each Sync
-    /// until the end of the COPY, so the entries of those already sent are taken out. Other
-    /// messages break the COPY. If a Query runs the COPY, PostgreSQL drops the breaking message
-    /// and answers the later ones. (If an Execute does, PostgreSQL skips everything up to a Sync
-    /// after the error.)
+    /// PostgreSQL has begun a COPY from the client for the front entry. It ignores each Sync until
+    /// the end of the COPY: takes out those already sent. Other messages break the COPY. In a
+    /// Query's COPY, PostgreSQL drops the breaking message and answers the later ones. (In an
+    /// Execute's, it skips everything up to a Sync after the error.)
     pub fn begin_copy_in(&mut self) -> CopyIn {
         let copies = |e: &Entry| {
             use Reply::{CopyEnd, MadeClose, MadeParse, Refused, Sync};
@@ -405,17 +403,17 @@ impl Ledger {
         self.carried.names = 0;
     }
 
-    /// True if changes of the client's names await their confirmation.
+    /// True if changes of the client's names are not confirmed yet.
     pub fn changes_names(&self) -> bool {
         self.carried.names > 0
     }
 
-    /// True if changes of the server's unnamed statement await their confirmation.
+    /// True if changes of the server's unnamed statement are not confirmed yet.
     pub fn changes_unnamed(&self) -> bool {
         self.carried.unnamed > 0
     }
 
-    /// The last change of the server's unnamed statement that awaits its confirmation.
+    /// The last unconfirmed change of the server's unnamed statement.
     pub fn unnamed(&self) -> Option<&UnnamedOp> {
         if self.carried.unnamed == 0 {
             return None;
@@ -450,7 +448,7 @@ impl Ledger {
             .find(|op| *op.name == *name)
     }
 
-    /// True while Howdah has the server describe the statement under this key, for itself.
+    /// True while the server describes this statement for Howdah.
     pub fn checks(&self, key: u128) -> bool {
         let some = self.carried.described > 0;
         let entries = self.entries.iter().filter(|_| some);
@@ -469,7 +467,7 @@ impl Ledger {
         asked.any(|asked| asked.number == number)
     }
 
-    /// The named statement of a definition that awaits its confirmation.
+    /// The named statement of an unconfirmed definition.
     pub fn pending_definition(&mut self, number: u64) -> Option<&mut Named> {
         self.entries
             .iter_mut()

@@ -1,6 +1,5 @@
-//! The limits that several pools share: all pools of a database share `max_db_connections`, all
-//! pools of a user share `max_user_connections`. Code that counts or compares walks this list. A
-//! third limit needs one entry here, and one match arm where settings are read.
+//! The limits that pools share. Code that counts or compares walks this list. A third limit needs
+//! one entry here, and one match arm where settings are read.
 
 use std::sync::Arc;
 
@@ -9,9 +8,9 @@ use crate::pool::key::PoolKey;
 /// A limit that several pools share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SharedBound {
-    /// `max_db_connections`: all pools of a database share it.
+    /// `max_db_connections`, shared by all pools of a database.
     Database,
-    /// `max_user_connections`: all pools of a user share it.
+    /// `max_user_connections`, shared by all pools of a user.
     User,
 }
 
@@ -27,7 +26,7 @@ impl SharedBound {
         self as usize
     }
 
-    /// The name that a pool's servers count under. All pools with the same name share the limit.
+    /// The name that a pool's servers count under: pools with equal names share the limit.
     pub fn name(self, key: &PoolKey) -> &Arc<str> {
         match self {
             SharedBound::Database => &key.database,

@@ -18,7 +18,7 @@ use crate::{client, server};
 /// How long a server that was never used needs no test after its login, in nanoseconds.
 const FRESH_NS: u64 = 1_000_000_000;
 
-/// How many idle servers Howdah searches for one that already has the client's settings.
+/// How many idle servers Howdah searches for the client's settings.
 const LOOKED_AT: usize = 8;
 
 impl Pooler {
@@ -61,9 +61,9 @@ impl Pooler {
         self.clients.get(id).is_some_and(linked)
     }
 
-    /// Gives idle servers to waiting clients, but tests a server first that was idle for long.
-    /// Clients can wait beside idle servers if the newest of these had to be tested, or if a
-    /// client waits for replication.
+    /// Gives idle servers to waiting clients; a server that was idle for long is tested first.
+    /// Both exist at once if the newest idle server had to be tested, or a replication client
+    /// waits.
     pub(super) fn serve_waiting(&mut self, pool_id: PoolId, out: &mut Out) {
         loop {
             let pool = self.pools.at(pool_id);
@@ -84,8 +84,8 @@ impl Pooler {
         }
     }
 
-    /// Takes an idle server for a client, if possible one that has the client's settings. If that
-    /// server was idle for long, its test begins instead: the next waiting client then gets it.
+    /// Takes an idle server for a client, if possible with the client's settings. If the server
+    /// was idle for long, its test begins instead: the next waiting client then gets it.
     fn take_idle(&mut self, pool_id: PoolId, client: ClientId, out: &mut Out) -> Option<ServerId> {
         let id = match self.config.globals.server_round_robin {
             true => self.pools.at_mut(pool_id).idle.take_oldest()?,
@@ -102,9 +102,9 @@ impl Pooler {
         Some(id)
     }
 
-    /// Takes the idle server that was used last, or a slightly older one that has the client's
-    /// settings and needs no test. If clients of the pool call `currval` or `lastval`, the server
-    /// that this client used last comes first: that server still has the client's sequence values.
+    /// Takes the newest idle server, or a slightly older one that has the client's settings and
+    /// needs no test. If clients call `currval` or `lastval`, the server that this client used
+    /// last comes first: it still has the client's sequence values.
     fn take_fit(&mut self, pool_id: PoolId, client: ClientId) -> Option<ServerId> {
         let client = self.clients.at(client);
         let pool = self.pools.at_mut(pool_id);
@@ -154,7 +154,6 @@ impl Pooler {
         }
     }
 
-    /// Gives a server to a client that has waited for it.
     fn serve(&mut self, client: ClientId, server: ServerId, out: &mut Out) {
         let looks_up = |c: &client::Client| matches!(c.state(), ClientState::Lookup);
         if self.clients.get(client).is_some_and(looks_up) {
@@ -210,9 +209,8 @@ impl Pooler {
         server.comes_up(&mut self.timers, id, at);
     }
 
-    /// Passes a released server on: closes it because its pool has too many or another pool needs
-    /// room, lends it to another worker, or gives it to a client that waits here. Returns false if
-    /// the server stays.
+    /// Passes a released server on: closes it because there are too many or another pool needs
+    /// room, lends it, or gives it to a waiting client. False if the server stays.
     fn hand_on(&mut self, id: ServerId, pool_id: PoolId, out: &mut Out) -> bool {
         if self.has_surplus(pool_id) {
             self.close_server(id, crate::pool::surplus::WHY, Close::Await, out);
@@ -245,9 +243,8 @@ impl Pooler {
         false
     }
 
-    /// Drops the statements made by SQL's PREPARE, as these must not outlive the link of their
-    /// client. `DEALLOCATE ALL` drops Howdah's own statements, too: there is no command for the
-    /// others alone.
+    /// Drops the statements of SQL's PREPARE, which must not outlive their client's link. There is
+    /// no command that spares Howdah's own statements.
     fn forget_sql_prepared(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         server.set_sql_prepared(false);

@@ -3,7 +3,7 @@
 use crate::event::Time;
 
 /// The first pause before another login, in nanoseconds, if PostgreSQL can't be reached or is
-/// starting up. The pause doubles with each failure, up to `server_login_retry`.
+/// starting up. Pauses double up to `server_login_retry`.
 const FIRST_NS: u64 = 50_000_000;
 
 /// The longest pause after PostgreSQL has refused a login, in nanoseconds.
@@ -23,9 +23,9 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A login has failed at `at`; `last` is the failure before, if any. The pause before the next
-    /// login depends on `retry` (`server_login_retry`) and on `took`, the duration of this login:
-    /// Howdah does not constantly try a host that swallows packets. Both are in nanoseconds.
+    /// A login has failed at `at`, perhaps after a failure `last`. The pause before the next login
+    /// depends on `retry` (`server_login_retry`) and on how long this login `took`, so that a host
+    /// that swallows packets is not tried constantly. Both are in nanoseconds.
     pub fn new(
         (at, took): (Time, u64),
         (sqlstate, text): (&str, &str),
@@ -64,8 +64,7 @@ impl Failure {
         matches!(&*self.sqlstate, "08006" | "57P03")
     }
 
-    /// PostgreSQL has no room for one more server (53300 and other codes of class 53). The
-    /// existing servers may be enough for all clients.
+    /// PostgreSQL has no room for one more server (class 53). The existing ones may be enough.
     pub fn is_full(&self) -> bool {
         self.sqlstate.starts_with("53")
     }

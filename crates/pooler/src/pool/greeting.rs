@@ -1,5 +1,4 @@
-//! The messages that a client gets after its login. Clients that ask for the same get the same
-//! messages.
+//! The messages that a client gets after its login, equal for all clients with equal wishes.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,31 +19,31 @@ pub struct Wishes<'a> {
     pub(crate) asked: Option<&'a Arc<Params>>,
     /// Values of other settings.
     pub(crate) login: Maybe,
-    /// The settings that decide where PostgreSQL looks for names (`search_path` and the like).
+    /// The settings that decide where names are looked up (`search_path` and the like).
     pub(crate) path: Option<Vec<u8>>,
     /// The client replicates, and so gets a server of its own.
     pub(crate) replicates: bool,
 }
 
-/// The messages for a client, except its cancel key, and the values that it begins with. A pool
-/// keeps the last greeting, because applications connect often and mostly ask for the same.
+/// The messages for a client, except its cancel key, and its first values. A pool keeps the last
+/// greeting, because applications connect often and mostly ask for the same.
 #[derive(Debug)]
 pub struct Greeting {
-    /// The parameters that the client asked for; `None` if it asked for anything else, too.
+    /// All that the client asked for; `None` if it asked for anything else, too.
     only: Option<Arc<Params>>,
-    /// The values that RESET restores, where they differ from those of a login without any wishes.
+    /// The values that RESET restores, if not those of PostgreSQL.
     pub(crate) reset: Option<Arc<Params>>,
     /// Values of the tracked parameters.
     pub(crate) params: Arc<Params>,
-    /// The part of the settings that changes the meaning of statements.
+    /// The settings that change the meaning of statements.
     pub(crate) meaning: Meaning,
     /// The messages from AuthenticationOk to the last ParameterStatus.
     pub(crate) messages: Box<[u8]>,
 }
 
 impl Greeting {
-    /// Combines the parameters that PostgreSQL reported with the client's own values. `hasher` is
-    /// the hasher of meanings.
+    /// The parameters that PostgreSQL reported, overridden by the client's own. `hasher` is that
+    /// of meanings.
     pub fn new(
         wishes: &Wishes<'_>,
         welcome: &Welcome,
@@ -59,7 +58,7 @@ impl Greeting {
             Some(asked) => sets.intern(welcome.tracked.overlaid(asked)),
             None => welcome.tracked.clone(),
         };
-        // The server of a replication client has these values as its login defaults.
+        // A replication client's server has them as login defaults.
         let reset = asked.filter(|asked| !asked.is_unknown() && !wishes.replicates);
         Greeting {
             only: wishes.asked.filter(|_| wishes.are_plain()).cloned(),
@@ -83,13 +82,11 @@ impl Greeting {
 }
 
 impl Wishes<'_> {
-    /// True if the client asks for tracked parameters only.
     fn are_plain(&self) -> bool {
         self.login.is_none() && self.path.is_none() && !self.replicates
     }
 
-    /// PostgreSQL's notice about an `application_name` that is too long, if the client wants
-    /// notices.
+    /// PostgreSQL's notice about a long `application_name`, if the client wants notices.
     fn cut_notice(&self, tracked: &Tracked) -> Option<String> {
         let whole = self.asked?.get(tracked.position(b"application_name")?)?;
         let cut = cut_name(whole)?;

@@ -1,23 +1,18 @@
-//! Hungry workers: their clients wait for a server of a pool, while other workers have servers of
-//! that pool.
+//! Hungry workers: their clients wait for a server of a pool that other workers have servers of.
 
 use crate::event::{Time, WorkerId};
 
-/// How long a hungry worker's report counts, in nanoseconds. While clients wait, their worker
-/// repeats the report at least three times as often.
+/// How long a hungry worker's report counts, in nanoseconds. The worker repeats it at least three
+/// times as often.
 const HUNGER_NS: u64 = 1_000_000_000;
 
-/// A hungry worker.
 #[derive(Clone, Copy, Debug)]
 struct Worker {
-    /// The worker's id.
     id: WorkerId,
     /// How long its oldest client had waited at the time of the report, in nanoseconds.
     age: u64,
-    /// The time of the report.
     told: Time,
-    /// The Broker has said that this worker has too few servers: it gets the next server released
-    /// here.
+    /// The Broker says that this worker has too few servers: it gets the next one released here.
     named: bool,
 }
 
@@ -67,9 +62,8 @@ impl Hungry {
     }
 
     /// Takes out the worker that gets a released server, although the oldest client here has
-    /// waited for `here` nanoseconds. A worker that the Broker has named comes first. Otherwise
-    /// the oldest client of that worker must have waited longer than `here`, by more than 2 ms and
-    /// by more than an eighth of `here`.
+    /// waited for `here` nanoseconds: a worker that the Broker has named, or one whose oldest
+    /// client has waited longer by more than 2 ms and by more than an eighth of `here`.
     pub fn take_hungrier(&mut self, here: Option<u64>, now: Time) -> Option<WorkerId> {
         // Workers repeat their reports while they are hungry, but do not report the end.
         self.workers

@@ -1,4 +1,4 @@
-//! Lending servers to workers with waiting clients, and taking in servers from other workers.
+//! Lending servers to hungry workers, and taking in servers from other workers.
 
 use crate::event::{Action, LooseSocket, Out, Peer, ServerId};
 use crate::ids::WorkerId;
@@ -43,8 +43,8 @@ impl Pooler {
         }
     }
 
-    /// The Broker says that another worker has too few servers: lends it an idle server or the
-    /// next released one.
+    /// The Broker says that another worker has too few servers: lends an idle one, or the next
+    /// released.
     pub(crate) fn give(&mut self, key: &PoolKey, to: WorkerId, out: &mut Out) {
         let Some(pool_id) = self.pools.find(key) else {
             return;
@@ -66,7 +66,6 @@ impl Pooler {
         out.push(Action::Detach(Peer::Server(id)));
     }
 
-    /// The driver has detached a server.
     pub(crate) fn server_detached(&mut self, id: ServerId, socket: LooseSocket, out: &mut Out) {
         let Some(server) = self.servers.get(id) else {
             out.push(Action::Discard(socket));
@@ -77,8 +76,8 @@ impl Pooler {
             return self.server_packed(id, socket, out);
         }
         let ServerState::Lent(to) = *server.state() else {
-            // The server was to be closed meanwhile. The driver has already given it up, so no
-            // more events follow.
+            // The server was to be closed meanwhile. The driver has given it up, so no more events
+            // follow.
             out.push(Action::Discard(socket));
             return self.server_gone(id, out);
         };
@@ -100,7 +99,6 @@ impl Pooler {
         out.push(Action::Post(to, Mail::Server(Box::new(parcel))));
     }
 
-    /// A server has come from another worker.
     pub(crate) fn server_arrived(&mut self, mut parcel: ServerParcel, out: &mut Out) {
         let database = match self.pools.find(&parcel.pool) {
             Some(id) => Some(self.pools.at(id).terms.database.clone()),
@@ -138,9 +136,8 @@ impl Pooler {
         self.need(pool_id, out);
     }
 
-    /// Learns the login parameters that PostgreSQL reported to another worker, if no server here
-    /// has reported them yet, and sends them to newcomers. (This worker may get no permit for a
-    /// server.)
+    /// Stores the login parameters reported to another worker, if no server here has reported them
+    /// yet, and tells newcomers. (This worker may get no permit for a server.)
     pub(crate) fn learn_welcome(&mut self, pool_id: PoolId, welcome: Welcome, out: &mut Out) {
         // Known parameters stay, even if they came from a server that was lost before it was ready.
         if self.pools.at(pool_id).welcome.is_none() {

@@ -15,7 +15,7 @@ pub enum Reason {
     HeldBy(HeldBy),
     /// A server is connecting or logging in.
     ServerLogin,
-    /// A server that was idle for long is being tested.
+    /// A server that was idle for long is tested.
     ServerTest,
     /// A server was requested and is on its way.
     Asked,
@@ -73,7 +73,7 @@ impl Reason {
         }
     }
 
-    /// The reason as a sentence, with the name of the setting that limits.
+    /// The reason as a sentence, with the setting that limits.
     pub fn text(&self) -> String {
         match self {
             Reason::Paused => "the pool is paused (PAUSE)".into(),
@@ -100,7 +100,7 @@ impl Reason {
         }
     }
 
-    /// The rank among the reasons of several workers. The lowest rank is the most important.
+    /// The rank among the reasons of several workers; the lowest is the most important.
     pub fn rank(&self) -> usize {
         let word = self.word();
         let place = Self::WORDS.iter().position(|other| *other == word);

@@ -8,18 +8,19 @@ use crate::pool::key::PoolKey;
 use crate::queries::watched::Wanted;
 use crate::session::Tracking;
 
-/// The settings of a pool, which a reload can change.
+/// The settings of a pool, which a reload can change. Times are in nanoseconds, timeouts 0 for
+/// none.
 #[derive(Clone, Debug)]
 pub struct Terms {
     /// The database that the pool's servers connect to.
     pub database: Arc<Database>,
     /// [`Database::fingerprint`] of `database`.
     pub fingerprint: [u8; 32],
-    /// The user that servers log in as, if the configuration has this user.
+    /// The user that servers log in as, if configured.
     pub user: Option<Arc<User>>,
     /// When a server is released: after a session, a transaction or a statement.
     pub mode: PoolMode,
-    /// How Howdah treats session state that clients leave on servers.
+    /// How Howdah treats state that clients leave in sessions.
     pub tracking: Tracking,
     /// The listener handles LISTEN for the pool's clients (`listen = share`).
     pub shares_listen: bool,
@@ -27,27 +28,27 @@ pub struct Terms {
     pub bounds: Bounds,
     /// How many servers the pool keeps at least (`min_pool_size`).
     pub min_size: u32,
-    /// `query_timeout`, in nanoseconds; 0 for none.
+    /// `query_timeout`.
     pub query_timeout: u64,
-    /// `query_wait_timeout`, in nanoseconds; 0 for none.
+    /// `query_wait_timeout`.
     pub query_wait_timeout: u64,
-    /// `idle_transaction_timeout`, in nanoseconds; 0 for none.
+    /// `idle_transaction_timeout`.
     pub idle_transaction_timeout: u64,
-    /// `transaction_timeout`, in nanoseconds; 0 for none.
+    /// `transaction_timeout`.
     pub transaction_timeout: u64,
-    /// `client_idle_timeout`, in nanoseconds; 0 for none.
+    /// `client_idle_timeout`.
     pub client_idle_timeout: u64,
-    /// `pin_idle_timeout`, in nanoseconds; 0 for none.
+    /// `pin_idle_timeout`.
     pub pin_idle_timeout: u64,
-    /// `server_lifetime`, in nanoseconds. With 0, a server serves only once.
+    /// `server_lifetime`. With 0, a server serves only once.
     pub server_lifetime: u64,
-    /// `server_idle_timeout`, in nanoseconds; 0 for none.
+    /// `server_idle_timeout`.
     pub server_idle_timeout: u64,
     /// Which queries Howdah notes, and for which purpose.
     pub wanted: Wanted,
-    /// At least one timeout of linked clients is set, so Howdah watches these clients.
+    /// Linked clients have a timeout, so Howdah watches them.
     pub watched: bool,
-    /// The shortest timeout of linked clients, in nanoseconds.
+    /// The shortest timeout of linked clients.
     pub shortest: u64,
 }
 
@@ -125,7 +126,6 @@ impl Terms {
     }
 }
 
-/// How session state is tracked, according to `pool_mode` and `session_state`.
 fn tracking(mode: PoolMode, state: SessionState) -> Tracking {
     match (mode, state) {
         (PoolMode::Session, _) | (_, SessionState::Share) => Tracking::Nothing,
@@ -144,8 +144,7 @@ pub struct Bounds {
     pub reserve: u32,
     /// `reserve_pool_timeout`, in nanoseconds.
     pub reserve_after: u64,
-    /// The limits shared with other pools: `max_db_connections` and `max_user_connections`; 0 for
-    /// no limit.
+    /// `max_db_connections` and `max_user_connections`, which pools share; 0 for no limit.
     pub shared: Each<u32>,
     /// `pin_limit`; 0 for no limit.
     pub pins: u32,

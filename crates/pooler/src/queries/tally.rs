@@ -1,8 +1,8 @@
 //! Which query texts take the most time: counts by text and pool, in bounded memory.
 //!
-//! A worker has a table of at most `top_queries` rows. When the table is full, the least used
-//! tenth of the rows is removed, and the use counts of the others are halved. So texts that come
-//! only once displace each other, not the frequent ones. One sum keeps the counts of removed rows.
+//! A worker has at most `top_queries` rows. When the table is full, the least used tenth is
+//! removed, and the use counts of the others are halved. So texts that come only once displace
+//! each other, not the frequent ones. One sum keeps the counts of removed rows.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;

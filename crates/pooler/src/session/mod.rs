@@ -30,26 +30,26 @@ use crate::event::Time;
 use crate::limits;
 use settings::{Maybe, Settings};
 
-/// A client's session: its settings, and the state that it has left on its server.
+/// A client's session.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// The client's own settings.
+    /// Its own settings.
     pub settings: Maybe,
     /// The settings that the client asked for at login. RESET goes back to these.
     pub login: Maybe,
-    /// The question that PostgreSQL must answer before the server is released.
+    /// The question for PostgreSQL before the server is released.
     pub pending: Pending,
-    /// The kinds of state that pin the client to its server.
+    /// The kinds of state that pin it.
     pub pinned: Kinds,
-    /// The time since which the client is pinned.
+    /// Since when it is pinned.
     pub since: Time,
-    /// When PostgreSQL was last asked whether the pinning state still exists.
+    /// When PostgreSQL was last asked about the pinning state.
     pub asked: Time,
     /// State of the scanner for a Query that is too long to be held.
     pub pieces: Option<Box<Pieces>>,
-    /// The client's request for permission to keep a server.
+    /// Its request for permission to keep a server.
     pub ticket: Option<ticket::Ticket>,
-    /// The channels that the listener hears for the client.
+    /// The channels that the listener hears for it.
     pub channels: Option<Box<crate::listen::Channels>>,
 }
 
@@ -71,18 +71,17 @@ pub struct Pending {
     pub doubtful: bool,
 }
 
-/// A setting that may have changed. Example: after `SET work_mem = '8MB'; RESET work_mem`, `set`
-/// and `back` are true.
+/// A setting that may have changed. After `SET a.b = 1; RESET a.b`, `set` and `back` are true.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Suspect {
-    /// The name of the setting.
+    /// Its name.
     pub name: Box<[u8]>,
     /// A command may have set it.
     pub set: bool,
-    /// The last command about the setting was a reset.
+    /// The last command about it was a reset.
     pub back: bool,
-    /// The SET may have had no effect. In this case the server still has the value of its own
-    /// login, which must not become the client's.
+    /// The SET may have had no effect: the server may still have its own login's value, which must
+    /// not become the client's.
     pub unsure: bool,
 }
 
@@ -115,7 +114,6 @@ impl Pending {
         }
     }
 
-    /// Adds a setting that may have changed.
     fn suspect(&mut self, name: &[u8], set: bool) {
         if name == b"session_authorization" {
             // SET SESSION AUTHORIZATION resets the role, too.
@@ -153,8 +151,8 @@ impl Session {
             && self.channels.is_none()
     }
 
-    /// True if the client has reset settings to the values of its login, but its server, with the
-    /// settings `there`, lacks some of these values.
+    /// True if the client has reset settings to the values of its login, but its server, which has
+    /// the settings `there`, lacks some of these values.
     fn misses_login(&self, there: &Maybe) -> bool {
         let login = self.login.iter().flat_map(|login| login.iter());
         let mut missed = login.filter(|(name, _)| {
@@ -171,7 +169,7 @@ impl Session {
         let mut server = there.as_deref().cloned().unwrap_or_default();
         for (suspect, now) in answers {
             let name = &*suspect.name;
-            // `none` counts as a role only if the client has set it: the login may have a default
+            // `none` counts as a role only if the client has set it: the login may have another
             // role.
             let none = name == b"role" && now.as_deref() == Some(b"none");
             let none = none && (suspect.back || !suspect.set);
@@ -201,7 +199,6 @@ fn value_of<'a>(settings: &'a Maybe, name: &[u8]) -> Option<&'a [u8]> {
     settings::value(settings, name)
 }
 
-/// Replaces settings, unless they are equal.
 fn share(old: &mut Maybe, new: Settings) {
     if old.as_deref() != Some(&new) {
         *old = new.shared();
@@ -211,14 +208,14 @@ fn share(old: &mut Maybe, new: Settings) {
 /// The table that makes equal settings one shared value.
 pub type Shelf = crate::params::SetInterner<Settings>;
 
-/// Why a client keeps its server, as text.
+/// The reasons to keep a server, as text.
 pub fn reasons(kinds: Kinds) -> String {
     let reasons = PIN_REASONS.iter().filter(|(kind, ..)| kinds.any(*kind));
     let texts: Vec<&str> = reasons.map(|(.., text)| *text).collect();
     texts.join(", ")
 }
 
-/// The reasons to keep a server: the kind, its word for metrics, and its text.
+/// The reasons to keep a server: kind, word for metrics, text.
 pub const PIN_REASONS: [(Kinds, &str, &str); 8] = [
     (Kinds::TEMPORARY, "temporary", "temporary objects"),
     (Kinds::PREPARES, "prepare", "SQL PREPARE"),
@@ -238,7 +235,7 @@ pub(crate) fn intern(shelf: &mut Shelf, settings: Maybe) -> Maybe {
     })
 }
 
-/// How Howdah treats state that texts leave in their session.
+/// How Howdah treats state that clients leave in sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Tracking {
     /// Not at all: the server belongs to one client, or clients share its state.

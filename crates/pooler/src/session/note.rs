@@ -13,8 +13,8 @@ use crate::link::upstream::{Flow, Upstream, Verdict, Via};
 use crate::server::state::Numbers;
 
 impl Upstream<'_> {
-    /// How to treat state that the client's texts leave. A replication client has a server of its
-    /// own, which no other client gets later.
+    /// How to treat state that the client leaves. A replication client has a server of its own,
+    /// which no other client gets later.
     pub(crate) fn tracking(&self) -> Tracking {
         match self.client.replication.any() {
             true => Tracking::Nothing,
@@ -22,7 +22,7 @@ impl Upstream<'_> {
         }
     }
 
-    /// Notes the possible effects of a Query.
+    /// Notes the effects of a Query.
     pub(crate) fn note_query(
         &mut self,
         chunk: &Chunk<'_>,
@@ -44,9 +44,8 @@ impl Upstream<'_> {
         }
     }
 
-    /// Notes the possible effects of a Query whose EXECUTE runs a prepared statement with
-    /// `effects`. The Query may have other effects, too: `EXECUTE p(set_config('a.b', 'c',
-    /// false)); SET work_mem = '64MB'`.
+    /// Notes a Query with an EXECUTE of a statement with `effects`. The Query may have more:
+    /// `EXECUTE p(set_config('a.b', 'c', false)); SET work_mem = '64MB'`.
     #[cold]
     pub(crate) fn note_executed(
         &mut self,
@@ -62,7 +61,7 @@ impl Upstream<'_> {
         }
     }
 
-    /// Notes the possible effects of a text that has not been sent yet, if the text may run.
+    /// Notes the effects of a text that was not sent yet, if it may run.
     pub(crate) fn note_first(&mut self, found: &Effects, via: Via) -> Result<Verdict, Flow> {
         if found.is_nothing() {
             return Ok(Verdict::Runs);
@@ -120,7 +119,7 @@ impl Upstream<'_> {
         self.note(&found)
     }
 
-    /// Notes the possible effects of a Parse that is passed on unchanged.
+    /// Notes the effects of a Parse that is passed on unchanged.
     pub(crate) fn note_parse(
         &mut self,
         chunk: &Chunk<'_>,
@@ -153,13 +152,13 @@ impl Upstream<'_> {
             return Ok(Verdict::Runs);
         };
         if !name.is_empty() && found.touches_session() {
-            // Howdah does not look at the Binds of this statement, even later ones.
+            // Howdah looks at no Bind of this statement, not even later.
             found.kinds.add(Kinds::STAYS);
         }
         self.note_first(&found, Via::Extended)
     }
 
-    /// Notes the possible effects of a text.
+    /// Notes the effects of a text.
     pub(crate) fn note(&mut self, found: &Effects) -> Result<(), Flow> {
         if found.kinds.any(Kinds::SETS_BOUND) {
             return self.note(&found.bound(None));
@@ -205,8 +204,8 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// True if the text resets a reported setting that the client asked for at login, and Howdah
-    /// sends no command behind it that restores the client's value.
+    /// True if the text resets a reported setting that the client asked for at login, and no
+    /// command of Howdah's restores the value behind it.
     fn resets_login(&self, found: &Effects) -> bool {
         let Some(asked) = self.client.asked.as_ref().filter(|_| !self.sets_back) else {
             return false;
@@ -222,8 +221,8 @@ impl Upstream<'_> {
         })
     }
 
-    /// A RESET or the like also resets settings made by `connect_query`, which must then run again
-    /// before another client gets the server.
+    /// A RESET also resets settings of `connect_query`, which must run again before another client
+    /// gets the server.
     fn note_reset(&mut self, found: &Effects) {
         let back = |mention: &Mention| !matches!(mention, Mention::Set(_));
         let resets = found.kinds.any(Kinds::DISCARDS_ALL) || found.settings.iter().any(back);
@@ -236,8 +235,8 @@ impl Upstream<'_> {
         }
     }
 
-    /// A statement that calls `currval` is parsed or bound: other clients' sequence values can be
-    /// forgotten now, before any message of this group is sent.
+    /// A statement with `currval` is parsed or bound: forgets others' sequence values before any
+    /// message of this group is sent.
     pub(crate) fn may_ask_numbers(&mut self, found: &Effects) {
         let tells = matches!(self.tracking(), Tracking::Keeps | Tracking::Cleans);
         if found.kinds.any(Kinds::SEQUENCES) && tells {
@@ -245,18 +244,17 @@ impl Upstream<'_> {
         }
     }
 
-    /// The client calls `currval` or `lastval`. Howdah forgets other clients' sequence values
-    /// first, and from now on whenever a server changes clients.
+    /// The client calls `currval` or `lastval`. Forgets others' sequence values now, and from now
+    /// on whenever a server changes clients.
     fn note_question_for_numbers(&mut self) {
         self.counts.sequences = true;
         self.client.asks_for_numbers();
         self.forget_numbers();
     }
 
-    /// `currval` or `lastval` is about to run: forgets sequence values that other clients'
-    /// `nextval` left on the server. (Not if this client was the last one on this server, nor if
-    /// the open transaction may have drawn values: others' values and its own can't be told
-    /// apart.)
+    /// `currval` or `lastval` is about to run: forgets sequence values of other clients. (Not if
+    /// this client was the last one on this server, nor if the open transaction may have drawn
+    /// values, which can't be told from others'.)
     fn forget_numbers(&mut self) {
         const FORGET: &[u8] = b"DISCARD SEQUENCES";
         let number = self.client.number;
@@ -281,7 +279,7 @@ impl Upstream<'_> {
         }
     }
 
-    /// Notes the possible effects of a text that does nothing by itself.
+    /// Notes a text that has no effect by itself.
     #[inline(always)] // Few clients have a session.
     pub(crate) fn note_harmless(&mut self, text: &[u8], via: Via) -> Result<Verdict, Flow> {
         match self.client.session {

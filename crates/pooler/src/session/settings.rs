@@ -1,4 +1,4 @@
-//! A session's own settings: those that PostgreSQL does not report to Howdah.
+//! A session's own settings that PostgreSQL does not report to Howdah.
 
 use std::sync::Arc;
 
@@ -72,8 +72,8 @@ impl Settings {
         }
     }
 
-    /// Statements that set the settings for which `of` is true; role and session authorization
-    /// come last. `local`: only for the rest of the transaction.
+    /// Statements that set the settings chosen by `of`; role and session authorization come last.
+    /// `local`: for the rest of the transaction.
     pub fn setting(&self, of: impl Fn(&[u8]) -> bool, local: bool) -> Vec<Vec<u8>> {
         let mut wanted: Vec<_> = self.iter().filter(|(name, _)| of(name)).collect();
         wanted.sort_by_key(|(name, _)| is_identity(name));
@@ -104,7 +104,7 @@ impl Settings {
         [AT_ONCE[0], AT_ONCE[1]].map(|name| self.get(name))
     }
 
-    /// True if there are both settings that decide the session's rights and others.
+    /// True if there are settings that decide the session's rights, and others.
     pub fn has_identity_and_more(&self) -> bool {
         let identity = self.iter().filter(|(name, _)| is_identity(name)).count();
         identity > 0 && identity < self.len()
@@ -119,7 +119,7 @@ impl Settings {
 /// Shared settings; `None` if there are none.
 pub type Maybe = Option<Arc<Settings>>;
 
-/// The value of a name in `settings`.
+/// The value of a name.
 pub fn value<'a>(settings: &'a Maybe, name: &[u8]) -> Option<&'a [u8]> {
     settings.as_ref()?.get(name)
 }
@@ -138,8 +138,8 @@ pub fn reset_by_all(name: &[u8]) -> bool {
     !is_identity(name)
 }
 
-/// True if everybody may set this setting: a few common ones, and custom ones, except those of
-/// extensions known to be stricter. (Howdah asks PostgreSQL about others, where that matters.)
+/// True if everybody may set this: a few common settings, and custom ones, except those of
+/// stricter extensions. (Howdah asks PostgreSQL about others, where that matters.)
 pub fn is_everybodys(name: &[u8]) -> bool {
     const STRICT: [&[u8]; 4] = [
         b"auto_explain.",
@@ -171,8 +171,8 @@ pub fn is_everybodys(name: &[u8]) -> bool {
     custom || is_identity(name) || OFTEN.contains(&name)
 }
 
-/// The same names, with a value that no client can want, so that each will be set again. (The
-/// value is a zero byte, which no value in PostgreSQL has.)
+/// The same names with a value that no client wants, so that each is set again: a zero byte, which
+/// no value in PostgreSQL has.
 pub fn doubted(settings: &Maybe) -> Maybe {
     let settings = settings.as_ref()?;
     let values = settings
@@ -188,12 +188,12 @@ pub fn at_login(name: &[u8]) -> Option<Box<[u8]>> {
     setting_name(name)
 }
 
-/// Appends commands that reset the settings that the server has and the client does not want. The
-/// role comes first: the other resets may need the rights of the login.
+/// Appends commands that reset what the server has and the client does not want. The role comes
+/// first: other resets may need the rights of the login.
 pub fn take_back(sql: &mut Vec<u8>, there: &Maybe, wanted: &Maybe) {
     let Some(there) = there else { return };
     for name in [AT_ONCE[0], AT_ONCE[1]] {
-        // If the client wants a value, it is set again after everything else.
+        // A wanted value is set again after everything else.
         if there.get(name).is_some() {
             reset(sql, name);
         }
@@ -206,7 +206,7 @@ pub fn take_back(sql: &mut Vec<u8>, there: &Maybe, wanted: &Maybe) {
 }
 
 /// Appends commands that set the wanted settings that the server lacks. `identity_first`: role and
-/// session authorization come first, not last.
+/// session authorization come first.
 pub fn give(sql: &mut Vec<u8>, there: &Maybe, wanted: &Maybe, identity_first: bool) {
     let Some(wanted) = wanted else { return };
     let identity = |sql: &mut Vec<u8>| {
@@ -229,12 +229,11 @@ pub fn give(sql: &mut Vec<u8>, there: &Maybe, wanted: &Maybe, identity_first: bo
     }
 }
 
-/// Whether one statement, sent along with the client's first messages, can change the settings.
-/// Everybody may set them, none of them affects that statement, and none is `reported`: PostgreSQL
-/// would tell the client. Only PostgreSQL's own settings are reset, because that can't fail: so if
-/// the statement fails, the reason is a wish of this client. (An extension may have claimed the
-/// name of a custom setting meanwhile. A client that does not want it must not be disconnected for
-/// that.)
+/// Whether one statement, sent with the client's first messages, can change the settings.
+/// Everybody may set them, none affects that statement, and none is `reported`: PostgreSQL would
+/// tell the client. Only PostgreSQL's own settings are reset, which can't fail: so the statement
+/// can only fail because of this client's wishes. (An extension may have claimed a custom name
+/// meanwhile. A client that does not want this setting must not be disconnected for it.)
 pub fn go_along(there: &Maybe, wanted: &Maybe, reported: &[Parameter]) -> bool {
     let plain = |(name, _): (&[u8], &[u8])| {
         let told = |(known, _): &Parameter| known.eq_ignore_ascii_case(name);
@@ -251,9 +250,8 @@ pub fn go_along(there: &Maybe, wanted: &Maybe, reported: &[Parameter]) -> bool {
             .all(|(name, _)| stays(name))
 }
 
-/// One statement that resets the settings that the client does not want, and sets those that it
-/// wants. Not for role and session authorization. Example: `SELECT
-/// pg_catalog.set_config('a.b',NULL,false),pg_catalog.set_config('work_mem','5MB',false)`.
+/// One statement that resets unwanted settings and sets wanted ones, without role and session
+/// authorization: `SELECT pg_catalog.set_config('a.b',NULL,false), ...`.
 pub fn change(there: &Maybe, wanted: &Maybe) -> Vec<u8> {
     let mut sql = b"SELECT ".to_vec();
     let (there_all, wanted_all) = (there.iter(), wanted.iter());
@@ -278,7 +276,7 @@ fn is_identity(name: &[u8]) -> bool {
     name == AT_ONCE[0] || name == AT_ONCE[1]
 }
 
-/// Appends a command that resets one setting to its value at login.
+/// Appends a command that resets a setting to its value at login.
 pub fn reset(sql: &mut Vec<u8>, name: &[u8]) {
     sql.extend_from_slice(b"RESET ");
     match name {
@@ -288,7 +286,7 @@ pub fn reset(sql: &mut Vec<u8>, name: &[u8]) {
     sql.push(b';');
 }
 
-/// Appends a quoted name: a part of the name may be a keyword.
+/// Appends a quoted name, as a part of it may be a keyword.
 fn quoted_name(sql: &mut Vec<u8>, name: &[u8]) {
     for (at, part) in name.split(|b| *b == b'.').enumerate() {
         if at > 0 {
