@@ -35,7 +35,7 @@ impl Pooler {
     }
 
     /// How long the oldest client has waited that a released server can serve, in nanoseconds.
-    /// Clients that wait for a server of their own (replication) do not count: such a client may
+    /// Clients that want a server of their own (replication) do not count: such a client may
     /// itself be the reason why a server must close.
     fn longest_shared_wait(&self, pool_id: PoolId) -> Option<u64> {
         let shares = |client: &Client| client.waits() && !client.waits_for_its_own();

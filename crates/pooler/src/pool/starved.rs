@@ -17,8 +17,8 @@ pub struct Starved {
     pub who: Arc<PoolKey>,
 }
 
-/// How much longer a starved pool's clients must have waited before another pool's server is
-/// closed for them, at least, in nanoseconds. A new server costs PostgreSQL some milliseconds.
+/// How much longer a starved pool's clients must have waited, in nanoseconds, before another
+/// pool's server is closed for them. A new server costs PostgreSQL some milliseconds.
 pub(crate) const STARVED_NS: u64 = 50_000_000;
 
 impl Starved {

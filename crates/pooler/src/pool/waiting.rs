@@ -1,5 +1,4 @@
-//! Clients that wait for a server of a pool or for their login: the queue, the reason, and the
-//! error when the wait ends without a server.
+//! Clients that wait for a server or for their login: the queue, the reason, and the final error.
 
 use crate::client;
 use crate::client::ClientState;
@@ -54,7 +53,6 @@ impl Pooler {
         pool.waiting.trim(waits);
     }
 
-    /// Removes newcomers that have left.
     pub(crate) fn trim_newcomers(&mut self, pool_id: PoolId) {
         let clients = &self.clients;
         let stays = |c: &client::Client| matches!(c.state(), ClientState::Welcome);

@@ -33,7 +33,7 @@ pub struct SlowQuery {
     pub broken_off: Option<&'static str>,
     /// The text, without constants.
     pub text: Arc<QueryText>,
-    /// The text as sent, and the values of parameters, if `slow_query_values` is on.
+    /// The text as sent, and values of parameters, with `slow_query_values`.
     pub values: Option<String>,
 }
 
@@ -80,7 +80,7 @@ impl SlowQuery {
         Note::new(Level::Log, text)
     }
 
-    /// The names and values of the log line, for a log in JSON.
+    /// The log line as fields, for JSON.
     pub fn fields(&self) -> Vec<(&'static str, LogValue)> {
         let text = |text: &str| LogValue::Text(text.into());
         let milliseconds = |ns: u64| LogValue::Number((ns / 1000) as f64 / 1000.0);
@@ -116,8 +116,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Whether a line may be written now. If so, returns how many were left out since the last
-    /// line.
+    /// Whether a line may be written now, and how many were left out since the last.
     pub fn take(&mut self, now: Time, rate: u32) -> Option<u64> {
         let second = now.0 / 1_000_000_000;
         if second != self.second {

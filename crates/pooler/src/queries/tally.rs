@@ -82,8 +82,8 @@ impl QueryCounts {
         self.run.add(&other.run);
     }
 
-    /// The 99th percentile of times on servers, in nanoseconds: the upper bound of a bucket, so up
-    /// to twice the exact value; never more than the longest time.
+    /// The 99th percentile of times on servers, in nanoseconds: the bound of a bucket, so up to
+    /// twice the exact value; never more than the longest time.
     pub fn p99_ns(&self) -> u64 {
         let counts = self.run.counts();
         let mut above = self.run.total() / 100;
@@ -115,7 +115,7 @@ pub struct CountedQuery {
 #[derive(Debug)]
 struct Entry {
     line: CountedQuery,
-    /// Number of uses, in which older uses count less.
+    /// Uses, of which older ones count less.
     used: u64,
 }
 
@@ -198,7 +198,6 @@ impl Tally {
         self.entries.insert_unique(hash, entry, rehash);
     }
 
-    /// Removes `count` rows: the least used ones.
     fn evict(&mut self, count: usize) {
         let mut uses: Vec<u64> = self.entries.iter().map(|entry| entry.used).collect();
         let count = count.min(uses.len());
@@ -223,7 +222,7 @@ impl Tally {
         });
     }
 
-    /// The rows that took the most time, at most `most`, the most time first.
+    /// At most `most` rows, the most time first.
     pub fn tell(&self, most: usize) -> TopQueries {
         let mut lines: Vec<&CountedQuery> = self.entries.iter().map(|entry| &entry.line).collect();
         let longest = |line: &&CountedQuery| std::cmp::Reverse(line.counts.run_ns);

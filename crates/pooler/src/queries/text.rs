@@ -25,7 +25,7 @@ const SEED: u64 = 0x686f_7764_6168;
 /// A query text without constants.
 #[derive(PartialEq, Eq, Debug)]
 pub struct QueryText {
-    /// A hash of the text, equal on all workers and in all processes.
+    /// A hash of the text, equal in all processes.
     pub fingerprint: u64,
     /// The text without constants, shortened to about 1 KB.
     pub text: Box<str>,
@@ -51,14 +51,13 @@ impl QueryText {
 pub struct Texts {
     known: HashTable<Arc<QueryText>>,
     seeded: Seeded,
-    /// A buffer for the text that is being read.
     scratch: Vec<u8>,
     purge_at: usize,
     unknown: Arc<QueryText>,
 }
 
 impl Texts {
-    /// An empty table.
+    /// No texts.
     pub fn new(seeded: Seeded) -> Texts {
         Texts {
             known: HashTable::new(),
@@ -69,7 +68,7 @@ impl Texts {
         }
     }
 
-    /// The shared copy of the unknown text.
+    /// Stands for an unknown text.
     pub fn unknown(&self) -> Arc<QueryText> {
         self.unknown.clone()
     }
@@ -121,7 +120,6 @@ fn shortened(text: &[u8]) -> Box<str> {
     format!("{} ...", text[..end.unwrap_or(0)].trim_end()).into()
 }
 
-/// The previous token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last<'a> {
     Nothing,
@@ -269,7 +267,7 @@ impl<'a> Writer<'a, '_> {
         }
     }
 
-    /// Ends a text that was cut. Long lists may be cut anywhere, so all of them get the same end.
+    /// Ends a text that was cut: alike wherever a long list was cut.
     fn cut(&mut self) {
         let open = self.to.iter().rposition(|b| matches!(b, b'(' | b')'));
         if let Some(at) = open.filter(|at| self.to[*at] == b'(') {
@@ -303,7 +301,7 @@ impl<'a> Writer<'a, '_> {
     }
 }
 
-/// True for a keyword: a parenthesis after it does not begin a call's arguments.
+/// True for a keyword: a parenthesis after it begins no call.
 fn is_keyword(word: &[u8]) -> bool {
     const WORDS: [&[u8]; 22] = [
         b"in",

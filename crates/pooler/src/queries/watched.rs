@@ -15,7 +15,7 @@ use crate::queries::trace::{SpanIds, traceparent};
 pub struct Wanted {
     /// True if anything is recorded.
     pub any: bool,
-    /// Record queries that took at least this long, in nanoseconds, wait included; 0 for none.
+    /// Record queries at least this slow, in nanoseconds, wait included; 0 for none.
     pub slow_ns: u64,
     /// Record the values of slow queries, too.
     pub values: bool,
@@ -23,7 +23,7 @@ pub struct Wanted {
     pub tally: bool,
     /// Record spans.
     pub traces: bool,
-    /// The share of queries without a parent span that get spans, in 2^64ths.
+    /// How many of 2^64 queries without a parent span get spans.
     pub trace_share: u64,
 }
 
@@ -66,7 +66,7 @@ pub struct Watched {
     pub place: Option<Box<SpanIds>>,
 }
 
-/// The means to watch queries while a client's bytes are handled.
+/// What watching queries needs, while a client's bytes are handled.
 #[derive(Debug)]
 pub struct Watching<'a> {
     /// The current time.
@@ -80,7 +80,7 @@ pub struct Watching<'a> {
 }
 
 impl Watching<'_> {
-    /// Begins to watch a query. The text `sql` may name a parent span.
+    /// Begins to watch a query. Its text may name a parent span.
     pub fn begin(&mut self, text: Arc<QueryText>, sql: &[u8], group: u32, waited: u64) -> Watched {
         let place = match self.wanted.traces {
             true => self.place(sql).map(Box::new),
@@ -98,7 +98,6 @@ impl Watching<'_> {
         }
     }
 
-    /// The ids of the query's spans, if it is to be traced.
     fn place(&mut self, sql: &[u8]) -> Option<SpanIds> {
         if let Some((trace, parent, sampled)) = traceparent(sql) {
             return sampled.then(|| SpanIds {

@@ -19,13 +19,12 @@ use crate::{limits, link};
 /// The shortest time between two questions about what still pins a client, in nanoseconds.
 const ASK_EVERY_NS: u64 = 5_000_000_000;
 
-/// Pinning state that PostgreSQL can't be asked about. It lasts until the session ends or the
-/// client resets.
+/// Pinning state that PostgreSQL can't be asked about. It lasts until the session ends or is reset.
 const STICKS: Kinds = Kinds::STAYS.and(Kinds::SETS_ANY).and(Kinds::SEQUENCES);
 
 impl Pooler {
-    /// A server could be released. Returns true if the client's session keeps the server: for
-    /// good, or until PostgreSQL has said which state is left.
+    /// A server could be released. True if its client's session keeps it: for good, or until
+    /// PostgreSQL has said what is left.
     pub(crate) fn session_keeps(
         &mut self,
         client_id: ClientId,
@@ -43,14 +42,13 @@ impl Pooler {
         }
         let blank = session.pending.is_empty() && session.pinned.is_empty();
         if !blank && server.ending() == Some(Ending::CrashedUnheard) {
-            // The server is gone, so PostgreSQL can't say what the client's statements have
-            // changed.
+            // The server is gone: PostgreSQL can't say what the client has changed.
             self.disconnect(client_id, Fault::ServerGone, out);
             return true;
         }
         let asked = session.ticket.as_ref().is_some_and(Ticket::is_asked);
         if asked && session.pending.kinds.any(Kinds::SEQUENCES) {
-            // The Broker has yet to say whether the client may keep its sequence values.
+            // Whether the client may keep its sequence values is not decided yet.
             return true;
         }
         if session.pending.is_empty() {
@@ -102,7 +100,7 @@ impl Pooler {
         }
     }
 
-    /// PostgreSQL has answered what was asked of a session.
+    /// PostgreSQL has answered the inquiry.
     pub(crate) fn inquired(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         if let Some(sql) = server.asks_once_more() {
@@ -191,8 +189,7 @@ impl Pooler {
         self.pin_changed(client_id, pinned, out);
     }
 
-    /// A client's link to its server has ended. State that the client has left there must not
-    /// reach another client.
+    /// A client's link to its server has ended. Its state there must not reach another client.
     pub(crate) fn session_leaves(&mut self, client_id: ClientId, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         let client = self.clients.at_mut(client_id);
@@ -221,8 +218,8 @@ impl Pooler {
         }
     }
 
-    /// Whether DISCARD ALL must clean a server. That is also so if the server has settings and
-    /// there is a `connect_query`: RESET would not restore the settings of that query.
+    /// Whether DISCARD ALL must clean a server. Where there is a `connect_query`, it also removes
+    /// settings: RESET would not restore those of that query.
     pub(crate) fn discards_all(&self, id: ServerId) -> bool {
         let server = self.servers.at(id);
         let database = &self.pools.at(server.pool).terms.database;
@@ -238,8 +235,7 @@ impl Pooler {
         }
     }
 
-    /// Cleans a server before another client gets it, if a client has left state there. Returns
-    /// true if the cleaning is under way.
+    /// Cleans a server before another client gets it, if needed. True if this is under way.
     pub(crate) fn clean_session(&mut self, id: ServerId, out: &mut Out) -> bool {
         if self.discards_all(id) {
             let server = self.servers.at_mut(id);
@@ -272,9 +268,9 @@ impl Pooler {
     }
 }
 
-/// Stores PostgreSQL's answer about a session; `None` if PostgreSQL refused the question. Sequence
-/// values pin the client only if it `may_keep` a server. Returns the channels that the listener
-/// need not hear for the client any more.
+/// Stores PostgreSQL's answer about a session; `None` if PostgreSQL refused. Sequence values pin
+/// the client only if it `may_keep` a server. Returns the channels that the listener need not hear
+/// for the client any more.
 fn learn_answer(
     session: &mut Session,
     server: &mut Server,
@@ -283,8 +279,7 @@ fn learn_answer(
 ) -> Vec<Name> {
     let pending = std::mem::take(&mut session.pending);
     let mut sticks = session.pinned.only(STICKS);
-    // Functions may have left state that RESET ALL does not remove, so the server is cleaned once
-    // more.
+    // Functions may have left state that RESET ALL does not remove: cleans once more.
     let mut soiled = false;
     if pending.discarded {
         session.settings = session.login.clone();

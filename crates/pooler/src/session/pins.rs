@@ -37,8 +37,7 @@ impl Client {
 }
 
 impl Pooler {
-    /// A message of the client would pin it. With `waits`, the client gives its server back and
-    /// waits (outside of a transaction).
+    /// A message of the client would pin it. `waits`: the client waits without a server.
     pub(crate) fn need_permission(&mut self, id: ClientId, waits: bool, out: &mut Out) {
         if !waits {
             self.ask_permission(id, PinWish::Knows, out);
@@ -133,7 +132,7 @@ impl Pooler {
         }
     }
 
-    /// Gives permission back: the client keeps no server any more, and waits for no permission.
+    /// Gives permission back: the client keeps no server, and does not wait to.
     pub(crate) fn give_permission_back(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         let Some(session) = client.session_if_any() else {
@@ -146,7 +145,7 @@ impl Pooler {
         self.unpin(&ticket, out);
     }
 
-    /// Gives permission back for a client that has already left the table, to go to a successor.
+    /// Gives permission back for a client that is in no table any more and goes to a successor.
     pub(crate) fn permission_ends(&mut self, client: &Client, out: &mut Out) {
         let session = client.session.as_ref();
         if let Some(ticket) = session.and_then(|session| session.ticket.as_ref()) {
