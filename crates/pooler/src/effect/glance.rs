@@ -234,7 +234,7 @@ fn is_harmless_name_before_comment(before: &[u8], marks: &Marks<'_>) -> bool {
     }
 }
 
-/// True if a double-quoted name is no such function; `before` ends before the closing quote.
+/// True if a double-quoted name is no function with an effect. The closing quote is cut off.
 fn is_harmless_quoted(before: &[u8]) -> bool {
     let Some(open) = before.iter().rposition(|b| *b == b'"') else {
         return false;

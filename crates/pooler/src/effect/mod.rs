@@ -628,8 +628,8 @@ fn attribute(word: &[u8], named: bool) -> Kinds {
     }
 }
 
-/// Passes over a keyword, except the first part of a custom setting's name, as in `SET
-/// local.tenant = 1`.
+/// Passes over a keyword, except as the first part of a custom setting's name: `SET local.tenant =
+/// 1`.
 fn keyword(tokens: &mut Tokens<'_>, keyword: &[u8]) -> bool {
     let mut ahead = *tokens;
     let is = ahead.word(keyword) && !ahead.sign_is_next(b'.');

@@ -172,7 +172,7 @@ impl Entry {
         self.effects.as_deref().unwrap_or(NOTHING)
     }
 
-    /// The same, to be changed.
+    /// Like [`Self::effects`], but mutable.
     pub fn effects_mut(&mut self) -> &mut Consequences {
         self.effects.get_or_insert_default()
     }

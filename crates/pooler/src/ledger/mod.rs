@@ -123,8 +123,8 @@ impl Ledger {
         self.group
     }
 
-    /// The number of groups that are over. Of the later groups, PostgreSQL owes each a
-    /// ReadyForQuery, except the last one.
+    /// The number of groups that are over. PostgreSQL owes a ReadyForQuery for each later group
+    /// except the last.
     pub fn groups_over(&self) -> u32 {
         self.group.wrapping_sub(self.readies)
     }
@@ -346,9 +346,9 @@ impl Ledger {
     }
 
     /// PostgreSQL has begun a COPY from the client for the front entry. It ignores each Sync until
-    /// the end of the COPY: takes out those already sent. Other messages break the COPY. In a
-    /// Query's COPY, PostgreSQL drops the breaking message and answers the later ones. (In an
-    /// Execute's, it skips everything up to a Sync after the error.)
+    /// the end of the COPY, so the entries of Syncs already sent are taken out. Other messages
+    /// break the COPY. In a Query's COPY, PostgreSQL drops the breaking message and answers the
+    /// later ones. (In an Execute's, it skips everything up to a Sync after the error.)
     pub fn begin_copy_in(&mut self) -> CopyIn {
         let copies = |e: &Entry| {
             use Reply::{CopyEnd, MadeClose, MadeParse, Refused, Sync};

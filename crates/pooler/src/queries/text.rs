@@ -267,7 +267,7 @@ impl<'a> Writer<'a, '_> {
         }
     }
 
-    /// Ends a text that was cut: alike wherever a long list was cut.
+    /// Ends a text that was cut. Wherever a long list was cut, the end is the same.
     fn cut(&mut self) {
         let open = self.to.iter().rposition(|b| matches!(b, b'(' | b')'));
         if let Some(at) = open.filter(|at| self.to[*at] == b'(') {

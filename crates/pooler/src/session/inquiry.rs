@@ -206,7 +206,7 @@ impl Inquiry {
     /// The question as SQL: one row, with a column for each setting, then one for each kind.
     /// Values are hexadecimal digits of their bytes in the database's encoding, so that nothing
     /// converts them. Example: `SELECT
-    /// pg_catalog.encode(...current_setting('work_mem',true)...,'hex'),EXISTS(SELECT ...)`.
+    /// encode(...current_setting('a.b',true)...,'hex'),EXISTS(...)`.
     pub fn sql(&self) -> Vec<u8> {
         let mut columns = Vec::new();
         for suspect in &self.names {

@@ -204,8 +204,8 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// True if the text resets a reported setting that the client asked for at login, and no
-    /// command of Howdah's restores the value behind it.
+    /// True if the text resets a reported setting that the client asked for at login, and Howdah
+    /// sends no command that restores the client's value.
     fn resets_login(&self, found: &Effects) -> bool {
         let Some(asked) = self.client.asked.as_ref().filter(|_| !self.sets_back) else {
             return false;
@@ -253,8 +253,8 @@ impl Upstream<'_> {
     }
 
     /// `currval` or `lastval` is about to run: forgets sequence values of other clients. (Not if
-    /// this client was the last one on this server, nor if the open transaction may have drawn
-    /// values, which can't be told from others'.)
+    /// this client was the last one on this server. Not if the open transaction may have drawn
+    /// values: a client's own values can't be told apart from others'.)
     fn forget_numbers(&mut self) {
         const FORGET: &[u8] = b"DISCARD SEQUENCES";
         let number = self.client.number;
