@@ -61,6 +61,7 @@ impl Names {
 /// The possible effects of running a text.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Effects {
+    /// Their kinds.
     pub kinds: Kinds,
     /// The settings that the text sets or resets, in the order of the text.
     pub settings: Vec<Mention>,

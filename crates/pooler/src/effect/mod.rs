@@ -451,7 +451,7 @@ impl<'a> Reader<'a> {
         self.found.looks_elsewhere(name, told.then_some(words));
     }
 
-    /// A word inside a command; `last` and `first` are the previous and the first word of it.
+    /// A word inside a command; `last` is the word before, `first` the first word of the command.
     fn within(&mut self, word: &[u8], last: &[u8], first: &[u8]) {
         if last.eq_ignore_ascii_case(b"commit") && word.eq_ignore_ascii_case(b"drop") {
             self.at.lasting -= 1;
@@ -628,8 +628,7 @@ fn attribute(word: &[u8], named: bool) -> Kinds {
     }
 }
 
-/// Passes over a keyword, except as the first part of a custom setting's name: `SET local.tenant =
-/// 1`.
+/// Passes over a keyword, except as the first part of a custom name: `SET local.tenant = 1`.
 fn keyword(tokens: &mut Tokens<'_>, keyword: &[u8]) -> bool {
     let mut ahead = *tokens;
     let is = ahead.word(keyword) && !ahead.sign_is_next(b'.');

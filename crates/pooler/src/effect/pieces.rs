@@ -163,6 +163,7 @@ enum State {
         end: Vec<u8>,
         seen: usize,
     },
+    /// After the end of the text.
     Done,
 }
 
@@ -514,7 +515,6 @@ impl Scan {
         }
     }
 
-    /// Handles a byte after a backslash that escapes.
     fn run_escaped(&mut self, byte: u8) {
         match super::escaped(byte, !self.reading.escapes) {
             Some(byte) => self.run_inside(byte),
