@@ -432,8 +432,8 @@ impl Upstream<'_> {
         Ok(self.lookup(name).is_some() || statement::is_ours(name))
     }
 
-    /// Answers a `DEALLOCATE name` by sending `DEALLOCATE howdah_void` instead. So PostgreSQL itself
-    /// answers, whatever the state of the transaction.
+    /// Answers a `DEALLOCATE name` by sending `DEALLOCATE howdah_void` instead. So PostgreSQL
+    /// itself answers, whatever the state of the transaction.
     fn deallocate(&mut self, chunk: &mut Chunk<'_>, header: Header, name: Box<[u8]>) -> Step {
         let change = self.void_or_nothing(&name);
         if let Some(forgets) = self.forget_unnamed() {
