@@ -1,4 +1,5 @@
-//! Takes in parcels: from the process that we take over from, or our own, back from a failed takeover.
+//! Adopts parcels: from the process that this one takes over from, or its own after a failed
+//! takeover.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +17,7 @@ use crate::server::ServerParcel;
 use crate::session::Tracking;
 
 impl Pooler {
-    /// This process goes on where another was.
+    /// Takes over the state of the predecessor.
     pub(crate) fn inherit(&mut self, estate: &Estate) {
         self.keys.inherit(estate.lasting);
         for (database, changes) in &estate.schemas {
@@ -29,7 +30,7 @@ impl Pooler {
         self.janitor.disabled.extend(disabled);
     }
 
-    /// A connection came from the process before this one, or comes back.
+    /// Adopts a connection of the predecessor, or one that comes back after a failed takeover.
     pub(crate) fn adopt(&mut self, parcel: Parcel, out: &mut Out) {
         match parcel {
             Parcel::Pool(lore) if lore.key.listens => {
@@ -49,10 +50,12 @@ impl Pooler {
                 self.server_arrived(*parcel, out);
             }
             Parcel::Client(passenger) => {
-                // Who follows later may find us waiting for nobody.
+                // A client of a later round may arrive when this worker has already said that it
+                // waits for nothing.
                 self.tell_busy(out);
                 let id = self.adopt_client(*passenger, true, out);
-                // It may have moved before the takeover, or there were more workers.
+                // The client may have changed workers before the takeover, or there were more
+                // workers.
                 let key = self.clients.get(id).and_then(|c| c.old_key.as_deref());
                 if let Some(key) = key.cloned() {
                     self.tell_home(key, None, out);
@@ -61,7 +64,7 @@ impl Pooler {
         }
     }
 
-    /// Our settings have the pool's servers connect to the same place.
+    /// True if our settings connect the pool's servers to the same place.
     fn leads_there(&self, key: &PoolKey, fingerprint: [u8; 32]) -> bool {
         let Some(database) = self.config.database(&key.database) else {
             return false;
@@ -73,7 +76,7 @@ impl Pooler {
         own == fingerprint
     }
 
-    /// It was opened in clear text, and our settings demand TLS to it.
+    /// True if the connection is in clear text, and our settings demand TLS.
     fn is_too_open(&self, parcel: &ServerParcel) -> bool {
         let over_network = matches!(parcel.ends.remote, Address::Tcp(..));
         let entry = self.config.entry(&parcel.pool.database);
@@ -82,7 +85,8 @@ impl Pooler {
         parcel.tls.is_none() && over_network && mode.is_required()
     }
 
-    /// Its clients' sessions were not followed, and here they are: what is left there nobody knows.
+    /// True if the predecessor did not track the session state of this server's clients, and we do:
+    /// the state left on the server is unknown.
     fn is_unfollowed(&self, parcel: &ServerParcel) -> bool {
         let follows = |database| {
             Terms::of(&self.config, &parcel.pool, database).tracking != Tracking::Nothing
@@ -104,7 +108,7 @@ impl Pooler {
         let same = self.leads_there(&key, lore.database);
         let id = self.pool_for(key, &database);
         let pool = self.pools.at_mut(id);
-        // Logins that fail may want what others have learnt since.
+        // If logins of this pool fail, the predecessor's keys and secret may be newer than ours.
         let keeps = pool.failure.is_none();
         pool.inherits(lore.scram_keys, lore.found_secret, keeps);
         if let Some(welcome) = lore.welcome.filter(|_| same) {
@@ -112,7 +116,8 @@ impl Pooler {
         }
     }
 
-    /// A client goes on here. `enters` has the Broker count it: not if it comes from another worker.
+    /// A client continues here. With `enters`, the Broker counts the client (not if it comes from
+    /// another worker).
     pub(crate) fn adopt_client(
         &mut self,
         mut passenger: Passenger,
@@ -162,7 +167,7 @@ impl Pooler {
         id
     }
 
-    /// Gives a client its place in its pool, with the server of its session.
+    /// Puts a client into its pool, together with the server of its session.
     fn seat_session(
         &mut self,
         id: ClientId,
@@ -179,13 +184,14 @@ impl Pooler {
         let (worker, pool) = (self.worker, self.pools.at(pool_id).key.clone());
         let entered = ToBroker::ServerEntered { worker, pool };
         out.push(Action::Broker(entered));
-        // If it leads elsewhere now, or was called in meanwhile, it lasts as long as its session.
+        // A server that now leads elsewhere, or is older than a RECONNECT, lasts as long as its
+        // session.
         let stale = !same || parcel.epoch < self.janitor.epoch();
         let server_id = self.insert_server(pool_id, *parcel, stale, out);
         let (client, server) = (self.clients.at_mut(id), self.servers.at_mut(server_id));
         link::bind((id, client), (server_id, server));
         client.mark_welcome();
-        // Nobody has looked here for what SQL has prepared.
+        // This process has not seen which statements SQL has prepared on this server.
         server.serves_from_before();
         self.keep_key(id, key);
         self.resume(id, out);
@@ -196,7 +202,7 @@ impl Pooler {
         }
     }
 
-    /// A client has a key that another process gave it.
+    /// The client keeps the key that another process gave it.
     fn keep_key(&mut self, id: ClientId, key: OldKey) {
         if let Some(client) = self.clients.get_mut(id) {
             client.keeps_key(key.clone());
@@ -204,7 +210,7 @@ impl Pooler {
         }
     }
 
-    /// Gives a client its place in its pool.
+    /// Puts a client into its pool.
     fn seat(
         &mut self,
         id: ClientId,
@@ -216,7 +222,7 @@ impl Pooler {
         let client = self.clients.at_mut(id);
         if standing == Standing::Ready {
             client.mark_welcome();
-            // Before it can be told that there is no such database any more: its home hears of its
+            // The key is kept before an error can end the client: the client's home learns of the
             // end by the key.
             self.keep_key(id, key);
         }
@@ -243,7 +249,8 @@ impl Pooler {
         self.need(pool_id, out);
     }
 
-    /// Puts a client into its pool; it is told if there is no such database any more.
+    /// Puts a client into its pool. If the database does not exist any more, disconnects the
+    /// client.
     fn join_pool(&mut self, id: ClientId, out: &mut Out) -> Option<PoolId> {
         let client = self.clients.get(id)?;
         let (name, user) = (client.database.clone(), client.user.clone());

@@ -2,15 +2,15 @@ use super::*;
 use crate::load::{PoolLoad, ThreadLoad};
 
 const MILLI: u64 = 1_000_000;
-/// How often workers tell, in nanoseconds.
+/// How often workers report, in nanoseconds.
 const STEP: u64 = 100 * MILLI;
 
 fn key(name: &str) -> Arc<PoolKey> {
     Arc::new(PoolKey::new(name.into(), "u".into()))
 }
 
-/// A machine in steps of a tenth of a second, whose workers do what their clients want as far as they
-/// can. It shows what the rules decide; how fast anything is it does not show.
+/// A machine in steps of a tenth of a second. Its workers do all work that clients want, up to a
+/// limit. It shows the decisions of the balancer, and measures no speed.
 struct Machine {
     balancer: Balancer,
     now: Time,
@@ -18,32 +18,33 @@ struct Machine {
     always: bool,
     /// Transactions a second that one worker can do.
     power: f64,
-    /// Part of the time that all wait for a core.
+    /// The share of time that each worker waits for a core.
     delay: f64,
-    /// Transactions a second of all workers together, at most: PostgreSQL's, or what cores are left.
+    /// The most transactions a second of all workers together: the limit of PostgreSQL or the
+    /// cores.
     most: f64,
     pools: Vec<Demand>,
     said: Vec<String>,
     /// Transactions a second in the last step.
     done: f64,
-    /// This worker is not heard.
+    /// This worker does not report.
     stuck: Option<usize>,
-    /// So many clients a worker hands away in a step, at most.
+    /// The most clients that a worker hands over in a step.
     hands: u32,
-    /// Who is to go, from where, to where, how many, and whether those who do nothing go, too.
+    /// Clients to move: pool, from, to, how many, and whether idle clients move, too.
     sheds: Vec<(Arc<PoolKey>, usize, usize, u32, bool)>,
-    /// Where newcomers of each pool go, and of those without seats.
+    /// The workers for new clients of each pool, and of pools without seats.
     seats: BTreeMap<Arc<PoolKey>, Arc<[WorkerId]>>,
     new_pools: WorkerId,
     /// Clients that have moved.
     moves: u32,
 }
 
-/// A pool of the machine.
+/// A pool of the machine, and its load.
 struct Demand {
     key: Arc<PoolKey>,
     widest: u16,
-    /// Clients by worker, and those who do nothing.
+    /// Active clients by worker, and idle clients by worker.
     clients: Vec<u32>,
     idle: Vec<u32>,
     /// Transactions a second that a client wants.
@@ -72,7 +73,7 @@ impl Machine {
         }
     }
 
-    /// A pool of so many servers, with clients on worker 0.
+    /// A pool with this many servers, and with all clients on worker 0.
     fn pool(mut self, name: &str, servers: u32, clients: u32, wants: f64) -> Machine {
         let workers = self.balancer.workers.len();
         let mut all = vec![0; workers];
@@ -167,7 +168,7 @@ impl Machine {
         self.hand_away();
     }
 
-    /// Who is to go sets out, as many as a worker hands away in a step.
+    /// Moves clients, at most as many as a worker hands over in a step.
     fn hand_away(&mut self) {
         let mut left = vec![self.hands; self.balancer.workers.len()];
         for (key, from, to, clients, idle) in &mut self.sheds {
@@ -175,7 +176,7 @@ impl Machine {
                 continue;
             }
             let pool = self.pools.iter_mut().find(|p| p.key == *key).unwrap();
-            // Those who do something set out first.
+            // Active clients move first.
             let go = (*clients).min(left[*from]);
             let active = go.min(pool.clients[*from]);
             let others = if *idle { go - active } else { 0 };
@@ -247,7 +248,7 @@ fn clients_that_do_nothing_are_not_counted() {
 fn busy_clients_that_came_together_on_one_worker_part() {
     let mut machine = Machine::new(2).pool("d", 20, 40, 4_000.0);
     machine.run(5);
-    // As many on each worker, but all the work is on one of them.
+    // Both workers have as many clients, but only one of them has work.
     machine.pools[0].clients = vec![40, 0];
     machine.pools[0].idle = vec![460, 500];
     machine.run(5);
@@ -280,7 +281,7 @@ fn what_holds_a_pool_on_its_worker() {
         let clients = machine.clients(0)[0];
         machine.run(10);
         assert_eq!(machine.clients(0), [clients, 0, 0, 0], "{why}");
-        // The log says so, and not at each look.
+        // The log says this once, not at each decision.
         assert_eq!(machine.said.len(), 1, "{:?}", machine.said);
         assert!(machine.said[0].contains("pool d/u stays there"));
         assert!(machine.said[0].contains(why), "{:?}", machine.said);
@@ -315,7 +316,7 @@ fn a_pool_that_is_left_alone_by_those_on_their_way_is_widened() {
     let mut machine = Machine::new(4)
         .pool("d", 20, 40, 5_000.0)
         .pool("e", 20, 40, 5_000.0);
-    // It takes four seconds until the clients of the first have left.
+    // The clients of the first pool need four seconds to leave.
     machine.hands = 1;
     machine.run(2);
     let seats = |name| machine.balancer.pools[&key(name)].seats.clone();
@@ -329,7 +330,7 @@ fn a_small_pool_beside_sessions_that_cannot_leave_goes_as_a_whole() {
         .pool("d", 20, 40, 5_000.0)
         .pool("e", 20, 4, 2_000.0);
     machine.step();
-    // The first is elsewhere from now on, and its clients can't follow.
+    // The first pool has another worker from now on, and its clients can't follow.
     machine.hands = 0;
     let there: Arc<[WorkerId]> = Arc::new([WorkerId(1)]);
     machine.balancer.pools.get_mut(&key("d")).unwrap().seats = there.to_vec();
@@ -353,13 +354,13 @@ fn what_does_not_help_is_undone_and_tried_ever_less_often() {
         .iter()
         .filter(|s| s.contains("goes back"))
         .count();
-    // After 2, 4 and 8 seconds, and then 15 each, for the worker is saturated.
+    // After 2, 4 and 8 seconds, then every 15 seconds, because the worker is saturated.
     assert!((9..=11).contains(&tries), "{tries}: {:?}", machine.said);
     assert!(tries - undone <= 1);
     assert_eq!(machine.clients(0), [40, 0, 0, 0]);
 }
 
-/// Tries to widen a pool, and how many of them were undone.
+/// How often a pool was widened, and how often this was undone.
 fn tries(machine: &Machine) -> (usize, usize) {
     let said = |text| machine.said.iter().filter(|s| s.contains(text)).count();
     (said("is widened"), said("goes back"))
@@ -367,7 +368,7 @@ fn tries(machine: &Machine) -> (usize, usize) {
 
 #[test]
 fn a_worker_with_something_left_to_give_is_left_alone_for_longer() {
-    // Nine tenths of what it could do: more can't come of it.
+    // The worker does nine tenths of its maximum: a second worker can gain little.
     let mut machine = Machine::new(4).pool("d", 20, 40, 2_250.0);
     machine.run(120);
     // After 2, 4, 8, 16, 32 and 64 seconds.
@@ -391,7 +392,7 @@ fn what_failed_under_less_load_is_tried_again() {
 #[test]
 fn a_load_that_climbs_is_followed_when_it_is_too_much_for_a_worker() {
     let mut machine = Machine::new(4).pool("d", 20, 40, 2_000.0);
-    // A part in a thousand each second, as in the morning: from 80 to 120 % of a worker.
+    // The load grows by a thousandth each second, from 80 to 120 % of a worker.
     for second in 0..405 {
         machine.pools[0].wants = 2_000.0 * 1.001f64.powi(second);
         machine.run(1);
@@ -441,14 +442,14 @@ fn pools_that_are_on_their_way_are_no_part_of_what_is_divided() {
     for number in 0..800 {
         machine = machine.pool(&format!("d{number}"), 20, 10, 10_000.0);
     }
-    // It takes four seconds until half of them have left.
+    // Half of the clients need four seconds to leave.
     machine.hands = 100;
     machine.run(2);
     let seats: Vec<_> = { machine.balancer.pools.values() }
         .map(|pool| pool.seats[0].0)
         .collect();
     let on = |worker| seats.iter().filter(|seat| **seat == worker).count();
-    // A half, and a half of what was left.
+    // One half moves, then one half of the rest.
     assert!(
         (190..=210).contains(&on(0)),
         "{}: {:?}",
@@ -516,8 +517,8 @@ fn load_that_flaps_each_second_moves_nobody_to_and_fro() {
         machine.pools[0].wants = if second % 2 == 0 { 6_000.0 } else { 100.0 };
         machine.run(1);
     }
-    // Two lines for each time that it is tried, at most once in 15 s: half of the clients go, and come
-    // back.
+    // Two log lines for each attempt, and at most one attempt in 15 s: half of the clients leave
+    // and come back.
     assert!(machine.said.len() <= 22, "{:?}", machine.said);
     assert!(machine.moves <= 11 * 40, "{}", machine.moves);
 }
@@ -565,7 +566,7 @@ fn cores_are_used_whatever_their_number() {
     for cores in [8, 16, 64] {
         for (pools, servers) in [(1, 20), (1, 40), (1, 100), (10, 20), (1_000, 20)] {
             let mut machine = Machine::new(cores);
-            // Each server does 30,000 transactions a second at most, each worker 100,000.
+            // A server does at most 30,000 transactions a second, a worker 100,000.
             let servers_can = f64::from(servers * pools) * 30_000.0;
             machine.most = servers_can;
             for number in 0..pools {
@@ -600,7 +601,8 @@ fn a_pool_of_short_connections_is_told_of_now_and_then() {
             widest: 2,
         }],
     };
-    // Its connections are over when the worker tells, so its last client is long ago each time.
+    // All connections have ended when the worker reports, so the pool never has clients in a
+    // report.
     for minute in 0..5 {
         let now = Time(1_000_000_000 + minute * 61_000_000_000);
         balancer.hear(now, WorkerId(0), &brief);

@@ -1,10 +1,10 @@
 //! The Broker: one value for all workers. It owns the permits of every limit on servers (of a pool, a
 //! database, a user) and on clients, and knows which workers are hungry.
 //!
-//! The process keeps the Broker behind a lock. A worker speaks to it directly, in the middle of its own
-//! turn ([`crate::event::Action::Broker`]), so that no worker waits for another worker's turn. The Broker's
-//! answers are mail, to that worker or others, posted before the lock is released: each worker gets them in
-//! the Broker's order.
+//! The process keeps the Broker behind a lock. A worker calls the Broker directly, in the middle of
+//! its own turn ([`crate::event::Action::Broker`]), so no worker waits for another worker's turn.
+//! The Broker answers by mail to any workers, posted before the lock is released: each worker gets
+//! the answers in the Broker's order.
 
 mod counts;
 mod kept;
@@ -41,18 +41,18 @@ pub struct Broker {
     /// All clients, under each limit that pools share.
     logins: BoundCounts,
     evict_turn: u32,
-    /// Places that are kept for pools held back by several limits: few.
+    /// Places kept for pools that several limits hold back. There are few.
     kept: Vec<Kept>,
-    /// When the current mail came.
+    /// When the latest mail was sent.
     now: Time,
     /// How many workers have not yet reported that all of their connections have come with a
     /// takeover.
     arriving: u16,
-    /// Mail that came meanwhile.
+    /// Mail that came before all connections had arrived.
     deferred: Vec<ToBroker>,
 }
 
-/// What is known of a pool.
+/// The Broker's knowledge of a pool.
 #[derive(Debug, Default)]
 struct Pool {
     /// Permits given out.
@@ -62,40 +62,41 @@ struct Pool {
     held: Vec<i32>,
     /// The hunger of each worker.
     hungry: Vec<Option<Hunger>>,
-    /// A worker was asked to close a server of another pool for this one. It has not answered that
-    /// it has none, and no permit has come back since. So no other worker need be asked.
+    /// A worker was asked to close a server of another pool for this pool. Until it answers that it
+    /// has none, or a permit comes back, no other worker is asked.
     evicting: bool,
-    /// Where the last one was asked for.
+    /// Where a server was asked for last.
     evicted_from: Option<Evict>,
-    /// Workers that had nothing to close, and will close the next server that they can.
+    /// Workers that had nothing to close. Each closes the next server that it can.
     minded_by: Vec<WorkerId>,
-    /// Under each limit, until when no place is kept for the pool, because one was kept in vain.
+    /// Under each limit, until when no place is kept for the pool, because a kept place was of no
+    /// use.
     forgoes: Each<Time>,
     bounds: Bounds,
-    /// It has more servers than its limits allow, and workers were told how many to keep.
+    /// The pool has more servers than its limits allow, and workers know how many to keep.
     shrinking: bool,
-    /// Clients that keep a server.
+    /// Clients that keep a server between transactions.
     pins: Pins,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Hunger {
-    /// Since when its oldest client waits.
+    /// Since when the worker's oldest client waits.
     since: Time,
-    /// How many wait.
+    /// The number of clients that wait.
     waiting: u32,
     unwelcomed: bool,
     replication: bool,
-    /// It can use a permit. If false, it can only be lent a server.
+    /// The worker can use a permit. If false, it can only borrow a server.
     opens: bool,
-    /// The workers that have servers know of it.
+    /// The workers that have servers know that this worker is hungry.
     told: bool,
     /// The limit that the worker was told of.
     held_by: Option<HeldBy>,
 }
 
 impl Broker {
-    /// Nothing is given out.
+    /// A Broker that has given nothing out.
     pub fn new(seeded: Seeded) -> Self {
         Broker {
             pools: HashMap::with_hasher(seeded),
@@ -110,8 +111,8 @@ impl Broker {
         }
     }
 
-    /// Handles one mail. While connections arrive with a takeover nothing is given out: everything
-    /// is counted first, so that limits hold.
+    /// Handles one mail. During a takeover the Broker counts arriving connections first and defers
+    /// all other mail, so that limits hold.
     pub fn handle(&mut self, now: Time, mail: ToBroker, post: Post<'_>) {
         use ToBroker::{AllArrived, Arrivals, ClientEntered, ServerEntered};
         let counts = matches!(
@@ -238,7 +239,7 @@ impl Broker {
         self.feed(key, worker, post);
     }
 
-    /// PostgreSQL has closed one of a worker's servers: its permit comes back.
+    /// PostgreSQL has closed one of a worker's servers, so its permit comes back.
     fn freed(&mut self, key: &Arc<PoolKey>, worker: WorkerId, post: Post<'_>) {
         self.give_back(key, worker);
         self.shrink(key, post);
@@ -270,8 +271,8 @@ impl Broker {
         self.calm(key, post);
     }
 
-    /// All connections of one worker have come with a takeover. Once this is true for every worker,
-    /// the mail that waited is handled.
+    /// All connections of one worker have arrived with a takeover. When every worker has reported
+    /// this, the deferred mail is handled.
     fn all_arrived(&mut self, now: Time, post: Post<'_>) {
         self.arriving -= 1;
         if self.arriving == 0 {
@@ -286,12 +287,12 @@ impl Broker {
         self.clients
     }
 
-    /// Permits that are given out.
+    /// The number of permits given out.
     pub fn permits(&self) -> usize {
         self.pools.values().map(|pool| pool.total as usize).sum()
     }
 
-    /// Clients that keep servers, or wait for that.
+    /// The number of clients that keep a server, or wait for permission to keep one.
     pub fn pins(&self) -> usize {
         self.pools.values().map(|pool| pool.pins.len()).sum()
     }
@@ -314,7 +315,7 @@ impl Broker {
         assert!(self.clients <= first, "clients");
     }
 
-    /// How many workers wait for servers of some pool.
+    /// The number of pools and workers where clients wait for servers.
     pub fn hungry(&self) -> usize {
         let hungry = |pool: &Pool| pool.hungry.iter().flatten().count();
         self.pools.values().map(hungry).sum()
@@ -330,9 +331,9 @@ impl Broker {
         pool
     }
 
-    /// Gives a hungry worker a permit, or tells the holders of servers about it. A worker that has
-    /// no server of the pool borrows one if it can: its permit comes when it says once more that it
-    /// is hungry. So one server suffices for those who take turns, whatever workers they are on.
+    /// Gives a hungry worker a permit, or tells the holders of servers about it. A worker without
+    /// servers of the pool first tries to borrow one, and gets a permit when it reports hunger
+    /// again. So one server suffices for clients that take turns on several workers.
     fn feed(&mut self, key: &Arc<PoolKey>, worker: WorkerId, post: Post<'_>) {
         let Some(hunger) = self.pool(key, worker).hungry[usize::from(worker.0)] else {
             return;
@@ -367,7 +368,7 @@ impl Broker {
         }
     }
 
-    /// If another worker has servers to spare, one of them goes to a hungry worker.
+    /// If another worker has servers to spare, it gives one to the hungry worker.
     fn even_out(&mut self, key: &Arc<PoolKey>, worker: WorkerId, post: Post<'_>) {
         let pool = self.pool(key, worker);
         let hungry = pool.hungry.iter();
@@ -380,7 +381,7 @@ impl Broker {
         }
     }
 
-    /// Tells a hungry worker which limit it waits for, if that is new.
+    /// Tells a hungry worker which limit it waits for, if the limit has changed.
     fn tell_held_back(&mut self, key: &Arc<PoolKey>, worker: WorkerId, by: HeldBy, post: Post<'_>) {
         let hunger = &mut self.pool(key, worker).hungry[usize::from(worker.0)];
         if let Some(hunger) = hunger
@@ -391,7 +392,7 @@ impl Broker {
         }
     }
 
-    /// The places where room can be made for a pool that is held back, the first to try in front.
+    /// Where servers can be closed to make room for a pool that is held back, in the order to try.
     fn places(
         &mut self,
         key: &Arc<PoolKey>,
@@ -403,15 +404,16 @@ impl Broker {
         let pool = self.pool(key, worker);
         let mut bounds = refusal.bounds();
         if bounds.len() > 1 {
-            // A place that is not kept would be of no use.
+            // Closing a server is useless where the place would not be kept.
             bounds.retain(|bound| now >= pool.forgoes[bound.place()]);
         }
         let mut places: Vec<Evict> = bounds.into_iter().map(Evict::Under).collect();
-        // Servers of its own pool make room, too, and under all bounds at once.
+        // A server of the same pool counts under all limits, so closing one makes room under all of
+        // them.
         if replication {
             places.insert(0, Evict::Same);
         }
-        // Where there are several, by turns.
+        // The places take turns.
         let last = pool.evicted_from;
         if let Some(at) = places.iter().position(|place| Some(*place) == last) {
             places.rotate_left(at + 1);
@@ -419,7 +421,7 @@ impl Broker {
         places
     }
 
-    /// The pool has servers, and the worker has none of them.
+    /// True if the pool has servers, and the worker has none of them.
     fn others_hold_all(&self, key: &PoolKey, worker: WorkerId) -> bool {
         self.pools.get(key).is_some_and(|pool| {
             pool.total > 0
@@ -430,9 +432,9 @@ impl Broker {
         })
     }
 
-    /// A permit came back. It goes to the pool that has waited longest, of this pool and those that
-    /// share its limits; or its place under each limit goes to another pool. If that pool is still
-    /// held back by another limit, the place is kept for it.
+    /// A permit came back. Of this pool and those that share its limits, the pool that has waited
+    /// longest gets the permit; or other pools get its place under each limit. If another limit
+    /// still holds such a pool back, the place is kept for the pool.
     fn feed_oldest(&mut self, key: &Arc<PoolKey>, post: Post<'_>) {
         let mut hungry: Vec<(Time, Arc<PoolKey>, WorkerId)> = Vec::new();
         for (other, pool) in self.sharing(key) {
@@ -461,12 +463,12 @@ impl Broker {
         }
     }
 
-    /// How long a client has waited since then, in nanoseconds.
+    /// The time since `since`, in nanoseconds.
     fn age(&self, since: Time) -> u64 {
         self.now.0.saturating_sub(since.0)
     }
 
-    /// A pool, and those with which it may share a bound.
+    /// This pool and all pools that may share a bound with it.
     fn sharing(&mut self, key: &PoolKey) -> impl Iterator<Item = (&Arc<PoolKey>, &mut Pool)> {
         let pools = self.pools.iter_mut();
         pools.filter(move |(other, _)| SharedBound::ALL.iter().any(|b| b.is_shared(key, other)))
@@ -492,7 +494,7 @@ impl Broker {
         lacks.contains(&true).then_some(HeldBy::Shared(lacks))
     }
 
-    /// Listening connections take at most half of a limit: the rest is for other servers.
+    /// Listening connections take at most half of a limit. The rest is for other servers.
     fn may_listen(&self, key: &PoolKey, bounds: Bounds) -> bool {
         let own = self.pools.get(key).map_or(0, |pool| pool.total);
         SharedBound::ALL.into_iter().all(|bound| {
@@ -508,7 +510,7 @@ impl Broker {
         listen.map(|(_, pool)| pool.total).sum()
     }
 
-    /// A limit was lowered, and listening connections take all of it: one of them is closed.
+    /// If a limit was lowered and listening connections take all of it, one of them is closed.
     fn silence(&self, key: &PoolKey, refusal: HeldBy, post: Post<'_>) {
         let bounds = self
             .pools
@@ -549,8 +551,8 @@ impl Broker {
         self.calm(key, post);
     }
 
-    /// Once no worker waits that could use a permit, workers that would close servers for the pool
-    /// are told to keep them, and no place is kept for it.
+    /// If no worker waits that could use a permit, other workers need not close servers for the
+    /// pool, and no place is kept for the pool.
     fn calm(&mut self, key: &Arc<PoolKey>, post: Post<'_>) {
         let Some(pool) = self.pools.get_mut(key) else {
             return;
@@ -567,7 +569,7 @@ impl Broker {
         }
     }
 
-    /// Tells workers that would close servers for a pool not to.
+    /// Tells workers not to close servers for this pool any more.
     fn content(&mut self, key: &Arc<PoolKey>, post: Post<'_>) {
         let pool = self.pools.get_mut(key);
         for worker in pool.into_iter().flat_map(|pool| pool.minded_by.drain(..)) {
@@ -619,7 +621,7 @@ impl Broker {
         }
     }
 
-    /// A worker has a server more.
+    /// A worker has one more server.
     fn count_server(&mut self, key: &Arc<PoolKey>, worker: WorkerId) {
         let pool = self.pool(key, worker);
         pool.total += 1;
@@ -634,7 +636,8 @@ impl Broker {
         self.servers.take(key);
     }
 
-    /// Forgets a pool of which no worker has or wants a server: new pools may come for ever.
+    /// Forgets a pool of which no worker has or wants a server. Otherwise pools would pile up for
+    /// ever.
     fn forget(&mut self, key: &PoolKey) {
         let unused = |pool: &Pool| {
             pool.total == 0
@@ -647,7 +650,8 @@ impl Broker {
         }
     }
 
-    /// Returns whether there are any.
+    /// Tells all workers that have servers of the pool that a worker is hungry. False if there are
+    /// none.
     fn tell_holders(
         &mut self,
         key: &Arc<PoolKey>,
@@ -681,7 +685,7 @@ impl Broker {
         told
     }
 
-    /// Asks one of the workers that hold servers under the same bound. False if there is none.
+    /// Asks one of the workers with servers under this bound to close one. False if there is none.
     fn evict(&mut self, key: &Arc<PoolKey>, from: Evict, age: u64, post: Post<'_>) -> bool {
         if self.pools.get(key).is_some_and(|pool| pool.evicting) {
             return true;
@@ -698,7 +702,7 @@ impl Broker {
         if holders.is_empty() {
             return false;
         }
-        // The order passes over no worker, whichever of a pool's turns come here.
+        // The pseudo-random order reaches every worker, whichever pools ask.
         self.evict_turn = self.evict_turn.wrapping_add(0x9e37_79b9);
         let turn = (self.evict_turn >> 16) as usize;
         let holder = WorkerId(holders[turn % holders.len()] as u16);
@@ -741,7 +745,7 @@ impl Broker {
         Ok(())
     }
 
-    /// A client more is in.
+    /// Counts an admitted client.
     fn count_client(&mut self, login: &PoolKey) {
         // max_client_conn does not count consoles.
         self.clients += u32::from(!is_console(&login.database));

@@ -1,4 +1,4 @@
-//! The Broker, asked and told one thing after the other.
+//! Tests of the Broker: mails in, answers out.
 
 use std::collections::VecDeque;
 
@@ -36,14 +36,14 @@ fn tell(broker: &mut Broker, mail: ToBroker) -> Vec<String> {
     tell_at(broker, 0, mail)
 }
 
-/// So many milliseconds later.
+/// Handles a mail at this time, in milliseconds.
 fn tell_at(broker: &mut Broker, millis: u64, mail: ToBroker) -> Vec<String> {
     let now = Time((1_000_000 + millis) * MILLI);
     let mut said = Vec::new();
     broker.handle(now, mail, &mut |worker, mail| {
         let Mail::Brokered(mail) = mail else { panic!() };
         said.push(match mail {
-            // It moves no server; a test of its own looks at that.
+            // `HeldBack` moves no server, and has a test of its own.
             FromBroker::HeldBack { .. } => return,
             FromBroker::Permit { pool, reserve, .. } => {
                 format!("{}: permit {} {reserve}", worker.0, pool.database)
@@ -80,7 +80,7 @@ fn who_has_servers_to_spare_gives_one() {
         size: 5,
         ..Bounds::default()
     };
-    // The other asks those that have servers first.
+    // A worker without servers asks the workers with servers first.
     for worker in [0, 1, 1, 1, 1, 1] {
         assert_eq!(tell(&mut broker, need(worker, &pool, 0, bounds)).len(), 1);
     }
@@ -91,7 +91,7 @@ fn who_has_servers_to_spare_gives_one() {
         }
         mail
     };
-    // Ten clients wait for one server on the one, five for four servers on the other.
+    // Ten clients wait for one server of worker 0, five for four servers of worker 1.
     let said = tell(&mut broker, waits(1, 5));
     assert_eq!(said, ["0: 1 hungry 1000000"], "the one has none to spare");
     let said = tell(&mut broker, waits(0, 10));
@@ -126,7 +126,7 @@ fn nothing_is_given_out_before_all_that_came_is_counted() {
         tell(&mut broker, need(0, &pool, 0, bounds)),
         ["0: permit d false"]
     );
-    // The pool is full now.
+    // The pool is full.
     assert_eq!(tell(&mut broker, freed), ["2: permit d false"]);
 }
 
@@ -180,7 +180,7 @@ fn lower_bounds_take_servers_from_who_has_most() {
         pool: pool.clone(),
         bounds,
     };
-    // Three on worker 0 and one on worker 1.
+    // Worker 0 has three servers, worker 1 has one.
     assert!(tell(&mut broker, new(bounds(2, 2))).is_empty());
     let said = tell(&mut broker, new(bounds(1, 1)));
     assert_eq!(said, ["0: keep 1", "1: keep 1"]);
@@ -221,7 +221,7 @@ fn who_has_none_borrows_first() {
         tell(&mut broker, need(1, &pool, 9, bounds)),
         ["1: permit d false"]
     );
-    // It has one: the next is its own at once.
+    // The worker has a server already, so it gets the next permit at once.
     assert_eq!(
         tell(&mut broker, need(1, &pool, 0, bounds)),
         ["1: permit d false"]
@@ -245,7 +245,7 @@ fn bounds_over_pools_evict() {
         tell(&mut broker, need(0, &b, 0, bounds)),
         ["0: evict Database for b"]
     );
-    // That server is not gone yet: one is enough.
+    // The server of the other pool is not closed yet, and one is enough.
     assert!(tell(&mut broker, need(0, &b, 1, bounds)).is_empty());
     assert!(tell(&mut broker, need(1, &b, 1, bounds)).is_empty());
     let nothing = |worker| ToBroker::NothingToEvict {
@@ -262,18 +262,19 @@ fn bounds_over_pools_evict() {
         pool: a,
     };
     assert_eq!(tell(&mut broker, freed), ["0: permit d false"]);
-    // Nobody closes a server for it once nobody waits.
+    // Once no client waits, no worker closes a server for the pool.
     let sated = ToBroker::Sated {
         worker: WorkerId(1),
         pool: b.clone(),
     };
     assert_eq!(tell(&mut broker, sated), ["0: content b"]);
-    // Nor who says so late.
+    // A late answer makes no difference.
     assert_eq!(tell(&mut broker, nothing(1)), ["1: content b"]);
 }
 
-/// A pool under two bounds of one server each: another pool of its database has the one, on worker
-/// 1, another of its user the other, on worker 2. Clients wait for all three.
+/// A pool under two bounds of one server each. Another pool of its database has the one server, on
+/// worker 1. Another pool of its user has the other server, on worker 2. Clients of all three pools
+/// wait.
 struct Both {
     broker: Broker,
     of_database: Arc<PoolKey>,
@@ -308,13 +309,13 @@ impl Both {
         tell_at(&mut self.broker, now, mail)
     }
 
-    /// The pool under both bounds says for how long it has waited.
+    /// The pool under both bounds reports how long it has waited.
     fn wait(&mut self, now: u64) -> Vec<String> {
         let both = self.both.clone();
         self.need(now, 0, &both, now)
     }
 
-    /// Nothing is idle on a worker.
+    /// A worker has no idle server to close.
     fn nothing(&mut self, now: u64, worker: u16) {
         let nothing = ToBroker::NothingToEvict {
             worker: WorkerId(worker),
@@ -331,8 +332,8 @@ impl Both {
         tell_at(&mut self.broker, now, freed)
     }
 
-    /// A server goes under the database's bound; a client waits for another since just now. The
-    /// place is kept, and the user's bound is all that lacks.
+    /// A server under the database's bound is closed while another client has only begun to wait.
+    /// The place is kept, and only the user's bound still lacks room.
     fn keeps_the_first(&mut self, now: u64) {
         assert!(self.wait(now - 1)[0].contains("evict"));
         self.nothing(now - 1, 1);
@@ -352,22 +353,22 @@ fn two_bounds_are_made_room_under_one_after_the_other() {
     world.nothing(2, 1);
     assert_eq!(world.wait(60), ["2: evict User for a"]);
     world.nothing(61, 2);
-    // The place in the database is not for the client there, which has not waited as long.
+    // The client of the other pool has not waited as long, so it does not get the place.
     world.need(61, 1, &of_database, 1);
     assert_eq!(
         world.freed(62, 1, &of_database),
         ["1: content a", "2: content a", "2: evict User for a"]
     );
     world.nothing(63, 2);
-    // Nor for one that comes now.
+    // A client that comes now does not get the place either.
     world.need(63, 1, &of_database, 3);
-    // With the second place both are used.
+    // With the second place, the pool uses both.
     world.need(63, 2, &of_user, 1);
     let said = world.freed(64, 2, &of_user);
     assert_eq!(said, ["0: permit d false", "2: content a"]);
     assert_eq!(world.broker.permits(), 1);
     let both = world.both.clone();
-    // The place it leaves in the database goes to one, that of the user to the other.
+    // The place in the database goes to one pool, the place of the user to the other.
     let said = world.freed(70, 0, &both);
     assert_eq!(said, ["1: permit d false", "2: permit e false"]);
 }
@@ -411,16 +412,16 @@ fn a_place_is_kept_for_half_as_long_as_was_waited() {
     let mut world = Both::new();
     let (of_database, of_user) = (world.of_database.clone(), world.of_user.clone());
     world.keeps_the_first(2000);
-    // Any need that is said ends it.
+    // Any report of hunger ends an expired place.
     assert_eq!(world.need(2999, 1, &of_database, 1000).len(), 0);
     let said = world.need(3000, 1, &of_database, 1001);
     assert_eq!(said, ["1: permit d false"]);
-    // It is not kept again for three seconds; nobody closes a server for that.
+    // No place is kept again for three seconds, and no worker closes a server for one.
     assert_eq!(world.wait(3001), ["2: evict User for a"]);
     world.nothing(3001, 2);
     world.need(3002, 1, &of_database, 0);
     assert_eq!(world.freed(3100, 1, &of_database), ["1: permit d false"]);
-    // The other is, and then one server is enough.
+    // The place under the other limit is kept, so one more server is enough.
     assert_eq!(world.wait(3101), ["2: evict User for a"]);
     world.nothing(3101, 2);
     let said = world.freed(3102, 2, &of_user);
@@ -469,8 +470,8 @@ fn a_replication_client_has_a_server_of_its_own_pool_closed_first() {
     assert_eq!(world.freed(4, 1, &both), ["0: permit d false"]);
 }
 
-/// Pools of three databases and three users, all of which always want more than they have: whatever is
-/// given back when, no bound is broken, nobody waits for ever, and no place is left.
+/// Pools of three databases and three users always want more than they have. In any order of
+/// returned permits, all limits hold, no client waits for ever, and no place is left over.
 #[test]
 fn nobody_waits_for_ever_under_two_bounds() {
     for seed in 1..=40 {
@@ -495,7 +496,8 @@ fn crowd(seed: u64) {
     let names = (0..9).map(|at| (["d", "e", "f"][at / 3], ["a", "b", "c"][at % 3]));
     let pools: Vec<_> = names.map(|(database, user)| key(database, user)).collect();
     let mut broker = Broker::new(seeded(seed));
-    // Since when each waits; until when its servers are busy; for whom servers are to go.
+    // By pool: since when it waits, until when its servers are busy, and for which pools it closes
+    // servers.
     let mut since = [Some(0); 9];
     let mut busy: [Vec<u64>; 9] = Default::default();
     let mut starved: Vec<(usize, Evict)> = Vec::new();
@@ -515,7 +517,7 @@ fn crowd(seed: u64) {
             } else if chance(20) == 0 {
                 since[at] = Some(now);
             }
-            // The oldest leaves; another goes on waiting.
+            // The oldest client leaves, and another one goes on waiting.
             if seed % 2 == 1 && chance(1000) == 0 {
                 since[at] = since[at].map(|since| since + chance(now - since + 1));
             }
@@ -551,7 +553,7 @@ fn crowd(seed: u64) {
                     Mail::Brokered(FromBroker::Permit { pool, .. }) => {
                         busy[at(&pool)].push(now + 1 + chance(long));
                         since[at(&pool)] = None;
-                        // The need may have been said anew meanwhile.
+                        // The worker may have reported its need again meanwhile.
                         let worker = WorkerId(0);
                         mail.push_back(ToBroker::Sated { worker, pool });
                     }
@@ -639,7 +641,7 @@ fn a_hungry_worker_learns_once_which_bound_it_waits_for() {
     assert!(tell(0, bounds).is_empty(), "a permit");
     assert_eq!(tell(1, bounds), [(1, HeldBy::Pool)]);
     assert!(tell(1, bounds).is_empty());
-    // A reload: the database holds it back now.
+    // After a reload the database's limit holds the pool back.
     let bounds = Bounds {
         size: 2,
         shared: [1, 0],
@@ -667,7 +669,7 @@ fn connections_that_listen_take_half_of_a_bound_at_most() {
         ..Bounds::default()
     };
     let (one, two) = (listens("u"), listens("v"));
-    // Under a bound of one nobody could work beside it.
+    // Under a limit of one, a listening connection would leave no room for other servers.
     assert!(tell(&mut broker, need(0, &one, 0, bounds(1))).is_empty());
     assert_eq!(
         tell(&mut broker, need(0, &one, 0, bounds(3))),
@@ -678,7 +680,7 @@ fn connections_that_listen_take_half_of_a_bound_at_most() {
         tell(&mut broker, need(1, &two, 0, bounds(4))),
         ["1: permit d false"]
     );
-    // One that takes the place of another is one more.
+    // A listening connection that replaces another one counts, too.
     assert!(
         tell(
             &mut broker,
@@ -695,7 +697,7 @@ fn connections_that_listen_take_half_of_a_bound_at_most() {
         .is_empty()
     );
     broker.handle(Time(0), sated(1, &two), &mut |_, _| {});
-    // They had all of a bound that was lowered: one of them goes.
+    // Listening connections take all of a lowered limit: one of them is closed.
     let works = key("d", "u");
     let said = tell(&mut broker, need(0, &works, 0, bounds(2)));
     assert!(said.iter().any(|line| line.contains("silence")), "{said:?}");

@@ -1,4 +1,5 @@
-//! Counts of everything a `Pooler` holds. All counts return to their minimum when nothing happens.
+//! Counts of everything that a `Pooler` holds. When nothing happens, all counts fall to their
+//! minimum.
 
 use std::sync::Arc;
 
@@ -10,28 +11,28 @@ use crate::pooler::Pooler;
 use crate::server::ServerState;
 use crate::{client, server};
 
-/// Counts of one worker. Sums of several are sums of the fields.
+/// Counts of one worker. The counts of several workers are added field by field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Census {
-    /// Clients, those that are being closed included.
+    /// Clients, including those that are closing.
     pub clients: usize,
-    /// Servers, carriers of cancels included.
+    /// Servers, including the carriers of cancel requests.
     pub servers: usize,
-    /// Of those, ready for use.
+    /// Servers that are ready for use.
     pub idle: usize,
-    /// Places in the queues for servers, those of clients that have left included.
+    /// Clients in the queues for servers.
     pub waiting: usize,
     /// Clients that wait for the first server of their pool.
     pub newcomers: usize,
     /// Pools that wait for the Broker.
     pub needs: usize,
-    /// Questions the control thread has not answered.
+    /// Questions that the control thread has not answered.
     pub asks: usize,
     /// Bytes held back for clients and servers.
     pub held: usize,
     /// Prepared statements that servers have.
     pub statements: usize,
-    /// Names of statements that clients have.
+    /// Names of prepared statements that clients have.
     pub names: usize,
     /// Pools.
     pub pools: usize,
@@ -41,15 +42,15 @@ pub struct Census {
     pub admitted: usize,
     /// Workers that the Broker thinks are hungry.
     pub hungry: usize,
-    /// Notes of where clients are that have moved.
+    /// Notes about where moved clients are.
     pub notes: usize,
-    /// Clients that the Broker lets keep a server, and those that wait for that.
+    /// Clients that the Broker lets keep a server, and clients that wait for this permission.
     pub pins: usize,
 }
 
 impl Pooler {
-    /// Which changes of the schema are known of, as a sum that is the same on all workers when all
-    /// their mail has come.
+    /// A sum over all known schema changes. It is the same on all workers once all mail has
+    /// arrived.
     pub fn schema(&self) -> u64 {
         let schemas = self.shared.statements.changed_schemas();
         schemas.fold(0, |all, (_, changes)| changes.wrapping_add(all))
@@ -100,7 +101,7 @@ impl Pooler {
 }
 
 impl Broker {
-    /// Its part of the count.
+    /// The Broker's part of the counts.
     pub fn census(&self) -> Census {
         Census {
             permits: self.permits(),
@@ -115,28 +116,28 @@ impl Broker {
 /// A client that waits for a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiter {
-    /// Of which pool.
+    /// Its pool.
     pub pool: Arc<PoolKey>,
-    /// Who.
+    /// Its id.
     pub client: ClientId,
-    /// Since when.
+    /// Since when it waits.
     pub since: Time,
 }
 
 /// A client that has a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Linked {
-    /// Who, and since when it wanted one.
+    /// The client, and since when it wanted a server.
     pub waiter: Waiter,
-    /// Which server.
+    /// Its server.
     pub server: ServerId,
-    /// When that was connected.
+    /// When the server was connected.
     pub connected: Time,
 }
 
 impl Pooler {
-    /// The clients that wait for servers, in the order in which they are to get one. Replication
-    /// clients get servers of their own, and are not among them.
+    /// The clients that wait for servers, in the order in which they get one. Replication clients
+    /// are left out: they get servers of their own.
     pub fn waiters(&self) -> Vec<Waiter> {
         let mut waiters = Vec::new();
         for (_, pool) in self.pools.iter() {

@@ -1,4 +1,5 @@
-//! The names in a certificate: the host that we wanted to reach, or the user who logs in.
+//! Matches the names in a certificate with the host that Howdah connects to, or the user who logs
+//! in.
 
 use std::net::IpAddr;
 
@@ -6,8 +7,8 @@ pub use crate::config::access::ClientName;
 use crate::tls::{AlternativeName, PeerCertificate};
 
 impl PeerCertificate {
-    /// Whether it is a certificate for this host (a name or an address), as libpq decides:
-    /// alternative names count, and the common name only where there are none of the host's kind.
+    /// True if the certificate is for this host (a name or an address). As in libpq, alternative
+    /// names count, and the common name counts only without alternative names of the host's kind.
     pub fn is_for_host(&self, host: &str) -> bool {
         if host.is_empty() {
             return false;
@@ -28,7 +29,7 @@ impl PeerCertificate {
                 && common_name.is_some_and(|name| fits_host(name, host, address)))
     }
 
-    /// Whether it names this user.
+    /// True if the certificate names this user.
     pub fn is_for_user(&self, user: &str, compared: ClientName) -> bool {
         match compared {
             ClientName::Any => self.has_name(user),
@@ -37,8 +38,8 @@ impl PeerCertificate {
         }
     }
 
-    /// PgBouncer's check of users: as that of a host, but the common name always counts, and
-    /// wildcards need two parts behind the star.
+    /// PgBouncer's check of users. It differs from the check of hosts: the common name always
+    /// counts, and a wildcard needs at least two labels behind the star.
     fn has_name(&self, user: &str) -> bool {
         let address = address(user);
         let alternative = self.names.iter().any(|name| match name {
@@ -58,13 +59,13 @@ fn address(text: &str) -> Option<IpAddr> {
     text.parse().ok()
 }
 
-/// A zero byte in a name means that somebody wants to deceive who reads it as C does.
+/// A name with a zero byte is meant to deceive programs that read it as a C string.
 fn is_deceptive(name: &str) -> bool {
     name.contains('\0')
 }
 
-/// `*.example.com` is for one part in front: `a.example.com`, but neither `example.com` nor
-/// `a.b.example.com`; no wildcard is for an address.
+/// `*.example.com` stands for one label in front: `a.example.com`, but neither `example.com` nor
+/// `a.b.example.com`. No wildcard matches an address.
 fn fits_host(pattern: &str, host: &str, address: Option<IpAddr>) -> bool {
     if is_deceptive(pattern) {
         return false;
@@ -81,7 +82,7 @@ fn fits_host(pattern: &str, host: &str, address: Option<IpAddr>) -> bool {
     }
 }
 
-/// Likewise, but `*.com` is for nobody.
+/// As `fits_host`, but `*.com` matches no user.
 fn fits_user(pattern: &str, user: &str) -> bool {
     if is_deceptive(pattern) || pattern.is_empty() {
         return false;
@@ -102,7 +103,7 @@ fn fits_user(pattern: &str, user: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// `cn=NAME`, `dns=NAME` and `ip=ADDRESS`, parted by blanks.
+    /// Parses `cn=NAME`, `dns=NAME` and `ip=ADDRESS`, separated by blanks.
     fn certificate(text: &str) -> PeerCertificate {
         let mut certificate = PeerCertificate::default();
         for word in text.split(' ').filter(|word| !word.is_empty()) {
@@ -128,7 +129,7 @@ mod tests {
             ("cn=db.example.com", "db.example.org", false),
             ("cn=db.example.com", "", false),
             ("", "db", false),
-            // Alternative names of the kind make the common name count for nothing.
+            // With an alternative name of the same kind, the common name does not count.
             ("cn=db dns=other", "db", false),
             ("cn=db dns=other", "other", true),
             ("cn=db dns=a dns=b dns=c", "c", true),
@@ -141,7 +142,7 @@ mod tests {
             ("ip=::1", "::1", true),
             ("ip=::1", "0:0:0:0:0:0:0:1", true),
             ("ip=::1", "::2", false),
-            // Wildcards are for one part.
+            // A wildcard stands for one label.
             ("cn=*.example.com", "db.example.com", true),
             ("dns=*.example.com", "DB.example.com", true),
             ("dns=*.example.com", "example.com", false),

@@ -1,7 +1,7 @@
 //! Deadlines of clients and servers, and what happens when one has passed.
 //!
-//! A connection has at most one entry in the [timers](crate::timers). An entry is corrected only when it
-//! comes up, so a transaction never touches the timers.
+//! A connection has at most one entry in the [timers](crate::timers). The entry is corrected only
+//! when it expires, so transactions never touch the timers.
 
 use howdah_wire::write;
 
@@ -14,21 +14,21 @@ use crate::pool::Pool;
 use crate::pooler::Pooler;
 use crate::server::{Server, ServerState};
 
-/// How long a server may take to come to rest after its client has left, in nanoseconds.
+/// How long a server may take to become idle after its client has left, in nanoseconds.
 const REST_NS: u64 = 15_000_000_000;
 
-/// How long auth_query may take where no setting says so, in nanoseconds.
+/// How long auth_query may take if no setting limits it, in nanoseconds.
 const LOOKUP_NS: u64 = 60_000_000_000;
 
-/// Why an old server goes, as PgBouncer has it.
+/// PgBouncer's text for the end of an old server.
 const LIFE_OVER: &str = "server lifetime over";
 
-/// What is due for a client.
+/// What to do when a client's deadline passes.
 #[derive(Clone, Debug)]
 enum ClientDue {
-    /// It is disconnected.
+    /// Disconnect the client.
     Close(Fault),
-    /// It is told that it waits.
+    /// Tell the client that it waits.
     Notify,
 }
 
@@ -59,7 +59,7 @@ impl Deadlines {
 }
 
 impl Pooler {
-    /// Makes sure that a client comes up when its next deadline passes.
+    /// Sets a client's timer to its next deadline.
     pub(crate) fn watch_client(&mut self, id: ClientId) {
         let Some((at, _)) = self.client_deadline(id) else {
             return;
@@ -68,8 +68,8 @@ impl Pooler {
         client.comes_up(&mut self.timers, id, at);
     }
 
-    /// Makes sure that a linked client comes up before any deadline that may begin to count while
-    /// it is linked: nothing that happens then need touch the timers.
+    /// Sets a linked client's timer before any deadline that may begin while the client is linked.
+    /// So nothing else touches the timer meanwhile.
     pub(crate) fn watch_link(&mut self, id: ClientId) {
         let client = self.clients.at_mut(id);
         let Some(pool) = client.pool else { return };
@@ -78,7 +78,7 @@ impl Pooler {
         client.comes_up(&mut self.timers, id, at);
     }
 
-    /// Likewise for a server.
+    /// As `watch_client`, for a server.
     pub(crate) fn watch_server(&mut self, id: ServerId) {
         let Some((at, _)) = self.server_deadline(id) else {
             return;
@@ -87,7 +87,8 @@ impl Pooler {
         server.comes_up(&mut self.timers, id, at);
     }
 
-    /// A client's entry has come up: it may be an old one, or corrected since.
+    /// A client's timer entry expired. The entry may be out of date, or the deadline may have
+    /// moved.
     pub(crate) fn client_due(&mut self, id: ClientId, at: Time, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         if client.timer != at {
@@ -127,7 +128,7 @@ impl Pooler {
         }
     }
 
-    /// When a client's time is up, and what happens then.
+    /// A client's next deadline, and what to do then.
     fn client_deadline(&self, id: ClientId) -> Option<(Time, ClientDue)> {
         let client = self.clients.get(id)?;
         let globals = &self.config.globals;
@@ -156,7 +157,7 @@ impl Pooler {
             (ClientState::Linked(server) | ClientState::Aligning(server), Some(pool)) => {
                 self.linked_deadlines(client, self.servers.get(*server)?, pool, &mut deadlines);
             }
-            // As with PgBouncer, asking who a client is counts as waiting for a server.
+            // As with PgBouncer, a client that waits for auth_query counts as waiting for a server.
             (ClientState::Lookup, Some(pool)) => {
                 let limit = nanos(globals.client_login_timeout);
                 deadlines.add(client.connected, limit, Fault::LoginTimeout);
@@ -198,8 +199,8 @@ impl Pooler {
             let limit = terms.idle_transaction_timeout;
             deadlines.add(client.quiet(), limit, Fault::IdleTransaction);
         } else {
-            // A COPY FROM STDIN takes as long as its client sends. As with PgBouncer, the time
-            // counts from what it has sent last.
+            // A COPY FROM STDIN takes as long as its client sends. As with PgBouncer, the timeout
+            // counts from the client's last bytes.
             let from = server.request().max(client.quiet());
             deadlines.add(from, terms.query_timeout, Fault::QueryTimeout);
         }
@@ -210,7 +211,7 @@ impl Pooler {
         );
     }
 
-    /// Likewise a server's.
+    /// As `client_due`, for a server.
     pub(crate) fn server_due(&mut self, id: ServerId, at: Time, out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
         if server.timer != at {
@@ -237,8 +238,8 @@ impl Pooler {
                 self.close_server(id, why, Close::Abort, out);
             }
             ServerState::Idle => {
-                // A pool keeps its minimum, younger servers excepted. One worker does so, or each
-                // would keep as many.
+                // A pool keeps its minimum of servers (but replaces old ones). Only one worker does
+                // this: otherwise each worker would keep the minimum.
                 let pool = self.pools.at(server.pool);
                 let min = pool.terms.min_size;
                 let keeps = self.first_seat(&pool.key) == self.worker;
@@ -255,7 +256,7 @@ impl Pooler {
         }
     }
 
-    /// When a server's time is up, and why.
+    /// A server's next deadline, and the reason.
     fn server_deadline(&self, id: ServerId) -> Option<(Time, &'static str)> {
         let server = self.servers.get(id)?;
         let globals = &self.config.globals;
@@ -275,7 +276,7 @@ impl Pooler {
                 "cancel timeout",
             )),
             ServerState::Lookup(_) => {
-                // Where nothing is set, too, a query that hangs must not keep logins out for ever.
+                // Without any timeout set, a hanging query must not block logins for ever.
                 let terms = &self.pools.at(server.pool).terms;
                 let limits = [
                     (nanos(globals.client_login_timeout), "client_login_timeout"),
@@ -298,12 +299,12 @@ impl Pooler {
 }
 
 impl Pooler {
-    /// A server is closed because it is old enough: the next one of its pool not before a while. Those
-    /// that were opened together do not go together.
+    /// Closes a server at the end of its lifetime. The pool's next server is closed some time
+    /// later, so that servers that were opened together are not closed together.
     pub(crate) fn end_life(&mut self, id: ServerId, out: &mut Out) {
         let pool_id = gone!(self.servers.get(id)).pool;
         let pool = self.pools.at(pool_id);
-        // As PgBouncer, where one worker has all of the pool's servers: lifetime / pool_size.
+        // Like PgBouncer if one worker has all servers of the pool: lifetime / pool_size.
         let share = match pool.terms.bounds.size {
             0 => 0,
             size => (size / u32::from(self.width(&pool.key))).max(pool.servers()),
@@ -316,12 +317,12 @@ impl Pooler {
     }
 }
 
-/// When a server that lies idle has done so for long enough, and why.
+/// When an idle server is to be closed, and the reason.
 #[inline]
 pub(crate) fn idle_deadline(server: &Server, pool: &Pool) -> (Time, &'static str) {
     let terms = &pool.terms;
     let after = |from: Time, limit: u64| Time(from.0.saturating_add(limit));
-    // With a lifetime of 0, too, one that has served nobody yet is given time to.
+    // Even with a lifetime of 0, a new server gets some time to serve a client.
     let over = after(server.connected, terms.server_lifetime.max(PERIOD_NS));
     let over = over.max(pool.next_life());
     let idle = after(server.since(), terms.server_idle_timeout);

@@ -1,5 +1,5 @@
-//! The closed vocabulary between decisions and effects: what can happen to a worker ([`Event`]), and what
-//! the worker can ask for ([`Action`]).
+//! The closed vocabulary between decisions and effects: [`Event`]s happen to a worker, and the
+//! worker asks for [`Action`]s.
 
 use crate::limits;
 use std::net::IpAddr;
@@ -27,47 +27,46 @@ pub use crate::socket::LooseSocket;
 /// next event.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A listener accepted a connection. The answer is [`Action::Adopt`], or nothing: then the
-    /// socket is closed.
+    /// A listener accepted a connection. Without [`Action::Adopt`] as the answer, the socket is
+    /// closed.
     Accepted(Ends),
     /// The [`Action::Connect`] of this server ended. After an error the server counts as closed;
     /// `Closed` still follows.
     Connected(ServerId, Result<Ends, String>),
-    /// Bytes arrived, in stream order. Bytes that were under way may still arrive after
-    /// `Action::Receive{on: false}`.
+    /// Bytes arrived, in stream order. After `Action::Receive{on: false}`, a few more bytes may
+    /// arrive.
     Received(Peer, &'a [u8]),
-    /// The [`Action::StartTls`] of this peer ended: the facts of the session, or the reason why
-    /// there is none. After a failure nothing more is received, and the answer is
-    /// [`Action::Close`].
+    /// The [`Action::StartTls`] of this peer ended: the facts of the session, or the reason of the
+    /// failure. After a failure no bytes are received, and the answer is [`Action::Close`].
     TlsDone(Peer, Result<Box<TlsFacts>, String>),
-    /// The peer ended its stream (`None`) or the socket failed (the system's text). No `Received`
+    /// The peer ended its stream (`None`), or the socket failed (the system's text). No `Received`
     /// follows. The answer is [`Action::Close`], now or later.
     Lost(Peer, Option<String>),
     /// More bytes than the high-water mark wait to be sent to this peer. Reported once, until
     /// `Drained`.
     Congested(Peer),
-    /// The answer to [`Action::TellFlushed`]: the kernel has taken all that was queued.
+    /// The answer to [`Action::TellFlushed`]: the kernel has taken all queued bytes.
     Flushed(Peer),
     /// After `Congested`: fewer bytes than the low-water mark wait.
     Drained(Peer),
-    /// The socket is closed, in the kernel too. This is the last event of this peer: its slot may
-    /// be reused. For a server `gone` says whether PostgreSQL was seen to close the connection (end
-    /// of file or reset), or only the time limit passed.
+    /// The kernel has closed the socket. This is the last event of this peer: its slot may be
+    /// reused. For a server, `gone` says whether PostgreSQL closed the connection (end of file or
+    /// reset) before the time limit.
     Closed {
-        /// Who.
+        /// The connection.
         peer: Peer,
-        /// End of file or an error was seen from the other side.
+        /// The other side ended the connection or failed.
         gone: bool,
     },
-    /// The answer to [`Action::Detach`]: nothing is armed, queued or under way any more.
+    /// The answer to [`Action::Detach`]: the driver has no operation or bytes of this socket left.
     Detached(Peer, LooseSocket),
     /// Mail from another worker, or from this worker itself.
     Mail(Mail),
-    /// From the control thread, to an [`Action::Ask`].
+    /// The control thread's answer to an [`Action::Ask`].
     Answer(Answer),
-    /// New settings, after a reload that succeeded.
+    /// New settings after a successful reload.
     Settings(Arc<Config>),
-    /// From the administrator, by signal.
+    /// An order by the administrator, sent as a signal.
     Order(Order),
     /// `next_deadline()` has passed.
     Tick,
@@ -76,52 +75,52 @@ pub enum Event<'a> {
 /// What a worker can ask for.
 #[derive(Debug)]
 pub enum Action {
-    /// The connection just accepted becomes this client; receive from it.
+    /// Makes the accepted connection this client, and receives from it.
     Adopt(ClientId),
-    /// Append `Out::bytes[range]` to the peer's send queue.
+    /// Appends `Out::bytes[range]` to the peer's send queue.
     Send(Peer, Range<usize>),
-    /// Append this range of the current [`Event::Received`]'s bytes to the peer's send queue.
+    /// Appends this range of the bytes of the current [`Event::Received`] to the peer's send queue.
     Relay(Peer, Range<usize>),
     /// Start or stop receiving from a peer.
     Receive {
-        /// Who.
+        /// The peer.
         peer: Peer,
-        /// Start, or stop.
+        /// True to start.
         on: bool,
     },
     /// Report `Flushed` as soon as nothing is queued for this peer.
     TellFlushed(Peer),
-    /// Report `Lost` if this peer has hung up; nothing is received from the peer at the moment.
+    /// Report `Lost` if this peer has hung up. Nothing is being received from it at the moment.
     LookForEnd(Peer),
-    /// Open a connection; `Connected` answers. Receiving is on from then.
+    /// Open a connection. `Connected` answers, and receiving begins.
     Connect(ServerId, Address),
-    /// From here on, all bytes to and from this peer go through TLS; `TlsDone` or `Lost` answers.
-    /// Until then nothing is sent to the peer.
+    /// Use TLS for all further bytes to and from this peer; `TlsDone` or `Lost` answers. Until then
+    /// nothing is sent to the peer.
     StartTls(Peer, Box<TlsStart>),
     /// End a connection; `Closed` answers. `how` says whether queued bytes are sent first or
     /// dropped.
     Close {
-        /// Who.
+        /// The peer.
         peer: Peer,
-        /// How.
+        /// How to end the connection.
         how: Close,
     },
-    /// Take the peer's socket out of the driver: stop receiving, deliver the bytes that came, send
-    /// the queued bytes; `Detached` answers.
+    /// Take the peer's socket out of the driver: stop receiving, deliver the bytes received so far,
+    /// send the queued bytes. `Detached` answers.
     Detach(Peer),
     /// Make a loose socket this peer, and receive from it.
     Attach(Peer, LooseSocket),
-    /// Close a socket that came with a mail whose purpose is gone.
+    /// Close a socket that came with mail and is not needed any more.
     Discard(LooseSocket),
     /// Send mail to a worker (this one included). Mail never blocks, is never dropped, and keeps
     /// the order of each sender.
     Post(WorkerId, Mail),
-    /// Tell or ask the Broker. The Broker handles this at once; its answers are mail.
+    /// Send mail to the Broker, which handles it at once and answers by mail.
     Broker(ToBroker),
     /// Give the control thread work that may block. Exactly one `Answer` follows, unless the
     /// question says otherwise.
     Ask(Question),
-    /// Log.
+    /// Write to the log.
     Note(Note),
     /// Report a query to the log of slow queries, or to a trace.
     Tell(Box<crate::queries::Seen>),
@@ -130,15 +129,15 @@ pub enum Action {
 /// How a connection ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Close {
-    /// Send what is queued (within a few seconds), then close.
+    /// Send the queued bytes (within a few seconds), then close.
     Flush,
-    /// Send what is queued, shut down our side, await the peer's end of file (within a few
-    /// seconds), then close. PostgreSQL has then ended the session.
+    /// Send the queued bytes, shut down our side, await the peer's end of file (within a few
+    /// seconds), then close. At that point PostgreSQL has ended the session.
     Await,
-    /// Send what is queued (within a few seconds), then close at once. The peer has said goodbye,
-    /// so none of its bytes is left unread.
+    /// Send the queued bytes (within a few seconds), then close at once. The peer has said goodbye,
+    /// so no bytes of the peer are left unread.
     Part,
-    /// Drop what is queued and close at once.
+    /// Drop the queued bytes and close at once.
     Abort,
 }
 
@@ -162,12 +161,12 @@ pub enum Question {
         salt: Vec<u8>,
         /// The iteration count.
         iterations: u32,
-        /// For a login to a server: its host, which says how much work that is.
+        /// For a login to a server: the host. It serves to estimate the work.
         host: Option<Box<str>>,
-        /// Whether anybody still waits for it.
+        /// Dead if nobody needs the answer any more.
         wanted: Weak<()>,
     },
-    /// Look up the name of a system user by number. A directory server may have to be asked.
+    /// Look up the name of a system user by number. This may ask a directory server.
     NameUser {
         /// Comes back with the answer.
         ticket: u64,
@@ -175,7 +174,7 @@ pub enum Question {
         uid: u32,
     },
     /// Ask an authority whether a user's password is right. This may take long, and must not delay
-    /// others.
+    /// other questions.
     CheckPassword {
         /// Comes back with the answer.
         ticket: u64,
@@ -184,23 +183,23 @@ pub enum Question {
         /// The user.
         user: Arc<str>,
         /// The password that the client sent: never empty, never a hash. It is dropped with the
-        /// client; then the answer is no longer wanted.
+        /// client, and then nobody needs the answer.
         password: Weak<Secret>,
         /// The client's address.
         remote: Address,
     },
-    /// List what is known of host names, for SHOW DNS_HOSTS and SHOW DNS_ZONES.
+    /// List all known host names, for SHOW DNS_HOSTS and SHOW DNS_ZONES.
     Names {
         /// Comes back with the answer.
         ticket: u64,
     },
-    /// Read the configuration again; every worker gets `Settings` if it has no mistake.
+    /// Read the configuration again. If it has no error, every worker gets `Settings`.
     Reload {
         /// Comes back with the answer.
         ticket: u64,
     },
-    /// SET on the console: change one setting, by [`Config::with`]. Every worker gets `Settings` if
-    /// the value is valid; the answer is [`Answer::Set`].
+    /// SET on the console: change one setting by [`Config::with`]. If the value is valid, every
+    /// worker gets `Settings`. The answer is [`Answer::Set`].
     Set {
         /// Comes back with the answer.
         ticket: u64,
@@ -209,12 +208,12 @@ pub enum Question {
         /// Its new value, as written.
         value: String,
     },
-    /// Send a cancel request to a peer, on a connection of its own: [`Answer::Forwarding`] says
-    /// that the peer has been reached, [`Answer::Forwarded`] how the request ended.
+    /// Send a cancel request to a peer, on its own connection. [`Answer::Forwarding`] says that the
+    /// peer has received the request, [`Answer::Forwarded`] how the request ended.
     Forward {
         /// Comes back with the answers.
         ticket: u64,
-        /// Where the peer may be, tried in turn.
+        /// Possible hosts of the peer, tried in turn.
         hosts: Vec<Host>,
         /// Its port.
         port: u16,
@@ -229,8 +228,8 @@ pub enum Question {
         /// The length of the period, in seconds.
         seconds: u64,
     },
-    /// This worker has nothing left to wait for, after an order to shut down. When all have said
-    /// so, the process ends. No answer.
+    /// This worker has nothing left to wait for, after an order to shut down. When all workers have
+    /// reported this, the process ends. No answer.
     Idle(WorkerId, Shutdown),
     /// A worker's load since its last report. No answer, except mail from the balancer.
     Load(Box<Load>),
@@ -238,18 +237,18 @@ pub enum Question {
     Busy(WorkerId),
     /// Switch accepting on or off, on all listeners. No answer.
     Accept(bool),
-    /// Hand everything over on this socket: the successor's, which was a console until now.
+    /// Hand everything over to the successor on this socket, which was a console so far.
     /// [`Order::Pack`] answers, later [`Order::Drain`] or [`Order::GiveUp`].
     HandOver(LooseSocket),
     /// A connection for the successor. No answer.
     Packed(Box<Parcel>),
-    /// This worker has packed all of its connections; this is the rest of its state. No answer.
+    /// This worker has packed all of its connections. Here is the rest of its state. No answer.
     AllPacked(Box<Estate>),
     /// A worker's answer to [`crate::console::Survey::for_metrics`]. No answer.
     Surveyed {
         /// The number of the survey.
         serial: u64,
-        /// What the worker has.
+        /// The worker's data for the metrics.
         holdings: Box<Holdings>,
     },
     /// End the process with this exit code, now.
@@ -264,40 +263,39 @@ pub enum Question {
 /// The control thread's answer to a [`Question`].
 #[derive(Debug)]
 pub enum Answer {
-    /// To [`Question::Resolve`]: at least one address, or the reason why there is none.
+    /// To [`Question::Resolve`]: at least one address, or the reason of the failure.
     Resolved(u64, Result<Vec<IpAddr>, String>),
-    /// Answers no question: a look-up shows that a host name no longer leads to these addresses.
+    /// Answers no question: a host name does not lead to these addresses any more.
     Moved {
         /// The name.
         host: String,
-        /// The addresses that it no longer leads to.
+        /// The addresses that the name does not lead to any more.
         gone: Vec<IpAddr>,
     },
     /// To [`Question::Names`].
     Names(u64, Box<KnownNames>),
-    /// To [`Question::Derive`]: nobody waits for it any more.
+    /// To [`Question::Derive`]: nobody needed the answer any more.
     Dropped(u64),
     /// To [`Question::Derive`]: the salted password.
     Derived(u64, [u8; 32]),
-    /// To [`Question::NameUser`]: the name, or why there is none.
+    /// To [`Question::NameUser`]: the name, or the reason of the failure.
     UserNamed(u64, Result<String, String>),
-    /// To [`Question::CheckPassword`]: the password is right, or the reason for the log why it is
-    /// not.
+    /// To [`Question::CheckPassword`]: the password is right, or the reason of the failure for the
+    /// log.
     PasswordChecked(u64, Result<(), String>),
-    /// To [`Question::Forward`]: the peer has the request. `Forwarded` follows.
+    /// To [`Question::Forward`]: the peer has received the request. `Forwarded` follows.
     Forwarding(u64),
     /// To [`Question::Forward`]: the peer has closed the connection, or the reason why the peer did
-    /// not get the request.
+    /// not receive the request.
     Forwarded(u64, Result<(), String>),
-    /// To [`Question::Set`]: done, perhaps with a notice for the administrator; or what is wrong
-    /// with the value.
+    /// To [`Question::Set`]: done, perhaps with a notice for the administrator; or the error in the
+    /// value.
     Set(u64, Result<Option<String>, String>),
-    /// To [`Question::Reload`]: done, or what is wrong, one mistake a line.
+    /// To [`Question::Reload`]: done, or the errors, one a line.
     Reloaded(u64, Result<(), String>),
 }
 
-/// The actions of one event, in the order in which a `Pooler` wants them done. Reused from event to
-/// event.
+/// The actions of one event, in order. The value is reused for the next event.
 #[derive(Debug, Default)]
 pub struct Out {
     /// The actions, in order.
@@ -330,7 +328,7 @@ impl Out {
         self.actions.push(Action::Send(to, start..end));
     }
 
-    /// Relays a range of the current event's bytes; adjacent ranges become one.
+    /// Relays a range of the current event's bytes. Adjacent ranges become one action.
     #[inline]
     pub fn relay(&mut self, to: Peer, range: Range<usize>) {
         if range.is_empty() {
@@ -346,17 +344,17 @@ impl Out {
         self.actions.push(Action::Relay(to, range));
     }
 
-    /// Anything else.
+    /// Appends an action.
     pub fn push(&mut self, action: Action) {
         self.actions.push(action);
     }
 
-    /// Logs.
+    /// Logs a note.
     pub fn note(&mut self, note: Note) {
         self.actions.push(Action::Note(note));
     }
 
-    /// Removes everything. Memory is kept for reuse, unless it is much.
+    /// Removes everything. Small memory is kept for reuse.
     pub fn clear(&mut self) {
         self.actions.clear();
         match self.bytes.len() > limits::OUTPUT_KEPT {

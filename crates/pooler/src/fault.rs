@@ -1,5 +1,4 @@
-//! Everything that can go wrong, sorted by whose fault it is, with the one table of SQLSTATE, text and log
-//! level.
+//! All reasons to end a connection, sorted by cause, with SQLSTATE, text and log level.
 
 use std::fmt;
 
@@ -12,27 +11,26 @@ use crate::note::Level;
 /// A reason to end a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
-    // The client's fault.
-    /// Its bytes are not messages.
+    // Caused by the client.
+    /// The client's bytes are not messages.
     ClientBytes(WireError),
-    /// Its start-up packet, or a message once it is logged in, has an invalid length. The client
-    /// gets no message.
+    /// The start-up packet, or a later message, has an invalid length. The client gets no message.
     ClientLength(WireError),
-    /// Its protocol version is not 3.
+    /// The protocol version is not 3.
     Protocol(u16, u16),
-    /// It sent bytes behind an SSLRequest or GSSENCRequest before our answer.
+    /// The client sent bytes after an SSLRequest or GSSENCRequest, before our answer.
     BytesBeforeAnswer(&'static str),
-    /// It came in clear text, and `client_tls_sslmode` wants TLS.
+    /// The client uses clear text, and `client_tls_sslmode` requires TLS.
     TlsRequired,
-    /// Its TLS handshake failed: why.
+    /// The TLS handshake failed, with the reason.
     TlsHandshake(String),
-    /// It sent messages before its login was done.
+    /// The client sent messages before its login was complete.
     TooEarly,
-    /// Its start-up packet names no user.
+    /// The start-up packet names no user.
     NoUser,
     /// A name is longer than PgBouncer's limits.
     NameTooLong(&'static str),
-    /// A name is no text: settings, logs and files are in UTF-8.
+    /// A name is not in UTF-8, which settings, logs and files use.
     NameNotUtf8(&'static str),
     /// A start-up parameter is not supported.
     Parameter(String),
@@ -40,61 +38,61 @@ pub enum Fault {
     OptionsForm,
     /// A setting in the start-up parameter `options` is not supported.
     OptionsSetting(String),
-    /// A value of the start-up parameter `replication` means nothing.
+    /// The start-up parameter `replication` has an invalid value.
     ReplicationValue(String),
-    /// It sent a Sync into its COPY, the COPY failed, and more messages came behind. Whether
-    /// PostgreSQL skips them depends on whether it read the Sync before the COPY failed, which
-    /// can't be seen.
+    /// The client sent a Sync during its COPY, the COPY failed, and the client sent more messages.
+    /// PostgreSQL skips these messages only if the COPY failed before PostgreSQL read the Sync, and
+    /// Howdah can't see the order.
     CopyUnclear,
     /// A transaction block in statement mode.
     TransactionBlock,
-    /// Something in statement mode that would keep a server for its client.
+    /// A statement in statement mode that would keep a server for its client.
     PinsInStatementMode,
-    /// It keeps a server, and too many clients of its pool keep one (`pin_limit`).
+    /// The client keeps a server, and too many clients of its pool keep one (`pin_limit`).
     TooManyPins,
-    /// It listens by Howdah's listening connection, and that connection is lost.
+    /// The client uses LISTEN on Howdah's listening connection, and this connection is lost.
     ListenerLost,
     /// There are too many channels on the listening connection.
     TooManyChannels,
-    /// It listens to too many channels itself.
+    /// One client listens to too many channels.
     TooManyOwnChannels,
-    /// More notifications wait for it than are kept.
+    /// More notifications wait for the client than Howdah keeps.
     TooMuchHeard,
-    /// A notification is not in its encoding, which it has changed since its LISTEN.
+    /// A notification is not in the client's encoding, which has changed since its LISTEN.
     OtherEncoding,
-    /// An UNLISTEN in a place where Howdah can't see whether it is committed.
+    /// UNLISTEN where Howdah can't see whether it is committed.
     UnlistenUnclear,
-    /// A question for its channels in a place where its server can't be made to know them.
+    /// `pg_listening_channels()` where Howdah can't prepare the server to answer for its client.
     ChannelsUnclear,
-    /// The proof of identity failed: the text says how.
+    /// Authentication failed, with the reason.
     LoginFailed(&'static str),
-    /// auth_query found nobody of this name.
+    /// auth_query did not find the user.
     NoSuchUser,
-    /// It is neither in `admin_users` nor in `stats_users`.
+    /// The user is neither in `admin_users` nor in `stats_users`.
     NotAllowed,
-    /// Its connection ended; the text says how.
+    /// The client's connection ended, with the reason.
     ClientGone(String),
-    /// It said goodbye.
+    /// The client sent Terminate.
     ClientClosed,
-    /// It has already got its error.
+    /// The client has already received its error.
     Told(String),
-    /// Its cancel request was carried out, or there was nothing to do.
+    /// The cancel request was carried out, or had nothing to cancel.
     Cancelled,
-    /// Its cancel request has a key that no client has.
+    /// No client has the key of the cancel request.
     CancelUnknown,
-    /// Its cancel request is for a peer that `[peers]` does not name.
+    /// The cancel request is for a peer that `[peers]` does not name.
     CancelNoPeer,
-    /// Its cancel request was forwarded as often as it may be.
+    /// The cancel request was forwarded too often.
     CancelTtl,
-    /// It used the simple query protocol, and `disable_pqexec` is set.
+    /// The client used the simple query protocol, and `disable_pqexec` is set.
     QueriesRefused,
 
-    // A limit or a time the administrator set.
+    // Caused by a limit or timeout that the administrator set.
     /// A client limit is reached; the text names it.
     TooManyClients(&'static str),
     /// `client_login_timeout`.
     LoginTimeout,
-    /// `client_login_timeout` while it waited for a server.
+    /// `client_login_timeout` while the client waited for a server.
     LoginTimeoutServerDown,
     /// `client_idle_timeout`.
     ClientIdle,
@@ -106,29 +104,29 @@ pub enum Fault {
     TransactionTimeout,
     /// `query_timeout`.
     QueryTimeout,
-    /// `query_timeout` while it waited for a server.
+    /// `query_timeout` while the client waited for a server.
     QueryTimeoutWaiting,
     /// `query_wait_timeout`.
     QueryWait,
     /// `cancel_wait_timeout`.
     CancelWait,
-    /// The process ends.
+    /// The process is ending.
     ShuttingDown,
     /// SHUTDOWN WAIT_FOR_SERVERS, for a client without a server.
     ServerShuttingDown,
-    /// KILL, or the database left the configuration.
+    /// KILL, or the database was removed from the configuration.
     DatabaseRemoved,
-    /// The server's settings changed while a session used it.
+    /// The server's settings changed during a session.
     DatabaseChanged,
-    /// The administrator asked for it.
+    /// The administrator ended the connection.
     Forced,
 
-    // Our own fault.
-    /// Something that can't be.
+    // Caused by Howdah.
+    /// A bug: a state that must be impossible.
     Mistake,
 
-    // The configuration's fault.
-    /// No such database.
+    // Caused by the configuration.
+    /// The database does not exist.
     NoDatabase(String),
     /// The database takes no clients.
     DatabaseDisabled(String),
@@ -137,26 +135,26 @@ pub enum Fault {
     /// The database in which auth_query runs takes no clients.
     AuthDatabaseDisabled(String),
 
-    // The server's fault, or the network's.
-    /// Its bytes are not messages, or not those that were due.
+    // Caused by the server or the network.
+    /// The server's bytes are not messages, or not the expected ones.
     ServerBytes(WireError),
     /// PostgreSQL refused our login: its SQLSTATE and text.
     ServerLogin(String, String),
-    /// Logins fail for some time: the last error's SQLSTATE and text.
+    /// Logins keep failing: the last error's SQLSTATE and text.
     ServerLoginFailing(String, String),
-    /// The connection broke.
+    /// The connection to the server was lost.
     ServerGone,
     /// PostgreSQL refused the value of a client's parameter: its SQLSTATE and text.
     ServerParameter(String, String),
-    /// A reason only the log needs.
+    /// A reason that only the log needs.
     Server(&'static str),
 }
 
 impl Fault {
-    /// The SQLSTATE a client sees: what PostgreSQL says in the same condition, where a client can
-    /// take it for that. The pooler's own limits on queries and transactions say what PgBouncer
-    /// says: with `57014`, `25P03` or `25P04` drivers report that PostgreSQL ended a statement or a
-    /// transaction, not that a connection is gone.
+    /// The SQLSTATE for the client: PostgreSQL's own code if PostgreSQL has the same condition. The
+    /// pooler's limits on queries and transactions use PgBouncer's code: with `57014`, `25P03` or
+    /// `25P04`, drivers would report that PostgreSQL ended a statement or a transaction, not that a
+    /// connection is gone.
     pub fn sqlstate(&self) -> &str {
         use Fault::*;
         match self {
@@ -206,7 +204,8 @@ impl Fault {
     pub fn told(&self) -> String {
         match self {
             Fault::ServerParameter(_, text) => text.clone(),
-            // What PostgreSQL itself said to a login is repeated; class 08 is our own.
+            // The client gets PostgreSQL's own text about a failed login. Errors of class 08 are
+            // ours.
             Fault::ServerLoginFailing(sqlstate, text) if !sqlstate.starts_with("08") => {
                 text.clone()
             }
@@ -214,7 +213,7 @@ impl Fault {
         }
     }
 
-    /// How much the log cares.
+    /// The level in the log.
     pub fn level(&self) -> Level {
         use Fault::*;
         match self {
@@ -224,7 +223,7 @@ impl Fault {
         }
     }
 
-    /// True if the client gets a message. False if it has left itself, or if PostgreSQL would send
+    /// True if the client gets a message. False if the client has left, or if PostgreSQL would send
     /// no message.
     pub fn is_told(&self) -> bool {
         !matches!(
@@ -362,10 +361,10 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Fields of an error that stands in the place of one that came.
+/// Fields of an error that Howdah sends in place of PostgreSQL's.
 pub type Words = &'static [(u8, &'static [u8])];
 
-/// What PostgreSQL says in a transaction that has failed.
+/// PostgreSQL's error in a failed transaction.
 pub const ABORTED: Words = &[
     (b'C', b"25P02"),
     (
@@ -376,18 +375,18 @@ pub const ABORTED: Words = &[
 ];
 
 impl Refusal {
-    /// What its client is told.
+    /// The error for the client.
     pub fn words(self) -> Words {
         match self {
-            // PostgreSQL's own words where the statement is the one that was described: drivers know then
-            // that they must describe it anew.
+            // PostgreSQL's own error when a statement's result columns change: drivers then
+            // describe the statement anew.
             Refusal::Changed => &[
                 (b'C', b"0A000"),
                 (b'M', b"cached plan must not change result type"),
                 (b'F', b"plancache.c"),
                 (b'R', b"RevalidateCachedQuery"),
             ],
-            // Drivers know by the code and the routine that they must parse it anew.
+            // By the code and the routine, drivers know that they must parse the statement anew.
             Refusal::Settings => &[
                 (b'C', b"0A000"),
                 (

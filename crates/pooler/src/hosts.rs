@@ -1,36 +1,36 @@
-//! What is known of host names, for the console.
+//! Known host names, for the console.
 
 use std::net::IpAddr;
 
-/// What is known of host names.
+/// All known host names.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct KnownNames {
-    /// By name.
+    /// Sorted by name.
     pub hosts: Vec<KnownHost>,
-    /// By name.
+    /// Sorted by name.
     pub zones: Vec<KnownZone>,
-    /// Look-ups under way.
+    /// The number of look-ups under way.
     pub queries: u32,
 }
 
-/// A host name that has been looked up.
+/// A host name after a look-up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KnownHost {
     /// The name.
     pub name: String,
-    /// For how many seconds the answer is still believed.
+    /// For how many seconds the answer remains valid.
     pub ttl: u64,
     /// None if the look-up failed.
     pub addresses: Vec<IpAddr>,
 }
 
-/// A zone of such names: what is behind their first dot.
+/// A zone of host names: the part of a name after the first dot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KnownZone {
     /// The name.
     pub name: String,
-    /// As it was last looked at; 0 before that.
+    /// The serial number at the last look; 0 before.
     pub serial: u32,
-    /// How many of the hosts are in it.
+    /// The number of known hosts in the zone.
     pub hosts: u32,
 }

@@ -1,33 +1,34 @@
-//! Ids of clients, servers and workers, and points in time: all other values are built from these.
+//! Ids of clients, servers and workers, and points in time.
 
-/// A moment, in nanoseconds since an origin the daemon (or the simulator) chose.
+/// A point in time, in nanoseconds since an origin that the daemon (or the simulator) chose.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Time(pub u64);
 
-/// Names a client: a slot of the worker's table and how often that slot was used before.
+/// Names a client: a slot of the worker's table, and how often the slot was used before.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientId {
-    /// Dense: suits as an index into a table.
+    /// Dense: usable as an index into a table.
     pub index: u32,
     /// Differs between two clients that used the same slot.
     pub generation: u32,
 }
 
-/// Names a connection from us to PostgreSQL (or to a peer): a server, or the carrier of a cancel.
+/// Names a connection from Howdah to PostgreSQL (or to a peer): a server, or the carrier of a
+/// cancel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ServerId {
-    /// Dense: suits as an index into a table.
+    /// Dense: usable as an index into a table.
     pub index: u32,
     /// Differs between two servers that used the same slot.
     pub generation: u32,
 }
 
-/// One of the two kinds of connection a worker has.
+/// A worker has two kinds of connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Peer {
-    /// An application's connection to us.
+    /// An application's connection to Howdah.
     Client(ClientId),
-    /// Our connection to PostgreSQL.
+    /// Howdah's connection to PostgreSQL.
     Server(ServerId),
 }
 

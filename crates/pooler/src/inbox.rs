@@ -1,50 +1,50 @@
-//! The position in a stream of messages: bytes held back, and how much of the current message is still to
-//! be passed on.
+//! The position in a stream of messages: bytes held back, and the unfinished part of the current
+//! message.
 
 use howdah_wire::WireError;
 use howdah_wire::frame::{HEADER, Header, header};
 
-/// What becomes of the rest of a message that is passing through.
+/// What happens to the rest of the current message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Fate {
-    /// To the other side of the link.
+    /// Relay to the other side of the link.
     #[default]
     Relay,
-    /// Nowhere.
+    /// Drop.
     Drop,
 }
 
-/// One side's stream.
+/// The stream of one side of a link.
 #[derive(Debug, Default)]
 pub struct Inbox {
     /// Bytes that could not be handled yet; they begin at a message's tag.
     held: Vec<u8>,
-    /// Bytes of the current message still to come, all of them to pass or be dropped.
+    /// The number of bytes of the current message still to come.
     left: u32,
-    /// Which of the two.
+    /// What happens to these bytes.
     fate: Fate,
     /// The current message's tag.
     tag: u8,
 }
 
-/// Bytes that are held.
+/// Held bytes.
 impl Inbox {
     /// Bytes that could not be handled yet; they begin at a message's tag.
     pub fn held(&self) -> &[u8] {
         &self.held
     }
 
-    /// The header of the first message that is held, once there are five bytes of it.
+    /// The header of the first held message, if five bytes of it are there.
     pub fn first(&self) -> Option<Result<Header, WireError>> {
         header(&self.held)
     }
 
-    /// Holds these bytes behind those that are held.
+    /// Appends bytes to the held bytes.
     pub fn hold(&mut self, bytes: &[u8]) {
         self.held.extend_from_slice(bytes);
     }
 
-    /// Likewise. Where the inbox has no memory, it gets some from `memory`.
+    /// As [`Inbox::hold`]. If the inbox has no memory, it gets some from `memory`.
     pub fn hold_in(&mut self, bytes: &[u8], memory: impl FnOnce() -> Vec<u8>) {
         if self.held.capacity() == 0 {
             self.held = memory();
@@ -52,33 +52,33 @@ impl Inbox {
         self.hold(bytes);
     }
 
-    /// Holds these bytes in front of those that are held.
+    /// Puts bytes in front of the held bytes.
     pub fn hold_first(&mut self, bytes: &[u8]) {
         self.held.splice(..0, bytes.iter().copied());
     }
 
-    /// Gives back memory that holds nothing.
+    /// Frees unused memory.
     pub fn shrink(&mut self) {
         self.held.shrink_to_fit();
     }
 
-    /// Takes out all that is held.
+    /// Takes all held bytes.
     pub fn take_held(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
 
-    /// All that is held, of a stream that goes on elsewhere.
+    /// The held bytes of a stream that continues elsewhere.
     pub fn into_held(self) -> Vec<u8> {
         self.held
     }
 
-    /// Takes out the first `count` bytes that are held.
+    /// Takes the first `count` held bytes.
     pub fn take_front(&mut self, count: usize) -> Vec<u8> {
         self.held.drain(..count).collect()
     }
 
-    /// Takes out the first message that is held, tag and body, once it is there whole. An error if
-    /// it is longer than `longest` bytes, its header included.
+    /// Takes the first held message, tag and body, once it is complete. A message longer than
+    /// `longest` bytes, header included, is an error.
     pub fn take_message(&mut self, longest: usize) -> Result<Option<(u8, Vec<u8>)>, WireError> {
         let Some((tag, body)) = message(&self.held, longest)? else {
             return Ok(None);
@@ -88,8 +88,7 @@ impl Inbox {
         Ok(Some((tag, body)))
     }
 
-    /// What is held and what has come now, to be worked through. [`Inbox::keep`] takes back what
-    /// is left of that.
+    /// The held bytes and the new bytes, to be handled. [`Inbox::keep`] takes the rest back.
     #[inline]
     pub fn feed<'a>(&mut self, bytes: &'a [u8]) -> Feed<'a> {
         if self.held.is_empty() {
@@ -103,7 +102,7 @@ impl Inbox {
         Feed { held, fresh: b"" }
     }
 
-    /// Holds all but the first `done` bytes of what it has fed.
+    /// Holds all bytes of the feed except the first `done`.
     pub fn keep(&mut self, mut feed: Feed<'_>, done: usize) {
         if feed.held.is_empty() {
             return self.hold(&feed.fresh[done..]);
@@ -112,7 +111,7 @@ impl Inbox {
         self.held = feed.held;
     }
 
-    /// Drops the message that the held bytes begin with, the part still to come included.
+    /// Drops the first held message, including the part that is still to come.
     pub fn skip_first(&mut self) {
         let Some(Ok(header)) = self.first() else {
             return;
@@ -123,9 +122,9 @@ impl Inbox {
     }
 }
 
-/// The message that is passing through.
+/// The current message.
 impl Inbox {
-    /// Of a message with this tag so many bytes are still to come, and what becomes of them.
+    /// Begins a message with this tag, of which `left` bytes are still to come.
     #[inline(always)]
     pub fn begin(&mut self, tag: u8, fate: Fate, left: usize) {
         self.tag = tag;
@@ -133,7 +132,7 @@ impl Inbox {
         self.left = left as u32;
     }
 
-    /// More of it has come: how many of `there` bytes are of it, and what becomes of them.
+    /// `there` bytes have come: how many of them belong to the message, and their fate.
     #[inline(always)]
     pub fn advance(&mut self, there: usize) -> (usize, Fate) {
         let count = there.min(self.left as usize);
@@ -141,29 +140,28 @@ impl Inbox {
         (count, self.fate)
     }
 
-    /// How many of its bytes are still to come.
+    /// The number of bytes still to come.
     pub fn left(&self) -> usize {
         self.left as usize
     }
 
-    /// Its tag.
+    /// The current message's tag.
     pub fn tag(&self) -> u8 {
         self.tag
     }
 
-    /// True between messages (a held front of a message does not count: nobody else has seen it).
+    /// True between messages. (Held bytes do not count: nobody else has seen them.)
     pub fn at_boundary(&self) -> bool {
         self.left == 0
     }
 
-    /// True if a part of the current message was passed on and the rest is still to come.
+    /// True if a part of the current message was relayed and the rest is still to come.
     pub fn relaying(&self) -> bool {
         self.left > 0 && self.fate == Fate::Relay
     }
 }
 
-/// What of a stream is to be worked through now: bytes of the event at hand, or those behind others
-/// that were held.
+/// The bytes of a stream to handle now: those of the current event, behind any held bytes.
 #[derive(Debug)]
 pub struct Feed<'a> {
     held: Vec<u8>,
@@ -171,7 +169,7 @@ pub struct Feed<'a> {
 }
 
 impl Feed<'_> {
-    /// All of it, of which nothing is done with.
+    /// All bytes, none of them handled yet.
     #[inline]
     pub fn chunk(&self) -> Chunk<'_> {
         match self.held.is_empty() {
@@ -184,25 +182,25 @@ impl Feed<'_> {
         }
     }
 
-    /// The memory of what was held.
+    /// The memory of the held bytes.
     pub fn into_memory(self) -> Vec<u8> {
         self.held
     }
 }
 
-/// Bytes being worked through: those of the event at hand, or some that were held.
+/// Bytes that are being handled: those of the current event, or held ones.
 #[derive(Debug)]
 pub struct Chunk<'a> {
-    /// All of them.
+    /// All bytes.
     pub bytes: &'a [u8],
-    /// How many are done with.
+    /// How many are handled.
     pub at: usize,
-    /// They are the event's own, so that ranges of them can be relayed.
+    /// These are bytes of the current event, so ranges of them can be relayed.
     pub fresh: bool,
 }
 
 impl<'a> Chunk<'a> {
-    /// The bytes of the event at hand.
+    /// The bytes of the current event.
     #[inline]
     pub fn fresh(bytes: &'a [u8]) -> Self {
         Chunk {
@@ -212,20 +210,20 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Not yet done with.
+    /// The bytes that are not handled yet.
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    /// The next message, tag and body, once it is there whole. An error if it is longer than
-    /// `longest` bytes, its header included.
+    /// The next message, tag and body, once it is complete. A message longer than `longest` bytes,
+    /// header included, is an error.
     pub fn next_message(&mut self, longest: usize) -> Result<Option<(u8, &'a [u8])>, WireError> {
         let next = message(self.rest(), longest)?;
         self.at += next.map_or(0, |(_, body)| HEADER + body.len());
         Ok(next)
     }
 
-    /// Passes the next `count` bytes on.
+    /// Passes `count` bytes on.
     #[inline(always)]
     pub fn pass(&mut self, count: usize, to: crate::event::Peer, out: &mut crate::event::Out) {
         let range = self.at..self.at + count;
@@ -238,7 +236,7 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// The first of these messages, tag and body, if it is there whole.
+/// The first message, tag and body, if it is complete.
 fn message(bytes: &[u8], longest: usize) -> Result<Option<(u8, &[u8])>, WireError> {
     let Some(header) = header(bytes).transpose()? else {
         return Ok(None);

@@ -9,12 +9,12 @@ use crate::pooler::{Asker, Pooler};
 use crate::server::ServerState;
 
 impl Pooler {
-    /// How many things [`Pooler::check`] looks at.
+    /// The amount of work of [`Pooler::check`].
     pub fn check_work(&self) -> usize {
         (self.clients.len() + self.servers.len()) * (1 + self.pools.iter().count())
     }
 
-    /// Verifies every invariant; panics with its name if one does not hold.
+    /// Verifies every invariant. Panics with the invariant's name if one does not hold.
     pub fn check(&self) {
         for (id, server) in self.servers.iter() {
             server.link.check();
@@ -68,7 +68,7 @@ impl Pooler {
             for id in pool.idle.iter() {
                 let server = self.servers.get(id).expect("an idle server exists");
                 assert!(!server.link.is_owed(), "an idle server owes nothing");
-                // It may be in the middle of a notice, which goes nowhere.
+                // The server may be in the middle of a notice, which Howdah drops.
                 assert!(
                     !server.inbox.relaying(),
                     "an idle server is between messages"
@@ -84,21 +84,21 @@ impl Pooler {
         self.check_timers();
     }
 
-    /// Who waits for the first server of a pool is known to the pool.
+    /// A pool knows the clients that wait for its first server.
     fn check_newcomers(&self) {
         let mut known = HashSet::with_hasher(self.seeded);
         for (id, pool) in self.pools.iter() {
             known.extend(pool.newcomers().iter().map(|client| (id, *client)));
         }
         for (id, client) in self.clients.iter() {
-            // Who is not let in yet has no pool.
+            // A client that is not admitted yet has no pool.
             if let (ClientState::Welcome, Some(pool)) = (client.state(), client.pool) {
                 assert!(known.contains(&(pool, id)), "a pool knows its newcomers");
             }
         }
     }
 
-    /// Servers are lent to other workers only.
+    /// A worker lends servers to other workers only.
     fn check_hungry(&self) {
         for (_, pool) in self.pools.iter() {
             for worker in pool.hungry.workers() {
@@ -121,7 +121,7 @@ impl Pooler {
         }
     }
 
-    /// Who waits stands in one line, once.
+    /// A client that waits is in one queue, once.
     fn check_lines(&self) {
         let mut lines = HashMap::with_hasher(self.seeded);
         for (pool_id, pool) in self.pools.iter() {
@@ -134,7 +134,7 @@ impl Pooler {
             }
         }
         for (id, client) in self.clients.iter() {
-            // Who replicates may have a server on its way that is reserved.
+            // A server may be on its way for a replication client.
             let elsewhere = client.replication.any() || client.awaits_permission();
             if matches!(client.state(), ClientState::Waiting) && !elsewhere {
                 assert_eq!(lines.get(&id), client.pool.as_ref(), "who waits is in line");
@@ -142,7 +142,7 @@ impl Pooler {
         }
     }
 
-    /// What a connection knows of its timer is so.
+    /// A connection's armed timer is among the timers.
     fn check_timers(&self) {
         let mut armed = HashSet::with_hasher(self.seeded);
         armed.extend(self.timers.entries());

@@ -1,5 +1,5 @@
-//! The state of administrators' orders ([`Janitor`]): pauses, SUSPEND, a takeover, the end of the process.
-//! Also: when the next maintenance is due.
+//! The state of administrators' orders ([`Janitor`]): pauses, SUSPEND, a takeover, the end of the
+//! process. Also the time of the next maintenance.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,19 +18,19 @@ pub struct Janitor {
     pub(crate) paused_all: bool,
     pub(crate) paused: HashSet<String, foldhash::quality::FixedState>,
     pub(crate) disabled: HashSet<String, foldhash::quality::FixedState>,
-    /// How often all servers were to be replaced (RECONNECT, changed settings).
+    /// Counts orders to replace all servers (RECONNECT, changed settings).
     pub(crate) epoch: u64,
     pub(crate) ending: Option<Shutdown>,
     pub(crate) told_idle: bool,
     pub(crate) suspension: Option<Suspension>,
     pub(crate) takeover: Takeover,
-    /// The successor takes clients' TLS sessions, too.
+    /// The successor also takes TLS sessions of clients.
     pub(crate) tls_travels: bool,
-    /// When a successor got everything except the connections that stayed.
+    /// When a successor got everything except the connections that stayed here.
     pub(crate) succeeded: Option<Time>,
-    /// The process that we took over from has ended: no more connections come from it.
+    /// The predecessor has ended: no more connections come from it.
     pub(crate) predecessor_ended: bool,
-    /// How often clients were killed: all, and those of a database.
+    /// The number of KILLs: of all databases, and by database.
     kills: u64,
     kills_of: HashMap<String, u64, foldhash::quality::FixedState>,
     pub(crate) tidied: Time,
@@ -40,13 +40,13 @@ pub struct Janitor {
 }
 
 impl Janitor {
-    /// When there is something to do.
+    /// When the next work is due.
     pub fn next(&self) -> Time {
         let others = [self.next_hunger, self.next_login];
         others.into_iter().flatten().fold(self.next, Time::min)
     }
 
-    /// Failing logins are tried again at that time, if a client waits.
+    /// If a client waits, retries failed logins at this time.
     pub(crate) fn retry_at(&mut self, at: Time) {
         self.next_login = Some(self.next_login.map_or(at, |next| next.min(at)));
     }
@@ -66,17 +66,17 @@ impl Janitor {
         self.paused_all
     }
 
-    /// PAUSE holds for this database by its name.
+    /// PAUSE holds for this database, given by name.
     pub fn is_paused_alone(&self, database: &str) -> bool {
         self.paused.contains(database)
     }
 
-    /// No server is given out, by SUSPEND or because a successor takes over.
+    /// No server is given out, because of SUSPEND or a takeover.
     pub fn holds(&self) -> bool {
         self.suspension.is_some() || self.takeover.holds()
     }
 
-    /// PAUSE holds for some databases by their names.
+    /// PAUSE holds for some databases given by name.
     pub fn pauses_some(&self) -> bool {
         !self.paused.is_empty()
     }
@@ -91,30 +91,29 @@ impl Janitor {
         self.older_stats_at
     }
 
-    /// No new clients.
+    /// The process accepts no new clients.
     pub fn is_shutting_down(&self) -> bool {
         self.ending.is_some()
     }
 
-    /// The end waits for servers to be free: clients without a server get none any more, and no
-    /// RESUME changes that. (An end that waits for clients needs RESUME: paused, they would never
-    /// leave.)
+    /// SHUTDOWN waits for servers to be free: clients without a server get none, and RESUME changes
+    /// nothing. (A SHUTDOWN that waits for clients needs RESUME: paused clients would never leave.)
     pub fn awaits_servers(&self) -> bool {
         self.ending == Some(Shutdown::Servers)
     }
 
-    /// The end has begun, and a RESUME has no pause to undo, or must not undo it.
+    /// SHUTDOWN has begun, and RESUME has no pause to undo or must not undo it.
     pub fn ignores_resume(&self) -> bool {
         let paused = self.paused_all || self.pauses_some();
         self.awaits_servers() || self.is_shutting_down() && !paused
     }
 
-    /// The number of the last order that called servers in.
+    /// The number of the last order to replace servers.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Makes the next maintenance come no later than this.
+    /// Moves the next maintenance to this time, unless it is earlier.
     pub(crate) fn hurry(&mut self, at: Time) {
         self.next = self.next.min(at);
     }
@@ -127,8 +126,8 @@ impl Janitor {
         }
     }
 
-    /// How many KILLs of a database were obeyed here: a client that arrives from a worker with a
-    /// lower count has escaped some.
+    /// The number of KILLs of a database here. A client from a worker with a lower count has
+    /// escaped a KILL.
     pub(crate) fn kills_of(&self, database: &str) -> u64 {
         self.kills + self.kills_of.get(database).copied().unwrap_or(0)
     }
@@ -137,52 +136,52 @@ impl Janitor {
 /// SUSPEND holds.
 #[derive(Debug)]
 pub struct Suspension {
-    /// When connections that are not quiet are closed.
+    /// When connections that still carry data are closed.
     pub(crate) until: Time,
     pub(crate) peers: BTreeMap<Peer, SuspendProgress>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SuspendProgress {
-    /// In the middle of a message.
+    /// The connection is in the middle of a message.
     Reading,
-    /// Not read from; something is queued for it.
+    /// Howdah does not read from the connection, and still sends queued bytes.
     Flushing,
-    /// Neither.
+    /// The connection is neither read nor written.
     Quiet,
 }
 
-/// How far a takeover is.
+/// The progress of a takeover.
 #[derive(Debug, Default)]
 pub enum Takeover {
-    /// There is none.
+    /// No takeover.
     #[default]
     No,
-    /// Waits for links to end.
+    /// The worker waits for links to end.
     Holding {
-        /// Until when.
+        /// The time limit.
         until: Time,
-        /// How many processes want to take over. Only one will, and others may have left.
+        /// How many processes want to take over. At most one will, and others may have left.
         asked: u32,
     },
-    /// The driver is detaching connections at rest.
+    /// The driver is detaching idle connections.
     Packing {
-        /// When connections that are not detached by then are closed.
+        /// When connections that are not detached are closed.
         until: Time,
-        /// When clients that read too slowly are left behind.
+        /// When clients that read too slowly stay behind.
         slow: Time,
-        /// The connections that are not detached yet.
+        /// Connections that are not detached yet.
         left: BTreeSet<Peer>,
         /// Servers of sessions that are not detached yet, with their clients. A client is detached
-        /// after its server, so that it first gets everything from the server.
+        /// after its server, so that the client first gets all bytes of the server.
         bound: BTreeMap<ServerId, ClientId>,
-        /// Servers of sessions that the driver has again, until the message that they were sending
-        /// is complete.
+        /// Servers of sessions that are attached again until the message that they are sending is
+        /// complete.
         back: BTreeSet<ServerId>,
-        /// Servers of sessions that are detached, by their clients.
+        /// Detached servers of sessions, by client.
         carried: BTreeMap<ClientId, (Box<ServerParcel>, [u8; 32])>,
     },
-    /// The successor has everything except the connections that stayed.
+    /// The successor has everything except the connections that stayed here.
     Over,
 }
 
@@ -192,8 +191,8 @@ impl Takeover {
         matches!(self, Takeover::Holding { .. } | Takeover::Packing { .. })
     }
 
-    /// True while connections at rest go to the control thread. Only the control thread can give
-    /// them back.
+    /// True while idle connections go to the control thread. Only the control thread can give them
+    /// back.
     pub fn packs(&self) -> bool {
         matches!(self, Takeover::Packing { .. })
     }

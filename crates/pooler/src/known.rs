@@ -7,11 +7,11 @@ use crate::ids::{ClientId, Time};
 use crate::pool::key::PoolKey;
 use crate::{Seeded, limits};
 
-/// A lookup under way on a server.
+/// A lookup that is running on a server.
 pub struct Lookup {
     /// The client whose user is looked up.
     pub client: ClientId,
-    /// The row that was found.
+    /// The row that the query found.
     pub(crate) row: Option<Row>,
     /// PostgreSQL's error.
     pub(crate) error: Option<String>,
@@ -24,18 +24,18 @@ impl std::fmt::Debug for Lookup {
     }
 }
 
-/// A row of the query: name and secret, each may be NULL.
+/// A row of the query: name and secret. Each may be NULL.
 type Row = (Option<String>, Option<String>);
 
 /// Recent answers of auth_query: see the setting `auth_query_cache`.
 #[derive(Debug)]
 pub struct Known {
-    /// The secret by user and the client's database, and until when it is used.
+    /// Secrets by user and client's database, and until when each is valid.
     pub(crate) secrets: HashMap<PoolKey, (Option<Secret>, Time), Seeded>,
 }
 
 impl Known {
-    /// Nothing was told yet.
+    /// An empty cache.
     pub fn new(seeded: Seeded) -> Known {
         Known {
             secrets: HashMap::with_hasher(seeded),
@@ -62,10 +62,10 @@ impl Known {
     }
 }
 
-/// What is known of a user.
+/// The result of a look-up of a user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LookedUp {
-    /// There is no database to ask: the client goes through a login that can't succeed.
+    /// There is no database to ask. The client goes through a login that can't succeed.
     Nobody,
     /// The user's secret; `None` if no password is right.
     User(Option<Secret>),

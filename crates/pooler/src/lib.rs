@@ -1,12 +1,12 @@
-//! The decisions of Howdah: who is linked to whom, and what is sent when.
+//! The decisions of Howdah: who is linked to whom, and which bytes are sent when.
 //!
-//! Nothing here does I/O: a [`Pooler`] is a value that takes [`event::Event`]s in and gives
-//! [`event::Action`]s out. Time, entropy and settings are arguments.
+//! This crate does no I/O: a [`Pooler`] takes [`event::Event`]s and returns [`event::Action`]s.
+//! Time, entropy and settings are arguments.
 #![forbid(unsafe_code)]
 
-/// What was found of a connection that may be gone meanwhile: what was to be done with it (a late
-/// answer, a timer, mail) is not done. A connection that must be there is looked for with
-/// [`table::Table::at`].
+/// Looks up a connection that may be gone. If so, the calling function (for a late answer, a timer
+/// or mail) returns without doing anything. Use [`table::Table::at`] for a connection that must
+/// exist.
 macro_rules! gone {
     ($found:expr) => {
         match $found {
@@ -91,7 +91,7 @@ pub use shared::Shared;
 
 use std::hash::BuildHasher;
 
-/// The hasher of all tables: fast, and seeded at start so that nobody can aim at a slot.
+/// The hasher of all tables: fast, and seeded at start, so that an attacker can't aim at a slot.
 #[derive(Clone, Copy, Debug)]
 pub struct Seeded(u64);
 

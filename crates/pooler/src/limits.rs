@@ -1,64 +1,64 @@
-//! The limits of every queue and buffer that a stranger's bytes can fill, in one place. Two kinds are
-//! elsewhere: limits that an administrator sets are settings, and limits of a connection's unsent bytes
-//! are in the daemon (`sockets.rs`).
+//! The limits of every queue and buffer that a stranger's bytes can fill, in one place. Two kinds
+//! are elsewhere: an administrator's limits are settings, and limits of unsent bytes are in the
+//! daemon (`sockets.rs`).
 
 use howdah_wire::frame::HEADER;
 
-/// How many bytes of a client or a server are held before reading from it stops.
+/// How many bytes of a client or a server are held before Howdah stops reading from it.
 pub const HELD: usize = 256 << 10;
 
-/// The same for a client that waits for a server: there may be thousands.
+/// The same for a client that waits for a server: thousands may wait.
 pub const WAITING: usize = 64 << 10;
 
-/// The longest front of a message that is held to be looked into (names of a Bind, the first words
-/// of a Query), in bytes.
+/// The longest beginning of a message that is held and parsed (names of a Bind, the first words of
+/// a Query), in bytes.
 pub const FRONT: usize = 16 << 10;
 
-/// The longest Query that is held to be read whole, in bytes; of a longer one each piece is read as
-/// it passes.
+/// The longest Query that is held and parsed as a whole, in bytes. A longer one is parsed in pieces
+/// as it passes.
 pub const QUERY_READ: usize = 16 << 10;
 
-/// The longest Query of several commands in which a command that resets settings is looked for, in
-/// bytes. The Queries by which drivers clean a session are short.
+/// The longest Query of several commands in which Howdah looks for a command that resets settings,
+/// in bytes. Drivers clean sessions with short Queries.
 pub const SEVERAL: usize = 512;
 
-/// The longest of the messages that PostgreSQL expects to be short (`PQ_SMALL_MESSAGE_LIMIT`), in
-/// bytes.
+/// The longest message of the kinds that PostgreSQL expects to be short (`PQ_SMALL_MESSAGE_LIMIT`),
+/// in bytes.
 pub const SHORT: u32 = 10_000;
 
 /// How many answers may be owed before a client's next message waits. (PostgreSQL itself would stop
-/// reading, but not all of a client's messages reach PostgreSQL. And the meaning of a name is
-/// looked up among the answers owed.)
+/// reading, but not all of a client's messages reach PostgreSQL. And Howdah searches the owed
+/// answers for the meaning of a name.)
 pub const OWED: usize = 4096;
 
-/// The longest Parse that is held to be remembered, in bytes. PostgreSQL's own limit is 1 GB.
+/// The longest Parse that is held and remembered, in bytes. PostgreSQL's own limit is 1 GB.
 pub const PARSE: u32 = 64 << 20;
 
-/// The longest Parse of the unnamed statement that is held to be remembered, in bytes. A longer one is
-/// passed on, and lasts as long as its transaction.
+/// The longest Parse of the unnamed statement that is held and remembered, in bytes. A longer one
+/// is relayed, and its statement lasts as long as the transaction.
 pub const PARSE_UNNAMED: u32 = 8 << 20;
 
-/// The longest CommandComplete or the like that is held, in bytes.
+/// The longest CommandComplete or similar message that is held, in bytes.
 pub const HELD_MESSAGE: usize = 1 << 20;
 
-/// Of an ErrorResponse that is longer than this, in bytes, the front is looked into (severity and
-/// SQLSTATE come first) and the rest only passes.
+/// How much of an ErrorResponse is parsed at most, in bytes (severity and SQLSTATE come first). The
+/// rest is only relayed.
 pub const ERROR_FRONT: usize = 64 << 10;
 
-/// How many TLS handshakes of clients may be under way on a worker. Further clients wait, and are
-/// not read from. Each takes some 30 KB.
+/// How many TLS handshakes of clients may run at once on a worker. Each takes some 30 KB. Further
+/// clients wait, and are not read from.
 pub const HANDSHAKES: usize = 1000;
 
-/// While a client waits to begin a handshake: how long another one may leave its handshake
-/// unanswered, in nanoseconds, before it is closed.
+/// While a client waits for its handshake, how long another client may leave its own handshake
+/// unanswered before it is closed, in nanoseconds.
 pub const HANDSHAKE_PATIENCE_NS: u64 = 5_000_000_000;
 
 /// The longest password or SASL message accepted, in bytes (PgBouncer's limit on passwords and
 /// some room).
 pub const PASSWORD: u32 = 70_000;
 
-/// The longest message of an exchange that sends no password (MD5, SCRAM), in bytes, its header
-/// included.
+/// The longest message of an authentication exchange without a clear-text password (MD5, SCRAM), in
+/// bytes, header included.
 pub const PROOF: usize = HEADER + 4096;
 
 /// A message with a password, its header included.
@@ -70,116 +70,120 @@ pub const DATABASE_NAME: usize = 63;
 /// The longest name of a user, in bytes: PgBouncer's limit.
 pub const USER_NAME: usize = 127;
 
-/// The longest message accepted from PostgreSQL before its login is done, in bytes.
+/// The longest message accepted from PostgreSQL before the login is complete, in bytes.
 pub const LOGIN_MESSAGE: usize = 1 << 20;
 
-/// The most that parameters may take, in bytes; PostgreSQL's take less than one kilobyte.
+/// The most bytes that all parameters may take. PostgreSQL's own take less than one kilobyte.
 pub const PARAMETERS: usize = 64 << 10;
 
-/// The longest message accepted in answer, in bytes: passwords have up to 64 KB.
+/// The longest message in an answer to auth_query, in bytes. Passwords have up to 64 KB.
 pub const LOOKUP_MESSAGE: usize = 1 << 20;
 
 /// The longest message accepted from an administrator, in bytes, its header included.
 pub const CONSOLE_MESSAGE: usize = HEADER + (64 << 10);
 
-/// How many statements, and how many portals, an administrator may have at a time.
+/// How many statements, and how many portals, an administrator's console may have at a time.
 pub const CONSOLE_STATEMENTS: usize = 256;
 
-/// How many connections of a worker may claim at a time to be an administrator's. They get in even
-/// if everything is full, before they have proved it.
+/// How many connections of a worker may claim to be an administrator's before they have proved it.
+/// Such connections are admitted even if everything is full.
 pub const CONSOLE_LOGINS: usize = 64;
 
 /// How many users' secrets are remembered on a worker, at most.
 pub const KNOWN_USERS: usize = 10_000;
 
-/// How many requests may wait for one peer. Any client can send them, and a peer may hang.
+/// How many cancel requests may wait for one peer. Any client can send them, and a peer may hang.
 pub const FORWARDS_WAITING: usize = 10_000;
 
-/// How many bytes texts may take that no client or server has any more; or as many as the texts in
-/// use take, if that is more.
+/// How many bytes unused texts may take (texts that no client or server has); or as many as the
+/// texts in use, if that is more.
 pub const UNUSED_TEXTS: usize = 16 << 20;
 
-/// How many bytes the texts may take that one client has named.
+/// How many bytes the texts of one client's named statements may take.
 pub const CLIENT_TEXTS: usize = 64 << 20;
 
 /// How many bytes all texts of a worker may take.
 pub const WORKER_TEXTS: usize = 256 << 20;
 
-/// How many bytes the texts of a server may take. Beyond that, the statements used longest ago are
-/// closed when it next gets a client.
+/// How many bytes the texts of a server may take. If they take more, the least recently used
+/// statements are closed when the server next gets a client.
 pub const SERVER_TEXTS: usize = 16 << 20;
 
-/// So many databases without a pool are remembered at least.
+/// How many databases without a pool are remembered at least.
 pub const UNUSED_SCHEMAS: usize = 1024;
 
-/// Less is not worth tidying, in bytes.
+/// The least amount of unused texts that is worth tidying, in bytes.
 pub const TIDIED_TEXTS: usize = 1 << 20;
 
-/// How many settings may be asked about at once; a session that changes more keeps its server.
+/// How many settings Howdah asks PostgreSQL about at once. A session that changes more keeps its
+/// server.
 pub const SETTINGS_ASKED: usize = 256;
 
-/// How many a session may have that is moved between servers; one with more keeps its server.
+/// How many settings a session may carry from server to server. A session with more keeps its
+/// server.
 pub const SETTINGS: usize = 256;
 
-/// How many bytes their values may take in all; a session with more keeps its server.
+/// How many bytes the values of these settings may take in total. A session with more keeps its
+/// server.
 pub const SETTINGS_WEIGHT: usize = 256 << 10;
 
-/// How many settings of one text are kept by name. A text with more counts as one that may set any.
+/// How many settings of one text are remembered by name. A text with more counts as one that may
+/// set any.
 pub const MENTIONS: usize = 64;
 
 /// How many channels a listening connection listens to, at most.
 pub const CHANNELS: usize = 100_000;
 
-/// How many channels one Query begins to listen to, at most. (PostgreSQL compares each with all that it
-/// listens to already: 100,000 in one Query take it a minute.)
+/// How many channels one Query begins to listen to, at most. (PostgreSQL compares each channel with
+/// all earlier ones: 100,000 in one Query take it a minute.)
 pub const CHANNELS_A_ROUND: usize = 1000;
 
-/// How many of them one client may listen to, so that no client takes them all.
+/// How many channels one client may listen to, so that no client uses up all of them.
 pub const CHANNELS_OF_CLIENT: usize = 10_000;
 
-/// How many bytes of notifications may wait for a client, which is closed beyond that.
+/// How many bytes of notifications may wait for a client. A client with more is closed.
 pub const HEARD: usize = 16 << 20;
 
-/// How deep strings in the bodies of DO are looked into.
+/// How deep strings inside the bodies of DO are parsed.
 pub const DO_DEPTH: u32 = 4;
 
-/// At most so many statements that a client with temporary tables has parsed stay on the server that it
-/// keeps, before the oldest are closed.
+/// How many parsed statements a client with temporary tables may have on its server before the
+/// oldest are closed.
 pub const LASTING_STATEMENTS: usize = 500;
 
 /// The largest buffer for the output of one event that is kept for reuse, in bytes.
 pub const OUTPUT_KEPT: usize = 1 << 20;
 
-/// The longest value of a setting that is moved between servers, in bytes; a longer one keeps its
-/// server.
+/// The longest value of a setting that a session carries between servers, in bytes. A session with
+/// a longer one keeps its server.
 pub const SETTING_VALUE: usize = 64 << 10;
 
 /// How much of each text is kept for `session_state_check`, in bytes.
 pub const CHECKED_TEXT: usize = 200;
 
-/// How many texts are kept for that: the last ones.
+/// How many texts are kept for `session_state_check`: the latest ones.
 pub const CHECKED_TEXTS: usize = 4;
 
-/// How many names of statements are kept for queries that are watched, where statements are not
-/// shared.
+/// How many names of statements are kept to report watched queries, if statements are not shared.
 pub const WATCHED_NAMES: usize = 256;
 
-/// The longest name in SQL, in bytes: PostgreSQL cuts off what is longer.
+/// The longest name in SQL, in bytes: PostgreSQL truncates longer ones.
 pub const NAME: usize = 63;
 
-/// How many channels of one text are kept by name.
+/// How many channels of one text are remembered by name.
 pub const CHANNELS_TOLD: usize = 1000;
 
-/// How many calls of `set_config` in one text are kept whose arguments come with the Bind.
+/// How many calls of `set_config` in one text are remembered, if their arguments come with the
+/// Bind.
 pub const CALLS: usize = 16;
 
-/// How much of a text is read for slow and top queries, in bytes: what a query costs is bounded.
+/// How many bytes of a text are parsed for slow and top queries, to bound the cost of a query.
 pub const QUERY_TEXT_READ: usize = 4096;
 
-/// How much is kept of what is read for that, in bytes.
+/// How many of these bytes are kept.
 pub const QUERY_TEXT_KEPT: usize = 1024;
 
-/// At how many such texts the unused ones are forgotten.
+/// At how many of these texts the unused ones are forgotten.
 pub const QUERY_TEXTS_UNUSED: usize = 1024;
 
 /// How many names consoles remember before unused ones are forgotten.
@@ -188,20 +192,20 @@ pub const CONSOLE_NAMES: usize = 4096;
 /// How many texts of queries a worker reports for metrics.
 pub const QUERIES_TOLD: usize = 50;
 
-/// The longest tag of a string in dollars, in bytes.
+/// The longest tag of a dollar-quoted string, in bytes.
 pub const DOLLAR_TAG: usize = 1 << 10;
 
-/// How many bugs (panics) a worker survives; then the process ends. Somebody may know how to cause
-/// them.
+/// How many bugs (panics) a worker survives before the process ends: an attacker may know how to
+/// cause them.
 pub const MISTAKES: u64 = 100;
 
-/// How long a line of the log gets, about, in bytes.
+/// The approximate limit of a log line, in bytes.
 pub const LOG_LINE: usize = 2048;
 
-/// The longest name of a command of the console, in bytes.
+/// The longest name of a console command, in bytes.
 pub const CONSOLE_WORD: usize = 15;
 
-/// The longest argument of one, in bytes.
+/// The longest argument of a console command, in bytes.
 pub const CONSOLE_ARGUMENT: usize = 63;
 
 /// The longest value of the console's SET, in bytes.
@@ -211,5 +215,5 @@ pub const CONSOLE_VALUE: usize = 255;
 /// metrics.
 pub const WAITERS_TOLD: usize = 20;
 
-/// In how many tokens of a call the third argument is looked for that makes a slot temporary.
+/// In how many tokens of a call Howdah looks for the third argument, which makes a slot temporary.
 pub const SLOT_TOKENS: usize = 64;

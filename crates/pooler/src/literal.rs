@@ -1,10 +1,10 @@
 //! Values in SQL that Howdah writes.
 //!
-//! In SJIS, BIG5, GBK or GB18030 a byte of a character may look like a quote or a backslash. So only ASCII
-//! is ever quoted; other values are written as hexadecimal digits.
+//! In SJIS, BIG5, GBK or GB18030 a byte of a character may look like a quote or a backslash. So
+//! Howdah quotes only ASCII, and writes other values as hexadecimal digits.
 
-/// Appends an ASCII value as a literal that means the same whatever `standard_conforming_strings`
-/// says.
+/// Appends an ASCII value as a literal that is correct with `standard_conforming_strings` on and
+/// off: `E'a\\b'`.
 pub fn ascii(sql: &mut Vec<u8>, value: &[u8]) {
     debug_assert!(value.is_ascii());
     if value.contains(&b'\\') {
@@ -20,8 +20,8 @@ pub fn ascii(sql: &mut Vec<u8>, value: &[u8]) {
     sql.push(b'\'');
 }
 
-/// Appends an expression for a value: a literal, if it is ASCII. `encoding` is what its bytes are in,
-/// as an expression of SQL.
+/// Appends an expression for a value: a literal if the value is ASCII. `encoding` is an SQL
+/// expression for the encoding of the value.
 pub fn expression(sql: &mut Vec<u8>, value: &[u8], encoding: &[u8]) {
     if value.is_ascii() {
         return ascii(sql, value);

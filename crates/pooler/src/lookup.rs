@@ -1,8 +1,8 @@
-//! `auth_query`: asks PostgreSQL about a user who is not in auth_file.
+//! `auth_query`: asks PostgreSQL for the secret of a user who is not in auth_file.
 //!
-//! The client waits for a server of the pool in which `auth_user` runs the query. That pool is used for
-//! nothing else: what clients leave on a server (a temporary table `pg_shadow`, a search path) could change
-//! whose rows the query reads.
+//! The client waits for a server of the pool in which `auth_user` runs the query. This pool serves
+//! no other purpose: state that clients leave on a server (a temporary table `pg_shadow`, a search
+//! path) could change the rows that the query reads.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::server::ServerState;
 use crate::{client, limits};
 
 impl Pooler {
-    /// True if PostgreSQL must be asked who this client's user is.
+    /// True if PostgreSQL must be asked for the secret of this client's user.
     pub(crate) fn needs_lookup(&self, id: ClientId) -> bool {
         let client = gone!(self.clients.get(id));
         let listed = self.config.user(&client.user).is_some_and(|u| u.listed);
@@ -39,13 +39,14 @@ impl Pooler {
         user.filter(|user| !user.is_empty())
     }
 
-    /// Begins to look a client's user up: the client waits for a server.
+    /// Begins the look-up of a client's user: the client waits for a server.
     pub(crate) fn look_up(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get(id));
         let name = client.database.clone();
         let target = match self.lookup_database(&name) {
             Ok(Some(target)) => target,
-            // Its own database does not exist; it learns that after a login that can't succeed.
+            // The client's database does not exist. The client learns this after a login that can't
+            // succeed.
             Ok(None) => return self.was_looked_up(id, LookedUp::Nobody, out),
             Err(fault) => return self.disconnect(id, fault, out),
         };
@@ -74,13 +75,13 @@ impl Pooler {
         self.need(pool_id, out);
     }
 
-    /// True if another client has looked up the same user meanwhile.
+    /// True if another client has looked up the same user in the meantime.
     pub(crate) fn is_known_by_now(&self, id: ClientId) -> bool {
         let who = self.who(id);
         who.is_some_and(|who| self.known.find(&who, self.now).is_some())
     }
 
-    /// What is known of a client's user now lets the client go on without a server.
+    /// Repeats a client's look-up, because a cached answer now makes a server unnecessary.
     pub(crate) fn look_up_again(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get(id));
         if matches!(client.state(), ClientState::Lookup) {
@@ -89,7 +90,7 @@ impl Pooler {
         }
     }
 
-    /// A client no longer waits for a lookup.
+    /// Removes a client from the pool in which it waited for a look-up.
     fn leave_line(&mut self, id: ClientId) {
         let client = gone!(self.clients.get_mut(id));
         if let Some(pool) = client.leaves_pool() {
@@ -103,14 +104,14 @@ impl Pooler {
         Some(PoolKey::new(client.database.clone(), client.user.clone()))
     }
 
-    /// A client's login has failed: its user's secret may be another by now.
+    /// A client's login has failed, so its user's cached secret may be out of date: forgets it.
     pub(crate) fn doubt(&mut self, id: ClientId) {
         if let Some(who) = self.who(id) {
             self.known.secrets.remove(&who);
         }
     }
 
-    /// Where the query runs for clients of a database; `None` if that database does not exist.
+    /// The database in which the query runs for clients of `name`; `None` if `name` does not exist.
     fn lookup_database(&self, name: &str) -> Result<Option<Arc<Database>>, Fault> {
         let own = self.config.entry(name);
         let named = own.and_then(|own| own.auth_dbname.as_deref());
@@ -133,7 +134,7 @@ impl Pooler {
         }
     }
 
-    /// A server is there for a client that waits to be looked up.
+    /// Runs the query on a server for a client that waits for its look-up.
     pub(crate) fn ask_who(&mut self, client_id: ClientId, id: ServerId, out: &mut Out) {
         let client = self.clients.at(client_id);
         let own = self.config.entry(&client.database);
@@ -151,7 +152,7 @@ impl Pooler {
         self.watch_server(id);
     }
 
-    /// Bytes of a server that looks somebody up.
+    /// Handles bytes of a server that runs the query.
     pub(crate) fn lookup_bytes(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
         let server = self.servers.at_mut(id);
         server.inbox.hold(bytes);
@@ -196,7 +197,7 @@ impl Pooler {
         }
     }
 
-    /// PostgreSQL has told all: the server goes back, the client goes on.
+    /// The query is complete: releases the server and continues the client's login.
     fn looked_up(&mut self, id: ServerId, idle: bool, out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
         let lookup = gone!(server.ends_lookup(self.now));
@@ -210,11 +211,12 @@ impl Pooler {
             (None, Some((Some(_), secret))) => {
                 let secret = secret.filter(|secret| !secret.is_empty());
                 let secret = secret.map(Secret::classify);
-                // Before the server is given to the next, who may want to know the same.
+                // The secret is stored before the server goes to the next client, which may need
+                // the same secret.
                 self.remember(asker, &secret);
                 Ok(LookedUp::User(secret))
             }
-            // As PgBouncer says it: that tells who exists, and nothing that it does not tell.
+            // PgBouncer's text. It reveals which users exist, as in PgBouncer.
             (None, _) => Err(Fault::NoSuchUser),
         };
         if idle {
@@ -244,16 +246,16 @@ impl Pooler {
     }
 }
 
-/// Appends the query with one parameter, as the unnamed statement.
+/// Appends the query as the unnamed statement with one parameter.
 fn ask(buf: &mut Vec<u8>, query: &str, user: &str) {
     write::message(buf, frontend::PARSE, |buf| {
         buf.push(0);
         buf.extend_from_slice(query.as_bytes());
-        // No types of parameters.
+        // No parameter types.
         buf.extend_from_slice(&[0, 0, 0]);
     });
     write::message(buf, frontend::BIND, |buf| {
-        // Unnamed portal and statement; no formats: all text; one parameter.
+        // Unnamed portal and statement, all formats text, one parameter.
         buf.extend_from_slice(&[0, 0, 0, 0, 0, 1]);
         buf.extend_from_slice(&(user.len() as u32).to_be_bytes());
         buf.extend_from_slice(user.as_bytes());

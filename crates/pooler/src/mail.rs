@@ -21,15 +21,15 @@ pub enum Mail {
     Client(Box<ClientParcel>),
     /// A client that moves to this worker, between two transactions.
     Move(Box<Traveller>),
-    /// Move so many clients of a pool to another worker.
+    /// An order to move this many clients of a pool to another worker.
     Shed {
-        /// Which pool.
+        /// The pool.
         pool: Arc<PoolKey>,
-        /// Where to.
+        /// The worker that gets them.
         to: WorkerId,
-        /// How many.
+        /// How many clients.
         clients: u32,
-        /// Those who do nothing go, too; else only who was active lately.
+        /// Idle clients move, too. If false, only recently active ones move.
         idle: bool,
     },
     /// The workers that new clients of a pool go to.
@@ -42,30 +42,30 @@ pub enum Mail {
         key: OldKey,
         /// Where the client is.
         at: WorkerId,
-        /// The worker that it has left, which may now forget its note.
+        /// The worker that the client has left, which may now forget its note of the move.
         left: Option<Departure>,
     },
-    /// To the worker that a client has left: its note of this number may be forgotten.
+    /// To the worker that a client has left: the note with this number may be forgotten.
     KeyNoted(u64),
     /// To the worker that a client's key names: the client has ended.
     KeyGone(OldKey),
-    /// Disconnect the client of this console number (KILL_CLIENT). The client had moved when the
-    /// order came; the order follows it for so many further steps.
+    /// Disconnect the client with this console number (KILL_CLIENT). The client has moved, and the
+    /// order follows it for at most this many further steps.
     KillMoved(u64, u8),
     /// A server that this worker asked for.
     Server(Box<ServerParcel>),
-    /// What PostgreSQL reported to another worker at the login of a pool's last server. With it,
-    /// clients of this worker can finish their logins without waiting for a server. The number is
-    /// that of the last RECONNECT (or the like) that the sender had obeyed.
+    /// PostgreSQL's parameters at the login of a pool's latest server, on another worker. With
+    /// them, clients of this worker can finish their logins without waiting for a server. The
+    /// number counts the RECONNECTs (or similar orders) that the sender had obeyed.
     Welcome(Arc<PoolKey>, Box<Welcome>, u64),
-    /// A pool wants room for a server at PostgreSQL.
+    /// A pool asks for room for a server at PostgreSQL.
     MakeRoom(Box<RoomWish>),
-    /// The answer to a wish for room: a server of another pool is gone; or (false) no server is
+    /// The answer to a wish for room. True: a server of another pool is closed. False: no server is
     /// idle.
     Room(Arc<PoolKey>, bool),
     /// A message from the Broker.
     Brokered(FromBroker),
-    /// A client's cancel request, to the worker its key names.
+    /// A client's cancel request, to the worker that its key names.
     Cancel {
         /// The key's first half.
         pid: u32,
@@ -73,21 +73,20 @@ pub enum Mail {
         secret: Box<[u8]>,
         /// The client connection that awaits the end of the request.
         from: (WorkerId, ClientId),
-        /// A second look: nothing ran when the request came, and all bytes that came before it have
-        /// been handled since.
+        /// A second look: nothing ran when the request came, and all earlier bytes have been
+        /// handled since.
         again: bool,
         /// The request may go to a worker other than the one that the key names: the client has
         /// moved, or this is a second look (`again`).
         forwarded: bool,
     },
-    /// A cancel request is done, or there was nothing to cancel (true); or no client has its key
-    /// (false).
+    /// True: a cancel request is done, or had nothing to cancel. False: no client has its key.
     Cancelled(ClientId, bool),
     /// To the worker of a listening connection.
     ToListener(ToListener),
     /// From the worker of a listening connection.
     FromListener(FromListener),
-    /// A cancel request for a peer, to worker 0, which forwards them.
+    /// A cancel request for a peer, to worker 0, which forwards such requests.
     Forward {
         /// The peer's id.
         peer: u16,
@@ -96,40 +95,40 @@ pub enum Mail {
         /// The client connection that awaits the end of the request.
         from: (WorkerId, ClientId),
     },
-    /// A pool's server has reported that it is a standby, or no longer one.
+    /// A server of a pool has reported whether it is a standby.
     Standby(Arc<PoolKey>, bool),
-    /// The schema of a database was changed: [`crate::statement::Interner::untold`].
+    /// The schema of a database has changed: [`crate::statement::Interner::untold`].
     SchemaChanged(Arc<str>, u64),
-    /// An order for all workers, numbered by who gave it.
+    /// An order for all workers.
     Order(Order),
-    /// A worker's console asks what this worker has.
+    /// A worker's console asks for this worker's data.
     Survey(Survey),
-    /// What a worker has.
+    /// A worker's data, for a console.
     Report(Report),
-    /// A connection of the process that we took over from.
+    /// A connection of the predecessor.
     Adopt(Box<Parcel>),
     /// All connections for this worker have come.
     AllAdopted,
-    /// No more connections come from that process.
+    /// No more connections come from the predecessor.
     NoMoreArrivals,
-    /// The rest of that process's state.
+    /// The rest of the predecessor's state.
     Inherit(Arc<Estate>),
 }
 
-/// A client on its way.
+/// A new client on its way to its worker.
 #[derive(Debug)]
 pub struct ClientParcel {
-    /// Its socket.
+    /// The client's socket.
     pub socket: LooseSocket,
-    /// Its ends.
+    /// Both ends of the connection.
     pub ends: Ends,
-    /// Its TLS session, if it has one.
+    /// The TLS session, if there is one.
     pub tls: Option<Arc<TlsFacts>>,
-    /// Its number in the console.
+    /// The client's number in the console.
     pub number: u64,
-    /// When it connected.
+    /// When the client connected.
     pub connected: Time,
-    /// All bytes that it has sent, the start-up packet first.
+    /// All bytes that the client has sent, the start-up packet first.
     pub bytes: Vec<u8>,
 }
 
@@ -147,52 +146,52 @@ pub struct ClientBounds {
 pub enum ToBroker {
     /// Clients of a worker wait for a server. Repeated while they wait.
     Need {
-        /// Whose.
+        /// The worker.
         worker: WorkerId,
-        /// For which pool.
+        /// The pool.
         pool: Arc<PoolKey>,
-        /// How long the oldest has waited, in nanoseconds.
+        /// How long the oldest client has waited, in nanoseconds.
         age: u64,
-        /// How many wait.
+        /// How many clients wait.
         waiting: u32,
         /// The worker does not know yet which parameters PostgreSQL reports at a login.
         unwelcomed: bool,
         /// A replication client waits: it can't use the pool's idle servers.
         replication: bool,
-        /// The worker wants to open a server. If false, it only wants to be lent one, because
-        /// logins fail.
+        /// The worker wants to open a server. If false, it only wants to borrow one, because logins
+        /// fail.
         opens: bool,
         /// The pool's bounds.
         bounds: Bounds,
     },
-    /// No client of the worker waits any more.
+    /// No client of the worker waits for this pool any more.
     Sated {
-        /// Whose.
+        /// The worker.
         worker: WorkerId,
-        /// For which pool.
+        /// The pool.
         pool: Arc<PoolKey>,
     },
-    /// A permit is given back: PostgreSQL has closed the connection.
+    /// A permit comes back: PostgreSQL has closed the connection.
     Freed {
-        /// By whom.
+        /// The worker that had the permit.
         worker: WorkerId,
-        /// For which pool.
+        /// The pool.
         pool: Arc<PoolKey>,
     },
     /// A permit has moved with its server.
     Moved {
-        /// Who had it.
+        /// The worker that had it.
         from: WorkerId,
-        /// Who has it now.
+        /// The worker that has it now.
         to: WorkerId,
-        /// For which pool.
+        /// The pool.
         pool: Arc<PoolKey>,
     },
     /// `min_pool_size` demands one more server, if the limits allow.
     Warm {
-        /// Who would have it.
+        /// The worker that would open the server.
         worker: WorkerId,
-        /// For which pool.
+        /// The pool.
         pool: Arc<PoolKey>,
         /// How many servers the pool is to have.
         wanted: u32,
@@ -201,97 +200,96 @@ pub enum ToBroker {
     },
     /// A reload changed a pool's bounds.
     Bounds {
-        /// Who says so.
+        /// The worker that reports.
         worker: WorkerId,
-        /// Of which pool.
+        /// The pool.
         pool: Arc<PoolKey>,
-        /// What they are now.
+        /// The new bounds.
         bounds: Bounds,
     },
     /// A client asks to be admitted.
     Admit {
-        /// Where it is.
+        /// The client's worker.
         worker: WorkerId,
-        /// Who.
+        /// The client.
         client: ClientId,
-        /// Which database and user.
+        /// The database and user.
         login: Arc<PoolKey>,
         /// The limits on clients.
         bounds: ClientBounds,
     },
-    /// There was no idle server to close for a pool that a limit holds back.
+    /// The worker has no idle server to close for a pool that a limit holds back.
     NothingToEvict {
-        /// The worker that says so. It closes the next server that becomes idle.
+        /// The worker. It closes the next server that becomes idle.
         worker: WorkerId,
         /// The pool that wants to grow.
         pool: Arc<PoolKey>,
     },
-    /// Connections are about to come from the process that we took over from, or to return from a
-    /// failed takeover.
+    /// Connections are about to arrive from the predecessor, or to return from a failed takeover.
     Arrivals {
-        /// How many workers get connections. Each reports when it has all of its own.
+        /// How many workers get connections. Each of them reports when all have arrived.
         workers: u16,
     },
-    /// A worker has all of its connections.
+    /// All connections of a worker have arrived.
     AllArrived,
-    /// A server came from the process that we took over from: the Broker counts it.
+    /// A server came from the predecessor: the Broker counts it.
     ServerEntered {
-        /// Who has it.
+        /// The worker that has it.
         worker: WorkerId,
-        /// In which pool.
+        /// Its pool.
         pool: Arc<PoolKey>,
     },
-    /// A client came from the process that we took over from.
+    /// A client came from the predecessor.
     ClientEntered {
-        /// Which database and user.
+        /// The database and user.
         login: Arc<PoolKey>,
     },
     /// A client asks for permission to keep a server between transactions.
     Pin {
-        /// Where it is.
+        /// The client's worker.
         worker: WorkerId,
-        /// Who.
+        /// The client.
         client: ClientId,
         /// The number of the request, unique on its worker.
         ticket: u64,
-        /// In which pool.
+        /// The pool.
         pool: Arc<PoolKey>,
-        /// What the client does if too many clients keep one.
+        /// What to do if too many clients keep a server.
         wish: PinWish,
         /// The pool's bounds.
         bounds: Bounds,
     },
-    /// The client keeps no server any more, or no longer waits for permission.
+    /// The client has ceased to keep a server or to wait for permission.
     Unpin {
-        /// Where it is.
+        /// The client's worker.
         worker: WorkerId,
         /// The number of the request.
         ticket: u64,
-        /// In which pool.
+        /// The pool.
         pool: Arc<PoolKey>,
     },
     /// An admitted client has left.
     Left {
-        /// Which database and user.
+        /// The database and user.
         login: Arc<PoolKey>,
     },
 }
 
-/// What a client does if too many clients keep servers.
+/// What happens if too many clients keep servers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PinWish {
-    /// It waits for permission.
+    /// The client waits for permission.
     Waits,
-    /// It is answered at once.
+    /// The client gets an answer at once.
     Knows,
 }
 
 /// Where room for a server can be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Evict {
-    /// In other pools under the same limit.
+    /// In any pool under the same limit.
     Under(SharedBound),
-    /// In the pool itself: the client that waits can't use the pool's idle servers.
+    /// In the pool itself: the waiting client can't use the pool's idle servers.
     Same,
 }
 
@@ -310,37 +308,37 @@ impl Evict {
 pub enum FromBroker {
     /// Open a server.
     Permit {
-        /// In which pool.
+        /// The pool.
         pool: Arc<PoolKey>,
-        /// It comes from the reserve.
+        /// The permit comes from the reserve.
         reserve: bool,
-        /// It is for `min_pool_size`, whether or not a client waits.
+        /// The permit is for `min_pool_size`, whether or not a client waits.
         warm: bool,
     },
     /// Another worker's clients wait.
     Hungry {
-        /// Whose.
+        /// The hungry worker.
         worker: WorkerId,
-        /// For which pool.
+        /// The pool.
         pool: Arc<PoolKey>,
-        /// How long its oldest has waited, in nanoseconds.
+        /// How long the worker's oldest client has waited, in nanoseconds.
         age: u64,
-        /// That worker does not know yet which parameters PostgreSQL reports at a login.
+        /// The worker does not know yet which parameters PostgreSQL reports at a login.
         unwelcomed: bool,
-        /// That worker will get a permit, so only a server that is idle now is worth lending.
+        /// The worker will get a permit, so only an idle server is worth lending.
         idle_only: bool,
     },
-    /// This worker has more servers for each waiting client than another one. The next released
+    /// This worker has more servers for each waiting client than another worker. The next released
     /// server goes to that worker.
     Give {
-        /// Of which pool.
+        /// The pool.
         pool: Arc<PoolKey>,
-        /// To whom.
+        /// The worker that gets the server.
         to: WorkerId,
     },
-    /// Logins fail for the worker that said `Need`, and no other worker has a server to lend.
+    /// Logins fail for the worker that sent `Need`, and no other worker has a server to lend.
     Alone {
-        /// In which pool.
+        /// The pool.
         pool: Arc<PoolKey>,
     },
     /// A pool needs a server, and a limit holds it back: close the server that has been idle
@@ -348,58 +346,58 @@ pub enum FromBroker {
     Evict {
         /// The pool that wants to grow.
         pool: Arc<PoolKey>,
-        /// Which servers may go.
+        /// Which servers may be closed.
         from: Evict,
-        /// How long its oldest client has waited, in nanoseconds.
+        /// How long the pool's oldest client has waited, in nanoseconds.
         age: u64,
     },
-    /// The pool of an `Evict` no longer waits: no server need be closed for it.
+    /// The pool of an `Evict` has stopped waiting: no server need be closed for it.
     Content {
         /// The pool that wanted to grow.
         pool: Arc<PoolKey>,
     },
-    /// Which limit holds back the pool of a `Need`, for SHOW CLIENTS and the like. Sent when it
-    /// changes.
+    /// Which limit holds back the pool of a `Need`, for SHOW CLIENTS and similar commands. Sent
+    /// when the limit changes.
     HeldBack {
         /// The pool that wants to grow.
         pool: Arc<PoolKey>,
-        /// By what.
+        /// The limit.
         by: HeldBy,
     },
-    /// How many servers of a pool the worker may keep, because the pool's limits were lowered.
-    /// Servers above that number are closed when they are idle.
+    /// How many servers of a pool the worker may keep, after the pool's limits were lowered.
+    /// Servers above this number are closed when they are idle.
     Keep {
-        /// Of which pool.
+        /// The pool.
         pool: Arc<PoolKey>,
-        /// How many; `u32::MAX` once there are no more than the limits allow.
+        /// How many; `u32::MAX` once the limits hold.
         keep: u32,
     },
     /// There is no more room for the pool's listening connection.
     Silence {
-        /// Of which pool.
+        /// The pool.
         pool: Arc<PoolKey>,
     },
-    /// The answer to a `Pin`: the client may keep a server, or must not.
+    /// The answer to a `Pin`.
     Pinned {
-        /// Who.
+        /// The client.
         client: ClientId,
         /// The number of the request.
         ticket: u64,
-        /// It may.
+        /// True if the client may keep a server.
         granted: bool,
     },
-    /// The answer to an `Admit`: the client is admitted, or the name of the limit that is reached.
+    /// The answer to an `Admit`.
     Admitted {
-        /// Who.
+        /// The client.
         client: ClientId,
-        /// The database and user it is counted under.
+        /// The database and user that the client counts for.
         login: Arc<PoolKey>,
         /// The limit that is reached, if any.
         answer: Result<(), &'static str>,
     },
 }
 
-/// A wish for room, on its way through the workers.
+/// A pool's wish for room at PostgreSQL, on its way through the workers.
 #[derive(Clone, Debug)]
 pub struct RoomWish {
     /// The pool whose login was refused.
@@ -410,13 +408,13 @@ pub struct RoomWish {
     pub(crate) place: Address,
     /// How many workers have been asked.
     pub(crate) asked: u16,
-    /// Since when the longest idle server seen so far is idle, and which worker has it.
+    /// The server found so far that has been idle longest: since when, and on which worker.
     pub(crate) idlest: Option<(Time, WorkerId)>,
 }
 
-/// The mails that deal out parcels to so many workers, in order. Each worker gets the parcels of
-/// the old worker with its number, because cancel keys name workers. Before the first of them the
-/// Broker is told of [`crate::mail::ToBroker::Arrivals`].
+/// The mails that distribute parcels to this many workers, in order. Each worker gets the parcels
+/// of the old worker with its number, because cancel keys name workers. The Broker must get
+/// [`crate::mail::ToBroker::Arrivals`] before the first of them.
 pub fn deal(
     parcels: Vec<(WorkerId, Parcel)>,
     workers: u16,
@@ -433,26 +431,26 @@ pub fn deal(
 pub struct Traveller {
     /// The client, with all of its state.
     pub passenger: Passenger,
-    /// Facts about its pool that the other worker may not know.
+    /// Facts about the client's pool that the other worker may not know.
     pub lore: PoolLore,
-    /// The NOTICE that it waits was sent.
+    /// The client has received the NOTICE that it waits.
     pub notified: bool,
-    /// Since when it wants a server, if it does.
+    /// Since when the client has waited for a server, if it waits.
     pub waits: Option<Time>,
-    /// The worker that it comes from, and the number of that worker's note.
+    /// The worker that the client has left, and the number of that worker's note.
     pub left: Departure,
-    /// How many KILLs of its database that worker had obeyed.
+    /// How many KILLs of the client's database that worker had obeyed.
     pub kills: u64,
 }
 
-/// A worker that a client has left, and its note of that.
+/// A worker that a client has left, and its note of the move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Departure {
-    /// Which worker.
+    /// The worker.
     pub worker: WorkerId,
-    /// The number of its note.
+    /// The number of the note.
     pub note: u64,
 }
 
-/// Where answers go.
+/// Sends mail to a worker.
 pub type Post<'a> = &'a mut dyn FnMut(WorkerId, Mail);

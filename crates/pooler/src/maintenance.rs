@@ -1,5 +1,5 @@
-//! Maintenance, several times a second: workers report their needs to the Broker, pools are kept at their
-//! minimum or forgotten, averages are taken.
+//! Maintenance, several times a second: workers report their needs to the Broker, open the minimum
+//! of servers, forget unused pools, and take averages.
 
 use hashbrown::HashSet;
 
@@ -15,10 +15,10 @@ use crate::pooler::Pooler;
 /// PgBouncer's maintenance period, in nanoseconds.
 pub(crate) const PERIOD_NS: u64 = 333_333_333;
 
-/// How often hungry workers say how hungry they are, while there are several, in nanoseconds.
+/// How often hungry workers report to the Broker if there are several workers, in nanoseconds.
 const HUNGER_NS: u64 = 10_000_000;
 
-/// How often statements that nobody has any more are forgotten, in nanoseconds.
+/// How often unused statements are forgotten, in nanoseconds.
 const TIDY_NS: u64 = 5_000_000_000;
 
 impl Pooler {
@@ -51,7 +51,7 @@ impl Pooler {
         }
     }
 
-    /// It has nothing to look after: the maintenance waits until a connection comes, or an order.
+    /// True if the worker has nothing to maintain until a connection or an order comes.
     pub(crate) fn sleeps(&self) -> bool {
         let idle = self.clients.is_empty() && self.servers.is_empty();
         let begun = self.janitor.stats_at != Time(0);
@@ -67,7 +67,7 @@ impl Pooler {
             })
     }
 
-    /// Several times a second.
+    /// The maintenance.
     fn maintain(&mut self, out: &mut Out) {
         self.found_forced_pools();
         self.begin_loads();
@@ -100,9 +100,9 @@ impl Pooler {
         self.maybe_end(out);
     }
 
-    /// While clients of several workers wait, each says for how long, often. Where they wait no longer
-    /// than was told, that is said again with all else that is done several times a second: under
-    /// load there is always somebody who waits for a moment, on every worker.
+    /// While clients wait, each worker often reports for how long. A report of a shorter wait than
+    /// before is left to the maintenance: under load, clients wait for a moment on every worker at
+    /// any time.
     fn say_hunger(&mut self, out: &mut Out) {
         for id in self.pools.ids() {
             self.trim_waiting(id);
@@ -118,7 +118,7 @@ impl Pooler {
         self.mind_hunger();
     }
 
-    /// Arms the next saying of hunger, if any pool has a need that is not met.
+    /// Arms the next report of hunger, if any pool has an unmet need.
     pub(crate) fn mind_hunger(&mut self) {
         if self.workers > 1
             && self.janitor.next_hunger.is_none()
@@ -128,7 +128,7 @@ impl Pooler {
         }
     }
 
-    /// Nobody waits any more: the Broker need not think so.
+    /// Tells the Broker if no client of the pool waits any more.
     fn settle_hunger(&mut self, id: PoolId, out: &mut Out) {
         let pool = self.pools.at(id);
         if !pool.is_waited_for() {
@@ -136,7 +136,7 @@ impl Pooler {
         }
     }
 
-    /// `min_pool_size`: one server a period, as long as the pool has clients.
+    /// `min_pool_size`: opens one server a period while the pool has clients.
     fn warm(&mut self, id: PoolId, out: &mut Out) {
         let worker = self.worker;
         let pool = self.pools.at(id);
@@ -155,8 +155,8 @@ impl Pooler {
         out.push(Action::Broker(warm));
     }
 
-    /// `min_pool_size` of a database with a forced user holds without clients, too: that database
-    /// has one pool only, which is then founded on one worker.
+    /// `min_pool_size` of a database with a forced user holds without clients, too. Such a database
+    /// has only one pool, which is created on one worker.
     pub(crate) fn found_forced_pools(&mut self) {
         let config = self.config.clone();
         for database in config.databases.values() {
@@ -175,12 +175,12 @@ impl Pooler {
         }
     }
 
-    /// Forgets a pool that nobody uses.
+    /// Forgets an unused pool.
     fn collect(&mut self, id: PoolId, out: &mut Out) {
         let globals = &self.config.globals;
         let pool = self.pools.at(id);
         let unused = pool.clients() == 0 && pool.servers() == 0 && !pool.wants_listener;
-        // Whoever connects, and be it without a password, can name a database that does not exist.
+        // Anybody can connect, without a password, and name a database that does not exist.
         let stray = pool.terms.database.auto && pool.is_untried() && !self.backs_off(id);
         let empty = unused && (pool.terms.min_size == 0 || stray);
         let idle_for = self.now.0.saturating_sub(pool.quiet.0);
@@ -188,7 +188,7 @@ impl Pooler {
         let mut limits = autodb.into_iter().chain([globals.pool_idle_timeout]);
         let over = stray || limits.any(|limit| !limit.is_zero() && idle_for > nanos(limit));
         if pool.clients() == 0 && self.config.entry(&pool.key.database).is_none() {
-            // A reload took its database away.
+            // A reload removed the pool's database.
             if pool.servers() == 0 {
                 if pool.wants_listener {
                     self.listener_lost(id, out);
@@ -212,7 +212,7 @@ impl Pooler {
         }
     }
 
-    /// Names of databases that have no pool any more are forgotten, where that may be many.
+    /// Forgets the names of databases without a pool, if there may be many.
     fn forget_schemas(&mut self) {
         if self.shared.statements.schemas() > 2 * self.pools.count() + limits::UNUSED_SCHEMAS {
             let mut used = HashSet::with_hasher(self.seeded);
@@ -221,7 +221,7 @@ impl Pooler {
         }
     }
 
-    /// At the end of each `stats_period`.
+    /// At the end of each `stats_period`, takes averages.
     fn average(&mut self, out: &mut Out) {
         let period = nanos(self.config.globals.stats_period).max(1);
         if self.janitor.stats_at == Time(0) {

@@ -1,11 +1,11 @@
-//! A bug of Howdah's ends one link, not the process, and is reported.
+//! A bug in Howdah ends one link, not the process, and is reported.
 //!
-//! A broken promise panics, and so does a look-up that must find a connection and does not. In tests and
-//! in the simulation a panic ends the run. In production the worker's loop catches it, and gives up the
-//! connection whose event was being handled: output that the event had ready is dropped, the connection
-//! and the other side of its link are closed, and the log and a counter report it. Then [`Pooler::check`]
-//! tells whether the rest is still in order. If not, the process ends. It also ends if the event belonged
-//! to no connection.
+//! A broken invariant panics, and so does a look-up that must find a connection and does not. In
+//! tests and in the simulation a panic ends the run. In production the worker's loop catches the
+//! panic and gives up the connection of the current event: the event's output is dropped, the
+//! connection and the other side of its link are closed, and the log and a counter report the bug.
+//! Then [`Pooler::check`] verifies the rest. If the check fails, or the event belonged to no
+//! connection, the process ends.
 
 use crate::event::{Action, Close, Event, Out, Peer};
 use crate::fault::Fault;
@@ -13,8 +13,8 @@ use crate::limits;
 use crate::pooler::Pooler;
 
 impl Event<'_> {
-    /// Whose connection a mistake in handling this ends; `None` if it can't be told, or the
-    /// connection is at its beginning or its end.
+    /// The connection to close if handling this event panics; `None` if there is none, or it is
+    /// just beginning or ending.
     pub fn blamed(&self) -> Option<Peer> {
         match self {
             Event::Received(peer, _)
@@ -28,11 +28,11 @@ impl Event<'_> {
 }
 
 impl Pooler {
-    /// The handling of an event of this connection has panicked: it is given up, and the other side
-    /// of its link with it. `out` is as the event has left it.
+    /// Gives up the connection of an event that panicked, and the other side of its link. `out` is
+    /// as the panic left it.
     ///
     /// # Panics
-    /// What is left is not in order, or there were too many mistakes: the process must end.
+    /// The remaining state breaks an invariant, or there were too many bugs: the process must end.
     pub fn give_up(&mut self, peer: Peer, out: &mut Out) {
         self.mistakes += 1;
         assert!(self.mistakes <= limits::MISTAKES, "too many mistakes");
@@ -47,7 +47,7 @@ impl Pooler {
         }
         let sides = [client.map(Peer::Client), server.map(Peer::Server)];
         let is_side = |peer: &Peer| sides.contains(&Some(*peer));
-        // Where some of a message was taken back, nothing can be said any more.
+        // If a part of a message was taken back, the client can't be sent an error.
         let mut cut = false;
         out.actions.retain(|action| match action {
             Action::Send(to, _) | Action::Relay(to, _) if is_side(to) => {
@@ -65,7 +65,7 @@ impl Pooler {
                 false => self.drop_linked(id, Fault::Mistake, out),
             }
             if let Some(server) = self.servers.get_mut(id) {
-                // What it was sent may end in the middle of a message.
+                // The bytes that the server received may end in the middle of a message.
                 server.mark_cut_off();
             }
             self.close_server(id, "internal error", Close::Await, out);

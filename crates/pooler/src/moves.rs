@@ -1,5 +1,5 @@
-//! What a worker knows of moves (`moving.rs`): which clients are to go, and where the clients went whose
-//! cancel keys name this worker.
+//! A worker's knowledge of moves (`moving.rs`): clients that are to move, and the locations of
+//! clients whose cancel keys name this worker.
 
 use std::sync::Arc;
 
@@ -7,29 +7,29 @@ use crate::cancel::keys::OldKey;
 use crate::ids::{ClientId, Time, WorkerId};
 use crate::pool::key::PoolKey;
 
-/// How often a worker looks for clients that it may hand away, in nanoseconds.
+/// How often a worker looks for clients that can move, in nanoseconds.
 pub(crate) const SHED_NS: u64 = 5_000_000;
 
-/// How long a note is still followed after the client's home knows where the client is, in
+/// How long a note is still followed after the client's home knows the client's worker, in
 /// nanoseconds.
 const FOLLOWED_NS: u64 = 300_000_000;
 
-/// Where a client has gone to.
+/// A note of a client's move.
 #[derive(Debug)]
 pub(crate) struct MoveNote {
     pub(crate) number: u64,
     pub(crate) key: OldKey,
-    /// Its number in the console.
+    /// The client's number in the console.
     pub(crate) client: u64,
     pub(crate) to: WorkerId,
-    /// Since when its home knows where the client is. Mail sent before that still follows the note
-    /// for a while.
+    /// When the client's home learned the client's worker. Mail sent before that still follows the
+    /// note for a while.
     pub(crate) told: Option<Time>,
-    /// The client has come back since: the note no longer counts.
+    /// The client has come back since, so the note does not count.
     pub(crate) past: bool,
 }
 
-/// Clients that are to go to another worker.
+/// An order to move clients to another worker.
 #[derive(Debug)]
 pub(crate) struct Shed {
     pub(crate) pool: Arc<PoolKey>,
@@ -38,9 +38,9 @@ pub(crate) struct Shed {
     /// Idle clients move, too.
     pub(crate) idle: bool,
     pub(crate) until: Time,
-    /// When to look next for clients that can move.
+    /// When to look again for clients that can move.
     pub(crate) next: Time,
-    /// How many have moved this time, and how often no client could.
+    /// How many clients moved in this round, and in how many rounds in a row none could.
     pub(crate) gone: u32,
     pub(crate) vain: u32,
 }
@@ -54,15 +54,15 @@ pub(crate) struct HeldCancel {
     pub(crate) from: (WorkerId, ClientId),
 }
 
-/// What a worker knows of moves.
+/// A worker's knowledge of moves.
 #[derive(Debug, Default)]
 pub struct Moves {
     pub(crate) sheds: Vec<Shed>,
-    /// When all clients were last looked through for clients that can move.
+    /// When all clients were last searched for clients that can move.
     pub(crate) looked: Time,
     pub(crate) next_shed: Option<Time>,
     pub(crate) next_whim: Option<Time>,
-    /// Since when the client that is just arriving has waited on its old worker.
+    /// Since when the client that is just arriving has waited for a server on its old worker.
     pub(crate) arriving: Option<Time>,
     pub(crate) notes: Vec<MoveNote>,
     pub(crate) noted: u64,
@@ -74,43 +74,43 @@ pub struct Moves {
 }
 
 impl Moves {
-    /// When clients are looked for that may go.
+    /// When to look for clients that can move.
     pub fn next(&self) -> Option<Time> {
         [self.next_shed, self.next_whim].into_iter().flatten().min()
     }
 
-    /// When all clients may be looked at again.
+    /// The earliest time for the next search of all clients.
     pub(crate) fn looks_next(&self) -> Time {
         Time(self.looked.0 + SHED_NS)
     }
 
-    /// When that is wanted.
+    /// Sets the time of the next search.
     pub(crate) fn plan(&mut self) {
         let next = self.sheds.iter().map(|shed| shed.next).min();
         self.next_shed = next.map(|next| next.max(self.looks_next()));
     }
 
-    /// How many clients have moved without their homes knowing it yet.
+    /// How many clients have moved without their homes knowing yet.
     pub fn under_way(&self) -> usize {
         let untold = self.notes.iter().filter(|note| note.told.is_none());
         untold.count()
     }
 
-    /// Forgets notes that are no longer needed.
+    /// Forgets old notes.
     pub(crate) fn tidy(&mut self, now: Time) {
         let over = |since: Time| now.0 >= since.0 + FOLLOWED_NS;
         self.notes.retain(|note| !note.told.is_some_and(over));
     }
 
-    /// Where the client of this key has gone from here, and whether its home knows.
+    /// The worker that the client with this key moved to, and whether the client's home knows.
     pub(crate) fn gone_to(&self, is_it: impl Fn(&OldKey) -> bool) -> Option<(WorkerId, bool)> {
         let mut latest = self.notes.iter().rev();
         let latest = latest.find(|note| !note.past && is_it(&note.key));
         latest.map(|note| (note.to, note.told.is_some()))
     }
 
-    /// The client of this key is here again. So all notes about it on any worker lead forward in
-    /// time, and mail never goes round in a circle.
+    /// The client with this key is here again, so its older notes do not count. All notes about a
+    /// client thus lead forward in time, and mail never circles.
     pub(crate) fn comes_back(&mut self, key: &OldKey) {
         let notes = self.notes.iter_mut();
         notes
@@ -118,14 +118,14 @@ impl Moves {
             .for_each(|note| note.past = true);
     }
 
-    /// The worker to which the client of this number in the console has gone.
+    /// The worker that the client with this console number moved to.
     pub(crate) fn followed(&self, client: u64) -> Option<WorkerId> {
         let mut latest = self.notes.iter().rev();
         let latest = latest.find(|note| !note.past && note.client == client);
         latest.map(|note| note.to)
     }
 
-    /// The client's home knows where the client is.
+    /// The client's home knows the client's worker.
     pub(crate) fn noted(&mut self, number: u64, now: Time) {
         let found = self.notes.binary_search_by_key(&number, |note| note.number);
         if let Ok(at) = found {
@@ -133,7 +133,7 @@ impl Moves {
         }
     }
 
-    /// A cancel request waits until its client has left.
+    /// Holds a cancel request until its client has left.
     pub(crate) fn hold_cancel(
         &mut self,
         client: ClientId,

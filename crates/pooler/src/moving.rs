@@ -1,9 +1,9 @@
-//! Clients move to other workers, between two transactions.
+//! Clients move to other workers between two transactions.
 //!
-//! A client may move while it has no server: it is idle, or waits for one. It travels as the parcel of a
-//! takeover ([`Passenger`]), so a move preserves what a takeover preserves. Below, *B* is the worker that
-//! the client leaves, *C* the worker it goes to, and *A* its home: the worker that its cancel key names.
-//! *D* is the worker on which the client ends.
+//! A client may move while it has no server: it is idle, or waits for one. It travels as a parcel,
+//! as in a takeover ([`Passenger`]), and keeps the same state as there. Below, *B* is the worker
+//! that the client leaves, *C* the worker it goes to, and *A* its home: the worker that its cancel
+//! key names. *D* is the worker on which the client ends.
 //!
 //! ```text
 //!  control ---Shed{pool, to: C}---> B       B picks clients at rest, a few each turn
@@ -53,19 +53,19 @@ use crate::parcel::{PoolLore, Standing};
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 
-/// After so many tries in vain, half as often.
+/// After this many attempts without a client that can move, the interval doubles.
 const VAIN_TRIES: u32 = 16;
-/// For how long it does so, in nanoseconds: then the balancer sees what came of it.
+/// How long a worker hands over clients before the balancer sees the result, in nanoseconds.
 const SHED_FOR_NS: u64 = 1_000_000_000;
-/// How often a client goes somewhere at random, if they do, in nanoseconds.
+/// How often a client moves at random (`pool_spread = random`), in nanoseconds.
 const WHIM_NS: u64 = 500_000;
-/// How much it hands away each time: names of statements, and a client counts as so many. Where
-/// they land they are looked up one by one, while others wait.
+/// The budget of each turn: names of statements, and a fixed weight for each client. The other
+/// worker looks up every name while its own clients wait.
 const SHED_WEIGHT: usize = 4096;
 const CLIENT_WEIGHT: usize = 64;
 impl Pooler {
-    /// So many clients of a pool are to go to another worker, those who do nothing only if `idle`
-    /// says so. A later wish for the same pool takes the place of an earlier one.
+    /// Begins to move clients of a pool to another worker; with `idle`, also idle ones. An order
+    /// replaces earlier orders for the same pool.
     pub(crate) fn shed(
         &mut self,
         pool: Arc<PoolKey>,
@@ -76,7 +76,7 @@ impl Pooler {
         let until = Time(self.now.0 + SHED_FOR_NS);
         let same = |shed: &Shed| shed.pool == pool && shed.to == to;
         let earlier = self.moves.sheds.iter().find(|shed| same(shed));
-        // All wishes of a moment are seen to together.
+        // All orders of a moment are carried out in one search.
         let soon = self.now.max(self.moves.looks_next());
         let (next, vain) = earlier.map_or((soon, 0), |shed| (shed.next, shed.vain));
         self.moves.sheds.retain(|shed| shed.pool != pool);
@@ -99,7 +99,7 @@ impl Pooler {
         }
     }
 
-    /// The time has come to look for clients that may go.
+    /// It is time to look for clients that can move.
     pub(crate) fn move_due(&mut self, out: &mut Out) {
         let due = |at: Option<Time>| at.is_some_and(|at| at <= self.now);
         let (sheds, whim) = (due(self.moves.next_shed), due(self.moves.next_whim));
@@ -111,7 +111,7 @@ impl Pooler {
         }
     }
 
-    /// `pool_spread = random`: some client goes somewhere, whatever that is good for.
+    /// `pool_spread = random`: moves a random client to a random worker.
     pub(crate) fn move_at_random(&mut self, out: &mut Out) {
         let random = self.config.globals.pool_spread == PoolSpread::Random;
         let all = if random && self.workers > 1 {
@@ -135,14 +135,14 @@ impl Pooler {
         }
     }
 
-    /// Hands away those who are at rest now, within the budget of a turn.
+    /// Hands over clients that can move now, within the budget of a turn.
     pub(crate) fn shed_some(&mut self, out: &mut Out) {
         let now = self.now;
         let mut sheds = std::mem::take(&mut self.moves.sheds);
         let spent = self.shed_of(&mut sheds, out);
         for shed in sheds.iter_mut().filter(|shed| shed.next <= now) {
-            // Sessions that are bound to their servers may stay for hours: they are asked less
-            // and less often.
+            // Sessions that keep their servers may stay for hours, so the worker checks less and
+            // less often.
             shed.vain = match std::mem::take(&mut shed.gone) {
                 0 if !spent => shed.vain.saturating_add(1),
                 _ => 0,
@@ -155,8 +155,8 @@ impl Pooler {
         self.moves.plan();
     }
 
-    /// Has clients of pools whose time has come set out: those who were active lately first, for
-    /// with them goes the work. True if the budget was spent.
+    /// Moves clients of pools that are due. Recently active clients go first, because the work
+    /// moves with them. True if the budget is spent.
     fn shed_of(&mut self, sheds: &mut [Shed], out: &mut Out) -> bool {
         let mut due: BTreeMap<PoolId, &mut Shed> = BTreeMap::new();
         for shed in sheds.iter_mut().filter(|shed| shed.next <= self.now) {
@@ -190,7 +190,7 @@ impl Pooler {
         false
     }
 
-    /// A client sets out, if it can, and as many are still to go. Returns what it weighs.
+    /// Moves a client, if possible and still ordered. Returns the client's weight.
     fn send_off(&mut self, id: ClientId, shed: &mut Shed, out: &mut Out) -> usize {
         if shed.left == 0 {
             return 0;
@@ -204,13 +204,14 @@ impl Pooler {
         CLIENT_WEIGHT + names
     }
 
-    /// Has the driver let go of a client, so that it goes to another worker. False if it can't go.
+    /// Has the driver detach a client, which then goes to another worker. False if the client can't
+    /// go.
     fn depart(&mut self, id: ClientId, to: WorkerId, out: &mut Out) -> bool {
         if self.janitor.holds() || self.janitor.is_shutting_down() {
             return false;
         }
         let client = gone!(self.clients.get_mut(id).filter(|c| may_leave(c)));
-        // A reload took its database away: clients that are there may stay, nobody may come.
+        // A reload removed the client's database: clients may stay, but not enter another worker.
         if self.config.entry(&client.database).is_none() {
             return false;
         }
@@ -220,7 +221,8 @@ impl Pooler {
         true
     }
 
-    /// The driver has let go of a client that goes to another worker; it is in no table any more.
+    /// The driver has detached a client that goes to another worker. The client is in no table any
+    /// more.
     pub(crate) fn set_out(
         &mut self,
         id: ClientId,
@@ -272,7 +274,8 @@ impl Pooler {
         }
     }
 
-    /// A client that was on its way out has ended here: nothing of it is to be cancelled.
+    /// A client that was about to move has ended here, so held cancel requests have nothing to
+    /// cancel.
     pub(crate) fn settle_cancels(&mut self, id: ClientId, out: &mut Out) {
         for held in self.cancels_of(id) {
             let (worker, asker) = held.from;
@@ -285,7 +288,7 @@ impl Pooler {
         all.extract_if(.., |held| held.client == id).collect()
     }
 
-    /// A client came from another worker, between two transactions.
+    /// Adopts a client that came from another worker between two transactions.
     pub(crate) fn moved_in(&mut self, traveller: Traveller, out: &mut Out) {
         let Traveller {
             passenger,
@@ -302,7 +305,7 @@ impl Pooler {
         self.moves.comes_back(&key);
         self.tell_home(key, Some(left), out);
         self.adopt_pool(lore, out);
-        // Its place in line counts before anybody is served.
+        // The client's place in the queue counts before any client gets a server.
         self.moves.arriving = waits;
         let id = self.adopt_client(passenger, false, out);
         let waits = self.moves.arriving.take();
@@ -321,7 +324,7 @@ impl Pooler {
         }
     }
 
-    /// A client that waits has done so since that time, elsewhere.
+    /// A client waits here that has waited since this time elsewhere.
     pub(crate) fn stand_in_line(&mut self, id: ClientId, since: Time) {
         let client = self.clients.at_mut(id);
         let (ClientState::Waiting, Some(pool)) = (client.state(), client.pool) else {
@@ -336,8 +339,8 @@ impl Pooler {
         self.watch_client(id);
     }
 
-    /// The client of this number in the console is to be disconnected, here or wherever it has gone,
-    /// within so many steps. True if it was found, or has gone somewhere.
+    /// Disconnects the client with this console number, here or on the worker that it moved to,
+    /// within this many steps. True if the client was found here or has moved.
     pub(crate) fn kill_moved(&mut self, number: u64, steps: u8, out: &mut Out) -> bool {
         if self.kill_client(number, out) {
             return true;
@@ -349,13 +352,13 @@ impl Pooler {
         true
     }
 
-    /// The worker that a client's key names learns that the client is here.
+    /// Tells a client's home that the client is here.
     pub(crate) fn tell_home(&mut self, key: OldKey, left: Option<Departure>, out: &mut Out) {
         let (at, home) = (self.worker, self.key_home(&key));
         out.push(Action::Post(home, Mail::KeyAt { key, at, left }));
     }
 
-    /// A client whose key names this worker is at another, or has come back.
+    /// A client with this worker as its home is on another worker, or has come back.
     pub(crate) fn key_at(
         &mut self,
         key: OldKey,
@@ -370,7 +373,7 @@ impl Pooler {
         }
     }
 
-    /// A client that had its key from elsewhere ends, or goes to our successor.
+    /// A client with an inherited key ends, or goes to the successor: forgets the key.
     pub(crate) fn drop_key(&mut self, key: Option<Box<OldKey>>, id: ClientId, out: &mut Out) {
         let Some(key) = key else { return };
         self.keys.forget(&key, id);
@@ -380,23 +383,23 @@ impl Pooler {
         }
     }
 
-    /// The worker that is asked first for a key.
+    /// A key's home: the worker that is asked first.
     fn key_home(&self, key: &OldKey) -> WorkerId {
         self.first_asked(key.pid, &key.secret)
     }
 
-    /// Where to go on looking for the client of a key that is nobody's here.
+    /// The next worker to search for the client of a key that no client here has.
     pub(crate) fn gone_where(&self, pid: u32, secret: &[u8]) -> Option<WorkerId> {
         let is_it = |key: &OldKey| self.is_key(key, pid, secret);
         let home = self.first_asked(pid, secret) == self.worker;
-        // Who is home knows better. Elsewhere the request may have been under way for longer than it
-        // took the home to hear of several moves.
+        // The home knows best. On other workers, the request may be older than several moves that
+        // the home knows of.
         let gone = { self.moves.gone_to(is_it) }.filter(|(_, known)| !(home && *known));
         let gone = gone.map(|(to, _)| to);
         gone.or_else(|| self.keys.away_at(pid, is_it))
     }
 
-    /// What is known of a pool, for who serves its clients next.
+    /// The facts about a pool that the next worker or process needs.
     pub(crate) fn lore(&self, id: PoolId) -> PoolLore {
         let pool = self.pools.at(id);
         PoolLore {
@@ -410,14 +413,14 @@ impl Pooler {
     }
 }
 
-/// Nothing is held for it, owed to it or begun by it.
+/// True if a client can leave: nothing is held for it, owed to it, or unfinished.
 fn may_leave(client: &Client) -> bool {
     let rests = match *client.state() {
         ClientState::Idle => client.inbox.held().is_empty(),
         ClientState::Waiting => true,
         _ => false,
     };
-    // What PostgreSQL is yet to be asked about the session does not travel.
+    // Questions to PostgreSQL about the session's state do not travel.
     let settled = client.session.as_ref().is_none_or(|session| {
         let kept = !session.pinned.is_empty() || session.ticket.is_some();
         let kept = kept || session.channels.is_some();

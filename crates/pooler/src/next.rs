@@ -6,49 +6,50 @@
 //!           `-------------- all of them are answered --------------'
 //! ```
 //!
-//! A method that ends one thing does not call the method that begins the next. It notes the step, and the
-//! router (`Pooler::go_on`) takes the step once the method has returned. So calls never run in a circle,
-//! and no method finds a client or a server changed by its own calls.
+//! A method that ends one thing does not call the method that begins the next. It notes the step,
+//! and the router (`Pooler::go_on`) takes the step once the method has returned. So calls never
+//! form a circle, and no method finds that its own calls have changed a client or a server.
 
 use std::collections::VecDeque;
 
 use crate::event::{ClientId, ServerId};
 
-/// What is to be done before the event at hand is over.
+/// A step to take before the current event is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
-    /// A client that has waited has a server now: what it has sent goes.
+    /// A waiting client now has a server: its messages are sent.
     Resume(ClientId),
-    /// Bytes of a server are held that came behind what it was asked for before its link.
+    /// Handle held bytes of a server, which came after the answers that Howdah needed before the
+    /// link.
     Hear(ServerId),
-    /// A server's client has left: the server is brought to rest.
+    /// A server's client has left: the server must become idle.
     BringToRest(ServerId),
-    /// The server that looked a client up is lost: the client is told, and leaves.
+    /// The server of a client's look-up is lost: disconnect the client with an error.
     TellLost(ClientId),
-    /// A client that has waited for a lookup is looked up without one: somebody else has asked.
+    /// A waiting client's look-up needs no server: another client has asked for the same user.
     LookUp(ClientId),
-    /// A server that never had a socket is gone.
+    /// A server without a socket is gone.
     Forget(ServerId),
 }
 
-/// Steps that are noted, the next one in front.
+/// Noted steps, the next one in front.
 #[derive(Debug, Default)]
 pub(crate) struct Upcoming {
     noted: VecDeque<Next>,
 }
 
 impl Upcoming {
-    /// This follows.
+    /// Notes a step.
     pub(crate) fn note(&mut self, step: Next) {
         self.noted.push_back(step);
     }
 
-    /// Nothing follows.
+    /// True if there is no step.
     pub(crate) fn is_empty(&self) -> bool {
         self.noted.is_empty()
     }
 
-    /// The next one.
+    /// Takes the next step.
     pub(crate) fn take(&mut self) -> Option<Next> {
         self.noted.pop_front()
     }

@@ -37,9 +37,9 @@ impl fmt::Display for Level {
 /// One log record. The daemon adds time and process id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Note {
-    /// How much it matters.
+    /// The level.
     pub level: Level,
-    /// The whole text, its `C-0x...: db/user@host:port` prefix included.
+    /// The whole text, including its `C-0x...: db/user@host:port` prefix.
     pub text: String,
     /// Who can cause it.
     pub cause: Cause,
@@ -48,17 +48,17 @@ pub struct Note {
 /// Who can cause a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
-    /// Not everybody.
+    /// Only known users, administrators or servers.
     Known,
-    /// A client that has not proved who it is: anybody can cause any number of those.
+    /// Anybody, any number of times: the client has not proved its identity.
     Stranger,
-    /// Likewise, and the client was refused as the user that it said to be: guessed passwords are
-    /// found by such records, and other strangers' must not crowd them out.
+    /// Anybody, but the record reports a refused login. Such records reveal guessed passwords, so
+    /// other records of strangers must not crowd them out.
     Refused,
 }
 
 impl Note {
-    /// A record that not everybody can cause.
+    /// A record that strangers can't cause.
     pub fn new(level: Level, text: impl Into<String>) -> Note {
         Note {
             level,
@@ -67,9 +67,9 @@ impl Note {
         }
     }
 
-    /// The text as one line of a log. Names come from whoever connects: nothing of them may end the
-    /// line or move a terminal's cursor, so control characters are written as `\n` or `\x1b`. Nor may
-    /// they fill a disk: a line ends after 2 KB.
+    /// The text as one line of a log. Names come from anybody who connects, so control characters
+    /// are written as `\n` or `\x1b`: no name can end the line or move a terminal's cursor. A line
+    /// ends after 2 KB, so that no name can fill a disk.
     pub fn line(&self) -> Cow<'_, str> {
         let text = self.text.trim_end();
         if text.len() <= limits::LOG_LINE && !text.contains(char::is_control) {

@@ -3,38 +3,39 @@
 /// An administrator's order to the whole process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// Give no server out; close idle ones. Of one database, or all.
+    /// Give out no server, and close idle ones. Of one database, or all.
     Pause(Option<String>),
     /// Undo a pause.
     Resume(Option<String>),
     /// Stop reading from all connections, and hand all queued output to the kernel.
     Suspend,
-    /// A successor takes over: bring every link to its end, give out no server.
+    /// A successor takes over: end every link, and give out no server.
     HandOver {
-        /// Clients' TLS sessions can travel, too. A later round of the same takeover allows no more
-        /// than the first.
+        /// TLS sessions of clients can travel, too. A later round of the same takeover allows no
+        /// more than the first.
         tls: bool,
     },
     /// Undo `Suspend`.
     Unsuspend,
-    /// The takeover has failed: go on as before.
+    /// The takeover has failed: continue as before.
     GiveUp,
-    /// Send the successor everything that is at rest.
+    /// Send all idle connections to the successor.
     Pack,
-    /// The successor has everything that was sent: serve the clients that stayed until they leave,
-    /// then end.
+    /// The successor has received everything: serve the remaining clients until they leave, then
+    /// end.
     Drain,
-    /// Close servers, each when it is given back. Of one database, or all.
+    /// Close each server when it is released. Of one database, or all.
     Reconnect(Option<String>),
     /// Take no new clients for a database.
     Disable(String),
-    /// Take them again.
+    /// Undo `Disable`.
     Enable(String),
-    /// Drop all clients and servers of a database, or of all that have any, and leave it paused.
+    /// Drop all clients and servers of a database (or of all databases that have any), and pause
+    /// it.
     Kill(Option<String>),
     /// Take no new clients; end when the last client leaves.
     ShutdownWaitForClients,
-    /// Take no new clients, drop waiting ones; end when the last server is released.
+    /// Take no new clients, and drop waiting ones. End when the last server is released.
     ShutdownWaitForServers,
 }
 

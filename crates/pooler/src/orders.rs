@@ -1,4 +1,4 @@
-//! Each worker carries orders out: PAUSE, RECONNECT and the like, the end of the process.
+//! Each worker carries out orders: PAUSE, RECONNECT and others, and the end of the process.
 
 use crate::client::{Client, ClientState};
 use crate::event::{Action, Close, Order, Out, Question};
@@ -10,12 +10,12 @@ use crate::pooler::Pooler;
 use crate::server::ServerState;
 
 impl Pooler {
-    /// The administrator wants something of all workers; each gets this by mail or event.
+    /// Carries out an administrator's order, which each worker gets by mail or event.
     pub(crate) fn order(&mut self, order: &Order, out: &mut Out) {
         match order {
             Order::Pause(database) => self.pause(database.as_deref(), out),
             Order::Resume(_) if self.janitor.ignores_resume() => {
-                // Only the signal comes so far: the console refuses its command.
+                // Only the signal reaches this point: the console refuses RESUME.
                 if self.worker == Self::FIRST {
                     let text = "got SIGUSR2 while shutting down, ignoring".to_string();
                     out.note(Note::new(Level::Log, text));
@@ -65,7 +65,7 @@ impl Pooler {
         }
     }
 
-    /// The pools of one database, or all.
+    /// The pools of one database, or all pools.
     pub(crate) fn pools_of(&self, database: Option<&str>) -> Vec<PoolId> {
         let wanted = |key: &PoolKey| database.is_none_or(|name| *key.database == *name);
         self.pools
@@ -75,7 +75,7 @@ impl Pooler {
             .collect()
     }
 
-    /// KILL: clients and servers go at once, and PAUSE holds from then.
+    /// KILL: clients and servers are dropped at once, and PAUSE holds from then on.
     fn kill(&mut self, database: Option<&str>, out: &mut Out) {
         self.janitor.count_kill(database);
         if let Some(name) = database {
@@ -101,7 +101,8 @@ impl Pooler {
         match database {
             None if self.janitor.suspension.is_some() => return self.unsuspend(out),
             None if self.janitor.takeover.holds() => return,
-            // As in PgBouncer, what was paused by name before a PAUSE of all stays so.
+            // As in PgBouncer, a database that was paused by name before a PAUSE of all stays
+            // paused.
             None if self.janitor.paused_all => self.janitor.paused_all = false,
             None => self.janitor.paused.clear(),
             Some(name) => {
@@ -130,8 +131,8 @@ impl Pooler {
         self.maybe_end(out);
     }
 
-    /// Who waits for a server while the process ends will get none. They are told at the next
-    /// maintenance, as PgBouncer does.
+    /// Clients that wait for a server while the process ends will get none. As in PgBouncer, the
+    /// next maintenance tells them.
     pub(crate) fn drop_all_waiters(&mut self, out: &mut Out) {
         if self.janitor.awaits_servers() {
             for id in self.pools.ids() {
@@ -140,24 +141,24 @@ impl Pooler {
         }
     }
 
-    /// A client came from another worker: the process must not end yet.
+    /// A client came from another worker, so the process must not end yet.
     pub(crate) fn tell_busy(&mut self, out: &mut Out) {
         if std::mem::take(&mut self.janitor.told_idle) {
             out.push(Action::Ask(Question::Busy(self.worker)));
         }
     }
 
-    /// Ends the process once what it waited for has come. Every worker says so for itself; the
-    /// control thread counts.
+    /// Reports when this worker has nothing left to wait for. The control thread ends the process
+    /// when all workers have reported.
     pub(crate) fn maybe_end(&mut self, out: &mut Out) {
         let Some(ending) = self.janitor.ending else {
             return;
         };
-        // What is packed may come back.
+        // Packed connections may come back.
         if self.janitor.told_idle || self.janitor.takeover.holds() {
             return;
         }
-        // Who was left behind by a takeover is told why it ends.
+        // Clients that a takeover left behind are told why they end.
         let over = self.janitor.succeeded.is_some();
         let counted = |client: &Client| match *client.state() {
             ClientState::Console(_) => false,

@@ -1,5 +1,5 @@
-//! Tracked parameters: settings that PostgreSQL reports. They are kept for each client, and set again on
-//! each server that the client gets.
+//! Tracked parameters: settings that PostgreSQL reports. Howdah keeps their values for each client,
+//! and sets them on each server that the client gets.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -9,8 +9,7 @@ use hashbrown::HashMap;
 
 use crate::{Seeded, literal};
 
-/// The parameters that are kept for each client, as by PgBouncer; `track_extra_parameters` adds to
-/// them.
+/// The parameters that are tracked always, as in PgBouncer. `track_extra_parameters` adds more.
 const ALWAYS: [&str; 5] = [
     "client_encoding",
     "DateStyle",
@@ -19,26 +18,25 @@ const ALWAYS: [&str; 5] = [
     "application_name",
 ];
 
-/// The one that gives the encoding of the others' values.
+/// The position of `client_encoding`, which is the encoding of the other values.
 const ENCODING: usize = 0;
 
-/// The one that does not change the meaning of texts.
+/// The position of `application_name`, which does not change the meaning of texts.
 const WITHOUT_MEANING: usize = 4;
 
 /// Settings that change the meaning of texts, as hashes of their values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Meaning {
-    /// Where PostgreSQL looks names up (`search_path`). If that changes, PostgreSQL itself looks
-    /// them up again.
+    /// How PostgreSQL resolves names (`search_path`). After a change PostgreSQL itself resolves
+    /// names anew.
     pub names: u64,
-    /// How constants are read (`DateStyle`, `TimeZone`, `client_encoding` and so on): once, when a
-    /// text is parsed.
+    /// How constants are read (`DateStyle`, `TimeZone`, `client_encoding` and so on). PostgreSQL
+    /// reads them once, when it parses a text.
     pub constants: u64,
 }
 
 impl Meaning {
-    /// The same, if more than the session's settings decides where names are looked up; `hash`
-    /// stands for that.
+    /// Adds to `names` the hash of further state that decides how names are resolved.
     #[must_use]
     pub fn looking(self, hash: u64) -> Meaning {
         Meaning {
@@ -47,20 +45,20 @@ impl Meaning {
         }
     }
 
-    /// Both hashes in one.
+    /// One hash of both.
     pub fn both(self) -> u64 {
         FixedState::default().hash_one((self.names, self.constants))
     }
 }
 
-/// Which parameters are tracked, by position.
+/// The tracked parameters, by position.
 #[derive(Debug)]
 pub struct Tracked {
     names: Vec<String>,
 }
 
 impl Tracked {
-    /// The five that always are, and those given.
+    /// The five parameters that are always tracked, and these.
     pub fn new<'a>(extra: impl IntoIterator<Item = &'a str>) -> Self {
         let mut names: Vec<String> = ALWAYS.iter().map(ToString::to_string).collect();
         for name in extra {
@@ -71,7 +69,7 @@ impl Tracked {
         Tracked { names }
     }
 
-    /// A parameter's position; names do not depend on case.
+    /// A parameter's position. Upper and lower case are equal.
     pub fn position(&self, name: &[u8]) -> Option<usize> {
         self.names
             .iter()
@@ -91,14 +89,14 @@ pub struct Params {
 }
 
 impl Params {
-    /// No value known.
+    /// A set without known values.
     pub fn unknown(tracked: &Tracked) -> Self {
         Params {
             values: vec![None; tracked.names.len()].into(),
         }
     }
 
-    /// No value is known.
+    /// True if no value is known.
     pub fn is_unknown(&self) -> bool {
         self.values.iter().all(Option::is_none)
     }
@@ -109,14 +107,14 @@ impl Params {
         values.filter_map(|(position, value)| Some((position, value.as_deref()?)))
     }
 
-    /// No position, no value.
+    /// A set without positions.
     pub fn none() -> Self {
         Params {
             values: Box::default(),
         }
     }
 
-    /// A value.
+    /// The value at a position.
     pub fn get(&self, position: usize) -> Option<&[u8]> {
         self.values.get(position)?.as_deref()
     }
@@ -129,7 +127,7 @@ impl Params {
         Params { values }
     }
 
-    /// The set with the values of `over` on top, where it has any.
+    /// The set with the values of `over` in place of its own, where `over` has one.
     #[must_use]
     pub fn overlaid(&self, over: &Params) -> Self {
         let both = self.values.iter().zip(&over.values);
@@ -140,7 +138,7 @@ impl Params {
         }
     }
 
-    /// `client_encoding`, as an expression of SQL: values are in it.
+    /// `client_encoding` as an SQL expression: the encoding of the values.
     fn encoding(&self) -> Vec<u8> {
         let mut sql = Vec::new();
         match self.get(ENCODING).filter(|value| value.is_ascii()) {
@@ -150,8 +148,8 @@ impl Params {
         sql
     }
 
-    /// The parameters to set on a server that has the values `server`, so that it has these values.
-    /// A parameter that the server never reported can't be tracked, and is left alone.
+    /// The parameters to set on a server with the values `server`, so that it gets these values. A
+    /// parameter that the server never reported can't be tracked, and is left alone.
     pub fn missing_on<'a>(&'a self, server: &'a Params) -> impl Iterator<Item = (usize, &'a [u8])> {
         self.values
             .iter()
@@ -163,9 +161,9 @@ impl Params {
             })
     }
 
-    /// What a statement's text means under these values; `hasher` is
-    /// [`crate::cancel::Keys::meaning`], and `path` what a session has besides by which names are
-    /// looked for.
+    /// The meaning of a statement's text under these values. `hasher` is
+    /// [`crate::cancel::Keys::meaning`], and `path` is further session state that decides how names
+    /// are resolved.
     pub fn meaning(&self, tracked: &Tracked, hasher: Seeded, path: Option<&[u8]>) -> Meaning {
         let (mut names, mut constants) = (Vec::new(), Vec::new());
         names.extend_from_slice(path.unwrap_or_default());
@@ -191,7 +189,7 @@ impl Params {
         }
     }
 
-    /// Of the parameters missing on a server, those that change how constants are read.
+    /// The parameters missing on a server that change how constants are read.
     pub fn constants_missing_on<'a>(
         &'a self,
         tracked: &Tracked,
@@ -202,13 +200,13 @@ impl Params {
         missing.filter(move |(position, _)| Self::has_meaning(*position) && Some(*position) != path)
     }
 
-    /// True if the parameter at a position is among those.
+    /// True if the parameter at this position changes the meaning of texts.
     pub fn has_meaning(position: usize) -> bool {
         position != WITHOUT_MEANING
     }
 }
 
-/// The statement that sets parameters. All go in one Query. `of` is the set they are from.
+/// The statements that set parameters, in one Query. `of` is the set with the values.
 pub fn set_statement<'a>(
     tracked: &Tracked,
     of: &Params,
@@ -221,8 +219,7 @@ pub fn set_statement<'a>(
     sql
 }
 
-/// A SELECT that sets a parameter for the rest of the transaction. `of` is the set that its value is
-/// from.
+/// A SELECT that sets a parameter for the rest of the transaction. `of` is the set with the value.
 pub fn select_local(name: &str, value: &[u8], of: &Params) -> Vec<u8> {
     let mut sql = b"SELECT pg_catalog.set_config('".to_vec();
     sql.extend_from_slice(name.as_bytes());
@@ -232,10 +229,10 @@ pub fn select_local(name: &str, value: &[u8], of: &Params) -> Vec<u8> {
     sql
 }
 
-/// Appends the statement that sets one parameter; `local` for the rest of the transaction. A value
-/// that is not ASCII is in the encoding of its set.
+/// Appends the statement that sets one parameter, with `local` for the rest of the transaction. A
+/// value that is not ASCII has the `client_encoding` of the set `of`.
 pub fn set_one(sql: &mut Vec<u8>, name: &str, value: &[u8], of: &Params, local: bool) {
-    // A list such as search_path is reported already quoted: SET would quote it once more.
+    // PostgreSQL reports a list such as search_path quoted, and SET would quote it again.
     if value.is_ascii() && !name.eq_ignore_ascii_case("search_path") {
         sql.extend_from_slice(if local { b"SET LOCAL " } else { b"SET " });
         sql.extend_from_slice(name.as_bytes());
@@ -262,7 +259,7 @@ pub struct SetInterner<T> {
 }
 
 impl<T: std::hash::Hash + Eq> SetInterner<T> {
-    /// Empty.
+    /// An empty table.
     pub fn new(seeded: Seeded) -> Self {
         SetInterner {
             sets: HashMap::with_hasher(seeded),

@@ -1,8 +1,8 @@
-//! Peers: other processes of one group, which share a port or stand behind one balancer, so that a
-//! cancel request may reach another process than its client has.
+//! Peers: processes of one group that share a port or stand behind one balancer, so a cancel
+//! request may reach another process than its client.
 //!
 //! While `peer_id` is set, keys have PgBouncer's form, and cancel requests go to and come from
-//! PgBouncers as well. Of the key's eight bytes, process id and secret together:
+//! PgBouncers as well. The eight bytes of a key, process id and secret together:
 //!
 //! | bytes | PgBouncer | here |
 //! |---|---|---|
@@ -12,11 +12,11 @@
 //! | 4 to 7 | random | the same |
 //! | the low two bits of 7 | how often a request may still be forwarded; 3 in the key | the same |
 //!
-//! A secret of protocol 3.2 goes on with 28 bytes that only we can make. What is left of eight
-//! bytes is too little to name a slot and keep a secret besides: such keys are kept in a table.
+//! A secret of protocol 3.2 has 28 more bytes, which only this process can make. Eight bytes are
+//! too few to name a slot and also keep a secret, so these keys are kept in a table.
 //!
-//! Worker 0 forwards for all, so that a peer's limit is one number. The control thread carries each
-//! request on a connection of its own, until the peer has closed that.
+//! Worker 0 forwards for all workers, so that a peer's limit is one number. The control thread
+//! sends each request on its own connection, until the peer has closed the connection.
 
 use howdah_wire::write;
 use rand_chacha::rand_core::RngCore;
@@ -33,7 +33,7 @@ use crate::peering::{Forward, PeerKey, Search, is_secret};
 use crate::pooler::{Asker, Pooler};
 
 impl Pooler {
-    /// The settings are new, or the first.
+    /// Applies new settings, or the first ones.
     pub(crate) fn peers_changed(&mut self) {
         self.peering.ever |= self.config.globals.peer_id != 0;
         let config = &self.config;
@@ -42,7 +42,7 @@ impl Pooler {
         });
     }
 
-    /// The key that a client is told: process id, and secret (4 bytes, or 32 if it is long).
+    /// The key for a client at login: process id, and secret (4 bytes, or 32 if long).
     pub(crate) fn new_key(&mut self, id: ClientId, long: bool) -> (u32, [u8; 32], usize) {
         let peer = self.config.globals.peer_id as u16;
         if peer == 0 {
@@ -59,7 +59,7 @@ impl Pooler {
         self.own_key(id, long)
     }
 
-    /// The key that a client was told by this process.
+    /// The key that this process gave the client.
     pub(crate) fn own_key(&self, id: ClientId, long: bool) -> (u32, [u8; 32], usize) {
         let (pid, mut secret, length) = self.keys.of(id, long);
         match self.peering.keys_of.get(&id) {
@@ -71,7 +71,7 @@ impl Pooler {
         }
     }
 
-    /// The client of this worker that a key belongs to.
+    /// The client of this worker that has this key.
     pub(crate) fn key_holder(&self, pid: u32, secret: &[u8]) -> Option<ClientId> {
         let plain = self.clients.key_at(Keys::slot(pid)).filter(|id| {
             let client = gone!(self.clients.get(*id));
@@ -92,7 +92,7 @@ impl Pooler {
         plain.or_else(peered).or_else(inherited).filter(welcomed)
     }
 
-    /// A request's key is this one.
+    /// True if a request has this key.
     pub(crate) fn is_key(&self, key: &OldKey, pid: u32, secret: &[u8]) -> bool {
         key.pid == pid && self.is_secret(pid, &key.secret, secret)
     }
@@ -101,7 +101,7 @@ impl Pooler {
         is_secret(self.config.globals.peer_id, pid, own, secret)
     }
 
-    /// A client sent a CancelRequest.
+    /// Handles a client's CancelRequest.
     pub(crate) fn find_cancelled(&mut self, id: ClientId, pid: u32, secret: &[u8], out: &mut Out) {
         if self.peering.ever && PeerKey::read(pid, secret).is_some() {
             let search = Search {
@@ -115,7 +115,7 @@ impl Pooler {
         self.post_cancel(worker, id, pid, secret, out);
     }
 
-    /// The worker that a key names: it is asked first.
+    /// The worker that a key names. It is asked first.
     pub(crate) fn first_asked(&self, pid: u32, secret: &[u8]) -> WorkerId {
         let key = PeerKey::read(pid, secret).filter(|_| self.peering.ever);
         let named = key.map(PeerKey::worker);
@@ -123,7 +123,7 @@ impl Pooler {
         named.unwrap_or_else(|| self.plainly_named(pid))
     }
 
-    /// A process before us may have had more workers: its clients were spread like that.
+    /// The predecessor may have had more workers: a takeover deals out its clients by this rule.
     fn plainly_named(&self, pid: u32) -> WorkerId {
         WorkerId(Keys::worker(pid).0 % self.workers)
     }
@@ -139,7 +139,7 @@ impl Pooler {
         out.push(Action::Post(to, mail));
     }
 
-    /// A worker has answered. True if that is not the last word.
+    /// Handles a worker's answer. True if the search continues.
     pub(crate) fn search_goes_on(&mut self, id: ClientId, known: bool, out: &mut Out) -> bool {
         if known {
             self.peering.searches.remove(&id);
@@ -152,7 +152,7 @@ impl Pooler {
         searched
     }
 
-    /// Not found yet: as a key of the other form, then at the peer it names.
+    /// Continues a search: with the key in its other form, then at the peer that the key names.
     fn search_on(&mut self, id: ClientId, out: &mut Out) {
         let Some(search) = self.peering.searches.get_mut(&id) else {
             return;
@@ -192,7 +192,7 @@ impl Pooler {
         self.end_canceller(id, fault, out);
     }
 
-    /// A worker has a request for a peer: this is the first worker.
+    /// Worker 0 gets a request for a peer.
     pub(crate) fn forward(
         &mut self,
         peer: u16,
@@ -218,7 +218,7 @@ impl Pooler {
         self.forward_next(peer, out);
     }
 
-    /// Sends as many requests as a peer may be sent at once.
+    /// Sends requests, as many as the peer may get at once.
     fn forward_next(&mut self, peer: u16, out: &mut Out) {
         loop {
             let target = self.config.peers.get(&peer).cloned();
@@ -226,12 +226,12 @@ impl Pooler {
             let Some(pool) = self.peering.pools.get_mut(&peer) else {
                 return;
             };
-            // Those were told that their time is up.
+            // The clients of these requests have already been told that their time is up.
             while pool.waiting.front().is_some_and(|next| next.until < now) {
                 pool.waiting.pop_front();
             }
             let Some(target) = target else {
-                // It left the configuration.
+                // A reload removed the peer.
                 for request in std::mem::take(&mut pool.waiting) {
                     let (worker, client) = request.from;
                     out.push(Action::Post(worker, Mail::Cancelled(client, false)));
@@ -262,7 +262,7 @@ impl Pooler {
         }
     }
 
-    /// A peer has been connected to, and has the request.
+    /// The peer has received the request.
     pub(crate) fn forwarding(&mut self, ticket: u64) {
         for pool in self.peering.pools.values_mut() {
             if let Some((_, sent)) = pool.active.get_mut(&ticket) {
@@ -271,7 +271,7 @@ impl Pooler {
         }
     }
 
-    /// A peer is through with a request, or could not be reached.
+    /// The peer has finished a request, or could not be reached.
     pub(crate) fn forwarded(
         &mut self,
         peer: u16,
@@ -301,10 +301,10 @@ mod tests {
 
     #[test]
     fn a_key_has_pgbouncers_form() {
-        // Seen of PgBouncer 1.25.2 with peer_id = 258: process id and secret.
+        // A key of PgBouncer 1.25.2 with peer_id = 258: process id and secret.
         let seen = PeerKey::read(0x4e02_01b0, &[0xe1, 0xbe, 0xe9, 0x23]).unwrap();
         assert_eq!((seen.peer(), seen.ttl()), (258, 3));
-        // And what it made of this one, for peer 7.
+        // A key for peer 7, and the key that PgBouncer forwarded.
         let request = PeerKey([0xde, 7, 0, 0x11, 0x22, 0x33, 0x44, 0xff]);
         let forwarded = request.forwarded();
         assert_eq!(forwarded.0, [0xde, 7, 0, 0x11, 0x22, 0x33, 0x44, 0xfe]);
@@ -321,7 +321,7 @@ mod tests {
             secret
         };
         for bit in 0..32 {
-            // Its lowest two, in the fourth byte, say how often it may be forwarded.
+            // The two lowest bits of the fourth byte count forwards.
             let counts = !(24..26).contains(&bit);
             assert_eq!(is_secret(5, pid, own, &wrong(bit)), !counts, "bit {bit}");
             for other in [0, 6] {

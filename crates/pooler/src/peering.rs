@@ -1,5 +1,5 @@
-//! What a worker knows of peers: the form of their cancel keys, and cancel requests under way to them
-//! (`peer.rs`).
+//! A worker's knowledge of peers (`peer.rs`): the form of their cancel keys, and requests on their
+//! way.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::ids::{ClientId, Time, WorkerId};
 use crate::stats::PeerCounts;
 
-/// The bits of a key that say how often its request may still be forwarded.
+/// The bits of a key that count how often its request may still be forwarded.
 const TTL_MASK: u8 = 3;
 
 /// A cancel key in the form that peers share.
@@ -55,13 +55,13 @@ impl PeerKey {
         self.0[7] & TTL_MASK
     }
 
-    /// The key as the client got it: with the highest count of forwards.
+    /// The key as the client got it, with the highest count of forwards.
     pub(crate) fn fresh(mut self) -> PeerKey {
         self.0[7] |= TTL_MASK;
         self
     }
 
-    /// The key with one forward less. The count must not be 0.
+    /// The key with one forward fewer. The count must not be 0.
     pub(crate) fn forwarded(mut self) -> PeerKey {
         self.0[7] -= 1;
         self
@@ -73,7 +73,7 @@ impl PeerKey {
     }
 }
 
-/// A cancel request on its way through our workers.
+/// A cancel request on its way through this process.
 #[derive(Debug)]
 pub(crate) struct Search {
     pub(crate) pid: u32,
@@ -101,10 +101,10 @@ pub(crate) struct PeerPool {
     pub(crate) active: BTreeMap<u64, ((WorkerId, ClientId), bool)>,
 }
 
-/// What a worker knows of peers and their keys.
+/// A worker's knowledge of peers and their keys.
 #[derive(Debug)]
 pub struct Peering {
-    /// `peer_id` was set at some time: clients may have keys of both forms.
+    /// `peer_id` has been set at some time, so clients may have keys of both forms.
     pub(crate) ever: bool,
     pub(crate) keys: HashMap<PeerKey, ClientId, Seeded>,
     pub(crate) keys_of: HashMap<ClientId, PeerKey, Seeded>,
@@ -124,14 +124,14 @@ impl Peering {
         }
     }
 
-    /// A client is closed: forgets its key.
+    /// Forgets the key of a client that is closed.
     pub fn forget(&mut self, id: ClientId) {
         if let Some(key) = self.keys_of.remove(&id) {
             self.keys.remove(&key);
         }
     }
 
-    /// The rows of SHOW PEER_POOLS: pools that were used.
+    /// The rows of SHOW PEER_POOLS: peers with requests so far.
     pub fn counts(&self) -> Vec<PeerCounts> {
         let row = |(&peer, pool): (&u16, &PeerPool)| {
             let sent = pool.active.values().filter(|(_, sent)| *sent).count();
@@ -146,9 +146,9 @@ impl Peering {
     }
 }
 
-/// True if the request's secret is the secret of this key. In a forwarded request the count of
-/// forwards is lower, so these bits are not compared. This holds only for keys in the form of peers
-/// with this peer's number. In other keys every bit counts.
+/// True if the request's secret is the secret of this key. Forwarding lowers the count in a key of
+/// this peer's form and number, so the bits of the count are not compared there. In other keys
+/// every bit counts.
 pub(crate) fn is_secret(peer: u32, pid: u32, own: &[u8], secret: &[u8]) -> bool {
     let counts = |key: PeerKey| peer == u32::from(key.peer()) && key.ttl() == TTL_MASK;
     let mut fresh = secret.to_vec();

@@ -1,8 +1,8 @@
-//! The two ends of a connection, and addresses as logs and the console show them.
+//! The two ends of a connection, and addresses as the log and the console show them.
 
 use crate::config::Address;
 
-/// A client's or a server's remote side, as PgBouncer writes it: `1.2.3.4:5`, `[::1]:5`,
+/// The remote end of a client or server, as PgBouncer writes it: `1.2.3.4:5`, `[::1]:5`,
 /// `unix(pid):5`.
 pub fn remote(ends: &Ends) -> String {
     match (&ends.remote, ends.unix_peer) {
@@ -12,8 +12,8 @@ pub fn remote(ends: &Ends) -> String {
     }
 }
 
-/// An address that may not be reached, so that it is found what is wrong with it: `1.2.3.4:5`,
-/// `[::1]:5`, `unix(/tmp/.s.PGSQL.5)`.
+/// A whole address, to find out why it can't be reached: `1.2.3.4:5`, `[::1]:5`,
+/// `unix(/tmp/.s.PGSQL.5)`.
 pub fn whole(address: &Address) -> String {
     match address {
         Address::Tcp(ip, port) if ip.is_ipv6() => format!("[{ip}]:{port}"),
@@ -22,7 +22,7 @@ pub fn whole(address: &Address) -> String {
     }
 }
 
-/// The address part alone.
+/// Only the address.
 pub fn host(address: &Address) -> String {
     match address {
         Address::Tcp(ip, _) => ip.to_string(),
@@ -30,14 +30,14 @@ pub fn host(address: &Address) -> String {
     }
 }
 
-/// The port part alone.
+/// Only the port.
 pub fn port(address: &Address) -> u16 {
     match address {
         Address::Tcp(_, port) | Address::Unix(_, port) => *port,
     }
 }
 
-/// What the operating system says of the process at the other end of a unix socket.
+/// The process at the other end of a unix socket, as the operating system reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnixPeer {
     /// Process id.
@@ -46,13 +46,13 @@ pub struct UnixPeer {
     pub uid: u32,
 }
 
-/// An established socket's two ends.
+/// The two ends of a connected socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ends {
     /// The other side.
     pub remote: Address,
     /// Our side.
     pub local: Address,
-    /// Set where it is a unix socket.
+    /// The process at the other end of a unix socket.
     pub unix_peer: Option<UnixPeer>,
 }

@@ -1,4 +1,4 @@
-//! One worker's decisions: the value that events go into and actions come out of.
+//! The decisions of one worker: events go in, actions come out.
 
 use std::fmt::{Display, Write};
 use std::sync::Arc;
@@ -41,12 +41,12 @@ use crate::{Seeded, seeded};
 /// What a `Pooler` needs at its start.
 #[derive(Debug)]
 pub struct PoolerSetup {
-    /// Which worker it decides for.
+    /// The worker.
     pub worker: WorkerId,
-    /// How many workers there are.
+    /// How many workers exist.
     pub workers: u16,
-    /// How many of the workers, counted from the first, may have clients: one for each core that
-    /// the process may use.
+    /// How many workers, counted from the first, may have clients: one for each core that the
+    /// process may use.
     pub usable: u16,
     /// The settings.
     pub config: Arc<Config>,
@@ -56,17 +56,17 @@ pub struct PoolerSetup {
     pub shared_seed: [u8; 32],
     /// The wall clock at `Time(0)`, in seconds since 1970.
     pub started: f64,
-    /// Which driver was chosen, and why, for the console.
+    /// The chosen driver, and the reason, for the console.
     pub driver: String,
-    /// The user id the process runs as: its own user may enter the console by unix socket.
+    /// The user id of the process. This user may enter the console by unix socket.
     pub uid: u32,
-    /// Numbers connections for the console: the one thing that all workers count together.
+    /// Numbers connections for the console. All workers share this counter.
     pub numbers: Arc<AtomicU64>,
 }
 
 impl PoolerSetup {
-    /// Setups for all workers of a process, for tests: nothing in them is secret or random, so each
-    /// run is like the last.
+    /// Setups for all workers of a process, for tests. Nothing in them is secret or random, so all
+    /// runs are equal.
     pub fn repeatable(workers: u16, config: &Arc<Config>) -> impl Iterator<Item = PoolerSetup> {
         let numbers = Arc::default();
         let config = config.clone();
@@ -85,7 +85,7 @@ impl PoolerSetup {
     }
 }
 
-/// One worker's decisions.
+/// The decisions of one worker.
 ///
 /// ```text
 ///               Event                      Action
@@ -93,8 +93,8 @@ impl PoolerSetup {
 ///            handle(now, event, out)    out.actions
 /// ```
 ///
-/// The contract: call [`Pooler::handle`] for each event, carry out everything in `out` in order,
-/// clear `out`, then handle the next. When [`Pooler::next_deadline`] passes, handle
+/// The contract: call [`Pooler::handle`] for each event, carry out all actions of `out` in order,
+/// clear `out`, then handle the next event. When [`Pooler::next_deadline`] passes, handle
 /// [`Event::Tick`]. Getters may be called at any time. [`Pooler::check`] verifies every invariant.
 #[derive(Debug)]
 pub struct Pooler {
@@ -124,15 +124,15 @@ pub struct Pooler {
     pub(crate) handshakes: [Handshakes; 2],
     pub(crate) random: ChaCha20Rng,
     pub(crate) seeded: Seeded,
-    /// Who asked the control thread, by ticket.
+    /// The askers of the control thread's open questions, by ticket.
     pub(crate) asks: HashMap<u64, Asker, Seeded>,
-    /// How many questions were asked of the control thread.
+    /// How many questions the control thread has got.
     next_ticket: u64,
     /// The number of the latest request for permission to keep a server.
     pub(crate) tickets: u64,
     /// Numbers of clients and servers in the console: one sequence for all workers.
     pub(crate) numbers: Arc<AtomicU64>,
-    /// Steps that the current event has led to.
+    /// Steps that follow from the current event.
     pub(crate) next: Upcoming,
     /// Free blocks for held bytes; the last one freed is used first.
     pub(crate) spare: Vec<Vec<u8>>,
@@ -140,10 +140,10 @@ pub struct Pooler {
     pub(crate) mistakes: u64,
 }
 
-/// How long a line of the log is, most often at most.
+/// The usual limit of a log line, in bytes.
 const LINE: usize = 192;
 
-/// Who asked the control thread.
+/// The asker of a question to the control thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asker {
     /// A client's login.
@@ -159,7 +159,7 @@ pub enum Asker {
 }
 
 impl Pooler {
-    /// A worker's decisions, at its start.
+    /// A worker at its start.
     pub fn new(setup: PoolerSetup) -> Self {
         let mut random = ChaCha20Rng::from_seed(setup.seed);
         let seeded = seeded(random.next_u64());
@@ -213,7 +213,7 @@ impl Pooler {
         pooler
     }
 
-    /// The worker that does what one worker does for all of them.
+    /// The worker for tasks that one worker does for all.
     pub(crate) const FIRST: WorkerId = WorkerId(0);
 
     /// Handles one event, and appends actions to `out`.
@@ -269,7 +269,7 @@ impl Pooler {
         }
     }
 
-    /// The router: takes all noted steps, and the steps that these lead to.
+    /// The router: takes all noted steps, and the steps that follow from these.
     #[inline]
     pub(crate) fn go_on(&mut self, out: &mut Out) {
         if !self.next.is_empty() {
@@ -277,7 +277,7 @@ impl Pooler {
         }
     }
 
-    /// Seldom: most events lead to nothing more.
+    /// Rare: most events cause no further step.
     #[inline(never)]
     fn take_steps(&mut self, out: &mut Out) {
         while let Some(step) = self.next.take() {
@@ -293,7 +293,7 @@ impl Pooler {
         }
     }
 
-    /// Sends on what a client has sent, unless the client has left since.
+    /// Sends a client's held messages, unless the client has left.
     fn go_on_with(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get(id));
         if client.leaving || !matches!(client.state(), ClientState::Linked(_) | ClientState::Idle) {
@@ -408,7 +408,7 @@ impl Pooler {
             Answer::Moved { host, gone } => return self.host_moved(host, gone, out),
             Answer::Forwarding(ticket) => return self.forwarding(*ticket),
         };
-        // Whoever asked may be gone.
+        // The asker may be gone.
         let Some(asker) = self.asks.remove(&ticket) else {
             return;
         };
@@ -437,7 +437,7 @@ impl Pooler {
         }
     }
 
-    /// Asks the control thread.
+    /// Asks the control thread a question.
     pub(crate) fn ask(
         &mut self,
         asker: Asker,
@@ -450,7 +450,7 @@ impl Pooler {
         out.push(Action::Ask(question(ticket)));
     }
 
-    /// When the next `Tick` is due; `None` if nothing waits for a time.
+    /// When the next `Tick` is due, if ever.
     pub fn next_deadline(&self) -> Option<Time> {
         let janitor = match self.sleeps() {
             true => self.janitor.end_of_period().max(Some(self.janitor.next())),
@@ -465,13 +465,13 @@ impl Pooler {
         due.into_iter().flatten().min()
     }
 
-    /// The next number for the console: one sequence for the clients and servers of all workers,
-    /// from 1.
+    /// The next number for the console: one sequence from 1 for the clients and servers of all
+    /// workers.
     pub(crate) fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Logs something about a client.
+    /// Logs a text about a client.
     pub(crate) fn note_client(
         &self,
         level: Level,
@@ -501,7 +501,7 @@ impl Pooler {
         out.note(Note { level, text, cause });
     }
 
-    /// Logs something about a server.
+    /// Logs a text about a server.
     pub(crate) fn note_server(&self, level: Level, id: ServerId, text: &str, out: &mut Out) {
         if level > Level::Log && !self.noisy(level) {
             return;
@@ -515,7 +515,8 @@ impl Pooler {
             "S-{:#x}: {}/{}@{place} {text}",
             server.number, key.database, key.user
         );
-        // It was opened for a client that has proved nothing, in a database that may not exist.
+        // The server was opened for a client without proved identity, in a database that may not
+        // exist.
         let cause = match key.lookups && pool.is_untried() {
             true => Cause::Stranger,
             false => Cause::Known,
@@ -532,7 +533,7 @@ impl Pooler {
         }
     }
 
-    /// Takes a block back, unless it grew large or there are enough.
+    /// Takes back a block for reuse, unless the block is large or there are enough.
     pub(crate) fn unblock(&mut self, mut block: Vec<u8>) {
         if block.capacity() <= 16 << 10 && self.spare.len() < 256 {
             block.clear();
@@ -541,7 +542,7 @@ impl Pooler {
     }
 }
 
-/// A name, or what stands for none.
+/// A name, or `none` if the name is empty.
 fn or<'a>(name: &'a str, none: &'a str) -> &'a str {
     if name.is_empty() { none } else { name }
 }

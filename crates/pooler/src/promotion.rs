@@ -1,4 +1,4 @@
-//! A standby is promoted: new clients are told so, on every worker.
+//! A standby is promoted: every worker tells its new clients.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::pooler::Pooler;
 use crate::standby::{NAME, among, word};
 
 impl Pooler {
-    /// A server has told of it outside of a login: newcomers are told so from now on, on every
-    /// worker.
+    /// A server has reported outside of a login whether it is a standby. From now on, every worker
+    /// tells its new clients.
     pub(crate) fn standby_reported(&mut self, pool_id: PoolId, standby: bool, out: &mut Out) {
         if !self.set_standby(pool_id, standby) {
             return;
@@ -24,14 +24,14 @@ impl Pooler {
         }
     }
 
-    /// Another worker's server has.
+    /// A server of another worker has reported whether it is a standby.
     pub(crate) fn learn_standby(&mut self, key: &PoolKey, standby: bool) {
         if let Some(id) = self.pools.find(key) {
             self.set_standby(id, standby);
         }
     }
 
-    /// Returns whether that is news.
+    /// True if this is news.
     fn set_standby(&mut self, pool_id: PoolId, standby: bool) -> bool {
         let pool = self.pools.at_mut(pool_id);
         let Some(welcome) = &pool.welcome else {

@@ -1,4 +1,4 @@
-//! A new configuration is put in force: pools get new terms, or end.
+//! Applies a new configuration: pools get new terms, or end.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use crate::server::{Ending, Server, ServerState};
 use crate::session::Tracking;
 
 impl Pooler {
-    /// The configuration was read anew.
+    /// Applies a new configuration.
     pub(crate) fn new_settings(&mut self, config: Arc<Config>, out: &mut Out) {
         let resecure = self.config.tls.generation != config.tls.generation;
         self.config = config;
         self.known.clear();
         self.queries.set(&self.config.globals);
         self.peers_changed();
-        // Every worker counts alike, whatever pools it has, or their counts could not be compared.
+        // Every worker counts every reload, whatever pools it has, so that epochs can be compared.
         self.janitor.epoch += 1;
         for id in self.pools.ids() {
             let pool = self.pools.at(id);
             let key = (*pool.key).clone();
             match self.config.database(&key.database) {
                 Some(database) => self.new_terms(id, &key, database, out),
-                // As in PgBouncer, who came by the `*` that is gone may stay.
+                // As in PgBouncer, clients that came through a `*` entry that is gone may stay.
                 None if pool.terms.database.auto => {
                     let database = pool.terms.database.clone();
                     self.new_terms(id, &key, database, out);
@@ -50,7 +50,7 @@ impl Pooler {
         self.janitor.hurry(self.now);
     }
 
-    /// Deadlines may have come nearer: connections have to come up for the new ones.
+    /// Sets timers anew: deadlines may have moved nearer.
     fn watch_all(&mut self) {
         let clients: Vec<_> = self.clients.iter().map(|(id, _)| id).collect();
         for id in clients {
@@ -87,7 +87,7 @@ impl Pooler {
         pool.set_forsaken(forsaken);
         let secret = |terms: &Terms| terms.user.as_ref().and_then(|user| user.secret.clone());
         if secret(&pool.terms) != secret(&terms) {
-            // The user list has news: what a login told before is not better than that.
+            // The user list has a new secret, which counts more than one learned from a login.
             pool.forgets_secret();
         }
         if pool.terms.bounds != terms.bounds {
@@ -103,10 +103,10 @@ impl Pooler {
             pool.forgets_welcome();
             self.call_in(id, "database configuration changed", out);
         } else if sessions_end {
-            // Sessions leave locks and the like, and between transactions nothing is reset.
+            // Sessions may leave locks and other state, and nothing is reset between transactions.
             self.call_in_shared(id, "pool mode changed", out);
         } else if unfollowed {
-            // What clients have left there nobody knows.
+            // The state that clients have left on these servers is unknown.
             self.call_in_shared(id, "session_state changed", out);
         }
         if forsaken {
@@ -115,18 +115,18 @@ impl Pooler {
         self.need(id, out);
     }
 
-    /// Closes a pool's servers: idle ones now, others when they are given back.
+    /// Closes a pool's servers: idle ones now, others when they are released.
     pub(crate) fn call_in(&mut self, id: PoolId, why: &'static str, out: &mut Out) {
         self.call_in_those(|server| server.pool == id, why, out);
     }
 
-    /// Likewise, but for those that replication clients have for themselves: they stay.
+    /// As `call_in`, except for servers of replication clients.
     fn call_in_shared(&mut self, id: PoolId, why: &'static str, out: &mut Out) {
         let shared = |server: &Server| server.pool == id && !server.replication;
         self.call_in_those(shared, why, out);
     }
 
-    /// A host name leads elsewhere now: servers at its old addresses are called in.
+    /// A host name has new addresses: replaces servers at its old ones.
     pub(crate) fn host_moved(&mut self, host: &str, gone: &[IpAddr], out: &mut Out) {
         let named = |known: &Host| matches!(known, Host::Name(name) if name == host);
         let mut pools = self.pools_of(None);
@@ -134,14 +134,14 @@ impl Pooler {
             let database = &self.pools.at(*id).terms.database;
             database.hosts.iter().any(named)
         });
-        // Servers in the mail are called in on their arrival; every worker counts alike.
+        // Servers in the mail are replaced when they arrive. Every worker counts every change.
         self.janitor.epoch += 1;
         let there = |server: &Server| {
             pools.contains(&server.pool)
                 && match server.ends.as_ref().map(|ends| &ends.remote) {
                     Some(Address::Tcp(ip, _)) => gone.contains(ip),
                     Some(Address::Unix(..)) => false,
-                    // Where to is not known here any more.
+                    // The address is not known here yet.
                     None => matches!(server.state(), ServerState::Connecting),
                 }
         };
@@ -156,7 +156,8 @@ impl Pooler {
             .map(|(id, _)| id)
             .collect();
         for server_id in all {
-            // One that was not connected yet may have gone with one before it.
+            // A server that was not connected yet may have been closed together with an earlier
+            // one.
             let Some(server) = self.servers.get_mut(server_id) else {
                 continue;
             };
@@ -165,9 +166,9 @@ impl Pooler {
                     self.close_server(server_id, why, Close::Await, out);
                 }
                 ServerState::Listening { .. } => self.replace_listener(server_id, why, out),
-                // A successor looks for itself.
+                // A successor decides about packed servers itself.
                 ServerState::Cancel(_) | ServerState::Closing | ServerState::Packed => {}
-                // Its client may stream for ever: as with PgBouncer, both end at once.
+                // The client may stream for ever. As with PgBouncer, client and server end at once.
                 _ if server.replication && server.client().is_some() => {
                     self.drop_linked(server_id, Fault::DatabaseChanged, out);
                     self.close_server(server_id, why, Close::Await, out);
@@ -183,7 +184,7 @@ impl Pooler {
         }
     }
 
-    /// The database is gone: so are its clients and servers.
+    /// The database was removed: drops its clients and servers.
     pub(crate) fn kill_pool(&mut self, id: PoolId, out: &mut Out) {
         let of_pool = |client: &Client| client.pool == Some(id);
         let clients: Vec<_> = self

@@ -1,8 +1,8 @@
-//! The **seats** of a pool: the workers that its new clients go to in turn.
+//! The **seats** of a pool: the workers that get its new clients in turn.
 //!
-//! With `pool_spread = load` the control thread names a pool's seats; until then the only seat is worker 0.
-//! With `always` a pool has as many seats as it may. Each worker with clients reports its load to the
-//! control thread ten times a second (`balance.rs`).
+//! With `pool_spread = load` the control thread chooses a pool's seats; until then the only seat is
+//! worker 0. With `always` a pool has as many seats as it may. Each worker with clients reports its
+//! load to the control thread ten times a second (`balance.rs`).
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use crate::ids::{Time, WorkerId};
 use crate::load::{FREE, ThreadLoad};
 use crate::pool::key::PoolKey;
 
-/// On which workers the clients of each pool are.
+/// The seats of all pools.
 #[derive(Debug)]
 pub struct Spread {
-    /// Clients are on so many workers at most.
+    /// How many workers may have clients.
     pub(crate) usable: u16,
     pub(crate) seats: HashMap<Arc<PoolKey>, Arc<[WorkerId]>, Seeded>,
     pub(crate) new_pools: WorkerId,
     pub(crate) turn: u16,
-    /// When the control thread is told next what there was to do.
+    /// When the worker next reports its load.
     pub(crate) next_load: Option<Time>,
-    /// What the thread did, as last measured.
+    /// The thread's load, as last measured.
     pub(crate) signals: ThreadLoad,
-    /// Mails to other workers, as last counted.
+    /// The number of mails to other workers, as last counted.
     pub(crate) posted: u64,
 }
 
 impl Spread {
-    /// Every pool is on worker 0.
+    /// No pool has seats yet.
     pub fn new(usable: u16, seeded: Seeded) -> Spread {
         Spread {
             usable,
@@ -43,8 +43,7 @@ impl Spread {
         }
     }
 
-    /// A pool's newcomers go to these workers. With none the pool is like one of which nothing was
-    /// said.
+    /// Sets a pool's seats. An empty list removes them.
     pub(crate) fn seat(&mut self, pool: Arc<PoolKey>, seats: Arc<[WorkerId]>) {
         match seats.is_empty() {
             true => self.seats.remove(&pool),
@@ -52,28 +51,29 @@ impl Spread {
         };
     }
 
-    /// Newcomers of pools without seats go to this worker.
+    /// Sets the worker for new clients of pools without seats.
     pub(crate) fn seat_new_pools(&mut self, at: WorkerId) {
         self.new_pools = at;
     }
 
-    /// When the control thread is told next what there was to do.
+    /// When the worker next reports its load.
     pub(crate) fn next_load(&self) -> Option<Time> {
         self.next_load
     }
 
-    /// It may matter which clients are active: a pool is on several workers, or may soon be.
+    /// True if it may matter which clients are active: a pool is on several workers, or may soon
+    /// be.
     pub(crate) fn asks_who_is_active(&self) -> bool {
         self.signals.busy() >= FREE || self.seats.values().any(|seats| seats.len() > 1)
     }
 
-    /// What the thread did, as last measured; nothing if it has no clients.
+    /// The thread's load, as last measured; zero if the worker has no clients.
     pub(crate) fn signals(&self) -> ThreadLoad {
         self.next_load
             .map_or_else(ThreadLoad::default, |_| self.signals)
     }
 
-    /// Mails to other workers, as last counted.
+    /// The number of mails to other workers, as last counted.
     pub(crate) fn posted(&self) -> u64 {
         self.posted
     }

@@ -3,15 +3,15 @@
 use crate::params::{ParamsInterner, Tracked};
 use crate::statement::Interner;
 
-/// What all connections of a worker share.
+/// Values that all connections of a worker share.
 #[derive(Debug)]
 pub struct Shared {
-    /// Which parameters are tracked.
+    /// The tracked parameters.
     pub tracked: Tracked,
-    /// Equal sets of their values.
+    /// Sets of parameter values, each kept once.
     pub params: ParamsInterner,
-    /// Equal settings of sessions.
+    /// Settings of sessions, each kept once.
     pub settings: crate::session::Shelf,
-    /// Equal statements.
+    /// Statements, each kept once.
     pub statements: Interner,
 }

@@ -1,12 +1,11 @@
-//! A socket that travels: from one worker to another, or to a successor.
+//! A socket on its way to another worker or to a successor.
 
 use std::any::Any;
 use std::fmt;
 
-/// A socket on its way between two workers of one process: detached from one driver, not yet
-/// attached to the next. What is inside means something to the drivers only (a descriptor, or the
-/// simulator's handle), and has this one owner: dropping it drops what is inside.
-/// A TLS session travels with it.
+/// A socket that is detached from one driver and not yet attached to the next. Only drivers know
+/// the type of the inner value (a descriptor, or the simulator's handle). Dropping a `LooseSocket`
+/// drops the inner value. A TLS session travels with its socket.
 pub struct LooseSocket {
     socket: Box<dyn Any + Send>,
     session: Option<LooseSession>,
@@ -14,14 +13,14 @@ pub struct LooseSocket {
 
 /// The TLS session of a [`LooseSocket`].
 enum LooseSession {
-    /// As the layer that made it has it.
+    /// A value of the TLS layer.
     Live(Box<dyn Any + Send>),
-    /// As bytes, for another process: keys are among them.
+    /// Bytes for another process, including keys.
     Packed(Vec<u8>),
 }
 
 impl LooseSocket {
-    /// Owns what a driver takes for a socket.
+    /// Wraps a driver's socket.
     pub fn new<T: Any + Send>(socket: T) -> LooseSocket {
         LooseSocket {
             socket: Box::new(socket),
@@ -29,10 +28,10 @@ impl LooseSocket {
         }
     }
 
-    /// What is inside.
+    /// The inner value.
     ///
     /// # Panics
-    /// It is of another type: two kinds of drivers were mixed.
+    /// The value has another type: two kinds of drivers were mixed.
     pub fn into_inner<T: Any>(self) -> T {
         match self.socket.downcast() {
             Ok(socket) => *socket,
@@ -40,30 +39,30 @@ impl LooseSocket {
         }
     }
 
-    /// The same, to be looked at.
+    /// A reference to the inner value.
     ///
     /// # Panics
-    /// It is of another type.
+    /// The value has another type.
     pub fn inside<T: Any>(&self) -> &T {
         let socket = self.socket.downcast_ref();
         socket.expect("a socket of this kind of driver")
     }
 
-    /// Puts a TLS session with it. What that is, only the layer that makes and takes it knows.
+    /// Adds a TLS session. Only the TLS layer knows its type.
     pub fn with_session<T: Any + Send>(mut self, session: T) -> LooseSocket {
         self.session = Some(LooseSession::Live(Box::new(session)));
         self
     }
 
-    /// Likewise, as the bytes that it was packed into.
+    /// Adds a packed TLS session.
     pub fn set_packed_session(&mut self, bytes: Vec<u8>) {
         self.session = Some(LooseSession::Packed(bytes));
     }
 
-    /// Takes the TLS session out, if there is one that was not packed.
+    /// Takes out the TLS session, if there is one that is not packed.
     ///
     /// # Panics
-    /// It is of another type: two kinds of layers were mixed.
+    /// The session has another type: two kinds of TLS layers were mixed.
     pub fn take_session<T: Any>(&mut self) -> Option<T> {
         match self.session.take()? {
             LooseSession::Live(session) => match session.downcast() {
@@ -77,7 +76,7 @@ impl LooseSocket {
         }
     }
 
-    /// The TLS session, if there is one that was packed.
+    /// The packed TLS session, if there is one.
     pub fn packed_session(&self) -> Option<&[u8]> {
         match &self.session {
             Some(LooseSession::Packed(bytes)) => Some(bytes),
@@ -85,7 +84,7 @@ impl LooseSocket {
         }
     }
 
-    /// Takes that out.
+    /// Takes out the packed TLS session.
     pub fn take_packed_session(&mut self) -> Option<Vec<u8>> {
         match self.session.take()? {
             LooseSession::Packed(bytes) => Some(bytes),

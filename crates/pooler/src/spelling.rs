@@ -1,14 +1,14 @@
-//! How PostgreSQL spells the values of parameters. The values of a start-up packet are reported to the
-//! client in this spelling, before any server has seen them.
+//! PostgreSQL's spelling of parameter values. Howdah reports the values of a start-up packet to the
+//! client in this spelling before any server has seen them.
 //!
-//! Only certain spellings are changed. A value that is wrong is left for PostgreSQL to refuse.
+//! Only certain spellings are changed. Wrong values are left for PostgreSQL to refuse.
 
 use crate::limits;
 use std::borrow::Cow;
 
 use crate::params::{Params, Tracked};
 
-/// Encodings that clients ask for, letters and digits only, and what PostgreSQL calls them.
+/// Names of encodings, letters and digits only, and PostgreSQL's own names.
 const ENCODINGS: [(&str, &str); 34] = [
     ("utf8", "UTF8"),
     ("unicode", "UTF8"),
@@ -46,11 +46,11 @@ const ENCODINGS: [(&str, &str); 34] = [
     ("gb18030", "GB18030"),
 ];
 
-/// The first version that writes bytes it does not want in a name as `\xhh`; older ones write `?`.
+/// The first version that replaces unwanted bytes of a name by `\xhh`. Older ones write `?`.
 const ESCAPES_SINCE: u32 = 16;
 
-/// A client's parameters as PostgreSQL of the version `major` would report them; `server` are those
-/// it had been told of nothing else.
+/// A client's parameters as PostgreSQL of version `major` would report them. `server` has the
+/// server's defaults.
 pub fn canonical(tracked: &Tracked, asked: &Params, server: &Params, major: u32) -> Params {
     let mut params = asked.clone();
     for (position, value) in asked.known() {
@@ -67,7 +67,7 @@ pub fn canonical(tracked: &Tracked, asked: &Params, server: &Params, major: u32)
     params
 }
 
-/// What PostgreSQL reports of a setting that is not tracked, of the value that a client asked for.
+/// The value that PostgreSQL reports for an untracked setting that a client asked for.
 pub fn reported<'a>(name: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
     let text = std::str::from_utf8(value).ok();
     let text = text.filter(|_| name == b"default_transaction_read_only");
@@ -75,7 +75,7 @@ pub fn reported<'a>(name: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
     spelled.map_or(Cow::Borrowed(value), |on| Cow::Owned(on.into_bytes()))
 }
 
-/// PostgreSQL's spelling of a value, if it is certain.
+/// PostgreSQL's spelling of a value, if certain.
 fn spelling(name: &str, value: &str, server: Option<&[u8]>) -> Option<String> {
     let is = |known: &str| name.eq_ignore_ascii_case(known);
     if is("client_encoding") {
@@ -96,7 +96,8 @@ fn spelling(name: &str, value: &str, server: Option<&[u8]>) -> Option<String> {
     }
 }
 
-/// The front of a name that PostgreSQL keeps, and says so by a notice, if it is too long.
+/// The part of a name that PostgreSQL keeps, if the name is too long. PostgreSQL then sends a
+/// notice.
 pub fn cut_name(value: &[u8]) -> Option<&[u8]> {
     (value.len() > limits::NAME).then(|| &value[..name_end(value)])
 }
@@ -111,8 +112,8 @@ fn name_end(value: &[u8]) -> usize {
     end
 }
 
-/// A name of nothing but printable ASCII, cut off: what it does to others is as old as
-/// PostgreSQL's `pg_clean_ascii`. As such it can be set on servers whatever its bytes meant.
+/// A name in printable ASCII, truncated. Like PostgreSQL's `pg_clean_ascii`, this replaces other
+/// bytes, so the name can be set on any server, whatever its encoding.
 fn plain_name(value: &[u8], major: u32) -> Vec<u8> {
     let end = name_end(value);
     let mut plain = Vec::with_capacity(end);
@@ -123,7 +124,7 @@ fn plain_name(value: &[u8], major: u32) -> Vec<u8> {
             _ => plain.push(b'?'),
         }
     }
-    // A SET would cut it off once more.
+    // SET would truncate the name again.
     plain.truncate(limits::NAME);
     plain
 }
@@ -137,7 +138,7 @@ fn encoding(value: &str) -> Option<String> {
         .map(|(_, name)| (*name).to_string())
 }
 
-/// A boolean may be shortened as long as it is clear.
+/// A boolean may be abbreviated while it is unambiguous.
 fn boolean(value: &str) -> Option<String> {
     let lower = value.to_ascii_lowercase();
     let begins = |word: &str, least| lower.len() >= least && word.starts_with(&lower);
@@ -150,7 +151,7 @@ fn boolean(value: &str) -> Option<String> {
     }
 }
 
-/// Style and order, each of which may be left as it is.
+/// Style and order. The server's value stands in for a missing one.
 fn date_style(value: &str, server: &str) -> Option<String> {
     let (mut style, mut order) = server.split_once(", ")?;
     let mut ordered = false;

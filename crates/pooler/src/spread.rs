@@ -1,7 +1,7 @@
-//! The worker that a new client goes to.
+//! Chooses the worker of a new client.
 //!
-//! Workers may disagree for a moment. Then a client goes to a worker from which the balancer moves it away
-//! again, and servers are lent there meanwhile.
+//! Workers may disagree for a moment. Then a client may go to a worker from which the balancer
+//! moves it away again, and servers are lent there meanwhile.
 
 use crate::config::PoolSpread;
 use crate::event::{Action, Out, Question, Time, WorkerId};
@@ -9,19 +9,19 @@ use crate::load::{Load, PoolLoad, ThreadLoad};
 use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
 
-/// A pool gets a worker more for each so many servers: spread thinner, clients would wait for
-/// servers that are idle elsewhere.
+/// A pool gets one worker for each this many servers. With fewer servers for each worker, clients
+/// would wait for servers that are idle elsewhere.
 pub const SERVERS_PER_WORKER: u32 = 4;
 
 /// How often a worker reports its load, in nanoseconds: while it has work, and (`IDLE_LOAD_NS`)
 /// otherwise.
 const LOAD_NS: u64 = 100_000_000;
 const IDLE_LOAD_NS: u64 = 300_000_000;
-/// How long a client counts as active after its last request, in nanoseconds. Many applications use
-/// the connection first that came back last, so most of their connections are idle.
+/// How long a client counts as active after its last request, in nanoseconds. Many applications
+/// reuse the connection that came back last, so most of their connections are idle.
 const ACTIVE_NS: u64 = 1_000_000_000;
 
-/// On how many workers a pool of this size may be, if there are so many; 0 is a pool without a limit.
+/// How many workers a pool of this size may have, at most `usable`. A size of 0 means no limit.
 pub fn widest(size: u32, usable: u16) -> u16 {
     match size {
         0 => usable,
@@ -31,11 +31,11 @@ pub fn widest(size: u32, usable: u16) -> u16 {
 }
 
 impl Pooler {
-    /// The worker that a newcomer of a pool goes to.
+    /// The worker for a new client of a pool.
     pub(crate) fn seat_for(&mut self, key: &PoolKey) -> WorkerId {
         let own = self.worker.0;
-        // Another worker may have reported that it waits for no client any more: the process could
-        // end under this one.
+        // Another worker may have reported that it waits for no client, and the process could end
+        // while a client travels there.
         if self.janitor.is_shutting_down() {
             return self.worker;
         }
@@ -47,7 +47,7 @@ impl Pooler {
                 seats[self.spread.next(seats.len())]
             }
             PoolSpread::Always | PoolSpread::Random => {
-                // Each worker begins with itself.
+                // Each worker's turn begins with itself.
                 let width = self.width(key);
                 let turn = self.spread.next(usize::from(width)) as u16;
                 WorkerId((own % width + turn) % width)
@@ -55,7 +55,7 @@ impl Pooler {
         }
     }
 
-    /// The first worker that a pool's newcomers go to: it keeps the pool's minimum.
+    /// The first seat of a pool: the worker that keeps the pool's minimum of servers.
     pub(crate) fn first_seat(&self, key: &PoolKey) -> WorkerId {
         let seats = self.spread.seats.get(key);
         let by_load = self.config.globals.pool_spread == PoolSpread::Load;
@@ -63,14 +63,14 @@ impl Pooler {
         first.copied().unwrap_or(WorkerId(0))
     }
 
-    /// The control thread is told what there was to do, from now on.
+    /// Begins to report the load to the control thread.
     pub(crate) fn begin_loads(&mut self) {
         if self.workers > 1 && self.spread.next_load.is_none() && !self.clients.is_empty() {
             self.spread.next_load = Some(Time(self.now.0 + LOAD_NS));
         }
     }
 
-    /// Reports the load; after the last client has left, once more.
+    /// Reports the load, and once more after the last client has left.
     pub(crate) fn tell_load(&mut self, out: &mut Out) {
         let (mut pools, mut busy) = (Vec::new(), false);
         let active = self.active_clients();
@@ -105,8 +105,8 @@ impl Pooler {
         Time(self.now.0.saturating_sub(ACTIVE_NS))
     }
 
-    /// By pool, how many clients were active lately; none where it does not matter, for all clients
-    /// are looked at.
+    /// The number of recently active clients by pool. Empty where it does not matter, because
+    /// counting looks at all clients.
     fn active_clients(&self) -> Vec<u32> {
         if !self.spread.asks_who_is_active() {
             return Vec::new();
@@ -121,14 +121,14 @@ impl Pooler {
         counts
     }
 
-    /// What the worker's thread did since it was last asked for a load, and how many mails it has
-    /// posted to other workers so far, for the console.
+    /// Stores the thread's load since the last report, and the number of mails to other workers so
+    /// far, for the console.
     pub fn measured(&mut self, signals: ThreadLoad, posted: u64) {
         self.spread.signals = signals;
         self.spread.posted = posted;
     }
 
-    /// On how many workers a pool may be.
+    /// How many workers a pool may have.
     pub(crate) fn width(&self, key: &PoolKey) -> u16 {
         if self.config.globals.pool_spread == PoolSpread::Random {
             return self.workers;

@@ -1,7 +1,8 @@
-//! `in_hot_standby`: the one reported parameter that belongs to the whole PostgreSQL server, not to a
-//! session. A promotion changes it for everybody, and each PostgreSQL session reports the change once, to
-//! the client that has it then. Howdah reports it to all clients that were told something else: to new
-//! clients in their greeting, to others when they next get a server that has reported the change.
+//! `in_hot_standby`: the one reported parameter that belongs to the whole PostgreSQL server, not to
+//! a session. A promotion changes it everywhere, and each PostgreSQL session reports the change
+//! once, to its current client. Howdah reports the change to all clients that know the old value:
+//! to new clients in their greeting, to others when they next get a server that has reported the
+//! change.
 
 use howdah_wire::write;
 
@@ -13,12 +14,12 @@ use crate::server::Server;
 /// The parameter's name.
 pub const NAME: &[u8] = b"in_hot_standby";
 
-/// What a value of it means.
+/// True if the value says that the server is a standby.
 pub fn read(value: &[u8]) -> bool {
     value == b"on"
 }
 
-/// What a greeting says of it; nothing before PostgreSQL 14.
+/// The value in a greeting; `None` before PostgreSQL 14.
 pub fn among(parameters: &[Parameter]) -> Option<bool> {
     let (_, value) = parameters.iter().find(|(name, _)| **name == *NAME)?;
     Some(read(value))

@@ -1,11 +1,11 @@
-//! Counters for each pool and worker. They are summed when somebody asks.
+//! Counters for each pool and worker, summed on demand.
 
 use crate::session::PIN_REASONS;
 
-/// Counts since the start. Times are microseconds in the console, nanoseconds here.
+/// Counts since the start. Times are in nanoseconds here, in microseconds in the console.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
-    /// Times a server was bound to a client.
+    /// How often a server was linked to a client.
     pub server_assignments: u64,
     /// Transactions.
     pub transactions: u64,
@@ -37,15 +37,15 @@ pub struct Stats {
     pub pins_for: [u64; PIN_REASONS.len()],
     /// Queries that took longer than `slow_query_time`.
     pub slow_queries: u64,
-    /// Servers closed to make room for another pool's: under a bound that both share, or at
+    /// Servers closed to make room for another pool: under a limit that both pools share, or at
     /// PostgreSQL's `max_connections`.
     pub evictions: u64,
-    /// Links that ended by a mistake of our own.
+    /// Links that ended because of a bug in Howdah.
     pub mistakes: u64,
 }
 
 impl Stats {
-    /// All counts, in the order of the console's columns (lends are not among those).
+    /// The counts in the order of the console's columns.
     pub fn columns(&self) -> [u64; 11] {
         [
             self.server_assignments,
@@ -62,7 +62,7 @@ impl Stats {
         ]
     }
 
-    /// Adds another's counts.
+    /// Adds other counts.
     pub fn add(&mut self, other: &Stats) {
         self.server_assignments += other.server_assignments;
         self.transactions += other.transactions;
@@ -86,7 +86,7 @@ impl Stats {
         self.mistakes += other.mistakes;
     }
 
-    /// PgBouncer's line in the log about what was counted in so many seconds.
+    /// PgBouncer's log line about the counts in this many seconds.
     pub fn log_line(&self, seconds: u64) -> String {
         let per = |total: u64, count: u64| total.checked_div(count).unwrap_or(0) / 1000;
         format!(
@@ -105,7 +105,7 @@ impl Stats {
         )
     }
 
-    /// What was counted since `earlier`.
+    /// The counts since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Stats) -> Stats {
         Stats {
@@ -136,9 +136,9 @@ impl Stats {
 pub struct PeerCounts {
     /// The peer's id.
     pub peer: u16,
-    /// Requests that a peer has been sent.
+    /// Requests that the peer has received.
     pub sent: u32,
-    /// Requests whose connection is being opened.
+    /// Requests with a connection that is being opened.
     pub connecting: u32,
     /// Requests that wait for their turn.
     pub waiting: u32,

@@ -1,5 +1,5 @@
-//! SUSPEND: every connection is read up to the end of its current message and no further, and all queued
-//! output goes to the kernel. A connection that does not get there in time is closed.
+//! SUSPEND: Howdah reads every connection up to the end of its current message and no further, and
+//! hands all queued output to the kernel. A connection that is not quiet in time is closed.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::mail::Mail;
 use crate::pooler::Pooler;
 use crate::server::ServerState;
 
-/// What those who are closed and the log are told.
+/// The reason in the log and for clients that are closed.
 const WHY: &str = "suspend_timeout";
 
 impl Pooler {
@@ -51,7 +51,7 @@ impl Pooler {
         self.hold_pools(out);
     }
 
-    /// Has pools give out servers again, or no more.
+    /// Stops or resumes giving out servers in all pools.
     pub(crate) fn hold_pools(&mut self, out: &mut Out) {
         let held = self.janitor.holds();
         for id in self.pools.ids() {
@@ -60,22 +60,22 @@ impl Pooler {
         }
     }
 
-    /// Switches accepting on or off; one worker does so for all.
+    /// Switches accepting on or off. One worker does so for all.
     pub(crate) fn accept(&self, on: bool, out: &mut Out) {
         if self.worker == Self::FIRST {
             out.push(Action::Ask(Question::Accept(on)));
         }
     }
 
-    /// An order for every worker.
+    /// Sends an order to every worker.
     pub(crate) fn order_everywhere(&self, order: &Order, out: &mut Out) {
         for worker in 0..self.workers {
             out.push(Action::Post(WorkerId(worker), Mail::Order(order.clone())));
         }
     }
 
-    /// Under SUSPEND: a client that is new here, or has sent something, is read from to the end of
-    /// its message and no further.
+    /// Under SUSPEND, reads a client that is new here or has sent bytes up to the end of its
+    /// message and no further.
     pub(crate) fn suspend_client(&mut self, id: ClientId, out: &mut Out) {
         if self.janitor.suspension.is_none() {
             return;
@@ -104,13 +104,13 @@ impl Pooler {
         }
     }
 
-    /// Likewise a server.
+    /// As `suspend_client`, for a server.
     pub(crate) fn suspend_server(&mut self, id: ServerId, out: &mut Out) {
         if self.janitor.suspension.is_none() {
             return;
         }
         let server = gone!(self.servers.get_mut(id));
-        // Logins and cancels end by themselves, and nobody has begun anything there.
+        // Logins and cancels end by themselves, and carry no client's work.
         let concerned = !matches!(
             server.state(),
             ServerState::Resolving
@@ -150,7 +150,7 @@ impl Pooler {
         }
     }
 
-    /// What was under way when reading stopped has come, and may have become output.
+    /// Bytes that were on their way when reading stopped may have become output for this peer.
     fn flush_again(&mut self, peer: Peer, out: &mut Out) {
         if let Some(suspension) = &mut self.janitor.suspension
             && let Some(step) = suspension.peers.get_mut(&peer)
@@ -161,7 +161,7 @@ impl Pooler {
         }
     }
 
-    /// The kernel has all that was queued for a peer.
+    /// The kernel has taken all queued bytes of a peer.
     pub(crate) fn flushed(&mut self, peer: Peer, out: &mut Out) {
         if let Peer::Client(id) = peer {
             self.client_flushed(id, out);
@@ -187,7 +187,7 @@ impl Pooler {
         }
     }
 
-    /// SUSPEND is done here (or undone).
+    /// True if every connection here is quiet, or SUSPEND does not hold.
     pub(crate) fn is_suspended(&self) -> bool {
         let Some(suspension) = &self.janitor.suspension else {
             return true;
@@ -196,7 +196,7 @@ impl Pooler {
         peers.all(|(peer, step)| *step == SuspendProgress::Quiet || !self.is_there(*peer))
     }
 
-    /// Closes who is not quiet in time.
+    /// Closes connections that are not quiet in time.
     pub(crate) fn drop_unsuspended(&mut self, out: &mut Out) {
         let now = self.now;
         let Some(suspension) = &mut self.janitor.suspension else {
@@ -214,12 +214,12 @@ impl Pooler {
         }
     }
 
-    /// Closes a peer that could not be brought to rest in time.
+    /// Closes a connection that is not at rest in time.
     pub(crate) fn close_late(&mut self, peer: Peer, out: &mut Out) {
         match peer {
             Peer::Client(id) => self.disconnect(id, Fault::Server(WHY), out),
             Peer::Server(id) => {
-                // The end of a client that was late, too, may have been its own.
+                // Closing a late client may already have closed its server.
                 gone!(self.servers.get(id));
                 self.drop_linked(id, Fault::Server(WHY), out);
                 self.close_server(id, WHY, Close::Abort, out);
