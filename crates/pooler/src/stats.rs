@@ -29,11 +29,11 @@ pub struct Stats {
     pub binds: u64,
     /// Servers lent to other workers.
     pub lends: u64,
-    /// Times a client began to keep its server between transactions.
+    /// How often a client began to keep its server between transactions.
     pub pins: u64,
-    /// Times something was found on a server that no text had told.
+    /// How often session state was found on a server that no text had announced.
     pub unseen: u64,
-    /// Those by why, in the order of [`PIN_REASONS`]; one may have several reasons.
+    /// `pins` by reason, in the order of [`PIN_REASONS`]. One pin may have several reasons.
     pub pins_for: [u64; PIN_REASONS.len()],
     /// Queries that took longer than `slow_query_time`.
     pub slow_queries: u64,

@@ -1,4 +1,4 @@
-//! A table whose slots remember how often they were used, so that a stale id finds nothing.
+//! A table whose slots count their uses, so that a stale id finds nothing.
 
 use std::marker::PhantomData;
 
@@ -6,11 +6,11 @@ use crate::event::{ClientId, ServerId};
 
 /// An id made of a slot's index and its generation.
 pub trait SlotKey: Copy {
-    /// Puts an id together.
+    /// Makes an id.
     fn new(index: u32, generation: u32) -> Self;
-    /// Which slot.
+    /// The slot.
     fn index(self) -> u32;
-    /// Which use of the slot.
+    /// The use of the slot.
     fn generation(self) -> u32;
 }
 
@@ -33,7 +33,8 @@ macro_rules! key {
 key!(ClientId);
 key!(ServerId);
 
-/// A table of boxed values under generational keys. Free slots are used again, last freed first.
+/// A table of boxed values. A key names a slot and one use of it. Free slots are reused, the last
+/// freed first.
 #[derive(Debug)]
 pub struct Table<K, T> {
     slots: Vec<Slot<T>>,
@@ -58,7 +59,7 @@ impl<K, T> Default for Table<K, T> {
 }
 
 impl<K: SlotKey, T> Table<K, T> {
-    /// Puts a value in, made by `make` from its key.
+    /// Inserts the value that `make` makes from its key.
     pub fn insert(&mut self, make: impl FnOnce(K) -> T) -> K {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
@@ -73,7 +74,7 @@ impl<K: SlotKey, T> Table<K, T> {
         key
     }
 
-    /// Takes a value out and ends its key.
+    /// Removes a value. Its key becomes invalid.
     pub fn remove(&mut self, key: K) -> Option<Box<T>> {
         let slot = self.slots.get_mut(key.index() as usize)?;
         if slot.generation != key.generation() {
@@ -94,7 +95,7 @@ impl<K: SlotKey, T> Table<K, T> {
         slot.value.as_deref()
     }
 
-    /// The value under a key, to change.
+    /// The value under a key, mutable.
     pub fn get_mut(&mut self, key: K) -> Option<&mut T> {
         let slot = self.slots.get_mut(key.index() as usize)?;
         if slot.generation != key.generation() {
@@ -103,9 +104,10 @@ impl<K: SlotKey, T> Table<K, T> {
         slot.value.as_deref_mut()
     }
 
-    /// The value under a key that must be there: its end is an event of its own, and comes later.
+    /// The value under a key that must exist: the value's end is an event of its own, and comes
+    /// later.
     ///
-    /// # Panics The value is not there, which is a bug.
+    /// # Panics The value does not exist, which is a bug.
     #[track_caller]
     pub fn at(&self, key: K) -> &T {
         match self.get(key) {
@@ -114,9 +116,9 @@ impl<K: SlotKey, T> Table<K, T> {
         }
     }
 
-    /// The same, mutable.
+    /// As [`Table::at`], mutable.
     ///
-    /// # Panics The value is not there, which is a bug.
+    /// # Panics The value does not exist, which is a bug.
     #[track_caller]
     pub fn at_mut(&mut self, key: K) -> &mut T {
         match self.get_mut(key) {
@@ -125,13 +127,13 @@ impl<K: SlotKey, T> Table<K, T> {
         }
     }
 
-    /// The key now valid for a slot, whatever its generation.
+    /// The key that is now valid for a slot.
     pub fn key_at(&self, index: u32) -> Option<K> {
         let slot = self.slots.get(index as usize)?;
         slot.value.as_ref().map(|_| K::new(index, slot.generation))
     }
 
-    /// All, by slot.
+    /// All values, by slot.
     pub fn iter(&self) -> impl Iterator<Item = (K, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let value = slot.value.as_deref()?;
@@ -139,7 +141,7 @@ impl<K: SlotKey, T> Table<K, T> {
         })
     }
 
-    /// All that is there, by slot, to be changed.
+    /// All values, by slot, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut T)> {
         self.slots
             .iter_mut()
@@ -155,17 +157,17 @@ impl<K: SlotKey, T> Table<K, T> {
         self.iter().map(|(key, _)| key).collect()
     }
 
-    /// How many values are in.
+    /// The number of values.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// How many slots are free.
+    /// The number of free slots.
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// True if there is none.
+    /// True if the table has no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

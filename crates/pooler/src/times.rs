@@ -1,49 +1,49 @@
-//! How long things took, for each pool and worker: histograms with few fixed buckets, which can be summed
-//! over workers, pools and processes.
+//! Durations for each pool and worker: histograms with few fixed buckets, which can be summed over
+//! workers, pools and processes.
 
-/// Bounds are powers of two: the first bucket ends at 2^17 ns (131 us).
+/// The bounds are powers of two. The first bucket ends at 2^17 ns (131 us).
 const FIRST_BIT: u32 = 17;
 
-/// How many buckets have an upper bound. The last ends at 2^36 ns (69 s).
+/// The number of buckets with an upper bound. The last of them ends at 2^36 ns (69 s).
 pub const BOUNDS: usize = 20;
 
-/// Counts by duration. The last bucket has what took longer than every bound.
+/// Counts by duration. The last bucket counts durations above every bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Histogram {
     counts: [u64; BOUNDS + 1],
 }
 
 impl Histogram {
-    /// Counts something that took so many nanoseconds.
+    /// Counts a duration in nanoseconds.
     ///
-    /// Transactions pass here: no loop, no division, one addition in memory.
+    /// Every transaction calls this function: no loop, no division, one addition in memory.
     #[inline]
     pub fn count(&mut self, ns: u64) {
         let bits = u64::BITS - (ns >> FIRST_BIT).leading_zeros();
         self.counts[(bits as usize).min(BOUNDS)] += 1;
     }
 
-    /// The upper bound of a bucket, in nanoseconds; durations below it are counted there.
+    /// The upper bound of a bucket, in nanoseconds. The bucket counts durations below it.
     pub fn bound(bucket: usize) -> u64 {
         1 << (FIRST_BIT as usize + bucket)
     }
 
-    /// How many were counted, by bucket.
+    /// The counts by bucket.
     pub fn counts(&self) -> &[u64; BOUNDS + 1] {
         &self.counts
     }
 
-    /// How many were counted in all.
+    /// The sum of all counts.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Adds to the first bucket what took no time worth a measurement.
+    /// Counts durations of about zero, which were not measured.
     pub fn add_instant(&mut self, count: u64) {
         self.counts[0] += count;
     }
 
-    /// Adds another's counts.
+    /// Adds other counts.
     pub fn add(&mut self, other: &Histogram) {
         for (count, more) in self.counts.iter_mut().zip(other.counts) {
             *count += more;
@@ -51,10 +51,10 @@ impl Histogram {
     }
 }
 
-/// What a pool's clients and servers spent their time with.
+/// How clients and servers of a pool spent their time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Times {
-    /// Waits for a server. Who found one at once is not in here, but in
+    /// Waits for a server. Clients that got one at once count only in
     /// [`crate::stats::Stats::server_assignments`].
     pub wait: Histogram,
     /// From a request to the ReadyForQuery that ends it.
@@ -65,28 +65,28 @@ pub struct Times {
     pub login: Histogram,
     /// From a server's connection to its readiness.
     pub connect: Histogram,
-    /// Nanoseconds that logins took.
+    /// The total duration of logins, in nanoseconds.
     pub login_ns: u64,
-    /// Nanoseconds that servers took to be ready.
+    /// The total time until servers were ready, in nanoseconds.
     pub connect_ns: u64,
-    /// Connections to PostgreSQL that failed, or whose logins did.
+    /// Failed connections and logins to PostgreSQL.
     pub connect_failures: u64,
 }
 
 impl Times {
-    /// A client was let in.
+    /// Counts the login of a client.
     pub fn count_login(&mut self, ns: u64) {
         self.login.count(ns);
         self.login_ns += ns;
     }
 
-    /// A server is ready.
+    /// Counts the connection of a server.
     pub fn count_connect(&mut self, ns: u64) {
         self.connect.count(ns);
         self.connect_ns += ns;
     }
 
-    /// Adds another's counts.
+    /// Adds other times.
     pub fn add(&mut self, other: &Times) {
         self.wait.add(&other.wait);
         self.query.add(&other.query);

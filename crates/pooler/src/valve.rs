@@ -1,5 +1,6 @@
-//! The valve of a socket: whether it is received from, and whether its send queue is full. A full send
-//! queue on one side of a link stops receiving on the other side (`link/pressure.rs`).
+//! The valve of a socket: whether Howdah receives from the socket, and whether its send queue is
+//! full. A full send queue on one side of a link stops receiving on the other side
+//! (`link/pressure.rs`).
 
 use crate::event::{Action, Out, Peer};
 
@@ -31,14 +32,14 @@ impl Valve {
         self.congested = false;
     }
 
-    /// Nothing is received from `peer`, whose valve this is, until further notice.
+    /// Stops receiving from `peer`, the owner of this valve.
     pub(crate) fn pause(&mut self, peer: Peer, out: &mut Out) {
         if !std::mem::replace(&mut self.paused, true) {
             out.push(Action::Receive { peer, on: false });
         }
     }
 
-    /// `peer`, whose valve this is, is received from again.
+    /// Receives from `peer` again.
     pub(crate) fn unpause(&mut self, peer: Peer, out: &mut Out) {
         if std::mem::take(&mut self.paused) {
             out.push(Action::Receive { peer, on: true });

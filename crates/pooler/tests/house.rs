@@ -1,5 +1,6 @@
-//! The shape of the code, as ARCHITECTURE.md draws it: who may import whom, and who writes to whose
-//! fields. Numbers that are not at their aim yet may only fall: whoever lowers one writes it down here.
+//! Verifies the structure of the code, as ARCHITECTURE.md describes it: imports, and writes to
+//! fields. A number that is not at its goal yet may only fall: lower it here when the code
+//! improves.
 #![allow(clippy::disallowed_methods)] // It reads the sources.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,23 +12,23 @@ mod imports;
 
 use imports::{Graph, imports, largest_circle};
 
-/// How many files of the decisions import each other in the largest circle.
+/// The largest circle of files that import each other, in the decisions.
 const LARGEST_CIRCLE_OF_IMPORTS: usize = 0;
-/// Writes to fields of a client, a server, a pool or a link from outside of its own file.
+/// Writes to fields of a client, a server, a pool or a link outside of the type's own file.
 const FOREIGN_WRITES: usize = 0;
-/// Look-ups of a connection that say neither `gone!` nor that it must be there.
+/// Look-ups of a connection that neither use `gone!` nor require the connection to exist.
 const SILENT_LOOK_UPS: [(Miss, usize); 4] = [
     (Miss::Leaves, 1),
     (Miss::Skips, 4),
     (Miss::Tells, 33),
     (Miss::Asks, 32),
 ];
-/// How many methods of `Pooler` call each other in the largest circle.
+/// The largest circle of methods of `Pooler` that call each other.
 const LARGEST_CIRCLE: usize = 2;
-/// Lines of the longest file.
+/// The lines of the longest file.
 const LONGEST: usize = 920;
 
-/// What each part must not name, beyond what its manifest already keeps out.
+/// Words that each part must not contain, beyond the limits of its manifest.
 const UNKNOWN: [(&str, &[&str]); 5] = [
     ("wire/src", &["howdah_", "std::net", "std::io", "std::time"]),
     (
@@ -68,7 +69,7 @@ fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Every source below a folder, by path; tests are left out.
+/// Every source file below a folder, by path, except tests.
 fn sources(folder: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -97,7 +98,7 @@ fn sources(folder: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// Its lines that are no comments.
+/// The lines of a file that are not comments.
 fn code(text: &str) -> impl Iterator<Item = &str> {
     text.lines()
         .filter(|line| !line.trim_start().starts_with("//"))
@@ -107,8 +108,8 @@ fn decisions() -> Vec<(String, String)> {
     sources(&crates().join("pooler/src"))
 }
 
-/// A file has verbs of `Pooler`, or types, which are handed what they need: those know neither `Pooler`
-/// nor a verb.
+/// A file has either methods of `Pooler` or types. Types get what they need as arguments, and know
+/// neither `Pooler` nor files with its methods.
 #[test]
 fn types_lie_below_verbs() {
     let sources = decisions();
@@ -159,7 +160,7 @@ fn parts_do_not_name_what_they_must_not_know() {
     }
 }
 
-/// The type that a line declares for others, if it does.
+/// The public type that a line declares, if any.
 fn shared_type(line: &str) -> Option<&str> {
     let line = line.strip_prefix("pub")?;
     let line = match line.strip_prefix('(') {
@@ -173,7 +174,7 @@ fn shared_type(line: &str) -> Option<&str> {
         .then_some(name)
 }
 
-/// Who reads a name need not ask which of two it is.
+/// A name must not have two meanings.
 #[test]
 fn no_two_types_have_one_name() {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -190,7 +191,7 @@ fn no_two_types_have_one_name() {
     assert!(places.is_empty(), "{places:#?}");
 }
 
-/// Names of the fields of a struct: children of its module could write to private ones, too.
+/// Names of the fields of a struct. Private fields count, too: child modules could write to them.
 fn fields(text: &str, name: &str) -> Vec<String> {
     let start = text.find(&format!("pub struct {name} {{")).unwrap();
     let body = &text[start..];
@@ -200,11 +201,11 @@ fn fields(text: &str, name: &str) -> Vec<String> {
     names.map(|(name, _)| bare(name)).collect()
 }
 
-/// Files with a type of which a link has a value, to whose fields they write.
+/// Files with types that are fields of a link, and that write to their own fields.
 const LINKS: [&str; 2] = ["link/meaning.rs", "link/watch.rs"];
 
-/// Whose fields are looked at: the file and the name of the type, the table of `Pooler` that has such
-/// values, and what they are usually called.
+/// A type with checked fields: its file and name, the table of `Pooler` with its values, and the
+/// usual names of such values.
 struct Owner {
     file: &'static str,
     name: &'static str,
@@ -234,7 +235,7 @@ const OWNERS: [Owner; 4] = [
         name: "Pool",
         table: "pools",
         usually: &["pool"],
-        // Files that have a `Pool` of their own.
+        // These files have a `Pool` type of their own.
         others: &["broker.rs", "peer.rs"],
     },
     Owner {
@@ -250,7 +251,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// What stands behind the bracket that closes the one at the beginning.
+/// The text after the closing bracket that matches the first one.
 fn behind_bracket(text: &str) -> &str {
     let mut depth = 0;
     for (at, c) in text.char_indices() {
@@ -266,7 +267,7 @@ fn behind_bracket(text: &str) -> &str {
     ""
 }
 
-/// Lines of code, chains of calls in one.
+/// Lines of code. A chain of calls becomes one line.
 fn joined(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in code(text).map(str::trim) {
@@ -281,8 +282,8 @@ fn joined(text: &str) -> Vec<String> {
 }
 
 impl Owner {
-    /// Lines of code, chains of calls in one; a value that is taken from its table and used at once is
-    /// called as usual.
+    /// Lines of code. A chain of calls becomes one line, and a value taken from its table and used
+    /// at once gets its usual name.
     fn lines(&self, text: &str) -> Vec<String> {
         let mut lines = joined(text);
         for line in &mut lines {
@@ -298,7 +299,7 @@ impl Owner {
         lines
     }
 
-    /// What its values are called in a file.
+    /// The names of the type's values in a file.
     fn names(&self, lines: &[String]) -> BTreeSet<String> {
         let mut names: BTreeSet<String> = self.usually.iter().map(|n| n.to_string()).collect();
         let name_at_end = |text: &str| -> String {
@@ -327,7 +328,7 @@ impl Owner {
         names
     }
 
-    /// Lines outside of its own file that write to its fields.
+    /// Lines outside of the type's own file that write to its fields.
     fn foreign_writes(&self, sources: &[(String, String)]) -> Vec<String> {
         let (_, own) = sources.iter().find(|(at, _)| at == self.file).unwrap();
         let fields = fields(own, self.name);
@@ -349,8 +350,8 @@ impl Owner {
     }
 }
 
-/// Whether a line changes a field of something that is called so, or a field of that field: by an
-/// assignment, by taking something out or putting it in, or by handing it out to be changed.
+/// True if a line changes a field of a value with this name, or a field of that field: by an
+/// assignment, by moving something in or out, or by a mutable reference.
 fn writes(line: &str, owner: &str, field: &str) -> bool {
     const SIGNS: [&str; 5] = ["= ", "+= ", "-= ", "|= ", "&= "];
     const CHANGES: [&str; 9] = [
@@ -441,7 +442,7 @@ fn a_write_is_seen() {
     }
 }
 
-/// Whom each method of `Pooler` calls among the others, by their names in the text.
+/// The calls among methods of `Pooler`, found by name.
 fn calls() -> Graph {
     let mut bodies = BTreeMap::new();
     for (_, text) in decisions() {
@@ -475,7 +476,7 @@ fn calls() -> Graph {
     calls.collect()
 }
 
-/// What follows from an event is a step that the router takes (`next.rs`), not a call in a circle.
+/// A consequence of an event is a step that the router takes (`next.rs`), not a call in a circle.
 #[test]
 fn calls_run_in_no_large_circle() {
     let calls = calls();
@@ -488,20 +489,21 @@ fn calls_run_in_no_large_circle() {
     );
 }
 
-/// How a line that looks up a connection says that nobody may be there.
+/// How the line of a look-up handles a connection that does not exist.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Miss {
-    /// `let .. else { return }`, or `continue`: what was to be done is not done.
+    /// `let .. else { return }`, or `continue`: does nothing.
     Leaves,
-    /// `if let Some(..)` without another condition: likewise.
+    /// `if let Some(..)` without another condition: does nothing.
     Skips,
-    /// `?`: whoever asked is told that there is nobody.
+    /// `?`: the caller learns that there is no such connection.
     Tells,
-    /// `is_some_and`: a question about somebody who may be gone.
+    /// `is_some_and`: a question about a connection that may be gone.
     Asks,
 }
 
-/// The look-ups in a file, by how they say so; those that say `gone!` or must find somebody are none.
+/// The look-ups in a file, by kind. Those with `gone!`, and those that must find a connection, do
+/// not count.
 fn misses(text: &str) -> Vec<(Miss, String)> {
     let lines = joined(text);
     let mut found = Vec::new();
@@ -600,8 +602,8 @@ fn a_silent_look_up_is_seen() {
     }
 }
 
-/// What begins with `is_` or `has_` answers a question. A method that changes its value and returns
-/// nothing is called by what it does.
+/// A method that begins with `is_` or `has_` returns an answer. A method that changes its value and
+/// returns nothing has a verb as its name.
 #[test]
 fn what_reads_as_a_question_answers() {
     let mut asked = 0;
@@ -622,7 +624,7 @@ fn what_reads_as_a_question_answers() {
     assert!(asked > 100, "{asked} questions are found");
 }
 
-/// Limits of queues and buffers stand in one place.
+/// Limits of queues and buffers are in one file.
 #[test]
 fn limits_stand_in_one_place() {
     for (name, text) in decisions() {

@@ -1,6 +1,6 @@
-//! Scripts of what clients, PostgreSQL, other workers and time do, and of what the decisions then
-//! are: text in, text out, at a virtual clock. A line that begins with `>` happens; the lines below
-//! it are what has to come of it. See `scripts/world.rs` for the words.
+//! Scripts of events by clients, PostgreSQL, other workers and time, and of the resulting
+//! decisions: text in, text out, at a virtual clock. A line that begins with `>` is an event; the
+//! lines below it are the expected result. `scripts/world.rs` lists the events.
 
 #[path = "scripts/messages.rs"]
 mod messages;

@@ -1,4 +1,4 @@
-//! How many connections count towards each limit that pools share.
+//! Counts of connections under each limit that pools share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ impl BoundCounts {
         }
     }
 
-    /// How many there are under a pool's bound.
+    /// The number of connections under a pool's bound.
     pub(super) fn under(&self, bound: SharedBound, key: &PoolKey) -> u32 {
         let counts = &self.by_name[bound.place()];
         counts.get(bound.name(key)).copied().unwrap_or(0)
     }
 
-    /// One more.
+    /// Counts a connection.
     pub(super) fn add(&mut self, key: &PoolKey) {
         for bound in SharedBound::ALL {
             let counts = &mut self.by_name[bound.place()];
@@ -36,7 +36,7 @@ impl BoundCounts {
         }
     }
 
-    /// One less.
+    /// Removes a connection.
     pub(super) fn take(&mut self, key: &PoolKey) {
         for bound in SharedBound::ALL {
             let (counts, name) = (&mut self.by_name[bound.place()], bound.name(key));
@@ -49,12 +49,12 @@ impl BoundCounts {
         }
     }
 
-    /// How many there are of all names, by bound: as many under each.
+    /// The number of all connections, by bound. All entries must be equal.
     pub(super) fn sums(&self) -> Each<u32> {
         SharedBound::ALL.map(|bound| self.by_name[bound.place()].values().sum())
     }
 
-    /// For invariants: these are so many for each name, and no others.
+    /// For invariants: verifies that the counts are exactly `had`.
     pub(super) fn check(&self, bound: SharedBound, had: &BTreeMap<&str, u32>) {
         for (name, count) in &self.by_name[bound.place()] {
             assert_eq!(had.get(&**name), Some(count), "connections under a bound");

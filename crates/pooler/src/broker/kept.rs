@@ -9,12 +9,12 @@ use crate::pool::key::PoolKey;
 /// A place under one bound.
 #[derive(Debug)]
 pub(super) struct Kept {
-    /// For which pool.
+    /// The pool that gets the place.
     pub(super) pool: Arc<PoolKey>,
-    /// Under which of its bounds.
+    /// The bound.
     pub(super) bound: SharedBound,
-    /// Since when.
+    /// Since when the place is kept.
     pub(super) since: Time,
-    /// When it is given up.
+    /// Until when the place is kept.
     pub(super) until: Time,
 }

@@ -1,4 +1,4 @@
-//! How many clients of a pool keep a server between transactions, on all workers.
+//! Permissions for clients of a pool to keep a server between transactions, on all workers.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -8,11 +8,11 @@ use crate::mail::{FromBroker, Mail, PinWish, Post};
 /// A client that asks to keep a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Applicant {
-    /// Where.
+    /// The client's worker.
     pub(super) worker: WorkerId,
-    /// The number of its request there.
+    /// The number of the request on this worker.
     pub(super) ticket: u64,
-    /// Who.
+    /// The client.
     pub(super) client: ClientId,
 }
 
@@ -32,7 +32,8 @@ impl Applicant {
     }
 }
 
-/// How many clients of a pool keep a server between transactions, on all workers.
+/// Clients of a pool that keep a server between transactions or wait for permission, on all
+/// workers.
 #[derive(Debug, Default)]
 pub(super) struct Pins {
     held: BTreeSet<(WorkerId, u64)>,
@@ -40,7 +41,7 @@ pub(super) struct Pins {
 }
 
 impl Pins {
-    /// A client asks.
+    /// Handles a client's request.
     pub(super) fn ask(&mut self, asker: Applicant, wish: PinWish, limit: u32, post: Post<'_>) {
         let room = self.line.is_empty() && self.has_room(limit);
         if room {
@@ -53,7 +54,7 @@ impl Pins {
         }
     }
 
-    /// A client keeps no server any more, or no longer waits. (It may have left before it got the
+    /// A client has ceased to keep a server or to wait. (It may have left before it got the
     /// answer.)
     pub(super) fn give_back(&mut self, worker: WorkerId, ticket: u64) {
         if !self.held.remove(&(worker, ticket)) {
@@ -62,7 +63,7 @@ impl Pins {
         }
     }
 
-    /// Gives permissions to clients that wait, the one that has waited longest first.
+    /// Gives permissions to waiting clients, the oldest request first.
     pub(super) fn feed(&mut self, limit: u32, post: Post<'_>) {
         while self.has_room(limit)
             && let Some(asker) = self.line.pop_front()
@@ -81,7 +82,7 @@ impl Pins {
         self.len() == 0
     }
 
-    /// How many keep one or wait.
+    /// The number of clients that keep a server or wait.
     pub(super) fn len(&self) -> usize {
         self.held.len() + self.line.len()
     }
@@ -91,7 +92,7 @@ impl Pins {
 mod tests {
     use super::*;
 
-    /// Tickets that are answered, and how.
+    /// The answered tickets, with the answers.
     fn answers(act: impl FnOnce(Post<'_>)) -> Vec<(u64, bool)> {
         let mut answers = Vec::new();
         act(&mut |_, mail| {
@@ -125,7 +126,7 @@ mod tests {
         assert_eq!(ask(&mut pins, 4, PinWish::Waits), []);
         assert_eq!(ask(&mut pins, 5, PinWish::Waits), []);
         assert_eq!(answers(|post| pins.feed(2, post)), []);
-        // Who waits may leave.
+        // A waiting client may leave.
         pins.give_back(WorkerId(0), 4);
         pins.give_back(WorkerId(0), 2);
         assert_eq!(answers(|post| pins.feed(2, post)), [(5, true)]);

@@ -1,17 +1,18 @@
 //! Places under limits that are kept for a pool that needs several at once.
 //!
 //! A pool may be held back by two limits: `max_db_connections` and `max_user_connections` are both
-//! reached, and all servers are busy. Under each limit another pool must then give up a server. The place
-//! that the first server leaves is kept for the pool until the other server has gone, too. Otherwise pools
-//! that wait under that one limit would take each place at once, and the pool would wait for ever.
+//! reached, and all servers are busy. Under each limit another pool must then give up a server. The
+//! place of the first server is kept for the pool until the other server is closed, too. Otherwise
+//! pools that wait under only one limit would take each place at once, and the pool would wait for
+//! ever.
 //!
-//! No place is kept for ever. A place kept for long in vain is given up, and none is kept again for three
-//! times as long. A place is kept for half as long as its pool has waited. So if servers are ever released
-//! under the limit that is still missing, one is released while the place is kept.
+//! No place is kept for ever. A place that stays unused too long is given up, and none is kept
+//! again for three times as long. A place is kept for half as long as its pool has waited. So if
+//! servers are ever released under the missing limit, one is released while the place is kept.
 //!
-//! Two pools with half of what they need do not block each other either: places go to the pool that has
-//! waited longest. If the oldest client of that pool has left, and the pool goes on waiting with a place
-//! for a younger client, one of the two pools gives its place up in the end.
+//! Two pools that each have half of the places they need do not block each other either: places go
+//! to the pool that has waited longest. If that pool's oldest client has left, and the pool waits
+//! on with a place for a younger client, one of the two pools gives its place up in the end.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::pool::bound::{Each, SharedBound};
 use crate::pool::key::PoolKey;
 use crate::pool::starved::STARVED_NS;
 
-/// For how long a place is kept at least, in nanoseconds.
+/// How long a place is kept at least, in nanoseconds.
 const KEPT_NS: u64 = 500_000_000;
 
 impl Broker {
@@ -34,9 +35,9 @@ impl Broker {
         self.servers.under(bound, key) + kept
     }
 
-    /// `hungry` is sorted by waiting time, the longest first. Keeps places for the first pool,
-    /// under the limits that have room, until the limits that it lacks have room, too. True if a
-    /// place is kept.
+    /// Keeps places for the first pool of `hungry`, which is sorted by waiting time, longest first.
+    /// The places are under limits that have room, and are kept until the limits in `lacks` have
+    /// room, too. True if a place is kept.
     pub(super) fn keep_places(
         &mut self,
         hungry: &[(Time, Arc<PoolKey>, WorkerId)],
@@ -56,8 +57,8 @@ impl Broker {
         self.kept.len() > before
     }
 
-    /// Whether the place under a limit may be kept for a pool, and would be taken if it were not
-    /// kept.
+    /// True if the place under a limit may be kept for a pool, and another pool would otherwise
+    /// take it.
     fn may_keep(&self, key: &Arc<PoolKey>, bound: SharedBound) -> bool {
         let Some(pool) = self.pools.get(key) else {
             return false;
@@ -70,7 +71,7 @@ impl Broker {
     }
 
     /// True if the first pool of `hungry` has not waited clearly longer than another pool that
-    /// could use a place under the limit now, or than one that comes now.
+    /// could use a place under the limit now, or than a pool that begins to wait now.
     fn is_contested(&self, hungry: &[(Time, Arc<PoolKey>, WorkerId)], bound: SharedBound) -> bool {
         let Some(((since, key, _), others)) = hungry.split_first() else {
             return false;
@@ -84,8 +85,8 @@ impl Broker {
                 })
     }
 
-    /// Keeps a place for a pool whose oldest client has waited since then. No other server under
-    /// that limit need be closed for the pool.
+    /// Keeps a place for a pool whose oldest client has waited since `since`. Workers need not
+    /// close another server under this limit for the pool.
     fn keep_place(&mut self, key: &Arc<PoolKey>, bound: SharedBound, since: Time, post: Post<'_>) {
         let long = (self.age(since) / 2).max(KEPT_NS);
         self.kept.push(Kept {
@@ -97,7 +98,7 @@ impl Broker {
         self.content(key, post);
     }
 
-    /// Gives places that were kept for too long to other pools.
+    /// Gives expired places to other pools.
     pub(super) fn give_up_places(&mut self, post: Post<'_>) {
         let now = self.now;
         while let Some(at) = self.kept.iter().position(|kept| kept.until <= now) {

@@ -1,14 +1,14 @@
-//! Evens out a pool's servers between workers: which worker gives one to which.
+//! Decides which worker gives a server to which, to even out a pool's servers.
 //!
-//! Workers compare how long their clients wait, and lend each other servers by that (`pool/lending.rs`).
-//! In a pool on many workers whose clients wait for less than milliseconds, these times say little: nine
-//! servers on one worker and two on another stay as they are, and the two do less than they could. So the
+//! Workers lend each other servers by comparing how long their clients wait (`pool/lending.rs`). In
+//! a pool on many workers with waits below a millisecond, these times say little: nine servers on
+//! one worker and two on another stay as they are, and the two do less than they could. So the
 //! Broker also compares how many clients wait for each server.
 
 use crate::event::WorkerId;
 
-/// The worker that had better give one of its servers to `to`: where fewest clients wait for each
-/// server that is left, if there are clearly more (half as many again) for each that `to` has then.
+/// The worker that should give a server to `to`: the one where afterwards the fewest clients wait
+/// for each server, if clearly more (half as many again) would still wait for each server of `to`.
 /// `held` is servers by worker, `waiting` is clients by worker.
 pub(super) fn giver(to: WorkerId, held: &[i32], waiting: &[u32]) -> Option<WorkerId> {
     let to = usize::from(to.0);
@@ -19,7 +19,7 @@ pub(super) fn giver(to: WorkerId, held: &[i32], waiting: &[u32]) -> Option<Worke
     (2 * there > 3 * least + MILLI).then_some(WorkerId(worker as u16))
 }
 
-/// Clients that wait for each server, in thousandths.
+/// Waiting clients for each server, in thousandths.
 fn per_server(waiting: u32, servers: i32) -> Option<u64> {
     let servers = u64::try_from(servers).ok().filter(|servers| *servers > 0)?;
     Some(u64::from(waiting) * MILLI / servers)
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_server_that_went_does_not_come_back_at_once() {
-        // By turns each of two asks, until neither is given anything.
+        // The two workers ask in turn, until neither gets a server.
         let (mut held, clients) = ([1, 19], 40);
         let waiting = |held: [i32; 2]| held.map(|servers| (clients - servers).max(0) as u32);
         for turn in 0..40 {

@@ -1,5 +1,5 @@
-//! Carriers: connections that take a CancelRequest to PostgreSQL. A carrier counts as a server until
-//! PostgreSQL has closed it.
+//! Carriers: connections that take a CancelRequest to PostgreSQL. A carrier counts as a server
+//! until PostgreSQL has closed the connection.
 
 use howdah_wire::write;
 

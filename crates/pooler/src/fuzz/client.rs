@@ -1,17 +1,19 @@
-//! A client: what it was told must be framed, and no more than it asked for.
+//! A client. It verifies that all messages to it are framed, and that no ReadyForQuery is unasked
+//! for.
 
 use howdah_wire::frame::header;
 use howdah_wire::tag;
 
 #[derive(Default)]
 pub(super) struct Client {
-    /// What was sent to it and is no whole message.
+    /// Received bytes that are not yet a whole message.
     pub(super) stream: Vec<u8>,
-    /// It says only what makes sense, so what it is told must, too.
+    /// The client sends only valid messages, so the answers must be valid.
     pub(super) sane: bool,
-    /// It talks to the console.
+    /// The client uses the console.
     pub(super) admin: bool,
-    /// How many of its messages want a ReadyForQuery, its login included, and how many came.
+    /// How many messages that end in a ReadyForQuery were sent, the login included; and how many
+    /// ReadyForQuery came.
     pub(super) asked: usize,
     pub(super) ready: usize,
     pub(super) key: Option<(u32, Vec<u8>)>,

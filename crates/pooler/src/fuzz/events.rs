@@ -1,5 +1,5 @@
-//! Any sequence of events that the contract allows, to two poolers and a PostgreSQL that answers or
-//! talks nonsense. Each byte chooses what happens next; `world.rs` plays it.
+//! Any sequence of events that the contract allows, for two poolers and a PostgreSQL that answers
+//! or sends garbage. Each byte chooses the next event; `world.rs` carries it out.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::event::{Event, Order};
 use crate::{Pooler, PoolerSetup, seeded};
 
-/// What clients say in a Query, or parse.
+/// Texts for Query and Parse.
 const TEXTS: [&[u8]; 16] = [
     b"select 1",
     b"begin",
@@ -33,7 +33,7 @@ const TEXTS: [&[u8]; 16] = [
     b"set local timezone to default",
 ];
 
-/// What an administrator says.
+/// Texts for the console.
 const COMMANDS: [&[u8]; 24] = [
     b"show pools",
     b"show clients",
@@ -61,7 +61,7 @@ const COMMANDS: [&[u8]; 24] = [
     b"set idle_transaction_timeout = '1'; set query_wait_timeout = 2",
 ];
 
-/// Plays what the bytes say, then lets all clients go, and looks at what is left.
+/// Plays the events of the input, closes all clients, and verifies that nothing is left.
 pub fn events(input: &[u8]) {
     let Some((&kind, input)) = input.split_first() else {
         return;
@@ -127,7 +127,7 @@ impl World<'_> {
         Some(byte)
     }
 
-    /// A choice; 0 when there is nothing left.
+    /// A choice; 0 at the end of the input.
     fn choice(&mut self, of: usize) -> usize {
         usize::from(self.byte().unwrap_or(0)) % of.max(1)
     }
@@ -150,7 +150,7 @@ impl World<'_> {
         }
     }
 
-    /// A client connects, and mostly says who it is.
+    /// A client connects, mostly with a user name.
     fn log_in(&mut self) {
         let worker = self.choice(self.poolers.len());
         let who = self.choice(16);
@@ -177,7 +177,7 @@ impl World<'_> {
         self.accept(worker, client, &bytes);
     }
 
-    /// One of the sockets that something can be told of; servers or clients.
+    /// An open socket of a server or of a client.
     pub(super) fn pick(&mut self, servers: bool) -> Option<usize> {
         let fit = |socket: &Socket| {
             let alive = matches!(socket.stage, Stage::Open | Stage::Detaching);
@@ -205,7 +205,7 @@ impl World<'_> {
         };
         if self.sockets[at].receiving {
             self.receive(at, &bytes[..cut]);
-            // The event may have moved or closed it.
+            // The event may have moved or closed the socket.
             if cut < bytes.len()
                 && let Some(socket) = self.sockets.get(at)
                 && socket.stage == Stage::Open
@@ -216,7 +216,7 @@ impl World<'_> {
         }
     }
 
-    /// A message of a client; true if a ReadyForQuery ends its answer.
+    /// Appends a client's message. True if its answer ends in a ReadyForQuery.
     fn message(&mut self, buf: &mut Vec<u8>, console: bool) -> bool {
         let names: [&[u8]; 3] = [b"", b"a", b"b"];
         let what = self.choice(32);
@@ -230,7 +230,7 @@ impl World<'_> {
                 return true;
             }
             0..=7 => {
-                // Few COPYs are wanted in a row.
+                // Few COPYs in a row.
                 write::query(buf, text);
                 return true;
             }
@@ -260,7 +260,7 @@ impl World<'_> {
         false
     }
 
-    /// A connection comes to be, or PostgreSQL answers.
+    /// A connection opens, or PostgreSQL answers.
     fn server_does(&mut self) {
         let connecting = self.sockets.iter();
         let connecting = connecting
@@ -325,7 +325,7 @@ impl World<'_> {
         self.turn_congestion(at);
     }
 
-    /// Bytes of the input, from a client or a server.
+    /// Sends bytes of the input, from a client or a server.
     fn nonsense(&mut self) {
         let servers = self.choice(2) == 1;
         let Some(at) = self.pick(servers) else { return };
@@ -360,7 +360,7 @@ impl World<'_> {
         }
     }
 
-    /// Other settings.
+    /// Changes a setting.
     fn reload(&mut self) {
         const CHANGES: [(&str, &str); 10] = [
             ("default_pool_size", "1"),

@@ -1,6 +1,6 @@
-//! Fuzz bodies of the decisions: each takes any bytes and panics if a promise is broken. The targets
-//! in `fuzz/` are one line each; the unit tests below run the same functions over the same seeds.
-//! Those of logins are in `howdah_auth::fuzz`.
+//! Fuzz bodies of the decisions. Each takes any bytes and panics if an invariant breaks. The
+//! targets in `fuzz/` are one line each; the unit tests below run the same functions over the same
+//! seeds. The fuzz bodies of logins are in `howdah_auth::fuzz`.
 
 mod client;
 mod events;
@@ -12,8 +12,8 @@ pub use events::events;
 use crate::config::Config;
 use crate::console::sentence::{Sentence, Unread, read, split};
 
-/// Any text has effects that are bounded; read in pieces it has no fewer; and a command behind it
-/// that is certainly one is seen.
+/// The effects of any text are bounded. Reading in pieces finds no fewer effects. A certain command
+/// after the text is found.
 pub fn effects(input: &[u8]) {
     use crate::effect::{Kinds, Pieces, effects};
     let whole = effects(input);
@@ -40,9 +40,9 @@ pub fn effects(input: &[u8]) {
     assert!(effects(&behind).kinds.any(Kinds::LISTENS));
 }
 
-/// Any text is a configuration or has mistakes, each at a line that there is. What follows a zero
-/// byte is what every included file and the auth_file say. A setting that is shown can be set to
-/// what is shown, and shows the same then.
+/// Any text is a configuration or has errors, each at an existing line. The text after a zero byte
+/// stands for every included file and the auth_file. SET with a shown value succeeds, and shows the
+/// same value.
 pub fn settings(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let (text, other) = text.split_once('\0').unwrap_or((&text, ""));
@@ -70,7 +70,7 @@ pub fn settings(input: &[u8]) {
             return;
         }
     };
-    // One of them is enough: which, the input says.
+    // One setting is enough; the input's length chooses it.
     let changeable: Vec<_> = config.show().filter(|shown| shown.changeable).collect();
     let shown = &changeable[input.len() % changeable.len()];
     if let Some(value) = &shown.value {
@@ -90,7 +90,7 @@ pub fn settings(input: &[u8]) {
     );
 }
 
-/// Any text is a list of users, up to the line that is named; written again it is read the same.
+/// Any text is a list of users, up to the named line. Written and read again, the list is the same.
 pub fn users(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let (users, broken) = crate::config::userlist::parse(&text);
@@ -106,8 +106,8 @@ pub fn users(input: &[u8]) {
     assert_eq!(crate::config::userlist::parse(&again), (users, None));
 }
 
-/// Any text is cut into statements, each of which is read or refused; what was read is read the same
-/// when it is written again.
+/// Any text is split into statements. Each is read or refused. A statement that was read is the
+/// same after writing and reading it again.
 pub fn sentences(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let statements = split(&text);
@@ -131,8 +131,8 @@ pub fn sentences(input: &[u8]) {
     }
 }
 
-/// Any bytes are a text of SQL, of which we want to know what follows from its first command. Blanks,
-/// or a comment before it, change nothing of that; and the first look does not pass over it.
+/// Finds the effects of the first command in any bytes. Blanks, or a comment before the command,
+/// change nothing; and the quick first look does not miss the command.
 pub fn commands(input: &[u8]) {
     use crate::effect::first::{First, Forgets, first, may_matter};
     let found = first(input);
@@ -208,7 +208,7 @@ mod tests {
             each(|body, _| body(text.as_bytes()));
         }
 
-        /// Seeds with bytes of themselves, and others that mean something, in the wrong place.
+        /// Seeds with their own bytes, or other significant bytes, in wrong places.
         #[test]
         fn seeds_with_changes(
             changes in prop::collection::vec(

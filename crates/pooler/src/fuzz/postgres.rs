@@ -1,4 +1,4 @@
-//! A PostgreSQL process of few words, as the other side of a server connection.
+//! A minimal PostgreSQL process, at the other end of a server connection.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -10,23 +10,23 @@ use howdah_wire::write;
 
 use crate::statement::is_ours;
 
-/// What one process of PostgreSQL knows of its connection.
+/// The state of the process.
 #[derive(Debug)]
 pub(super) struct Postgres {
-    /// What was received and is no whole message.
+    /// Received bytes that are not yet a whole message.
     stream: Vec<u8>,
     started: bool,
-    /// Messages that are not answered yet.
+    /// Messages without an answer so far.
     asked: VecDeque<(u8, Vec<u8>)>,
     status: Status,
-    /// An error was answered, and no Sync has come since.
+    /// An error was sent, and no Sync has come since.
     skips: bool,
-    /// Reads the rows of a COPY; true if a Query began it.
+    /// The process reads the rows of a COPY; true if a Query began the COPY.
     copies: Option<bool>,
     statements: BTreeSet<Vec<u8>>,
-    /// It answers only what it was asked, so what it is asked must make sense.
+    /// The process sends only valid answers, so its requests must be valid.
     pub(super) honest: bool,
-    /// It was asked to cancel, or told goodbye: it closes the connection.
+    /// A CancelRequest or a Terminate came: the process closes the connection.
     pub(super) over: bool,
 }
 
@@ -45,12 +45,12 @@ impl Postgres {
         }
     }
 
-    /// Whether it has something to answer.
+    /// True if an answer is due.
     pub(super) fn owes(&self) -> bool {
         !self.asked.is_empty()
     }
 
-    /// Bytes came. Every message must be one that a client may send.
+    /// Receives bytes. Every message must be one that a client may send.
     pub(super) fn receive(&mut self, bytes: &[u8]) {
         self.stream.extend_from_slice(bytes);
         if !self.started && self.stream.len() >= 8 {
@@ -77,7 +77,7 @@ impl Postgres {
         }
     }
 
-    /// Answers what was asked first; `how` chooses between what may come of it.
+    /// Answers the oldest message. `how` chooses among the possible answers.
     pub(super) fn answer(&mut self, how: u8) -> Vec<u8> {
         let mut buf = Vec::new();
         let Some((tag, body)) = self.asked.pop_front() else {
@@ -107,7 +107,7 @@ impl Postgres {
             | frontend::DESCRIBE
             | frontend::CLOSE
             | frontend::EXECUTE => self.extended(&mut buf, tag, &body, fails, how),
-            // Flush, and what is left of a COPY.
+            // Flush, and the rest of a COPY.
             _ => {}
         }
         buf
@@ -141,7 +141,7 @@ impl Postgres {
         write::ready(buf, self.status);
     }
 
-    /// Runs a text; what else than these it may be, it has a row.
+    /// Runs a text. Unknown texts return one row.
     fn run(&mut self, buf: &mut Vec<u8>, text: &[u8], how: u8) {
         match text {
             b"begin" => {
@@ -270,7 +270,7 @@ impl Postgres {
         has
     }
 
-    /// What we call by our own names we must know about.
+    /// Howdah must know about all statements with Howdah's own names.
     fn not_ours(&self, name: &[u8], why: &str) {
         let special = [crate::statement::VOID, crate::statement::UNKNOWN].contains(&name);
         let shown = String::from_utf8_lossy(cstr(name).map_or(name, |(name, _)| name));

@@ -1,5 +1,5 @@
-//! What is around two poolers: sockets, mail, answers, time. It does what they ask, and holds them to
-//! the contract.
+//! The world around two poolers: sockets, mail, answers, time. It carries out their actions, and
+//! verifies the contract.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -19,10 +19,10 @@ use crate::mail::Mail;
 pub(super) enum Stage {
     Connecting,
     Open,
-    /// Its end was told of; only a close is expected.
+    /// The poolers have learned of the end, and must close the socket.
     Lost,
     Detaching,
-    /// `Closed` comes.
+    /// `Closed` is due.
     Closing,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Socket {
     pub(super) end: End,
 }
 
-/// The other side.
+/// The other end of a socket.
 pub(super) enum End {
     Server(Postgres),
     Client(Client),
@@ -51,18 +51,18 @@ pub(super) struct World<'a> {
     pub(super) loose: BTreeMap<i64, End>,
     pub(super) next_loose: i64,
     pub(super) accepted: Option<End>,
-    /// By receiver and sender; the last is the Broker.
+    /// By receiver and sender. The last sender is the Broker.
     pub(super) mail: Vec<Vec<VecDeque<Mail>>>,
     pub(super) answers: VecDeque<(usize, Answer)>,
-    /// To whom all was sent, and whose worker wants to know.
+    /// Peers whose bytes are all sent, with the workers that asked for a report.
     pub(super) flushed: VecDeque<(usize, Peer)>,
-    /// The process was told to end.
+    /// The process has been ordered to end.
     pub(super) ended: bool,
 }
 
 impl World<'_> {
-    /// Mail, answers and ends of connections arrive, and PostgreSQL answers well, until all is quiet
-    /// or so many things have happened.
+    /// Delivers mail, answers and ends of connections, and lets PostgreSQL answer correctly, until
+    /// nothing is left to do or this many steps were taken. True if nothing is left.
     pub(super) fn settle(&mut self, steps: usize) -> bool {
         for _ in 0..steps {
             if self.deliver() {
@@ -255,7 +255,7 @@ impl World<'_> {
                 let end = End::Server(Postgres::new());
                 self.open(worker, Peer::Server(id), Stage::Connecting, end);
             }
-            // Nobody has asked for it: there is no TLS in these settings.
+            // These settings have no TLS.
             Action::StartTls(..) => panic!("TLS was never switched on"),
             Action::Close { peer, how } => {
                 let at = self.find(worker, peer).expect("who is there is closed");
@@ -315,7 +315,7 @@ impl World<'_> {
         };
         let socket = &mut self.sockets[at];
         if socket.stage == Stage::Connecting {
-            // A goodbye that is lost with the connection.
+            // A Terminate, which is lost with the connection.
             assert_eq!(
                 bytes[range], *b"X\0\0\0\x04",
                 "sent to before it is connected"
@@ -401,7 +401,7 @@ impl World<'_> {
         true
     }
 
-    /// All clients leave: nothing may be left of them, and no more servers than permits.
+    /// Closes all clients. Nothing of them may be left, and no more servers than permits.
     pub(super) fn end(&mut self) {
         self.input = &[];
         while let Some(at) = self.pick(false) {
@@ -412,7 +412,7 @@ impl World<'_> {
             if let Some(at) = self.sockets.iter().position(|s| s.congested) {
                 self.turn_congestion(at);
             }
-            // Whoever came from another worker meanwhile leaves, too.
+            // Clients that have come from another worker meanwhile are closed, too.
             while let Some(at) = self.pick(false) {
                 self.lose_at(at);
             }
@@ -426,7 +426,7 @@ impl World<'_> {
         }
         assert_eq!(left.clients, 0, "{left:?}");
         assert_eq!(left.waiting + left.newcomers + left.asks, 0, "{left:?}");
-        // What talks nonsense may have stopped in the middle of it.
+        // A dishonest server may have stopped in the middle of a message.
         let honest = |s: &Socket| matches!(&s.end, End::Server(postgres) if postgres.honest);
         assert!(
             left.held == 0 || !self.sockets.iter().all(honest),

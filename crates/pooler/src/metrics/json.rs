@@ -1,11 +1,11 @@
-//! What the page shows, as JSON.
+//! The content of the page, as JSON.
 
 use serde_json::{Value, json};
 
 use super::sight::{Point, PoolSight, Sight, quantile};
 use crate::queries::tally::CountedQuery;
 
-/// All that the page shows.
+/// The whole content of the page.
 pub fn page(sight: &Sight) -> String {
     let pools = sight.pools.iter().zip(&sight.recent);
     json!({

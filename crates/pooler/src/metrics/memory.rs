@@ -1,4 +1,4 @@
-//! What is kept from one sample to the next.
+//! Values that are kept from one sample to the next.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use crate::pool::key::PoolKey;
 use crate::stats::Stats;
 use crate::times::Times;
 
-/// How many samples the page can look back: five minutes.
+/// How many samples the page shows: five minutes.
 const HISTORY: usize = 300;
 
-/// The name of pools that are summed.
+/// The name of the sum of pools.
 const OTHER: &str = "(other)";
 
-/// What is kept from one sample for the next.
+/// Values that are kept from one sample to the next.
 #[derive(Debug, Default)]
 pub struct Memory {
-    /// Pools that are shown alone: first come, first shown.
+    /// Pools that are shown alone, in order of appearance.
     shown: BTreeSet<Arc<PoolKey>>,
-    /// Pools that are summed, as last seen. Who was summed stays summed, so that no counter falls.
+    /// Pools that are summed, as last seen. A summed pool stays summed, so that no counter falls.
     summed: BTreeMap<Arc<PoolKey>, PoolSight>,
-    /// What is left of summed pools that are gone.
+    /// The counters of summed pools that are gone.
     gone: Option<Box<PoolSight>>,
     levels: BTreeMap<Arc<PoolKey>, Levels>,
     last: BTreeMap<Arc<PoolKey>, (Stats, Times)>,
@@ -32,8 +32,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Takes in all workers' answers at a moment (seconds since 1970). At most `most` pools are
-    /// shown alone.
+    /// Takes in one sample of all workers' answers (`at` in seconds since 1970). At most `most`
+    /// pools are shown alone.
     pub fn sample(
         &mut self,
         at: f64,
@@ -62,7 +62,7 @@ impl Memory {
         self.levels = levels;
     }
 
-    /// What each pool, and all of them, did since the last sample.
+    /// Computes the work of each pool, and of all pools, since the last sample.
     fn remember(&mut self, at: f64, sight: &mut Sight) {
         let mut all = (Stats::default(), Times::default());
         let mut last = BTreeMap::new();
@@ -87,7 +87,7 @@ impl Memory {
         let first = self.history.is_empty();
         let mut point = Point::between(&self.last_all, &all);
         if first {
-            // What was before is no second's work.
+            // The first sample has no previous one to compare with.
             point = Point::default();
             sight.recent.iter_mut().for_each(Point::forget_work);
         }
@@ -103,7 +103,7 @@ impl Memory {
         (self.last, self.last_all) = (last, all);
     }
 
-    /// Leaves `most` pools, and one that has the sum of the others.
+    /// Leaves `most` pools, and one pool with the sum of the others.
     fn sum_above(&mut self, most: usize, sight: &mut Sight) {
         let here: BTreeSet<_> = sight.pools.iter().map(|pool| pool.key.clone()).collect();
         self.shown.retain(|key| here.contains(key));
@@ -147,7 +147,7 @@ fn other() -> PoolSight {
     PoolSight::empty(Arc::new(key), PoolMode::Session, 0)
 }
 
-/// What only ever grows of a pool.
+/// The counters of a pool.
 fn counters_of(pool: &PoolSight) -> PoolSight {
     PoolSight {
         stats: pool.stats,

@@ -1,8 +1,8 @@
-//! Metrics: what all workers have, as text for Prometheus and as JSON for the page.
+//! Metrics: the data of all workers, as text for Prometheus and as JSON for the page.
 //!
-//! Once a second the control thread asks all workers ([`crate::console::Survey::for_metrics`]) and passes
-//! the answers to a [`Memory`], which keeps values from one sample to the next. The result is a [`Sight`]:
-//! a value that [`text`], [`page`] and [`readiness`] read. Nothing here touches a worker.
+//! Once a second the control thread asks all workers ([`crate::console::Survey::for_metrics`]) and
+//! passes the answers to a [`Memory`], which keeps values from one sample to the next. The result
+//! is a [`Sight`], which [`text`], [`page`] and [`readiness`] read. None of them touches a worker.
 
 mod json;
 mod memory;

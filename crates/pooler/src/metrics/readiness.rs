@@ -1,9 +1,10 @@
-//! Whether the process should get new clients.
+//! Decides whether the process should get new clients.
 
 use super::Sight;
 use crate::config::CAUSES;
 
-/// Why the process should get no new clients, of the causes that count; nothing if it should.
+/// The reasons why the process should get no new clients, of those that `counts` accepts. Empty if
+/// it should.
 ///
 /// `draining`: it takes none, because it shuts down or a successor takes over. `paused`: PAUSE or
 /// SUSPEND holds for all pools. `unreachable`: logins to PostgreSQL fail and no pool has a server.

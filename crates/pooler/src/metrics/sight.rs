@@ -15,10 +15,10 @@ use crate::stats::Stats;
 use crate::times::{BOUNDS, Histogram, Times};
 use crate::tls::TlsTold;
 
-/// What the process tells of itself.
+/// Figures of the process.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
-    /// When it started, in seconds since 1970.
+    /// The start time, in seconds since 1970.
     pub started: f64,
     /// Processor time so far, in seconds.
     pub cpu_seconds: f64,
@@ -26,21 +26,21 @@ pub struct Process {
     pub resident_bytes: u64,
     /// Open descriptors.
     pub open_fds: u64,
-    /// How many it may have.
+    /// The limit of open descriptors.
     pub max_fds: u64,
     /// `max_client_conn`.
     pub max_clients: u32,
-    /// It takes no new clients any more.
+    /// The process takes no new clients.
     pub draining: bool,
-    /// Spans that the collector has taken.
+    /// Spans that the collector has accepted.
     pub spans_sent: u64,
     /// Spans that were dropped because the collector was away or slow.
     pub spans_lost: u64,
-    /// Samples of a second that were not taken because a worker had not answered the last one.
+    /// Seconds without a sample, because a worker had not answered the previous one.
     pub late_samples: u64,
 }
 
-/// Counts of how many servers were at work, one for each second in which clients waited.
+/// Counts of working servers, one count for each second in which clients waited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Levels {
     counts: [u64; Levels::BOUNDS.len() + 1],
@@ -48,7 +48,7 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// Up to so many servers.
+    /// The buckets' upper bounds, in servers.
     pub const BOUNDS: [u64; 11] = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 
     /// Counts a second.
@@ -58,7 +58,7 @@ impl Levels {
         self.sum += level;
     }
 
-    /// Adds another's counts.
+    /// Adds other counts.
     pub fn add(&mut self, other: &Levels) {
         for (count, more) in self.counts.iter_mut().zip(other.counts) {
             *count += more;
@@ -66,7 +66,7 @@ impl Levels {
         self.sum += other.sum;
     }
 
-    /// By bucket, the last without a bound.
+    /// The counts by bucket. The last bucket has no bound.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
@@ -80,40 +80,40 @@ impl Levels {
 /// A pool, over all workers.
 #[derive(Clone, Debug)]
 pub struct PoolSight {
-    /// Which; `(other)` twice where pools are summed.
+    /// The pool; `(other)` twice for a sum of pools.
     pub key: Arc<PoolKey>,
-    /// When servers go back.
+    /// The pool mode.
     pub mode: PoolMode,
-    /// How many servers it may have; 0 without limit.
+    /// How many servers the pool may have; 0 for no limit.
     pub size: u32,
     /// Its clients and servers.
     pub states: States,
-    /// Servers that execute something.
+    /// Servers that are executing something.
     pub working: u32,
     /// Clients that keep a server between transactions.
     pub pinned: u32,
     /// Counts since the start.
     pub stats: Stats,
-    /// How long things took, since the start.
+    /// Durations since the start.
     pub times: Times,
-    /// PAUSE.
+    /// PAUSE holds.
     pub paused: bool,
-    /// Why the last login to PostgreSQL failed, if it did.
+    /// Why the last login to PostgreSQL failed, if it failed.
     pub failure: Option<String>,
-    /// Clients that wait, by why.
+    /// The number of waiting clients by reason.
     pub reasons: BTreeMap<&'static str, u32>,
-    /// Why the most telling of them wait.
+    /// The most important of the reasons.
     pub reason: Option<Reason>,
-    /// Who waits, longest first: the first few.
+    /// The clients that have waited longest.
     pub waiters: Vec<WaiterRow>,
-    /// Who has servers, longest first: the first few, and only while somebody waits.
+    /// The clients that have held servers longest. Only while clients wait.
     pub holders: Vec<Holder>,
-    /// How many servers were at work while clients waited.
+    /// How many servers were working while clients waited.
     pub levels: Levels,
 }
 
 impl PoolSight {
-    /// One of which nothing is known.
+    /// A pool without data.
     pub(super) fn empty(key: Arc<PoolKey>, mode: PoolMode, size: u32) -> PoolSight {
         PoolSight {
             key,
@@ -177,7 +177,7 @@ impl PoolSight {
     }
 }
 
-/// A worker.
+/// Figures of a worker.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WorkerSight {
     /// Its number.
@@ -186,9 +186,9 @@ pub struct WorkerSight {
     pub clients: u32,
     /// Its servers.
     pub servers: u32,
-    /// Transactions it has passed.
+    /// Transactions relayed.
     pub transactions: u64,
-    /// Servers it has lent.
+    /// Servers lent to other workers.
     pub lends: u64,
     /// Clients that have come from other workers.
     pub arrived: u64,
@@ -198,12 +198,12 @@ pub struct WorkerSight {
     pub mails: u64,
 }
 
-/// What all workers have, summed.
+/// The sums over all workers.
 #[derive(Clone, Debug, Default)]
 pub struct Sight {
-    /// What the process tells of itself.
+    /// Figures of the process.
     pub process: Process,
-    /// Pools, the sum of those above the cap last.
+    /// Pools. The sum of the pools above the cap is the last.
     pub pools: Vec<PoolSight>,
     /// How many pools there are.
     pub pool_count: u32,
@@ -211,17 +211,17 @@ pub struct Sight {
     pub workers: Vec<WorkerSight>,
     /// All clients.
     pub clients: u32,
-    /// Of those, not logged in yet.
+    /// Clients that are not logged in yet.
     pub login_clients: u32,
-    /// Of those, consoles.
+    /// Clients that are consoles.
     pub consoles: u32,
     /// All servers.
     pub servers: u32,
-    /// Sizes of tables in bytes, used and free places.
+    /// Sizes of tables in bytes, including free slots.
     pub memory: [(&'static str, u64); 3],
-    /// Which queries take the most.
+    /// The queries with the most time.
     pub queries: TopQueries,
-    /// Slow queries that have no line in the log, because there were too many in a second.
+    /// Slow queries without a line in the log, because there were too many in a second.
     pub unlogged: u64,
     /// PAUSE of all pools.
     pub paused: bool,
@@ -236,7 +236,7 @@ pub struct Sight {
 }
 
 impl Sight {
-    /// Of all workers' answers. Pools are in order, none is summed yet.
+    /// The sums of all workers' answers. All pools are still separate, and sorted.
     pub(super) fn of(mut holdings: Vec<Holdings>, process: Process) -> Sight {
         holdings.sort_by_key(|holding| holding.worker);
         let mut sight = Sight {
@@ -299,7 +299,7 @@ impl Sight {
     }
 }
 
-/// What happened in a second, and how it stood at its end.
+/// The work of one second, and the state at its end.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Point {
     /// Seconds since 1970.
@@ -316,13 +316,13 @@ pub struct Point {
     pub working: u32,
     /// Servers.
     pub servers: u32,
-    /// Half of the queries took less, in seconds. As exact as the buckets: within a factor of two.
+    /// The median duration of queries, in seconds. As exact as the buckets: within a factor of two.
     pub query_p50: f64,
-    /// 99 of 100 queries took less.
+    /// The 99th percentile of queries.
     pub query_p99: f64,
-    /// 99 of 100 transactions took less.
+    /// The 99th percentile of transactions.
     pub transaction_p99: f64,
-    /// 99 of 100 transactions waited less for their server.
+    /// The 99th percentile of transactions' waits for a server.
     pub wait_p99: f64,
 }
 
@@ -333,7 +333,7 @@ impl Point {
         let waits = difference(&now.1.wait, &before.1.wait);
         let mut wait_counts = waits;
         let waited: u64 = waits.iter().sum();
-        // Who found a server at once has waited for nothing.
+        // Clients that got a server at once did not wait.
         wait_counts[0] += assigned.saturating_sub(waited);
         let wait_p99 = if waited * 100 <= assigned {
             0.0
@@ -372,8 +372,8 @@ fn difference(now: &Histogram, before: &Histogram) -> [u64; BOUNDS + 1] {
     counts
 }
 
-/// The value that a share of all is below, in seconds, as Prometheus' `histogram_quantile` finds
-/// it: within its bucket all are taken to be evenly spread. 0 if there are none.
+/// The quantile `share`, in seconds, as in Prometheus' `histogram_quantile`: values are assumed to
+/// be spread evenly within a bucket. 0 without values.
 pub(super) fn quantile(counts: &[u64; BOUNDS + 1], share: f64) -> f64 {
     let total: u64 = counts.iter().sum();
     let rank = share * total as f64;

@@ -1,4 +1,4 @@
-//! The one table of metrics. The text for Prometheus and the reference page derive from here.
+//! The one table of metrics: the source of the text for Prometheus and of the reference page.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::session::PIN_REASONS;
 use crate::times::{BOUNDS, Histogram};
 use crate::tls::Handshakes;
 
-/// The version that `howdah_info` tells.
+/// The version in `howdah_info`.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A metric's type.
@@ -29,24 +29,24 @@ impl Kind {
     }
 }
 
-/// Values by the word of one more label.
+/// Values by an additional label.
 type ByWord = Vec<(&'static str, f64)>;
 
-/// Where a metric's values come from, and so which labels they have.
+/// The source of a metric's values, and the metric's labels.
 enum Source {
-    /// No label.
+    /// No labels.
     Process(fn(&Sight) -> f64),
-    /// This label.
+    /// The given label.
     ProcessBy(&'static str, fn(&Sight) -> ByWord),
     /// `worker`.
     Worker(fn(&WorkerSight) -> u64),
     /// `database`, `user`.
     Pool(fn(&PoolSight) -> f64),
-    /// `database`, `user` and this one.
+    /// `database`, `user` and the given label.
     PoolBy(&'static str, fn(&PoolSight) -> ByWord),
     /// `database`, `user`: durations, and their sum in nanoseconds.
     Times(fn(&PoolSight) -> (Histogram, u64)),
-    /// `database`, `user`: how many servers.
+    /// `database`, `user`: counts of servers.
     Levels(fn(&PoolSight) -> Levels),
 }
 
@@ -485,7 +485,7 @@ static METRICS: &[Metric] = &[
     ),
 ];
 
-/// How the text is written.
+/// The format of the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// Prometheus' text format, version 0.0.4.
@@ -495,7 +495,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The one that a client's Accept header asks for.
+    /// The format that an Accept header asks for.
     pub fn accepted(accept: &str) -> Format {
         if accept.contains("application/openmetrics-text") {
             Format::OpenMetrics
@@ -504,7 +504,7 @@ impl Format {
         }
     }
 
-    /// Its Content-Type.
+    /// The Content-Type.
     pub fn content_type(self) -> &'static str {
         match self {
             Format::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
@@ -536,7 +536,7 @@ fn pool_labels(pool: &PoolSight) -> String {
     )
 }
 
-/// A label's value: names come from whoever connects.
+/// Escapes a label's value: any client can choose such names.
 fn escaped(value: &str) -> String {
     value
         .replace('\\', "\\\\")

@@ -114,7 +114,7 @@ fn workers_add_up() {
             format!("howdah_pool_transaction_seconds_sum{labels}"),
             "0.002",
         ),
-        // Who found a server at once has waited, too: for nothing.
+        // Clients that got a server at once count, too, with a wait of zero.
         (format!("howdah_pool_wait_seconds_count{labels}"), "12"),
         (
             r#"howdah_pool_transaction_seconds_bucket{database="d",user="u",le="0.000524288"}"#
@@ -182,7 +182,7 @@ fn pools_above_the_cap_are_summed_and_no_counter_falls() {
     let sight = sample(&mut memory, all(8));
     assert_eq!((sight.pools.len(), sight.pool_count), (3, 4));
     assert_eq!(other(&sight).as_deref(), Some("12"));
-    // One that was shown goes: its place is for a newcomer, not for one that was summed.
+    // A shown pool goes. A new pool gets its place, not a summed one.
     let sight = sample(
         &mut memory,
         vec![holdings(
@@ -191,7 +191,7 @@ fn pools_above_the_cap_are_summed_and_no_counter_falls() {
         )],
     );
     assert_eq!(other(&sight).as_deref(), Some("12"));
-    // One that was summed goes: what it did stays counted.
+    // A summed pool goes. Its counters remain in the sum.
     let sight = sample(
         &mut memory,
         vec![holdings(0, vec![share("b", 2), share("c", 5)])],
@@ -228,7 +228,7 @@ fn reasons_of_several_workers_are_counted_and_the_most_telling_is_told() {
             r#"howdah_pool_waiting_clients{database="d",user="u",reason="asked"}"#,
             "3",
         ),
-        // Two seconds, four servers each.
+        // Two seconds with four servers each.
         (
             r#"howdah_pool_working_while_waiting_sum{database="d",user="u"}"#,
             "8",
@@ -268,7 +268,7 @@ fn readiness_goes_by_policy() {
     assert_eq!(ready(|s| s.suspended = true).0, ["paused"]);
     let fails = |s: &mut Sight| s.pools[0].failure = Some("no".into());
     assert_eq!(ready(fails).0, ["unreachable"]);
-    // One server that works is enough.
+    // One ready server is enough.
     let one = |s: &mut Sight| {
         s.pools[0].failure = Some("no".into());
         s.pools[0].states.sv_idle = 1;

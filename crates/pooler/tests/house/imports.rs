@@ -1,31 +1,31 @@
-//! Which file of a crate imports which, by the text of both.
+//! Finds which file of a crate imports which, from the text of the files.
 //!
-//! An import is one of the file that defines what is imported: `use crate::pool::PoolKey` leads to
-//! `pool/key.rs`, though `pool/mod.rs` is where the `pub use` stands.
+//! An import leads to the file that defines the imported name: `use crate::pool::PoolKey` leads to
+//! `pool/key.rs`, although the `pub use` is in `pool/mod.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Who points to whom.
+/// A directed graph.
 pub type Graph = BTreeMap<String, BTreeSet<String>>;
 
 /// The words of a path, without `crate`.
 type Path = Vec<String>;
 
-/// What is to be known of a file.
+/// The relevant facts of a file.
 struct File {
     name: String,
-    /// Words of its code, with the `::` between them, but for those of `use` and `mod`.
+    /// Words of the code, joined by `::`, except those of `use` and `mod`.
     words: Vec<Path>,
-    /// Its structs, enums, functions and so on.
+    /// Names of its structs, enums, functions and so on.
     defines: BTreeSet<String>,
-    /// Its names of what others define.
+    /// Names that the file imports.
     uses: BTreeMap<String, Path>,
 }
 
 /// The files of a crate, by the paths of their modules.
 struct Modules(BTreeMap<Path, File>);
 
-/// The imports of each file, from names and texts of all.
+/// The imports of each file. `sources` has the name and text of all files.
 pub fn imports(sources: &[(String, String)]) -> Graph {
     let files = sources.iter().map(|(name, text)| {
         let module = module(name);
@@ -97,7 +97,7 @@ impl File {
         file
     }
 
-    /// A tree of a `use`, behind a prefix.
+    /// Reads the tree of a `use`, after a prefix.
     fn take_in(&mut self, prefix: &[String], tree: &str) {
         let mut depth = 0;
         let mut branches = vec![String::new()];
@@ -131,7 +131,7 @@ impl File {
     }
 }
 
-/// What a line at the left margin defines.
+/// The name that an unindented line defines.
 fn defined(line: &str) -> Option<&str> {
     let line = line.strip_prefix("const fn ").map_or(line, |_| &line[6..]);
     let kinds = [
@@ -143,7 +143,7 @@ fn defined(line: &str) -> Option<&str> {
 }
 
 impl Modules {
-    /// A path as it is written in a module, from the crate on. `None` if it leads out of the crate.
+    /// A path in a module, as a path from the crate's root. `None` if it leads out of the crate.
     fn absolute(&self, module: &[String], path: &[String]) -> Option<Path> {
         let first = path.first()?;
         let file = &self.0[module];
@@ -168,7 +168,7 @@ impl Modules {
         self.0.contains_key(&child).then(|| [module, path].concat())
     }
 
-    /// The file that defines what a path leads to.
+    /// The file that defines the target of a path.
     fn definer(&self, mut path: Path) -> Option<&str> {
         // Each turn follows one `pub use`.
         for _ in 0..8 {
@@ -188,7 +188,7 @@ impl Modules {
     }
 }
 
-/// All that something points to, and those point to, and so on.
+/// All nodes that can be reached from a node.
 fn reach<'a>(graph: &'a Graph, from: &'a str) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut next = vec![from];
@@ -199,8 +199,7 @@ fn reach<'a>(graph: &'a Graph, from: &'a str) -> BTreeSet<&'a str> {
     reached
 }
 
-/// The largest set of which each points to each, over others of the set or at once; empty if there is
-/// no circle.
+/// The largest set of nodes that can all reach each other. Empty if there is no circle.
 pub fn largest_circle(graph: &Graph) -> Vec<&str> {
     let reached: BTreeMap<&str, _> = graph.keys().map(|at| (&**at, reach(graph, at))).collect();
     let circle = |at: &str| -> Vec<&str> {

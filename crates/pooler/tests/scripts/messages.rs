@@ -1,4 +1,4 @@
-//! Messages as words, both ways.
+//! Messages as words, in both directions.
 
 use howdah_pooler::cancel::Keys;
 use howdah_wire::backend::{Fields, Status, command_tag, key_data, parameter_status};
@@ -26,7 +26,7 @@ pub fn words(line: &str) -> Vec<(&str, Vec<&str>)> {
     words
 }
 
-/// A text; `x*1000` is a thousand times `x`.
+/// A text. `x*1000` repeats `x` a thousand times.
 fn long(text: &str) -> String {
     match text
         .split_once('*')
@@ -37,7 +37,7 @@ fn long(text: &str) -> String {
     }
 }
 
-/// Appends what a client says by one word.
+/// Appends a client's message, given as a word.
 pub fn client_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
     let first = arguments.first().copied().unwrap_or("").as_bytes();
     let second = arguments.get(1).copied().unwrap_or("");
@@ -57,7 +57,7 @@ pub fn client_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
         "p" => with(buf, b'p', &[first, b"\0"].concat()),
         "f" => with(buf, b'f', b"no\0"),
         "S" | "H" | "d" | "c" | "X" => with(buf, word.as_bytes()[0], first),
-        // The first so many bytes of a message, and the others: cut(3,S) rest(3,S)
+        // The first bytes of a message, and the rest: cut(3,S) rest(3,S)
         "cut" | "rest" => {
             let mut whole = Vec::new();
             for (word, arguments) in words(second) {
@@ -66,7 +66,7 @@ pub fn client_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
             let rest = whole.split_off(arguments[0].parse().unwrap());
             buf.extend(if word == "cut" { whole } else { rest });
         }
-        // So many times a message: many(1000,S)
+        // A message repeated: many(1000,S)
         "many" => {
             for _ in 0..arguments[0].parse().unwrap() {
                 for (word, arguments) in words(second) {
@@ -83,7 +83,7 @@ pub fn client_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
     }
 }
 
-/// Appends what PostgreSQL says by one word.
+/// Appends PostgreSQL's message, given as a word.
 pub fn server_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
     let first = arguments.first().copied().unwrap_or("");
     let second = arguments.get(1).copied().unwrap_or("");
@@ -105,7 +105,7 @@ pub fn server_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
             let text = b"SERROR\0VERROR\0C08P01\0Mformats\0L9\0RPortalSetResultFormat\0\0";
             buf.extend_from_slice(text);
         }),
-        // Of a process, by a channel: A(7,news), A(7,news,payload)
+        // A notification by a process on a channel: A(7,news), A(7,news,payload)
         "A" if arguments.len() == 2 => write::message(buf, tag, |buf| {
             buf.extend_from_slice(&first.parse::<u32>().unwrap().to_be_bytes());
             let (channel, payload) = second.split_once(',').unwrap_or((second, "said"));
@@ -121,7 +121,7 @@ pub fn server_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
             let (name, value) = all.split_once('=').unwrap();
             write::parameter_status(buf, name.as_bytes(), value.as_bytes());
         }
-        // So many columns, of these names.
+        // Columns of these names.
         "T" => write::message(buf, tag, |buf| {
             buf.extend_from_slice(&(arguments.len() as u16).to_be_bytes());
             for name in arguments {
@@ -152,7 +152,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A message as a word; `None` if the bytes are not all there.
+/// A message as a word; `None` if the message is not complete.
 pub fn word(bytes: &[u8], from_server: bool) -> Option<(String, usize)> {
     let header = header(bytes)?.unwrap();
     let body = bytes.get(HEADER..header.total())?;
@@ -171,7 +171,7 @@ fn backend(tag: u8, body: &[u8]) -> String {
         b'E' | b'N' => {
             let fields = Fields::new(body);
             let severity = text(fields.severity());
-            // Why a connection ends is part of what is told.
+            // For a fatal error, the detail has the reason.
             let detail = fields.get(b'D').filter(|_| severity == "FATAL");
             format!(
                 "{severity}({},{}{})",

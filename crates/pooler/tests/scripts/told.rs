@@ -1,4 +1,4 @@
-//! What comes of an event, as lines of a script.
+//! The results of an event, as lines of a script.
 
 use std::fmt::Write;
 
@@ -13,11 +13,11 @@ use howdah_pooler::tls::TlsStart;
 use super::{Asked, World};
 use crate::messages::word;
 
-/// What a client is told that wants nothing of its own.
+/// The greeting of a client with default settings.
 const WELCOME: &str = " R(0) S(server_version=17.0) S(client_encoding=UTF8) \
     S(DateStyle=ISO, MDY) S(TimeZone=GMT) S(standard_conforming_strings=on) S(application_name=)";
 
-/// What goes around a client's settings, where its first messages follow at once.
+/// The messages around a client's settings, if the client's first messages follow at once.
 const SETTINGS_BEGIN: &str =
     " P(,BEGIN ISOLATION LEVEL READ COMMITTED) B() E P(,SELECT pg_catalog.set_config";
 const SETTINGS_END: &str = " B() E P(,COMMIT) B() E";
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// What the control thread is asked, and told of a takeover.
+    /// Shows a question to the control thread.
     fn asked(&mut self, worker: usize, question: Question) {
         match question {
             Question::Accept(_) => {}
@@ -234,7 +234,7 @@ impl World {
         self.streams.insert(name, stream);
     }
 
-    /// Tells of messages that are not whole at an event's end.
+    /// Shows messages that are still incomplete at the end of an event.
     pub(super) fn flush(&mut self) {
         let parts: Vec<_> = self
             .streams
@@ -253,8 +253,8 @@ impl World {
         }
     }
 
-    /// A line of the log: names of statements on servers become short, and what is said to one
-    /// peer in one breath is one line.
+    /// Adds a line to the log. Names of statements on servers become short, and consecutive
+    /// messages to one peer become one line.
     pub(super) fn tell(&mut self, line: &str) {
         let mut line = line.to_string();
         while let Some(at) = line.find("howdah_") {

@@ -1,37 +1,39 @@
-//! Plays scripts. What can happen:
+//! Plays scripts. The events:
 //!
-//! - `setup workers=2 key=value ...`: first of all, with settings of PgBouncer's; of the database
-//!   `d` with `d.key=value`. `~` is a blank. There is another, `e`, without any.
+//! - `setup workers=2 key=value ...`: comes first. Sets settings of PgBouncer, and settings of the
+//!   database `d` by `d.key=value`. `~` is a blank. A second database `e` has no settings.
 //! - `a login name=value ...`, `a@1 login`: a client connects (to a worker) and logs in as `u`.
-//! - `a Q(select 1) S`: a client sends messages. `a [7] Q(...)`: only so many bytes of them; then
-//!   `a rest`.
-//! - `s1 up`: PostgreSQL takes a connection and logs us in. `s1 connected`, `s1 refused`,
-//!   `s1 1 2 C(SELECT 1) ZI`: it sends messages, or `[7]` bytes of them. `s1 connected to a stranger`:
-//!   another user of the system is behind the socket.
+//! - `a Q(select 1) S`: a client sends messages. `a [7] Q(...)`: the client sends only 7 bytes; `a
+//!   rest` sends the others.
+//! - `s1 up`: PostgreSQL accepts a connection and the login. `s1 connected`, `s1 refused`, `s1 1 2
+//!   C(SELECT 1) ZI`: PostgreSQL sends messages, or `[7]` bytes of them. `s1 connected to a
+//!   stranger`: another system user is behind the socket.
 //! - `a lost`, `s1 lost`, `s1 reset`, `s1 detached`, `a congested`, `a drained`.
-//! - `settings(SELECT ...)` is what gives a server its client's settings together with the client's
-//!   first messages; `s1 settings` answers that.
-//! - In what PostgreSQL says `#1` stands for the server's name of a statement.
-//! - `a connect`: a client connects and says nothing yet; `a login` logs it in. `a ssl request`,
-//!   `a ssl request, more` (with a byte behind), `a client hello`: it asks for TLS. `a tls`, `a tls
-//!   fails`: how the handshake ended. `s1 raw S`: PostgreSQL sends that byte.
-//! - `cancel a`: a client `x1`, `x2`, ... asks for that; `cancel a bit 24`: with this bit of the secret
-//!   turned round.
-//! - `a many names 5000`: it prepares so many statements on `s1`; what that takes is not shown.
-//! - `mail`: what workers have sent each other arrives, until all is quiet.
-//! - `turn`: from here on a worker's second look at a cancel request waits for the next `turn`.
-//! - `shed 0 1 2`: the control thread wants worker 0 to hand two clients of `d` to worker 1.
-//! - `seat 1 2`, `seat new 1`: the control thread wants newcomers of `d` at workers 1 and 2, in turn;
-//!   those of pools that have no place yet, at worker 1.
-//! - `settings key=value ...`: the configuration is read anew, with these changes; of `d`, what
-//!   `d.key=value` says is all there is.
+//! - `settings(SELECT ...)` sets a client's settings on a server, together with the client's first
+//!   messages; `s1 settings` is the answer.
+//! - In PostgreSQL's messages `#1` stands for the server's name of a statement.
+//! - `a connect`: a client connects and sends nothing yet; `a login` logs it in. `a ssl request`,
+//!   `a ssl request, more` (with one byte more), `a client hello`: the client asks for TLS. `a
+//!   tls`, `a tls fails`: the result of the handshake. `s1 raw S`: PostgreSQL sends this byte.
+//! - `cancel a`: a client `x1`, `x2`, ... cancels `a`; `cancel a bit 24`: with this bit of the
+//!   secret flipped.
+//! - `a many names 5000`: a client prepares 5000 statements on `s1`. The messages are not shown.
+//! - `mail`: delivers the workers' mail, until no mail is left.
+//! - `turn`: from now on a worker's second look at a cancel request waits for the next `turn`.
+//! - `shed 0 1 2`: the control thread orders worker 0 to hand two clients of `d` to worker 1.
+//! - `seat 1 2`, `seat new 1`: the control thread sends new clients of `d` to workers 1 and 2 in
+//!   turn, and new clients of pools without seats to worker 1.
+//! - `settings key=value ...`: reloads the configuration with these changes. `d.key=value` replaces
+//!   all settings of `d`.
 //! - `wait 5s`, `wait 10ms`; `order pause`, `order resume`, `order reconnect`, `order
 //!   shutdown clients`, `order shutdown servers`, `order hand over`, `order pack`: to all
 //!   workers.
-//! - `successor`: what was packed is opened by a process of the same settings; `successor ended`: which
-//!   is told before that its predecessor has ended. `back`: it goes on where it was.
-//! - `answer 1 yes`, `answer 2 no`, `answer 3 127.0.0.1`: the control thread answers a question;
-//!   they are numbered as they come. `moved name 127.0.0.1`: a name no longer leads there.
+//! - `successor`: a process with the same settings adopts the packed connections; `successor
+//!   ended`: the successor first learns that its predecessor has ended. `back`: the connections
+//!   return to this process.
+//! - `answer 1 yes`, `answer 2 no`, `answer 3 127.0.0.1`: the control thread answers a question.
+//!   Questions are numbered in order. `moved name 127.0.0.1`: the name does not lead there any
+//!   more.
 //!
 //! Servers, and the carriers of cancels, are `s1`, `s2`, ... in the order of their connects.
 //! Sockets close at once.
@@ -59,7 +61,7 @@ use told::mail_word;
 
 use crate::messages::{client_message, server_message, words};
 
-/// Plays each case of a script and compares what comes of it.
+/// Plays each case of a script and compares the results.
 pub fn play(script: &str) {
     let mut failed = false;
     let mut whole = String::new();
@@ -72,7 +74,7 @@ pub fn play(script: &str) {
                 writeln!(played, "{line}").unwrap();
             } else if let Some(happening) = line.strip_prefix("> ") {
                 writeln!(played, "{line}").unwrap();
-                // Shown only if the test fails, then up to where it did.
+                // Shown only if the test fails, up to the failure.
                 println!("{line}");
                 world.happen(happening);
                 let log = world.take_log();
@@ -104,22 +106,22 @@ struct World {
     poolers: Vec<Pooler>,
     broker: Option<Broker>,
     now: u64,
-    /// Where everybody is, by name.
+    /// Worker and id of each connection, by name.
     peers: BTreeMap<String, (usize, Peer)>,
-    /// Bytes sent to everybody that are no whole message yet.
+    /// Bytes sent to each connection that are not yet a whole message.
     streams: BTreeMap<String, Vec<u8>>,
-    /// Bytes to come from a `[7]`.
+    /// Bytes left over by a `[7]`.
     rests: BTreeMap<String, Vec<u8>>,
     keys: BTreeMap<String, (u32, Vec<u8>)>,
     own_mail: VecDeque<(usize, Mail)>,
-    /// What waits for the next `turn`, once a script counts turns.
+    /// Second looks that wait for the next `turn`, once a script uses turns.
     next_turn: Option<VecDeque<(usize, Mail)>>,
     mail: VecDeque<(usize, Mail)>,
     closed: VecDeque<(usize, Peer)>,
     adopting: String,
-    /// Whose event at hand shows a mistake of ours.
+    /// The connection whose current event reveals a bug.
     mistake: Option<Peer>,
-    /// What the configuration says of `d`, and its settings, a line each.
+    /// The configuration of `d`, and the settings, a line each.
     database: String,
     settings: String,
     servers: usize,
@@ -129,10 +131,10 @@ struct World {
     /// Names of loose sockets.
     loose: Vec<String>,
     config: Arc<Config>,
-    /// What workers have packed for a successor, and what that must know besides.
+    /// Connections that workers have packed for a successor, and the other state for it.
     packed: Vec<(usize, Parcel)>,
     estate: Estate,
-    /// What the control thread was asked, by whom.
+    /// Questions to the control thread, and who asked.
     questions: Vec<(usize, Asked)>,
     log: String,
 }
@@ -188,7 +190,7 @@ impl World {
         self.start(workers);
     }
 
-    /// The configuration, changed.
+    /// The changed configuration.
     fn config(&mut self, words: &str) -> Arc<Config> {
         let mut database = None::<String>;
         for word in words.split_whitespace() {
@@ -211,7 +213,8 @@ impl World {
         );
         let list = |_: &str| Ok("\"u\" \"\"\n\"v\" \"\"\n".to_string());
         let (mut config, _) = Config::load("x.ini", &text, &mut { list }).unwrap();
-        // The daemon says what is in force; here that is what is written, if anything is.
+        // The daemon reports what is in force. Here the written settings are in force, if there are
+        // any.
         if text.contains("tls") {
             config.tls = TlsInForce::asked(&config, 0);
         }
@@ -232,8 +235,8 @@ impl World {
         self.broker = Some(Broker::new(seeded(0)));
     }
 
-    /// The Broker hears what a worker says; what it answers is mail. What the first worker says, and
-    /// what a worker hears at once, is not shown.
+    /// Passes a worker's mail to the Broker, which answers by mail. Mail of the first worker, and
+    /// mail that has an immediate answer, is not shown.
     fn tell_broker(&mut self, worker: usize, mail: ToBroker) {
         if worker > 0 {
             self.tell(&format!("{worker} to broker: {}", broker_word(&mail)));
@@ -253,8 +256,8 @@ impl World {
         }
     }
 
-    /// Another process goes on.
-    /// What was packed goes on in another process; `ending`: which is to end by then.
+    /// Another process adopts the packed connections. With `ending`, it first learns that its
+    /// predecessor has ended.
     fn succeed(&mut self, what: &str) {
         let workers = self.poolers.len();
         self.start(workers as u16);
@@ -314,7 +317,7 @@ impl World {
         }
     }
 
-    /// Lets time pass, deadline by deadline.
+    /// Lets time pass, from deadline to deadline.
     fn wait(&mut self, how_long: &str) {
         let units = [("ms", 1_000_000), ("us", 1_000), ("s", 1_000_000_000)];
         let (number, unit) = units
@@ -352,7 +355,8 @@ impl World {
         }
     }
 
-    /// All mail, and what comes of it; or that of all workers but one, which is in a long turn.
+    /// Delivers all mail and its consequences; or all but that of one worker, which is in a long
+    /// turn.
     fn deliver(&mut self, what: &str) {
         let but = what.strip_prefix("but ");
         let but = but.map(|number| number.parse::<usize>().unwrap());
@@ -464,7 +468,7 @@ impl World {
         if let Some(number) = what.strip_prefix("many names ") {
             return self.prepare_many(name, number.parse().unwrap());
         }
-        // It is handled, and turns out to be a mistake of ours.
+        // The event is handled, and then reveals a bug.
         if let Some(what) = what.strip_prefix("mistake ") {
             self.mistake = Some(peer);
             return self.peer(who, what);
@@ -507,7 +511,7 @@ impl World {
         self.log.clear();
     }
 
-    /// What clients and servers have in common.
+    /// Events that clients and servers share.
     fn lesser(&mut self, name: &str, what: &str, at: usize, peer: Peer) {
         match what {
             "lost" => self.handle(at, Event::Lost(peer, None), &[]),
