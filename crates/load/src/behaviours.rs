@@ -1,4 +1,4 @@
-//! The behaviours the load mixes; each is one function that performs one checked operation.
+//! The behaviours that the load mixes. Each is a function that performs one checked operation.
 
 pub mod bank;
 mod cancels;
@@ -27,15 +27,15 @@ pub struct Behaviour {
     pub name: &'static str,
     /// Its weight in the mix.
     pub weight: usize,
-    /// What it does, in a line.
+    /// A description of one line.
     pub about: &'static str,
-    /// It needs sessions that keep what they have: `--state`.
+    /// It needs sessions that keep their state: `--state`.
     pub state: bool,
     /// One operation.
     pub run: fn(&mut Client) -> Outcome,
 }
 
-/// A behaviour of sessions that keep what they have.
+/// A behaviour that needs sessions with state.
 const fn state(
     name: &'static str,
     weight: usize,

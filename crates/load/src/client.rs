@@ -16,48 +16,48 @@ use crate::statement::{Call, Statement};
 use crate::tally::{Report, Tally};
 use crate::url::Url;
 
-/// What all clients of a run share.
+/// Values that all clients of a run share.
 pub struct Run {
     /// Where to connect.
     pub url: Url,
-    /// Protocol version asked for at login.
+    /// The protocol version at login.
     pub version: u32,
     /// How long a reply may take.
     pub limit: Duration,
-    /// Marks the rows this run wrote.
+    /// The name of this run, in the rows that it writes.
     pub name: String,
     /// How long a client rests after each operation.
     pub pause: Duration,
-    /// Set when everything should end early.
+    /// Set to end the run early.
     pub stop: AtomicBool,
     /// Prints the first differences.
     pub report: Report,
 }
 
-/// What a client did that must be found, or not found, in the tables at the end.
+/// A client's operations that must, or must not, be found in the tables at the end.
 #[derive(Debug, Default)]
 pub struct Books {
     /// Transfers whose commit was acknowledged.
     pub transferred: BTreeSet<i32>,
-    /// Transfers whose commit was sent but never answered.
+    /// Transfers without an answer to their commit.
     pub transferred_perhaps: BTreeSet<i32>,
-    /// Inserts that were sent whole before the client vanished: they may have run, once.
+    /// Inserts that were sent completely before the client disconnected. Each may have run once.
     pub vanished_perhaps: BTreeSet<i32>,
 }
 
 /// One client.
 pub struct Client<'r> {
-    /// The run it belongs to.
+    /// The run.
     pub run: &'r Run,
     /// Its number.
     pub id: usize,
-    /// Its own random numbers.
+    /// The client's own random numbers.
     pub random: Random,
-    /// The model of its session; what is to be sent and must come.
+    /// The model of the client's session, with the messages to send and to expect.
     pub session: Session,
     /// Its cancel key.
     pub key: Vec<u8>,
-    /// What must be in the tables at the end.
+    /// The expected contents of the tables at the end.
     pub books: Books,
     connection: Option<Connection>,
     serial: i32,
@@ -78,44 +78,44 @@ impl<'r> Client<'r> {
         }
     }
 
-    /// The connection; an operation always has one.
+    /// The connection, which an operation always has.
     pub fn connection(&mut self) -> &mut Connection {
         self.connection
             .as_mut()
             .expect("operations run on a connected client")
     }
 
-    /// A number no other operation of this client has.
+    /// A number that is unique among the operations of this client.
     pub fn serial(&mut self) -> i32 {
         self.serial += 1;
         self.serial
     }
 
-    /// A text no other client and no other operation has.
+    /// A text that is unique among all clients and operations.
     pub fn mark(&mut self) -> String {
         let serial = self.serial();
         format!("c{}n{serial}", self.id)
     }
 
-    /// A call of `statement` carrying this client's marker.
+    /// A call of `statement` with this client's mark.
     pub fn call(&mut self, statement: &Statement) -> Call {
         let mark = self.mark();
         statement.call(&mut self.random, &mark, self.serial)
     }
 
-    /// Sends what the session has written and compares all that must come.
+    /// Sends the session's messages and compares all replies.
     pub fn go(&mut self) -> Outcome {
         self.send()?;
         self.expect()
     }
 
-    /// Sends what the session has written.
+    /// Sends the session's messages.
     pub fn send(&mut self) -> Outcome {
         let out = std::mem::take(&mut self.session.out);
         self.connection().send(&out)
     }
 
-    /// Compares all that must come.
+    /// Compares all replies.
     pub fn expect(&mut self) -> Outcome {
         let connection = self
             .connection
@@ -124,13 +124,13 @@ impl<'r> Client<'r> {
         expect_all(connection, &mut self.session.want)
     }
 
-    /// A simple query and its reply.
+    /// Sends a simple query and compares its reply.
     pub fn query(&mut self, sql: &str, parts: &[Part]) -> Outcome {
         self.session.query(sql, parts);
         self.go()
     }
 
-    /// A query that shows this client and nobody else is answered.
+    /// Verifies with a query that this client gets its own reply.
     pub fn prove(&mut self) -> Outcome {
         let mark = self.mark();
         let columns = vec![messages::column("m", messages::oid::TEXT)];
@@ -141,7 +141,7 @@ impl<'r> Client<'r> {
         )
     }
 
-    /// The rows of a query that must succeed, as text; for work outside the load proper.
+    /// The rows of a query that must succeed, as text. For work outside of the load.
     pub fn rows(&mut self, sql: &str) -> Outcome<Vec<Vec<Option<String>>>> {
         let mut out = Vec::new();
         messages::query(&mut out, sql);
@@ -171,7 +171,7 @@ impl<'r> Client<'r> {
         Ok(())
     }
 
-    /// Gives the connection up abruptly.
+    /// Ends the connection abruptly.
     pub fn leave(&mut self, how: Leave) {
         if let Some(connection) = self.connection.take() {
             connection.leave(how);
@@ -179,14 +179,15 @@ impl<'r> Client<'r> {
         self.session = Session::default();
     }
 
-    /// Says goodbye and waits for the other side to close.
+    /// Sends Terminate and waits for the other side to close.
     pub fn quit(&mut self) {
         if let Some(mut connection) = self.connection.take() {
             let mut out = Vec::new();
             messages::bare(&mut out, b'X');
             let sent = connection.send(&out);
             if sent.is_ok() {
-                // A side that does not close is noticed elsewhere; here it must only not stall us.
+                // Other checks notice a connection that stays open. It must only not delay this
+                // client.
                 let _ = connection.wait_for_end(Duration::from_secs(2));
             }
         }
@@ -220,7 +221,7 @@ impl<'r> Client<'r> {
         Ok(())
     }
 
-    /// Runs operations drawn from `behaviours` by weight until `end`.
+    /// Runs operations until `end`, drawn from `behaviours` by weight.
     pub fn work(&mut self, behaviours: &[(&Behaviour, usize)], end: Instant, tally: &mut Tally) {
         let total: usize = behaviours.iter().map(|(_, weight)| weight).sum();
         while Instant::now() < end && !self.run.stop.load(Ordering::Relaxed) {

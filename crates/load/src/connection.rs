@@ -1,4 +1,5 @@
-//! One socket: bytes out, whole messages in, with a deadline on every wait and a short history.
+//! One socket: sends bytes, receives whole messages, with a deadline on every wait and a short
+//! history.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ const READ: usize = 64 * 1024;
 const HISTORY: usize = 150;
 const HEAD: usize = 160;
 
-/// What happened on a connection lately.
+/// An entry of a connection's history.
 enum Past {
     Operation(String),
     Sent {
@@ -29,7 +30,7 @@ enum Past {
     },
 }
 
-/// How a connection is given up without Terminate.
+/// How a connection ends without Terminate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
     /// An orderly close of the socket.
@@ -38,12 +39,12 @@ pub enum Leave {
     Reset,
 }
 
-/// A reader that takes its time: at most `bytes` per read, with `pause` between reads.
+/// A slow reader: at most `bytes` in a read, with a `pause` between reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// The most bytes taken at once.
+    /// The most bytes in a read.
     pub bytes: usize,
-    /// How long it looks away between reads.
+    /// The time between reads.
     pub pause: Duration,
 }
 
@@ -161,7 +162,7 @@ impl Connection {
         }
     }
 
-    /// Takes what has come, if anything; false at the end of the stream.
+    /// Receives bytes, if there are any; false at the end of the stream.
     fn take(&mut self) -> Outcome<bool> {
         if self.start > 0 && (self.start == self.input.len() || self.start > READ) {
             self.input.drain(..self.start);
@@ -189,7 +190,7 @@ impl Connection {
         }
     }
 
-    /// Sends all of `bytes`, taking input meanwhile so that two full pipes never lock up.
+    /// Sends all of `bytes`. Receives meanwhile, so that two full sockets can't deadlock.
     pub fn send(&mut self, bytes: &[u8]) -> Outcome {
         self.remember_sent(bytes);
         let deadline = Instant::now() + self.limit;
@@ -213,7 +214,7 @@ impl Connection {
                     }
                 }
                 Err(error) => {
-                    // What the other side said before it left is more telling than EPIPE.
+                    // The other side's last messages say more than EPIPE.
                     while let Ok(true) = self.take() {
                         if self
                             .wait(PollFlags::IN, Instant::now() + Duration::from_millis(50))
@@ -259,7 +260,7 @@ impl Connection {
         Ok(Some(message))
     }
 
-    /// The next message, or `None` at a clean end of the stream.
+    /// The next message; `None` at a clean end of the stream.
     pub fn next_until(&mut self, deadline: Instant) -> Outcome<Option<Message>> {
         loop {
             if let Some(message) = self.buffered()? {
@@ -275,14 +276,14 @@ impl Connection {
         }
     }
 
-    /// The next message within the limit; the end of the stream is a failure.
+    /// The next message within the limit. The end of the stream is a failure.
     pub fn next(&mut self) -> Outcome<Message> {
         let deadline = Instant::now() + self.limit;
         self.next_until(deadline)?
             .ok_or_else(|| lost("closed by the other side"))
     }
 
-    /// Takes input until about `bytes` came, the stream is quiet for `patience`, or it ended.
+    /// Receives until about `bytes` came, the stream is quiet for `patience`, or it ended.
     pub fn skim(&mut self, bytes: usize, patience: Duration) {
         let mut taken = 0;
         while taken < bytes {
@@ -297,7 +298,7 @@ impl Connection {
         }
     }
 
-    /// Whole messages that are here or come within `patience`, for printing.
+    /// Whole messages that have come or come within `patience`, for printing.
     pub fn leftovers(&mut self, patience: Duration) -> Vec<Message> {
         let mut messages = Vec::new();
         let deadline = Instant::now() + patience;
@@ -311,7 +312,7 @@ impl Connection {
         messages
     }
 
-    /// True if bytes are waiting that no reply accounts for (or the stream ended).
+    /// True if there are bytes that belong to no reply, or the stream has ended.
     pub fn has_surplus(&mut self) -> bool {
         self.start < self.input.len()
             || self
@@ -326,17 +327,17 @@ impl Connection {
             match self.next_until(deadline) {
                 Ok(None) => return Ok(()),
                 Ok(Some(_)) => {}
-                // A reset ends a stream as well as anything.
+                // A reset also ends the stream.
                 Err(failure) if failure.kind == Kind::Unexpected => return Ok(()),
                 Err(failure) => return Err(failure),
             }
         }
     }
 
-    /// Gives the socket up, abruptly.
+    /// Ends the connection abruptly.
     pub fn leave(self, how: Leave) {
         if how == Leave::Reset {
-            // A unix socket may refuse; then it is an orderly close.
+            // A unix socket may refuse this. Then the close is orderly.
             let _ = rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
         }
     }

@@ -1,4 +1,4 @@
-//! What must come next, and the comparison with what does.
+//! Expected messages, and their comparison with received ones.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -8,19 +8,19 @@ use crate::failure::{Failure, Kind, Outcome};
 use crate::messages::{Message, field, parameter_status, show_got};
 use crate::notification::Notification;
 
-/// What an error's or notice's text must be.
+/// The expected text of an error or notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Text {
-    /// Exactly this.
+    /// Exactly this text.
     Is(String),
-    /// Beginning with this.
+    /// A text that begins like this.
     Starts(String),
 }
 
 /// One expected message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// Byte for byte this.
+    /// Exactly this message.
     Exact(Message),
     /// An ErrorResponse (`b'E'`) or NoticeResponse (`b'N'`).
     Report {
@@ -35,7 +35,7 @@ pub enum Want {
     },
     /// One ParameterStatus for each of these, in any order.
     Settings(BTreeMap<String, String>),
-    /// Each of these, in this order, anywhere from here on up to the next ReadyForQuery.
+    /// Each of these, in this order, anywhere from here up to the next ReadyForQuery.
     Heard(Vec<Notification>),
 }
 
@@ -50,7 +50,7 @@ pub fn error(code: &'static str, text: impl Into<String>) -> Want {
 }
 
 impl Want {
-    /// Whether `message` is what is wanted. Settings and notifications are not decided here.
+    /// True if `message` is as expected. Settings and notifications are checked elsewhere.
     fn accepts(&self, message: &Message) -> bool {
         match self {
             Want::Exact(wanted) => wanted == message,
@@ -108,15 +108,15 @@ fn shown(message: &Message) -> String {
     show_got(message.tag, &message.body, message.body.len())
 }
 
-/// The failure for `message` having come where `wants` were due.
+/// The failure if `message` comes where `wants` were expected.
 pub fn difference(connection: &mut Connection, wants: &[Want], message: &Message) -> Failure {
-    // An error where another error was due, or that comes before its place, is a wrong reply; one
-    // that ends the connection, or comes where none was due, is an unexpected error.
+    // A wrong reply: an error in place of another error, or before its place. An unexpected error:
+    // one that ends the connection, or that comes where no error was expected.
     let is_error = |want: &Want| matches!(want, Want::Report { tag: b'E', .. });
     let fatal = field(&message.body, b'V').is_some_and(|severity| severity == "FATAL");
     let due = wants.iter().any(is_error) && !fatal;
-    // PostgreSQL's farewell in a hurry, or when another of its processes has crashed, is a
-    // warning, then the end.
+    // If PostgreSQL shuts down fast, or another of its processes has crashed, it sends a warning
+    // and closes.
     let farewell =
         field(&message.body, b'C').is_some_and(|code| code == "57P01" || code == "57P02");
     let kind = if (message.tag == b'E' && !due) || (message.tag == b'N' && farewell) {
@@ -139,7 +139,7 @@ pub fn difference(connection: &mut Connection, wants: &[Want], message: &Message
     }
 }
 
-/// Reads one message for each of `wants` and compares; `wants` is empty after success.
+/// Receives one message for each of `wants` and compares. Afterwards `wants` is empty.
 pub fn expect_all(connection: &mut Connection, wants: &mut Vec<Want>) -> Outcome {
     let mut done = 0;
     let result = expect_each(connection, wants, &mut done);
@@ -186,7 +186,7 @@ fn expect_each(connection: &mut Connection, wants: &[Want], done: &mut usize) ->
     Ok(())
 }
 
-/// The next message that is none of the notifications which are due.
+/// The next message, except for expected notifications.
 fn next_but(connection: &mut Connection, due: &mut VecDeque<&Notification>) -> Outcome<Message> {
     loop {
         let message = connection.next()?;
@@ -197,7 +197,7 @@ fn next_but(connection: &mut Connection, due: &mut VecDeque<&Notification>) -> O
     }
 }
 
-/// Whether `messages` are exactly what `wants` say.
+/// True if `messages` are exactly as `wants`.
 pub fn all_accept(wants: &[Want], messages: &[Message]) -> bool {
     wants.len() == messages.len()
         && wants

@@ -1,31 +1,31 @@
-//! What can go wrong with an operation.
+//! Failures of operations.
 
-/// The three kinds of difference the table counts.
+/// The three kinds of difference, as in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A reply came that PostgreSQL would not have given.
+    /// A reply that PostgreSQL would not have sent.
     Wrong,
     /// An error or an end of the connection where PostgreSQL would have answered.
     Unexpected,
-    /// A reply was not complete within the limit.
+    /// A reply was not complete within the time limit.
     Hang,
 }
 
-/// One difference, ready to be printed.
+/// One difference, for printing.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Which column of the table it counts in.
+    /// The column of the table that counts it.
     pub kind: Kind,
-    /// What was the matter, in one line.
+    /// A description in one line.
     pub what: String,
-    /// What was still expected, a line per message.
+    /// The messages that were still expected, one a line.
     pub expected: Vec<String>,
-    /// What came, the differing message first.
+    /// The messages that came, the differing one first.
     pub got: Vec<String>,
 }
 
 impl Failure {
-    /// A difference with nothing more to show.
+    /// A difference without messages.
     pub fn new(kind: Kind, what: impl Into<String>) -> Self {
         Failure {
             kind,
@@ -36,5 +36,5 @@ impl Failure {
     }
 }
 
-/// The result of everything that talks to the other side.
+/// The result of all communication with the other side.
 pub type Outcome<T = ()> = Result<T, Failure>;

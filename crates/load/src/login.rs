@@ -1,4 +1,4 @@
-//! Logging in: startup packet, trust, password, md5 and SCRAM; and the cancel request.
+//! Logins: startup packet, trust, password, md5 and SCRAM; and the cancel request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
@@ -15,10 +15,10 @@ use crate::failure::{Failure, Kind, Outcome};
 use crate::messages::{field, parameter_status, put, put_text, show_got};
 use crate::url::Url;
 
-/// What a login tells.
+/// The facts from a login.
 #[derive(Clone, Debug, Default)]
 pub struct Greeting {
-    /// The process id and secret, as BackendKeyData brought them.
+    /// Process id and secret from BackendKeyData.
     pub key: Vec<u8>,
     /// The settings reported.
     pub settings: BTreeMap<String, String>,
@@ -46,7 +46,7 @@ fn refused(what: impl Into<String>) -> Failure {
     Failure::new(Kind::Unexpected, what)
 }
 
-/// Logs in on a fresh connection and reads up to the first ReadyForQuery.
+/// Logs in on a new connection, up to the first ReadyForQuery.
 pub fn login(
     connection: &mut Connection,
     url: &Url,
@@ -85,7 +85,7 @@ pub fn login(
     }
 }
 
-/// Answers one Authentication message; true once the server accepts.
+/// Answers an Authentication message. True once the server accepts.
 fn answer(connection: &mut Connection, url: &Url, scram: &mut Scram, body: &[u8]) -> Outcome<bool> {
     let kind = body
         .first_chunk()
@@ -126,10 +126,10 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Password, salt and rounds.
+/// Password, salt and iteration count.
 type Recipe = (String, Vec<u8>, u32);
 
-/// Salted passwords: a load logs in too often to derive each anew.
+/// Salted passwords. The load logs in too often to derive each of them anew.
 static SALTED: Mutex<Option<HashMap<Recipe, [u8; 32]>>> = Mutex::new(None);
 
 fn keyed(key: &[u8], data: &[u8]) -> [u8; 32] {
@@ -166,7 +166,7 @@ struct Scram {
     signature: Vec<u8>,
 }
 
-/// A load has no secrets to protect from replay, so its nonce may be a constant.
+/// The load needs no protection from replay, so the nonce is constant.
 const NONCE: &str = "howdahloadhowdahloadhowd";
 
 impl Scram {
@@ -211,7 +211,7 @@ impl Scram {
     }
 }
 
-/// Sends a cancel request for `key` over a connection of its own, which is returned.
+/// Sends a cancel request for `key` over a separate connection, which is returned.
 pub fn send_cancel(url: &Url, key: &[u8], limit: Duration) -> Outcome<Connection> {
     let mut connection = Connection::open(url, limit)?;
     connection.send(&cancel_packet(key))?;

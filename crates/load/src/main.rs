@@ -1,8 +1,8 @@
 //! `howdah-load`: many PostgreSQL clients that know every reply they must get.
 //!
-//! Point it at PostgreSQL or at a pooler in front of it. It mixes what real drivers do with what
-//! they seldom do, compares every byte of every reply with what PostgreSQL gives, prints a table
-//! of operations and differences per behaviour, and exits with 1 if there was any difference.
+//! It runs against PostgreSQL, or a pooler in front of it. It mixes frequent and rare behaviours of
+//! real drivers, compares every byte of every reply with PostgreSQL's, and prints a table of
+//! operations and differences for each behaviour. It exits with 1 if there was any difference.
 
 mod behaviours;
 mod client;

@@ -1,16 +1,16 @@
-//! PostgreSQL's messages as this load writes, reads and prints them.
+//! PostgreSQL's messages: writes, reads and prints them.
 //!
-//! This is deliberately not the pooler's own code: a checker that shared its framing with what it
-//! checks would share its mistakes.
+//! This file deliberately uses none of the pooler's own code: a checker that shared its framing
+//! with the checked program would share its bugs.
 
 use std::fmt::Write as _;
 
-/// A message that came: its tag and what follows the length.
+/// A received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// The tag byte.
     pub tag: u8,
-    /// What follows the length word.
+    /// The bytes after the length.
     pub body: Vec<u8>,
 }
 
@@ -33,7 +33,7 @@ pub mod oid {
 /// A result column: its name and type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// The name shown.
+    /// The column's name.
     pub name: String,
     /// The type's oid.
     pub oid: u32,
@@ -50,7 +50,7 @@ pub fn column(name: &str, oid: u32) -> Column {
 /// A row's values, encoded; `None` is NULL.
 pub type Row = Vec<Option<Vec<u8>>>;
 
-/// Appends one message: `tag`, its length, and what `body` writes.
+/// Appends a message with this tag. `body` writes the body.
 pub fn put(out: &mut Vec<u8>, tag: u8, body: impl FnOnce(&mut Vec<u8>)) {
     out.push(tag);
     let at = out.len();
@@ -60,7 +60,7 @@ pub fn put(out: &mut Vec<u8>, tag: u8, body: impl FnOnce(&mut Vec<u8>)) {
     out[at..at + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Appends a string with its closing zero.
+/// Appends a string and a zero byte.
 pub fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
     out.push(0);
@@ -107,14 +107,14 @@ pub fn parse(out: &mut Vec<u8>, name: &str, sql: &str, types: &[u32]) {
     });
 }
 
-/// What a Bind carries besides its two names.
+/// The content of a Bind, except the two names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
     /// The parameters' formats.
     pub formats: Vec<u16>,
     /// The parameters, encoded.
     pub values: Row,
-    /// The formats wanted for the result's columns.
+    /// The requested formats of the result columns.
     pub results: Vec<u16>,
 }
 
@@ -129,7 +129,7 @@ pub fn bind(out: &mut Vec<u8>, portal: &str, name: &str, arguments: &Arguments) 
     });
 }
 
-/// Describe (`b'S'` a statement, `b'P'` a portal).
+/// Describe (`b'S'`: a statement, `b'P'`: a portal).
 pub fn describe(out: &mut Vec<u8>, kind: u8, name: &str) {
     put(out, b'D', |out| {
         out.push(kind);
@@ -137,7 +137,7 @@ pub fn describe(out: &mut Vec<u8>, kind: u8, name: &str) {
     });
 }
 
-/// Close (`b'S'` a statement, `b'P'` a portal).
+/// Close (`b'S'`: a statement, `b'P'`: a portal).
 pub fn close(out: &mut Vec<u8>, kind: u8, name: &str) {
     put(out, b'C', |out| {
         out.push(kind);
@@ -145,7 +145,7 @@ pub fn close(out: &mut Vec<u8>, kind: u8, name: &str) {
     });
 }
 
-/// Execute; zero rows means all.
+/// Execute. Zero rows means all rows.
 pub fn execute(out: &mut Vec<u8>, portal: &str, rows: u32) {
     put(out, b'E', |out| {
         put_text(out, portal);
@@ -177,7 +177,7 @@ pub fn function_call(out: &mut Vec<u8>, function: u32, arguments: &[Vec<u8>]) {
     });
 }
 
-/// The body of a RowDescription; `formats` is empty (all text), one for all, or one each.
+/// The body of a RowDescription. `formats` is empty (all text), one for all, or one each.
 pub fn row_description(columns: &[Column], formats: &[u16]) -> Vec<u8> {
     let mut out = Vec::new();
     put_i16(&mut out, columns.len());
@@ -198,7 +198,7 @@ pub fn row_description(columns: &[Column], formats: &[u16]) -> Vec<u8> {
     out
 }
 
-/// The format of column or parameter `index` under a list of formats.
+/// The format of column or parameter `index` in a list of formats.
 pub fn format_of(formats: &[u16], index: usize) -> u16 {
     match formats.len() {
         0 => 0,
@@ -237,7 +237,7 @@ pub fn parameter_description(types: &[u32]) -> Vec<u8> {
     out
 }
 
-/// A zero-terminated body: CommandComplete and the like.
+/// A zero-terminated body, as in CommandComplete.
 pub fn text_body(text: &str) -> Vec<u8> {
     let mut out = Vec::new();
     put_text(&mut out, text);
@@ -260,7 +260,7 @@ pub fn field(body: &[u8], field: u8) -> Option<String> {
     None
 }
 
-/// The two zero-terminated strings a ParameterStatus holds.
+/// The name and value in a ParameterStatus.
 pub fn parameter_status(body: &[u8]) -> Option<(String, String)> {
     let mut parts = body.split(|byte| *byte == 0);
     let name = String::from_utf8_lossy(parts.next()?).into_owned();
@@ -284,7 +284,7 @@ fn show(bytes: &[u8]) -> String {
     text
 }
 
-/// One line for a message sent by a client.
+/// One line for a client's message.
 pub fn show_sent(tag: u8, body: &[u8], length: usize) -> String {
     let name = match tag {
         b'Q' => "Query",
@@ -307,7 +307,8 @@ pub fn show_sent(tag: u8, body: &[u8], length: usize) -> String {
     format!("{name}[{length}] {}", show(body))
 }
 
-/// One line for a message sent by a server; `length` is the whole body's, `body` may be its head.
+/// One line for a server's message. `length` is that of the whole body; `body` may be its
+/// beginning.
 pub fn show_got(tag: u8, body: &[u8], length: usize) -> String {
     let name = match tag {
         b'1' => "ParseComplete",

@@ -1,20 +1,21 @@
-//! A notification that must come.
+//! An expected notification.
 
 use crate::messages::{Message, show_got};
 
-/// A notification, and whose it is.
+/// A notification, and its recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notification {
-    /// The process id that the client which hears it was told at login.
+    /// The process id that the recipient got at its login.
     hearer: [u8; 4],
-    /// That client has notified itself, so its own process id is in it, and no other otherwise.
+    /// The recipient is also the sender, so the notification must have its process id; otherwise it
+    /// must not.
     own: bool,
     channel: String,
     payload: String,
 }
 
 impl Notification {
-    /// What a client with this key hears.
+    /// The notification for a client with this key.
     pub fn new(key: &[u8], own: bool, channel: &str, payload: &str) -> Notification {
         Notification {
             hearer: *key
@@ -30,7 +31,7 @@ impl Notification {
         format!("{}\0{}\0", self.channel, self.payload).into_bytes()
     }
 
-    /// Whether `message` is this one.
+    /// True if `message` is this notification.
     pub fn is(&self, message: &Message) -> bool {
         let Some((pid, text)) = message.body.split_first_chunk::<4>() else {
             return false;

@@ -93,8 +93,8 @@ pub struct Options {
     pub list: bool,
 }
 
-/// PostgreSQL reads a statement's constants anew where the DDL of many has made it forget its plans,
-/// and temporary tables are DDL.
+/// With temporary tables of many clients, their DDL makes PostgreSQL discard plans and read the
+/// constants of statements anew.
 const NOT_BESIDE_DDL: &str = "constants";
 
 impl Options {

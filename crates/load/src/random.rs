@@ -1,6 +1,6 @@
-//! The seeded random numbers every client draws its choices from.
+//! Seeded random numbers for all choices of a client.
 
-/// A small generator (splitmix64): one per client, so a client's choices depend on the seed only.
+/// A small generator (splitmix64) for one client, so that its choices depend only on the seed.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 

@@ -1,4 +1,4 @@
-//! A whole run: prepare, let the clients work, check the tables, print.
+//! A whole run: prepares, lets the clients work, checks the tables, prints.
 
 use std::collections::BTreeMap;
 use std::sync::Barrier;
@@ -13,7 +13,7 @@ use crate::options::Options;
 use crate::tally::{Counts, Report, Table, Tally};
 use crate::url::Url;
 
-/// A client's thread needs little: large values live on the heap.
+/// A client's thread needs a small stack: large values are on the heap.
 const STACK: usize = 256 * 1024;
 
 fn prepare(run: &Run) -> Outcome {
@@ -57,7 +57,7 @@ fn work(
         let worker = move |id: usize| {
             let mut client = Client::new(run, id, options.seed);
             let mut tally = Tally::default();
-            // A login that fails here is tried, and counted, again by the first operation.
+            // If a login fails here, the first operation retries and counts it.
             if client.connect(&[]).is_err() {
                 client.leave(crate::connection::Leave::Fin);
             }
@@ -124,7 +124,7 @@ fn add_checks(table: &mut Table, run: &Run, wrote: &[&str], books: &[(usize, Boo
     client.quit();
 }
 
-/// Runs what the options say; true if no reply differed.
+/// Runs as the options say. True if no reply differed.
 pub fn run(options: &Options) -> Result<bool, String> {
     if options.list {
         for behaviour in ALL {
@@ -188,7 +188,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
         vec![behaviours.clone()]
     };
     for (round, set) in sets.iter().enumerate() {
-        // Every round has clients of its own number, so that serials are never used twice.
+        // Each round has its own client numbers, so that no serial is used twice.
         let (tally, kept, took) = work(&run, options, set, time, round * options.clients);
         books.extend(kept);
         let rows = rows_of(set, &tally, took);

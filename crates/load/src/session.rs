@@ -1,8 +1,8 @@
-//! A model of one PostgreSQL session: it writes messages and says what each of them must beget.
+//! A model of a PostgreSQL session: it writes messages and computes the expected replies.
 //!
-//! Every method appends a message to what is to be sent, the replies PostgreSQL gives to it to what
-//! is wanted, and moves the model's state as PostgreSQL moves its own: statements, portals, the
-//! transaction, the rest of a group that is skipped after an error.
+//! Every method appends a message to `out`, appends PostgreSQL's replies to `want`, and changes the
+//! model's state as PostgreSQL changes its own: statements, portals, the transaction, and the rest
+//! of a group that is skipped after an error.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,7 +13,7 @@ use crate::messages::{
 };
 use crate::statement::{Call, Statement};
 
-/// The transaction state ReadyForQuery tells.
+/// The transaction state in ReadyForQuery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block {
     /// No transaction block.
@@ -34,7 +34,7 @@ impl Block {
     }
 }
 
-/// A bound portal and how far it was read.
+/// A bound portal, and how many rows were read.
 #[derive(Clone, Debug)]
 struct Portal {
     statement: Statement,
@@ -42,12 +42,12 @@ struct Portal {
     read: usize,
 }
 
-/// One statement of a simple query and what it must give.
+/// One statement of a simple query, and the expected reply.
 #[derive(Clone, Debug)]
 pub enum Part {
     /// A result set.
     Rows(Vec<Column>, Vec<Row>),
-    /// A command that gives only its tag.
+    /// A command that returns only its tag.
     Tag(String),
     /// `begin`.
     Begin,
@@ -55,32 +55,32 @@ pub enum Part {
     Commit,
     /// `rollback`.
     Rollback,
-    /// An error; nothing after it runs.
+    /// An error. No statement after it runs.
     Error(Want),
-    /// Any other reply of a statement that leaves the block as it is.
+    /// Any other reply of a statement that does not change the block.
     Raw(Vec<Want>),
-    /// A change of reported settings by what follows.
+    /// The following statements change these reported settings.
     Change(Vec<(String, String)>),
     /// A statement that changes a reported setting.
     Set {
         /// The command tag.
         tag: &'static str,
-        /// Name and new value of each setting concerned.
+        /// Names and new values of the settings.
         values: Vec<(String, String)>,
     },
 }
 
-/// A text in a row.
+/// A text value of a row.
 pub fn text(value: impl Into<String>) -> Option<Vec<u8>> {
     Some(value.into().into_bytes())
 }
 
-/// The model, with what is to be sent and what must come.
+/// The model, with the messages to send and to expect.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// What is to be sent next.
+    /// The messages to send.
     pub out: Vec<u8>,
-    /// What must come then.
+    /// The expected replies.
     pub want: Vec<Want>,
     /// Named statements.
     pub statements: HashMap<String, Statement>,
@@ -89,17 +89,17 @@ pub struct Session {
     portals: HashMap<String, Portal>,
     block: Option<Block>,
     skipping: bool,
-    /// The settings as last reported.
+    /// The settings last reported.
     pub settings: BTreeMap<String, String>,
-    /// The settings at login: what RESET and DISCARD ALL go back to.
+    /// The settings at login, which RESET and DISCARD ALL restore.
     pub initial: BTreeMap<String, String>,
-    /// The settings as they are, reported or not yet.
+    /// The current settings, reported or not yet.
     current: BTreeMap<String, String>,
-    /// The settings a rollback goes back to.
+    /// The settings that a rollback restores.
     before_block: BTreeMap<String, String>,
-    /// What SET LOCAL hid, to come back with a commit.
+    /// Values hidden by SET LOCAL, which a commit restores.
     local: BTreeMap<String, String>,
-    /// Whether the unnamed statement is one whose replies the model does not know.
+    /// The model does not know the replies of the unnamed statement.
     pub opaque: bool,
 }
 
@@ -139,12 +139,12 @@ impl Session {
         self.block.unwrap_or(Block::Idle)
     }
 
-    /// Adds an exact message to what must come.
+    /// Expects an exact message.
     pub fn exact(&mut self, tag: u8, body: Vec<u8>) {
         self.want.push(Want::Exact(Message { tag, body }));
     }
 
-    /// Adds a CommandComplete to what must come.
+    /// Expects a CommandComplete.
     pub fn complete(&mut self, tag: &str) {
         self.exact(b'C', text_body(tag));
     }
@@ -160,19 +160,19 @@ impl Session {
         self.local.clear();
         match self.block() {
             Block::Idle => self.portals.clear(),
-            // Its portals stay, useless, until the block ends.
+            // The portals remain, but are unusable, until the block ends.
             Block::Open | Block::Failed => self.block = Some(Block::Failed),
         }
     }
 
-    /// An error where the caller's own messages beget one.
+    /// Expects an error as the reply to messages that the caller wrote.
     pub fn fail_with(&mut self, want: Want) {
         if !self.skipping {
             self.fail(want);
         }
     }
 
-    /// A simple query that takes a failed block back to a savepoint.
+    /// A simple query that returns a failed block to a savepoint.
     pub fn recover(&mut self, sql: &str, tag: &str) {
         messages::query(&mut self.out, sql);
         self.unnamed = None;
@@ -182,7 +182,7 @@ impl Session {
         self.ready();
     }
 
-    /// Notes that `name` was set to `value` until the end of the block.
+    /// `name` is set to `value` until the end of the block.
     pub fn set_local(&mut self, name: &str, value: &str) {
         let old = self.current.insert(name.to_owned(), value.to_owned());
         self.local.extend(old.map(|old| (name.to_owned(), old)));
@@ -201,7 +201,7 @@ impl Session {
         }
     }
 
-    /// Ends the block; the tag it answers.
+    /// Ends the block. Returns the command tag.
     fn end(&mut self, commit: bool) -> &'static str {
         let was = self.block();
         if was == Block::Idle {
@@ -224,7 +224,7 @@ impl Session {
         "ROLLBACK"
     }
 
-    /// ReadyForQuery, with the settings that changed before it.
+    /// Expects ReadyForQuery, after the changed settings.
     fn ready(&mut self) {
         let changed: BTreeMap<String, String> = self
             .current
@@ -240,7 +240,7 @@ impl Session {
         self.exact(b'Z', vec![byte]);
     }
 
-    /// The end of a command outside a block: what it set stays.
+    /// The end of a command outside of a block: its settings remain.
     fn settle(&mut self) {
         if self.block() == Block::Idle {
             self.before_block.clone_from(&self.current);
@@ -248,7 +248,7 @@ impl Session {
         }
     }
 
-    /// A simple query that must give `parts`.
+    /// A simple query with these expected replies.
     pub fn query(&mut self, sql: &str, parts: &[Part]) {
         messages::query(&mut self.out, sql);
         self.unnamed = None;
@@ -262,7 +262,7 @@ impl Session {
         for part in parts {
             let exit = matches!(part, Part::Commit | Part::Rollback);
             if self.block() == Block::Failed && !exit {
-                // Raw analysis comes before the check: a text that does not parse says so.
+                // PostgreSQL parses before it checks the transaction: a syntax error comes first.
                 self.want.push(match part {
                     Part::Error(want @ Want::Report { code: "42601", .. }) => want.clone(),
                     _ => aborted(),
@@ -340,7 +340,7 @@ impl Session {
         }
     }
 
-    /// The statement of that name.
+    /// The statement with this name.
     pub fn statement(&self, name: &str) -> Option<Statement> {
         if name.is_empty() {
             self.unnamed
@@ -349,8 +349,8 @@ impl Session {
         }
     }
 
-    /// Bind of `call`, which must be a call of the statement the session knows under `name`
-    /// (any call if it knows none).
+    /// Bind of `call`: a call of the session's statement `name`, or any call if the name is
+    /// unknown.
     pub fn bind(&mut self, portal: &str, name: &str, call: &Call) {
         messages::bind(&mut self.out, portal, name, &call.arguments);
         if self.skipping {
@@ -361,7 +361,7 @@ impl Session {
         };
         let (given, needed) = (call.arguments.values.len(), statement.parameters().len());
         if given != needed {
-            // A pooler gives statements names of its own, so the name in the text is left open.
+            // A pooler renames statements, so the name in the text is not compared.
             let start = format!("bind message supplies {given} parameters, but prepared statement");
             let text = Text::Starts(start);
             return self.fail(Want::Report {
@@ -515,7 +515,7 @@ impl Session {
         messages::bare(&mut self.out, b'H');
     }
 
-    /// The end of a simple query whose message and replies the caller wrote.
+    /// The end of a simple query with messages and replies by the caller.
     pub fn ready_after_simple(&mut self) {
         self.skipping = false;
         self.settle();
@@ -530,7 +530,7 @@ impl Session {
         self.ready();
     }
 
-    /// Parse of the unnamed statement with a text whose replies the caller writes.
+    /// Parse of the unnamed statement. The caller writes the replies to its execution.
     pub fn parse_text(&mut self, sql: &str, types: &[u32]) {
         messages::parse(&mut self.out, "", sql, types);
         self.unnamed = None;
@@ -538,22 +538,22 @@ impl Session {
         self.exact(b'1', vec![]);
     }
 
-    /// Bind of what [`Session::parse_text`] parsed.
+    /// Bind of the statement of [`Session::parse_text`].
     pub fn bind_text(&mut self, arguments: &Arguments) {
         messages::bind(&mut self.out, "", "", arguments);
         self.portals.remove("");
         self.exact(b'2', vec![]);
     }
 
-    /// Execute of what [`Session::bind_text`] bound; the caller writes the replies.
+    /// Execute of the portal of [`Session::bind_text`]. The caller writes the replies.
     pub fn execute_text(&mut self) {
         messages::execute(&mut self.out, "", 0);
     }
 
-    /// Parse, Bind, Execute of an unnamed text without parameters that does `part`.
+    /// Parse, Bind and Execute of an unnamed text without parameters, with the reply `part`.
     ///
-    /// The unnamed portal stays behind, unknown to the model: let a Sync outside a block, the end
-    /// of the block, or a Bind of it follow.
+    /// The model does not know the remaining unnamed portal. A Sync outside of a block, the end of
+    /// the block, or a Bind of the unnamed portal must follow.
     pub fn command(&mut self, sql: &str, part: &Part) {
         self.parse_text(sql, &[]);
         self.bind_text(&Arguments::default());
@@ -563,12 +563,12 @@ impl Session {
         }
     }
 
-    /// Forgets all statements, as DEALLOCATE ALL does.
+    /// Forgets all statements, like DEALLOCATE ALL.
     pub fn forget_statements(&mut self) {
         self.statements.clear();
     }
 
-    /// All settings back to those of the login.
+    /// All settings with their values at login.
     pub fn initial_settings(&self) -> Vec<(String, String)> {
         self.initial
             .iter()

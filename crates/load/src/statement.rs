@@ -1,14 +1,13 @@
-//! The statements the load runs, and what each of them must answer.
+//! The statements of the load, and their expected results.
 //!
-//! All clients choose from the same few texts and the same few names, so that names and texts
-//! overlap; the constant in a text and the types given with it show in every reply, so that a
-//! statement run in place of another is noticed.
+//! All clients use the same few texts and the same few names. Every reply shows the constant in the
+//! text and the types of its Parse, so a wrong statement is noticed.
 
 use crate::expect::Want;
 use crate::messages::{Arguments, Column, Row, column, oid};
 use crate::random::Random;
 
-/// Time zones, and when the year 2001 began there, in seconds of the Unix epoch.
+/// Time zones, and the beginning of the year 2001 there, in seconds of the Unix epoch.
 pub const ZONES: [(&str, i64); 4] = [
     ("UTC", 978_307_200),
     ("Europe/Berlin", 978_303_600),
@@ -16,23 +15,23 @@ pub const ZONES: [(&str, i64); 4] = [
     ("America/New_York", 978_325_200),
 ];
 
-/// What a statement does.
+/// The kind of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Gives back its parameters and its constant.
+    /// Returns its parameters and its constant.
     Echo,
-    /// Gives back its only parameter, whose type is given, and that type's name.
+    /// Returns its only parameter, whose type the Parse gives, and the name of the type.
     Typed(u32),
-    /// Adds its constant to its parameter.
+    /// Returns the sum of its constant and its parameter.
     Sum,
-    /// Several rows.
+    /// Returns several rows.
     Series,
-    /// No parameter at all.
+    /// Has no parameters.
     Plain,
-    /// A constant that is read in the time zone of its Parse, by its number in [`ZONES`]. Its text
-    /// is the same in all.
+    /// Has a constant that depends on the time zone of its Parse. `k` is an index into [`ZONES`].
+    /// The text is the same in all zones.
     Midnight,
-    /// Fails with a division by zero in the row its parameter names (1 to 5).
+    /// Fails with a division by zero in the row that its parameter names (1 to 5).
     Fails,
     /// `begin`.
     Begin,
@@ -40,33 +39,33 @@ pub enum Shape {
     Commit,
     /// `rollback`.
     Rollback,
-    /// A text that does not parse.
+    /// Has a syntax error.
     Broken,
 }
 
-/// A statement: its shape, its constant, and whether all types are given at Parse.
+/// A statement: its shape, its constant, and whether its Parse gives all types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// What it does.
+    /// The shape.
     pub shape: Shape,
     /// The constant in its text.
     pub k: i32,
-    /// Whether Parse names the parameters' types though it need not.
+    /// Parse gives the parameters' types even if it need not.
     pub typed: bool,
 }
 
-/// A call of a statement: what Bind carries and what Execute must give.
+/// A call of a statement: the content of its Bind and the expected rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// What Bind carries.
+    /// The content of the Bind.
     pub arguments: Arguments,
-    /// The rows, encoded as asked for.
+    /// The expected rows, in the requested formats.
     pub rows: Vec<Row>,
-    /// The error that follows the last row, if one does.
+    /// The error after the last row, if any.
     pub error: Option<Want>,
 }
 
-/// A value before it is encoded.
+/// A value, not yet encoded.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// `text`
@@ -94,7 +93,7 @@ impl Value {
 }
 
 impl Statement {
-    /// One of the few statements all clients share.
+    /// A random one of the few statements that all clients share.
     pub fn any(random: &mut Random) -> Statement {
         let k = random.between(1, 3) as i32;
         let typed = random.one_in(2);
@@ -146,7 +145,7 @@ impl Statement {
         }
     }
 
-    /// The types of the parameters, as Describe gives them.
+    /// The types of the parameters, as in Describe.
     pub fn parameters(&self) -> Vec<u32> {
         match self.shape {
             Shape::Echo => vec![oid::TEXT, oid::INT4],
@@ -158,7 +157,7 @@ impl Statement {
         }
     }
 
-    /// The types Parse names.
+    /// The types in the Parse.
     pub fn given(&self) -> Vec<u32> {
         let must = matches!(self.shape, Shape::Typed(_));
         if must || self.typed {
@@ -168,7 +167,7 @@ impl Statement {
         }
     }
 
-    /// The columns of the result; `None` if there is none.
+    /// The result columns; `None` if the statement returns no rows.
     pub fn columns(&self) -> Option<Vec<Column>> {
         let columns: &[(&str, u32)] = match self.shape {
             Shape::Echo => &[("m", oid::TEXT), ("k", oid::INT4), ("n", oid::INT4)],
@@ -193,12 +192,12 @@ impl Statement {
         }
     }
 
-    /// Whether it may run in a failed transaction.
+    /// True if the statement may run in a failed transaction.
     pub fn ends_transaction(&self) -> bool {
         matches!(self.shape, Shape::Commit | Shape::Rollback)
     }
 
-    /// A call with values of `marker`, in formats drawn from `random`.
+    /// A call with the text `marker` and random formats.
     pub fn call(&self, random: &mut Random, marker: &str, serial: i32) -> Call {
         let text = |text: &str| Value::Text(text.to_owned());
         let k = Value::Int4(self.k);
@@ -270,7 +269,7 @@ impl Statement {
     }
 }
 
-/// Formats for `count` values: none given, one for all, or one each.
+/// Formats for `count` values: none, one for all, or one each.
 fn formats(random: &mut Random, count: usize) -> Vec<u16> {
     match random.below(3) {
         0 => vec![],

@@ -1,4 +1,4 @@
-//! Counting operations and differences, and printing them.
+//! Counts operations and differences, and prints them.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -8,19 +8,19 @@ use crate::failure::{Failure, Kind, Outcome};
 /// The counts of one behaviour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Operations tried.
+    /// Operations run.
     pub operations: u64,
     /// Replies that differed.
     pub wrong: u64,
-    /// Errors and ends of connections that should not have been.
+    /// Unexpected errors and ends of connections.
     pub unexpected: u64,
-    /// Replies that did not come.
+    /// Replies that did not come in time.
     pub hangs: u64,
 }
 
 impl Counts {
-    /// Whether something was done and nothing differed. With `faults`, connections may end and
-    /// errors may come; replies may still not be wrong or missing.
+    /// True if there were operations and no differences. With `faults`, errors and ends of
+    /// connections are allowed, but no wrong or missing replies.
     pub fn clean(&self, faults: bool) -> bool {
         let unexpected = if faults { 0 } else { self.unexpected };
         self.operations > 0 && self.wrong + unexpected + self.hangs == 0
@@ -39,7 +39,7 @@ impl Counts {
 pub struct Tally(pub BTreeMap<&'static str, Counts>);
 
 impl Tally {
-    /// Counts one operation.
+    /// Counts an operation.
     pub fn count(&mut self, name: &'static str, result: &Outcome) {
         let counts = self.0.entry(name).or_default();
         counts.operations += 1;
@@ -74,8 +74,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report of at most `most` differences per behaviour; with `faults`, without those that are
-    /// none then.
+    /// A report of at most `most` differences for each behaviour. With `faults`, unexpected errors
+    /// are left out.
     pub fn new(most: usize, faults: bool) -> Report {
         Report {
             most,
@@ -84,7 +84,7 @@ impl Report {
         }
     }
 
-    /// Prints one difference, unless enough were printed.
+    /// Prints a difference, unless enough were printed.
     pub fn print(&self, name: &'static str, client: usize, failure: &Failure, history: &[String]) {
         if self.faults && failure.kind == Kind::Unexpected {
             return;
@@ -105,20 +105,20 @@ impl Report {
         for line in &failure.got {
             eprintln!("   got      {line}");
         }
-        // Last, for it is long: whoever cuts this text short keeps what matters.
+        // The history comes last, because it is long and may be cut off.
         for line in history {
             eprintln!("      {line}");
         }
     }
 }
 
-/// One finished table: what was run, how long, and its rows.
+/// A finished table.
 pub struct Table {
-    /// What was run.
+    /// A description of the run.
     pub title: String,
-    /// The rows: name, counts, seconds they took.
+    /// The rows: name, counts, duration in seconds.
     pub rows: Vec<(String, Counts, f64)>,
-    /// Connections may end and errors may come.
+    /// Errors and ends of connections are allowed.
     pub faults: bool,
 }
 
@@ -158,14 +158,14 @@ impl Table {
         out
     }
 
-    /// Whether every row is clean.
+    /// True if every row is clean.
     pub fn clean(&self) -> bool {
         self.rows
             .iter()
             .all(|(_, counts, _)| counts.clean(self.faults))
     }
 
-    /// The table for programs.
+    /// The table as JSON.
     pub fn json(&self) -> serde_json::Value {
         let row = |(name, counts, seconds): &(String, Counts, f64)| {
             serde_json::json!({

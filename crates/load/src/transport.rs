@@ -1,4 +1,4 @@
-//! Bytes to and from a socket, through TLS or not. Nothing here waits but the handshake.
+//! Bytes to and from a socket, with or without TLS. Only the handshake blocks.
 
 use std::io;
 use std::net::TcpStream;
@@ -23,16 +23,16 @@ pub enum Transport {
     Tls(Box<SslStream<TcpStream>>),
 }
 
-/// What came of an attempt that does not wait.
+/// The result of a non-blocking operation.
 pub enum Attempt {
-    /// So many bytes went or came; 0 at the end of the stream.
+    /// This many bytes were sent or received; 0 at the end of the stream.
     Done(usize),
-    /// The socket must be waited for.
+    /// Wait for the socket.
     Wait(PollFlags),
 }
 
 impl Transport {
-    /// Connects to `url`; the handshake may take as long as `limit`.
+    /// Connects to `url`. The handshake may take as long as `limit`.
     pub fn open(url: &Url, limit: Duration) -> io::Result<Transport> {
         if url.host.starts_with('/') {
             let path = format!("{}/.s.PGSQL.{}", url.host, url.port);
@@ -47,7 +47,7 @@ impl Transport {
         }
     }
 
-    /// Bytes are here that poll does not see.
+    /// True if TLS has decrypted bytes that poll does not see.
     pub fn has_read_ahead(&self) -> bool {
         match self {
             Transport::Clear(_) => false,
@@ -55,7 +55,7 @@ impl Transport {
         }
     }
 
-    /// Takes what is here.
+    /// Receives available bytes.
     pub fn receive(&mut self, into: &mut [u8]) -> io::Result<Attempt> {
         match self {
             Transport::Clear(socket) => attempt(
@@ -69,7 +69,7 @@ impl Transport {
         }
     }
 
-    /// Sends as much as there is room for.
+    /// Sends as many bytes as fit.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<Attempt> {
         match self {
             Transport::Clear(socket) => attempt(
@@ -93,7 +93,7 @@ impl AsFd for Transport {
     }
 }
 
-/// Asks for TLS and has the handshake.
+/// Asks for TLS and does the handshake.
 fn secure(url: &Url, mut socket: TcpStream, limit: Duration) -> io::Result<Transport> {
     use std::io::{Read, Write};
     socket.set_read_timeout(Some(limit))?;

@@ -1,19 +1,19 @@
 //! `postgres://user:password@host:port/database`.
 
-/// Where to connect and as whom.
+/// An address and a user.
 #[derive(Clone, Debug)]
 pub struct Url {
-    /// Host name or address, or a folder with a unix socket.
+    /// Host name or address, or the folder of a unix socket.
     pub host: String,
     /// Port.
     pub port: u16,
     /// User.
     pub user: String,
-    /// Password; empty if none was given.
+    /// Password, may be empty.
     pub password: String,
     /// Database.
     pub database: String,
-    /// Through TLS, whoever answers.
+    /// Uses TLS, without verification.
     pub tls: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Transfers between accounts, and the accounts that must add up in the end.
+//! Transfers between accounts, with sums that must be right in the end.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +8,9 @@ use crate::failure::{Failure, Kind, Outcome};
 use crate::session::Part;
 use crate::tally::Counts;
 
-/// How many accounts there are.
+/// The number of accounts.
 pub const ACCOUNTS: usize = 500;
-/// What each account holds at first.
+/// The initial balance of each account.
 pub const BALANCE: i64 = 1000;
 
 pub(super) fn transfer(client: &mut Client) -> Outcome {
@@ -23,7 +23,7 @@ pub(super) fn transfer(client: &mut Client) -> Outcome {
     let update = |sign: char, id: usize| {
         format!("update howdah_load.accounts set balance = balance {sign} {amount} where id = {id}")
     };
-    // In the order of their numbers, so that transfers never wait for each other in a circle.
+    // Ordered by id, so that no two transfers deadlock.
     let texts = [
         update(sign, from),
         update(back, to),
@@ -37,7 +37,7 @@ pub(super) fn transfer(client: &mut Client) -> Outcome {
     if fate == 0 {
         return rolled_back(client, &texts, &tags);
     }
-    // From here on a lost connection leaves open whether it was done.
+    // If the connection is lost from here on, the transfer may or may not be committed.
     client.books.transferred_perhaps.insert(serial);
     match client.random.below(4) {
         0 => {
@@ -89,7 +89,7 @@ fn rolled_back(client: &mut Client, texts: &[String], tags: &[Part]) -> Outcome 
     client.query("commit", &[Part::Commit])
 }
 
-/// Compares one client's serials found in a table with those that must and may be there.
+/// Compares a client's serials in a table with the serials that must and may be there.
 fn compare(
     found: &[i32],
     must: &BTreeSet<i32>,
@@ -124,7 +124,7 @@ fn serials(client: &mut Client, table: &str, of: usize) -> Outcome<Vec<i32>> {
         .collect())
 }
 
-/// What must hold when all clients are gone: rows of the table about sums and lost or phantom rows.
+/// The check after all clients have left: table rows about sums, and about lost or unexpected rows.
 pub fn check_books(
     client: &mut Client,
     books: &[(usize, Books)],

@@ -1,4 +1,5 @@
-//! Cancel requests: they may hit what was running when they were sent, and nothing else, ever.
+//! Cancel requests. They may hit statements that were running when the requests were sent, and no
+//! others.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ fn own(client: &mut Client) -> Outcome<Connection> {
     request(client, &key)
 }
 
-/// Waits until the other side closes: from then on the cancel can do nothing any more.
+/// Waits until the other side closes the connection. From then on the request has no effect.
 fn settled(client: &mut Client, mut cancel: Connection) -> Outcome {
     let limit = client.run.limit;
     cancel.wait_for_end(limit).map_err(|failure| Failure {
@@ -36,7 +37,7 @@ fn pause(client: &mut Client, most: usize) {
     std::thread::sleep(Duration::from_micros(micros));
 }
 
-/// A statement that takes about `millis`, and what it gives.
+/// A statement that takes about `millis`, and its reply.
 fn slow(client: &mut Client, millis: usize) -> (String, Part) {
     let mark = client.mark();
     let seconds = millis as f64 / 1000.0;
@@ -48,14 +49,14 @@ fn slow(client: &mut Client, millis: usize) -> (String, Part) {
     )
 }
 
-/// Reads up to ReadyForQuery and accepts the whole reply that is wanted, or a beginning of it
-/// followed by the cancel's error.
+/// Reads up to ReadyForQuery. Accepts the whole expected reply, or a beginning of it followed by
+/// the error of a cancel.
 fn whole_or_cancelled(client: &mut Client) -> Outcome {
     whole_or(client, error("57014", CANCELLED))
 }
 
-/// Reads up to ReadyForQuery and accepts the whole reply that is wanted, or a beginning of it
-/// followed by an error.
+/// Reads up to ReadyForQuery. Accepts the whole expected reply, or a beginning of it followed by
+/// `error`.
 pub(super) fn whole_or(client: &mut Client, error: Want) -> Outcome {
     let wants = std::mem::take(&mut client.session.want);
     let mut got: Vec<Message> = Vec::new();
@@ -110,8 +111,9 @@ pub(super) fn race(client: &mut Client) -> Outcome {
             whole_or_cancelled(client)?;
         }
         _ => {
-            // The cancel is still out: it may hit the next statement, too (PostgreSQL signals
-            // the process and its group, so one request can cancel two statements in flight).
+            // The request may still be on its way and hit the next statement, too. (PostgreSQL
+            // signals the process and its group, so one request can cancel two statements in
+            // flight.)
             whole_or_cancelled(client)?;
             let (sql, part) = slow(client, 1);
             client.session.query(&sql, &[part]);
@@ -128,14 +130,14 @@ pub(super) fn race(client: &mut Client) -> Outcome {
     Ok(())
 }
 
-/// A statement long enough to be hit by somebody else's cancel, which must not happen.
+/// A statement long enough for another client's cancel to hit it, which must not happen.
 pub(super) fn bystander(client: &mut Client) -> Outcome {
     let millis = client.random.between(1, 8);
     let (sql, part) = slow(client, millis);
     client.query(&sql, &[part])
 }
 
-/// A cancel while nothing runs does nothing, in a block as well as outside.
+/// A cancel request while no statement runs has no effect, inside a block or outside.
 fn idle(client: &mut Client) -> Outcome {
     let block = client.random.one_in(2);
     if block {
@@ -184,7 +186,7 @@ fn pipelined(client: &mut Client) -> Outcome {
     client.prove()
 }
 
-/// A cancel that is sent when the statement is known to run must hit it.
+/// A cancel request that is sent while the statement certainly runs must hit it.
 pub(super) fn sure(client: &mut Client) -> Outcome {
     let mark = client.mark();
     let block = client.random.one_in(2);

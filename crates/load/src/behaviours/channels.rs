@@ -1,5 +1,5 @@
-//! LISTEN and NOTIFY: each notification comes once, in order, and before the ReadyForQuery of what was
-//! asked behind its commit (`--state`).
+//! LISTEN and NOTIFY: each notification comes once, in order, and before the ReadyForQuery of any
+//! request after its commit (`--state`).
 
 use super::states::tag;
 use crate::client::Client;
@@ -10,31 +10,31 @@ use crate::messages::{Message, column, data_row, oid, row_description, text_body
 use crate::notification::Notification;
 use crate::session::{Part, text};
 
-/// What `client` hears of these payloads, by itself or by another.
+/// The notifications that `client` gets, by itself (`own`) or by another client.
 fn hears(client: &Client, own: bool, channel: &str, payloads: &[String]) -> Want {
     let one = |payload: &String| Notification::new(&client.key, own, channel, payload);
     Want::Heard(payloads.iter().map(one).collect())
 }
 
-/// Payloads that nobody else has.
+/// Unique payloads.
 fn payloads(client: &mut Client) -> Vec<String> {
     (0..client.random.between(1, 4))
         .map(|_| client.mark())
         .collect()
 }
 
-/// All of these are notified by one text.
+/// One text that sends all of these notifications.
 fn notify(channel: &str, payloads: &[String]) -> String {
     let one = |payload: &String| format!("notify {channel}, '{payload}'");
     payloads.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-/// What the parts of that text answer.
+/// The replies to this text.
 fn notified(payloads: &[String]) -> Vec<Part> {
     payloads.iter().map(|_| tag("NOTIFY")).collect()
 }
 
-/// Notifies by a statement of its own for each, and hears that if it `listens`.
+/// Sends each notification in its own statement, and expects them if the client `listens`.
 fn notify_alone(client: &mut Client, channel: &str, listens: bool) -> Outcome<Vec<String>> {
     let said = payloads(client);
     for payload in &said {
@@ -60,7 +60,8 @@ fn notify_alone(client: &mut Client, channel: &str, listens: bool) -> Outcome<Ve
     Ok(said)
 }
 
-/// Notifies in a block, and hears that behind its commit if it `listens`; nothing comes of a rollback.
+/// Sends notifications in a block, and expects them after the commit if the client `listens`. A
+/// rollback sends none.
 fn notify_in_a_block(client: &mut Client, channel: &str, listens: bool) -> Outcome<Vec<String>> {
     let said = payloads(client);
     client.query("begin", &[Part::Begin])?;
@@ -76,7 +77,7 @@ fn notify_in_a_block(client: &mut Client, channel: &str, listens: bool) -> Outco
     Ok(said)
 }
 
-/// One of them notifies.
+/// Sends notifications in one of these ways.
 fn say(client: &mut Client, channel: &str, listens: bool) -> Outcome<Vec<String>> {
     if client.random.one_in(2) {
         notify_alone(client, channel, listens)
@@ -85,14 +86,14 @@ fn say(client: &mut Client, channel: &str, listens: bool) -> Outcome<Vec<String>
     }
 }
 
-/// Asks anything, before whose end all of this must have been heard.
+/// Any request, before whose end all of these notifications must come.
 fn hear(client: &mut Client, channel: &str, said: &[String]) -> Outcome {
     let heard = hears(client, false, channel, said);
     client.session.want.push(heard);
     client.prove()
 }
 
-/// Listens, in one way or another.
+/// Sends LISTEN in one of several ways.
 fn listen(client: &mut Client, channel: &str) -> Outcome {
     let sql = format!("listen {channel}");
     match client.random.below(3) {
@@ -110,7 +111,7 @@ fn listen(client: &mut Client, channel: &str) -> Outcome {
     }
 }
 
-/// Two clients, one of which listens, or both; each notifies.
+/// Two clients: one or both listen, and each sends notifications.
 pub(super) fn notifications(client: &mut Client) -> Outcome {
     let channel = format!("channel_{}", client.id);
     let mut other = Client::new(client.run, client.id, client.serial() as u64);
@@ -133,7 +134,7 @@ pub(super) fn notifications(client: &mut Client) -> Outcome {
                 hear(client, &channel, &said)?;
             }
             _ => {
-                // In a transaction nothing is told.
+                // Inside a transaction no notification comes.
                 client.query("begin", &[Part::Begin])?;
                 client.prove()?;
                 let said = say(&mut other, &channel, both)?;

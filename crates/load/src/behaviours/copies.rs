@@ -1,4 +1,4 @@
-//! COPY in and out, whole and failing, by the simple and the extended protocol.
+//! COPY in and out, successful and failing, by the simple and the extended protocol.
 
 use crate::client::Client;
 use crate::expect::{Want, error};
@@ -14,7 +14,7 @@ fn copy_response(columns: u16) -> Vec<u8> {
     body
 }
 
-/// Lines for the table `copied`, how many, and the mark that only they have.
+/// Lines for the table `copied`, their number, and their unique mark.
 fn lines(client: &mut Client) -> (Vec<u8>, usize, String) {
     let count = match client.random.below(20) {
         0 => 0,
@@ -30,7 +30,7 @@ fn lines(client: &mut Client) -> (Vec<u8>, usize, String) {
     (data, count, mark)
 }
 
-/// CopyData messages of `data`, cut anywhere.
+/// CopyData messages of `data`, split at random.
 fn put_data(client: &mut Client, data: &[u8]) {
     let most = if data.len() > 20_000 { 30_000 } else { 300 };
     let mut rest = data;
@@ -43,14 +43,14 @@ fn put_data(client: &mut Client, data: &[u8]) {
 
 const INTO: &str = "copy howdah_load.copied (run, client, n, payload) from stdin";
 
-/// Starts a COPY FROM STDIN; true if it is by the extended protocol (a Sync is still to come).
+/// Starts a COPY FROM STDIN. True for the extended protocol (a Sync must follow).
 fn start(client: &mut Client) -> Outcome<bool> {
     let extended = client.random.one_in(2);
     if extended {
         client.session.parse_text(INTO, &[]);
         client.session.bind_text(&Arguments::default());
         client.session.execute_text();
-        // libpq sends its Sync here already; a server in copy mode ignores it.
+        // libpq sends its Sync here. A server in copy mode ignores it.
         let tag = if client.random.one_in(2) { b'S' } else { b'H' };
         bare(&mut client.session.out, tag);
     } else {
@@ -65,7 +65,7 @@ fn start(client: &mut Client) -> Outcome<bool> {
     Ok(extended)
 }
 
-/// ReadyForQuery after a copy, begotten by a Sync if it was extended.
+/// ReadyForQuery after a COPY: after a Sync in the extended protocol.
 fn finish(client: &mut Client, extended: bool) {
     if extended {
         client.session.sync();
@@ -86,7 +86,7 @@ pub(super) fn into(client: &mut Client) -> Outcome {
     client.session.complete(&format!("COPY {count}"));
     finish(client, extended);
     client.go()?;
-    // By its mark: where connections are broken, an earlier one may have left its rows.
+    // Selected by mark: after a broken connection, rows of an earlier COPY may remain.
     let here = format!(
         "where run = '{}' and client = {} and payload = '{mark}'",
         client.run.name, client.id
@@ -106,7 +106,7 @@ pub(super) fn into_failing(client: &mut Client) -> Outcome {
         client.query("begin", &[Part::Begin])?;
     }
     if client.random.one_in(6) {
-        // No copy is open: PostgreSQL takes no notice of these at all.
+        // No COPY is running: PostgreSQL ignores these messages.
         put_data(client, b"stray\tdata\n");
         let tag = *client.random.pick(b"cf");
         put(&mut client.session.out, tag, |out| {
@@ -129,7 +129,7 @@ pub(super) fn into_failing(client: &mut Client) -> Outcome {
         finish(client, extended);
         client.go()?;
     } else if extended {
-        // The error is there before we are done; the rest is skipped up to the Sync.
+        // The error comes before the end of the data. The rest is skipped up to the Sync.
         client.go()?;
         put_data(client, b"late\tdata\nand\tmore\n");
         bare(&mut client.session.out, b'c');
@@ -151,7 +151,7 @@ pub(super) fn into_failing(client: &mut Client) -> Outcome {
     client.prove()
 }
 
-/// What makes the copy fail: the error, and whether it comes before the data's end.
+/// Makes the COPY fail. Returns the error, and whether it comes before the end of the data.
 fn fail(client: &mut Client) -> (Want, bool) {
     let out = &mut client.session.out;
     match client.random.below(4) {
@@ -165,7 +165,7 @@ fn fail(client: &mut Client) -> (Want, bool) {
         }
         _ => {
             copy_data(out, b"run\tnot a number\t1\tx\n");
-            // Enough data behind it that the server must have looked at the bad line.
+            // Enough data follows that the server must have read the bad line.
             let rest = b"run\t1\t1\tx\n".repeat(client.random.between(10_000, 60_000));
             let early = client.random.one_in(2);
             let wait = client.random.between(1, rest.len());

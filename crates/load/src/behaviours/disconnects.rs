@@ -1,4 +1,4 @@
-//! Clients that vanish, at any byte.
+//! Clients that disconnect in the middle of any message.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn insert(client: &Client, serial: i32) -> String {
     format!("insert into howdah_load.vanished values ('{run}', {id}, {serial})")
 }
 
-/// Messages to be cut, and the insert that may stand if all of them were sent.
+/// Messages to be cut, and the insert that may be committed if all of them were sent.
 fn script(client: &mut Client) -> (Vec<u8>, Option<i32>) {
     let mut out = Vec::new();
     let serial = client.serial();
@@ -66,7 +66,7 @@ fn script(client: &mut Client) -> (Vec<u8>, Option<i32>) {
             (out, None)
         }
         6 => {
-            // What the pipelines send, as it comes.
+            // The messages of the pipelines.
             for _ in 0..client.random.between(1, 4) {
                 let statement = crate::statement::Statement::any(&mut client.random);
                 let name = super::statements::any_name(client);
@@ -84,7 +84,7 @@ fn script(client: &mut Client) -> (Vec<u8>, Option<i32>) {
                 &format!("begin; {insert}; select pg_sleep(0.001)"),
             );
             query(&mut out, "commit");
-            // Whole, it would commit.
+            // If all of it is sent, the insert is committed.
             (out, Some(serial))
         }
     }
@@ -98,10 +98,10 @@ fn any_leave(client: &mut Client) -> Leave {
     }
 }
 
-/// Vanishes in the middle of a startup or cancel packet, on a connection of its own.
+/// Disconnects in the middle of a startup or cancel packet, on a separate connection.
 fn before_login(client: &mut Client) -> Outcome {
     let packet = if client.random.one_in(3) {
-        // A whole one must not be for our own key: nobody waits until it is over.
+        // A complete request must not have our own key, because nothing waits for its end.
         let mut key = client.key.clone();
         key.iter_mut().for_each(|byte| *byte = !*byte);
         cancel_packet(&key)

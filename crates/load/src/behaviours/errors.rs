@@ -6,7 +6,7 @@ use crate::failure::Outcome;
 use crate::messages::Arguments;
 use crate::session::Part;
 
-/// Where PostgreSQL notices an error.
+/// Where PostgreSQL detects an error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Parse,
@@ -186,8 +186,8 @@ fn timeout(client: &mut Client) -> Outcome {
         "set local statement_timeout = 3",
         &[Part::Tag("SET".to_owned())],
     )?;
-    // "... statement timeout"; but a busy PostgreSQL 18.6 says "... user request" of its own timeout
-    // once in ten thousand times, with no cancel request in its log.
+    // "... statement timeout"; but about once in ten thousand times a busy PostgreSQL 18.6 reports
+    // its own timeout as "... user request", with no cancel request in its log.
     let text = Text::Starts("canceling statement due to ".to_owned());
     let late = Want::Report {
         tag: b'E',

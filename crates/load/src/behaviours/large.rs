@@ -19,7 +19,7 @@ fn slow_down(client: &mut Client) {
     client.connection().pace = slow.then_some(Pace { bytes, pause });
 }
 
-/// A size in bytes: mostly a fraction of a megabyte up to two, now and then eight.
+/// A size in bytes: up to two megabytes, sometimes up to eight.
 fn size(client: &mut Client) -> usize {
     match client.random.below(10) {
         0 => client.random.between(4 << 20, 8 << 20),
@@ -28,7 +28,7 @@ fn size(client: &mut Client) -> usize {
     }
 }
 
-/// The marker, repeated to about `size` bytes, and how often.
+/// A mark, its count, and the mark repeated to about `size` bytes.
 fn repeated(client: &mut Client, size: usize) -> (String, usize, String) {
     let mark = client.mark() + ".";
     let times = size / mark.len() + 1;
@@ -50,7 +50,7 @@ fn rows_at_speed(client: &mut Client) -> Outcome {
     let (mark, times, whole) = repeated(client, size);
     match client.random.below(3) {
         0 => {
-            // Many middling rows.
+            // Many rows of medium size.
             let count = 64;
             let times = times / count + 1;
             let columns = vec![column("i", oid::INT4), column("m", oid::TEXT)];
@@ -143,7 +143,7 @@ fn parameters_at_speed(client: &mut Client) -> Outcome {
             client.session.query(&sql, &[Part::Rows(columns, rows)]);
         }
         _ => {
-            // A long text to prepare.
+            // A long text in a Parse.
             let whole = &whole[..whole.len().min(300_000)];
             let sql = format!("select length('{whole}')::int4 as l");
             client.session.parse_text(&sql, &[]);

@@ -1,5 +1,5 @@
-//! Sequences: `lastval()` and `currval()` give the session's own number, or in a later transaction
-//! PostgreSQL's error, and never another's (`--state`).
+//! Sequences: `lastval()` and `currval()` return the session's own number or, in a later
+//! transaction, PostgreSQL's error; never another session's number (`--state`).
 
 use super::cancels::whole_or;
 use super::states::{asks, meanwhile};
@@ -9,10 +9,10 @@ use crate::failure::Outcome;
 use crate::messages::{column, oid};
 use crate::session::{Part, text};
 
-/// All clients count with this one.
+/// All clients use this sequence.
 const SEQUENCE: &str = "howdah_load.numbers";
 
-/// The questions for the last number, and what PostgreSQL says if there is none.
+/// The queries for the last number, and PostgreSQL's error if there is none.
 const QUESTIONS: [(&str, &str); 2] = [
     ("lastval()", "lastval is not yet defined in this session"),
     (
@@ -29,7 +29,7 @@ fn take(client: &mut Client) -> Outcome<String> {
     Ok(rows[0][0].clone().expect("a number is not null"))
 }
 
-/// The session's number is this one, or unknown: another transaction has taken it.
+/// Expects this number, or an error: another transaction has taken it.
 fn asks_later(client: &mut Client, number: &str) -> Outcome {
     let (question, unknown) = *client.random.pick(&QUESTIONS);
     let rows = Part::Rows(vec![column("m", oid::TEXT)], vec![vec![text(number)]]);
@@ -39,7 +39,7 @@ fn asks_later(client: &mut Client, number: &str) -> Outcome {
     whole_or(client, error("55000", unknown))
 }
 
-/// Lets go of the server that who asks for numbers keeps.
+/// Releases the server that a client keeps after asking for numbers.
 fn let_go(client: &mut Client) -> Outcome {
     client.session.forget_statements();
     let values = client.session.initial_settings();
@@ -47,9 +47,9 @@ fn let_go(client: &mut Client) -> Outcome {
     client.query("discard all", &[Part::Set { tag, values }])
 }
 
-/// Numbers taken and asked for, in one transaction and in several.
+/// Takes numbers and asks for them, in one transaction and in several.
 pub(super) fn numbers(client: &mut Client) -> Outcome {
-    // Who has asked once never gets a server with another's numbers.
+    // A client that has asked once never gets a server with another session's numbers.
     asks(
         client,
         &format!("nextval('{SEQUENCE}') = lastval()"),

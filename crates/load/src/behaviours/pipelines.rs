@@ -39,7 +39,7 @@ pub(super) fn flush(client: &mut Client) -> Outcome {
         client.go()?;
     }
     if client.random.one_in(4) {
-        // An error, flushed by itself; then the rest is skipped up to the Sync.
+        // A flushed error. The server skips the rest up to the Sync.
         client.session.execute("nobody has this one", 0);
         client.go()?;
         client
@@ -54,8 +54,8 @@ pub(super) fn flush(client: &mut Client) -> Outcome {
     client.go()
 }
 
-/// Whether a simple query may end a group as a Sync does. PostgreSQL 17 and later leave a pipeline's
-/// transaction half open there, and 18.6 then fails the next statement with XX000.
+/// True if a simple query may end a group as a Sync does. PostgreSQL 17 and later leave a
+/// pipeline's transaction half open there, and 18.6 then fails the next statement with XX000.
 fn query_may_end_a_group(client: &Client) -> bool {
     let version = client.session.initial.get("server_version");
     let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
@@ -100,7 +100,8 @@ fn put_group(client: &mut Client) {
     let name = any_name(client);
     match client.random.below(9) {
         0 => {
-            // Unknown: closed in a group of its own, so that only this client lacks it.
+            // An unknown statement: a separate group closes the name, so that this client does not
+            // have it.
             client.session.close_statement(name);
             client.session.sync();
             let call = client.call(&Statement::of(Shape::Plain));
@@ -142,7 +143,7 @@ fn put_group(client: &mut Client) {
                 let statement = Statement::any(&mut client.random);
                 client.session.parse(name, &statement);
             }
-            // In a failed transaction the Parse was an error and the name is still unknown.
+            // In a failed transaction the Parse failed, and the name is still unknown.
             let known = client.session.statement(name);
             let statement = known.unwrap_or(Statement::of(Shape::Plain));
             put_call(client, name, &statement);
@@ -201,7 +202,7 @@ pub(super) fn group_error(client: &mut Client) -> Outcome {
         2 => client.session.execute("nobody has this one", 0),
         3 => client.session.parse(before, &kept),
         4 => {
-            // A call of a statement with other parameters than this one's.
+            // A call with the parameters of another statement.
             let other = if kept.parameters().len() == 2 {
                 Shape::Sum
             } else {
@@ -221,7 +222,7 @@ pub(super) fn group_error(client: &mut Client) -> Outcome {
     client.session.describe_statement(before);
     client.session.sync();
     client.go()?;
-    // What came before the error stands, what came after it never was.
+    // Statements from before the error exist, those after it do not.
     super::statements::call(client, before, &kept)?;
     if before != after {
         client.session.describe_statement(after);
@@ -234,7 +235,8 @@ pub(super) fn group_error(client: &mut Client) -> Outcome {
 }
 
 fn put_any_message(client: &mut Client) {
-    // Failing statements keep to a name of their own: other behaviours call what they find.
+    // Failing statements have a reserved name, because other behaviours call any statement they
+    // find.
     let name = match client.random.below(12) {
         0..=2 => "",
         3 => "failing",

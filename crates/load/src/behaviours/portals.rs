@@ -1,4 +1,4 @@
-//! Portals read piece by piece, and SQL cursors.
+//! Portals that are read in pieces, and SQL cursors.
 
 use crate::client::Client;
 use crate::expect::Want;

@@ -55,7 +55,7 @@ pub(super) fn simple(client: &mut Client) -> Outcome {
         0 => client.query("", &[]),
         1 => client.query("-- only a comment", &[]),
         2 => {
-            // Two simple queries in flight: legal, though few drivers do it.
+            // Two simple queries in flight: legal, but rare among drivers.
             let (first, part) = any_select(client);
             client.session.query(&first, &[part]);
             let (second, part) = any_select(client);

@@ -1,4 +1,4 @@
-//! Settings a pooler tracks, and the commands that throw session state away.
+//! Settings that a pooler tracks, and commands that discard session state.
 
 use super::cancels::whole_or;
 use super::statements::{any_name, call, ensure, put_call};
@@ -10,7 +10,7 @@ use crate::messages::{Message, column, data_row, oid, row_description, text_body
 use crate::session::{Part, text};
 use crate::statement::{Shape, Statement, ZONES};
 
-/// The settings PostgreSQL reports and PgBouncer tracks, with values that read back as written.
+/// Settings that PostgreSQL reports and PgBouncer tracks, with values that read back as written.
 const VALUES: &[(&str, &[&str])] = &[
     (
         "DateStyle",
@@ -31,7 +31,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("standard_conforming_strings", &["on", "off"]),
 ];
 
-/// A tracked setting and a value for it; every other time the application's name.
+/// A tracked setting and a value; half of the time `application_name`.
 fn any_setting(client: &mut Client) -> (String, String) {
     if client.random.one_in(2) {
         return ("application_name".to_owned(), client.mark());
@@ -100,7 +100,7 @@ pub(super) fn change(client: &mut Client) -> Outcome {
             client.go()?;
         }
         1 => {
-            // Rolled back, or kept, with a block.
+            // In a block that is committed or rolled back.
             client.query("begin", &[Part::Begin])?;
             client.query(&sql, &[set(&name, &value)])?;
             read_back(client, &name)?;
@@ -111,7 +111,7 @@ pub(super) fn change(client: &mut Client) -> Outcome {
             }
         }
         2 => {
-            // Until the end of the block only.
+            // Until the end of the block.
             client.query("begin", &[Part::Begin])?;
             client.session.set_local(&name, &value);
             let sql = format!("set local {name} to '{value}'");
@@ -120,7 +120,7 @@ pub(super) fn change(client: &mut Client) -> Outcome {
             client.query("commit", &[Part::Commit])?;
         }
         3 => {
-            // Set by a function, which no look at the text finds.
+            // Set by a function, invisible in a parsed text.
             let columns = vec![column("set_config", oid::TEXT)];
             let rows = vec![vec![text(value.clone())]];
             let parts = [
@@ -133,7 +133,7 @@ pub(super) fn change(client: &mut Client) -> Outcome {
             )?;
         }
         4 => {
-            // Taken back by an error in the same implicit transaction.
+            // Undone by an error in the same implicit transaction.
             let gone = crate::expect::error("42703", "column \"no_such\" does not exist");
             let sql = format!("{sql}; select no_such");
             client.query(&sql, &[set(&name, &value), Part::Error(gone)])?;
@@ -143,7 +143,7 @@ pub(super) fn change(client: &mut Client) -> Outcome {
     read_back(client, &name)
 }
 
-/// Goes to a time zone.
+/// Sets a time zone.
 fn go_to(client: &mut Client, zone: usize) -> Outcome {
     let (name, _) = ZONES[zone];
     let sql = format!("set timezone to '{name}'");
@@ -170,7 +170,7 @@ pub(super) fn constants(client: &mut Client) -> Outcome {
     let statement = client.session.statement(name).expect("parsed by now");
     let elsewhere = client.random.below(ZONES.len());
     go_to(client, elsewhere)?;
-    // A server that lacks the statement refuses it: nobody gets another constant.
+    // A server that lacks the statement refuses the call, so no client gets a wrong constant.
     let refused = "prepared statement has constants that were read under other settings, \
                    and this server does not have it";
     put_call(client, name, &statement);
@@ -180,7 +180,7 @@ pub(super) fn constants(client: &mut Client) -> Outcome {
     read_back(client, "TimeZone")
 }
 
-/// Logs in anew with settings of its own; gives their names.
+/// Logs in again with settings in the start-up packet. Returns their names.
 fn login_with_settings(client: &mut Client) -> Outcome<Vec<&'static str>> {
     client.quit();
     let mark = client.mark();
@@ -207,7 +207,7 @@ pub(super) fn at_startup(client: &mut Client) -> Outcome {
     login_with_settings(client)?;
     change(client)?;
     read_back(client, "application_name")?;
-    // The others count on a login without settings of its own.
+    // Other behaviours expect a login without settings.
     client.leave(Leave::Fin);
     client.connect(&[])
 }
@@ -260,7 +260,7 @@ pub(super) fn reset(client: &mut Client) -> Outcome {
     client.connect(&[])
 }
 
-/// DEALLOCATE ALL or DISCARD ALL: its text and what it does.
+/// DEALLOCATE ALL or DISCARD ALL, with the effects.
 fn throw_all_away(client: &mut Client) -> (&'static str, Part) {
     if client.random.one_in(2) {
         return ("deallocate all", Part::Tag("DEALLOCATE ALL".to_owned()));
@@ -289,7 +289,7 @@ pub(super) fn deallocate(client: &mut Client) -> Outcome {
             client.query(sql, &[part])?;
         }
         1 => {
-            // With a Parse right behind it, not waiting for the answer.
+            // A Parse follows at once, without waiting for the answer.
             let (sql, part) = throw_all_away(client);
             client.session.forget_statements();
             client.session.query(sql, &[part]);
@@ -329,7 +329,7 @@ pub(super) fn deallocate(client: &mut Client) -> Outcome {
             client.go()?;
         }
         7 => {
-            // Not undone by a rollback.
+            // A rollback does not undo it.
             client.query("begin", &[Part::Begin])?;
             client.session.statements.remove(name);
             client.query(&quoted, &[one])?;
@@ -344,7 +344,7 @@ pub(super) fn deallocate(client: &mut Client) -> Outcome {
         }
     }
     if client.random.one_in(2) {
-        // What is gone is gone; what is not still works.
+        // Calls a statement that may be gone.
         let plain = Statement::of(Shape::Plain);
         let known = client.session.statement(name).unwrap_or(plain);
         call(client, name, &known)?;

@@ -1,10 +1,10 @@
-//! Prepared statements: named, unnamed, closed, duplicate, unknown, and very many.
+//! Prepared statements: named, unnamed, closed, duplicate, unknown, and a great many.
 
 use crate::client::Client;
 use crate::failure::Outcome;
 use crate::statement::{Shape, Statement};
 
-/// The names all clients share, each meaning something else to each of them.
+/// Names that all clients use, each client for other statements.
 pub(super) const NAMES: &[&str] = &[
     "s0",
     "s1",
@@ -19,7 +19,7 @@ pub(super) fn any_name(client: &mut Client) -> &'static str {
     NAMES[client.random.below(NAMES.len())]
 }
 
-/// Makes sure `name` is prepared, in a group of its own, and tells what it is.
+/// Makes sure that `name` is prepared, by a separate group. Returns the statement.
 pub(super) fn ensure(client: &mut Client, name: &str) -> Outcome<Statement> {
     if let Some(statement) = client.session.statement(name) {
         return Ok(statement);
@@ -41,7 +41,7 @@ pub(super) fn call(client: &mut Client, name: &str, statement: &Statement) -> Ou
     client.go()
 }
 
-/// As [`call`], without the Sync and without sending.
+/// As [`call`], without the Sync, and without sending.
 pub(super) fn put_call(client: &mut Client, name: &str, statement: &Statement) {
     let call = client.call(statement);
     client.session.bind("", name, &call);
@@ -102,7 +102,7 @@ pub(super) fn close(client: &mut Client) -> Outcome {
             put_call(client, name, &old);
         }
         1 => {
-            // A portal outlives its statement.
+            // A portal remains valid after its statement is closed.
             let call = client.call(&old);
             client.session.bind("", name, &call);
             client.session.close_statement(name);
@@ -142,7 +142,7 @@ pub(super) fn unknown(client: &mut Client) -> Outcome {
     let name = any_name(client);
     match client.random.below(6) {
         0 | 1 => {
-            // A name others may well have.
+            // A name that other clients probably have.
             client.session.close_statement(name);
             client.session.sync();
             client.go()?;
@@ -155,7 +155,7 @@ pub(super) fn unknown(client: &mut Client) -> Outcome {
         3 => client.session.describe_portal("nobody has this one"),
         4 => client.session.execute("nobody has this one", 0),
         _ => {
-            // A simple query ends the unnamed statement.
+            // A simple query closes the unnamed statement.
             client.prove()?;
             let call = client.call(&Statement::of(Shape::Plain));
             client.session.bind("", "", &call);
@@ -174,7 +174,7 @@ pub(super) fn unknown(client: &mut Client) -> Outcome {
 pub(super) fn duplicate(client: &mut Client) -> Outcome {
     let name = any_name(client);
     let old = if client.random.one_in(3) {
-        // Twice in one group: the first stays.
+        // Twice in one group: the first one stays.
         client.session.close_statement(name);
         let statement = Statement::any(&mut client.random);
         client.session.parse(name, &statement);
@@ -198,7 +198,7 @@ pub(super) fn duplicate(client: &mut Client) -> Outcome {
     call(client, name, &old)
 }
 
-/// How many names `many` goes round in; more than PgBouncer's default of 200 per server.
+/// The number of names in `many`: more than PgBouncer's default of 200 for each server.
 const MANY: usize = 260;
 
 pub(super) fn many(client: &mut Client) -> Outcome {
@@ -208,7 +208,7 @@ pub(super) fn many(client: &mut Client) -> Outcome {
             client.session.close_statement(&name);
         }
         if client.session.statement(&name).is_none() {
-            // Texts differ among clients and in time, so that caches overflow.
+            // Texts differ between clients and over time, so that caches overflow.
             let k = (client.id * 1000 + client.random.below(500)) as i32;
             let shape = *client.random.pick(&[Shape::Echo, Shape::Sum, Shape::Plain]);
             client.session.parse(
@@ -240,7 +240,7 @@ pub(super) fn unnamed_split(client: &mut Client) -> Outcome {
     client.go()?;
     for _ in 0..client.random.between(1, 3) {
         if client.random.one_in(3) {
-            // A named statement in between leaves the unnamed one alone.
+            // A named statement does not affect the unnamed one.
             let name = any_name(client);
             let other = ensure(client, name)?;
             call(client, name, &other)?;
@@ -253,7 +253,7 @@ pub(super) fn unnamed_split(client: &mut Client) -> Outcome {
         call(client, "", &statement)?;
     }
     if client.random.one_in(4) {
-        // So does an error that is not in a Parse of it.
+        // Nor does an error outside of its Parse.
         client.session.execute("nobody has this one", 0);
         client.session.sync();
         client.go()?;

@@ -1,5 +1,5 @@
-//! What a session has beyond what PostgreSQL reports: each client finds its own in later
-//! transactions, and nothing of anybody else's (`--state`).
+//! Session state that PostgreSQL does not report: each client finds its own state in later
+//! transactions, and nothing of other clients (`--state`).
 
 use crate::client::Client;
 use crate::connection::Leave;
@@ -8,7 +8,7 @@ use crate::failure::Outcome;
 use crate::messages::{Message, column, data_row, oid, row_description, text_body};
 use crate::session::{Part, text};
 
-/// What a disturber leaves, one of them each time.
+/// Statements of the disturber. It runs one of them each time.
 const LEFT: &[&str] = &[
     "set search_path = nowhere",
     "set default_transaction_read_only = on",
@@ -30,7 +30,7 @@ pub(super) fn tag(tag: &str) -> Part {
     Part::Tag(tag.to_owned())
 }
 
-/// A change of the role, which PostgreSQL tells by another setting.
+/// A change of the role. PostgreSQL reports another setting for it.
 fn role(tag: &'static str, superuser: &str) -> Part {
     Part::Set {
         tag,
@@ -38,7 +38,7 @@ fn role(tag: &'static str, superuser: &str) -> Part {
     }
 }
 
-/// A query whose answer is one text.
+/// A query with one text as its result.
 pub(super) fn asks(client: &mut Client, expression: &str, answer: &str) -> Outcome {
     let columns = vec![column("m", oid::TEXT)];
     let rows = vec![vec![text(answer)]];
@@ -46,7 +46,7 @@ pub(super) fn asks(client: &mut Client, expression: &str, answer: &str) -> Outco
     client.query(&sql, &[Part::Rows(columns, rows)])
 }
 
-/// Runs some transactions that are about something else.
+/// Runs some unrelated transactions.
 pub(super) fn meanwhile(client: &mut Client) -> Outcome {
     for _ in 0..client.random.between(0, 3) {
         client.prove()?;
@@ -86,7 +86,7 @@ pub(super) fn settings(client: &mut Client) -> Outcome {
     asks(client, all, &format!("4MB  true {path}"))
 }
 
-/// A temporary table, whose name is the same for all.
+/// A temporary table. All clients use the same name.
 pub(super) fn temporary(client: &mut Client) -> Outcome {
     asks(client, "to_regclass('mine') is null", "true")?;
     let mark = client.mark();
@@ -100,7 +100,7 @@ pub(super) fn temporary(client: &mut Client) -> Outcome {
     asks(client, "to_regclass('mine') is null", "true")
 }
 
-/// Advisory locks of the session, on a number of its own.
+/// Advisory locks of the session, on the client's own number.
 pub(super) fn locks(client: &mut Client) -> Outcome {
     let held = "select count(*) from pg_locks where locktype = 'advisory' and \
                 pid = pg_backend_pid()";
@@ -144,7 +144,7 @@ pub(super) fn cursors(client: &mut Client) -> Outcome {
     asks(client, "select count(*) from pg_cursors", "0")
 }
 
-/// Somebody leaves what a session can hold on a server, and goes.
+/// Another client leaves state on a server, and disconnects.
 pub(super) fn disturber(client: &mut Client) -> Outcome {
     let mut other = Client::new(client.run, client.id, 0);
     other.connect(&[])?;

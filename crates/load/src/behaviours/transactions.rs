@@ -1,4 +1,4 @@
-//! Explicit transactions: good ones, failed ones, savepoints, SQL-level PREPARE.
+//! Explicit transactions: successful ones, failed ones, savepoints, and PREPARE in SQL.
 
 use super::queries::any_select;
 use super::statements::{any_name, ensure, put_call};
@@ -8,7 +8,7 @@ use crate::failure::Outcome;
 use crate::messages::{column, oid};
 use crate::session::{Block, Part, text};
 
-/// Begins a block, by the simple or the extended protocol.
+/// Begins a block by the simple or the extended protocol.
 fn begin(client: &mut Client) -> Outcome {
     if client.random.one_in(3) {
         client.session.command("begin", &Part::Begin);
@@ -58,13 +58,13 @@ pub(super) fn succeed(client: &mut Client) -> Outcome {
         client.query(sql, std::slice::from_ref(&part))?;
     }
     if client.random.one_in(10) {
-        // Once more: a warning, and the same tag.
+        // A second time: a warning, and the same tag.
         client.query(sql, &[part])?;
     }
     Ok(())
 }
 
-/// A statement that fails, by either protocol.
+/// A failing statement, by either protocol.
 fn break_it(client: &mut Client) -> Outcome {
     match client.random.below(4) {
         0 => client.query(
@@ -100,7 +100,7 @@ fn break_it(client: &mut Client) -> Outcome {
 }
 
 pub(super) fn fail(client: &mut Client) -> Outcome {
-    // Prepared before, and used inside after the failure.
+    // Prepared before, used inside after the failure.
     let name = any_name(client);
     let statement = ensure(client, name)?;
     begin(client)?;
@@ -124,7 +124,7 @@ pub(super) fn fail(client: &mut Client) -> Outcome {
                 client.go()?;
             }
             _ => {
-                // Skipped texts of clever poolers: a Parse in a failed transaction is an error.
+                // Poolers may skip a known Parse. In a failed transaction it must be an error.
                 client.session.parse("in a failed transaction", &statement);
                 client.session.sync();
                 client.go()?;

@@ -236,7 +236,7 @@ impl World {
     }
 
     /// Passes a worker's mail to the Broker, which answers by mail. Mail of the first worker, and
-    /// mail that has an immediate answer, is not shown.
+    /// answers to the sender, are not shown.
     fn tell_broker(&mut self, worker: usize, mail: ToBroker) {
         if worker > 0 {
             self.tell(&format!("{worker} to broker: {}", broker_word(&mail)));
@@ -256,8 +256,8 @@ impl World {
         }
     }
 
-    /// Another process adopts the packed connections. With `ending`, it first learns that its
-    /// predecessor has ended.
+    /// Another process adopts the packed connections. `ending`: it already shuts down. `ended`: it
+    /// knows that its predecessor has ended.
     fn succeed(&mut self, what: &str) {
         let workers = self.poolers.len();
         self.start(workers as u16);
