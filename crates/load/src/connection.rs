@@ -35,7 +35,7 @@ enum Past {
 pub enum Leave {
     /// An orderly close of the socket.
     Fin,
-    /// A reset: unread input and unsent output are thrown away.
+    /// A reset: unread input and unsent output are lost.
     Reset,
 }
 

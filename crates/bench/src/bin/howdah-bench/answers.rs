@@ -1,5 +1,5 @@
-//! What poolers answer: the self-checking load through each of them, and how many of its replies were
-//! not PostgreSQL's.
+//! Runs the self-checking load through each pooler, and counts replies that differ from
+//! PostgreSQL's.
 
 use std::fmt::Write as _;
 use std::io;
@@ -13,46 +13,46 @@ use crate::machine::Machine;
 use crate::postgres::{OPEN_USER, Postgres, USER};
 use crate::process::Task;
 
-/// Servers of the pool.
+/// The pool size.
 const POOL: usize = 20;
 
-/// For how much longer than asked the load may take.
+/// The time limit of a run, in addition to its length.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// How the load is played.
+/// The parameters of the load.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// Clients at a time.
+    /// Clients at once.
     pub clients: usize,
-    /// For how long, in seconds.
+    /// The length of a run, in seconds.
     pub seconds: u64,
-    /// Worker threads of the poolers that have some.
+    /// Worker threads of poolers that have several.
     pub workers: usize,
 }
 
-/// What came of one contender.
+/// The result of one contender.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answers {
-    /// Who.
+    /// The contender's name.
     pub contender: String,
-    /// What it says to `--version`.
+    /// Its answer to `--version`.
     pub version: String,
-    /// The counts, or why there are none.
+    /// The counts, or the reason of the failure.
     pub outcome: Result<Vec<Row>, String>,
 }
 
 /// One behaviour of the load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its name.
+    /// The behaviour's name.
     pub behaviour: String,
-    /// How often it was played.
+    /// Operations run.
     pub operations: u64,
-    /// A reply was another one than PostgreSQL's.
+    /// Replies that differ from PostgreSQL's.
     pub wrong: u64,
-    /// An error or an end that PostgreSQL would not have given.
+    /// Errors or ends of connections that PostgreSQL would not have caused.
     pub unexpected: u64,
-    /// A reply never came.
+    /// Replies that never came.
     pub hangs: u64,
 }
 
@@ -61,7 +61,7 @@ struct Said {
     rows: Vec<Row>,
 }
 
-/// Plays the load through each contender.
+/// Runs the load through each contender.
 ///
 /// # Errors
 /// The load's program is missing.
@@ -110,7 +110,7 @@ fn play(
         .args(["--url", &url(port), "--prepare-url", &url(postgres.port())])
         .args(["--clients", &choice.clients.to_string()])
         .args(["--seconds", &choice.seconds.to_string()]);
-    // It gives up by itself on replies that never come; the rest is for the preparation and the checks.
+    // The load itself gives up on replies that never come. The rest is for preparation and checks.
     let patience = Duration::from_secs(choice.seconds) + PATIENCE;
     let done = Task::start(&mut command, machine.folder(), patience)?.finish()?;
     // 1 means that there were differences.
@@ -121,14 +121,14 @@ fn play(
     read(&done.out).map_err(|why| io::Error::other(format!("the load's answer: {why}")))
 }
 
-/// The checks at the end are no behaviours of clients.
+/// Reads the rows. The checks at the end are not behaviours of clients.
 fn read(json: &[u8]) -> serde_json::Result<Vec<Row>> {
     let said: Said = serde_json::from_slice(json)?;
     let rows = said.rows.into_iter();
     Ok(rows.filter(|row| row.operations > 0).collect())
 }
 
-/// As Markdown.
+/// The results as Markdown.
 pub fn markdown(all: &[Answers], choice: Choice) -> String {
     let mut text = format!(
         "Replies that are not PostgreSQL's: the self-checking load, {} clients, a pool of {POOL} in \

@@ -1,7 +1,7 @@
-//! Answers of the shapes that pgbench can't compare: large rows, many rows, pipelines.
+//! Checks answers that pgbench can't compare: large rows, many rows, pipelines.
 //!
-//! Before and after a run, some clients ask at once, each for answers that no other one gets. While
-//! a run is measured only errors are seen: to compare each answer would be what is measured.
+//! Before and after a run, several clients ask at once, each for unique answers. During a measured
+//! run only errors are noticed: comparing every answer would disturb the measurement.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,19 +12,19 @@ use howdah_bench::session::{Session, message};
 use crate::design::Script;
 use crate::postgres::{OPEN_USER, USER};
 
-/// Clients that ask at once, at most.
+/// The most clients at once.
 const AT_ONCE: usize = 20;
-/// How often each asks.
+/// How often each client asks.
 const TIMES: usize = 3;
 
-/// What one client asks, and the rows that it must get.
+/// A client's request, and the expected rows.
 struct Asked {
     request: Vec<u8>,
     rows: Vec<Vec<String>>,
 }
 
-/// Asks in the shape of this script, and compares. Nothing is asked for scripts whose answers pgbench
-/// compares.
+/// Sends requests like this script's, and compares the answers. Does nothing for scripts with
+/// answers that pgbench compares.
 ///
 /// # Errors
 /// An answer is wrong, or none comes.

@@ -1,18 +1,18 @@
-//! Processor time as performance events have it: by a clock that is read at each switch of tasks.
+//! Processor time by performance events: the kernel reads their clock at each task switch.
 //!
-//! The scheduler's own account, which `utime`, `stime` and `schedstat` show, is not exact. Seen on
-//! Linux 6.18, built without preemption: 7.0 us a transaction for a pooler that has 12.0 by this
-//! clock, and what is missing stood with PostgreSQL; 16.1 and 16.3 for PgBouncer. By all signs: when a
-//! task is woken that is to have this core next, the kernel saves itself the update of its clock at
-//! the switch (`wakeup_preempt`, `rq_clock_skip_update`). A kernel that does not preempt itself
-//! switches at the end of the system call, and what the call does until then is put down to the
-//! task that comes next: to PostgreSQL, where a pooler hands over many sends in one call. So the
-//! account counts only where the kernel refuses performance events, and every report says so.
+//! The scheduler's own account (`utime`, `stime`, `schedstat`) is not exact. On Linux 6.18 without
+//! preemption it showed 7.0 us for a transaction of a pooler that used 12.0 us by this clock, and
+//! the rest as PostgreSQL's; for PgBouncer 16.1 and 16.3 us. The likely cause: if the woken task
+//! runs next on this core, the kernel skips the clock update at the switch (`wakeup_preempt`,
+//! `rq_clock_skip_update`). A kernel without preemption switches at the end of the system call, and
+//! accounts the time of the call until then to the next task: to PostgreSQL, if a pooler submits
+//! many sends in one call. So the bench uses the account only if the kernel refuses performance
+//! events, and every report says so.
 
 use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 
-/// By which clock a figure was taken.
+/// The clock of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// The task clock of performance events.
@@ -22,7 +22,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// As a report names it.
+    /// The clock's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Task => "the task clock of performance events",
@@ -34,15 +34,15 @@ impl Clock {
     }
 }
 
-/// ESRCH: there is no such thread.
+/// ESRCH: the thread does not exist.
 const ENDED: i32 = 3;
 
-/// Counts the processor time of some threads from its making on.
+/// Counts the processor time of some threads, from its creation on.
 pub struct TaskClock(Vec<Counter>);
 
 impl TaskClock {
-    /// For all these threads, and those that they start; none where the kernel refuses: it wants
-    /// root, CAP_PERFMON, or `kernel.perf_event_paranoid` of 1 or less.
+    /// A clock for these threads, and threads that they start. None if the kernel refuses: it
+    /// requires root, CAP_PERFMON, or `kernel.perf_event_paranoid` of 1 or less.
     pub fn of(threads: impl IntoIterator<Item = u32>) -> Option<TaskClock> {
         let counters = threads.into_iter().filter_map(|thread| {
             let mut builder = Builder::new(Software::TASK_CLOCK);
@@ -51,7 +51,7 @@ impl TaskClock {
             let counter = builder.build();
             let counter = counter.and_then(|mut counter| counter.enable().map(|()| counter));
             match counter {
-                // A thread that ended since it was listed uses nothing from now on.
+                // A thread that has ended since the listing uses no more time.
                 Err(error) if error.raw_os_error() == Some(ENDED) => None,
                 counter => Some(counter.ok()),
             }

@@ -1,7 +1,7 @@
-//! Whether a program was optimised by its compiler. A PgBouncer that was not (its `configure`
-//! leaves `-O2` out with autoconf 2.71) is no fair peer.
+//! Detects whether a program was compiled with optimisation. A PgBouncer without it (with autoconf
+//! 2.71, its `configure` leaves `-O2` out) makes the comparison unfair.
 
-/// What the machine code shows; `None` if it is of a machine that this does not know.
+/// The result from the machine code; `None` for other machines than amd64.
 pub fn is_optimised(program: &[u8]) -> Option<bool> {
     let elf_for_amd64 = program.starts_with(b"\x7fELF") && program.get(18..20) == Some(&[62, 0]);
     if !elf_for_amd64 {
@@ -12,11 +12,11 @@ pub fn is_optimised(program: &[u8]) -> Option<bool> {
         functions += 1;
         storing += u32::from(stores_argument(&program[at + 4..]));
     }
-    // Most functions have arguments. In optimised code, few have such a beginning at all.
+    // Most functions have arguments. In optimised code, few functions begin like this.
     Some(storing < 20 || storing * 4 < functions)
 }
 
-/// Where a pattern stands.
+/// The positions of a pattern.
 fn positions<'a>(bytes: &'a [u8], pattern: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
     let windows = bytes.windows(pattern.len()).enumerate();
     windows
@@ -24,8 +24,8 @@ fn positions<'a>(bytes: &'a [u8], pattern: &'a [u8]) -> impl Iterator<Item = usi
         .map(|(at, _)| at)
 }
 
-/// Behind `push %rbp; mov %rsp, %rbp`: the first argument is put on the stack at once, as code that
-/// is not optimised does.
+/// True if the code after `push %rbp; mov %rsp, %rbp` stores the first argument on the stack at
+/// once, like code without optimisation.
 fn stores_argument(mut code: &[u8]) -> bool {
     loop {
         code = match code {

@@ -1,4 +1,4 @@
-//! The poolers that take part in a published design, and their configs.
+//! The poolers in a published design, and their configs.
 
 use std::fmt;
 use std::io;
@@ -13,10 +13,10 @@ use crate::machine::{Machine, free_port, succeed};
 use crate::postgres::{OPEN_USER, Postgres, USER};
 use crate::target::{PATIENCE, Running};
 
-/// For how much longer a pooler may take to start for each database that it has: some connect to all.
+/// More time for a pooler to start, for each of its databases: some poolers connect to all of them.
 const EACH_DATABASE: Duration = Duration::from_millis(200);
 
-/// Which program a contender is.
+/// The program of a contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// No pooler: PostgreSQL itself.
@@ -36,7 +36,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// In the order of the columns.
+    /// All kinds, in the order of the columns.
     pub const ALL: [Self; 7] = [
         Self::PostgreSql,
         Self::Howdah,
@@ -47,7 +47,7 @@ impl Kind {
         Self::PgDog,
     ];
 
-    /// What people call it, and `--pooler`.
+    /// The name in reports and in `--pooler`.
     pub fn name(self) -> &'static str {
         match self {
             Self::PostgreSql => "postgresql",
@@ -60,7 +60,7 @@ impl Kind {
         }
     }
 
-    /// The config that is used unless `--pooler` names another: the file's name and text.
+    /// The default config: the file's name and text.
     fn config(self) -> Option<(&'static str, &'static str)> {
         Some(match self {
             Self::PostgreSql => return None,
@@ -89,7 +89,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What `--pooler NAME=BINARY[:CONFIG]` says.
+/// The value of `--pooler NAME=BINARY[:CONFIG]`.
 #[derive(Clone, Debug)]
 pub struct Named {
     kind: Kind,
@@ -100,7 +100,7 @@ pub struct Named {
 /// Reads a `--pooler`.
 ///
 /// # Errors
-/// The name is none of those that are known, or the binary is missing.
+/// The name is unknown, or the binary is missing.
 pub fn named(text: &str) -> Result<Named, String> {
     let (name, rest) = text
         .split_once('=')
@@ -131,17 +131,17 @@ pub fn named(text: &str) -> Result<Named, String> {
 /// A pooler that takes part.
 #[derive(Clone, Debug)]
 pub struct Contender {
-    /// Which.
+    /// The kind.
     pub kind: Kind,
-    /// What `--version` says; empty for PostgreSQL itself.
+    /// The answer to `--version`; empty for PostgreSQL itself.
     pub version: String,
     program: PathBuf,
-    /// Template of its config.
+    /// The template of its config.
     pub config: String,
     config_name: String,
 }
 
-/// PostgreSQL itself, Howdah, and every peer that is named or found in PATH.
+/// PostgreSQL itself, Howdah, and every other pooler that is named or in PATH.
 ///
 /// # Errors
 /// A named config can't be read, or a program can't be copied.
@@ -181,7 +181,7 @@ pub fn find(named: &[Named], howdah: &Path, machine: &Machine) -> io::Result<Vec
     Ok(contenders)
 }
 
-/// The beginning of bytes' SHA-256, in hexadecimal digits.
+/// The first hexadecimal digits of the bytes' SHA-256.
 pub fn fingerprint(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
     digest[..6]
@@ -190,7 +190,7 @@ pub fn fingerprint(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// The first line of what a program says to `--version`.
+/// The first line of a program's answer to `--version`.
 fn version(machine: &Machine, program: &Path) -> String {
     let output = machine.command(program).arg("--version").output();
     let output = output.map(|output| [output.stdout, output.stderr].concat());
@@ -199,21 +199,21 @@ fn version(machine: &Machine, program: &Path) -> String {
     line.unwrap_or("version unknown").trim().to_owned()
 }
 
-/// How a contender is started.
+/// Parameters of a contender's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
-    /// Servers of the pool.
+    /// The pool size.
     pub pool: usize,
-    /// Worker threads, of those that have some.
+    /// Worker threads of poolers that have several.
     pub workers: usize,
-    /// Its servers are reached over a unix socket.
+    /// Servers use a unix socket.
     pub unix: bool,
-    /// Databases in its config, all names of one.
+    /// The number of databases in the config. All lead to one database.
     pub databases: usize,
 }
 
 impl Shape {
-    /// Servers over loopback TCP.
+    /// Servers use loopback TCP.
     pub fn new(pool: usize, workers: usize) -> Self {
         Self {
             pool,
@@ -223,7 +223,7 @@ impl Shape {
         }
     }
 
-    /// What clients call the databases.
+    /// The names of the databases for clients.
     pub fn names(self) -> Vec<String> {
         let others = (1..self.databases).map(|number| format!("{USER}{number}"));
         [USER.to_owned()].into_iter().chain(others).collect()
@@ -231,7 +231,7 @@ impl Shape {
 }
 
 impl Contender {
-    /// What tells its build from others: its program and its config, and for PostgreSQL itself nothing.
+    /// Identifies the build by program and config. `None` for PostgreSQL itself.
     ///
     /// # Errors
     /// The program can't be read.
@@ -244,10 +244,10 @@ impl Contender {
         Ok(Some(format!("program {program} with config {config}")))
     }
 
-    /// Starts it, and waits until it lets a client through to PostgreSQL.
+    /// Starts the pooler, and waits until a client gets through to PostgreSQL.
     ///
     /// # Errors
-    /// It does not; its last words are in the error.
+    /// The pooler does not start. The error has its last output.
     pub fn start(
         &self,
         shape: Shape,
@@ -314,10 +314,10 @@ impl Contender {
     }
 }
 
-/// What stands between the lines `{each database}` and `{end}`, once for each of these names.
+/// Repeats the text between the lines `{each database}` and `{end}` for each of these names.
 ///
 /// # Errors
-/// There are several names, and nothing is marked so.
+/// There are several names, and the text has no such lines.
 fn for_each_database(text: &str, names: &[String]) -> Result<String, String> {
     let mut filled = String::new();
     let (mut block, mut blocks) = (None, 0);
@@ -345,7 +345,7 @@ fn for_each_database(text: &str, names: &[String]) -> Result<String, String> {
     }
 }
 
-/// A self-signed certificate and its key, for all contenders the same.
+/// A self-signed certificate and its key, the same for all contenders.
 pub struct Certificate {
     /// The file of the key.
     pub key: PathBuf,
@@ -354,7 +354,7 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Has `openssl` make an RSA-2048 one.
+    /// Makes an RSA-2048 certificate with `openssl`.
     ///
     /// # Errors
     /// There is no `openssl`, or it fails.

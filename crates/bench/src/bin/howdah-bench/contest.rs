@@ -1,4 +1,4 @@
-//! A design played by all contenders, in turn inside each cell, round by round.
+//! Plays a design: all contenders in turn within each cell, round after round.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -21,46 +21,46 @@ use crate::schedule::{Progress, Schedule, Step};
 use crate::sessions;
 use crate::target::Running;
 
-/// PostgreSQL itself takes no more clients than this; see its `max_connections`.
+/// The most clients directly at PostgreSQL; see its `max_connections`.
 const MOST_DIRECT: usize = 1000;
 
-/// Transactions of each client whose answers are compared before a run, and after.
+/// How many transactions of each client are checked before a run, and after.
 const CHECKED_BEFORE: usize = 20;
 const CHECKED_AFTER: usize = 5;
 
-/// Clients that have been there before memory without clients is looked at.
+/// How many clients connect and leave before memory without clients is measured.
 const GONE: usize = 40;
 
-/// Runs of up to so many seconds log each transaction; longer ones as many as fit, drawn at random.
+/// Runs up to this many seconds log every transaction. Longer runs log as many, drawn at random.
 const LOGGED_SECONDS: u64 = 60;
 
-/// What is played, where, and for how long.
+/// The parameters of a contest.
 pub struct Contest<'a> {
     /// The design's cells.
     pub cells: Vec<Cell>,
-    /// Who takes part.
+    /// The contenders.
     pub contenders: &'a [Contender],
-    /// Where.
+    /// The machine.
     pub machine: &'a Machine,
-    /// What all lead to.
+    /// The PostgreSQL behind all contenders.
     pub postgres: &'a Postgres,
-    /// Every pooler's.
+    /// The certificate of every pooler.
     pub certificate: Certificate,
-    /// How often.
+    /// The number of rounds.
     pub rounds: usize,
-    /// Seconds for each run.
+    /// The length of a run, in seconds.
     pub seconds: u64,
     /// See [`Way::patience`].
     pub patience: Duration,
-    /// Where the record is kept.
+    /// The file of the record.
     pub file: PathBuf,
 }
 
-/// Started contenders, by who and how.
+/// Running contenders, by kind and shape.
 type Started = BTreeMap<(Kind, Shape), Running>;
 
 impl Contest<'_> {
-    /// Plays what `record` does not have yet. Failures are results, too.
+    /// Plays the runs that `record` lacks. Failures are results, too.
     ///
     /// # Errors
     /// The record can't be written.
@@ -82,7 +82,7 @@ impl Contest<'_> {
             rounds: self.rounds,
             file: &self.file,
         };
-        // One shape at a time: idle poolers keep servers, and so memory and sessions.
+        // One shape at a time, because idle poolers keep servers, with memory and sessions.
         let (mut visit, mut started) = (None, Started::new());
         let run = |step: Step<'_>, record: &Record| {
             if visit.replace(step.visit) != Some(step.visit) {
@@ -115,18 +115,18 @@ impl Contest<'_> {
         let mut outcome = self.measure(cell, contender, started, record);
         let name = (contender.kind, cell.shape);
         if let (Err(error), Some(running)) = (&outcome, started.get_mut(&name)) {
-            // A moment for a pooler that is about to be gone.
+            // A crashing pooler needs a moment to end.
             wait_until(Duration::from_millis(200), || running.has_ended());
             if let Some(end) = running.end() {
                 outcome = Err(io::Error::other(format!(
                     "the pooler ended: {end}; clients saw: {error}"
                 )));
             }
-            // What is left of a failure is no place for the next run.
+            // The next run must not use a pooler that has failed.
             started.remove(&name);
         }
         if cell.shape.databases > 1 {
-            // PostgreSQL has room for the servers of one such pooler at a time.
+            // PostgreSQL has room for the servers of only one such pooler.
             started.remove(&name);
             let port = self.postgres.port();
             wait_until(Duration::from_secs(10), || established(port) == 0);
@@ -184,7 +184,7 @@ impl Contest<'_> {
         })
     }
 
-    /// Memory behind the first clients: they, and their servers, have been there.
+    /// Memory after a few clients have come and gone. Their servers remain.
     fn without_clients(&self, cell: &Cell, running: &Running) -> io::Result<Figures> {
         let some = Cell {
             clients: GONE,
@@ -201,13 +201,13 @@ impl Contest<'_> {
         })
     }
 
-    /// Compares answers: pgbench's, and those of the shape that the cell has.
+    /// Checks answers: pgbench's, and those of the cell's script.
     fn verify(&self, cell: &Cell, load: &Load, running: &Running, times: usize) -> io::Result<()> {
         self.verify_small(cell, load, running, times)?;
         check::shape(cell.script, running.address(), cell.clients)
     }
 
-    /// pgbench compares small answers.
+    /// Checks small answers with pgbench.
     fn verify_small(
         &self,
         cell: &Cell,
@@ -242,7 +242,7 @@ impl Contest<'_> {
         storm.beside(self.machine, self.postgres, running)
     }
 
-    /// The load of a cell, and the part of its transactions that is logged.
+    /// The load of a cell, and the share of its transactions that is logged.
     fn load(&self, cell: &Cell, port: u16, record: &Record) -> io::Result<(Load, f64)> {
         let mut load = self.way(cell)?;
         load.flags = vec!["-l".to_owned(), format!("--log-prefix={}", prefix(port))];
@@ -278,8 +278,8 @@ impl Contest<'_> {
         })
     }
 
-    /// What 100 % is, in all rounds: the first run without a rate, PgBouncer's, or else Howdah's, or else
-    /// of the pooler that comes first.
+    /// The rate that counts as 100 % in all rounds: that of the first run without a rate, of
+    /// PgBouncer, else Howdah, else the first pooler.
     fn capacity(&self, record: &Record) -> io::Result<f64> {
         let free = self.cells.iter().find(|cell| cell.rate.is_none());
         let free = free.and_then(|cell| record.cell(&cell.key()));
@@ -313,7 +313,7 @@ impl Contest<'_> {
             cell.row(),
             self.contenders[step.contender].kind,
         );
-        // A terminal shows one line that changes; a file keeps what failed, and every line.
+        // A terminal shows one changing line. A file keeps every line, with failures.
         progress(&match (io::stderr().is_terminal(), outcome) {
             (true, Ok(_)) => line,
             _ => format!("{line}\n"),
@@ -325,7 +325,7 @@ fn prefix(port: u16) -> String {
     format!("waits-{port}")
 }
 
-/// What a run of pgbench tells.
+/// The figures from a run of pgbench.
 fn figures(reading: &Reading) -> Figures {
     let by = |wanted| reading.cpu.filter(|(_, clock)| *clock == wanted);
     Figures {
@@ -356,10 +356,10 @@ fn minutes(time: Duration) -> String {
     format!("{} min {:02} s", time.as_secs() / 60, time.as_secs() % 60)
 }
 
-/// The record to go on with, or an empty one.
+/// The record to continue, or an empty one.
 ///
 /// # Errors
-/// There is a file, but no record of this design in it.
+/// The file exists, but is not a record of this design.
 pub fn resume(design: Design, file: &Path, fresh: bool) -> io::Result<Record> {
     if fresh || !file.exists() {
         return Ok(Record::default());
@@ -377,10 +377,10 @@ pub fn resume(design: Design, file: &Path, fresh: bool) -> io::Result<Record> {
     Ok(record)
 }
 
-/// Runs of this stamp may be added to a record.
+/// Verifies that runs with this stamp may be added to a record.
 ///
 /// # Errors
-/// It has runs of other builds, lengths, configs or machines.
+/// The record has runs of other builds, lengths, configs or machines.
 pub fn same_builds(
     record: &Record,
     stamp: &BTreeMap<String, String>,
@@ -398,7 +398,7 @@ pub fn same_builds(
     )))
 }
 
-/// How long it will take, without logins and pauses.
+/// The estimated duration, without logins and pauses.
 pub fn estimate(cells: usize, rounds: usize, contenders: usize, seconds: u64) -> String {
     minutes(Duration::from_secs(
         (cells * rounds * contenders) as u64 * (seconds + 1),

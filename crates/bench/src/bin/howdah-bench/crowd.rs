@@ -1,4 +1,4 @@
-//! Rows that pgbench alone cannot measure: thousands of clients, and logins.
+//! Rows that pgbench alone can't measure: thousands of clients, and logins.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,24 +16,24 @@ use crate::postgres::{PASSWORD, Postgres, USER};
 use crate::process::{Process, established, wait_until};
 use crate::target::{POOL, Running};
 
-/// Clients that ask at the same time while a crowd of idle clients is made.
+/// How many clients ask at once while the idle clients connect.
 const WAVE: usize = 200;
-/// Bytes of the one row that each client fetches in the burst.
+/// Bytes of the row that each client fetches in the burst.
 const LARGE_ROW: usize = 256 * 1024;
 
-/// How long transactions took, in milliseconds.
+/// Durations of transactions, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Waits {
-    /// The whole run's figures.
+    /// The figures of the whole run.
     pub reading: Reading,
-    /// At the 50th, 95th, 99th, 99.9th percentile, and the longest.
+    /// The 50th, 95th, 99th and 99.9th percentile, and the longest.
     pub percentiles: [f64; 5],
 }
 
-/// Names of [`Waits::percentiles`].
+/// The names of [`Waits::percentiles`].
 pub const PERCENTILES: [&str; 5] = ["p50", "p95", "p99", "p99.9", "max"];
 
-/// All `clients` at work at once.
+/// Runs all `clients` at once.
 ///
 /// # Errors
 /// As [`Load::run`].
@@ -64,22 +64,22 @@ pub fn active(
     })
 }
 
-/// What pgbench's logs tell.
+/// The figures from pgbench's logs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Logged {
     /// Milliseconds at the [`PERCENTILES`].
     pub percentiles: [f64; 5],
-    /// Transactions of the client that was served least, as a part of the median client's; this says
-    /// something only if all transactions were logged.
+    /// Transactions of the client that was served least, as a share of the median client's. Only
+    /// valid if all transactions were logged.
     pub fairness: Option<f64>,
-    /// How many transactions were logged.
+    /// The number of logged transactions.
     pub count: u64,
 }
 
-/// A client's number of logged transactions says something from here on.
+/// The least number of a client's logged transactions that makes a comparison useful.
 const ENOUGH: usize = 50;
 
-/// pgbench's logs: the prefix, a process, and perhaps a thread.
+/// pgbench's logs: named by prefix, process, and perhaps thread.
 fn logs(folder: &Path, prefix: &str) -> io::Result<Vec<PathBuf>> {
     let prefix = format!("{prefix}.");
     let entries = fs::read_dir(folder)?.flatten();
@@ -87,7 +87,7 @@ fn logs(folder: &Path, prefix: &str) -> io::Result<Vec<PathBuf>> {
     Ok(ours.map(|entry| entry.path()).collect())
 }
 
-/// Removes what a run that failed has left of such logs.
+/// Removes the logs of a failed run.
 ///
 /// # Errors
 /// A log can't be removed.
@@ -97,8 +97,8 @@ pub fn forget_waits(folder: &Path, prefix: &str) -> io::Result<()> {
         .try_for_each(fs::remove_file)
 }
 
-/// How long transactions took and whose they were, by pgbench's logs of this prefix, which are
-/// removed; none if nothing was logged.
+/// Reads durations and clients of transactions from pgbench's logs with this prefix, and removes
+/// the logs. None if nothing was logged.
 ///
 /// # Errors
 /// A log can't be read.
@@ -140,16 +140,16 @@ pub fn read_waits(folder: &Path, prefix: &str) -> io::Result<Option<Logged>> {
     }))
 }
 
-/// Memory of a pooler by stage, in kilobytes.
+/// A pooler's memory in several stages, in kilobytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Growth {
-    /// How many clients stayed.
+    /// The number of clients.
     pub clients: usize,
-    /// With one client that has done its transactions.
+    /// With one client, after its transactions.
     pub before: u64,
-    /// With all clients idle, each after one prepared transaction.
+    /// With all clients idle, after one prepared transaction each.
     pub idle: u64,
-    /// With all clients idle, each after it has fetched a large row.
+    /// With all clients idle, after each has fetched a large row.
     pub after_burst: u64,
 }
 
@@ -169,7 +169,7 @@ impl Growth {
     }
 }
 
-/// Logs `clients` in, lets each do a prepared transaction, then fetch a large row.
+/// Connects `clients`. Each runs a prepared transaction, and later fetches a large row.
 ///
 /// # Errors
 /// A client is refused or gets an error.
@@ -179,7 +179,7 @@ pub fn idle_memory(target: &Running, pooler: &Process, clients: usize) -> io::Re
         |credentials: &mut Credentials| Session::connect(target.address(), USER, USER, credentials);
     let large = format!("SELECT repeat('x', {LARGE_ROW})\0");
     let large = message(b'Q', large.as_bytes());
-    // These fill the pool, so that what a server costs is not counted.
+    // These clients fill the pool, so that the memory of servers is not counted.
     let mut first: Vec<_> = (0..POOL)
         .map(|_| open(&mut credentials))
         .collect::<io::Result<_>>()?;
@@ -213,7 +213,7 @@ pub fn idle_memory(target: &Running, pooler: &Process, clients: usize) -> io::Re
     })
 }
 
-/// Sends to all, then reads from all; each must get one row.
+/// Sends to all sessions, then reads from all. Each must get one row.
 ///
 /// # Errors
 /// A connection fails, or a client gets an error or another number of rows.
@@ -246,7 +246,7 @@ fn prepared_transaction() -> Vec<u8> {
     .concat()
 }
 
-/// Kilobytes of resident memory once it has stopped changing, for at most ten seconds.
+/// The resident memory in kilobytes once it has stopped changing; waits ten seconds at most.
 pub fn settled(pooler: &Process) -> u64 {
     let mut last = pooler.resident_kilobytes();
     let mut since = Instant::now();
@@ -261,7 +261,7 @@ pub fn settled(pooler: &Process) -> u64 {
     last
 }
 
-/// Microseconds of processor time of the pooler for a connection, a SCRAM login and a farewell.
+/// The pooler's processor time for connection, SCRAM login and Terminate, in microseconds.
 ///
 /// # Errors
 /// A login is refused.

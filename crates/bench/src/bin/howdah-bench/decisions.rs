@@ -1,5 +1,5 @@
-//! Instructions of the decision ring for each transaction, counted by callgrind: the figure to
-//! compare two states of the code by, because no other process on the machine changes it.
+//! The decision ring's instructions for each transaction, counted by callgrind. This figure serves
+//! to compare two versions of the code, because other processes on the machine don't change it.
 
 use std::io;
 use std::path::Path;
@@ -7,17 +7,16 @@ use std::process::Command;
 
 use serde_json::{Map, Value, json};
 
-/// What each row may need, as `./bench decisions --keep` wrote it.
+/// The bounds of the rows, written by `./bench decisions --keep`.
 const BOUNDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/decisions.json");
-/// Another compiler or allocator moves a row by so many thousandths without a change of ours.
+/// The tolerance in thousandths, for other compilers and allocators.
 const SPREAD: u64 = 10;
 
-/// Transactions of the short and the long run of a row; what is between them is what counts, so
-/// that start and login do not.
+/// Transactions of a row's short and long run. Only the difference counts, without start and login.
 const SHORT: u64 = 100;
 const LONG: u64 = 1_100;
 
-/// Counts every row of `howdah-decisions`, which lies beside this program.
+/// Counts every row of `howdah-decisions`, which is in the same folder as this program.
 ///
 /// # Errors
 /// There is no valgrind, or a run fails.
@@ -37,7 +36,7 @@ pub fn count() -> io::Result<Vec<(String, u64)>> {
     Ok(counts)
 }
 
-/// Instructions of one whole run.
+/// The instructions of one whole run.
 fn instructions(program: &Path, row: &str, times: u64) -> io::Result<u64> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
@@ -53,13 +52,13 @@ fn instructions(program: &Path, row: &str, times: u64) -> io::Result<u64> {
     collected(&words).ok_or_else(|| io::Error::other(format!("{row}: callgrind told no count")))
 }
 
-/// The number in callgrind's last words: `==7== Collected : 12345`.
+/// The number in callgrind's output: `==7== Collected : 12345`.
 fn collected(words: &str) -> Option<u64> {
     let line = words.lines().find(|line| line.contains("Collected :"))?;
     line.rsplit(' ').next()?.parse().ok()
 }
 
-/// For people, or for machines.
+/// The counts as text or as JSON.
 pub fn shown(counts: &[(String, u64)], as_json: bool) -> String {
     if as_json {
         return as_value(counts).to_string();
@@ -87,10 +86,10 @@ pub fn keep(counts: &[(String, u64)]) -> io::Result<()> {
     std::fs::write(BOUNDS, format!("{:#}\n", as_value(counts)))
 }
 
-/// Compares with the bounds.
+/// Compares the counts with the bounds.
 ///
 /// # Errors
-/// A row needs more than it may, or has no bound, or the file can't be read.
+/// A row is above its bound or has none, or the file can't be read.
 pub fn hold(counts: &[(String, u64)]) -> io::Result<()> {
     let text = std::fs::read_to_string(BOUNDS)
         .map_err(|error| io::Error::other(format!("{BOUNDS}: {error}")))?;
@@ -102,7 +101,7 @@ pub fn hold(counts: &[(String, u64)]) -> io::Result<()> {
     }
 }
 
-/// The rows that need more than they may.
+/// The rows above their bounds.
 fn above(counts: &[(String, u64)], bounds: &Value) -> Vec<String> {
     let mut found = Vec::new();
     for (row, count) in counts {
