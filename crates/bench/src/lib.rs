@@ -1,4 +1,4 @@
-//! What the bare pooler and the bench share: a blocking PostgreSQL session with SCRAM and TLS.
+//! Shared by the bare pooler and the bench: a blocking PostgreSQL session with SCRAM and TLS.
 
 pub mod scram;
 pub mod session;

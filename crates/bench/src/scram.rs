@@ -1,4 +1,4 @@
-//! SCRAM-SHA-256 as a client, with derived keys kept, so that thousands of logins cost little here.
+//! SCRAM-SHA-256 as a client. Derived keys are kept, so that thousands of logins cost little here.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 type Key = [u8; 32];
 
-/// The password of a user, and what was derived from it so far.
+/// A user's password, and the keys derived so far.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     password: String,
@@ -25,7 +25,7 @@ struct ClientKeys {
     server: Key,
 }
 
-/// One exchange: made by [`Exchange::start`], advanced by [`Exchange::answer`].
+/// One exchange: begins with [`Exchange::start`], continues with [`Exchange::answer`].
 #[derive(Debug)]
 pub struct Exchange {
     bare: String,
@@ -34,7 +34,7 @@ pub struct Exchange {
 }
 
 impl Credentials {
-    /// Credentials with nothing derived yet.
+    /// Credentials without derived keys.
     pub fn new(password: &str) -> Self {
         Self {
             password: password.to_owned(),
@@ -61,7 +61,7 @@ impl Credentials {
         })
     }
 
-    /// The secret as PostgreSQL stores it and as poolers' user files hold it (RFC 5803's form).
+    /// The secret in RFC 5803's form, as PostgreSQL and poolers' user files store it.
     pub fn secret(&mut self, salt: &[u8], iterations: u32) -> String {
         let keys = self.keys(salt, iterations);
         format!(
@@ -77,7 +77,7 @@ impl Exchange {
     /// A new exchange and its first message.
     ///
     /// # Errors
-    /// The system has no randomness to give.
+    /// The system has no random bytes.
     pub fn start() -> io::Result<(Self, String)> {
         let mut random = [0; 18];
         File::open("/dev/urandom")?.read_exact(&mut random)?;
@@ -95,10 +95,10 @@ impl Exchange {
         ))
     }
 
-    /// The final message in answer to the other side's first.
+    /// The final message, in answer to the server's first one.
     ///
     /// # Errors
-    /// The other side's message is not SCRAM, or not an answer to ours.
+    /// The server's message is not SCRAM, or not an answer to ours.
     pub fn answer(&mut self, credentials: &mut Credentials, first: &str) -> io::Result<String> {
         let field = |name: &str| {
             first
@@ -124,10 +124,10 @@ impl Exchange {
         Ok(format!("{unproved},p={}", STANDARD.encode(proof)))
     }
 
-    /// Checks that the other side knew the secret, too.
+    /// Verifies that the server knows the secret, too.
     ///
     /// # Errors
-    /// It did not.
+    /// The server does not.
     pub fn verify(&self, last: &str) -> io::Result<()> {
         match last.strip_prefix("v=") {
             Some(value) if value == STANDARD.encode(self.signature) => Ok(()),
@@ -137,7 +137,7 @@ impl Exchange {
 }
 
 fn keyed_hash(key: &[u8], message: &[u8]) -> Key {
-    // HMAC takes keys of any length, so this cannot fail.
+    // HMAC accepts keys of any length, so this can't fail.
     let mut hash = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length");
     hash.update(message);
     hash.finalize().into_bytes().into()
@@ -161,8 +161,8 @@ fn salted_password(password: &[u8], salt: &[u8], iterations: u32) -> Key {
 mod tests {
     use super::*;
 
-    /// The exchange of RFC 7677, section 3, with its user name left out as PostgreSQL does it:
-    /// only the parts that do not depend on the name are taken from there.
+    /// The exchange of RFC 7677, section 3, without the user name, as in PostgreSQL. Only the parts
+    /// that do not depend on the name are used.
     #[test]
     fn keys_are_those_of_the_standard() {
         let salt = STANDARD.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();

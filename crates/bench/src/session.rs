@@ -1,4 +1,4 @@
-//! A blocking session with PostgreSQL or a pooler, as small as measuring needs it.
+//! A minimal blocking session with PostgreSQL or a pooler.
 
 pub mod copy;
 pub mod rows;
@@ -15,12 +15,12 @@ use crate::tls::Connector;
 /// How long a peer may stay silent before a session gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One logged-in connection.
+/// A connection after login.
 #[derive(Debug)]
 pub struct Session {
     stream: Stream,
     parameters: Vec<(String, String)>,
-    /// Message bodies are read into this one buffer, which is given back when it grew large.
+    /// The buffer for message bodies. A large one is freed.
     body: Vec<u8>,
 }
 
@@ -28,7 +28,7 @@ impl Session {
     /// Connects and logs in: trust, a clear-text password or SCRAM.
     ///
     /// # Errors
-    /// The connection fails, or the peer refuses the login; then the peer's text is in the error.
+    /// The connection fails, or the peer refuses the login. The error has the peer's text.
     pub fn connect(
         address: SocketAddr,
         user: &str,
@@ -39,10 +39,10 @@ impl Session {
         Self::begin(stream, user, database, credentials)
     }
 
-    /// Likewise, over TLS.
+    /// As [`Session::connect`], over TLS.
     ///
     /// # Errors
-    /// Likewise, or the peer has no TLS.
+    /// As there, or the peer has no TLS.
     pub fn connect_securely(
         address: SocketAddr,
         user: &str,
@@ -70,7 +70,7 @@ impl Session {
         Ok(session)
     }
 
-    /// What TLS it has, and whether an earlier session was resumed; none in clear text.
+    /// The TLS version and cipher, and whether an earlier session was resumed; none in clear text.
     pub fn tls(&self) -> Option<(String, bool)> {
         let Stream::Tls(stream) = &self.stream else {
             return None;
@@ -122,7 +122,7 @@ impl Session {
         }
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     ///
     /// # Errors
     /// The connection fails.
@@ -130,7 +130,7 @@ impl Session {
         self.stream.write_all(bytes)
     }
 
-    /// Reads up to and with the next ReadyForQuery; how many data rows came before it.
+    /// Reads up to and including the next ReadyForQuery. Returns the number of data rows.
     ///
     /// # Errors
     /// The connection fails, or an ErrorResponse came.
@@ -168,12 +168,12 @@ impl Session {
         Err(io::Error::other(error_text(&self.body)))
     }
 
-    /// The parameters that were reported at login, in order.
+    /// The parameters reported at login, in order.
     pub fn parameters(&self) -> &[(String, String)] {
         &self.parameters
     }
 
-    /// Says farewell; the peer closes.
+    /// Sends Terminate. The peer closes the connection.
     ///
     /// # Errors
     /// The connection fails.
@@ -181,7 +181,7 @@ impl Session {
         self.stream.write_all(&message(b'X', b""))
     }
 
-    /// The bare connection; nothing was read beyond the last message. None over TLS.
+    /// The bare connection, of which only whole messages were read. None over TLS.
     pub fn into_stream(self) -> Option<TcpStream> {
         match self.stream {
             Stream::Plain(stream) => Some(stream),
@@ -190,7 +190,7 @@ impl Session {
     }
 }
 
-/// What a session goes over.
+/// The stream of a session.
 #[derive(Debug)]
 enum Stream {
     Plain(TcpStream),
@@ -227,7 +227,7 @@ fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// One message with its length.
+/// A message with its length.
 pub fn message(tag: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![tag];
     bytes.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());

@@ -1,4 +1,4 @@
-//! TLS as a client: who verifies nobody, and resumes sessions if told to.
+//! TLS as a client, without verification, with or without resumed sessions.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -11,26 +11,26 @@ use openssl::ssl::{
 
 pub use openssl::ssl::SslVersion;
 
-/// What TLS of some clients begins with.
+/// The TLS settings of some clients.
 pub struct Connector {
     context: SslContext,
-    /// The newest session, for who resumes.
+    /// The newest session, for clients that resume.
     session: Arc<Mutex<Option<SslSession>>>,
     resumes: bool,
 }
 
-/// The group of all key exchanges, so that it is the same for everybody who is compared; and the one of
-/// certificates, which TLS 1.2 names in the same list.
+/// The group of all key exchanges, so that all poolers use the same; and the group of certificates,
+/// which TLS 1.2 takes from the same list.
 const GROUPS: &str = "X25519:P-256";
 
 /// PostgreSQL's SSLRequest.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
 impl Connector {
-    /// With this version of TLS only.
+    /// Settings for only this version of TLS.
     ///
     /// # Errors
-    /// The library has none.
+    /// The library does not support the version.
     pub fn new(version: SslVersion, resumes: bool) -> io::Result<Connector> {
         let session: Arc<Mutex<Option<SslSession>>> = Arc::default();
         let kept = session.clone();
@@ -55,10 +55,10 @@ impl Connector {
         })
     }
 
-    /// A session that has yet to begin.
+    /// A session that has not begun.
     ///
     /// # Errors
-    /// The library has no memory.
+    /// The library has no memory left.
     pub fn session(&self) -> io::Result<Ssl> {
         let mut ssl = Ssl::new(&self.context)?;
         let session = self.session.lock();
@@ -69,7 +69,7 @@ impl Connector {
         Ok(ssl)
     }
 
-    /// Asks for TLS on a new connection, and shakes hands.
+    /// Asks for TLS on a new connection, and does the handshake.
     ///
     /// # Errors
     /// The peer has no TLS, or the handshake fails.
@@ -84,7 +84,7 @@ impl Connector {
 /// Asks for TLS.
 ///
 /// # Errors
-/// The peer has none.
+/// The peer has no TLS.
 pub fn request(stream: &mut TcpStream) -> io::Result<()> {
     stream.write_all(&SSL_REQUEST)?;
     let mut answer = [0];
@@ -95,9 +95,9 @@ pub fn request(stream: &mut TcpStream) -> io::Result<()> {
     }
 }
 
-/// Has a session begin where an earlier one was.
+/// Makes a new session resume an earlier one.
 #[allow(unsafe_code)]
 fn resume(ssl: &mut Ssl, session: &SslSession) -> Result<(), ErrorStack> {
-    // SAFETY: both are of the one context of a connector, which made `ssl` and was told of `session`.
+    // SAFETY: both belong to one connector's context, which made `ssl` and received `session`.
     unsafe { ssl.set_session(session) }
 }

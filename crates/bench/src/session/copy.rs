@@ -1,17 +1,17 @@
-//! COPY, and single values: what pgbench can't play.
+//! COPY, and single values, which pgbench can't play.
 
 use std::io::{self, Read};
 
 use super::{Session, error_text, message};
 
-/// Answers are read in pieces of so many bytes.
+/// Answers are read in pieces of this many bytes.
 const PIECE: usize = 65_536;
 
 impl Session {
-    /// Asks one Query; the first column of its first row as text.
+    /// Sends a Query. Returns the first column of the first row as text.
     ///
     /// # Errors
-    /// The connection fails, an ErrorResponse came, or there is no such value.
+    /// The connection fails, an ErrorResponse came, or there is no value.
     pub fn value(&mut self, query: &str) -> io::Result<String> {
         self.send(&text_of(query))?;
         let mut value = None;
@@ -23,7 +23,7 @@ impl Session {
         value.ok_or_else(|| io::Error::other("no value came"))
     }
 
-    /// Asks a `COPY ... FROM STDIN` and sends these messages; the tag of its end.
+    /// Sends a `COPY ... FROM STDIN` and these messages. Returns the command tag.
     ///
     /// # Errors
     /// The connection fails, or an ErrorResponse came.
@@ -45,7 +45,7 @@ impl Session {
         Ok(said)
     }
 
-    /// Asks a `COPY ... TO STDOUT`; how many bytes came, and the tag of its end.
+    /// Sends a `COPY ... TO STDOUT`. Returns the number of bytes received, and the command tag.
     ///
     /// # Errors
     /// The connection fails, or an ErrorResponse came.
@@ -78,7 +78,7 @@ impl Session {
         }
     }
 
-    /// Hands each message up to the next ReadyForQuery to `hear`.
+    /// Calls `hear` for each message up to the next ReadyForQuery.
     fn hear(&mut self, mut hear: impl FnMut(u8, &[u8])) -> io::Result<()> {
         loop {
             match self.read_message()? {
@@ -92,8 +92,8 @@ impl Session {
     }
 }
 
-/// CopyData messages of `lines` lines that are `long` bytes long with their ends, so many to a
-/// message, and CopyDone behind them.
+/// CopyData messages with `lines` lines of `long` bytes (newline included), `each` lines to a
+/// message, and CopyDone at the end.
 pub fn copy_data(lines: usize, long: usize, each: usize) -> Vec<u8> {
     let line = [vec![b'x'; long - 1], vec![b'\n']].concat();
     let mut data = Vec::new();
@@ -118,7 +118,7 @@ fn first_message(bytes: &[u8]) -> Option<(u8, &[u8])> {
     Some((*tag, rest.get(..length)?))
 }
 
-/// Of a DataRow: columns, then the first one's length and bytes.
+/// The first column of a DataRow: after the count of columns come each one's length and bytes.
 fn first_column(body: &[u8]) -> Option<String> {
     let (length, rest) = body.get(2..)?.split_first_chunk()?;
     let length = usize::try_from(i32::from_be_bytes(*length)).ok()?;

@@ -5,7 +5,8 @@ use std::io;
 use super::Session;
 
 impl Session {
-    /// Reads up to and with the next ReadyForQuery; the columns of all rows as text, NULL as an empty one.
+    /// Reads up to and including the next ReadyForQuery. Returns the columns of all rows as text,
+    /// NULL as empty text.
     ///
     /// # Errors
     /// The connection fails, an ErrorResponse came, or a row is malformed.
@@ -22,7 +23,7 @@ impl Session {
     }
 }
 
-/// Of a DataRow: how many, then each one's length and bytes.
+/// The columns of a DataRow: after their count come each one's length and bytes.
 fn columns(body: &[u8]) -> Option<Vec<String>> {
     let (count, mut rest) = body.split_first_chunk()?;
     let mut columns = Vec::new();

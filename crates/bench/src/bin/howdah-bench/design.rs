@@ -1,4 +1,4 @@
-//! The benchmarks that poolers are known by, as lists of cells.
+//! The well-known benchmarks of poolers, as lists of cells.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::contender::Shape;
 use crate::load::Protocol;
 
-/// A published design, or one of ours.
+/// A published design, or one of our own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Design {
@@ -32,28 +32,28 @@ pub enum Design {
     Pools,
 }
 
-/// Who plays the clients of a cell.
+/// The program that plays the clients of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Player {
     /// pgbench.
     Pgbench,
-    /// Sessions of our own: for what pgbench can't play.
+    /// Our own sessions, for work that pgbench can't play.
     Sessions,
 }
 
-/// What a transaction is.
+/// The content of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Script {
-    /// `select :aid`, without a table: the pooler's own cost.
+    /// `select :aid`, without a table: only the pooler's cost.
     Constant,
     /// pgbench's `-S`: one row of pgbench_accounts by its key.
     Select,
-    /// `select :aid`, and then nothing for longer than a cell runs.
+    /// `select :aid`, then a sleep longer than the cell.
     Idle,
-    /// One row of 256 KB, and then nothing for longer than a cell runs.
+    /// One row of 256 KB, then a sleep longer than the cell.
     Burst,
-    /// Ten statements that are sent before the first answer is read.
+    /// Ten statements, sent before the first answer is read.
     Pipeline,
     /// One row of 100 KB.
     LargeRow,
@@ -61,19 +61,20 @@ pub enum Script {
     ManyRows,
     /// A block of two updates, an insert and a select.
     Writes,
-    /// `COPY ... FROM STDIN` of a megabyte whose lines PostgreSQL reads and drops.
+    /// `COPY ... FROM STDIN` of a megabyte. PostgreSQL reads and drops the lines.
     CopyIn,
     /// `COPY ... TO STDOUT` of a megabyte in a thousand lines.
     CopyOut,
 }
 
 impl Script {
-    /// For pgbench's `-f`; none for a built-in script.
+    /// The script for pgbench's `-f`. None for a built-in script.
     pub fn text(self) -> Option<&'static str> {
         match self {
             Self::Constant => Some("\\set aid random(1, 100000)\nselect :aid;\n"),
             Self::Select | Self::CopyIn | Self::CopyOut => None,
-            // pgbench ends a client between two transactions: a cell waits for the sleepers.
+            // pgbench ends a client only between transactions, so a cell waits for sleeping
+            // clients.
             Self::Idle => Some("\\set aid random(1, 100000)\nselect :aid;\n\\sleep 10 s\n"),
             Self::Burst => Some("select repeat('x', 262144);\n\\sleep 10 s\n"),
             Self::Pipeline => Some(concat!(
@@ -96,8 +97,8 @@ impl Script {
         }
     }
 
-    /// A script of small answers that fails if one is not what was asked for. The large ones are compared
-    /// by [`crate::check`].
+    /// A script with small answers that fails at a wrong answer. [`crate::check`] compares large
+    /// answers.
     pub fn checking(self) -> &'static str {
         match self {
             Self::Constant
@@ -118,35 +119,35 @@ impl Script {
     }
 }
 
-/// One number that is wanted of every contender.
+/// One combination that every contender plays.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// Cells of one group are one plot: `simple, TLS`.
+    /// The plot of the cell: `simple, TLS`.
     pub group: String,
-    /// How pgbench talks.
+    /// The protocol of pgbench.
     pub protocol: Protocol,
     /// Clients at once.
     pub clients: usize,
     /// pgbench's threads.
     pub threads: usize,
-    /// Connects anew for each transaction.
+    /// Each transaction has its own connection.
     pub reconnect: bool,
     /// Clients use TLS.
     pub tls: bool,
-    /// What a transaction is.
+    /// The content of a transaction.
     pub script: Script,
-    /// How contenders are started.
+    /// The parameters of a contender's start.
     pub shape: Shape,
-    /// Transactions per second that are offered, as a part of capacity; none: as many as go.
+    /// The offered rate of transactions, as a share of capacity. None: as fast as possible.
     pub rate: Option<f64>,
-    /// Twenty others log in and out beside it, without a pause.
+    /// Twenty other clients meanwhile log in and out without a pause.
     pub storm: bool,
-    /// Who plays the clients.
+    /// The program that plays the clients.
     pub player: Player,
 }
 
 impl Cell {
-    /// Names it in records, for as long as designs are the same.
+    /// The cell's name in records. It stays the same while the design does.
     pub fn key(&self) -> String {
         let rate = self
             .rate
@@ -161,7 +162,7 @@ impl Cell {
         )
     }
 
-    /// The text beside a row of the table.
+    /// The text at the row of the table.
     pub fn row(&self) -> String {
         match (self.rate, self.shape.databases) {
             (Some(rate), _) => format!("{:.0} % of capacity", rate * 100.0),
@@ -171,19 +172,19 @@ impl Cell {
     }
 }
 
-/// What can be chosen besides the design.
+/// Further choices.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// Fewer cells, and shorter.
+    /// Fewer and shorter cells.
     pub quick: bool,
-    /// Worker threads of those poolers that have some; none: what the design says.
+    /// Worker threads of poolers that have several. None: the design's own.
     pub workers: Option<usize>,
     /// The most clients.
     pub most_clients: usize,
 }
 
 impl Design {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Matrix => "matrix",
@@ -199,7 +200,7 @@ impl Design {
         }
     }
 
-    /// Whose design it is, and what it fixes.
+    /// The origin of the design, and its parameters.
     pub fn about(self) -> &'static str {
         match self {
             Self::Matrix => {
@@ -249,7 +250,7 @@ impl Design {
         }
     }
 
-    /// How long a cell runs, in seconds: the design's own length, and the quick one's.
+    /// The length of a cell in seconds, for whole and quick runs.
     pub fn seconds(self, quick: bool) -> u64 {
         match (self, quick) {
             (Self::Memory, _) => 8,
@@ -261,8 +262,8 @@ impl Design {
         }
     }
 
-    /// How often each cell is played, where nothing else is said. What a quick run of memory tells does
-    /// not change from round to round, and its rounds are long.
+    /// The default number of rounds. In a quick run of memory, one is enough: the figures do not
+    /// change from round to round, and its rounds are long.
     pub fn rounds(self, quick: bool) -> usize {
         match (self, quick) {
             (Self::Memory, true) => 1,
@@ -278,7 +279,7 @@ impl Design {
         }
     }
 
-    /// Its cells, in the order in which they are run.
+    /// The cells, in the order of the runs.
     pub fn cells(self, choice: Choice) -> Vec<Cell> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let half = choice.workers.unwrap_or((cores / 2).max(1));
@@ -298,7 +299,7 @@ impl Design {
     }
 }
 
-/// A plain cell, to be changed.
+/// A plain cell, as a base for others.
 fn plain(protocol: Protocol, clients: usize, script: Script, shape: Shape) -> Cell {
     Cell {
         group: protocol.name().to_owned(),
@@ -330,7 +331,7 @@ fn matrix(choice: Choice, workers: usize) -> Vec<Cell> {
     let mut cells = Vec::new();
     for (suffix, reconnect, tls) in kinds {
         for protocol in Protocol::ALL {
-            // The published matrix has both at once for the simple protocol only.
+            // The published matrix combines both only with the simple protocol.
             if reconnect && tls && protocol != Protocol::Simple {
                 continue;
             }
@@ -411,7 +412,7 @@ fn login(workers: usize) -> Vec<Cell> {
 
 fn latency(choice: Choice, workers: usize) -> Vec<Cell> {
     let shape = Shape::new(40, workers);
-    // The first cell has no rate: it tells the capacity.
+    // The first cell has no rate: it measures the capacity.
     let rates: &[Option<f64>] = match choice.quick {
         true => &[None, Some(0.5), Some(0.9)],
         false => &[None, Some(0.5), Some(0.7), Some(0.9), Some(1.0)],
@@ -503,7 +504,7 @@ fn copy(workers: usize) -> Vec<Cell> {
 
 fn pools(workers: usize) -> Vec<Cell> {
     let one = Shape::new(40, workers);
-    // No pool has more than one client here, so this bounds nothing.
+    // Here no pool has more than one client, so this limit has no effect.
     let many = Shape {
         databases: 1000,
         ..one
@@ -552,7 +553,7 @@ mod tests {
             };
             let runs = design.cells(choice).len() * design.rounds(true) * 6;
             let minutes = runs as u64 * (design.seconds(true) + 1) / 60;
-            // PgDoorman's matrix is that long; a quarter of an hour against one pooler.
+            // PgDoorman's matrix takes that long; a quarter of an hour with only one pooler.
             let most = if *design == Design::Matrix { 30 } else { 7 };
             assert!(minutes < most, "{}: {minutes} minutes", design.name());
         }

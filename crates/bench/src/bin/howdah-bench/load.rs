@@ -1,4 +1,4 @@
-//! One run of pgbench and what it cost.
+//! One run of pgbench, and its cost.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::postgres::{Postgres, USER};
 use crate::process::{Done, Process, Task, descriptors, wait_until};
 use crate::target::Running;
 
-/// How pgbench talks.
+/// The protocol of pgbench.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
@@ -27,10 +27,10 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// In the order in which they are shown.
+    /// All protocols, in the order of the tables.
     pub const ALL: [Self; 3] = [Self::Simple, Self::Extended, Self::Prepared];
 
-    /// pgbench's word for it.
+    /// pgbench's name of the protocol.
     pub fn name(self) -> &'static str {
         match self {
             Self::Simple => "simple",
@@ -40,31 +40,31 @@ impl Protocol {
     }
 }
 
-/// How pgbench gets there, and what it does there.
+/// How pgbench connects, and its script.
 #[derive(Clone, Debug)]
 pub struct Way {
-    /// Who logs in.
+    /// The user.
     pub user: &'static str,
     /// pgbench's threads.
     pub threads: usize,
-    /// A script of its own; none: the built-in `-S`.
+    /// A script. None: the built-in `-S`.
     pub script: Option<PathBuf>,
-    /// Connects anew for each transaction.
+    /// Each transaction has its own connection.
     pub reconnect: bool,
     /// Uses TLS.
     pub tls: bool,
-    /// How much longer than its time it may take, with this for each client besides, until it counts
-    /// as hung.
+    /// How long pgbench may exceed its time (plus [`PATIENCE_EACH`] for each client) before it
+    /// counts as hung.
     pub patience: Duration,
 }
 
 /// See [`Way::patience`].
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// For each client, which is to log in first.
+/// The same for each client, because all clients log in first.
 const PATIENCE_EACH: Duration = Duration::from_millis(20);
 
 impl Default for Way {
-    /// As the default table has it.
+    /// The parameters of the default table.
     fn default() -> Self {
         Self {
             user: USER,
@@ -77,46 +77,47 @@ impl Default for Way {
     }
 }
 
-/// What is run.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// How pgbench gets there.
+    /// How pgbench connects.
     pub way: Way,
-    /// How pgbench talks.
+    /// The protocol of pgbench.
     pub protocol: Protocol,
     /// Clients at once.
     pub clients: usize,
-    /// How long, logins not included.
+    /// The length without logins, in seconds.
     pub seconds: u64,
     /// More flags for pgbench.
     pub flags: Vec<String>,
 }
 
-/// What one run gave.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// Transactions in all.
+    /// The number of transactions.
     pub transactions: u64,
     /// Transactions per second, logins not included.
     pub tps: f64,
     /// pgbench's mean latency in milliseconds.
     pub latency: f64,
-    /// Microseconds of processor time of the pooler per transaction, and by which clock.
+    /// The pooler's processor time for a transaction in microseconds, and its clock.
     pub cpu: Option<(f64, Clock)>,
-    /// Kilobytes resident in the pooler at the end of the run.
+    /// The pooler's resident memory at the end of the run, in kilobytes.
     pub resident: Option<u64>,
 }
 
-/// Between two readings of processor time.
+/// The time between two readings of processor time.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 impl Load {
-    /// Runs it against a target. Processor time is read again and again while all clients are
-    /// logged in and at work. The first and the last reading count, so that neither logins nor
-    /// farewells do: time used per second, divided by transactions per second.
+    /// Runs pgbench against a target. Processor time is read repeatedly while all clients are
+    /// logged in and at work. Only the difference between the first and the last reading counts, so
+    /// logins and ends of connections do not: time used per second, divided by transactions per
+    /// second.
     ///
     /// # Errors
-    /// pgbench fails, a transaction fails, or a client is lost on the way.
+    /// pgbench or a transaction fails, or a client is lost.
     pub fn run(
         &self,
         machine: &Machine,
@@ -143,7 +144,7 @@ impl Load {
             return Err(io::Error::other("not one transaction was done in time"));
         }
         let missing = || io::Error::other(format!("pgbench's report is not understood: {report}"));
-        // Before version 14, the second of two such lines is the one without logins.
+        // Before version 14, pgbench prints two such lines. The second excludes logins.
         let tps = report
             .rsplit_once("tps =")
             .and_then(|(_, rest)| number_after(rest, ""));
@@ -161,12 +162,12 @@ impl Load {
         })
     }
 
-    /// How long a run of so many seconds may take.
+    /// The longest time that a run of this many seconds may take.
     fn bound(&self, seconds: u64) -> Duration {
         Duration::from_secs(seconds) + self.way.patience + PATIENCE_EACH * self.clients as u32
     }
 
-    /// A pgbench that does this; for how long is to be added.
+    /// The pgbench command, without its duration.
     fn command(&self, machine: &Machine, postgres: &Postgres, target: &Running) -> Command {
         let mut command = postgres.pgbench(machine, target.port());
         command.args(["-U", self.way.user, "-n", "-M", self.protocol.name()]);
@@ -185,7 +186,7 @@ impl Load {
         command
     }
 
-    /// Runs it beside something else, until the value is dropped.
+    /// Runs pgbench beside something else, until the value is dropped.
     ///
     /// # Errors
     /// pgbench can't be started.
@@ -196,13 +197,13 @@ impl Load {
         target: &Running,
     ) -> io::Result<Process> {
         let mut command = self.command(machine, postgres, target);
-        // For longer than what it stands beside may take. The log tells every second how much was done.
+        // Long enough for the other program. The log reports the progress every second.
         let seconds = self.bound(self.seconds).as_secs() + 60;
         command.args(["-P", "1", "-T", &seconds.to_string()]);
         Process::start(&mut command, &machine.folder().join("beside.log"))
     }
 
-    /// Runs a few transactions of each client, whose script fails at a wrong answer.
+    /// Runs a few transactions of each client, with a script that fails at a wrong answer.
     ///
     /// # Errors
     /// An answer is wrong, or none comes.
@@ -228,8 +229,8 @@ impl Load {
 
     fn watch(&self, pgbench: &mut Task, pooler: &Process) -> io::Result<Usage> {
         let patience = self.way.patience / 2 + PATIENCE_EACH * self.clients as u32;
-        // Standard input, output and errors, and a socket per client. Who reconnects has one now and
-        // then: all of the run counts.
+        // Standard input, output and errors, and a socket for each client. Reconnecting clients
+        // have one only now and then, so the whole run counts.
         let sockets = if self.way.reconnect { 0 } else { self.clients };
         let (process, all) = (pgbench.id(), sockets as u64 + 3);
         let mut ended = || pgbench.is_over();
@@ -238,7 +239,7 @@ impl Load {
         let (mut first, mut last) = (None, None);
         let mut resident = 0;
         let mut meter = pooler.meter();
-        // A reading counts if all clients are still there after it was taken.
+        // A reading counts if all clients are still connected after it.
         while !ended() {
             sleep(INTERVAL);
             let reading = (Instant::now(), meter.nanoseconds()?);
@@ -268,7 +269,7 @@ impl Load {
     }
 }
 
-/// What a pooler used while under load.
+/// A pooler's cost under load.
 struct Usage {
     /// Seconds of processor time per second.
     share: f64,
@@ -276,8 +277,8 @@ struct Usage {
     resident: u64,
 }
 
-/// Why a pgbench that ended did not do its work; none if it did. It goes on without a client that gets an
-/// error, and only then ends with a failure.
+/// Why a finished pgbench failed; none if it succeeded. After an error in one client, pgbench goes
+/// on with the others and reports a failure at the end.
 fn complaint(done: &Done) -> Option<String> {
     if done.code == Some(0) && !done.errors.contains("aborted") {
         return None;
@@ -287,10 +288,10 @@ fn complaint(done: &Done) -> Option<String> {
     Some(cause.or_else(last).unwrap_or("pgbench failed").to_owned())
 }
 
-/// Whether what [`Load::beside`] started worked all the time, and did something.
+/// Verifies that the load of [`Load::beside`] was working all the time.
 ///
 /// # Errors
-/// It ended early, or did not do one transaction; then its words are in the error.
+/// The load ended early, or did not complete a transaction. The error has its output.
 pub fn worked_beside(beside: &mut Process) -> io::Result<()> {
     if let Some(end) = beside.end() {
         return Err(io::Error::other(format!("the load beside it ended: {end}")));
@@ -304,7 +305,7 @@ pub fn worked_beside(beside: &mut Process) -> io::Result<()> {
     }
 }
 
-/// By lines like `progress: 1.0 s, 712.4 tps, lat ...`.
+/// Reads lines like `progress: 1.0 s, 712.4 tps, lat ...`.
 fn did_something(log: &str) -> bool {
     let lines = log.lines().filter(|line| line.starts_with("progress:"));
     let mut rates = lines.filter_map(|line| number_after(line, " s,"));

@@ -1,4 +1,4 @@
-//! What the machine gives: an unprivileged user, a folder, ports, descriptors.
+//! The machine's resources: an unprivileged user, a folder, ports, descriptors.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,10 +12,10 @@ use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
 use crate::cores::{Awake, wake_up};
 
-/// A fresh folder and the user to whom it belongs; the folder goes with this value.
+/// A new folder and its user. Dropping the value removes the folder.
 pub struct Machine {
     folder: PathBuf,
-    /// User and group to become, when we are root: PostgreSQL and poolers refuse root.
+    /// If we are root, the user and group for PostgreSQL and poolers, which refuse root.
     become_user: Option<(u32, u32)>,
     awake: Option<Awake>,
 }
@@ -24,7 +24,7 @@ impl Machine {
     /// Makes the folder, and keeps the cores awake if that is wanted.
     ///
     /// # Errors
-    /// It cannot be made, or we are root and there is no unprivileged user; [`Awake::keep`].
+    /// The folder can't be made, or we are root and there is no unprivileged user; [`Awake::keep`].
     pub fn new(awake: bool) -> io::Result<Self> {
         let become_user = geteuid().is_root().then(unprivileged_user).transpose()?;
         let mut folder = std::env::temp_dir();
@@ -71,7 +71,7 @@ impl Machine {
         }
     }
 
-    /// Writes a file that the unprivileged user can read; its path.
+    /// Writes a file that the unprivileged user can read. Returns its path.
     ///
     /// # Errors
     /// It cannot be written.
@@ -82,10 +82,10 @@ impl Machine {
         Ok(path)
     }
 
-    /// Copies a program to where the unprivileged user can run it; the copy's path.
+    /// Copies a program to a place where the unprivileged user can run it. Returns the copy's path.
     ///
     /// # Errors
-    /// There is no such program.
+    /// The program does not exist.
     pub fn install(&self, program: &Path) -> io::Result<PathBuf> {
         let name = program.file_name().unwrap_or_default();
         let copy = self.folder.join(name);
@@ -96,8 +96,8 @@ impl Machine {
         Ok(copy)
     }
 
-    /// A command that runs as the unprivileged user, in the folder, and ends with us: the kernel
-    /// sends it SIGINT, on which all that we start stops quickly.
+    /// A command that runs as the unprivileged user, in the folder. When the bench ends, the kernel
+    /// sends SIGINT to it, on which all our programs stop quickly.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("setpriv");
         if let Some((user, group)) = self.become_user {
@@ -135,7 +135,7 @@ fn unprivileged_user() -> io::Result<(u32, u32)> {
         .ok_or_else(|| io::Error::other("we are root, and there is no user postgres or nobody"))
 }
 
-/// A port that nobody listens on.
+/// A free port.
 ///
 /// # Errors
 /// None is left.
@@ -143,8 +143,8 @@ pub fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Raises the limit of descriptors for us and all that we start to `wanted`, or as far as it goes;
-/// what it is now.
+/// Raises the limit of descriptors for this process and its children to `wanted`, or as far as
+/// possible. Returns the limit.
 pub fn raise_descriptor_limit(wanted: u64) -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= wanted);
@@ -157,7 +157,7 @@ pub fn raise_descriptor_limit(wanted: u64) -> u64 {
                 Some(wanted)
             },
         };
-        // Only root may go beyond the hard limit; anyone may go up to it.
+        // Only root may exceed the hard limit.
         if setrlimit(Resource::Nofile, higher).is_err() {
             let _ = setrlimit(
                 Resource::Nofile,
@@ -171,7 +171,7 @@ pub fn raise_descriptor_limit(wanted: u64) -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// One line on this machine: kernel, processor, cores, memory.
+/// A line about this machine: kernel, processor, cores, memory.
 pub fn describe() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let value = |text: &str, name: &str| {
@@ -192,10 +192,10 @@ pub fn describe() -> String {
     )
 }
 
-/// Runs a command to its end.
+/// Runs a command and waits for its end.
 ///
 /// # Errors
-/// It cannot be started or fails; then its words are in the error.
+/// The command can't be started or fails. The error has its output.
 pub fn succeed(command: &mut Command) -> io::Result<Output> {
     let output = command.output()?;
     if output.status.success() {

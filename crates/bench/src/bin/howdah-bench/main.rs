@@ -1,4 +1,4 @@
-//! `howdah-bench`: what Howdah costs, against PostgreSQL itself, the floor and PgBouncer.
+//! `howdah-bench`: Howdah's cost, compared with PostgreSQL itself, the floor and PgBouncer.
 
 mod answers;
 mod check;
@@ -345,7 +345,7 @@ fn measure_tls(flags: &TlsFlags) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks each pooler, and prints what came of it.
+/// Runs the load through each pooler, and prints the results.
 fn ask(flags: &AnswersFlags) -> io::Result<()> {
     let machine = Machine::new(false)?;
     let contenders = contenders(&flags.pooler, &flags.only, &machine)?;
@@ -364,10 +364,10 @@ fn ask(flags: &AnswersFlags) -> io::Result<()> {
     Ok(())
 }
 
-/// The clients of the cells that `overview.svg` shows.
+/// The clients of the cells in `overview.svg`.
 const OVERVIEW_CLIENTS: &str = "40";
 
-/// Plays a design and writes its report, also when the record can't be completed.
+/// Plays a design and writes its report, even if the record is incomplete.
 fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
     let seconds = flags.secs.unwrap_or(design.seconds(flags.quick));
     let rounds = flags.rounds.unwrap_or(design.rounds(flags.quick));
@@ -436,7 +436,7 @@ fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
     played.and(written)
 }
 
-/// What must be the same in all runs of a record.
+/// Facts that must be the same in all runs of a record.
 fn stamp(
     contenders: &[Contender],
     tools: &Path,
@@ -458,7 +458,7 @@ fn stamp(
     Ok(stamp)
 }
 
-/// What a quick run leaves out: how many cells the design has, and how long they take.
+/// The number of cells without `--quick`, and their duration.
 fn whole(design: Design, flags: &DesignFlags, contenders: usize) -> (usize, String) {
     let cells = design.cells(Choice {
         quick: false,
@@ -471,7 +471,7 @@ fn whole(design: Design, flags: &DesignFlags, contenders: usize) -> (usize, Stri
     (cells.len(), estimate)
 }
 
-/// PostgreSQL itself, Howdah and all others that are wanted.
+/// PostgreSQL itself, Howdah, and the other chosen poolers.
 fn contenders(pooler: &[Named], only: &[String], machine: &Machine) -> io::Result<Vec<Contender>> {
     let howdah = std::env::current_exe()?.with_file_name("howdah");
     let mut found = contender::find(pooler, &howdah, machine)?;
@@ -492,7 +492,7 @@ fn contenders(pooler: &[Named], only: &[String], machine: &Machine) -> io::Resul
     Ok(found)
 }
 
-/// Tells of the design and of all who took part, now or in an earlier part of the contest.
+/// Describes the design and all contenders, also those of earlier runs.
 fn describe(
     record: &mut Record,
     design: Design,
@@ -590,7 +590,7 @@ fn install(flags: &ProgramFlags, machine: &Machine) -> io::Result<Programs> {
     })
 }
 
-/// A bare name is looked for in PATH, and where Debian keeps PgBouncer.
+/// Searches for a bare name in PATH, and in Debian's folder of PgBouncer.
 pub fn in_path(program: &Path) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
@@ -632,7 +632,7 @@ fn facts(
     facts
 }
 
-/// Of everybody who takes part, and the machine.
+/// The versions of all programs, and the machine.
 fn versions(
     machine: &Machine,
     postgres: &Postgres,

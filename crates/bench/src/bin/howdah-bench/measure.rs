@@ -1,4 +1,4 @@
-//! The rows of the table: what is to be reached, and whether it is.
+//! The rows of the table: their goals and results.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use Protocol::{Extended, Prepared, Simple};
 /// One combination of protocol, number of clients and target.
 pub type Cell = (Protocol, usize, Target);
 
-/// All readings, by cell, one per round; or why there is none.
+/// All readings by cell, one for each round; or the reason of the failure.
 pub type Readings = BTreeMap<Cell, Vec<Result<Reading, String>>>;
 
-/// Numbers of clients, all shown.
+/// All numbers of clients in the table.
 pub const CLIENTS: [usize; 5] = [1, 8, 40, 120, 500];
 
-/// Which figure counts.
+/// The figure of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// Processor time of the pooler per transaction.
@@ -26,7 +26,7 @@ pub enum Figure {
 }
 
 impl Figure {
-    /// A run's.
+    /// The figure of a run.
     fn of(
         self,
         run: &Result<Reading, String>,
@@ -44,17 +44,17 @@ impl Figure {
     }
 }
 
-/// What a ratio must be.
+/// The goal of a ratio.
 #[derive(Clone, Copy, Debug)]
 pub enum Bound {
-    /// This or less.
+    /// At most this.
     AtMost(f64),
-    /// This or more.
+    /// At least this.
     AtLeast(f64),
 }
 
 impl Bound {
-    /// Whether a ratio meets it.
+    /// True if a ratio meets the goal.
     pub fn holds(self, ratio: f64) -> bool {
         match self {
             Self::AtMost(most) => ratio <= most,
@@ -62,7 +62,7 @@ impl Bound {
         }
     }
 
-    /// This, or 1.1 of a floor that does not meet it.
+    /// The goal, or 1.1 of the floor's ratio if the floor itself does not meet the goal.
     pub fn above(self, floor: Option<f64>) -> Self {
         match (self, floor) {
             (Self::AtMost(most), Some(floor)) if floor > most => Self::AtMost(1.1 * floor),
@@ -70,7 +70,7 @@ impl Bound {
         }
     }
 
-    /// As people read it.
+    /// The goal as text.
     pub fn text(self) -> String {
         match self {
             Self::AtMost(most) => format!("<= {most:.2}"),
@@ -79,28 +79,28 @@ impl Bound {
     }
 }
 
-/// One row made of pgbench's cells: the geometric mean of subject over peer.
+/// One row from pgbench's cells: the geometric mean of subject divided by peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Measure {
-    /// What `--only` calls it.
+    /// The name for `--only`.
     pub key: &'static str,
-    /// What people call it.
+    /// The title in the table.
     pub title: &'static str,
     figure: Figure,
     subject: Target,
     peer: Target,
     protocols: &'static [Protocol],
     clients: &'static [usize],
-    /// What is to be reached.
+    /// The goal.
     pub bound: Bound,
 }
 
 const MANY: &[usize] = &[40, 120, 500];
 const EVERY: &[Protocol] = &Protocol::ALL;
-/// What the floor can do: named statements need more than it has.
+/// The protocols of the floor, which has no named statements.
 const UNNAMED: &[Protocol] = &[Simple, Extended];
 
-/// The rows that pgbench's cells give.
+/// The rows from pgbench's cells.
 pub const MEASURES: [Measure; 8] = [
     Measure {
         key: "cpu",
@@ -184,22 +184,22 @@ pub const MEASURES: [Measure; 8] = [
     },
 ];
 
-/// Keys of the rows that are measured apart.
+/// Keys of rows that are measured in other ways.
 pub const CROWD_KEYS: [&str; 3] = ["active", "memory", "login"];
 
-/// A row's outcome.
+/// The result of a row.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The geometric mean over all cells and rounds.
     pub ratio: f64,
     /// The smallest and the largest ratio of a cell.
     pub range: (f64, f64),
-    /// What the floor reaches in the same cells, where it can.
+    /// The floor's mean in the same cells, if the floor can run them.
     pub floor: Option<f64>,
 }
 
 impl Measure {
-    /// Every cell that this row needs.
+    /// Every cell of this row.
     pub fn cells(&self) -> impl Iterator<Item = Cell> + '_ {
         let targets = [self.subject, self.peer];
         self.places().flat_map(move |(protocol, clients)| {
@@ -214,10 +214,10 @@ impl Measure {
         self.protocols.iter().copied().flat_map(clients)
     }
 
-    /// The row's outcome.
+    /// The result of the row.
     ///
     /// # Errors
-    /// A run of one of its cells failed or is missing: then the row has failed, for this reason.
+    /// A run of one of its cells failed or is missing, and with it the row.
     pub fn outcome(&self, readings: &Readings) -> Result<Outcome, String> {
         let ratios = self.ratios(readings, self.subject, self.figure)?;
         let floor = if self.subject == Target::HowdahTwo {
@@ -236,7 +236,7 @@ impl Measure {
         })
     }
 
-    /// By cell, the geometric mean over the rounds of `subject` over the peer.
+    /// By cell, the geometric mean over all rounds of `subject` divided by the peer.
     fn ratios(
         &self,
         readings: &Readings,
@@ -269,7 +269,7 @@ impl Measure {
     }
 }
 
-/// Cells that no row needs but that everyone wants to see beside: PostgreSQL itself, the floor.
+/// Cells for comparison only: PostgreSQL itself and the floor.
 pub fn beside() -> Vec<Cell> {
     let mut cells = Vec::new();
     for protocol in Protocol::ALL {

@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use crate::record::{CellRecord, Figures, Record, Spread};
 
-/// One figure that is shown for every cell.
+/// A figure that is shown for every cell.
 struct Shown {
     title: &'static str,
-    /// Which way is better.
+    /// Whether more or less is better.
     better: &'static str,
     figure: fn(&Figures) -> Option<f64>,
-    /// It comes of the pooler's processor time.
+    /// The figure uses the pooler's processor time.
     is_cpu: bool,
     digits: usize,
     most_is_best: bool,
@@ -100,7 +100,7 @@ const RESIDENT: Shown = Shown {
     most_is_best: false,
 };
 
-/// What [`per_client`] makes of [`RESIDENT`].
+/// [`per_client`] computes this from [`RESIDENT`].
 const PER_CLIENT: Shown = Shown {
     title: "Pooler's memory beyond that without clients, bytes per client",
     digits: 0,
@@ -118,13 +118,13 @@ const CPU_OF_MEGABYTES: Shown = Shown {
     ..CPU
 };
 
-/// What a report shows, in this order.
+/// The figures of a report, in this order.
 const ALL: [&Shown; 10] = [
     &TPS, &CPU, &CORES, &MEDIAN, &HIGH, &TAIL, &FAR_TAIL, &LONGEST, &FAIRNESS, &RESIDENT,
 ];
 
 impl Record {
-    /// What the report of this design shows. The first two, or all of fewer, are plotted.
+    /// The figures of this design's report. The first two are plotted.
     fn shown(&self) -> &'static [&'static Shown] {
         match self.design.as_str() {
             "memory" => &[&RESIDENT, &PER_CLIENT],
@@ -139,14 +139,14 @@ impl Record {
     }
 }
 
-/// What a cell of a table says.
+/// The content of a table cell.
 enum Told {
     Nothing,
     Failed(String),
     Figure(Spread),
 }
 
-/// Fills a cell of a table. In memory per client, `record` has the row without clients, too.
+/// Fills a table cell. For memory per client, `record` has the row without clients, too.
 fn told(record: &Record, cell: &CellRecord, contender: &str, shown: &Shown) -> Told {
     if shown.is_cpu && clocks(cell, contender).is_none() {
         return Told::Failed("rounds by two clocks, which do not go together".to_owned());
@@ -163,8 +163,8 @@ fn told(record: &Record, cell: &CellRecord, contender: &str, shown: &Shown) -> T
     }
 }
 
-/// Bytes by megabytes, less what the same pooler has without clients. Of rows with so few clients it would
-/// say nothing.
+/// Bytes per client, from megabytes less the same pooler's memory without clients. With few clients
+/// the figure would mean nothing.
 fn per_client(
     record: &Record,
     cell: &CellRecord,
@@ -187,8 +187,8 @@ fn per_client(
     })
 }
 
-/// Whether a contender's processor time in a cell is by the scheduler's account; none if some rounds are by
-/// it, and some by the task clock.
+/// True if a contender's processor time in a cell is by the scheduler's account. None if some
+/// rounds used the account and some the task clock.
 fn clocks(cell: &CellRecord, contender: &str) -> Option<bool> {
     let runs = cell.runs.iter().filter(|run| run.contender == contender);
     let figures = runs.filter_map(|run| run.outcome.as_ref().ok());
@@ -201,17 +201,17 @@ fn clocks(cell: &CellRecord, contender: &str) -> Option<bool> {
     accounts.all(|account| account == first).then_some(first)
 }
 
-/// Figures that are by the scheduler's account have this behind them.
+/// The mark of figures by the scheduler's account.
 const BY_ACCOUNT: &str = "\u{2020}";
 
-/// A figure with its mark, if it has one.
+/// A figure with its mark, if any.
 fn marked(cell: &CellRecord, contender: &str, shown: &Shown, spread: Spread) -> String {
     let by_account = shown.is_cpu && clocks(cell, contender) == Some(true);
     let mark = if by_account { BY_ACCOUNT } else { "" };
     format!("{}{mark}", number(spread.middle, shown.digits))
 }
 
-/// What a table's title says behind which way is better.
+/// A remark in a table's title.
 fn remark(record: &Record, shown: &Shown) -> &'static str {
     let names = || record.contenders.iter();
     let by_account = |cell: &CellRecord| names().any(|name| clocks(cell, name) == Some(true));
@@ -223,7 +223,7 @@ fn remark(record: &Record, shown: &Shown) -> &'static str {
     }
 }
 
-/// The contender with the best figure of a row; PostgreSQL itself is not in the race.
+/// The contender with the best figure of a row, except PostgreSQL itself.
 fn best<'a>(record: &'a Record, cell: &CellRecord, shown: &Shown) -> Option<&'a str> {
     let poolers = record.contenders.iter().skip(1);
     let figures = poolers.filter_map(|name| match told(record, cell, name, shown) {
@@ -253,7 +253,7 @@ fn number(value: f64, digits: usize) -> String {
     grouped
 }
 
-/// The spread over the rounds, in percent of the middle.
+/// The spread over the rounds, in percent of the median.
 fn wobble(spread: Spread) -> f64 {
     if spread.middle == 0.0 {
         return 0.0;
@@ -261,7 +261,7 @@ fn wobble(spread: Spread) -> f64 {
     (spread.most - spread.least) / spread.middle * 100.0
 }
 
-/// The reasons for what is missing, each once.
+/// The reasons of all failures, each once.
 fn failures(record: &Record) -> Vec<String> {
     let mut lines = Vec::new();
     for cell in &record.cells {
@@ -276,7 +276,7 @@ fn failures(record: &Record) -> Vec<String> {
     lines
 }
 
-/// What holds for all tables.
+/// Notes about all tables.
 fn notes(record: &Record) -> Vec<String> {
     let runs = || record.cells.iter().flat_map(|cell| &cell.runs);
     let mut notes = Vec::new();
@@ -290,7 +290,7 @@ fn notes(record: &Record) -> Vec<String> {
              percent of the median"
         ),
     });
-    // Lengths and the machine are told already.
+    // Lengths and the machine are already in the report.
     let builds = record.stamp.iter();
     let builds =
         builds.filter(|(name, _)| !["machine", "seconds of a run"].contains(&name.as_str()));
@@ -322,7 +322,7 @@ fn notes(record: &Record) -> Vec<String> {
     notes
 }
 
-/// As Markdown.
+/// The record as Markdown.
 pub fn markdown(record: &Record) -> String {
     let mut text = format!("# {}\n\n{}.\n\n", record.design, record.about);
     for (name, value) in &record.facts {
@@ -361,7 +361,7 @@ pub fn markdown(record: &Record) -> String {
     text
 }
 
-/// What a cell of a table in Markdown says.
+/// A table cell in Markdown.
 fn in_markdown(
     record: &Record,
     cell: &CellRecord,
@@ -384,7 +384,7 @@ fn in_markdown(
 
 const STYLE: &str = include_str!("page.css");
 
-/// As one HTML page that needs nothing else.
+/// The record as one self-contained HTML page.
 pub fn html(record: &Record) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
@@ -487,7 +487,7 @@ const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 240.0;
 const FLOOR: f64 = 210.0;
 
-/// A plot of a group: its cells, by their rows.
+/// A plot of a group: its cells, named by row.
 fn plot(record: &Record, group: &str, shown: &Shown) -> String {
     let cells = record.cells_of(group).map(|cell| (cell.row.as_str(), cell));
     format!(
@@ -499,8 +499,8 @@ fn plot(record: &Record, group: &str, shown: &Shown) -> String {
     )
 }
 
-/// Bars by cell and contender, each with a line from its smallest to its largest round. Each cell has
-/// a name; what stands behind a comma in it goes on a second line.
+/// Bars by cell and contender, each with a line from its smallest to its largest round. Each cell
+/// has a name; the part after a comma goes on a second line.
 fn bars(record: &Record, cells: &[(&str, &CellRecord)], shown: &Shown) -> String {
     let spread = |cell, name| match told(record, cell, name, shown) {
         Told::Figure(spread) => Some(spread),
@@ -567,8 +567,8 @@ fn bars(record: &Record, cells: &[(&str, &CellRecord)], shown: &Shown) -> String
     drawn
 }
 
-/// One picture for a page elsewhere: the first two figures of this design in each group in which
-/// clients keep their connections, with so many clients. None if nothing was measured so.
+/// One picture for another page: the design's first two figures, for each group without
+/// reconnecting, with this many clients. None if there is no such cell.
 pub fn overview(record: &Record, clients: &str) -> Option<String> {
     let wanted = |cell: &&CellRecord| cell.row == clients && !cell.group.contains("reconnecting");
     let cells = record.cells.iter().filter(wanted);
@@ -610,7 +610,7 @@ pub fn overview(record: &Record, clients: &str) -> Option<String> {
     Some(picture)
 }
 
-/// A round distance between the lines of a grid.
+/// A round distance between grid lines.
 fn tick(top: f64) -> f64 {
     let rough = top / 4.0;
     let power = 10f64.powf(rough.log10().floor());
@@ -626,19 +626,19 @@ fn escaped(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-/// What became of a figure between two records.
+/// How a figure differs between two records.
 enum Change {
-    /// Beyond the spread of both.
+    /// By more than the spread of both.
     Moved,
-    /// Apart, but a single round on either side: that may be chance.
+    /// Different, but with a single round on either side: perhaps by chance.
     Apart,
-    /// It failed before.
+    /// The figure failed before.
     Mended,
-    /// It fails now.
+    /// The figure fails now.
     Broke,
 }
 
-/// What moved between two records beyond the spread of both, as Markdown, and how much did.
+/// The figures that differ between two records by more than the spread of both, as Markdown.
 pub fn against(now: &Record, before: &Record) -> String {
     let mut tables = String::new();
     let (mut moved, mut apart, mut mended, mut broke) = (0, 0, 0, 0);
@@ -689,7 +689,7 @@ pub fn against(now: &Record, before: &Record) -> String {
     text
 }
 
-/// The change, and the last three columns of its line; none if there is nothing to tell.
+/// The change, and the last three columns of its line. None without a change.
 fn changed(old: &Told, new: &Told, digits: usize) -> Option<(Change, String)> {
     match (old, new) {
         (Told::Figure(old), Told::Failed(cause)) => {
@@ -703,7 +703,7 @@ fn changed(old: &Told, new: &Told, digits: usize) -> Option<(Change, String)> {
             Some((Change::Mended, line))
         }
         (Told::Figure(old), Told::Figure(new)) => {
-            // Apart means that no round of one is within the rounds of the other.
+            // Figures differ if their ranges over the rounds do not overlap.
             if new.least <= old.most && old.least <= new.most {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! A throw-away PostgreSQL with pgbench's tables.
+//! A temporary PostgreSQL with pgbench's tables.
 
 use std::fs;
 use std::io;
@@ -14,15 +14,15 @@ use crate::contender::Certificate;
 use crate::machine::{Machine, free_port, succeed};
 use crate::process::{Process, wait_until};
 
-/// The one user, also the name of the database.
+/// The main user, and the name of the database.
 pub const USER: &str = "bench";
-/// That user's password, of a database that lives for minutes and listens on loopback only.
+/// The password. The database exists for minutes and listens only on loopback.
 pub const PASSWORD: &str = "bench-secret";
-/// A user who needs no password, as published benchmarks have it.
+/// A user without a password, as in published benchmarks.
 pub const OPEN_USER: &str = "open";
-/// Rounds of key derivation. The secret is in every pooler's user file, so poolers derive nothing
-/// and their cost does not depend on it; pgbench does, for each of up to 10,000 logins, and a
-/// small count keeps that to seconds.
+/// Iterations of key derivation. Poolers have the secret in their user files and derive nothing, so
+/// their cost does not depend on this. pgbench derives for each of up to 10,000 logins, and a small
+/// count keeps this to seconds.
 const ITERATIONS: u32 = 64;
 
 /// A running PostgreSQL.
@@ -35,7 +35,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Makes a cluster, starts it and fills it. With a certificate it takes TLS, too.
+    /// Makes a cluster, starts it and fills it. With a certificate it accepts TLS, too.
     ///
     /// # Errors
     /// PostgreSQL's programs are missing or fail.
@@ -69,12 +69,12 @@ impl Postgres {
         let port = free_port()?;
         let mut server = machine.command(tools.join("postgres"));
         server.arg("-D").arg(&data).args(["-p", &port.to_string()]);
-        // For poolers whose servers are reached that way; in a folder of ours alone.
+        // For servers over unix sockets. Only we use this folder.
         server.arg("-k").arg(machine.folder());
         for setting in [
             "listen_addresses=127.0.0.1",
-            // Every target keeps its pool of 40; direct runs, and pools of 1,000 databases, need 1,000
-            // more.
+            // Every target keeps its pool of 40. Direct runs, and pools of 1,000 databases, need
+            // 1,000 more.
             "max_connections=1300",
             "shared_buffers=256MB",
             "fsync=off",
@@ -132,7 +132,7 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// A pgbench that connects to `port`; flags are to be added.
+    /// A pgbench command for `port`, without further flags.
     pub fn pgbench(&self, machine: &Machine, port: u16) -> Command {
         let mut command = machine.command(self.tools.join("pgbench"));
         command.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-U", USER]);
@@ -141,17 +141,17 @@ impl Postgres {
             .env("PGPASSWORD", PASSWORD)
             .env("PGSSLMODE", "disable");
         command.env("PGGSSENCMODE", "disable");
-        // Neither certificates nor passwords of whoever measures.
+        // Ignores the certificates and passwords of the user.
         command.env("HOME", machine.folder());
         command
     }
 
-    /// Where it listens.
+    /// The port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its version, as it reports it.
+    /// The reported version.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -167,7 +167,7 @@ fn query(session: &mut Session, text: &str) -> io::Result<usize> {
     session.read_until_ready()
 }
 
-/// The folder of PostgreSQL's programs: this one, or the newest.
+/// The folder of PostgreSQL's programs: the named one, or the newest.
 ///
 /// # Errors
 /// A program is missing.
@@ -186,7 +186,7 @@ pub fn tools(named: Option<&Path>) -> io::Result<PathBuf> {
 
 const TOOLS: [&str; 3] = ["initdb", "postgres", "pgbench"];
 
-/// The folder of the newest PostgreSQL that has all we need.
+/// The folder of the newest PostgreSQL with all needed programs.
 fn find_tools() -> io::Result<PathBuf> {
     let mut folders: Vec<(u32, PathBuf)> = Vec::new();
     for entry in fs::read_dir("/usr/lib/postgresql")

@@ -1,4 +1,4 @@
-//! Started programs: their end, their processor time, their memory.
+//! Child processes: their end, processor time and memory.
 
 use std::fs;
 use std::io;
@@ -12,17 +12,17 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::clock::{Clock, TaskClock};
 
-/// A program in the background whose output goes to a file; it ends with this value.
+/// A program in the background, with its output in a file. Dropping the value ends the program.
 pub struct Process {
     child: Child,
     log: PathBuf,
 }
 
 impl Process {
-    /// Starts it.
+    /// Starts the program.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The program can't be started.
     pub fn start(command: &mut Command, log: &Path) -> io::Result<Self> {
         let output = fs::File::create(log)?;
         let child = command
@@ -37,12 +37,12 @@ impl Process {
         })
     }
 
-    /// Whether it is gone.
+    /// True if the program has ended.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// How it ended, and its last words; none while it runs.
+    /// The exit status and last output; none while the program runs.
     pub fn end(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok()??;
         Some(match self.last_words() {
@@ -51,21 +51,21 @@ impl Process {
         })
     }
 
-    /// All that it wrote so far.
+    /// All output so far.
     pub fn words(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// The last lines it wrote.
+    /// The last lines of output.
     pub fn last_words(&self) -> String {
-        // Some write a page a line.
+        // Some programs write very long lines.
         let short = |line: &str| line.chars().take(200).collect::<String>();
         let text = self.words();
         let lines: Vec<_> = text.lines().map(short).collect();
         lines[lines.len().saturating_sub(3)..].join(" / ")
     }
 
-    /// Counts the processor time of it and all its children from now on.
+    /// Counts the processor time of the process and all its children from now on.
     pub fn meter(&self) -> Meter {
         let all = tree(self.child.id()).into_iter().flat_map(threads);
         let all = all.filter_map(|thread| thread.file_name()?.to_str()?.parse().ok());
@@ -75,21 +75,21 @@ impl Process {
         }
     }
 
-    /// Kilobytes that it and all its children keep in memory.
+    /// The resident memory of the process and all its children, in kilobytes.
     pub fn resident_kilobytes(&self) -> u64 {
         tree(self.child.id()).into_iter().map(resident_of_one).sum()
     }
 }
 
-/// Counts the processor time of a program and all its children.
+/// Counts the processor time of a process and all its children.
 pub struct Meter {
     root: u32,
-    /// None where the kernel refuses: then the scheduler's account counts.
+    /// None if the kernel refuses: then the scheduler's account counts.
     events: Option<TaskClock>,
 }
 
 impl Meter {
-    /// Which clock it reads.
+    /// The clock in use.
     pub fn clock(&self) -> Clock {
         match self.events {
             Some(_) => Clock::Task,
@@ -97,7 +97,7 @@ impl Meter {
         }
     }
 
-    /// Nanoseconds so far, since some moment.
+    /// Nanoseconds since an arbitrary time.
     ///
     /// # Errors
     /// A counter can't be read.
@@ -116,7 +116,7 @@ impl Drop for Process {
         let Some(pid) = Pid::from_raw(self.child.id() as i32) else {
             return;
         };
-        // SIGTERM comes first, because on SIGINT PgDoorman starts a successor that outlives the bench.
+        // SIGTERM comes first: on SIGINT PgDoorman starts a successor that outlives the bench.
         let signals = [
             (Signal::TERM, 2),
             (Signal::INT, 5),
@@ -132,7 +132,7 @@ impl Drop for Process {
     }
 }
 
-/// A program with an end: what it writes is kept, and it is killed when it takes too long.
+/// A program with an end. Its output is kept, and it is killed if it takes too long.
 pub struct Task {
     child: Child,
     deadline: Instant,
@@ -141,22 +141,22 @@ pub struct Task {
     errors: PathBuf,
 }
 
-/// What a [`Task`] came to.
+/// The result of a [`Task`].
 pub struct Done {
-    /// Its exit code; none if a signal ended it.
+    /// The exit code; none after a signal.
     pub code: Option<i32>,
-    /// What it wrote.
+    /// The standard output.
     pub out: Vec<u8>,
-    /// Its errors.
+    /// The standard error output.
     pub errors: String,
 }
 
 impl Task {
-    /// Starts it; it may take so long. What it writes goes to files in `folder`: a pipe that nobody reads
-    /// would hold it up.
+    /// Starts the program with a time limit. Its output goes to files in `folder`: a pipe without a
+    /// reader would block the program.
     ///
     /// # Errors
-    /// It can't be started, or there is no room for its words.
+    /// The program can't be started, or the files can't be made.
     pub fn start(command: &mut Command, folder: &Path, patience: Duration) -> io::Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -179,20 +179,20 @@ impl Task {
         })
     }
 
-    /// Its process.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it is gone, or its time is over.
+    /// True if the program has ended or its time is over.
     pub fn is_over(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None)) || Instant::now() >= self.deadline
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the program.
     ///
     /// # Errors
-    /// It took too long, and was killed.
+    /// The program took too long, and was killed.
     pub fn finish(mut self) -> io::Result<Done> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         wait_until(left, || self.is_over());
@@ -248,7 +248,7 @@ fn threads(process: u32) -> impl Iterator<Item = PathBuf> {
         .map(|entry| entry.path())
 }
 
-/// User and system time of all threads, from the scheduler's own account in nanoseconds where the
+/// The user and system time of all threads: in nanoseconds from the scheduler's account if the
 /// kernel has it, else in ticks of a hundredth of a second.
 fn cpu_of_one(process: u32) -> u64 {
     let exact = threads(process).map(|thread| {
@@ -263,8 +263,8 @@ fn cpu_of_one(process: u32) -> u64 {
 
 fn ticks_of_one(process: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name in parentheses may hold anything; what follows it is regular. utime and stime are
-    // the 12th and 13th after it.
+    // The name in parentheses may contain anything, so counting starts after it. utime and stime
+    // are the 12th and 13th field there.
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks = fields.split_whitespace().skip(11).take(2);
     ticks
@@ -280,17 +280,18 @@ fn resident_of_one(process: u32) -> u64 {
         .unwrap_or(0)
 }
 
-/// How many descriptors a process has open.
+/// The number of open descriptors of a process.
 pub fn descriptors(process: u32) -> u64 {
     let folder = format!("/proc/{process}/fd");
-    // Since Linux 6.2 the size of the folder tells; a count would cost as much as there are.
+    // Since Linux 6.2 the folder's size is the number. Counting would take time for each
+    // descriptor.
     let told = fs::metadata(&folder).map_or(0, |folder| folder.len());
     let count = || fs::read_dir(&folder).map_or(0, Iterator::count) as u64;
     if told > 0 { told } else { count() }
 }
 
-/// How many established connections the listener on `port` of this machine has. The kernel goes through all
-/// connections there are, so this is not for asking often while something is measured.
+/// The number of established connections of the listener on `port`. The kernel walks through all
+/// connections, so do not call this often during a measurement.
 pub fn established(port: u16) -> usize {
     let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
     let local = format!(":{port:04X}");
@@ -304,7 +305,7 @@ pub fn established(port: u16) -> usize {
     table.lines().filter(is_ours).count()
 }
 
-/// Waits for a condition; whether it came about in time.
+/// Waits for a condition. True if it became true in time.
 pub fn wait_until(patience: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + patience;
     loop {
@@ -362,7 +363,7 @@ mod tests {
     #[test]
     fn time_of_children_that_come_and_go_counts() {
         let log = std::env::temp_dir().join(format!("meter-{}.log", std::process::id()));
-        // Waits until the meter is there; then children burn, one after the other.
+        // Waits for the meter, then runs busy children one after the other.
         let go = log.with_extension("go");
         let burn = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
         let script = format!(
@@ -375,7 +376,7 @@ mod tests {
         fs::write(&go, "").unwrap();
         assert!(wait_until(LONG, || process.words().contains("done")));
         let used = meter.nanoseconds().unwrap() - before;
-        // Where the kernel refuses the task clock, the account forgets who is gone.
+        // Without the task clock, the account loses children that have ended.
         let counts = meter.clock() == Clock::Task;
         assert!(!counts || used > 3_000_000, "{used} ns");
         drop(process);

@@ -1,4 +1,4 @@
-//! What a contest has measured so far, as a file that a later run goes on with.
+//! The measurements of a contest, as a file that a later run continues.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,16 +12,16 @@ use serde::{Deserialize, Serialize};
 pub struct Record {
     /// The design's name.
     pub design: String,
-    /// What the design is.
+    /// The design's description.
     pub about: String,
     /// Machine, versions, lengths: name and value.
     pub facts: Vec<(String, String)>,
-    /// What must be the same in all runs, so that they may stand in one record: name and value.
+    /// Facts that must be the same in all runs of a record: name and value.
     #[serde(default)]
     pub stamp: BTreeMap<String, String>,
     /// The contenders' names, in the order of the columns.
     pub contenders: Vec<String>,
-    /// Each contender's config, with the words that are filled in.
+    /// Each contender's config, as a template.
     pub configs: Vec<(String, String)>,
     /// The cells, in the order of the design.
     pub cells: Vec<CellRecord>,
@@ -30,24 +30,24 @@ pub struct Record {
 /// All runs of one cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CellRecord {
-    /// Names the cell in every record of this design.
+    /// The cell's name in every record of this design.
     pub key: String,
-    /// Cells of one group are one table and one plot.
+    /// The table and plot of the cell.
     pub group: String,
-    /// The row of that table: clients, or the offered rate.
+    /// The row of the table: clients, or the offered rate.
     pub row: String,
-    /// One for each round and contender.
+    /// One run for each round and contender.
     pub runs: Vec<Run>,
 }
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Who.
+    /// The contender.
     pub contender: String,
     /// From 0.
     pub round: usize,
-    /// What came of it, or why nothing did.
+    /// The figures, or the reason of the failure.
     pub outcome: Result<Figures, String>,
 }
 
@@ -56,25 +56,25 @@ pub struct Run {
 pub struct Figures {
     /// Transactions per second.
     pub tps: f64,
-    /// Microseconds of the pooler's processor time for each transaction, by the task clock; none
-    /// for PostgreSQL itself, or where the kernel refuses.
+    /// The pooler's processor time for a transaction in microseconds, by the task clock. None for
+    /// PostgreSQL itself, or if the kernel refuses.
     pub cpu: Option<f64>,
     /// The same by the scheduler's account (user and system time).
     pub account: Option<f64>,
-    /// Kilobytes resident in the pooler at the end.
+    /// The pooler's resident memory at the end, in kilobytes.
     pub resident: Option<u64>,
-    /// Milliseconds at the 50th, 95th, 99th, 99.9th percentile, and the longest.
+    /// The 50th, 95th, 99th and 99.9th percentile, and the longest, in milliseconds.
     pub waits: Option<[f64; 5]>,
-    /// Transactions of the client that was served least, as a part of the median client's; none of
-    /// few clients or few transactions, or where not all transactions were logged.
+    /// Transactions of the client that was served least, as a share of the median client's. None
+    /// with few clients or transactions, or if not all transactions were logged.
     #[serde(default)]
     pub fairness: Option<f64>,
-    /// The part of all transactions that `waits` were taken from.
+    /// The share of all transactions that `waits` includes.
     #[serde(default)]
     pub sampled: Option<f64>,
 }
 
-/// The middle of a cell's rounds, and how far they are apart.
+/// The median and the range of a cell's rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// The median.
@@ -83,12 +83,12 @@ pub struct Spread {
     pub least: f64,
     /// The largest.
     pub most: f64,
-    /// How many figures there are. One alone has no spread.
+    /// The number of figures. A single figure has no spread.
     pub rounds: usize,
 }
 
 impl Spread {
-    /// Of some figures; none of none.
+    /// The spread of some figures. None without figures.
     pub fn of(mut figures: Vec<f64>) -> Option<Self> {
         figures.sort_by(f64::total_cmp);
         let (least, most) = (*figures.first()?, *figures.last()?);
@@ -124,13 +124,13 @@ impl CellRecord {
         Ok(figures.and_then(Spread::of))
     }
 
-    /// Whether an earlier part of the contest has done this run. One that failed is to be done again.
+    /// True if this run is already done. A failed run counts as not done.
     pub fn has(&self, contender: &str, round: usize) -> bool {
         let mut runs = self.runs.iter();
         runs.any(|run| run.is(contender, round) && run.outcome.is_ok())
     }
 
-    /// Notes a run in place of an earlier one of the same contender and round.
+    /// Stores a run, in place of an earlier one of the same contender and round.
     pub fn note(&mut self, run: Run) {
         self.runs
             .retain(|earlier| !earlier.is(&run.contender, run.round));
@@ -161,18 +161,18 @@ impl Record {
         self.cells.iter().filter(move |cell| cell.group == group)
     }
 
-    /// The cell of this key.
+    /// The cell with this key.
     pub fn cell(&self, key: &str) -> Option<&CellRecord> {
         self.cells.iter().find(|cell| cell.key == key)
     }
 
-    /// The cell of this key; it must have been laid out.
+    /// The cell with this key, after [`Record::lay_out`].
     pub fn cell_mut(&mut self, key: &str) -> Option<&mut CellRecord> {
         self.cells.iter_mut().find(|cell| cell.key == key)
     }
 
-    /// Gives each of these cells a place, in their order. Those that are there already stay where they
-    /// are, and so do others that are not asked for now.
+    /// Gives each of these cells a place, in their order. Existing cells keep their places, also
+    /// those that are not played now.
     pub fn lay_out(&mut self, cells: impl IntoIterator<Item = CellRecord>) {
         let mut next = 0;
         for cell in cells {
@@ -185,8 +185,8 @@ impl Record {
         }
     }
 
-    /// What forbids that runs with `stamp` are added: each name whose value is another one here. A
-    /// pooler that only one of both knows is no hindrance.
+    /// The reasons why runs with `stamp` can't be added: names with another value here. A pooler
+    /// that appears on only one side is no reason.
     pub fn differs_from(&self, stamp: &BTreeMap<String, String>) -> Vec<String> {
         let played = self.cells.iter().any(|cell| !cell.runs.is_empty());
         if played && self.stamp.is_empty() {
@@ -201,7 +201,7 @@ impl Record {
             .collect()
     }
 
-    /// Reads what [`Record::save`] wrote.
+    /// Reads a file of [`Record::save`].
     ///
     /// # Errors
     /// The file can't be read, or is not such a record.
@@ -213,7 +213,7 @@ impl Record {
         })
     }
 
-    /// Writes it whole: an interrupted write leaves the one before.
+    /// Writes the whole record. An interrupted write leaves the earlier file.
     ///
     /// # Errors
     /// The file can't be written.
@@ -222,7 +222,7 @@ impl Record {
         let new = path.with_extension("new");
         let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
         written.map_err(|error| {
-            // What was written of it takes room on a full disk.
+            // The incomplete file takes room on a full disk.
             let _ = fs::remove_file(&new);
             io::Error::other(format!("{} can't be written: {error}", path.display()))
         })

@@ -1,4 +1,4 @@
-//! The same results thrice: for a terminal, as Markdown, as JSON.
+//! The same results in three forms: for a terminal, as Markdown, as JSON.
 
 use std::fmt::Write as _;
 
@@ -9,26 +9,26 @@ use crate::load::{Protocol, Reading};
 use crate::measure::{CLIENTS, MEASURES, Outcome, Readings, geometric_mean};
 use crate::target::Target;
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Default)]
 pub struct Results {
     /// Machine, versions, settings: name and value.
     pub facts: Vec<(&'static str, String)>,
     /// pgbench's cells.
     pub readings: Readings,
-    /// Keys of the rows that were asked for.
+    /// Keys of the chosen rows.
     pub wanted: Vec<&'static str>,
-    /// How many clients the rows with many of them have.
+    /// The number of clients in rows with many.
     pub crowd: usize,
-    /// Many clients at work at once, by target.
+    /// All clients at work at once, by target.
     pub active: Vec<(Target, Result<Waits, String>)>,
     /// Memory of idle clients, by target.
     pub memory: Vec<(Target, Result<Growth, String>)>,
-    /// Microseconds of processor time per login, by target, one per round.
+    /// Processor time of a login in microseconds, by target, one for each round.
     pub logins: Vec<(Target, Result<Vec<f64>, String>)>,
 }
 
-/// One line of the table of what is to be reached.
+/// One row of the table of goals.
 struct Row {
     title: String,
     bound: String,
@@ -108,13 +108,13 @@ impl Results {
         against_peer(&title, "bytes", &self.memory, figure)
     }
 
-    /// How many rows passed, of how many.
+    /// The number of passed rows, and of all rows.
     pub fn score(&self) -> (usize, usize) {
         let rows = self.rows();
         (rows.iter().filter(|row| row.passed).count(), rows.len())
     }
 
-    /// For a terminal, or for a file if `colour` is off.
+    /// The results for a terminal, or for a file without `colour`.
     pub fn terminal(&self, colour: bool) -> String {
         let paint = |code: &str, text: &str| {
             if colour {
@@ -164,7 +164,7 @@ impl Results {
         text
     }
 
-    /// As Markdown.
+    /// The results as Markdown.
     pub fn markdown(&self) -> String {
         let mut text = String::new();
         for (name, value) in &self.facts {
@@ -199,7 +199,7 @@ impl Results {
         text
     }
 
-    /// What the cells of the table show, and by which clock.
+    /// The caption of the table: its figures, and their clock.
     fn caption(&self) -> String {
         let mut runs = self.readings.values().flatten().flatten();
         let clock = runs.find_map(|run| Some(run.cpu?.1.name()));
@@ -252,7 +252,7 @@ impl Results {
         lines
     }
 
-    /// As JSON: facts, every reading of every round, every row.
+    /// The results as JSON: facts, every reading of every round, every row.
     pub fn json(&self) -> Value {
         let cells = self
             .readings
@@ -357,7 +357,7 @@ fn percentiles(waits: &Waits) -> String {
     format!("{} ms", times.join(", "))
 }
 
-/// The geometric means over the rounds of a cell.
+/// The geometric means of a cell's rounds.
 fn cell_text(runs: &[Result<Reading, String>]) -> String {
     let Ok(runs) = runs.iter().cloned().collect::<Result<Vec<_>, _>>() else {
         return "failed".into();

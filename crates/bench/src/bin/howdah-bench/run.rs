@@ -1,4 +1,4 @@
-//! The whole run: all cells in turn, round by round, then the crowds.
+//! The whole run: all cells in turn, round after round, then the rows with many clients.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -14,12 +14,12 @@ use crate::process::Process;
 use crate::report::Results;
 use crate::target::{Programs, Running, Target};
 
-/// Logins per round of the row on logins.
+/// Logins in each round of the login row.
 const LOGINS: usize = 2000;
-/// At most so many rounds of that row.
+/// The most rounds of the login row.
 const LOGIN_ROUNDS: usize = 3;
 
-/// What is to be run.
+/// The parameters of a run.
 pub struct Plan {
     cells: BTreeSet<Cell>,
     wanted: Vec<&'static str>,
@@ -29,7 +29,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A plan for the rows in `only`, or for all rows and what everyone wants to see beside.
+    /// A plan for the rows in `only`, or for all rows and the cells for comparison.
     ///
     /// # Errors
     /// There is no such row, or a number is too small.
@@ -65,7 +65,7 @@ impl Plan {
         })
     }
 
-    /// Results that know which rows are wanted.
+    /// Empty results for the chosen rows.
     pub fn empty(&self) -> Results {
         Results {
             wanted: self.wanted.clone(),
@@ -74,18 +74,18 @@ impl Plan {
         }
     }
 
-    /// How often each cell is run.
+    /// The number of rounds.
     pub fn rounds(&self) -> usize {
         self.rounds
     }
 
-    /// How long each cell is run.
+    /// The length of a cell, in seconds.
     pub fn seconds(&self) -> u64 {
         self.seconds
     }
 
-    /// All cells of one round, those of one protocol and number of clients side by side; who
-    /// comes first among them changes from round to round.
+    /// All cells of a round. Cells with the same protocol and number of clients are side by side,
+    /// and the first target among them changes from round to round.
     fn round(&self, round: usize) -> Vec<Cell> {
         let mut order = Vec::new();
         for protocol in Protocol::ALL {
@@ -106,23 +106,23 @@ impl Plan {
     }
 }
 
-/// Everything a run needs.
+/// The resources of a run.
 pub struct Run<'a> {
-    /// Where it runs.
+    /// The machine.
     pub machine: &'a Machine,
-    /// What all targets lead to.
+    /// The PostgreSQL behind all targets.
     pub postgres: &'a Postgres,
-    /// What is compared.
+    /// The programs to compare.
     pub programs: &'a Programs,
-    /// What is run.
+    /// The plan.
     pub plan: &'a Plan,
 }
 
 impl Run<'_> {
-    /// Runs all; failures are results, too.
+    /// Runs everything. Failures are results, too.
     pub fn everything(&self, results: &mut Results) {
         let wanted = |key: &str| self.plan.wanted.contains(&key);
-        // A client has two descriptors here: pgbench's or ours, and the pooler's own.
+        // Each client has two descriptors: one of pgbench or this process, and one of the pooler.
         let needed = self.plan.crowd as u64 + 200;
         let limit = raise_descriptor_limit(needed);
         if limit < needed {
@@ -184,7 +184,7 @@ impl Run<'_> {
         }
     }
 
-    /// One run of one cell; a pooler that is not there (any more) is started first.
+    /// One run of one cell. Starts the pooler first if it is not running.
     fn cell(
         &self,
         (protocol, clients, target): Cell,
@@ -274,7 +274,7 @@ fn describe(
     )
 }
 
-/// One line that the next replaces, on a terminal; else one line.
+/// On a terminal, a line that the next one replaces; else a normal line.
 pub fn progress(line: &str) {
     let mut errors = io::stderr();
     let _ = if errors.is_terminal() {

@@ -1,4 +1,4 @@
-//! In which order runs are done, which of them are left to do, and where they are kept.
+//! The order of runs, the runs still to do, and their storage.
 
 use std::io;
 use std::path::Path;
@@ -7,48 +7,49 @@ use std::time::{Duration, Instant};
 use crate::design::Cell;
 use crate::record::{CellRecord, Figures, Record, Run};
 
-/// All runs of a contest: in turn inside each cell, round by round.
+/// All runs of a contest: in turn within each cell, round after round.
 pub struct Schedule<'a> {
     /// The cells.
     pub cells: &'a [Cell],
-    /// Who takes part.
+    /// The contenders.
     pub names: &'a [&'static str],
-    /// How often.
+    /// The number of rounds.
     pub rounds: usize,
-    /// Where the record is kept.
+    /// The file of the record.
     pub file: &'a Path,
 }
 
-/// A run that is to be done now.
+/// The next run.
 #[derive(Clone, Copy)]
 pub struct Step<'a> {
     /// The cell.
     pub cell: &'a Cell,
-    /// Which of the names.
+    /// The index of the contender's name.
     pub contender: usize,
     /// From 0.
     pub round: usize,
-    /// Steps of one cell in one round have the same number, and follow each other.
+    /// Consecutive steps of one cell in one round have the same number.
     pub visit: usize,
 }
 
-/// How far it is.
+/// The progress of a contest.
 #[derive(Clone, Copy)]
 pub struct Progress {
-    /// Runs that are done, now and earlier.
+    /// Runs done, now and earlier.
     pub done: usize,
-    /// Runs in all.
+    /// All runs.
     pub total: usize,
-    /// How long the rest takes, if it takes as long as what was done now.
+    /// The estimated time for the rest.
     pub left: Duration,
 }
 
 impl Schedule<'_> {
-    /// Does with `run` what `record` does not have yet, failed runs again, and keeps the record after
-    /// each. A record that can't be written (a full disk) is told, and tried again after the next run.
+    /// Calls `run` for all runs that `record` lacks, and for failed ones, and saves the record
+    /// after each. If the record can't be written (a full disk), warns and tries again after the
+    /// next run.
     ///
     /// # Errors
-    /// The record could not be written at the end, either.
+    /// The record could not be written after the last run.
     pub fn play(
         &self,
         record: &mut Record,
@@ -94,7 +95,7 @@ impl Schedule<'_> {
         kept
     }
 
-    /// Whoever comes first in a cell is another one in each.
+    /// All steps. The first contender changes from cell to cell.
     fn steps(&self) -> Vec<Step<'_>> {
         let mut steps = Vec::new();
         for round in 0..self.rounds {
@@ -130,7 +131,7 @@ mod tests {
         Ok(Figures::default())
     }
 
-    /// Plays three contenders, whose runs come to what `run` says; how many were done, and the warnings.
+    /// Plays three contenders with `run`. Returns the number of runs, and the warnings.
     fn play(
         cells: &[Cell],
         file: &Path,

@@ -1,5 +1,5 @@
-//! Cells whose clients are sessions of our own: COPY, and the clients of many databases, which pgbench
-//! can't play.
+//! Cells with our own sessions as clients, for work that pgbench can't play: COPY, and clients of
+//! many databases.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,13 +20,13 @@ use crate::process::{Meter, Process, wait_until};
 use crate::record::Figures;
 use crate::target::Running;
 
-/// So many clients of a thread ask before the first answer is read.
+/// How many clients of a thread ask before the first answer is read.
 const AT_ONCE: usize = 10;
-/// How long all clients may take until each has had its first answer.
+/// The time limit for the first answer of all clients.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// They work for so long before it counts.
+/// The time of work before the measurement begins.
 const WARM: Duration = Duration::from_millis(500);
-/// A COPY is so many lines, each so many bytes long with its end: a megabyte.
+/// The lines of a COPY, and the bytes of a line with its newline: a megabyte.
 const LINES: usize = 1000;
 const LINE: usize = 1000;
 /// Lines in a CopyData message. psql's messages are about as long.
@@ -35,7 +35,7 @@ const LINES_EACH: usize = 8;
 const COPY_IN: &str = "COPY copied FROM STDIN WHERE false";
 const COPY_OUT: &str = "COPY (SELECT repeat('x', 999) FROM generate_series(1, 1000)) TO STDOUT";
 
-/// Plays a cell: all clients log in and ask once; then it counts for so many seconds.
+/// Plays a cell: all clients log in and ask once, then the measurement lasts this many seconds.
 ///
 /// # Errors
 /// A client is refused, gets an error or a wrong answer, or the pooler is lost.
@@ -71,13 +71,13 @@ pub fn play(cell: &Cell, running: &Running, seconds: u64) -> io::Result<Figures>
     })
 }
 
-/// So many clients, dealt out to so many threads.
+/// Distributes clients over threads.
 fn parts(clients: usize, threads: usize) -> impl Iterator<Item = Range<usize>> {
     let threads = threads.clamp(1, clients.max(1));
     (0..threads).map(move |at| at * clients / threads..(at + 1) * clients / threads)
 }
 
-/// What arrives through a pooler is what was sent, and nothing of it stays.
+/// Verifies that COPY data arrives through a pooler as sent, and that a rollback removes it.
 fn verify_copy_in(address: SocketAddr) -> io::Result<()> {
     let mut credentials = Credentials::new("");
     let mut session =
@@ -107,14 +107,14 @@ fn right(is: bool) -> io::Result<()> {
     }
 }
 
-/// What all threads have done.
+/// The progress of all threads.
 #[derive(Default)]
 struct Progress {
-    /// Threads whose clients have all had an answer.
+    /// Threads with clients that have all had an answer.
     ready: AtomicUsize,
-    /// Transactions since then.
+    /// Transactions of the clients.
     done: AtomicU64,
-    /// It is over.
+    /// The run is over.
     ends: AtomicBool,
 }
 
@@ -149,7 +149,7 @@ impl Progress {
     }
 }
 
-/// A thread's part of the clients.
+/// The clients of one thread.
 struct Crew<'a> {
     cell: &'a Cell,
     address: SocketAddr,
@@ -158,7 +158,7 @@ struct Crew<'a> {
 }
 
 impl Crew<'_> {
-    /// Until it is over.
+    /// Works until the run is over.
     fn work(&self, clients: Range<usize>) -> io::Result<()> {
         match self.cell.reconnect {
             true => self.log_in_and_out(clients),
@@ -174,11 +174,11 @@ impl Crew<'_> {
         Ok(session)
     }
 
-    /// Each transaction has a connection of its own; the clients' databases take turns.
+    /// Each transaction has its own connection. The clients' databases take turns.
     fn log_in_and_out(&self, clients: Range<usize>) -> io::Result<()> {
         let mut credentials = Credentials::new("");
         let mut log_in = |client| self.open(client, &mut credentials)?.terminate();
-        // Every pool has its server before it counts.
+        // Every pool has its server before the measurement begins.
         clients.clone().try_for_each(&mut log_in)?;
         self.progress.ready.fetch_add(1, Relaxed);
         for client in clients.cycle() {
@@ -191,7 +191,7 @@ impl Crew<'_> {
         Ok(())
     }
 
-    /// All clients stay, and ask by turns.
+    /// All clients stay connected, and ask in turn.
     fn stay(&self, clients: Range<usize>) -> io::Result<()> {
         let mut credentials = Credentials::new("");
         let sessions = clients.map(|client| self.open(client, &mut credentials));
@@ -224,7 +224,7 @@ impl Crew<'_> {
     }
 }
 
-/// All ask, each for a number that no neighbour asks for, before the first answer is read.
+/// All clients ask, each for a number that is unique among them, before the first answer is read.
 fn ask_each(wave: &mut [Session]) -> io::Result<()> {
     for (number, session) in wave.iter_mut().enumerate() {
         session.send(&message(b'Q', format!("select {number}\0").as_bytes()))?;

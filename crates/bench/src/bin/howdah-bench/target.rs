@@ -1,4 +1,4 @@
-//! What pgbench is pointed at: PostgreSQL itself, the floor, Howdah, PgBouncer.
+//! Targets of pgbench: PostgreSQL itself, the floor, Howdah, PgBouncer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::machine::{Machine, free_port};
 use crate::postgres::{PASSWORD, Postgres, USER};
 use crate::process::{Process, wait_until};
 
-/// How long a target may take until it lets a client through to PostgreSQL.
+/// The time limit until a client gets through a target to PostgreSQL.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Server connections of every pooler.
@@ -39,7 +39,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// In the order in which they are shown.
+    /// All targets, in the order of the table.
     pub const ALL: [Self; 7] = [
         Self::Direct,
         Self::Floor,
@@ -50,7 +50,7 @@ impl Target {
         Self::PgBouncer,
     ];
 
-    /// As people see it.
+    /// The name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -64,13 +64,13 @@ impl Target {
     }
 }
 
-/// The programs under test, already where the unprivileged user can run them.
+/// The programs under test, in a place where the unprivileged user can run them.
 pub struct Programs {
     /// Howdah.
     pub howdah: PathBuf,
     /// The floor.
     pub floor: PathBuf,
-    /// The floor of TLS.
+    /// The TLS floor.
     pub echo: PathBuf,
     /// PgBouncer.
     pub pgbouncer: PathBuf,
@@ -83,10 +83,10 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a target and waits until it lets a client through to PostgreSQL.
+    /// Starts a target, and waits until a client gets through to PostgreSQL.
     ///
     /// # Errors
-    /// It does not; its last words are in the error.
+    /// The target does not start. The error has its last output.
     pub fn start(
         target: Target,
         machine: &Machine,
@@ -128,7 +128,7 @@ impl Running {
     /// Starts a pooler that will listen on `port`.
     ///
     /// # Errors
-    /// It can't be started.
+    /// The pooler can't be started.
     pub fn of(command: &mut Command, port: u16, machine: &Machine) -> io::Result<Self> {
         let log = machine.folder().join(format!("{port}.log"));
         let process = Process::start(command, &log)?;
@@ -138,10 +138,10 @@ impl Running {
         })
     }
 
-    /// Waits until it lets a client of this name through to PostgreSQL.
+    /// Waits until a client of this user gets through to PostgreSQL.
     ///
     /// # Errors
-    /// It does not; its last words are in the error.
+    /// No client gets through. The error has the last output.
     pub fn await_login(&mut self, user: &str, patience: Duration) -> io::Result<()> {
         let mut credentials = Credentials::new(PASSWORD);
         let mut last = None;
@@ -169,12 +169,12 @@ impl Running {
         )))
     }
 
-    /// Where it listens.
+    /// The port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Where it listens, in full.
+    /// The address.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
@@ -184,12 +184,12 @@ impl Running {
         self.process.as_ref()
     }
 
-    /// How the pooler ended, and its last words; none while it runs.
+    /// The pooler's exit status and last output; none while it runs.
     pub fn end(&mut self) -> Option<String> {
         self.process.as_mut()?.end()
     }
 
-    /// Whether the pooler is gone.
+    /// True if the pooler has ended.
     pub fn has_ended(&mut self) -> bool {
         self.process.as_mut().is_some_and(Process::has_ended)
     }
@@ -218,7 +218,7 @@ fn floor(
     command
 }
 
-/// Howdah or PgBouncer with the same file, but for the lines in `own`.
+/// Howdah or PgBouncer with the same config, except for the lines in `own`.
 ///
 /// # Errors
 /// The file can't be written.

@@ -1,8 +1,8 @@
-//! `howdah-decisions ROW TIMES [SETTING=VALUE]...`: plays transactions against the decision ring alone, in one thread,
-//! without a kernel. `./bench decisions` counts its instructions under callgrind: they are the same
-//! in every run of the same binary, however busy the machine is.
+//! `howdah-decisions ROW TIMES [SETTING=VALUE]...`: plays transactions on the decision ring alone,
+//! in one thread, without a kernel. `./bench decisions` counts the instructions with callgrind. The
+//! count is the same in every run of the same binary, however busy the machine is.
 //!
-//! `howdah-decisions scrape TIMES`: a worker with 10,000 clients in 1,000 pools is asked for metrics.
+//! `howdah-decisions scrape TIMES`: asks a worker with 10,000 clients in 1,000 pools for metrics.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ use howdah_pooler::event::{
 use howdah_pooler::mail::Mail;
 use howdah_pooler::{Pooler, PoolerSetup, seeded};
 
-/// What one transaction is: what the client sends, and what PostgreSQL answers.
+/// A transaction: the client's messages, and PostgreSQL's answers.
 struct Row {
     name: &'static str,
     request: fn() -> Vec<u8>,
@@ -26,7 +26,7 @@ struct Row {
     reply: fn() -> Vec<u8>,
 }
 
-/// The row in which each transaction has a client of its own.
+/// The row with a new client for each transaction.
 const LOGIN: &str = "login";
 
 /// The rows, as `./bench decisions` shows them.
@@ -61,7 +61,7 @@ const ROWS: [Row; 7] = [
         request: || execute("s"),
         reply: || [bound(), ready()].concat(),
     },
-    // The transaction, and the login and the farewell of a client that comes for it.
+    // A transaction, with the login and Terminate of its client.
     Row {
         name: LOGIN,
         request: || query("select 1"),
@@ -69,11 +69,11 @@ const ROWS: [Row; 7] = [
     },
 ];
 
-/// What a client sets `work_mem` to, by its number.
+/// A client's value of `work_mem`, by the client's number.
 type WorkMem = fn(usize) -> Option<String>;
 
-/// Rows in which two clients use one server in turn. Each has set `work_mem` before, to this for its
-/// number, if to anything: the price of a setting is what the second and third row need beyond the first.
+/// Rows with two clients that use one server in turn. First each client sets `work_mem` to its
+/// value, if any. The cost of a setting is the difference between the first row and the others.
 const TURNS: [(&str, WorkMem); 3] = [
     ("turns", |_| None),
     ("turns-one-setting", |_| Some("8MB".into())),
@@ -172,7 +172,7 @@ fn play_named(name: &str, times: usize, settings: &str) -> Result<(), String> {
     play(row.ok_or("there is no such row")?, times, settings)
 }
 
-/// What a worker does when it is asked for metrics, with 10,000 clients in 1,000 pools on it.
+/// Asks a worker with 10,000 clients in 1,000 pools for metrics.
 fn scrape(times: u64) -> Result<(), String> {
     let mut world = World::new("max_client_conn = 20000\nserver_idle_timeout = 0")?;
     for pool in 0..1000 {
@@ -196,7 +196,7 @@ fn play(row: &Row, times: usize, settings: &str) -> Result<(), String> {
     let mut world = World::new(settings)?;
     world.log_in("d")?;
     world.transaction(&query("select 1"), &[rows(1), ready()].concat())?;
-    // As drivers do, which prepare a statement and have it described before they use it.
+    // Like a driver: prepares a statement and has it described before using it.
     let parse = [
         message(b'P', b"s\0select 1\0\0\0"),
         message(b'D', b"Ss\0"),
@@ -252,7 +252,7 @@ fn play_turns(
     Ok(())
 }
 
-/// What PostgreSQL answers to these messages, while `work_mem` is this.
+/// PostgreSQL's answers to these messages, with this value of `work_mem`.
 fn answers(mut asked: &[u8], work_mem: &str) -> Vec<u8> {
     let (mut answers, mut parsed): (Vec<u8>, &[u8]) = (Vec::new(), b"");
     while let [_, l0, l1, l2, l3, ..] = *asked {
@@ -262,7 +262,7 @@ fn answers(mut asked: &[u8], work_mem: &str) -> Vec<u8> {
             b'Q' if whole[5..].starts_with(b"select 1") => {
                 answers.extend([rows(1), ready()].concat())
             }
-            // Howdah asks what a setting is, in hexadecimal digits.
+            // Howdah asks for the value of a setting, in hexadecimal digits.
             b'Q' if whole[5..].starts_with(b"SELECT pg_catalog.encode(") => {
                 let digits: String = work_mem.bytes().map(|byte| format!("{byte:02x}")).collect();
                 let mut row = vec![0, 1, 0, 0, 0, digits.len() as u8];
@@ -292,7 +292,7 @@ fn answers(mut asked: &[u8], work_mem: &str) -> Vec<u8> {
     answers
 }
 
-/// One worker's decisions and the Broker, with one client and one server.
+/// One worker and the Broker, with clients and servers.
 struct World {
     pooler: Pooler,
     broker: Broker,
@@ -300,11 +300,11 @@ struct World {
     out: Out,
     client: Option<ClientId>,
     server: Option<ServerId>,
-    /// Who was to be closed last.
+    /// The connection that was closed last.
     closing: Option<Peer>,
-    /// Bytes that the client and the server were sent by the event at hand.
+    /// Bytes sent to the client and to the server by the current event.
     sent: [usize; 2],
-    /// Answers for metrics.
+    /// The number of answers for metrics.
     surveyed: u64,
 }
 
@@ -330,7 +330,7 @@ impl World {
         })
     }
 
-    /// A client comes and says who it is.
+    /// A client connects and sends its start-up packet.
     fn let_in(&mut self, database: &str) -> Result<(), String> {
         self.happen(Event::Accepted(ends(1)));
         let client = self.client.ok_or("the client is not adopted")?;
@@ -341,7 +341,7 @@ impl World {
         Ok(())
     }
 
-    /// The first client of a pool, for whom a server is opened.
+    /// The first client of a pool logs in, and its server is opened.
     fn log_in(&mut self, database: &str) -> Result<(), String> {
         self.let_in(database)?;
         self.settle();
@@ -367,7 +367,7 @@ impl World {
         }
     }
 
-    /// The client says goodbye.
+    /// The client sends Terminate.
     fn leave(&mut self) -> Result<(), String> {
         let client = Peer::Client(self.client.ok_or("the client is gone")?);
         self.closing = None;
@@ -397,8 +397,8 @@ impl World {
         }
     }
 
-    /// A client's request, and PostgreSQL's answers to all that the server is sent for it, until the
-    /// client has been answered.
+    /// Sends a client's request, and PostgreSQL's answers to all resulting messages, until the
+    /// client has its answer.
     fn turn(&mut self, request: &[u8], work_mem: &str) -> Result<(), String> {
         let client = Peer::Client(self.client.ok_or("the client is gone")?);
         let server = Peer::Server(self.server.ok_or("the server is gone")?);
@@ -413,14 +413,14 @@ impl World {
         }
     }
 
-    /// Ticks until what the worker has told itself is through.
+    /// Ticks a few times, so that the worker handles its own mail.
     fn settle(&mut self) {
         for _ in 0..4 {
             self.happen(Event::Tick);
         }
     }
 
-    /// The same for bytes from a client or server; what a server is sent for them.
+    /// Handles bytes from a client or server. Returns the bytes sent to servers.
     fn happen_overheard(&mut self, from: Peer, received: &[u8]) -> Vec<u8> {
         self.now += 1_000;
         let event = Event::Received(from, received);

@@ -1,4 +1,4 @@
-//! The loop: the driver's completions in, sealed answers out.
+//! The loop: takes the driver's completions, and sends encrypted answers.
 
 use std::convert::Infallible;
 use std::io;
@@ -16,17 +16,17 @@ struct Client {
     key: Key,
     talk: Talk,
     session: Option<Box<dyn TlsSession>>,
-    /// What is to be sealed and sent.
+    /// Bytes to encrypt and send.
     out: Vec<u8>,
-    /// What is to be sent as it is, before.
+    /// Bytes to send as they are, before `out`.
     raw: Vec<u8>,
     sending: bool,
     closing: bool,
-    /// It is among the dirty ones.
+    /// The client is in the list `dirty`.
     dirty: bool,
 }
 
-/// See the module.
+/// The TLS floor.
 pub struct Echo<D> {
     driver: D,
     contexts: Arc<Contexts>,
@@ -36,14 +36,14 @@ pub struct Echo<D> {
     free: Vec<u32>,
     generation: u32,
     dirty: Vec<Key>,
-    /// Plain bytes of one receive.
+    /// Decrypted bytes of one receive.
     plain: Vec<u8>,
-    /// Blocks to send in, used again.
+    /// Blocks for sends, reused.
     spare: Vec<Vec<u8>>,
 }
 
 impl<D: Driver> Echo<D> {
-    /// With no clients yet.
+    /// An echo without clients.
     pub fn new(driver: D, contexts: Arc<Contexts>, secret: Verifier) -> Echo<D> {
         Echo {
             driver,
@@ -193,7 +193,7 @@ impl<D: Driver> Echo<D> {
         }
         client.sending = true;
         if client.out.capacity() > 0 {
-            // An idle client has no memory for what it sends.
+            // An idle client keeps no memory for output.
             client.out = Vec::new();
         }
         if let Some(block) = self.driver.send(key, block, false) {
@@ -221,7 +221,7 @@ impl<D: Driver> Echo<D> {
     }
 }
 
-/// All steps that the bytes at hand allow.
+/// Takes all handshake steps that the received bytes allow.
 fn shake_hands(session: &mut dyn TlsSession) -> Next {
     match session.handshake() {
         HandshakeStep::More | HandshakeStep::Done(_) => Next::More,

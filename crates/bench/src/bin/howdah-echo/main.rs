@@ -1,8 +1,9 @@
-//! The floor of TLS: answers what pgbench's `-S` asks with fixed bytes, over TLS or not, on Howdah's own
-//! driver and TLS sessions, and nothing else.
+//! The TLS floor: answers pgbench's `-S` with fixed bytes, with or without TLS, on Howdah's own
+//! driver and TLS sessions.
 //!
-//! There is no server, no pool and no decision. What this costs over TLS beyond what it costs in clear
-//! text is what TLS takes, whoever pools; a login here is a handshake, SCRAM, and little more.
+//! It has no servers, no pool and no decisions. The difference between its costs with TLS and in
+//! clear text is the cost of TLS for any pooler. A login here is a handshake, SCRAM, and little
+//! more.
 
 mod echo;
 mod talk;
@@ -70,7 +71,7 @@ fn serve(flags: &Flags) -> io::Result<std::convert::Infallible> {
     Echo::new(driver, Arc::new(contexts), secret).run()
 }
 
-/// What Howdah makes of the same settings.
+/// The TLS contexts that Howdah would make from the same settings.
 fn contexts(flags: &Flags) -> io::Result<Contexts> {
     let text = format!(
         "[pgbouncer]\nclient_tls_sslmode = allow\nserver_tls_sslmode = disable\n\

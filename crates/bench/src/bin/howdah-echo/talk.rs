@@ -4,24 +4,24 @@ use howdah_auth::scram_client::{Against, ScramClient};
 use howdah_auth::{LoginStep, Verifier};
 use howdah_bench::session::message;
 
-/// The request codes in place of a version.
+/// Request codes in place of a protocol version.
 const SSL_REQUEST: u32 = 80_877_103;
 const GSS_REQUEST: u32 = 80_877_104;
 /// Protocol 3.
 const VERSION: u32 = 196_608;
 
-/// What is to be done besides sending what was answered.
+/// The next step, after the answer is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
     /// Nothing.
     More,
-    /// What follows is TLS.
+    /// The client begins TLS.
     Tls,
-    /// The client has said farewell, or nothing that is understood.
+    /// The client has sent Terminate or an unknown message.
     Close,
 }
 
-/// The answers to what `pgbench -S` asks, one for each kind of message.
+/// The answers to `pgbench -S`, one for each kind of message.
 pub struct Answers {
     query: Vec<u8>,
     describe: Vec<u8>,
@@ -30,7 +30,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// With the lengths that PostgreSQL's have.
+    /// Answers with the same lengths as PostgreSQL's.
     pub fn new() -> Answers {
         let column = b"\0\x01abalance\0\0\0\x40\x04\0\x03\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0";
         let describe = message(b'T', column);
@@ -63,15 +63,15 @@ enum Stage {
     Open,
 }
 
-/// See the module.
+/// The conversation with one client.
 pub struct Talk {
     stage: Stage,
-    /// A message that has not come whole.
+    /// An incomplete message.
     piece: Vec<u8>,
 }
 
 impl Talk {
-    /// With a client that has said nothing.
+    /// A conversation before the client's first message.
     pub fn new() -> Talk {
         Talk {
             stage: Stage::Startup,
@@ -79,7 +79,7 @@ impl Talk {
         }
     }
 
-    /// Takes bytes in, and appends what they are answered with.
+    /// Takes received bytes, and appends the answers.
     pub fn hear(
         &mut self,
         bytes: &[u8],
@@ -130,7 +130,7 @@ impl Talk {
         match &mut self.stage {
             Stage::Startup => return self.start(body, secret, out),
             Stage::Login(exchange) => {
-                // The client's first message has the mechanism and a length before it.
+                // The client's first SCRAM message follows the mechanism and a length.
                 let first = body.iter().position(|byte| *byte == 0);
                 let message = match first {
                     Some(end) if body.starts_with(b"SCRAM-SHA-256\0") => &body[end + 5..],

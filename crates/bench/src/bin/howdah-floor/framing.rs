@@ -1,6 +1,6 @@
-//! Where messages begin in a stream that arrives in pieces.
+//! Finds the messages in a stream that arrives in pieces.
 
-/// The place in one direction of a connection.
+/// The position in one direction of a connection.
 #[derive(Debug, Default)]
 pub struct Framing {
     /// Bytes of the current message's body still to come.
@@ -12,10 +12,10 @@ pub struct Framing {
 pub struct BadLength;
 
 impl Framing {
-    /// Calls `on(tag, first, at)` for each message that begins in `bytes` at `at`, `first` being
-    /// the first byte of a ReadyForQuery's body (0 for all else), until it returns false. Returns
-    /// how many bytes are done with: the rest, at most five, is a head still in pieces, to be
-    /// given again in front of what comes.
+    /// Calls `on(tag, first, at)` for each message that begins in `bytes` at `at`, until it returns
+    /// false. `first` is the first byte of a ReadyForQuery's body, and 0 for other messages.
+    /// Returns the number of bytes consumed. The rest, at most five bytes, is an incomplete header,
+    /// which the caller passes again in front of later bytes.
     pub fn scan(
         &mut self,
         bytes: &[u8],
@@ -41,7 +41,7 @@ impl Framing {
         }
     }
 
-    /// Whether the last byte that was done with ended a message.
+    /// True if the last consumed byte ended a message.
     pub fn at_boundary(&self) -> bool {
         self.left == 0
     }
@@ -51,7 +51,7 @@ impl Framing {
 mod tests {
     use super::*;
 
-    /// Feeds the stream in pieces of `size` bytes and collects what begins in it.
+    /// Scans the stream in pieces of `size` bytes, and collects its messages.
     fn messages(stream: &[u8], size: usize) -> Vec<(u8, u8)> {
         let (mut framing, mut seen, mut rest) = (Framing::default(), Vec::new(), Vec::new());
         for piece in stream.chunks(size) {

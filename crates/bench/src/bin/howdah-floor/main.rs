@@ -1,9 +1,9 @@
-//! The floor: a correct transaction pooler with no features at all, on io_uring.
+//! The floor: a correct transaction pooler without any features, on io_uring.
 //!
-//! It lets every client in, whatever it says, logs in at the start to one database as one user,
-//! and gives each transaction the next free server, first come, first served. There are no limits,
-//! no prepared statements across servers, no cancel, no pressure back on fast senders. What a real
-//! pooler costs more than this is the price of what it does more.
+//! It admits every client without a login, logs in at the start to one database as one user, and
+//! gives each transaction the next free server, first come, first served. It has no limits, no
+//! prepared statements across servers, no cancel, and no back-pressure. The additional cost of a
+//! real pooler is the price of its features.
 
 mod framing;
 mod pool;
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One pool as seen from the thread that accepts.
+/// One pool, as the accepting thread sees it.
 struct Door {
     clients: Sender<TcpStream>,
     bell: UnixStream,
@@ -130,7 +130,7 @@ fn start_pool(
     Ok(Door { clients, bell })
 }
 
-/// What every client hears after its startup packet.
+/// The answer to every client's startup packet.
 fn greeting(parameters: &[(String, String)]) -> Vec<u8> {
     let mut bytes = message(b'R', &[0; 4]);
     for (name, value) in parameters {

@@ -1,4 +1,4 @@
-//! One thread's clients and servers: who is linked to whom.
+//! One thread's clients and servers, and the links between them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,14 +11,14 @@ use rustix::net::{Shutdown, shutdown};
 use crate::framing::Framing;
 use crate::ring::{Event, Ring};
 
-/// The longest startup packet that PostgreSQL takes, in bytes.
+/// The longest startup packet that PostgreSQL accepts, in bytes.
 const LONGEST_STARTUP: usize = 10_000;
 
-/// What a pool needs from outside: new clients, new servers, and what to greet clients with.
+/// A pool's supplies: new clients, new servers, and the greeting of clients.
 pub struct Supply {
     /// Accepted clients; the doorbell rings after each.
     pub clients: Receiver<TcpStream>,
-    /// Opens a logged-in server, blocking.
+    /// Opens and logs in a server. Blocks.
     pub open_server: Box<dyn FnMut() -> io::Result<TcpStream> + Send>,
     /// AuthenticationOk up to ReadyForQuery.
     pub greeting: Vec<u8>,
@@ -31,7 +31,7 @@ pub struct Pool {
     supply: Supply,
 }
 
-/// All connections and their links; apart from the ring so that its buffers can be borrowed.
+/// All connections and their links. Separate from the ring, so that its buffers can be borrowed.
 #[derive(Default)]
 struct Links {
     connections: Vec<Option<Connection>>,
@@ -40,9 +40,9 @@ struct Links {
     idle: Vec<usize>,
     /// Clients without a server, the oldest first.
     waiting: VecDeque<usize>,
-    /// Connections with something new to send, to receive or to close at the end of the turn.
+    /// Connections to send to, receive from or close at the end of the turn.
     touched: Vec<usize>,
-    /// Servers that were closed and are to be replaced.
+    /// The number of closed servers to replace.
     missing: usize,
 }
 
@@ -60,18 +60,18 @@ struct Connection {
     role: Role,
     peer: Option<usize>,
     framing: Framing,
-    /// The piece of a head (or of a startup packet) that came last.
+    /// An incomplete header or startup packet.
     piece: Vec<u8>,
     /// A client's request while it waits for a server.
     held: Vec<u8>,
     out: Vec<u8>,
     /// The allocation that alternates with `out`.
     spare: Vec<u8>,
-    /// ReadyForQuery messages that this client's requests will beget.
+    /// The number of ReadyForQuery that this client's requests will cause.
     owed: usize,
-    /// Something was sent since the last message that begets one.
+    /// The client has sent messages since the last one that causes a ReadyForQuery.
     unsynced: bool,
-    /// A server's: its last ReadyForQuery said that no transaction is open.
+    /// For a server: the last ReadyForQuery said that no transaction is open.
     outside: bool,
     waiting: bool,
     sending: bool,
@@ -104,10 +104,10 @@ impl Connection {
 }
 
 impl Pool {
-    /// A pool with its servers. `doorbell` gets one byte per client sent through `supply`.
+    /// A pool with its servers. `doorbell` gets one byte for each client in `supply`.
     ///
     /// # Errors
-    /// io_uring is not to be had.
+    /// io_uring is not available.
     pub fn new(doorbell: OwnedFd, servers: Vec<TcpStream>, supply: Supply) -> io::Result<Self> {
         let mut links = Links::default();
         links.add(doorbell, Role::Doorbell);
@@ -122,10 +122,10 @@ impl Pool {
         })
     }
 
-    /// Works for ever.
+    /// Serves until the process ends.
     ///
     /// # Errors
-    /// The kernel refuses to go on.
+    /// The kernel refuses an operation.
     pub fn run(mut self) -> io::Result<()> {
         loop {
             self.settle();
@@ -159,7 +159,7 @@ impl Pool {
         }
     }
 
-    /// Starts what this turn asked for: one send per connection, receives, closes.
+    /// Starts the operations of this turn: one send for each connection, receives, closes.
     fn settle(&mut self) {
         let mut turn = std::mem::take(&mut self.links.touched);
         let connections = &self.links.connections;
@@ -201,7 +201,7 @@ impl Pool {
         }
     }
 
-    /// Opens a server for each that was closed; the pool stands still meanwhile.
+    /// Replaces closed servers. Meanwhile the pool serves nobody.
     fn replace(&mut self) {
         for _ in 0..std::mem::take(&mut self.links.missing) {
             match (self.supply.open_server)() {
@@ -226,7 +226,7 @@ impl Links {
         index
     }
 
-    /// The connection; every index at hand is that of one which is not freed yet.
+    /// The connection. Every index in use belongs to a connection that is not freed.
     fn at(&mut self, index: usize) -> &mut Connection {
         self.connections[index].as_mut().expect("not freed")
     }
@@ -259,7 +259,7 @@ impl Links {
         }
     }
 
-    /// Startup packets: encryption is refused, anyone is let in.
+    /// Handles startup packets: refuses encryption, and admits every client.
     fn stranger_sent(&mut self, index: usize, bytes: &[u8], greeting: &[u8]) {
         let packet = bytes
             .first_chunk()
@@ -275,7 +275,7 @@ impl Links {
                         connection.out.extend_from_slice(greeting);
                         connection.role = Role::Client;
                     }
-                    // CancelRequest, or a protocol that is not ours.
+                    // CancelRequest, or an unknown protocol.
                     _ => return self.lose(index),
                 }
                 self.touch(index);
@@ -361,7 +361,7 @@ impl Links {
         }
         let reply_ended =
             connection.outside && connection.framing.at_boundary() && done == bytes.len();
-        // Without a client only notices can come, and nobody is there to see them.
+        // Without a client only notices can come, and they are dropped.
         let Some(client) = connection.peer else {
             return;
         };
@@ -391,7 +391,7 @@ impl Links {
         self.link(client, server);
         self.at(server).out.extend_from_slice(&held);
         self.touch(server);
-        // The allocation serves again.
+        // Reuses the allocation.
         let connection = self.at(client);
         connection.held = held;
         connection.held.clear();
@@ -415,13 +415,14 @@ impl Links {
         if for_good {
             self.lose(index);
         } else {
-            // Buffers ran out. All are free again by the end of the turn, when it is re-armed.
+            // The buffers ran out. All are free again at the end of the turn, when the receive
+            // restarts.
             self.touch(index);
         }
     }
 
-    /// The connection is at its end. A server in the middle of something goes with its client,
-    /// and a client with its server.
+    /// Closes a connection. A server in the middle of a transaction closes with its client, and a
+    /// client with its server.
     fn lose(&mut self, index: usize) {
         self.touch(index);
         let connection = self.at(index);
@@ -430,7 +431,7 @@ impl Links {
         }
         let (role, peer) = (connection.role, connection.peer.take());
         if connection.armed {
-            // Makes the receive end; the descriptor is closed after that.
+            // This ends the receive. The descriptor is closed afterwards.
             let _ = shutdown(&connection.fd, Shutdown::Both);
         }
         self.waiting.retain(|client| *client != index);
@@ -444,7 +445,7 @@ impl Links {
         }
     }
 
-    /// Closes the descriptor once the kernel has nothing left to say about it.
+    /// Closes the descriptor once the kernel has no operation of it left.
     fn try_free(&mut self, index: usize) {
         let connection = self.at(index);
         if !connection.armed && !connection.sending {

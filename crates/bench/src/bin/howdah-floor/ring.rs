@@ -1,9 +1,9 @@
-//! One io_uring: receives into provided buffers, whole sends, nothing else.
+//! One io_uring: receives into provided buffers, and complete sends.
 //!
-//! The only file of this crate with unsafe code. What makes it sound: the kernel is only ever
-//! given memory that this value owns and neither moves, changes nor frees before the completion
-//! arrives. The buffers for receiving are leaked, as a ring lives as long as its thread, which
-//! lives as long as the process; bytes to send are moved in here and come back when sent.
+//! The only file of this program with unsafe code. It is sound because the kernel gets only memory
+//! that this value owns and neither moves, changes nor frees before the completion. The receive
+//! buffers are leaked, because a ring lives as long as its thread and the process. Bytes to send
+//! are moved into the ring, and come back when sent.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
@@ -21,17 +21,17 @@ const BUFFERS: u16 = 128;
 const BUFFER_BYTES: usize = 4096;
 const GROUP: u16 = 0;
 const PAGE: usize = 4096;
-/// The bit of a tag that tells a send from a receive; the others are the connection's index.
+/// The bit of a tag that marks a send. The other bits are the connection's index.
 const SEND: u64 = 1 << 32;
 
-/// `MSG_NOSIGNAL`, and `MSG_WAITALL`: the kernel goes on until all is sent.
+/// `MSG_NOSIGNAL`, and `MSG_WAITALL`: the kernel continues until all bytes are sent.
 const WHOLE: i32 = 0x4000 | 0x100;
-/// `MSG_DONTWAIT`: what cannot be sent now fails instead of waiting.
+/// `MSG_DONTWAIT`: a send fails instead of waiting.
 const AT_ONCE: i32 = 0x40;
 
 /// The kernel's `ENOBUFS`: all provided buffers were in use.
 const NO_BUFFERS: i32 = -105;
-/// The kernel's `EAGAIN`: nothing could be sent at once.
+/// The kernel's `EAGAIN`: no bytes could be sent at once.
 const TRY_AGAIN: i32 = -11;
 
 /// The ring of one thread.
@@ -39,14 +39,14 @@ pub struct Ring {
     ring: IoUring,
     /// The kernel's ring of free buffers: `BUFFERS` entries.
     entries: *mut BufRingEntry,
-    /// The buffers themselves: `BUFFERS` times `BUFFER_BYTES`.
+    /// The buffers: `BUFFERS` times `BUFFER_BYTES`.
     memory: *mut u8,
     tail: u16,
-    /// Sends that were to complete while they were submitted: one of which nothing is heard by
-    /// the end of the turn has succeeded. Completions for all of them would end every wait at
-    /// once, for nothing.
+    /// Sends that should complete during submission. A send without a completion at the end of the
+    /// turn has succeeded. With completions for all of them, every wait would end at once without
+    /// need.
     quiet: Vec<usize>,
-    /// What is being sent, by connection. Never freed by a drop: the kernel may still read it.
+    /// The bytes being sent, by connection. Never dropped, because the kernel may still read them.
     sends: ManuallyDrop<Vec<Outgoing>>,
 }
 
@@ -55,45 +55,45 @@ struct Outgoing {
     bytes: Vec<u8>,
     sent: usize,
     fd: RawFd,
-    /// Listed in `quiet`, and not heard of.
+    /// In `quiet`, and without a completion.
     quiet: bool,
 }
 
-/// A filled buffer; to be given back with [`Ring::recycle`].
+/// A filled buffer. [`Ring::recycle`] gives it back.
 pub struct Buffer {
     id: u16,
     length: usize,
 }
 
-/// What happened to a connection.
+/// An event of a connection.
 pub enum Event {
-    /// Bytes came, or the receive ended (`armed` is false), or both.
+    /// Bytes came, the receive ended (`armed` is false), or both.
     Received {
-        /// Which connection.
+        /// The connection.
         index: usize,
         /// The bytes, if any.
         buffer: Option<Buffer>,
-        /// Whether more will come without being asked for.
+        /// True if the receive continues.
         armed: bool,
-        /// End of file or an error: nothing will ever come again.
+        /// End of file or an error: no more bytes will come.
         ended: bool,
     },
-    /// The bytes of the last send are all in the kernel's hands, or the connection is broken.
+    /// The kernel has taken all bytes of the last send, or the connection is broken.
     Sent {
-        /// Which connection.
+        /// The connection.
         index: usize,
         /// The allocation, for the next send.
         bytes: Vec<u8>,
-        /// Whether the connection broke.
+        /// True if the connection is broken.
         broken: bool,
     },
 }
 
 impl Ring {
-    /// A ring for the calling thread, which must be the only one that uses it.
+    /// A ring for the calling thread. No other thread may use it.
     ///
     /// # Errors
-    /// The kernel forbids io_uring or is too old (6.1 and later work).
+    /// The kernel forbids io_uring or is too old (it must be 6.1 or later).
     pub fn new() -> io::Result<Self> {
         let ring = IoUring::builder()
             .setup_cqsize(COMPLETIONS)
@@ -120,7 +120,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Gives a buffer (back) to the kernel.
+    /// Gives a buffer to the kernel, for the first time or again.
     fn provide(&mut self, id: u16) {
         let slot = usize::from(self.tail & (BUFFERS - 1));
         // SAFETY: `slot` is below BUFFERS, `id` too; this thread alone writes entries, and the
@@ -140,7 +140,7 @@ impl Ring {
         }
     }
 
-    /// Receives on a connection until told that it is no longer armed.
+    /// Receives on a connection until an event says that the receive has ended.
     pub fn receive(&mut self, index: usize, fd: RawFd) {
         let entry = opcode::RecvMulti::new(Fd(fd), GROUP)
             .build()
@@ -149,7 +149,7 @@ impl Ring {
         unsafe { self.push(&entry) };
     }
 
-    /// Sends all bytes; one send per connection at a time.
+    /// Sends all bytes. Only one send for each connection at a time.
     ///
     /// # Panics
     /// A send of this connection is in flight.
@@ -193,19 +193,20 @@ impl Ring {
     }
 
     /// # Safety
-    /// What the entry points to stays valid until its last completion.
+    /// The memory behind the entry must stay valid until its last completion.
     unsafe fn push(&mut self, entry: &squeue::Entry) {
         // SAFETY: by this function's own contract.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
-            // The queue is full; what the kernel cannot take now it takes at the next try.
+            // The queue is full. If the kernel can't take entries now, it does so at the next
+            // attempt.
             let _ = self.ring.submit();
         }
     }
 
-    /// Submits what was queued and waits for at least one event.
+    /// Submits the queued entries and waits for at least one event.
     ///
     /// # Errors
-    /// The kernel refuses; there is no way on.
+    /// The kernel refuses, which is fatal.
     pub fn wait(&mut self) -> io::Result<()> {
         match self.ring.submit_and_wait(1) {
             Ok(_) => Ok(()),
@@ -215,7 +216,7 @@ impl Ring {
         }
     }
 
-    /// The next event that is already there. To be called until there is none.
+    /// The next available event. The caller must repeat this until there is none.
     pub fn next_event(&mut self) -> Option<Event> {
         loop {
             let Some(entry) = self.ring.completion().next() else {
@@ -229,7 +230,7 @@ impl Ring {
                 return Some(event);
             }
         }
-        // What the kernel has to say may not have fitted into its queue.
+        // Some completions may not have fitted into the queue.
         if self.ring.submission().cq_overflow() {
             return None;
         }
@@ -241,7 +242,8 @@ impl Ring {
         None
     }
 
-    /// A send was heard of: it is whole, it failed, or the rest is sent now, however long it takes.
+    /// Handles a completion of a send: it is complete or failed, or the rest is sent now with
+    /// waiting.
     fn sent(&mut self, index: usize, result: i32) -> Option<Event> {
         let outgoing = &mut self.sends[index];
         let may_wait = std::mem::take(&mut outgoing.quiet) && result == TRY_AGAIN;
@@ -264,7 +266,7 @@ impl Ring {
         }
     }
 
-    /// What a buffer holds.
+    /// The content of a buffer.
     pub fn bytes(&self, buffer: &Buffer) -> &[u8] {
         // SAFETY: the kernel filled `length` bytes of this buffer and does not touch it again
         // before it is recycled, which consumes the `Buffer`.
@@ -274,7 +276,7 @@ impl Ring {
         }
     }
 
-    /// Lets the kernel fill the buffer anew.
+    /// Lets the kernel fill the buffer again.
     pub fn recycle(&mut self, buffer: Buffer) {
         self.provide(buffer.id);
     }
@@ -282,7 +284,7 @@ impl Ring {
 
 fn received(index: usize, entry: &cqueue::Entry) -> Event {
     let length = usize::try_from(entry.result()).unwrap_or(0);
-    // At the end of file the kernel may or may not have taken a buffer.
+    // At the end of file the kernel may or may not have used a buffer.
     let buffer = cqueue::buffer_select(entry.flags()).map(|id| Buffer { id, length });
     let armed = cqueue::more(entry.flags());
     let ended = !armed && length == 0 && entry.result() != NO_BUFFERS;
@@ -294,7 +296,7 @@ fn received(index: usize, entry: &cqueue::Entry) -> Event {
     }
 }
 
-/// Zeroed memory from the start of a page, never freed.
+/// Zeroed, page-aligned memory that is never freed.
 fn leak(bytes: usize) -> *mut u8 {
     let layout = Layout::from_size_align(bytes, PAGE).expect("a page is a power of two");
     // SAFETY: no caller asks for nothing.

@@ -1,4 +1,4 @@
-//! What TLS costs: Howdah, PgBouncer and the floor in one run, against what is to be reached.
+//! The cost of TLS: Howdah, PgBouncer and the floor in one run, with the goals.
 
 mod report;
 mod rows;
@@ -27,47 +27,47 @@ pub use subject::{Certificates, Key};
 
 use rows::{Cell, What, Who};
 
-/// How a run is played.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// How often each cell is measured.
+    /// The number of rounds.
     pub rounds: usize,
     /// Seconds of pgbench for each cell.
     pub seconds: u64,
-    /// Logins for each cell of logins.
+    /// Logins in each cell of logins.
     pub logins: usize,
-    /// Idle clients whose memory is looked at.
+    /// The number of idle clients for the memory row.
     pub crowd: usize,
     /// Handshakes of a storm.
     pub handshakes: usize,
 }
 
-/// What pgbench's `-S` does.
+/// The script of pgbench's `-S`.
 const SELECT: &str = "\\set aid random(1, 1000000)\n\
                       SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n";
 
-/// Figures by cell and who, one for each round; or what went wrong.
+/// Figures by cell and program, one for each round; or the reason of the failure.
 pub type Figures = BTreeMap<(String, Who), Vec<Result<f64, String>>>;
 
-/// Everything a run needs.
+/// The resources of a run.
 pub struct Run<'a> {
-    /// Where it runs.
+    /// The machine.
     pub machine: &'a Machine,
-    /// What all lead to; it takes TLS.
+    /// The PostgreSQL behind all poolers. It accepts TLS.
     pub postgres: &'a Postgres,
-    /// What is compared.
+    /// The programs to compare.
     pub programs: &'a Programs,
-    /// Everybody's.
+    /// The certificates for all programs.
     pub certificates: &'a Certificates,
-    /// How long and how often.
+    /// The parameters.
     pub choice: Choice,
 }
 
-/// Started programs, by who, and how.
+/// Running programs.
 type Started = BTreeMap<(Who, subject::Shape), Running>;
 
 impl Run<'_> {
-    /// Measures all cells of a row, all in turn inside each cell.
+    /// Measures all cells of a row, with the programs in turn within each cell.
     pub fn row(&self, row: &Row) -> Figures {
         raise_descriptor_limit(self.choice.crowd as u64 + self.choice.handshakes as u64 + 800);
         let (mut figures, mut started) = (Figures::new(), Started::new());
@@ -94,7 +94,7 @@ impl Run<'_> {
                     of_cell.push(figure);
                 }
                 if cell.alone {
-                    // Its clients have left their marks.
+                    // Programs must start anew after many clients.
                     started.clear();
                 }
             }
@@ -103,7 +103,7 @@ impl Run<'_> {
     }
 
     fn figure(&self, cell: &Cell, who: Who, started: &mut Started) -> io::Result<f64> {
-        // An echo has nothing to serve: a storm that breaks on one is beside Howdah's load.
+        // An echo serves no load. A storm on the echo runs beside Howdah's load.
         let serves = match &cell.what {
             What::Storm(_) if who == Who::Echo => Who::Howdah,
             _ => who,
@@ -147,7 +147,7 @@ impl Run<'_> {
 
     fn load(&self, cell: &Cell, who: Who) -> io::Result<Load> {
         let (protocol, clients) = cell.load();
-        // pgbench asks about its tables before the script of its own, which an echo does not know.
+        // Before its built-in script pgbench asks about its tables, which an echo does not know.
         let script = self.machine.write("select.sql", SELECT)?;
         Ok(Load {
             way: Way {
@@ -169,7 +169,7 @@ fn process(target: &Running) -> io::Result<&Process> {
     process.ok_or_else(|| io::Error::other("there is no pooler"))
 }
 
-/// Microseconds of processor time for a connection, a handshake, SCRAM and a farewell.
+/// Processor time for a connection, a handshake, SCRAM and Terminate, in microseconds.
 fn logins(target: &Running, connector: &Connector, count: usize, resumes: bool) -> io::Result<f64> {
     let mut credentials = Credentials::new(PASSWORD);
     let mut log_in = || {
@@ -199,7 +199,7 @@ fn logins(target: &Running, connector: &Connector, count: usize, resumes: bool) 
     Ok(spent as f64 / 1000.0 / count as f64)
 }
 
-/// Kilobytes of resident memory for each of so many idle clients, who have had one answer.
+/// Resident memory in kilobytes for each idle client after one answer.
 fn memory(target: &Running, connector: &Connector, clients: usize) -> io::Result<f64> {
     let mut credentials = Credentials::new(PASSWORD);
     let mut open = || {
@@ -209,7 +209,7 @@ fn memory(target: &Running, connector: &Connector, clients: usize) -> io::Result
         session.read_until_ready()?;
         Ok::<_, io::Error>(session)
     };
-    // What a pool of servers costs is not counted.
+    // These clients fill the pool, so that the memory of servers is not counted.
     let first = (0..POOL + 10)
         .map(|_| open())
         .collect::<io::Result<Vec<_>>>()?;

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use super::Figures;
 use super::rows::{Against, Row};
 
-/// Rows with what was measured of them.
+/// Rows with their measurements.
 pub type Measured = Vec<(Row, Figures)>;
 
-/// How many rows passed, of those that have something to reach.
+/// The number of passed rows, and of all rows with a goal.
 pub fn score(measured: &Measured) -> (usize, usize) {
     let bound = measured.iter().filter(|(row, _)| row.bound.is_some());
     let passed =
@@ -18,7 +18,7 @@ pub fn score(measured: &Measured) -> (usize, usize) {
     (bound.clone().filter(passed).count(), bound.count())
 }
 
-/// As Markdown.
+/// The table as Markdown.
 pub fn markdown(facts: &[(&str, String)], measured: &Measured) -> String {
     let mut text = String::new();
     for (name, value) in facts {
@@ -84,7 +84,7 @@ fn line(row: &Row, figures: &Figures) -> String {
     )
 }
 
-/// For machines.
+/// The table as JSON.
 pub fn json(facts: &[(&str, String)], measured: &Measured) -> Value {
     let rows = measured.iter().map(|(row, figures)| {
         let cells = figures.iter().map(

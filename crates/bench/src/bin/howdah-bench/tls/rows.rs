@@ -1,4 +1,4 @@
-//! The rows: what is measured, of whom, and what is to be reached.
+//! The rows: their measurements, programs and goals.
 
 use howdah_bench::tls::SslVersion;
 
@@ -8,23 +8,23 @@ use crate::measure::{Bound, geometric_mean};
 use super::Figures;
 use super::subject::{Key, Shape};
 
-/// Who is measured.
+/// A program that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
     /// Howdah.
     Howdah,
     /// PgBouncer.
     PgBouncer,
-    /// Fixed answers over TLS, from Howdah's driver.
+    /// Fixed answers over TLS, by Howdah's driver.
     Echo,
-    /// The same in clear text.
+    /// Fixed answers in clear text.
     ClearEcho,
-    /// The bare pooler, in clear text.
+    /// A pooler without features, in clear text.
     Bare,
 }
 
 impl Who {
-    /// As people see it.
+    /// The name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Who::Howdah => "howdah",
@@ -35,44 +35,44 @@ impl Who {
         }
     }
 
-    /// Its clients use TLS.
+    /// True if its clients use TLS.
     pub fn is_secure(self) -> bool {
         matches!(self, Who::Howdah | Who::PgBouncer | Who::Echo)
     }
 }
 
-/// What a figure is.
+/// The kind of a figure.
 #[derive(Clone, Debug)]
 pub enum What {
-    /// Microseconds of processor time per transaction.
+    /// Processor time of a transaction, in microseconds.
     Cpu(Protocol, usize),
     /// Transactions per second.
     Tps(Protocol, usize),
-    /// Likewise, with a login for each.
+    /// Transactions per second, with a login for each.
     Reconnect(usize),
-    /// Microseconds of processor time per login, of who resumes a session or does not.
+    /// Processor time of a login in microseconds, with or without resuming a session.
     Login(SslVersion, bool),
-    /// By how many milliseconds the 99th percentile of transactions rises.
+    /// The rise of the transactions' 99th percentile, in milliseconds.
     Storm(SslVersion),
-    /// Kilobytes of resident memory per idle client.
+    /// Resident memory for each idle client, in kilobytes.
     Memory(SslVersion),
 }
 
-/// One combination that is measured of all columns.
+/// One combination, measured for all columns.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// Unlike all others of its row.
+    /// The cell's name, unique in its row.
     pub name: String,
-    /// What is measured.
+    /// The kind of its figure.
     pub what: What,
-    /// How everybody is started.
+    /// The parameters of the programs' start.
     pub shape: Shape,
-    /// Everybody is started anew for it.
+    /// The programs must start anew after this cell.
     pub alone: bool,
 }
 
 impl Cell {
-    /// What pgbench does in it.
+    /// The load of pgbench in this cell.
     pub fn load(&self) -> (Protocol, usize) {
         match self.what {
             What::Cpu(protocol, clients) | What::Tps(protocol, clients) => (protocol, clients),
@@ -82,54 +82,54 @@ impl Cell {
     }
 }
 
-/// What the least is that can be had.
+/// The least possible cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Floor {
-    /// Not known.
+    /// Unknown.
     None,
-    /// What the echo takes.
+    /// The cost of the echo.
     Echo,
-    /// What the bare pooler takes, and what TLS adds to the echo, once for each side.
+    /// The cost of the bare pooler, and the cost that TLS adds to the echo, once for each side.
     Bare(u8),
-    /// What the machine takes: Howdah serves the load, and the storm breaks on the echo, a process of
-    /// its own.
+    /// The cost for the machine: Howdah serves the load, and the storm hits the echo, a separate
+    /// process.
     Elsewhere,
 }
 
-/// What is compared with what is to be reached.
+/// The figure that is compared with the goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Against {
-    /// The peer's figure.
+    /// The ratio to the peer's figure.
     Peer,
-    /// The figure of the cell before, of the same: pairs of cells, the second's part of the first.
+    /// The ratio to the figure of the cell before. Cells form pairs.
     CellBefore,
-    /// Nothing: the figure itself, which must be below the peer's, too, where that is told.
+    /// The figure itself.
     Nothing {
-        /// Whether it must.
+        /// The figure must also be below the peer's.
         below_peer: bool,
     },
 }
 
-/// A row of the table.
+/// One row of the table.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What `--only` calls it.
+    /// The name for `--only`.
     pub key: &'static str,
-    /// What people call it.
+    /// The title in the table.
     pub title: &'static str,
-    /// Of the figures.
+    /// The unit of the figures.
     pub unit: &'static str,
-    /// What is measured.
+    /// The cells.
     pub cells: Vec<Cell>,
-    /// What the least is.
+    /// The least possible cost.
     pub floor: Floor,
-    /// What is compared.
+    /// The comparison.
     pub against: Against,
-    /// What is to be reached; none where the row only tells.
+    /// The goal. None if the row only informs.
     pub bound: Option<Bound>,
 }
 
-/// What came of one row.
+/// The result of a row.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Howdah's figure, the geometric mean of its cells.
@@ -138,16 +138,16 @@ pub struct Outcome {
     pub peer: f64,
     /// The floor's.
     pub floor: Option<f64>,
-    /// What is compared with the bound: ours, and the floor's.
+    /// The figures to compare with the bound: Howdah's, and the floor's.
     pub compared: (f64, Option<f64>),
-    /// What is to be reached: 1.1 of the floor where the floor is above the bound.
+    /// The goal: 1.1 of the floor if the floor is above the bound.
     pub bound: Option<Bound>,
-    /// Whether it is.
+    /// True if the goal is reached.
     pub passed: bool,
 }
 
 impl Row {
-    /// Who is measured in each cell.
+    /// The programs measured in each cell.
     pub fn columns(&self) -> &'static [Who] {
         use Who::*;
         match self.floor {
@@ -157,10 +157,10 @@ impl Row {
         }
     }
 
-    /// What came of it.
+    /// The result of the row.
     ///
     /// # Errors
-    /// A measurement failed: why.
+    /// A measurement failed.
     pub fn outcome(&self, figures: &Figures) -> Result<Outcome, String> {
         let mut all = Vec::new();
         for cell in &self.cells {
@@ -197,7 +197,7 @@ impl Row {
         })
     }
 
-    /// The means of all rounds of a cell.
+    /// The means over all rounds of a cell.
     pub fn of_cell(&self, cell: &Cell, figures: &Figures) -> Result<Three, String> {
         let mean = |who: Who| -> Result<f64, String> {
             let rounds = figures.get(&(cell.name.clone(), who));
@@ -207,7 +207,7 @@ impl Row {
             let rounds = rounds.map_err(|why| format!("{}: {why}", place()))?;
             match (rounds.is_empty(), &cell.what) {
                 (true, _) => Err(format!("{}: not measured", place())),
-                // A rise may be nothing, or less: there is no geometric mean of that.
+                // A rise may be zero or negative, so it has no geometric mean.
                 (_, What::Storm(_)) => Ok(median(rounds).max(0.01)),
                 _ => Ok(geometric_mean(&rounds)),
             }
@@ -228,7 +228,7 @@ impl Row {
     }
 }
 
-/// A cell's figures.
+/// The figures of a cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Three {
     /// Howdah's.
@@ -244,7 +244,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// What `--only` takes.
+/// The values of `--only`.
 pub const KEYS: [&str; 10] = [
     "cpu",
     "cpu-both",
@@ -457,7 +457,7 @@ mod tests {
         let outcome = row.outcome(&figures).unwrap();
         assert!((outcome.floor.unwrap() - 18.0).abs() < 1e-9);
         assert!((outcome.compared.0 - 0.95).abs() < 1e-9);
-        // The floor is 0.9 of the peer's, so 0.99 is to be reached instead of 0.8.
+        // The floor is 0.9 of the peer's figure, so the goal is 0.99 instead of 0.8.
         assert!(outcome.passed, "{outcome:?}");
         assert_eq!(outcome.bound.unwrap().text(), "<= 0.99");
     }

@@ -1,4 +1,4 @@
-//! A storm: many handshakes at once, beside clients who are at work.
+//! A storm: many handshakes at once, beside clients at work.
 
 use std::io;
 use std::net::TcpStream;
@@ -15,15 +15,15 @@ use crate::target::Running;
 
 use super::Run;
 
-/// Clients at work are looked at for so long before the storm, and the storm may last so long.
+/// How long the load is measured before the storm, and how long the storm may last.
 const CALM: Duration = Duration::from_secs(3);
-/// From here on they are past their logins.
+/// The time after which the load's clients have all logged in.
 const SETTLED: Duration = Duration::from_secs(1);
-/// A storm that takes longer has failed.
+/// The time limit of a storm.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// By how many milliseconds the 99th percentile of the load's transactions rises while many shake hands
-/// with `target`. The load offers half of what the pooler can do.
+/// The rise of the 99th percentile of the load's transactions, in milliseconds, during many
+/// handshakes with `target`. The load offers half of the pooler's capacity.
 pub fn rise(
     run: &Run,
     load: &Load,
@@ -46,7 +46,7 @@ pub fn rise(
     let count = run.choice.handshakes;
     let (storm, reading) = std::thread::scope(|scope| {
         let storm = scope.spawn(|| {
-            // Who makes the storm shall not be what holds others up.
+            // The clients of the storm must not delay other processes.
             let _ = rustix::process::nice(19);
             sleep(CALM);
             let connects = SystemTime::now();
@@ -93,7 +93,7 @@ pub fn rise(
     Ok(stormy - calm)
 }
 
-/// Connections that have asked for TLS, and were told to begin.
+/// Opens connections that have asked for TLS and got the server's consent.
 fn line_up(
     target: &Running,
     connector: &Connector,
@@ -110,7 +110,7 @@ fn line_up(
     (0..count).map(one).collect()
 }
 
-/// All of them at once.
+/// Does all handshakes at once.
 fn shake_hands(mut waiting: Vec<SslStream<TcpStream>>) -> io::Result<Vec<SslStream<TcpStream>>> {
     let began = SystemTime::now();
     let mut done = Vec::new();
@@ -140,7 +140,7 @@ fn shake_hands(mut waiting: Vec<SslStream<TcpStream>>) -> io::Result<Vec<SslStre
     Ok(done)
 }
 
-/// Which of them have something to read; waits until one has.
+/// Waits until a stream has something to read. Returns which ones have.
 fn wait(streams: &[SslStream<TcpStream>]) -> io::Result<Vec<bool>> {
     let mut polled: Vec<_> = streams
         .iter()
@@ -156,8 +156,8 @@ fn wait(streams: &[SslStream<TcpStream>]) -> io::Result<Vec<bool>> {
     Ok(polled.iter().map(|one| !one.revents().is_empty()).collect())
 }
 
-/// When transactions ended, in microseconds since 1970, and how long they took from when they should have
-/// begun, in milliseconds. Removes pgbench's logs.
+/// Reads the ends of transactions (microseconds since 1970), and their durations since their
+/// scheduled start (milliseconds). Removes pgbench's logs.
 fn read_waits(run: &Run, prefix: &str) -> io::Result<Vec<(u64, f64)>> {
     let mut waits = Vec::new();
     for entry in std::fs::read_dir(run.machine.folder())?.flatten() {

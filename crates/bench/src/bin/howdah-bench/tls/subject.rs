@@ -1,4 +1,4 @@
-//! What is compared, started with a certificate.
+//! Starts the compared programs with a certificate.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,18 +18,18 @@ pub enum Key {
     Rsa,
     /// RSA with 4,096 bits.
     Rsa4096,
-    /// On the curve P-256.
+    /// ECDSA on the curve P-256.
     Ecdsa,
 }
 
-/// How a subject is started.
+/// Parameters of a program's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
-    /// The key of its certificate.
+    /// The key of the certificate.
     pub key: Key,
-    /// Its servers are reached by TLS, too.
+    /// Servers use TLS, too.
     pub both: bool,
-    /// Worker threads, of those that have some.
+    /// Worker threads of programs that have several.
     pub workers: usize,
 }
 
@@ -37,7 +37,7 @@ pub struct Shape {
 pub struct Certificates([Certificate; 3]);
 
 impl Certificates {
-    /// Has `openssl` make them.
+    /// Makes the certificates with `openssl`.
     ///
     /// # Errors
     /// There is no `openssl`, or it fails.
@@ -62,22 +62,22 @@ impl Certificates {
         ]))
     }
 
-    /// The one with this kind of key.
+    /// The certificate with this kind of key.
     pub fn of(&self, key: Key) -> &Certificate {
         &self.0[key as usize]
     }
 }
 
-/// The suites of everybody, so that nobody's own choice is what is compared.
+/// The cipher suites for all programs, so that their own choices do not differ.
 const SUITES: [&str; 2] = [
     "client_tls_ciphers = ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384",
     "client_tls13_ciphers = TLS_AES_256_GCM_SHA384",
 ];
 
-/// Starts one, and waits until it lets a client in.
+/// Starts a program, and waits until a client gets in.
 ///
 /// # Errors
-/// It does not; its last words are in the error.
+/// The program does not start. The error has its last output.
 pub fn start(who: Who, shape: Shape, run: &Run) -> io::Result<Running> {
     let (machine, postgres, programs) = (run.machine, run.postgres, run.programs);
     let certificate = run.certificates.of(shape.key);
