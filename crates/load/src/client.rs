@@ -186,8 +186,8 @@ impl<'r> Client<'r> {
             messages::bare(&mut out, b'X');
             let sent = connection.send(&out);
             if sent.is_ok() {
-                // Other checks notice a connection that stays open. It must only not delay this
-                // client.
+                // Other checks notice a connection that stays open. Here it must only cause no
+                // delay.
                 let _ = connection.wait_for_end(Duration::from_secs(2));
             }
         }

@@ -1,5 +1,4 @@
-//! One socket: sends bytes, receives whole messages, with a deadline on every wait and a short
-//! history.
+//! One socket: sends bytes, receives whole messages, limits every wait, keeps a short history.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -307,8 +307,7 @@ pub fn show_sent(tag: u8, body: &[u8], length: usize) -> String {
     format!("{name}[{length}] {}", show(body))
 }
 
-/// One line for a server's message. `length` is that of the whole body; `body` may be its
-/// beginning.
+/// One line for a server's message of this whole `length`; `body` may be its beginning.
 pub fn show_got(tag: u8, body: &[u8], length: usize) -> String {
     let name = match tag {
         b'1' => "ParseComplete",

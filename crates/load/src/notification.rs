@@ -7,8 +7,7 @@ use crate::messages::{Message, show_got};
 pub struct Notification {
     /// The process id that the recipient got at its login.
     hearer: [u8; 4],
-    /// The recipient is also the sender, so the notification must have its process id; otherwise it
-    /// must not.
+    /// The recipient is also the sender: exactly then the notification has its process id.
     own: bool,
     channel: String,
     payload: String,

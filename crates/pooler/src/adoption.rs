@@ -1,5 +1,4 @@
-//! Adopts parcels: from the process that this one takes over from, or its own after a failed
-//! takeover.
+//! Adopts parcels: of a predecessor, or of this process after a failed takeover.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,12 +49,10 @@ impl Pooler {
                 self.server_arrived(*parcel, out);
             }
             Parcel::Client(passenger) => {
-                // A client of a later round may arrive when this worker has already said that it
-                // waits for nothing.
+                // This worker may have reported that it waits for no client.
                 self.tell_busy(out);
                 let id = self.adopt_client(*passenger, true, out);
-                // The client may have changed workers before the takeover, or there were more
-                // workers.
+                // The client may have moved before the takeover, or there were more workers.
                 let key = self.clients.get(id).and_then(|c| c.old_key.as_deref());
                 if let Some(key) = key.cloned() {
                     self.tell_home(key, None, out);
@@ -85,8 +82,7 @@ impl Pooler {
         parcel.tls.is_none() && over_network && mode.is_required()
     }
 
-    /// True if the predecessor did not track the session state of this server's clients, and we do:
-    /// the state left on the server is unknown.
+    /// True if the predecessor did not track this server's session state, and we do.
     fn is_unfollowed(&self, parcel: &ServerParcel) -> bool {
         let follows = |database| {
             Terms::of(&self.config, &parcel.pool, database).tracking != Tracking::Nothing
@@ -108,7 +104,7 @@ impl Pooler {
         let same = self.leads_there(&key, lore.database);
         let id = self.pool_for(key, &database);
         let pool = self.pools.at_mut(id);
-        // If logins of this pool fail, the predecessor's keys and secret may be newer than ours.
+        // If logins of this pool fail, the arriving keys and secret may be newer.
         let keeps = pool.failure.is_none();
         pool.inherits(lore.scram_keys, lore.found_secret, keeps);
         if let Some(welcome) = lore.welcome.filter(|_| same) {
@@ -116,8 +112,7 @@ impl Pooler {
         }
     }
 
-    /// A client continues here. With `enters`, the Broker counts the client (not if it comes from
-    /// another worker).
+    /// A client continues here. `enters`: the Broker counts it (false if from another worker).
     pub(crate) fn adopt_client(
         &mut self,
         mut passenger: Passenger,
@@ -184,14 +179,13 @@ impl Pooler {
         let (worker, pool) = (self.worker, self.pools.at(pool_id).key.clone());
         let entered = ToBroker::ServerEntered { worker, pool };
         out.push(Action::Broker(entered));
-        // A server that now leads elsewhere, or is older than a RECONNECT, lasts as long as its
-        // session.
+        // A server that leads elsewhere, or predates a RECONNECT, lasts as long as its session.
         let stale = !same || parcel.epoch < self.janitor.epoch();
         let server_id = self.insert_server(pool_id, *parcel, stale, out);
         let (client, server) = (self.clients.at_mut(id), self.servers.at_mut(server_id));
         link::bind((id, client), (server_id, server));
         client.mark_welcome();
-        // This process has not seen which statements SQL has prepared on this server.
+        // This process has not seen which statements SQL has prepared.
         server.serves_from_before();
         self.keep_key(id, key);
         self.resume(id, out);
@@ -249,8 +243,7 @@ impl Pooler {
         self.need(pool_id, out);
     }
 
-    /// Puts a client into its pool. If the database does not exist any more, disconnects the
-    /// client.
+    /// Puts a client into its pool, or disconnects it if the database is gone.
     fn join_pool(&mut self, id: ClientId, out: &mut Out) -> Option<PoolId> {
         let client = self.clients.get(id)?;
         let (name, user) = (client.database.clone(), client.user.clone());

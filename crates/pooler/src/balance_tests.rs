@@ -20,8 +20,7 @@ struct Machine {
     power: f64,
     /// The share of time that each worker waits for a core.
     delay: f64,
-    /// The most transactions a second of all workers together: the limit of PostgreSQL or the
-    /// cores.
+    /// The most transactions a second of all workers: the limit of PostgreSQL or the cores.
     most: f64,
     pools: Vec<Demand>,
     said: Vec<String>,
@@ -368,7 +367,7 @@ fn tries(machine: &Machine) -> (usize, usize) {
 
 #[test]
 fn a_worker_with_something_left_to_give_is_left_alone_for_longer() {
-    // The worker does nine tenths of its maximum: a second worker can gain little.
+    // The worker does nine tenths of its maximum: little can be gained.
     let mut machine = Machine::new(4).pool("d", 20, 40, 2_250.0);
     machine.run(120);
     // After 2, 4, 8, 16, 32 and 64 seconds.
@@ -601,8 +600,7 @@ fn a_pool_of_short_connections_is_told_of_now_and_then() {
             widest: 2,
         }],
     };
-    // All connections have ended when the worker reports, so the pool never has clients in a
-    // report.
+    // All connections have ended before each report, so no report has clients.
     for minute in 0..5 {
         let now = Time(1_000_000_000 + minute * 61_000_000_000);
         balancer.hear(now, WorkerId(0), &brief);

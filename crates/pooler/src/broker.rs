@@ -48,7 +48,7 @@ pub struct Broker {
     /// How many workers have not yet reported that all of their connections have come with a
     /// takeover.
     arriving: u16,
-    /// Mail that came before all connections had arrived.
+    /// Mail that came while connections arrived.
     deferred: Vec<ToBroker>,
 }
 
@@ -69,13 +69,12 @@ struct Pool {
     evicted_from: Option<Evict>,
     /// Workers that had nothing to close. Each closes the next server that it can.
     minded_by: Vec<WorkerId>,
-    /// Under each limit, until when no place is kept for the pool, because a kept place was of no
-    /// use.
+    /// Under each limit, until when no place is kept, because a kept place was of no use.
     forgoes: Each<Time>,
     bounds: Bounds,
     /// The pool has more servers than its limits allow, and workers know how many to keep.
     shrinking: bool,
-    /// Clients that keep a server between transactions.
+    /// Clients that keep a server.
     pins: Pins,
 }
 
@@ -292,7 +291,7 @@ impl Broker {
         self.pools.values().map(|pool| pool.total as usize).sum()
     }
 
-    /// The number of clients that keep a server, or wait for permission to keep one.
+    /// The number of clients that keep a server or wait for permission.
     pub fn pins(&self) -> usize {
         self.pools.values().map(|pool| pool.pins.len()).sum()
     }
@@ -315,7 +314,7 @@ impl Broker {
         assert!(self.clients <= first, "clients");
     }
 
-    /// The number of pools and workers where clients wait for servers.
+    /// How many workers wait for servers, counted for each pool.
     pub fn hungry(&self) -> usize {
         let hungry = |pool: &Pool| pool.hungry.iter().flatten().count();
         self.pools.values().map(hungry).sum()
@@ -408,8 +407,7 @@ impl Broker {
             bounds.retain(|bound| now >= pool.forgoes[bound.place()]);
         }
         let mut places: Vec<Evict> = bounds.into_iter().map(Evict::Under).collect();
-        // A server of the same pool counts under all limits, so closing one makes room under all of
-        // them.
+        // A server of the same pool counts under all limits: closing one makes room everywhere.
         if replication {
             places.insert(0, Evict::Same);
         }
@@ -636,8 +634,7 @@ impl Broker {
         self.servers.take(key);
     }
 
-    /// Forgets a pool of which no worker has or wants a server. Otherwise pools would pile up for
-    /// ever.
+    /// Forgets a pool of which no worker has or wants a server: pools must not pile up.
     fn forget(&mut self, key: &PoolKey) {
         let unused = |pool: &Pool| {
             pool.total == 0
@@ -650,8 +647,7 @@ impl Broker {
         }
     }
 
-    /// Tells all workers that have servers of the pool that a worker is hungry. False if there are
-    /// none.
+    /// Tells the pool's holders of servers that a worker is hungry. False if there are none.
     fn tell_holders(
         &mut self,
         key: &Arc<PoolKey>,

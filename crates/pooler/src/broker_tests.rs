@@ -221,7 +221,7 @@ fn who_has_none_borrows_first() {
         tell(&mut broker, need(1, &pool, 9, bounds)),
         ["1: permit d false"]
     );
-    // The worker has a server already, so it gets the next permit at once.
+    // The worker has a server, so it gets a permit at once.
     assert_eq!(
         tell(&mut broker, need(1, &pool, 0, bounds)),
         ["1: permit d false"]
@@ -245,7 +245,7 @@ fn bounds_over_pools_evict() {
         tell(&mut broker, need(0, &b, 0, bounds)),
         ["0: evict Database for b"]
     );
-    // The server of the other pool is not closed yet, and one is enough.
+    // The server is not closed yet, and one is enough.
     assert!(tell(&mut broker, need(0, &b, 1, bounds)).is_empty());
     assert!(tell(&mut broker, need(1, &b, 1, bounds)).is_empty());
     let nothing = |worker| ToBroker::NothingToEvict {
@@ -272,9 +272,8 @@ fn bounds_over_pools_evict() {
     assert_eq!(tell(&mut broker, nothing(1)), ["1: content b"]);
 }
 
-/// A pool under two bounds of one server each. Another pool of its database has the one server, on
-/// worker 1. Another pool of its user has the other server, on worker 2. Clients of all three pools
-/// wait.
+/// A pool under two bounds of one server each. Another pool of its database has one server, on
+/// worker 1. Another pool of its user has the other, on worker 2. Clients of all three wait.
 struct Both {
     broker: Broker,
     of_database: Arc<PoolKey>,
@@ -360,7 +359,7 @@ fn two_bounds_are_made_room_under_one_after_the_other() {
         ["1: content a", "2: content a", "2: evict User for a"]
     );
     world.nothing(63, 2);
-    // A client that comes now does not get the place either.
+    // Nor does a client that comes now.
     world.need(63, 1, &of_database, 3);
     // With the second place, the pool uses both.
     world.need(63, 2, &of_user, 1);
@@ -421,7 +420,7 @@ fn a_place_is_kept_for_half_as_long_as_was_waited() {
     world.nothing(3001, 2);
     world.need(3002, 1, &of_database, 0);
     assert_eq!(world.freed(3100, 1, &of_database), ["1: permit d false"]);
-    // The place under the other limit is kept, so one more server is enough.
+    // The place under the other limit is kept: one server is enough.
     assert_eq!(world.wait(3101), ["2: evict User for a"]);
     world.nothing(3101, 2);
     let said = world.freed(3102, 2, &of_user);
@@ -496,8 +495,7 @@ fn crowd(seed: u64) {
     let names = (0..9).map(|at| (["d", "e", "f"][at / 3], ["a", "b", "c"][at % 3]));
     let pools: Vec<_> = names.map(|(database, user)| key(database, user)).collect();
     let mut broker = Broker::new(seeded(seed));
-    // By pool: since when it waits, until when its servers are busy, and for which pools it closes
-    // servers.
+    // By pool: since when it waits, until when servers are busy, and for which pools some close.
     let mut since = [Some(0); 9];
     let mut busy: [Vec<u64>; 9] = Default::default();
     let mut starved: Vec<(usize, Evict)> = Vec::new();
@@ -669,7 +667,7 @@ fn connections_that_listen_take_half_of_a_bound_at_most() {
         ..Bounds::default()
     };
     let (one, two) = (listens("u"), listens("v"));
-    // Under a limit of one, a listening connection would leave no room for other servers.
+    // Under a limit of one, a listener would leave no room for other servers.
     assert!(tell(&mut broker, need(0, &one, 0, bounds(1))).is_empty());
     assert_eq!(
         tell(&mut broker, need(0, &one, 0, bounds(3))),

@@ -1,5 +1,4 @@
-//! Counts of everything that a `Pooler` holds. When nothing happens, all counts fall to their
-//! minimum.
+//! Counts of everything that a `Pooler` holds. When nothing happens, they fall to a minimum.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! Matches the names in a certificate with the host that Howdah connects to, or the user who logs
-//! in.
+//! Matches the names in a certificate with the wanted host, or with the user who logs in.
 
 use std::net::IpAddr;
 
@@ -38,8 +37,8 @@ impl PeerCertificate {
         }
     }
 
-    /// PgBouncer's check of users. It differs from the check of hosts: the common name always
-    /// counts, and a wildcard needs at least two labels behind the star.
+    /// PgBouncer's check of users: like that of hosts, but the common name always counts, and a
+    /// wildcard needs at least two labels behind the star.
     fn has_name(&self, user: &str) -> bool {
         let address = address(user);
         let alternative = self.names.iter().any(|name| match name {

@@ -87,8 +87,7 @@ impl Pooler {
         server.comes_up(&mut self.timers, id, at);
     }
 
-    /// A client's timer entry expired. The entry may be out of date, or the deadline may have
-    /// moved.
+    /// A client's timer entry expired. The entry may be old, or the deadline may have moved.
     pub(crate) fn client_due(&mut self, id: ClientId, at: Time, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         if client.timer != at {
@@ -238,8 +237,8 @@ impl Pooler {
                 self.close_server(id, why, Close::Abort, out);
             }
             ServerState::Idle => {
-                // A pool keeps its minimum of servers (but replaces old ones). Only one worker does
-                // this: otherwise each worker would keep the minimum.
+                // A pool keeps its minimum of servers, except old ones. Only one worker does so, or
+                // each would keep as many.
                 let pool = self.pools.at(server.pool);
                 let min = pool.terms.min_size;
                 let keeps = self.first_seat(&pool.key) == self.worker;

@@ -102,7 +102,7 @@ pub enum Action {
     Close {
         /// The peer.
         peer: Peer,
-        /// How to end the connection.
+        /// How it ends.
         how: Close,
     },
     /// Take the peer's socket out of the driver: stop receiving, deliver the bytes received so far,

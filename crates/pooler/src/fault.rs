@@ -41,8 +41,8 @@ pub enum Fault {
     /// The start-up parameter `replication` has an invalid value.
     ReplicationValue(String),
     /// The client sent a Sync during its COPY, the COPY failed, and the client sent more messages.
-    /// PostgreSQL skips these messages only if the COPY failed before PostgreSQL read the Sync, and
-    /// Howdah can't see the order.
+    /// Whether PostgreSQL skips these messages depends on whether it read the Sync before the COPY
+    /// failed, which Howdah can't see.
     CopyUnclear,
     /// A transaction block in statement mode.
     TransactionBlock,
@@ -204,8 +204,7 @@ impl Fault {
     pub fn told(&self) -> String {
         match self {
             Fault::ServerParameter(_, text) => text.clone(),
-            // The client gets PostgreSQL's own text about a failed login. Errors of class 08 are
-            // ours.
+            // The client gets PostgreSQL's own text of a failed login. Class 08 is our own.
             Fault::ServerLoginFailing(sqlstate, text) if !sqlstate.starts_with("08") => {
                 text.clone()
             }

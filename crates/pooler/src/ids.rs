@@ -13,8 +13,7 @@ pub struct ClientId {
     pub generation: u32,
 }
 
-/// Names a connection from Howdah to PostgreSQL (or to a peer): a server, or the carrier of a
-/// cancel.
+/// Names a connection from Howdah to PostgreSQL (or a peer): a server, or a carrier of a cancel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ServerId {
     /// Dense: usable as an index into a table.

@@ -136,18 +136,18 @@ impl Janitor {
 /// SUSPEND holds.
 #[derive(Debug)]
 pub struct Suspension {
-    /// When connections that still carry data are closed.
+    /// When connections that are not quiet are closed.
     pub(crate) until: Time,
     pub(crate) peers: BTreeMap<Peer, SuspendProgress>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SuspendProgress {
-    /// The connection is in the middle of a message.
+    /// In the middle of a message.
     Reading,
-    /// Howdah does not read from the connection, and still sends queued bytes.
+    /// Not read; queued bytes are being sent.
     Flushing,
-    /// The connection is neither read nor written.
+    /// Neither read nor written.
     Quiet,
 }
 

@@ -112,23 +112,19 @@ pub const SERVER_TEXTS: usize = 16 << 20;
 /// How many databases without a pool are remembered at least.
 pub const UNUSED_SCHEMAS: usize = 1024;
 
-/// The least amount of unused texts that is worth tidying, in bytes.
+/// The least amount of unused texts worth tidying, in bytes.
 pub const TIDIED_TEXTS: usize = 1 << 20;
 
-/// How many settings Howdah asks PostgreSQL about at once. A session that changes more keeps its
-/// server.
+/// How many settings are asked about at once. A session that changes more keeps its server.
 pub const SETTINGS_ASKED: usize = 256;
 
-/// How many settings a session may carry from server to server. A session with more keeps its
-/// server.
+/// How many settings a session may carry to other servers. One with more keeps its server.
 pub const SETTINGS: usize = 256;
 
-/// How many bytes the values of these settings may take in total. A session with more keeps its
-/// server.
+/// How many bytes these settings' values may take. A session with more keeps its server.
 pub const SETTINGS_WEIGHT: usize = 256 << 10;
 
-/// How many settings of one text are remembered by name. A text with more counts as one that may
-/// set any.
+/// How many settings of one text are known by name. A text with more may set any setting.
 pub const MENTIONS: usize = 64;
 
 /// How many channels a listening connection listens to, at most.
@@ -154,7 +150,7 @@ pub const LASTING_STATEMENTS: usize = 500;
 /// The largest buffer for the output of one event that is kept for reuse, in bytes.
 pub const OUTPUT_KEPT: usize = 1 << 20;
 
-/// The longest value of a setting that a session carries between servers, in bytes. A session with
+/// The longest value of a setting that a session carries to other servers, in bytes. A session with
 /// a longer one keeps its server.
 pub const SETTING_VALUE: usize = 64 << 10;
 
@@ -173,8 +169,7 @@ pub const NAME: usize = 63;
 /// How many channels of one text are remembered by name.
 pub const CHANNELS_TOLD: usize = 1000;
 
-/// How many calls of `set_config` in one text are remembered, if their arguments come with the
-/// Bind.
+/// How many calls of `set_config` with arguments in the Bind are remembered for one text.
 pub const CALLS: usize = 16;
 
 /// How many bytes of a text are parsed for slow and top queries, to bound the cost of a query.

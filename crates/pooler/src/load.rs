@@ -69,8 +69,7 @@ mod tests {
 
     #[test]
     fn busy_is_what_keeps_it_from_more() {
-        // Percent of the window: loop not waiting, CPU time, delayed; then the expected busy and
-        // delay.
+        // Percent: loop not waiting, CPU time, delayed; then the expected busy and delay.
         for (working, cpu, delayed, busy, delay) in [
             (0, 0, 0, 0.0, 0.0),
             (50, 50, 0, 0.5, 0.0),

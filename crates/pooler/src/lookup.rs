@@ -45,8 +45,7 @@ impl Pooler {
         let name = client.database.clone();
         let target = match self.lookup_database(&name) {
             Ok(Some(target)) => target,
-            // The client's database does not exist. The client learns this after a login that can't
-            // succeed.
+            // The database does not exist. The client learns this after a login that can't succeed.
             Ok(None) => return self.was_looked_up(id, LookedUp::Nobody, out),
             Err(fault) => return self.disconnect(id, fault, out),
         };
@@ -90,7 +89,7 @@ impl Pooler {
         }
     }
 
-    /// Removes a client from the pool in which it waited for a look-up.
+    /// Ends a client's wait for a look-up.
     fn leave_line(&mut self, id: ClientId) {
         let client = gone!(self.clients.get_mut(id));
         if let Some(pool) = client.leaves_pool() {
@@ -211,8 +210,7 @@ impl Pooler {
             (None, Some((Some(_), secret))) => {
                 let secret = secret.filter(|secret| !secret.is_empty());
                 let secret = secret.map(Secret::classify);
-                // The secret is stored before the server goes to the next client, which may need
-                // the same secret.
+                // Before the next client gets the server: it may need the same secret.
                 self.remember(asker, &secret);
                 Ok(LookedUp::User(secret))
             }

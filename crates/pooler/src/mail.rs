@@ -173,7 +173,7 @@ pub enum ToBroker {
     },
     /// A permit comes back: PostgreSQL has closed the connection.
     Freed {
-        /// The worker that had the permit.
+        /// The worker.
         worker: WorkerId,
         /// The pool.
         pool: Arc<PoolKey>,
@@ -333,7 +333,7 @@ pub enum FromBroker {
     Give {
         /// The pool.
         pool: Arc<PoolKey>,
-        /// The worker that gets the server.
+        /// Its new worker.
         to: WorkerId,
     },
     /// Logins fail for the worker that sent `Need`, and no other worker has a server to lend.
@@ -383,7 +383,7 @@ pub enum FromBroker {
         client: ClientId,
         /// The number of the request.
         ticket: u64,
-        /// True if the client may keep a server.
+        /// True if granted.
         granted: bool,
     },
     /// The answer to an `Admit`.
@@ -397,7 +397,7 @@ pub enum FromBroker {
     },
 }
 
-/// A pool's wish for room at PostgreSQL, on its way through the workers.
+/// A pool's wish for room, on its way through the workers.
 #[derive(Clone, Debug)]
 pub struct RoomWish {
     /// The pool whose login was refused.

@@ -40,7 +40,7 @@ pub(crate) struct Shed {
     pub(crate) until: Time,
     /// When to look again for clients that can move.
     pub(crate) next: Time,
-    /// How many clients moved in this round, and in how many rounds in a row none could.
+    /// How many clients moved in this round; in how many rounds in a row none could.
     pub(crate) gone: u32,
     pub(crate) vain: u32,
 }

@@ -53,7 +53,7 @@ use crate::parcel::{PoolLore, Standing};
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 
-/// After this many attempts without a client that can move, the interval doubles.
+/// After this many attempts in vain, the interval doubles.
 const VAIN_TRIES: u32 = 16;
 /// How long a worker hands over clients before the balancer sees the result, in nanoseconds.
 const SHED_FOR_NS: u64 = 1_000_000_000;
@@ -204,8 +204,7 @@ impl Pooler {
         CLIENT_WEIGHT + names
     }
 
-    /// Has the driver detach a client, which then goes to another worker. False if the client can't
-    /// go.
+    /// Has the driver detach a client, which then moves to another worker. False if it can't.
     fn depart(&mut self, id: ClientId, to: WorkerId, out: &mut Out) -> bool {
         if self.janitor.holds() || self.janitor.is_shutting_down() {
             return false;
@@ -221,8 +220,7 @@ impl Pooler {
         true
     }
 
-    /// The driver has detached a client that goes to another worker. The client is in no table any
-    /// more.
+    /// The driver has detached a client that moves. The client is in no table any more.
     pub(crate) fn set_out(
         &mut self,
         id: ClientId,
@@ -274,8 +272,7 @@ impl Pooler {
         }
     }
 
-    /// A client that was about to move has ended here, so held cancel requests have nothing to
-    /// cancel.
+    /// A client that was about to move has ended: held cancel requests have nothing to cancel.
     pub(crate) fn settle_cancels(&mut self, id: ClientId, out: &mut Out) {
         for held in self.cancels_of(id) {
             let (worker, asker) = held.from;
@@ -305,7 +302,7 @@ impl Pooler {
         self.moves.comes_back(&key);
         self.tell_home(key, Some(left), out);
         self.adopt_pool(lore, out);
-        // The client's place in the queue counts before any client gets a server.
+        // The client's place in the queue counts before any service.
         self.moves.arriving = waits;
         let id = self.adopt_client(passenger, false, out);
         let waits = self.moves.arriving.take();
@@ -413,7 +410,7 @@ impl Pooler {
     }
 }
 
-/// True if a client can leave: nothing is held for it, owed to it, or unfinished.
+/// True if nothing is held for the client, owed to it, or unfinished.
 fn may_leave(client: &Client) -> bool {
     let rests = match *client.state() {
         ClientState::Idle => client.inbox.held().is_empty(),

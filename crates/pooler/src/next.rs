@@ -19,8 +19,7 @@ use crate::event::{ClientId, ServerId};
 pub(crate) enum Next {
     /// A waiting client now has a server: its messages are sent.
     Resume(ClientId),
-    /// Handle held bytes of a server, which came after the answers that Howdah needed before the
-    /// link.
+    /// Handle a server's held bytes, which came after the answers needed before the link.
     Hear(ServerId),
     /// A server's client has left: the server must become idle.
     BringToRest(ServerId),

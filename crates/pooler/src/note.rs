@@ -48,7 +48,7 @@ pub struct Note {
 /// Who can cause a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
-    /// Only known users, administrators or servers.
+    /// No stranger.
     Known,
     /// Anybody, any number of times: the client has not proved its identity.
     Stranger,

@@ -30,8 +30,7 @@ pub enum Order {
     Disable(String),
     /// Undo `Disable`.
     Enable(String),
-    /// Drop all clients and servers of a database (or of all databases that have any), and pause
-    /// it.
+    /// Drop all clients and servers of a database (or of all that have any), and pause it.
     Kill(Option<String>),
     /// Take no new clients; end when the last client leaves.
     ShutdownWaitForClients,

@@ -101,8 +101,7 @@ impl Pooler {
         match database {
             None if self.janitor.suspension.is_some() => return self.unsuspend(out),
             None if self.janitor.takeover.holds() => return,
-            // As in PgBouncer, a database that was paused by name before a PAUSE of all stays
-            // paused.
+            // As in PgBouncer, a database paused by name before a PAUSE of all stays paused.
             None if self.janitor.paused_all => self.janitor.paused_all = false,
             None => self.janitor.paused.clear(),
             Some(name) => {

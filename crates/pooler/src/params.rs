@@ -18,10 +18,10 @@ const ALWAYS: [&str; 5] = [
     "application_name",
 ];
 
-/// The position of `client_encoding`, which is the encoding of the other values.
+/// The position of `client_encoding`.
 const ENCODING: usize = 0;
 
-/// The position of `application_name`, which does not change the meaning of texts.
+/// The position of `application_name`, without meaning for texts.
 const WITHOUT_MEANING: usize = 4;
 
 /// Settings that change the meaning of texts, as hashes of their values.
@@ -30,8 +30,8 @@ pub struct Meaning {
     /// How PostgreSQL resolves names (`search_path`). After a change PostgreSQL itself resolves
     /// names anew.
     pub names: u64,
-    /// How constants are read (`DateStyle`, `TimeZone`, `client_encoding` and so on). PostgreSQL
-    /// reads them once, when it parses a text.
+    /// How constants are read (`DateStyle`, `TimeZone`, `client_encoding` and so on): once, when
+    /// PostgreSQL parses a text.
     pub constants: u64,
 }
 

@@ -226,7 +226,7 @@ impl Pooler {
             let Some(pool) = self.peering.pools.get_mut(&peer) else {
                 return;
             };
-            // The clients of these requests have already been told that their time is up.
+            // The clients of these requests have been told so.
             while pool.waiting.front().is_some_and(|next| next.until < now) {
                 pool.waiting.pop_front();
             }

@@ -124,7 +124,7 @@ pub struct Pooler {
     pub(crate) handshakes: [Handshakes; 2],
     pub(crate) random: ChaCha20Rng,
     pub(crate) seeded: Seeded,
-    /// The askers of the control thread's open questions, by ticket.
+    /// The askers of open questions, by ticket.
     pub(crate) asks: HashMap<u64, Asker, Seeded>,
     /// How many questions the control thread has got.
     next_ticket: u64,
@@ -515,8 +515,7 @@ impl Pooler {
             "S-{:#x}: {}/{}@{place} {text}",
             server.number, key.database, key.user
         );
-        // The server was opened for a client without proved identity, in a database that may not
-        // exist.
+        // The server was opened for an unproved client, in a database that may not exist.
         let cause = match key.lookups && pool.is_untried() {
             true => Cause::Stranger,
             false => Cause::Known,

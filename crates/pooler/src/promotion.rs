@@ -24,7 +24,7 @@ impl Pooler {
         }
     }
 
-    /// A server of another worker has reported whether it is a standby.
+    /// Another worker's server has reported this.
     pub(crate) fn learn_standby(&mut self, key: &PoolKey, standby: bool) {
         if let Some(id) = self.pools.find(key) {
             self.set_standby(id, standby);

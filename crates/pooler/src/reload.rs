@@ -156,8 +156,7 @@ impl Pooler {
             .map(|(id, _)| id)
             .collect();
         for server_id in all {
-            // A server that was not connected yet may have been closed together with an earlier
-            // one.
+            // An unconnected server may have been closed together with an earlier one.
             let Some(server) = self.servers.get_mut(server_id) else {
                 continue;
             };

@@ -61,8 +61,7 @@ impl Spread {
         self.next_load
     }
 
-    /// True if it may matter which clients are active: a pool is on several workers, or may soon
-    /// be.
+    /// True if it may matter which clients are active: a pool has, or may soon have, more seats.
     pub(crate) fn asks_who_is_active(&self) -> bool {
         self.signals.busy() >= FREE || self.seats.values().any(|seats| seats.len() > 1)
     }

@@ -96,8 +96,7 @@ fn spelling(name: &str, value: &str, server: Option<&[u8]>) -> Option<String> {
     }
 }
 
-/// The part of a name that PostgreSQL keeps, if the name is too long. PostgreSQL then sends a
-/// notice.
+/// The part that PostgreSQL keeps, with a notice, of a name that is too long.
 pub fn cut_name(value: &[u8]) -> Option<&[u8]> {
     (value.len() > limits::NAME).then(|| &value[..name_end(value)])
 }

@@ -1,8 +1,7 @@
 //! `in_hot_standby`: the one reported parameter that belongs to the whole PostgreSQL server, not to
-//! a session. A promotion changes it everywhere, and each PostgreSQL session reports the change
-//! once, to its current client. Howdah reports the change to all clients that know the old value:
-//! to new clients in their greeting, to others when they next get a server that has reported the
-//! change.
+//! a session. A promotion changes it everywhere. Each PostgreSQL session reports this once, to its
+//! current client. Howdah reports it to all clients that know the old value: to new clients in
+//! their greeting, to others when they next get a server that has reported the change.
 
 use howdah_wire::write;
 
@@ -14,7 +13,7 @@ use crate::server::Server;
 /// The parameter's name.
 pub const NAME: &[u8] = b"in_hot_standby";
 
-/// True if the value says that the server is a standby.
+/// True if the value means a standby.
 pub fn read(value: &[u8]) -> bool {
     value == b"on"
 }

@@ -187,7 +187,7 @@ impl Pooler {
         }
     }
 
-    /// True if every connection here is quiet, or SUSPEND does not hold.
+    /// True if all connections here are quiet (or SUSPEND is over).
     pub(crate) fn is_suspended(&self) -> bool {
         let Some(suspension) = &self.janitor.suspension else {
             return true;

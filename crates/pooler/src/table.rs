@@ -33,8 +33,7 @@ macro_rules! key {
 key!(ClientId);
 key!(ServerId);
 
-/// A table of boxed values. A key names a slot and one use of it. Free slots are reused, the last
-/// freed first.
+/// A table of boxed values, by slot and use. Free slots are reused, the last freed first.
 #[derive(Debug)]
 pub struct Table<K, T> {
     slots: Vec<Slot<T>>,
@@ -104,8 +103,7 @@ impl<K: SlotKey, T> Table<K, T> {
         slot.value.as_deref_mut()
     }
 
-    /// The value under a key that must exist: the value's end is an event of its own, and comes
-    /// later.
+    /// The value under a key that must exist: its end is an event of its own, and comes later.
     ///
     /// # Panics The value does not exist, which is a bug.
     #[track_caller]

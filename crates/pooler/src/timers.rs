@@ -34,8 +34,7 @@ impl Timers {
         self.heap.iter().map(|Reverse(entry)| *entry)
     }
 
-    /// Removes one expired entry. The entry may have been replaced: compare it with the
-    /// connection's.
+    /// Removes one expired entry. It may be an old one: compare it with the connection's.
     pub fn pop_due(&mut self, now: Time) -> Option<(Time, Peer)> {
         let Reverse((at, _)) = self.heap.peek()?;
         if *at > now {

@@ -15,8 +15,7 @@ pub enum TlsStart {
     /// Howdah is the TLS server, and the peer is a client. Earlier output (the `S` that answers an
     /// SSLRequest) is sent in clear text first.
     Accept {
-        /// The client began the handshake without SSLRequest, so it must offer the protocol
-        /// `postgresql`.
+        /// The client began without SSLRequest, so it must offer the protocol `postgresql`.
         direct: bool,
         /// The part of the client's handshake that has already arrived.
         received: Vec<u8>,

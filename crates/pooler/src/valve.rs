@@ -1,6 +1,5 @@
-//! The valve of a socket: whether Howdah receives from the socket, and whether its send queue is
-//! full. A full send queue on one side of a link stops receiving on the other side
-//! (`link/pressure.rs`).
+//! The valve of a socket: whether Howdah receives from it, and whether its send queue is full. A
+//! full send queue on one side of a link stops receiving on the other (`link/pressure.rs`).
 
 use crate::event::{Action, Out, Peer};
 

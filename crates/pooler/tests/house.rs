@@ -1,6 +1,5 @@
-//! Verifies the structure of the code, as ARCHITECTURE.md describes it: imports, and writes to
-//! fields. A number that is not at its goal yet may only fall: lower it here when the code
-//! improves.
+//! Verifies the structure that ARCHITECTURE.md describes: imports, and writes to fields. Numbers
+//! that are not at their goal yet may only fall: lower them here when the code improves.
 #![allow(clippy::disallowed_methods)] // It reads the sources.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,7 +108,7 @@ fn decisions() -> Vec<(String, String)> {
 }
 
 /// A file has either methods of `Pooler` or types. Types get what they need as arguments, and know
-/// neither `Pooler` nor files with its methods.
+/// neither `Pooler` nor such files.
 #[test]
 fn types_lie_below_verbs() {
     let sources = decisions();
@@ -502,8 +501,7 @@ enum Miss {
     Asks,
 }
 
-/// The look-ups in a file, by kind. Those with `gone!`, and those that must find a connection, do
-/// not count.
+/// The look-ups in a file, by kind, except with `gone!` or where the connection must exist.
 fn misses(text: &str) -> Vec<(Miss, String)> {
     let lines = joined(text);
     let mut found = Vec::new();

@@ -118,7 +118,7 @@ fn first_message(bytes: &[u8]) -> Option<(u8, &[u8])> {
     Some((*tag, rest.get(..length)?))
 }
 
-/// The first column of a DataRow: after the count of columns come each one's length and bytes.
+/// The first column of a DataRow: a count, then each one's length and bytes.
 fn first_column(body: &[u8]) -> Option<String> {
     let (length, rest) = body.get(2..)?.split_first_chunk()?;
     let length = usize::try_from(i32::from_be_bytes(*length)).ok()?;

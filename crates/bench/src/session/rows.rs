@@ -5,8 +5,7 @@ use std::io;
 use super::Session;
 
 impl Session {
-    /// Reads up to and including the next ReadyForQuery. Returns the columns of all rows as text,
-    /// NULL as empty text.
+    /// Reads up to and with the next ReadyForQuery. Returns all rows as text, NULL as empty text.
     ///
     /// # Errors
     /// The connection fails, an ErrorResponse came, or a row is malformed.
@@ -23,7 +22,7 @@ impl Session {
     }
 }
 
-/// The columns of a DataRow: after their count come each one's length and bytes.
+/// The columns of a DataRow: a count, then each one's length and bytes.
 fn columns(body: &[u8]) -> Option<Vec<String>> {
     let (count, mut rest) = body.split_first_chunk()?;
     let mut columns = Vec::new();

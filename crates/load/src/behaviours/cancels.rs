@@ -1,5 +1,4 @@
-//! Cancel requests. They may hit statements that were running when the requests were sent, and no
-//! others.
+//! Cancel requests. They may hit statements that run when the requests are sent, and no others.
 
 use std::time::Duration;
 
@@ -111,9 +110,8 @@ pub(super) fn race(client: &mut Client) -> Outcome {
             whole_or_cancelled(client)?;
         }
         _ => {
-            // The request may still be on its way and hit the next statement, too. (PostgreSQL
-            // signals the process and its group, so one request can cancel two statements in
-            // flight.)
+            // The request may still hit the next statement, too. (PostgreSQL signals the process
+            // and its group, so one request can cancel two statements in flight.)
             whole_or_cancelled(client)?;
             let (sql, part) = slow(client, 1);
             client.session.query(&sql, &[part]);

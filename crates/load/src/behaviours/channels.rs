@@ -60,8 +60,7 @@ fn notify_alone(client: &mut Client, channel: &str, listens: bool) -> Outcome<Ve
     Ok(said)
 }
 
-/// Sends notifications in a block, and expects them after the commit if the client `listens`. A
-/// rollback sends none.
+/// Notifies in a block, and expects this after the commit if the client `listens`.
 fn notify_in_a_block(client: &mut Client, channel: &str, listens: bool) -> Outcome<Vec<String>> {
     let said = payloads(client);
     client.query("begin", &[Part::Begin])?;

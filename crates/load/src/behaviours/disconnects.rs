@@ -84,7 +84,7 @@ fn script(client: &mut Client) -> (Vec<u8>, Option<i32>) {
                 &format!("begin; {insert}; select pg_sleep(0.001)"),
             );
             query(&mut out, "commit");
-            // If all of it is sent, the insert is committed.
+            // Sent completely, the insert is committed.
             (out, Some(serial))
         }
     }

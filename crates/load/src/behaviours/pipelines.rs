@@ -100,8 +100,7 @@ fn put_group(client: &mut Client) {
     let name = any_name(client);
     match client.random.below(9) {
         0 => {
-            // An unknown statement: a separate group closes the name, so that this client does not
-            // have it.
+            // An unknown statement. A separate group closes it, so that only this client lacks it.
             client.session.close_statement(name);
             client.session.sync();
             let call = client.call(&Statement::of(Shape::Plain));
@@ -235,8 +234,7 @@ pub(super) fn group_error(client: &mut Client) -> Outcome {
 }
 
 fn put_any_message(client: &mut Client) {
-    // Failing statements have a reserved name, because other behaviours call any statement they
-    // find.
+    // Failing statements have a reserved name: other behaviours call any statement they find.
     let name = match client.random.below(12) {
         0..=2 => "",
         3 => "failing",

@@ -102,7 +102,7 @@ pub(super) fn close(client: &mut Client) -> Outcome {
             put_call(client, name, &old);
         }
         1 => {
-            // A portal remains valid after its statement is closed.
+            // A portal outlives its statement.
             let call = client.call(&old);
             client.session.bind("", name, &call);
             client.session.close_statement(name);

@@ -32,8 +32,7 @@ impl Applicant {
     }
 }
 
-/// Clients of a pool that keep a server between transactions or wait for permission, on all
-/// workers.
+/// Clients of a pool that keep a server between transactions, or wait for permission.
 #[derive(Debug, Default)]
 pub(super) struct Pins {
     held: BTreeSet<(WorkerId, u64)>,
@@ -82,7 +81,7 @@ impl Pins {
         self.len() == 0
     }
 
-    /// The number of clients that keep a server or wait.
+    /// How many clients keep a server or wait.
     pub(super) fn len(&self) -> usize {
         self.held.len() + self.line.len()
     }

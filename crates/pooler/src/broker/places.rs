@@ -2,9 +2,8 @@
 //!
 //! A pool may be held back by two limits: `max_db_connections` and `max_user_connections` are both
 //! reached, and all servers are busy. Under each limit another pool must then give up a server. The
-//! place of the first server is kept for the pool until the other server is closed, too. Otherwise
-//! pools that wait under only one limit would take each place at once, and the pool would wait for
-//! ever.
+//! place of the first is kept for the pool until the other is closed, too. Otherwise pools that
+//! wait under only one limit would take each place at once, and the pool would wait for ever.
 //!
 //! No place is kept for ever. A place that stays unused too long is given up, and none is kept
 //! again for three times as long. A place is kept for half as long as its pool has waited. So if
@@ -35,9 +34,8 @@ impl Broker {
         self.servers.under(bound, key) + kept
     }
 
-    /// Keeps places for the first pool of `hungry`, which is sorted by waiting time, longest first.
-    /// The places are under limits that have room, and are kept until the limits in `lacks` have
-    /// room, too. True if a place is kept.
+    /// Keeps places for the first pool of `hungry` (sorted, the longest wait first): under limits
+    /// that have room, until the limits in `lacks` have room, too. True if a place is kept.
     pub(super) fn keep_places(
         &mut self,
         hungry: &[(Time, Arc<PoolKey>, WorkerId)],

@@ -1,5 +1,4 @@
-//! A client. It verifies that all messages to it are framed, and that no ReadyForQuery is unasked
-//! for.
+//! A client. It verifies that messages to it are framed, and each ReadyForQuery is asked for.
 
 use howdah_wire::frame::header;
 use howdah_wire::tag;
@@ -12,8 +11,7 @@ pub(super) struct Client {
     pub(super) sane: bool,
     /// The client uses the console.
     pub(super) admin: bool,
-    /// How many messages that end in a ReadyForQuery were sent, the login included; and how many
-    /// ReadyForQuery came.
+    /// How many of its messages end in a ReadyForQuery, login included; how many came.
     pub(super) asked: usize,
     pub(super) ready: usize,
     pub(super) key: Option<(u32, Vec<u8>)>,

@@ -54,7 +54,7 @@ pub(super) struct World<'a> {
     /// By receiver and sender. The last sender is the Broker.
     pub(super) mail: Vec<Vec<VecDeque<Mail>>>,
     pub(super) answers: VecDeque<(usize, Answer)>,
-    /// Peers whose bytes are all sent, with the workers that asked for a report.
+    /// Peers whose bytes are all sent, with the workers that asked.
     pub(super) flushed: VecDeque<(usize, Peer)>,
     /// The process has been ordered to end.
     pub(super) ended: bool,
@@ -62,7 +62,7 @@ pub(super) struct World<'a> {
 
 impl World<'_> {
     /// Delivers mail, answers and ends of connections, and lets PostgreSQL answer correctly, until
-    /// nothing is left to do or this many steps were taken. True if nothing is left.
+    /// nothing is left to do or this many steps were taken. True in the first case.
     pub(super) fn settle(&mut self, steps: usize) -> bool {
         for _ in 0..steps {
             if self.deliver() {

@@ -3,12 +3,10 @@
 use super::Sight;
 use crate::config::CAUSES;
 
-/// The reasons why the process should get no new clients, of those that `counts` accepts. Empty if
-/// it should.
+/// The reasons, among those that count, why the process should get no new clients.
 ///
-/// `draining`: the process takes no clients, because it shuts down or a successor takes over.
-/// `paused`: PAUSE or SUSPEND holds for all pools. `unreachable`: logins to PostgreSQL fail and no
-/// pool has a server.
+/// `draining`: the process shuts down, or a successor takes over. `paused`: PAUSE or SUSPEND holds
+/// for all pools. `unreachable`: logins to PostgreSQL fail and no pool has a server.
 pub fn readiness(sight: &Sight, counts: impl Fn(&str) -> bool) -> Vec<&'static str> {
     let fails = sight.pools.iter().any(|pool| pool.failure.is_some());
     let any_server = sight.pools.iter().any(|pool| pool.ready_servers() > 0);

@@ -29,11 +29,9 @@
 //!   shutdown clients`, `order shutdown servers`, `order hand over`, `order pack`: to all
 //!   workers.
 //! - `successor`: a process with the same settings adopts the packed connections; `successor
-//!   ended`: the successor first learns that its predecessor has ended. `back`: the connections
-//!   return to this process.
-//! - `answer 1 yes`, `answer 2 no`, `answer 3 127.0.0.1`: the control thread answers a question.
-//!   Questions are numbered in order. `moved name 127.0.0.1`: the name does not lead there any
-//!   more.
+//!   ended`: it knows that its predecessor has ended. `back`: they return to this process.
+//! - `answer 1 yes`, `answer 2 no`, `answer 3 127.0.0.1`: the control thread answers a question,
+//!   numbered in order. `moved name 127.0.0.1`: the name does not lead there any more.
 //!
 //! Servers, and the carriers of cancels, are `s1`, `s2`, ... in the order of their connects.
 //! Sockets close at once.
@@ -213,8 +211,7 @@ impl World {
         );
         let list = |_: &str| Ok("\"u\" \"\"\n\"v\" \"\"\n".to_string());
         let (mut config, _) = Config::load("x.ini", &text, &mut { list }).unwrap();
-        // The daemon reports what is in force. Here the written settings are in force, if there are
-        // any.
+        // The daemon reports what is in force. Here the written settings, if any, are in force.
         if text.contains("tls") {
             config.tls = TlsInForce::asked(&config, 0);
         }
@@ -355,8 +352,7 @@ impl World {
         }
     }
 
-    /// Delivers all mail and its consequences; or all but that of one worker, which is in a long
-    /// turn.
+    /// Delivers all mail and its consequences; or all but that of one worker, in a long turn.
     fn deliver(&mut self, what: &str) {
         let but = what.strip_prefix("but ");
         let but = but.map(|number| number.parse::<usize>().unwrap());

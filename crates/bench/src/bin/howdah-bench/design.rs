@@ -73,8 +73,7 @@ impl Script {
         match self {
             Self::Constant => Some("\\set aid random(1, 100000)\nselect :aid;\n"),
             Self::Select | Self::CopyIn | Self::CopyOut => None,
-            // pgbench ends a client only between transactions, so a cell waits for sleeping
-            // clients.
+            // pgbench ends a client only between transactions: a cell waits for sleeping clients.
             Self::Idle => Some("\\set aid random(1, 100000)\nselect :aid;\n\\sleep 10 s\n"),
             Self::Burst => Some("select repeat('x', 262144);\n\\sleep 10 s\n"),
             Self::Pipeline => Some(concat!(

@@ -53,8 +53,8 @@ pub struct Way {
     pub reconnect: bool,
     /// Uses TLS.
     pub tls: bool,
-    /// How long pgbench may exceed its time (plus [`PATIENCE_EACH`] for each client) before it
-    /// counts as hung.
+    /// How long pgbench may exceed its time (plus `PATIENCE_EACH` for each client) before it counts
+    /// as hung.
     pub patience: Duration,
 }
 
@@ -111,10 +111,9 @@ pub struct Reading {
 const INTERVAL: Duration = Duration::from_millis(100);
 
 impl Load {
-    /// Runs pgbench against a target. Processor time is read repeatedly while all clients are
-    /// logged in and at work. Only the difference between the first and the last reading counts, so
-    /// logins and ends of connections do not: time used per second, divided by transactions per
-    /// second.
+    /// Runs pgbench against a target. Processor time is read repeatedly while all clients are at
+    /// work. Only the time between the first and the last reading counts, without logins: time used
+    /// per second, divided by transactions per second.
     ///
     /// # Errors
     /// pgbench or a transaction fails, or a client is lost.

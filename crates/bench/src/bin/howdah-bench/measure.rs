@@ -62,7 +62,7 @@ impl Bound {
         }
     }
 
-    /// The goal, or 1.1 of the floor's ratio if the floor itself does not meet the goal.
+    /// The goal, or 1.1 of a floor that misses the goal.
     pub fn above(self, floor: Option<f64>) -> Self {
         match (self, floor) {
             (Self::AtMost(most), Some(floor)) if floor > most => Self::AtMost(1.1 * floor),

@@ -283,8 +283,7 @@ fn resident_of_one(process: u32) -> u64 {
 /// The number of open descriptors of a process.
 pub fn descriptors(process: u32) -> u64 {
     let folder = format!("/proc/{process}/fd");
-    // Since Linux 6.2 the folder's size is the number. Counting would take time for each
-    // descriptor.
+    // Since Linux 6.2 the folder's size is the number. Counting would take time for each.
     let told = fs::metadata(&folder).map_or(0, |folder| folder.len());
     let count = || fs::read_dir(&folder).map_or(0, Iterator::count) as u64;
     if told > 0 { told } else { count() }

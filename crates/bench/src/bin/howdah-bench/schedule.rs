@@ -44,9 +44,8 @@ pub struct Progress {
 }
 
 impl Schedule<'_> {
-    /// Calls `run` for all runs that `record` lacks, and for failed ones, and saves the record
-    /// after each. If the record can't be written (a full disk), warns and tries again after the
-    /// next run.
+    /// Calls `run` for all runs that `record` lacks or that failed, and saves the record after
+    /// each. If saving fails (a full disk), warns and tries again after the next run.
     ///
     /// # Errors
     /// The record could not be written after the last run.

@@ -1,9 +1,8 @@
 //! The TLS floor: answers pgbench's `-S` with fixed bytes, with or without TLS, on Howdah's own
 //! driver and TLS sessions.
 //!
-//! It has no servers, no pool and no decisions. The difference between its costs with TLS and in
-//! clear text is the cost of TLS for any pooler. A login here is a handshake, SCRAM, and little
-//! more.
+//! It has no servers, pool or decisions. The difference between its costs with TLS and in clear
+//! text is TLS's cost for any pooler. A login here is a handshake, SCRAM, and little more.
 
 mod echo;
 mod talk;
@@ -71,7 +70,7 @@ fn serve(flags: &Flags) -> io::Result<std::convert::Infallible> {
     Echo::new(driver, Arc::new(contexts), secret).run()
 }
 
-/// The TLS contexts that Howdah would make from the same settings.
+/// The TLS contexts for these settings.
 fn contexts(flags: &Flags) -> io::Result<Contexts> {
     let text = format!(
         "[pgbouncer]\nclient_tls_sslmode = allow\nserver_tls_sslmode = disable\n\

@@ -415,8 +415,7 @@ impl Links {
         if for_good {
             self.lose(index);
         } else {
-            // The buffers ran out. All are free again at the end of the turn, when the receive
-            // restarts.
+            // The buffers ran out. At the end of the turn all are free, and the receive restarts.
             self.touch(index);
         }
     }

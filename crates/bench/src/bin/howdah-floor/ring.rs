@@ -197,8 +197,7 @@ impl Ring {
     unsafe fn push(&mut self, entry: &squeue::Entry) {
         // SAFETY: by this function's own contract.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
-            // The queue is full. If the kernel can't take entries now, it does so at the next
-            // attempt.
+            // The queue is full. Entries that the kernel can't take now go at the next attempt.
             let _ = self.ring.submit();
         }
     }
@@ -242,8 +241,7 @@ impl Ring {
         None
     }
 
-    /// Handles a completion of a send: it is complete or failed, or the rest is sent now with
-    /// waiting.
+    /// Handles a completion: the send is complete or failed, or the rest is sent now with waiting.
     fn sent(&mut self, index: usize, result: i32) -> Option<Event> {
         let outgoing = &mut self.sends[index];
         let may_wait = std::mem::take(&mut outgoing.quiet) && result == TRY_AGAIN;
