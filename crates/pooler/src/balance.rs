@@ -1,36 +1,38 @@
 //! The balancer decides which workers serve each pool's clients.
 //!
-//! The balancer is a pure value on the control thread. There it delays no transaction, and can judge a worker
-//! that is busy or hangs. Each worker reports its load ten times a second ([`Load`]). The balancer answers
-//! with steps ([`BalanceStep`]): which workers get new clients, and which worker hands clients to which.
+//! The balancer is a pure value on the control thread. There it delays no transaction, and can
+//! judge a worker that is busy or hangs. Each worker reports its load ten times a second
+//! ([`Load`]). The balancer answers with steps ([`BalanceStep`]): which workers get new clients,
+//! and which worker hands clients to which.
 //!
-//! A second worker costs CPU that one worker does not cost: wake-ups, and servers lent from worker to
-//! worker. So a pool begins on one worker, and every further step needs a reason:
+//! A second worker costs CPU that one worker does not cost: wake-ups, and servers lent from worker
+//! to worker. So a pool begins on one worker, and every further step needs a reason:
 //!
-//! 1. **Hot.** A worker is hot once it has been busy at [`HOT`] or more for [`HOT_FOR`]. How busy it is, is
-//!    the greater of two figures: its thread's CPU time, and the time its loop did not wait less the time
-//!    the thread waited for a core. (The first figure misses work that the kernel accounts elsewhere; the
-//!    second counts work that the kernel does inside the wait as rest.)
-//! 2. **Not if cores are short.** A hot worker that waited for a core for [`DELAYED`] of its time is left
-//!    alone: PostgreSQL or neighbours have the cores, and another thread would not help.
-//! 3. **Move apart, then widen.** The pools with the most transactions on a hot worker, half of its work,
-//!    move to a free worker as a whole, if the pools left behind do a worthwhile share ([`SHARE`]).
-//!    Otherwise the first of these pools gets free workers in addition, as many as it has hot ones. A pool
-//!    has at most one worker for every four of its servers and for every two of its active clients, and
-//!    never more than the cores that the process may use.
-//! 4. **Each such step is an experiment**, and a worker takes part in one at a time. The step is undone
-//!    unless the workers concerned then do [`GAIN`] more transactions a second (of many workers: half of
-//!    what the added ones can give). After a failure the pools are left alone for [`PAUSE`], and twice as
-//!    long after each further failure. If the pools meanwhile do [`GAIN`] more than at the failure, the
-//!    load has changed, and the pause ends. A saturated worker can't do more whatever the load, so its
-//!    pools are left alone for [`PAUSE_SATURATED`] at most. The number of cores in use can double with
-//!    each step.
-//! 5. **Together.** When no worker was hot for [`CALM_FOR`], the least busy worker is emptied onto others
-//!    that stay below [`FITS`] with its work: first a worker of a wide pool, then a worker with several
-//!    pools. One worker at a time, with a pause of the same length in between.
-//! 6. **Even.** Within a pool, each worker has its share of the recently active clients. A worker with too
-//!    many hands some to the worker with the fewest. Idle clients are no work and stay where they are,
-//!    except on a worker that the pool has left.
+//! 1. **Hot.** A worker is hot once it has been busy at [`HOT`] or more for [`HOT_FOR`]. How busy
+//!    it is, is the greater of two figures: its thread's CPU time, and the time its loop did not
+//!    wait less the time the thread waited for a core. (The first figure misses work that the
+//!    kernel accounts elsewhere; the second counts work that the kernel does inside the wait as
+//!    rest.)
+//! 2. **Not if cores are short.** A hot worker that waited for a core for [`DELAYED`] of its time
+//!    is left alone: PostgreSQL or neighbours have the cores, and another thread would not help.
+//! 3. **Move apart, then widen.** The pools with the most transactions on a hot worker, half of its
+//!    work, move to a free worker as a whole, if the pools left behind do a worthwhile share
+//!    ([`SHARE`]). Otherwise the first of these pools gets free workers in addition, as many as it
+//!    has hot ones. A pool has at most one worker for every four of its servers and for every two
+//!    of its active clients, and never more than the cores that the process may use.
+//! 4. **Each such step is an experiment**, and a worker takes part in one at a time. The step is
+//!    undone unless the workers concerned then do [`GAIN`] more transactions a second (of many
+//!    workers: half of what the added ones can give). After a failure the pools are left alone for
+//!    [`PAUSE`], and twice as long after each further failure. If the pools meanwhile do [`GAIN`]
+//!    more than at the failure, the load has changed, and the pause ends. A saturated worker can't
+//!    do more whatever the load, so its pools are left alone for [`PAUSE_SATURATED`] at most. The
+//!    number of cores in use can double with each step.
+//! 5. **Together.** When no worker was hot for [`CALM_FOR`], the least busy worker is emptied onto
+//!    others that stay below [`FITS`] with its work: first a worker of a wide pool, then a worker
+//!    with several pools. One worker at a time, with a pause of the same length in between.
+//! 6. **Even.** Within a pool, each worker has its share of the recently active clients. A worker
+//!    with too many hands some to the worker with the fewest. Idle clients are no work and stay
+//!    where they are, except on a worker that the pool has left.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The Broker: one value for all workers. It owns the permits of every limit on servers (of a pool, a
-//! database, a user) and on clients, and knows which workers are hungry.
+//! The Broker: one value for all workers. It owns the permits of every limit on servers (of a pool,
+//! a database, a user) and on clients, and knows which workers are hungry.
 //!
 //! The process keeps the Broker behind a lock. A worker calls the Broker directly, in the middle of
 //! its own turn ([`crate::event::Action::Broker`]), so no worker waits for another worker's turn.

@@ -1,4 +1,5 @@
-//! The question that `auth_query` asks on a server ([`Lookup`]), and its recent answers ([`Known`]).
+//! The question that `auth_query` asks on a server ([`Lookup`]), and its recent answers
+//! ([`Known`]).
 
 use hashbrown::HashMap;
 

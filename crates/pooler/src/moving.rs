@@ -7,35 +7,38 @@
 //!
 //! ```text
 //!  control ---Shed{pool, to: C}---> B       B picks clients at rest, a few each turn
-//!                                   B       Detach: the driver stops receiving, delivers what came,
-//!                                           sends what is queued
-//!                                   B       Detached: client and its memory are out of every table;
+//!                                   B       Detach: the driver stops receiving, delivers received
+//!                                           bytes, sends queued bytes
+//!                                   B       Detached: the client is in no table any more;
 //!                                           B keeps a note "this key: C", number n
-//!  B ---------Move(parcel, n)-----> C       C adopts it: its line by time, its key, its statements
+//!  B ---------Move(parcel, n)-----> C       C adopts it: place in the queue, key, statements
 //!  C ---------KeyAt(key, C, n)----> A       A keeps a note for as long as the client is away
 //!  A ---------KeyNoted(n)---------> B       B forgets its note
 //!  D ---------KeyGone(key)--------> A       when the client ends at last, wherever it is
 //! ```
 //!
-//! Mail keeps the order of each sender, and a mail that caused another one arrives before it. So `Move`
-//! arrives before any cancel request that B or A forward. When `KeyNoted` arrives from A, B has already
-//! received every request that A forwarded to it. B may still receive requests from a worker that the
-//! client left before it came to B. So B follows its note for a moment longer.
+//! Mail keeps the order of each sender, and a mail that caused another one arrives before it. So
+//! `Move` arrives before any cancel request that B or A forward. When `KeyNoted` arrives from A, B
+//! has already received every request that A forwarded to it. B may still receive requests from a
+//! worker that the client left before it came to B. So B follows its note for a moment longer.
 //!
 //! What may happen during a move:
-//! - **Bytes** that arrive while the driver detaches are held, and travel. Later bytes wait in the socket.
-//!   A client that waited for a server, or has sent something since, enters C's queue with its old time.
-//! - **A cancel request** goes to A, and from note to note to the client. If the client is just leaving B,
-//!   the request waits at B and then follows it. At C the look-up begins anew.
+//! - **Bytes** that arrive while the driver detaches are held, and travel. Later bytes wait in the
+//!   socket. A client that waited for a server, or has sent something since, enters C's queue with
+//!   its old time.
+//! - **A cancel request** goes to A, and from note to note to the client. If the client is just
+//!   leaving B, the request waits at B and then follows it. At C the look-up begins anew.
 //! - **The client ends** while it leaves: B closes it like any other client, and it does not move.
-//! - **KILL** is numbered for each database. The parcel says how many KILLs its worker had obeyed; if C has
-//!   obeyed more, C drops the client. **KILL_CLIENT** follows notes, for a third of a second.
+//! - **KILL** is numbered for each database. The parcel says how many KILLs its worker had obeyed;
+//!   if C has obeyed more, C drops the client. **KILL_CLIENT** follows notes, for a third of a
+//!   second.
 //! - **PAUSE, RESUME, RECONNECT** concern servers, which do not move with a client.
 //! - **SUSPEND**: no client starts to move, and clients that arrive are not read from.
-//! - **A takeover**: no client starts to move, and B is not at rest while it has notes. So no client is in
-//!   the mail when parcels are packed. A client that is in the mail all the same stays with this process.
-//! - **The end of the process**: no client starts to move. If C had no more client to wait for, it says
-//!   that it has one again ([`crate::event::Question::Busy`]) before B may forget its note.
+//! - **A takeover**: no client starts to move, and B is not at rest while it has notes. So no
+//!   client is in the mail when parcels are packed. A client that is in the mail all the same stays
+//!   with this process.
+//! - **The end of the process**: no client starts to move. If C had no client to wait for, C
+//!   reports that it has one again ([`crate::event::Question::Busy`]) before B may forget its note.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,24 +1,26 @@
-//! A takeover: clients finish their transactions, then all connections at rest move to the successor process.
+//! A takeover: clients finish their transactions, then all connections at rest move to the
+//! successor process.
 //!
-//! The successor process asks for the takeover on the console (`TAKEOVER version`), through the unix socket
-//! and with the same user id. Then, on every worker:
+//! The successor process asks for the takeover on the console (`TAKEOVER version`), through the
+//! unix socket and with the same user id. Then, on every worker:
 //!
-//! 1. The worker accepts no client and gives out no server ([`Order::HandOver`](crate::event::Order)) until
-//!    each link has ended or `suspend_timeout` has passed. This lasts at most a moment, so clients hardly
-//!    notice.
+//! 1. The worker accepts no client and gives out no server
+//!    ([`Order::HandOver`](crate::event::Order)) until each link has ended or `suspend_timeout` has
+//!    passed. This lasts at most a moment, so clients hardly notice.
 //! 2. The driver detaches all connections at rest. They go to the control thread as [`Parcel`]s
 //!    ([`Order::Pack`](crate::event::Order)).
-//! 3. If the successor confirms that it has received everything, this process goes on serving the clients
-//!    that stayed ([`Order::Drain`](crate::event::Order)). If not, the parcels come back, and this process
-//!    adopts them as a successor would (`adoption.rs`).
+//! 3. If the successor confirms that it has received everything, this process goes on serving the
+//!    clients that stayed ([`Order::Drain`](crate::event::Order)). If not, the parcels come back,
+//!    and this process adopts them as a successor would (`adoption.rs`).
 //!
-//! The driver detaches a client only when the kernel has all output queued for it. No other client may have
-//! to wait for a client that does not read. So Howdah first asks the driver to report when a client is
-//! flushed ([`Action::TellFlushed`]). When the report comes, Howdah packs the client, with the server of its
-//! session. If the report does not come within [`SLOW_NS`], the client stays as if Howdah had not asked.
+//! The driver detaches a client only when the kernel has all output queued for it. No other client
+//! may have to wait for a client that does not read. So Howdah first asks the driver to report when
+//! a client is flushed ([`Action::TellFlushed`]). When the report comes, Howdah packs the client,
+//! with the server of its session. If the report does not come within [`SLOW_NS`], the client stays
+//! as if Howdah had not asked.
 //!
-//! Clients that stayed, for example in a transaction, follow later: from time to time the same three steps
-//! repeat for a moment.
+//! Clients that stayed, for example in a transaction, follow later: from time to time the same
+//! three steps repeat for a moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! Cancel keys. A key names the worker and the slot of its client. Only this process can compute the key's
-//! secret. So there is no table of keys, except for keys that predecessors of this process have given out.
+//! Cancel keys. A key names the worker and the slot of its client. Only this process can compute
+//! the key's secret. So there is no table of keys, except for keys that predecessors of this
+//! process have given out.
 
 use std::collections::BTreeMap;
 

@@ -1,16 +1,18 @@
 //! Cancel keys, and cancel requests.
 //!
-//! A key names the worker and the slot of its client. Only this process can compute the key's secret. So
-//! there is no table of keys, except for clients that have moved to other workers (`moving.rs`).
+//! A key names the worker and the slot of its client. Only this process can compute the key's
+//! secret. So there is no table of keys, except for clients that have moved to other workers
+//! (`moving.rs`).
 //!
-//! The client's worker finds the link and starts the cancel in one step. A connection of its own, the
-//! *carrier*, takes the request to PostgreSQL. PostgreSQL closes the carrier after it has signalled the
-//! backend. Until then no other client gets the server, so the cancel can't hit another client's query. If
-//! the carrier ends in any other way, it is unknown whether the signal was sent. Then the server is closed
-//! when its client's transaction is over.
+//! The client's worker finds the link and starts the cancel in one step. A connection of its own,
+//! the *carrier*, takes the request to PostgreSQL. PostgreSQL closes the carrier after it has
+//! signalled the backend. Until then no other client gets the server, so the cancel can't hit
+//! another client's query. If the carrier ends in any other way, it is unknown whether the signal
+//! was sent. Then the server is closed when its client's transaction is over.
 //!
-//! PostgreSQL ignores a cancel that arrives before the statement. The same can happen through Howdah: a
-//! client that cancels right after its statement must cancel again, as with PostgreSQL alone.
+//! PostgreSQL ignores a cancel that arrives before the statement. The same can happen through
+//! Howdah: a client that cancels right after its statement must cancel again, as with PostgreSQL
+//! alone.
 
 pub mod carrier;
 pub mod errand;
