@@ -174,7 +174,9 @@ globals! {
     auth_ident_file: Option<String> = unset, G, G, reload, Built,
         "The file that maps system users to database users, for auth_type = hba.";
     auth_ldap_options: Option<LdapText> = unset, G, G, reload, Built,
-        "Where the directory is and how to bind, for auth_type = ldap: ldapserver, ldapport, ldapscheme, ldaptls, ldapurl; ldapprefix and ldapsuffix, or ldapbasedn, ldapbinddn, ldapbindpasswd, ldapsearchattribute, ldapsearchfilter.";
+        "Where the directory is and how to bind, for auth_type = ldap: ldapserver, ldapport, \
+         ldapscheme, ldaptls, ldapurl; ldapprefix and ldapsuffix, or ldapbasedn, ldapbinddn, \
+         ldapbindpasswd, ldapsearchattribute, ldapsearchfilter.";
     auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname=$1 AND rolcanlogin",
         GD, GD, reload, Built,
         "The query that finds the secret of a user who is not in auth_file.";
@@ -269,14 +271,15 @@ globals! {
     log_disconnections: bool = "1", G, G, reload, Built,
         "Logs why each connection is closed.";
     log_format: LogFormat = "text", G, NOWHERE, reload, Built,
-        "How lines of the log are written: text, as PgBouncer does, or json, an object a line. Syslog gets text in any case.";
+        "How lines of the log are written: text, as PgBouncer does, or json, an object a line. \
+         Syslog gets text in any case.";
     log_pooler_errors: bool = "1", G, G, reload, Built,
         "Logs the errors that Howdah itself sends to clients.";
     log_stats: bool = "1", G, G, reload, Built,
         "Logs a line of statistics every stats_period.";
     log_strangers_rate: u32 = "500", G, NOWHERE, reload, Built,
-        "How many lines of the log a second may be about clients that have not proved who they are; as \
-         many again may be about refused logins. Of more, only the number is told; 0 writes all.";
+        "How many lines a second the log has about clients that have not logged in, and as many \
+         again about refused logins. Of further ones the log tells only the number. 0: no limit.";
     logfile: String = "", G, G, reload, Built,
         "The file to log to; opened anew at reload.";
     login_notify_message: String = "", G, NOWHERE, reload, Built,
@@ -309,10 +312,11 @@ globals! {
         "Disconnects clients that keep a server between transactions (session_state) and send \
          nothing for this long.";
     pin_limit: u32 = "0", GDU, NOWHERE, reload, Built,
-        "How many clients of a pool may keep a server between transactions (because of temporary tables, \
-         session locks and the like, see session_state). Beyond it a statement that would keep one waits \
-         outside a transaction, and is refused (53000) inside one. 0: half of the servers that the pool \
-         may have, at least one.";
+        "How many clients of a pool may keep a server between transactions (because of temporary \
+         tables, session locks and the like, see session_state). If so many do, a statement for \
+         which one more client would keep its server waits if it comes outside a transaction, and \
+         is refused (53000) inside one. 0: half of the servers that the pool may have, at least \
+         one.";
     pin_notice: bool = "0", G, NOWHERE, reload, Built,
         "Tells clients by a NOTICE that they keep a server between transactions, and why.";
     pkt_buf: u32 = "4096", G, G, fixed, Built,
@@ -347,7 +351,8 @@ globals! {
     scram_iterations: u32 = "4096", G, G, reload, Built,
         "Iterations of the SCRAM secrets made from plain passwords.";
     server_channel_binding: ChannelBinding = "prefer", G, NOWHERE, reload, Built,
-        "Whether SCRAM logins to servers over TLS bind the channel, where the database does not say (channel_binding): disable, prefer or require.";
+        "Whether SCRAM logins to servers over TLS bind the channel, where the database does not \
+         say (channel_binding): disable, prefer or require.";
     server_check_delay: Duration = "30", G, G, reload, Built,
         "A server that idled for longer is tested before it is used; 0 always tests.";
     server_check_query: String = "<empty>", G, G, reload, Built,
@@ -355,7 +360,8 @@ globals! {
     server_connect_timeout: Duration = "15", G, G, reload, Built,
         "How long connecting and logging in to a server may take.";
     server_fast_close: bool = "0", G, G, reload, Built,
-        "Closes servers of session pools that must go at the end of their transaction.";
+        "In session mode, closes a server that is to be replaced (RECONNECT, a changed host) at \
+         the end of its transaction, and its client with it.";
     server_idle_timeout: Duration = "600", G, G, reload, Built,
         "Closes servers that nobody used for this long.";
     server_lifetime: Duration = "3600", GD, GD, reload, Built,
@@ -369,7 +375,8 @@ globals! {
          (require_auth): libpq's words, separated by commas, such as scram-sha-256 or !password,!md5; \
          nothing allows every way.";
     server_requirepeer: String = "", G, NOWHERE, reload, Built,
-        "The system's user that must run servers which are reached by a unix socket, where the database does not say (requirepeer); nothing allows everybody.";
+        "The user of the operating system that PostgreSQL must run as where it is reached by a \
+         unix socket. A database's requirepeer goes before this. Nothing: any user.";
     server_reset_query: String = "DISCARD ALL", G, G, reload, Built,
         "Run on a server of a session pool when its client has left.";
     server_reset_query_always: bool = "0", G, G, reload, Built,
@@ -406,9 +413,11 @@ globals! {
     slow_query_rate: u32 = "10", G, NOWHERE, reload, Built,
         "How many lines about slow queries each worker may log in a second; others are counted.";
     slow_query_time: Duration = "0", GDU, NOWHERE, reload, Built,
-        "Logs queries that took at least this long, the wait for a server included; 0 logs none. Constants are left out of their texts.";
+        "Logs queries that took at least this long, the wait for a server included; 0 logs none. \
+         Constants are left out of their texts.";
     slow_query_values: bool = "0", G, NOWHERE, reload, Built,
-        "Logs slow queries with their texts as they were sent and the values of their parameters, 1 KB of each at most.";
+        "Logs slow queries with their texts as they were sent and the values of their parameters, \
+         1 KB of each at most.";
     so_reuseport: bool = "0", G, G, fixed, Built,
         "Lets several processes listen on the same port: a new one may start before the old ends.";
     stats_period: Duration = "60", G, G, reload, Built,
@@ -445,10 +454,11 @@ globals! {
     top_queries: u32 = "0", G, NOWHERE, reload, Built,
         "Of how many texts of queries each worker keeps counts, for SHOW QUERIES; 0 counts none.";
     trace_endpoint: HttpUrl = "", G, NOWHERE, reload, Built,
-        "Where traces go: the URL of a collector that takes OTLP by HTTP, such as http://127.0.0.1:4318/v1/traces; nothing: no traces.";
+        "Where traces go: the URL of a collector that takes OTLP by HTTP, such as \
+         http://127.0.0.1:4318/v1/traces; nothing: no traces.";
     trace_ratio: Share = "0.01", G, NOWHERE, reload, Built,
-        "The share of queries that are traced, from 0 to 1. A query whose comment has a traceparent \
-         follows that traceparent's sampled flag instead.";
+        "The share of queries that are traced, from 0 to 1. If a query has a comment with a \
+         traceparent, the sampled flag in it decides instead.";
     track_extra_parameters: List = "IntervalStyle", G, G, fixed, Built,
         "Server parameters to keep per client beyond the usual ones.";
     transaction_timeout: Duration = "0", GU, GU, reload, Built,

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use howdah_pooler::config::{
-    AuthType, Beyond, Config, Globals, Mistake, Reading, SslMode, Warning,
+    AuthType, Beyond, Config, Globals, Mistake, Reading, SessionState, SslMode, Warning,
 };
 use howdah_pooler::note::Level;
 use howdah_pooler::tls::TlsInForce;
@@ -414,7 +414,8 @@ fn needless(config: &Config) -> Option<String> {
     let ignored = config.globals.ignore_startup_parameters.iter();
     let ignored: Vec<_> = ignored.map(String::as_str).collect();
     let place = config.written.get("ignore_startup_parameters")?;
-    (!ignored.is_empty()).then(|| {
+    let kept = config.globals.session_state != SessionState::Share;
+    (kept && !ignored.is_empty()).then(|| {
         format!(
             "ignore_startup_parameters ({place}) drops what clients ask for at connect: {}. Without that \
              line each client gets what it asks for",

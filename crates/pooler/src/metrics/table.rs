@@ -645,8 +645,8 @@ pub fn metrics_page() -> String {
          text format, or in OpenMetrics' if the request asks for it. Workers are asked once a \
          second, however many scrape, so values are up to a second old.\n\n\
          `database` and `user` name a pool. The first `metrics_max_pools` pools are shown alone; \
-         the others are summed in one with both labels `(other)`, and stay there, so that no \
-         counter falls. Workers and pools add up: `sum without (database, user)` is right for \
+         the sum of the others has `(other)` in both labels. A pool does not change between the \
+         two, so no counter falls. Workers and pools add up: `sum without (database, user)` is right for \
          every counter and histogram.\n\n\
          Durations are histograms with fixed bounds, each twice the one before, from 131 us to \
          69 s; a quantile is exact to its bucket.\n\n\
