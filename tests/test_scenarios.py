@@ -931,7 +931,7 @@ def test_28_session_lock_of_a_session_pool(make_howdah, postgres):
                            "the lock to be free")
 
 
-def test_29_takeover(make_howdah):
+def test_29_takeover(make_howdah, postgres):
     """A new process takes over from a running one while one client is in a transaction, one has a
     statement and settings, and one will cancel with a key of the old process."""
     howdah = make_howdah(workers=2, default_pool_size=2)
@@ -947,7 +947,7 @@ def test_29_takeover(make_howdah):
         assert rows(keeps.read_until()) == [["7", "German, DMY"]]
         assert old.wait(30) == 0, howdah.said()
         cancels.send(query("select pg_sleep(60)"))
-        howdah.wait_for_pool(sv_active=1)
+        postgres.wait_for_sleepers()
         cancels.cancel()
         assert [m.fields()["C"] for m in cancels.read_until() if m.tag == "E"] == ["57014"]
         assert inside.value("select 'as before'") == "as before"

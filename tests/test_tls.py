@@ -519,12 +519,12 @@ def test_tls_within_tls(shared_howdah, authority, site):
 # Clients: cancels -------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("carried", ["clear", "tls", "direct"])
-def test_cancels(shared_howdah, authority, site, carried):
+def test_cancels(shared_howdah, postgres, authority, site, carried):
     """A cancel request is taken in clear text and over TLS, under every mode."""
     howdah = shared_howdah(**listener(site, authority))
     with howdah.connect(tls=trusting(authority)) as client:
         client.send(wire.query("select pg_sleep(30)"))
-        howdah.wait_for_pool("postgres", "postgres", sv_active=1)
+        postgres.wait_for_sleepers()
         with howdah.raw() as other:
             if carried != "clear":
                 context = trusting(authority, alpn="postgresql")
@@ -562,12 +562,12 @@ def last_words(howdah, context, *words):
     return raw
 
 
-def test_a_cancel_with_the_end_of_its_connection(shared_howdah, authority, site):
+def test_a_cancel_with_the_end_of_its_connection(shared_howdah, postgres, authority, site):
     """As tokio-postgres sends it: the request and FIN right behind the handshake."""
     howdah = shared_howdah(**listener(site, authority))
     with howdah.connect(tls=trusting(authority)) as client:
         client.send(wire.query("select pg_sleep(30)"))
-        howdah.wait_for_pool("postgres", "postgres", sv_active=1)
+        postgres.wait_for_sleepers()
         request = wire.cancel_request(client.pid, client.key)
         with last_words(howdah, trusting(authority, version="1.3"), request):
             fields = [got.fields() for got in client.read_until("Z") if got.tag == "E"]
@@ -1673,7 +1673,7 @@ def test_cancels_to_servers(make_howdah, tls_postgres):
     howdah = make_howdah(postgres=tls_postgres, server_tls_sslmode="require")
     with howdah.connect() as client:
         client.send(wire.query("select pg_sleep(30)"))
-        howdah.wait_for_pool("postgres", "postgres", sv_active=1)
+        tls_postgres.wait_for_sleepers()
         client.cancel()
         fields = [got.fields() for got in client.read_until("Z") if got.tag == "E"]
         assert [field["C"] for field in fields] == ["57014"]

@@ -263,7 +263,7 @@ def test_kill_client_beside_moves(restless):
             client.read_to_end()
 
 
-def test_takeover_beside_moves(restless):
+def test_takeover_beside_moves(restless, postgres):
     """A process that takes over has every client, wherever it was, with a key that is valid."""
     howdah = restless()
     clients = [howdah.connect() for _ in range(8)]
@@ -273,7 +273,7 @@ def test_takeover_beside_moves(restless):
         for index, client in enumerate(clients):
             assert client.value(f"select {index}") == str(index), turn
             client.send(query("select pg_sleep(30)"))
-        howdah.wait_for_pool(sv_active=8)
+        postgres.wait_for_sleepers(8)
         for client in clients:
             client.cancel()
             assert [m.fields()["C"] for m in client.read_until() if m.tag == "E"] == ["57014"]

@@ -181,6 +181,12 @@ class Postgres:
         """The first column of the first row, run directly."""
         return self.sql(statement, database)[0][0]
 
+    def wait_for_sleepers(self, count=1):
+        """Waits until so many queries are in pg_sleep: PostgreSQL ignores a cancel that comes
+        before it has read the query."""
+        asleep = "select count(*) from pg_stat_activity where wait_event = 'PgSleep'"
+        machine.wait_until(lambda: int(self.value(asleep)) >= count, "queries that sleep")
+
     @contextlib.contextmanager
     def lock(self, number):
         """Holds a lock meanwhile. Gives the call that waits, in SQL, until that is over."""
