@@ -83,10 +83,14 @@ def build():
 
 
 def build_tests():
-    """The programs of the tests of the decisions, and the folder that each is run in."""
-    errors, artifacts = cargo("test", "--no-run", "-p", "howdah-pooler")
-    if errors:
-        sys.exit("the tests are not built:\n" + "".join(error["rendered"] for error in errors))
+    """The programs of the tests of the decisions and of the connection layer, and the folder that
+    each is run in."""
+    artifacts = []
+    for words in (["-p", "howdah-pooler"], ["-p", "howdah-daemon", "--lib"]):
+        errors, built = cargo("test", "--no-run", *words)
+        if errors:
+            sys.exit("the tests are not built:\n" + "".join(error["rendered"] for error in errors))
+        artifacts += built
     return [
         (artifact["executable"], Path(artifact["manifest_path"]).parent)
         for artifact in artifacts

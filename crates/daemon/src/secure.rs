@@ -512,6 +512,8 @@ pub(crate) fn broken(peer: Peer, why: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use howdah_pooler::tls::TlsConnect;
+
     use super::*;
 
     #[test]
@@ -540,5 +542,75 @@ mod tests {
             Some(key(17)),
             "in the next turn"
         );
+    }
+
+    /// A session whose other side never answers.
+    struct Silent;
+
+    impl TlsSession for Silent {
+        fn is_in_handshake(&self) -> bool {
+            true
+        }
+        fn unread(&self) -> usize {
+            0
+        }
+        fn feed(&mut self, _: &[u8]) {}
+        fn handshake(&mut self) -> HandshakeStep {
+            HandshakeStep::More
+        }
+        fn open(&mut self, _: &mut Vec<u8>, _: &mut usize) -> Opened {
+            Opened::More
+        }
+        fn seal(&mut self, _: &[u8], _: Vec<u8>) -> Result<Vec<u8>, String> {
+            Err("in its handshake".into())
+        }
+        fn close(&mut self) {}
+        fn take_output(&mut self) -> Option<Vec<u8>> {
+            None
+        }
+        fn pack(&mut self) -> Result<Vec<u8>, String> {
+            Err("in its handshake".into())
+        }
+    }
+
+    #[derive(Debug)]
+    struct SilentLibrary;
+
+    impl TlsLibrary for SilentLibrary {
+        fn accept(&self, _: bool) -> Result<Box<dyn TlsSession>, String> {
+            Ok(Box::new(Silent))
+        }
+        fn connect(&self, _: TlsConnect) -> Result<Box<dyn TlsSession>, String> {
+            Ok(Box::new(Silent))
+        }
+        fn unpack(&self, _: &[u8]) -> Result<Box<dyn TlsSession>, String> {
+            Ok(Box::new(Silent))
+        }
+    }
+
+    #[test]
+    fn a_silent_handshake_is_given_up_once_others_wait_and_not_before() {
+        let mut sessions = Sessions::default();
+        sessions.set_library(Arc::new(SilentLibrary));
+        sessions.bound_handshakes(1);
+        let key = |slot| Key {
+            slot,
+            generation: 0,
+        };
+        let hello = || TlsStart::Accept {
+            direct: false,
+            received: vec![22],
+        };
+        let patience = limits::HANDSHAKE_PATIENCE_NS;
+        assert!(matches!(sessions.start(key(0), hello()), Taken::Handshake));
+        assert_eq!(sessions.next_in_line(0, 0), Some(key(0)));
+        assert!(sessions.step(key(0), Time(5)).is_some());
+        assert_eq!(sessions.give_up(Time(9 * patience)), None, "nobody waits");
+        assert!(matches!(sessions.start(key(1), hello()), Taken::Waits));
+        assert_eq!(sessions.deadline(), Some(Time(5 + patience)));
+        assert_eq!(sessions.give_up(Time(4 + patience)), None);
+        assert_eq!(sessions.next_waiting(), None);
+        assert_eq!(sessions.give_up(Time(5 + patience)), Some(key(0)));
+        assert_eq!(sessions.next_waiting(), Some(key(1)));
     }
 }
