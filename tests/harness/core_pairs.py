@@ -1,4 +1,5 @@
-"""What more workers cost and bring, in interleaved pairs of two settings, each pair a moment apart:
+"""What more workers cost and bring, and what clients' settings cost, in interleaved pairs, each pair a
+moment apart:
 
     PYTHONPATH=tests target/python/bin/python -m harness.core_pairs --pairs 10 --only "p99"
 
@@ -21,6 +22,10 @@ from .howdah import Howdah
 ONE, TWO, EIGHT = {"workers": 1}, {"workers": 2}, {"workers": 8}
 ALWAYS = {"workers": 2, "pool_spread": "always"}
 AT_MOST, AT_LEAST = "at most", "at least"
+# The first statement of each client, in place of `pgbench -S` alone.
+NO_SET = {**ONE, "first": "SELECT 1"}
+SAME_SET = {**ONE, "first": "SET work_mem = 5000"}
+OTHER_SETS = {**ONE, "first": "SET work_mem = :number"}
 
 
 def pooled(settings, size):
@@ -37,7 +42,21 @@ ROWS = [
     *[(f"p99/p50, workers = 2 against 1, pool of {size}, {clients} clients", pooled(TWO, size),
        pooled(ONE, size), clients, None, [("tail", AT_MOST, 1.0), ("tps", AT_LEAST, 1.0)])
       for size, clients in ((8, 40), (20, 120), (40, 120))],
+    *[(f"the same SET by all against none, {clients} clients", SAME_SET, NO_SET, clients, None,
+       [("cpu", AT_MOST, 1.02)]) for clients in (40, 120)],
+    *[(f"another SET by each against none, {clients} clients", OTHER_SETS, NO_SET, clients, None,
+       [("cpu", AT_MOST, 1.40)]) for clients in (40, 120)],
 ]
+
+# `pgbench -S`, with a first statement of the session.
+SCRIPT = r"""\if :begins = 1
+\set begins 0
+\set number 5000 + :client_id
+{first};
+\endif
+\set aid random(1, 100000 * 10)
+SELECT abalance FROM pgbench_accounts WHERE aid = :aid;
+"""
 
 
 class Bench:
@@ -52,6 +71,7 @@ class Bench:
                      "postgres"])
 
     def howdah(self, settings):
+        settings = {name: value for name, value in settings.items() if name != "first"}
         words = tuple(sorted(settings.items()))
         if words not in self.howdahs:
             settings = {"default_pool_size": 20, "max_client_conn": 1000, "log_connections": 0,
@@ -69,6 +89,12 @@ class Bench:
                  str(seconds + 2), "-l", "--log-prefix", prefix, "-U", "postgres", "-h",
                  howdah.host, "-p", str(howdah.port)]
         words += ["--rate", str(rate)] if rate else []
+        if "first" in settings:
+            path = os.path.join(self.scratch, "script")
+            with open(path, "w") as file:
+                file.write(SCRIPT.format(first=settings["first"]))
+            machine.hand_over(path)
+            words[words.index("-S"):words.index("-S") + 1] = ["-f", path, "-D", "begins=1"]
         load = machine.spawn([*words, "postgres"], stdout=subprocess.DEVNULL,
                              stderr=subprocess.DEVNULL)
         begun = totals(howdah)["xact_count"]
