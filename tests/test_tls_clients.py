@@ -217,8 +217,7 @@ def test_openssl_resumes(howdah, authority, scratch, version):
 def test_openssl_reconnects(howdah, authority):
     """Five times, each time with the session of before."""
     with OpenSsl(howdah, authority, "-tls1_2", "-reconnect", direct=True) as client:
-        for _ in range(5):
-            client.until(b"Reused, TLSv1.2")
+        client.until(b"Reused, TLSv1.2", times=5)
 
 
 def test_gnutls_resumes(howdah, authority):

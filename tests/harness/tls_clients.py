@@ -46,10 +46,10 @@ class TlsClient:
         """The end of what was seen."""
         return self.seen[-3000:].decode("utf-8", "backslashreplace")
 
-    def until(self, *ends):
-        """Reads up to one of these that it has not seen before."""
-        counts = [self.seen.count(end) for end in ends]
-        while [self.seen.count(end) for end in ends] == counts:
+    def until(self, *ends, times=1):
+        """Reads until one of these has come so many times more."""
+        counts = [self.seen.count(end) + times for end in ends]
+        while all(self.seen.count(end) < count for end, count in zip(ends, counts)):
             assert self._fill(), f"{self.command} ended:\n{self.text()}"
 
     def to_end(self):
