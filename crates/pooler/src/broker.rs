@@ -43,7 +43,7 @@ pub struct Broker {
     evict_turn: u32,
     /// Places kept for pools that several limits hold back. There are few.
     kept: Vec<Kept>,
-    /// When the latest mail was sent.
+    /// When the current mail came.
     now: Time,
     /// How many workers have not yet reported that all of their connections have come with a
     /// takeover.

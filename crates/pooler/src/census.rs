@@ -19,7 +19,7 @@ pub struct Census {
     pub servers: usize,
     /// Servers that are ready for use.
     pub idle: usize,
-    /// Clients in the queues for servers.
+    /// Places in the queues for servers, also of clients that have left.
     pub waiting: usize,
     /// Clients that wait for the first server of their pool.
     pub newcomers: usize,

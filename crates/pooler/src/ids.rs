@@ -22,7 +22,7 @@ pub struct ServerId {
     pub generation: u32,
 }
 
-/// A worker has two kinds of connection.
+/// Names a worker's connection of either kind.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Peer {
     /// An application's connection to Howdah.

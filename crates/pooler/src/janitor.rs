@@ -164,7 +164,7 @@ pub enum Takeover {
         /// How many processes want to take over. At most one will, and others may have left.
         asked: u32,
     },
-    /// The driver is detaching idle connections.
+    /// The driver is detaching connections at rest.
     Packing {
         /// When connections that are not detached are closed.
         until: Time,
@@ -191,7 +191,7 @@ impl Takeover {
         matches!(self, Takeover::Holding { .. } | Takeover::Packing { .. })
     }
 
-    /// True while idle connections go to the control thread. Only the control thread can give them
+    /// True while connections at rest go to the control thread. Only this thread can give them
     /// back.
     pub fn packs(&self) -> bool {
         matches!(self, Takeover::Packing { .. })

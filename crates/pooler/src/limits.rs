@@ -112,7 +112,7 @@ pub const SERVER_TEXTS: usize = 16 << 20;
 /// How many databases without a pool are remembered at least.
 pub const UNUSED_SCHEMAS: usize = 1024;
 
-/// The least amount of unused texts worth tidying, in bytes.
+/// The least size of all texts that is worth tidying, in bytes.
 pub const TIDIED_TEXTS: usize = 1 << 20;
 
 /// How many settings are asked about at once. A session that changes more keeps its server.

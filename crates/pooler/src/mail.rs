@@ -287,7 +287,7 @@ pub enum PinWish {
 /// Where room for a server can be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Evict {
-    /// In any pool under the same limit.
+    /// In other pools under the same limit.
     Under(SharedBound),
     /// In the pool itself: the waiting client can't use the pool's idle servers.
     Same,

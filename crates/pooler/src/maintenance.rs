@@ -100,9 +100,9 @@ impl Pooler {
         self.maybe_end(out);
     }
 
-    /// While clients wait, each worker often reports for how long. A report of a shorter wait than
-    /// before is left to the maintenance: under load, clients wait for a moment on every worker at
-    /// any time.
+    /// While clients wait, each worker often reports for how long. A wait not clearly longer than
+    /// last reported is left to the maintenance: under load, clients wait for a moment on every
+    /// worker at any time.
     fn say_hunger(&mut self, out: &mut Out) {
         for id in self.pools.ids() {
             self.trim_waiting(id);
@@ -136,7 +136,7 @@ impl Pooler {
         }
     }
 
-    /// `min_pool_size`: opens one server a period while the pool has clients.
+    /// `min_pool_size`: asks for one server a period while the pool exists.
     fn warm(&mut self, id: PoolId, out: &mut Out) {
         let worker = self.worker;
         let pool = self.pools.at(id);

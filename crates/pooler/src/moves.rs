@@ -96,7 +96,7 @@ impl Moves {
         untold.count()
     }
 
-    /// Forgets old notes.
+    /// Forgets notes that mail need not follow.
     pub(crate) fn tidy(&mut self, now: Time) {
         let over = |since: Time| now.0 >= since.0 + FOLLOWED_NS;
         self.notes.retain(|note| !note.told.is_some_and(over));

@@ -305,7 +305,7 @@ impl Pooler {
         self.moves.comes_back(&key);
         self.tell_home(key, Some(left), out);
         self.adopt_pool(lore, out);
-        // The client's place in the queue counts before any service.
+        // The client's old place in the queue must count from the start.
         self.moves.arriving = waits;
         let id = self.adopt_client(passenger, false, out);
         let waits = self.moves.arriving.take();
@@ -373,7 +373,7 @@ impl Pooler {
         }
     }
 
-    /// A client with an inherited key ends, or goes to the successor: forgets the key.
+    /// A client with a key from elsewhere ends, or goes to the successor: forgets the key.
     pub(crate) fn drop_key(&mut self, key: Option<Box<OldKey>>, id: ClientId, out: &mut Out) {
         let Some(key) = key else { return };
         self.keys.forget(&key, id);

@@ -52,8 +52,8 @@ pub enum Cause {
     Known,
     /// Anybody, any number of times: the client has not proved its identity.
     Stranger,
-    /// Anybody, but the record reports a refused login. Such records reveal guessed passwords, so
-    /// other records of strangers must not crowd them out.
+    /// Anybody, but the record reports a refused login. Such records show that passwords are being
+    /// guessed, so other strangers' must not crowd them out.
     Refused,
 }
 

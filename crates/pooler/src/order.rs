@@ -9,7 +9,7 @@ pub enum Order {
     Resume(Option<String>),
     /// Stop reading from all connections, and hand all queued output to the kernel.
     Suspend,
-    /// A successor takes over: end every link, and give out no server.
+    /// A successor takes over: let every link end, give out no server.
     HandOver {
         /// TLS sessions of clients can travel, too. A later round of the same takeover allows no
         /// more than the first.
@@ -19,7 +19,7 @@ pub enum Order {
     Unsuspend,
     /// The takeover has failed: continue as before.
     GiveUp,
-    /// Send all idle connections to the successor.
+    /// Send all connections at rest to the successor.
     Pack,
     /// The successor has received everything: serve the remaining clients until they leave, then
     /// end.

@@ -1,5 +1,5 @@
 //! Peers: processes of one group that share a port or stand behind one balancer, so a cancel
-//! request may reach another process than its client.
+//! request may reach a process other than its client's.
 //!
 //! While `peer_id` is set, keys have PgBouncer's form, and cancel requests go to and come from
 //! PgBouncers as well. The eight bytes of a key, process id and secret together:
@@ -226,7 +226,7 @@ impl Pooler {
             let Some(pool) = self.peering.pools.get_mut(&peer) else {
                 return;
             };
-            // The clients of these requests have been told so.
+            // Time is up for these requests; their clients know.
             while pool.waiting.front().is_some_and(|next| next.until < now) {
                 pool.waiting.pop_front();
             }

@@ -146,9 +146,9 @@ impl Peering {
     }
 }
 
-/// True if the request's secret is the secret of this key. Forwarding lowers the count in a key of
-/// this peer's form and number, so the bits of the count are not compared there. In other keys
-/// every bit counts.
+/// True if the request's secret is the secret of this key. In a key of peers' form with this
+/// process's `peer_id`, the count of forwards is not compared, as forwarding lowers it. In other
+/// keys every bit counts.
 pub(crate) fn is_secret(peer: u32, pid: u32, own: &[u8], secret: &[u8]) -> bool {
     let counts = |key: PeerKey| peer == u32::from(key.peer()) && key.ttl() == TTL_MASK;
     let mut fresh = secret.to_vec();

@@ -9,8 +9,8 @@ use crate::load::{Load, PoolLoad, ThreadLoad};
 use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
 
-/// A pool gets one worker for each this many servers. With fewer servers for each worker, clients
-/// would wait for servers that are idle elsewhere.
+/// How many servers a pool must have for each of its workers. With fewer, clients would wait for
+/// servers that are idle elsewhere.
 pub const SERVERS_PER_WORKER: u32 = 4;
 
 /// How often a worker reports its load, in nanoseconds: while it has work, and (`IDLE_LOAD_NS`)

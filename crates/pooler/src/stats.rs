@@ -136,7 +136,7 @@ impl Stats {
 pub struct PeerCounts {
     /// The peer's id.
     pub peer: u16,
-    /// Requests that the peer has received.
+    /// Requests that the peer has now.
     pub sent: u32,
     /// Requests with a connection that is being opened.
     pub connecting: u32,

@@ -74,7 +74,7 @@ impl Pooler {
         }
     }
 
-    /// Under SUSPEND, reads a client that is new here or has sent bytes up to the end of its
+    /// Under SUSPEND: a client is new here or has sent bytes. It is read up to the end of its
     /// message and no further.
     pub(crate) fn suspend_client(&mut self, id: ClientId, out: &mut Out) {
         if self.janitor.suspension.is_none() {

@@ -55,7 +55,7 @@ impl Call {
         names || matches!(self.name, Argument::Bound(_)) || matches!(self.local, Argument::Bound(_))
     }
 
-    /// True if the call may set where PostgreSQL looks names up.
+    /// True if the call may change where names are looked up.
     fn may_name(&self) -> bool {
         match &self.name {
             Argument::Known(name) => is_naming(name),

@@ -106,7 +106,7 @@ impl Effects {
     }
 
     /// True if the effects matter at each Bind: the text may pin its client, depending on the
-    /// search path or from the next transaction on, or sets where names are looked up.
+    /// search path or from the next transaction on, or changes where names are looked up.
     pub fn matters_at_bind(&self) -> bool {
         const MAY: Kinds = Kinds::SCHEMA
             .and(Kinds::SEQUENCES)

@@ -68,7 +68,7 @@ pub enum SettingChange {
 /// The table, view or sequence of a CREATE, ALTER or DROP.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Object {
-    /// Its name without the schema, in lower case unless quoted.
+    /// Its name, written without a schema; in lower case unless quoted.
     pub name: Box<[u8]>,
     /// The command drops the object.
     pub dropped: bool,
@@ -327,7 +327,7 @@ fn change(tokens: Tokens<'_>, drops: bool) -> First {
     }
 }
 
-/// The table, view or sequence of the command, if there is exactly one.
+/// The command's table, view or sequence, if exactly one is named, without a schema.
 fn object(mut tokens: Tokens<'_>, dropped: bool) -> Option<Object> {
     const KINDS: [&[u8]; 3] = [b"table", b"view", b"sequence"];
     const BEHIND: [&[u8]; 4] = [b"if", b"not", b"exists", b"only"];

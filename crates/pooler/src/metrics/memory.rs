@@ -19,7 +19,7 @@ const OTHER: &str = "(other)";
 /// Values that are kept from one sample to the next.
 #[derive(Debug, Default)]
 pub struct Memory {
-    /// Pools that are shown alone, in order of appearance.
+    /// Pools that are shown alone: those that came first.
     shown: BTreeSet<Arc<PoolKey>>,
     /// Pools that are summed, as last seen. A summed pool stays summed, so that no counter falls.
     summed: BTreeMap<Arc<PoolKey>, PoolSight>,

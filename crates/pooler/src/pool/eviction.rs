@@ -44,8 +44,8 @@ impl Pooler {
         Some(self.now.0.saturating_sub(since.0))
     }
 
-    /// A limit holds the pool `key` back: closes the oldest idle server of another pool. If no
-    /// server is idle, released servers are closed once the clients of `key` have waited long.
+    /// A limit holds the pool `key` back: closes the longest idle server of another pool. If
+    /// none is idle, the next released one is closed, once clients of `key` have waited long.
     pub(crate) fn evict(&mut self, key: &PoolKey, from: Evict, age: u64, out: &mut Out) {
         let mut oldest: Option<(Time, ServerId)> = None;
         for (_, pool) in self.pools.iter() {

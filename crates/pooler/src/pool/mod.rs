@@ -310,7 +310,7 @@ impl Pool {
         self.greeting = None;
     }
 
-    /// The greeting for a client with these wishes; `None` before the first login to PostgreSQL.
+    /// The greeting for a client with these wishes; `None` if `welcome` is not known.
     pub(crate) fn greets(
         &mut self,
         wishes: &Wishes<'_>,

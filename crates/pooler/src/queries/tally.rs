@@ -71,7 +71,7 @@ impl QueryCounts {
         self.run.count(ended.run_ns);
     }
 
-    /// Adds the counts of another worker.
+    /// Adds other counts.
     pub fn add(&mut self, other: &QueryCounts) {
         self.calls += other.calls;
         self.errors += other.errors;

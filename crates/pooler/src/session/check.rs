@@ -91,8 +91,8 @@ impl Pooler {
         self.note_client(Level::Warning, client_id, &text, out);
     }
 
-    /// A server has sent a notification, but none of its clients listens: some text has run a
-    /// hidden LISTEN.
+    /// A server has sent a notification, but no client listens there: some text has run a hidden
+    /// LISTEN.
     pub(crate) fn stray_notification(&mut self, id: ServerId, out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
         match *server.state() {

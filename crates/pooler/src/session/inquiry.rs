@@ -32,7 +32,7 @@ pub struct Inquiry {
     pub check: Option<KnownSettings>,
 }
 
-/// The known settings of a server.
+/// Settings that a server has of its client.
 #[derive(Debug, Default)]
 pub struct KnownSettings {
     /// Names in lower case.

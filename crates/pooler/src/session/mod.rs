@@ -5,8 +5,8 @@
 //! PostgreSQL for the result ([`inquiry`]). So savepoints, rollbacks, errors and functions need no
 //! rules here.
 //!
-//! - *Settings* then belong to the client. Before the client's next transaction on a server with
-//!   other settings, Howdah sets the client's settings there ([`settings`]).
+//! - *Settings* that a text changes belong to the client. Before the client's next transaction on a
+//!   server with other settings, Howdah sets the client's there ([`settings`]).
 //! - State that can't move to another server (temporary tables, advisory locks, LISTEN) *pins* the
 //!   client: it keeps the server until PostgreSQL says that no such state is left.
 //! - If a pinned client leaves, its server is *soiled*. DISCARD ALL cleans the server.
@@ -45,7 +45,7 @@ pub struct Session {
     pub since: Time,
     /// When PostgreSQL was last asked about the pinning state.
     pub asked: Time,
-    /// State of the scanner for a Query that is too long to be held.
+    /// State of the scanner for a text that is too long to be held.
     pub pieces: Option<Box<Pieces>>,
     /// Its request for permission to keep a server.
     pub ticket: Option<ticket::Ticket>,
@@ -80,8 +80,8 @@ pub struct Suspect {
     pub set: bool,
     /// The last command about it was a reset.
     pub back: bool,
-    /// The SET may have had no effect: the server may still have its own login's value, which must
-    /// not become the client's.
+    /// The server may have its own login's value, because the SET failed or was undone. This value
+    /// must not become the client's.
     pub unsure: bool,
 }
 
@@ -175,7 +175,7 @@ impl Session {
             let none = none && (suspect.back || !suspect.set);
             let now = now.as_deref().filter(|_| !none);
             let before = value_of(there, name);
-            // After a SET and a RESET, PostgreSQL says that the setting does not exist or is empty.
+            // After a SET and a RESET, PostgreSQL says that the setting is not set or is empty.
             let custom = name.contains(&b'.') && now == Some(b"");
             if suspect.set && suspect.back && (now.is_none() || custom) {
                 own.put(name, settings::value(&self.login, name));

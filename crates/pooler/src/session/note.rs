@@ -83,7 +83,7 @@ impl Upstream<'_> {
         Ok(verdict)
     }
 
-    /// Reads the front of a text that is too long to be held. `whole`: this is all of it.
+    /// Reads the front of a text that is too long to be held. `whole`: it came at once.
     fn note_front(&mut self, front: &[u8], whole: bool) -> Result<Verdict, Flow> {
         let session = self.client.session_mut();
         session.pieces.insert(Box::default()).read(front);
@@ -253,8 +253,8 @@ impl Upstream<'_> {
     }
 
     /// `currval` or `lastval` is about to run: forgets sequence values of other clients. (Not if
-    /// this client was the last one on this server. Not if the open transaction may have drawn
-    /// values: a client's own values can't be told apart from others'.)
+    /// this client's last transaction was also the last one of this server. Not if the open
+    /// transaction may have drawn values: its own can't be told apart from others'.)
     fn forget_numbers(&mut self) {
         const FORGET: &[u8] = b"DISCARD SEQUENCES";
         let number = self.client.number;

@@ -5,7 +5,7 @@
 //! transaction, the client gives its server back and waits, as for a server. Inside a transaction,
 //! the Broker answers at once, and the statement fails if too many clients keep a server.
 //! (`currval` never fails: it runs, and its value is not kept.) Sometimes a client turns out to be
-//! pinned only after its statement has run. Without permission, Howdah disconnects this client.
+//! pinned only after its statement has run. If it has no permission, Howdah disconnects it.
 
 use howdah_wire::write;
 

@@ -250,8 +250,8 @@ pub fn go_along(there: &Maybe, wanted: &Maybe, reported: &[Parameter]) -> bool {
             .all(|(name, _)| stays(name))
 }
 
-/// One statement that resets unwanted settings and sets wanted ones, without role and session
-/// authorization: `SELECT pg_catalog.set_config('a.b',NULL,false), ...`.
+/// One statement that resets unwanted settings and sets wanted ones, which must not be role or
+/// session authorization: `SELECT pg_catalog.set_config('a.b',NULL,false), ...`.
 pub fn change(there: &Maybe, wanted: &Maybe) -> Vec<u8> {
     let mut sql = b"SELECT ".to_vec();
     let (there_all, wanted_all) = (there.iter(), wanted.iter());
