@@ -125,7 +125,7 @@ impl Pooler {
         }
     }
 
-    /// Demands a check by LDAP or PAM. As in PgBouncer, `auth_user` can't be combined with them.
+    /// Demands LDAP or PAM. As in PgBouncer, not with `auth_user`, which looks users up elsewhere.
     fn by_authority(
         &self,
         id: ClientId,

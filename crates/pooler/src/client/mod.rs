@@ -60,8 +60,7 @@ pub struct Client {
     pub(crate) asked: Option<Arc<Params>>,
     /// The rest of the session: untracked settings, reasons to keep the server, channels.
     pub(crate) session: Option<Box<crate::session::Session>>,
-    /// The hash of the parameters that change the meaning of statements (`DateStyle`,
-    /// `search_path`).
+    /// Hashes of the settings that change the meaning of statements (`DateStyle`, `search_path`).
     pub(crate) meaning: Meaning,
     /// The client's named statements.
     pub(crate) names: NamedStatements,
@@ -517,7 +516,7 @@ impl Client {
     }
 
     /// True if the client's settings may be sent to a server along with its first messages, because
-    /// nothing that the client gets depends on other answers.
+    /// the client gets only the answers to these messages.
     pub(crate) fn needs_no_answer(&self) -> bool {
         !self.replication.any() && !self.is_pinned() && !self.listens()
     }

@@ -351,8 +351,8 @@ impl Pooler {
         config.session_state(entry, user) == SessionState::Keep
     }
 
-    /// Drivers set `extra_float_digits` at every login. Since PostgreSQL 12, this setting does not
-    /// affect clients that share a server.
+    /// Drivers set `extra_float_digits` above 0 at every login. Since PostgreSQL 12, this has the
+    /// effect of the default.
     fn ignores(&self, name: &[u8]) -> bool {
         let listed = &self.config.globals.ignore_startup_parameters;
         name.eq_ignore_ascii_case(b"extra_float_digits")

@@ -94,7 +94,8 @@ pub struct Entry {
     pub reply: Reply,
     /// Howdah reads the reply, and the client does not see it.
     pub swallow: bool,
-    /// The client's Parse of its unnamed statement: PostgreSQL drops the old one even if it fails.
+    /// The client's Parse of its unnamed statement. PostgreSQL drops the old statement even if the
+    /// Parse fails.
     pub unnamed: bool,
     /// The message may make PostgreSQL forget statements, or may change the meaning of texts.
     /// Until this entry is answered, no message that names a statement may pass.
@@ -264,7 +265,7 @@ pub enum Change {
     Refused(Refusal),
 }
 
-/// Why a server that lacks a statement can't parse it now.
+/// Why Howdah refuses a client's message about a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// The schema has changed: the statement would return other columns than the client was told.

@@ -110,7 +110,7 @@ impl Ledger {
             .map_or(Names::Same, |front| front.effects().names)
     }
 
-    /// Takes the effect of the command that has just ended on the meaning of texts.
+    /// Takes the change in the meaning of texts by the command that has just ended.
     pub fn take_alters(&mut self) -> Alters {
         let front = self.entries.front_mut();
         front.map_or(Alters::Nothing, |front| {
@@ -277,7 +277,7 @@ impl Ledger {
         Some((query, run))
     }
 
-    /// How long a query has run: since it was sent, or since the query before it ended.
+    /// How long a query has run: since it was sent, but not before the previous query ended.
     fn run(&self, query: &Watched, now: Time) -> u64 {
         now.0.saturating_sub(query.sent.max(self.last_end).0)
     }
@@ -348,7 +348,7 @@ impl Ledger {
     /// PostgreSQL has begun a COPY from the client for the front entry. It ignores each Sync until
     /// the end of the COPY, so the entries of Syncs already sent are taken out. Other messages
     /// break the COPY. In a Query's COPY, PostgreSQL drops the breaking message and answers the
-    /// later ones. (In an Execute's, it skips everything up to a Sync after the error.)
+    /// later ones. (In an Execute's COPY, it skips everything up to a Sync.)
     pub fn begin_copy_in(&mut self) -> CopyIn {
         let copies = |e: &Entry| {
             use Reply::{CopyEnd, MadeClose, MadeParse, Refused, Sync};

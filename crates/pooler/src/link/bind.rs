@@ -21,7 +21,7 @@ pub(crate) fn bind_held(client: (ClientId, &mut Client), server: (ServerId, &mut
 #[inline(always)]
 pub(crate) fn part(client: &mut Client, server: &mut Server, now: Time) {
     server.end_inquiry();
-    // Only after a complete round of the listener are all the server's notifications heard.
+    // The listener has heard all the server's notifications only after a round.
     let over = !client.is_hushed() && !client.leaving && !server.link.is_owed();
     server.serves(client.listens() && over);
     client.rests(now);

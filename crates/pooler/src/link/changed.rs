@@ -1,7 +1,7 @@
 //! Statements whose result columns a change of the schema has changed.
 //!
 //! A client prepares `SELECT * FROM t`; then `ALTER TABLE t ADD c int` runs. A server that parsed
-//! the statement before refuses it now. A server that parses it only now would send the new
+//! the statement before the ALTER refuses it. A server that parses it only now would send the new
 //! columns, and the client would read them by the old description. So after a change of the schema,
 //! Howdah compares the description that the client received at its Describe with the server's
 //! description. If they differ, the client gets PostgreSQL's error.

@@ -42,7 +42,7 @@ pub enum Halt {
 pub struct AnswerCounts {
     /// ReadyForQuery messages that clients saw.
     pub queries: u32,
-    /// ReadyForQuery messages outside a transaction block.
+    /// Those of them that came outside a transaction block.
     pub transactions: u32,
 }
 

@@ -11,8 +11,8 @@
 //! - Howdah can't set the values at the server's next use. In `RESET TimeZone; SELECT now()`, one
 //!   Query or one group of messages, the SELECT must see the value of the login.
 //! - Howdah can't replace `RESET` by `SET`: the client would get `SET` as the command's tag.
-//! - PostgreSQL fixes the values for RESET when a session begins, and this session serves other
-//!   clients, too.
+//! - Howdah can't change the values that RESET restores: PostgreSQL fixes them when a session
+//!   begins, and this session serves other clients, too.
 
 use howdah_wire::frame::{HEADER, Header};
 use howdah_wire::tag::frontend as tag;

@@ -6,8 +6,8 @@
 pub struct End {
     /// The client's next message waits for answers that are under way.
     stalled: bool,
-    /// A message of the client has failed, and PostgreSQL skips all messages up to the next Sync.
-    /// (This state outlives the link.)
+    /// A message of the client has failed. Howdah drops all messages up to the next Sync, as
+    /// PostgreSQL would. (This state outlives the link.)
     skips: bool,
 }
 

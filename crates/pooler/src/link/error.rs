@@ -14,7 +14,7 @@ use crate::ledger::{Part, Refusal, Reply};
 use crate::limits;
 use crate::server::Ending;
 
-/// The client's answer to an error of PostgreSQL.
+/// What Howdah sends the client for an error of PostgreSQL.
 enum Telling {
     /// Nothing yet: the error came after the answer to an inquiry of Howdah, and it is undecided
     /// whether the client keeps this server.
@@ -182,8 +182,8 @@ impl Downstream<'_> {
         }
     }
 
-    /// An error has ended an open COPY from the client. True if it is unknown whether PostgreSQL
-    /// answers a message that the client sent during the COPY: not this message made the COPY fail.
+    /// An error ends the COPY from the client, if one is open. True if the client has sent a
+    /// message that breaks the COPY, but another error came: PostgreSQL may answer the message.
     fn fail_copy(&mut self, fields: Fields<'_>) -> bool {
         let copy = self.server.link.copy;
         if copy.eaten() > 0 || copy.is_broken() {

@@ -1,5 +1,5 @@
-//! A client's messages of the extended protocol: their names on the server, and their expected
-//! answers.
+//! A client's messages of the extended protocol: the server's names for their statements, and the
+//! answers to expect.
 
 use std::borrow::Cow;
 use std::sync::Arc;

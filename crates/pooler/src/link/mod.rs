@@ -99,7 +99,7 @@ impl Link {
         self.ledger.group_works()
     }
 
-    /// True if no transaction can be open or about to begin.
+    /// True if no message since the last ReadyForQuery may have begun a transaction.
     pub(crate) fn rests(&self) -> bool {
         !self.ledger.owes_ready() && !self.ledger.group_works()
     }

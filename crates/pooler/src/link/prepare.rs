@@ -1,5 +1,5 @@
 //! Prepared statements on a link: translates clients' names to servers' names. Howdah relies only
-//! on answers that PostgreSQL has confirmed.
+//! on changes that PostgreSQL has confirmed.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::server::Server;
 use crate::server::state::Unnamed;
 use crate::statement::{self, Constants, Held, Interner, Named, SchemaId, Statement, server_name};
 
-/// The body of the Parse that replaces a client's `DEALLOCATE name`.
+/// The statement that a client's portal of `DEALLOCATE name` runs instead, in the form of a Parse.
 const VOID_DEALLOCATION: &[u8] = b"DEALLOCATE howdah_void\0\0\0";
 
 impl Upstream<'_> {

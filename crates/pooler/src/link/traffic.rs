@@ -400,7 +400,7 @@ fn count_ended(pool: &mut Pool, server: &mut Server, counts: &downstream::Answer
 }
 
 /// True if the client has no server and its bytes begin with a short, complete message that only a
-/// server can answer. The client then needs a server without a closer look.
+/// server can answer. No closer look is then needed.
 fn plainly_needs_server(client: &Client, globals: &Globals, chunk: &Chunk<'_>) -> bool {
     if !matches!(client.state(), ClientState::Idle)
         || client.end.skips()

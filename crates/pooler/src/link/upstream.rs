@@ -241,7 +241,7 @@ impl Upstream<'_> {
         }
     }
 
-    /// PostgreSQL skips this message: an earlier message has failed, and no Sync came since.
+    /// Drops a message, as PostgreSQL would: an earlier one has failed, and no Sync came since.
     fn skipped(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let begets_nothing = matches!(
             header.tag,
@@ -252,7 +252,7 @@ impl Upstream<'_> {
             .as_ref()
             .is_some_and(|(_, s)| s.link.copy.eaten() > 0);
         if eaten && !begets_nothing {
-            // If the COPY had failed before the Sync, PostgreSQL answers the Sync; otherwise not.
+            // PostgreSQL answers this message only if the COPY had failed before a Sync inside it.
             return Err(Flow::Broken(Fault::CopyUnclear));
         }
         self.drop(chunk, header);
@@ -526,7 +526,7 @@ impl Upstream<'_> {
         })
     }
 
-    /// The change that a Query drops the server's unnamed statement, if there may be one.
+    /// The change by which a Query drops the server's unnamed statement, if there may be one.
     fn drop_unnamed(&mut self) -> Option<UnnamedOp> {
         let server = self.linked();
         let known = matches!(server.unnamed(), Unnamed::Known(None));

@@ -193,7 +193,7 @@ impl Upstream<'_> {
     }
 }
 
-/// At most `most` bytes of a message's body and one more, once they have come.
+/// The first `most` + 1 bytes of a message's body, or all of a shorter one, once they have come.
 fn front<'a>(chunk: &Chunk<'a>, header: Header, most: usize) -> Result<&'a [u8], Flow> {
     let end = header.total().min(HEADER + most + 1);
     chunk.rest().get(HEADER..end).ok_or(Flow::Partial)

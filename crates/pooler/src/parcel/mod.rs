@@ -89,7 +89,7 @@ pub struct Bequest {
     pub mark: u128,
     /// The channels.
     pub names: Vec<Box<[u8]>>,
-    /// The encoding of `names`.
+    /// The `client_encoding` of the listening connection.
     pub encoding: Option<Box<[u8]>>,
 }
 
@@ -100,7 +100,7 @@ pub struct Hearing {
     pub listener: Arc<PoolKey>,
     /// The channels.
     pub names: Vec<Box<[u8]>>,
-    /// The encoding of `names`.
+    /// The encoding of the client's notifications.
     pub encoding: Option<Box<[u8]>>,
     /// The client got all notifications up to this mark,
     pub mark: u128,

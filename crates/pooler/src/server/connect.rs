@@ -316,7 +316,7 @@ impl Pooler {
         pool.server_is_through();
         pool.login_succeeds();
         match reserved {
-            // The client's own settings are not for newcomers. They wait for another server.
+            // The greeting has this client's settings. Newcomers wait for a server of the pool.
             Some(client) => self.serve_replication(client, id, out),
             None => {
                 for client in pool.take_newcomers() {

@@ -95,8 +95,8 @@ impl Pooler {
         let terms = &pool.terms;
         let forced = terms.database.forced_user.as_deref();
         match &terms.database.password {
-            // Other users may also have servers in this database: auth_user, and all users without
-            // `user=`.
+            // Others may have servers there, too, with other secrets: auth_user, and users of a
+            // database without `user=`.
             Some(password) if forced == Some(&*pool.key.user) => {
                 Some(Secret::classify(password.clone()))
             }

@@ -761,7 +761,8 @@ impl Server {
         self.unheard = false;
     }
 
-    /// A client uses the server. `listens`: the listener hears all notifications of that client.
+    /// A client uses the server. `listens`: before the client leaves, the listener hears all its
+    /// notifications.
     pub(crate) fn serves(&mut self, listens: bool) {
         self.unheard |= !listens;
     }

@@ -29,12 +29,12 @@ impl Server {
 }
 
 impl Pooler {
-    /// Removes a server that the driver has detached from its pool and packs it. The caller moves
-    /// the server's permit, or returns it. `None` if the server can't travel; then Howdah closes
-    /// it.
+    /// Takes a server, which the driver has detached, out of its pool and packs it. The caller
+    /// moves the server's permit, or returns it. `None` if the server can't travel; then Howdah
+    /// closes it.
     ///
-    /// The parcel has no welcome: a successor gets the data of each pool separately. (The number of
-    /// the last order is missing as well: a successor has given no order yet.)
+    /// The parcel has no welcome: lending adds it, and a successor gets the data of each pool
+    /// separately. (Nor does a successor get `epoch`: it has given no order yet.)
     pub(crate) fn take_out(
         &mut self,
         id: ServerId,
