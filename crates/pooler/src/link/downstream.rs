@@ -414,7 +414,7 @@ impl Downstream<'_> {
         let part = front.map(Entry::part);
         let inside = front.is_some_and(|entry| entry.inside);
         let swallow = front.is_some_and(|entry| entry.swallow);
-        // No answer to the Query came before this ReadyForQuery. So it answers a Sync that a COPY
+        // If no answer to the Query came before, this ReadyForQuery answers a Sync that a COPY
         // seemed to ignore when a cancel request hit the COPY.
         let answered = self.server.link.was_answered();
         let unanswered = reply == Some(Reply::Query)

@@ -311,7 +311,7 @@ pub struct Changes {
     schema: bool,
     /// The last command that ended the transaction, or a part of it, was a ROLLBACK.
     undone: bool,
-    /// In the transaction, settings have changed that PostgreSQL reports.
+    /// PostgreSQL has reported changed settings in the transaction.
     settings: bool,
     /// An Execute may have changed settings. PostgreSQL reports the change only at the end of the
     /// group.
