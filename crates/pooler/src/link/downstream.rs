@@ -490,7 +490,7 @@ impl Downstream<'_> {
         match command {
             b"DISCARD ALL" if swallow => {
                 self.server.set_settings(None);
-                self.server.set.clear_sure();
+                self.server.forgets_statements();
             }
             b"DEALLOCATE ALL" | b"DISCARD ALL" => match &mut self.client {
                 Some((_, client)) => {
@@ -499,7 +499,7 @@ impl Downstream<'_> {
                     }
                     forget_all(client, self.server)
                 }
-                None => self.server.set.clear_sure(),
+                None => self.server.forgets_statements(),
             },
             b"PREPARE" => self.server.set_sql_prepared(true),
             b"ROLLBACK" => self.note_rollback(),

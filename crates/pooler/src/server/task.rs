@@ -118,9 +118,7 @@ impl Pooler {
                     self.pools.at_mut(server.pool).test_ends();
                     server.comes_free(self.now);
                 }
-                // Statements of SQL's PREPARE now count as dropped, whatever the reset query did.
                 if server.status == Status::Idle {
-                    server.set_sql_prepared(false);
                     self.checkin(id, out);
                 } else {
                     self.close_server(id, "reset query failed", Close::Await, out);
