@@ -1,5 +1,5 @@
-//! The duration of each operation, in nanoseconds. Each figure comes from docs/benchmarks/2026-11-22.md (two
-//! cores, `pgbench -S`, simple protocol, loopback TCP), or is marked as assumed.
+//! The duration of each operation, in nanoseconds. Each figure was measured on two cores on 22
+//! November 2026 (`pgbench -S`, simple protocol, loopback TCP), or is marked as assumed.
 
 /// The durations.
 #[derive(Clone, Copy, Debug)]
