@@ -55,9 +55,9 @@ def test_commands_name_no_folders_of_this_machine():
 @pytest.mark.parametrize("different, mode, code", [
     ([], "session", 0),
     ([], "transaction", 0),
-    (["temp"], "transaction", 0),
-    (["temp"], "session", 1),
-    (["join", "temp"], "transaction", 1),
+    (["temp.out"], "transaction", 0),
+    (["temp.out"], "session", 1),
+    (["join.out", "temp.out"], "transaction", 1),
 ])
 def test_only_known_files_of_the_suite_may_end_differently(different, mode, code):
     said, got = regress.verdict(different, mode)

@@ -116,6 +116,7 @@ def compare(direct, through):
 
 def verdict(different, mode):
     """The last line, and the exit code: whether only files differ that are known to."""
+    different = [name.removesuffix(".out") for name in different]
     unknown = [name for name in different if name not in KNOWN[mode]]
     if not different:
         return "No test ends differently.", 0
