@@ -96,7 +96,6 @@ STATES = {
 DIFFERENT = {
     "result type changes under a statement": "there it is parsed anew, so it works",
     "a known statement in a failed transaction": "its error names another line of PostgreSQL's source",
-    "constants are of the settings of their Parse": "refused: docs/prepared-statements.md",
 }
 ALL = {**SCRIPTS, **SESSION_SCRIPTS, **STATES}
 
