@@ -173,6 +173,7 @@ impl Broker {
                 if total < wanted && self.refusal(&pool, 0).is_none() {
                     self.permit(&pool, worker, true, post);
                 }
+                self.forget(&pool);
             }
             ToBroker::Admit {
                 worker,

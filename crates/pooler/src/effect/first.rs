@@ -97,12 +97,15 @@ pub struct First {
     pub planned: bool,
     /// The whole text is a BEGIN.
     pub only_begins: bool,
+    /// The whole text sets or resets `setting`.
+    pub only_sets: bool,
 }
 
 impl First {
-    /// True for BEGIN, SET and the like, which draw no value from a sequence.
+    /// True for a text that is only a BEGIN, a SET or the like, and so draws no value from a
+    /// sequence.
     pub fn draws_no_numbers(&self) -> bool {
-        self.only_begins || self.setting.is_some()
+        self.only_begins || self.only_sets
     }
 }
 
@@ -172,6 +175,12 @@ fn ends(mut tokens: Tokens<'_>) -> bool {
     tokens.all(|token| token == Token::Sign(b';')) && !tokens.is_cut()
 }
 
+/// True if nothing follows the current command.
+fn is_single(mut tokens: Tokens<'_>) -> bool {
+    let over = tokens.any(|token| token == Token::Sign(b';'));
+    (!over || ends(tokens)) && !tokens.is_cut()
+}
+
 /// An identifier, in lower case unless quoted.
 fn name(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
     match tokens.next()? {
@@ -228,6 +237,7 @@ fn discard(mut tokens: Tokens<'_>) -> First {
             false => Resets::Nothing,
         },
         setting: alone.then_some(SettingChange::AllBack),
+        only_sets: alone,
         ..altering(Alters::Settings)
     }
 }
@@ -264,6 +274,7 @@ fn taking_back(resets: Resets, behind: Tokens<'_>) -> Option<First> {
     ends(behind).then(|| First {
         resets,
         setting: Some(setting),
+        only_sets: true,
         ..altering(Alters::Settings)
     })
 }
@@ -274,8 +285,10 @@ fn set(mut tokens: Tokens<'_>) -> First {
     if !local {
         tokens.word(b"session");
     }
+    let only_sets = is_single(tokens);
     let sets = |name| First {
         setting: Some(SettingChange::To(name)),
+        only_sets,
         ..altering(Alters::Settings)
     };
     if tokens.word(b"schema") {
@@ -576,6 +589,28 @@ mod tests {
             ("discard plans", None),
         ] {
             assert_eq!(first(text.as_bytes()).setting, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_that_draw_no_numbers() {
+        for (text, expected) in [
+            ("begin", true),
+            ("set local lock_timeout = '5s';", true),
+            ("set search_path to a, b -- ; select 1", true),
+            ("reset all", true),
+            ("discard all;", true),
+            (
+                "set local lock_timeout = '5s'; insert into t values (1)",
+                false,
+            ),
+            ("set time zone default; select nextval('s')", false),
+            ("reset all; select 1", false),
+            ("set timezone = 'x", false),
+            ("select 1", false),
+        ] {
+            let draws_none = first(text.as_bytes()).draws_no_numbers();
+            assert_eq!(draws_none, expected, "{text}");
         }
     }
 

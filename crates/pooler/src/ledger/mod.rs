@@ -282,15 +282,18 @@ impl Ledger {
         now.0.saturating_sub(query.sent.max(self.last_end).0)
     }
 
-    /// An error has come. It belongs to the first query of its group, if there is one.
+    /// An error has come. It belongs to the first query of the front group, if there is one.
     pub fn note_error(&mut self, sqlstate: Option<&[u8]>) {
-        let group = self.groups_over();
-        let mut entries = self.entries.iter_mut();
-        if let Some(query) = entries.find_map(Entry::watched)
-            && query.group == group
-        {
-            let code = sqlstate.and_then(|code| code.first_chunk().copied());
-            query.sqlstate.get_or_insert(code.unwrap_or(*b"XX000"));
+        for entry in &mut self.entries {
+            let ends_group = matches!(entry.reply, Reply::Query | Reply::Sync);
+            if let Some(query) = entry.watched() {
+                let code = sqlstate.and_then(|code| code.first_chunk().copied());
+                query.sqlstate.get_or_insert(code.unwrap_or(*b"XX000"));
+                return;
+            }
+            if ends_group {
+                return;
+            }
         }
     }
 

@@ -313,6 +313,7 @@ fn changes_schema(tag: &[u8]) -> bool {
         Some((b"ALTER", _)) => true,
         Some((b"DROP ", _)) => true,
         Some((b"CREAT", rest)) => rest != b"E INDEX",
+        Some((b"IMPOR", _)) => true,
         _ => false,
     }
 }

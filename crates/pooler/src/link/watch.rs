@@ -41,9 +41,8 @@ impl Upstream<'_> {
     fn begin_query(&mut self, text: Arc<QueryText>, sql: &[u8], values: Option<Box<str>>) -> Query {
         let (_, server) = self.server.as_mut()?;
         let watching = self.watch.as_mut()?;
-        let group = server.link.ledger.group();
         let waited = std::mem::take(&mut server.link.waited);
-        let mut query = watching.begin(text, sql, group, waited);
+        let mut query = watching.begin(text, sql, waited);
         query.values = values;
         Some(Box::new(query))
     }

@@ -58,9 +58,10 @@ impl Line {
         self.clients.push_back((id, since));
     }
 
-    /// A client returns to the front of the queue.
+    /// A client that was just taken out returns to its place, before those that joined later.
     pub fn rejoin(&mut self, id: ClientId, since: Time) {
-        self.clients.push_front((id, since));
+        let place = self.before(since);
+        self.clients.insert(place, (id, since));
     }
 
     /// A client joins at the place that matches its waiting time.
@@ -110,5 +111,32 @@ impl Line {
     /// Removes all clients.
     pub fn take_all(&mut self) -> impl Iterator<Item = (ClientId, Time)> + use<> {
         std::mem::take(&mut self.clients).into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_returns_stands_where_it_stood() {
+        let client = |index| ClientId {
+            index,
+            generation: 0,
+        };
+        let mut line = Line::default();
+        for index in 0..3 {
+            line.join(client(index), Time(u64::from(index)));
+        }
+        // The first one waits for something else and keeps its place.
+        let turn = |id: ClientId| match id.index {
+            0 => Turn::Stays,
+            _ => Turn::Served,
+        };
+        assert_eq!(line.take_next(turn), Some(client(1)));
+        line.rejoin(client(1), Time(1));
+        let order: Vec<_> = line.iter().map(|(id, _)| id.index).collect();
+        assert_eq!(order, [0, 1, 2]);
+        assert_eq!(line.first(), Some((client(0), Time(0))));
     }
 }

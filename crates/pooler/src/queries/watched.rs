@@ -50,8 +50,6 @@ impl Wanted {
 pub struct Watched {
     /// The text, without constants.
     pub text: Arc<QueryText>,
-    /// The group of messages in which the query was sent.
-    pub group: u32,
     /// When the query was sent.
     pub sent: Time,
     /// How long the client had waited for the server, in nanoseconds.
@@ -81,14 +79,13 @@ pub struct Watching<'a> {
 
 impl Watching<'_> {
     /// Begins to watch a query. Its text may name a parent span.
-    pub fn begin(&mut self, text: Arc<QueryText>, sql: &[u8], group: u32, waited: u64) -> Watched {
+    pub fn begin(&mut self, text: Arc<QueryText>, sql: &[u8], waited: u64) -> Watched {
         let place = match self.wanted.traces {
             true => self.place(sql).map(Box::new),
             false => None,
         };
         Watched {
             text,
-            group,
             sent: self.now,
             waited,
             rows: 0,
