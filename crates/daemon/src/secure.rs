@@ -170,10 +170,11 @@ impl Sessions {
     }
 
     fn begin(&mut self, key: Key) -> Taken {
+        let begins = |held: &mut Held| matches!(held.stands, Standing::Begins(_));
         let Some(Held {
             stands: Standing::Begins(start),
             ..
-        }) = self.sessions[key.slot as usize].take()
+        }) = self.sessions[key.slot as usize].take_if(begins)
         else {
             return Taken::Handshake;
         };

@@ -105,7 +105,8 @@ impl<K: SlotKey, T> Table<K, T> {
 
     /// The value under a key that must exist: its end is an event of its own, and comes later.
     ///
-    /// # Panics The value does not exist, which is a bug.
+    /// # Panics
+    /// The value does not exist, which is a bug.
     #[track_caller]
     pub fn at(&self, key: K) -> &T {
         match self.get(key) {
@@ -116,7 +117,8 @@ impl<K: SlotKey, T> Table<K, T> {
 
     /// As [`Table::at`], mutable.
     ///
-    /// # Panics The value does not exist, which is a bug.
+    /// # Panics
+    /// The value does not exist, which is a bug.
     #[track_caller]
     pub fn at_mut(&mut self, key: K) -> &mut T {
         match self.get_mut(key) {

@@ -1,5 +1,5 @@
-//! Deadlines of connections. A connection has at most one entry, which is corrected only when it
-//! expires, so transactions never touch the timers.
+//! Deadlines of connections. A connection has at most one valid entry, which is corrected only when
+//! it expires, so transactions never touch the timers.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

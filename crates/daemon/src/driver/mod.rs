@@ -2,7 +2,7 @@
 //!
 //! A [`Driver`] moves bytes for numbered connections. It knows nothing of clients, servers or
 //! PostgreSQL. There are three: [`uring`], [`epoll`], and the simulated one in `howdah-sim`.
-#![allow(unsafe_code)] // Here and nowhere else; each use says why it is sound.
+#![allow(unsafe_code)] // Otherwise only in `tls/library.rs`; each use says why it is sound.
 
 pub mod choose;
 pub mod epoll;

@@ -148,11 +148,12 @@ impl Uring {
             .setup_submit_all()
             .setup_cqsize(COMPLETIONS)
             .build(SUBMISSIONS)?;
-        let buffers = Buffers::register(&ring.submitter())?;
         for listener in &listeners {
             // On a non-blocking listener an accept would end at once instead of waiting.
             rustix::io::ioctl_fionbio(&listener.socket, false)?;
         }
+        // From here on nothing fails: if it did, the buffers would be freed before the ring.
+        let buffers = Buffers::register(&ring.submitter())?;
         let listeners = listeners.into_iter().map(|listener| Listening {
             address: listener.address,
             socket: Some(listener.socket),
