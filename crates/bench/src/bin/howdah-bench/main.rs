@@ -1,5 +1,6 @@
 //! `howdah-bench`: Howdah's cost, compared with PostgreSQL itself, the floor and PgBouncer.
 
+mod against;
 mod answers;
 mod check;
 mod clock;
@@ -10,10 +11,12 @@ mod cores;
 mod crowd;
 mod decisions;
 mod design;
+mod figure;
 mod load;
 mod machine;
 mod measure;
 mod page;
+mod plot;
 mod postgres;
 mod process;
 mod record;
@@ -425,7 +428,7 @@ fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
     let report = page::markdown(&record);
     println!("{report}");
     let mut pages = vec![("report.md", report), ("report.html", page::html(&record))];
-    pages.extend(page::overview(&record, OVERVIEW_CLIENTS).map(|svg| ("overview.svg", svg)));
+    pages.extend(plot::overview(&record, OVERVIEW_CLIENTS).map(|svg| ("overview.svg", svg)));
     let written = pages.into_iter().try_for_each(|(name, text)| {
         let path = out.join(name);
         std::fs::write(&path, text).map_err(|error| {
@@ -540,7 +543,7 @@ fn against(before: &Path, now: &Path) -> io::Result<()> {
             before.design, now.design
         )));
     }
-    println!("{}", page::against(&now, &before));
+    println!("{}", against::against(&now, &before));
     Ok(())
 }
 

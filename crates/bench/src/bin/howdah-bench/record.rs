@@ -230,8 +230,45 @@ impl Record {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+
+    /// A record of one cell, with rounds of Howdah and one of PgBouncer and Odyssey each.
+    pub fn sample(tps: &[f64]) -> Record {
+        let run = |name: &str, round, tps| Run {
+            contender: name.into(),
+            round,
+            outcome: Ok(Figures {
+                tps,
+                cpu: Some(20.0),
+                ..Figures::default()
+            }),
+        };
+        let mut runs: Vec<_> = tps
+            .iter()
+            .enumerate()
+            .map(|(round, tps)| run("howdah", round, *tps))
+            .collect();
+        runs.push(run("pgbouncer", 0, 900.0));
+        runs.push(Run {
+            contender: "odyssey".into(),
+            round: 0,
+            outcome: Err("it <died>".into()),
+        });
+        Record {
+            design: "matrix".into(),
+            contenders: ["postgresql", "howdah", "pgbouncer", "odyssey"]
+                .map(String::from)
+                .into(),
+            cells: vec![CellRecord {
+                key: "simple/c1".into(),
+                group: "simple".into(),
+                row: "1".into(),
+                runs,
+            }],
+            ..Record::default()
+        }
+    }
 
     fn cell(outcomes: Vec<Result<Figures, String>>) -> CellRecord {
         let run = |(round, outcome)| Run {

@@ -1,0 +1,329 @@
+//! What a report shows of each cell: figures, their spread, and the best of a row.
+
+use crate::record::{CellRecord, Figures, Record, Spread};
+
+/// A figure that is shown for every cell.
+pub struct Shown {
+    pub title: &'static str,
+    /// Whether more or less is better.
+    pub better: &'static str,
+    pub figure: fn(&Figures) -> Option<f64>,
+    /// The figure uses the pooler's processor time.
+    pub is_cpu: bool,
+    pub digits: usize,
+    pub most_is_best: bool,
+}
+
+pub const TPS: Shown = Shown {
+    title: "Transactions per second",
+    better: "more is better",
+    figure: |figures| Some(figures.tps),
+    digits: 0,
+    is_cpu: false,
+    most_is_best: true,
+};
+
+pub const CPU: Shown = Shown {
+    title: "Pooler's CPU, microseconds per transaction",
+    better: "less is better",
+    figure: |figures| figures.cpu.or(figures.account),
+    digits: 1,
+    is_cpu: true,
+    most_is_best: false,
+};
+
+pub const CORES: Shown = Shown {
+    title: "Pooler's cores in use",
+    better: "less is better at the same rate",
+    figure: |figures| Some(figures.cpu.or(figures.account)? * figures.tps / 1e6),
+    digits: 2,
+    is_cpu: true,
+    most_is_best: false,
+};
+
+pub const MEDIAN: Shown = Shown {
+    title: "Waiting time, median, milliseconds",
+    better: "less is better",
+    figure: |figures| Some(figures.waits?[0]),
+    digits: 2,
+    is_cpu: false,
+    most_is_best: false,
+};
+
+pub const TAIL: Shown = Shown {
+    title: "Waiting time, 99th percentile, milliseconds",
+    better: "less is better",
+    figure: |figures| Some(figures.waits?[2]),
+    digits: 2,
+    is_cpu: false,
+    most_is_best: false,
+};
+
+pub const HIGH: Shown = Shown {
+    title: "Waiting time, 95th percentile, milliseconds",
+    figure: |figures| Some(figures.waits?[1]),
+    ..TAIL
+};
+
+pub const FAR_TAIL: Shown = Shown {
+    title: "Waiting time, 99.9th percentile, milliseconds",
+    figure: |figures| Some(figures.waits?[3]),
+    ..TAIL
+};
+
+pub const LONGEST: Shown = Shown {
+    title: "Waiting time, longest, milliseconds",
+    better: "less is better",
+    figure: |figures| Some(figures.waits?[4]),
+    digits: 1,
+    is_cpu: false,
+    most_is_best: false,
+};
+
+pub const FAIRNESS: Shown = Shown {
+    title: "Transactions of the client that was served least, percent of the median client's",
+    better: "more is better",
+    figure: |figures| Some(figures.fairness? * 100.0),
+    digits: 0,
+    is_cpu: false,
+    most_is_best: true,
+};
+
+pub const RESIDENT: Shown = Shown {
+    title: "Pooler's memory with all clients connected, megabytes",
+    better: "less is better",
+    figure: |figures| Some(figures.resident? as f64 / 1024.0),
+    digits: 1,
+    is_cpu: false,
+    most_is_best: false,
+};
+
+/// [`per_client`] computes this from [`RESIDENT`].
+pub const PER_CLIENT: Shown = Shown {
+    title: "Pooler's memory beyond that without clients, bytes per client",
+    digits: 0,
+    ..RESIDENT
+};
+
+pub const MEGABYTES: Shown = Shown {
+    title: "Megabytes per second",
+    ..TPS
+};
+
+pub const CPU_OF_MEGABYTES: Shown = Shown {
+    title: "Pooler's CPU, microseconds per megabyte",
+    digits: 0,
+    ..CPU
+};
+
+/// The figures of a report, in this order.
+pub const ALL: [&Shown; 10] = [
+    &TPS, &CPU, &CORES, &MEDIAN, &HIGH, &TAIL, &FAR_TAIL, &LONGEST, &FAIRNESS, &RESIDENT,
+];
+
+impl Record {
+    /// The figures of this design's report. The first two are plotted.
+    pub fn shown(&self) -> &'static [&'static Shown] {
+        match self.design.as_str() {
+            "memory" => &[&RESIDENT, &PER_CLIENT],
+            "copy" => &[&MEGABYTES, &CPU_OF_MEGABYTES, &CORES, &RESIDENT],
+            "pools" => &[&CPU, &RESIDENT, &TPS, &CORES],
+            "latency" => &[
+                &MEDIAN, &TAIL, &HIGH, &FAR_TAIL, &LONGEST, &TPS, &CPU, &CORES, &FAIRNESS,
+                &RESIDENT,
+            ],
+            _ => &ALL,
+        }
+    }
+}
+
+/// The content of a table cell.
+pub enum Told {
+    Nothing,
+    Failed(String),
+    Figure(Spread),
+}
+
+/// Fills a table cell. For memory per client, `record` has the row without clients, too.
+pub fn told(record: &Record, cell: &CellRecord, contender: &str, shown: &Shown) -> Told {
+    if shown.is_cpu && clocks(cell, contender).is_none() {
+        return Told::Failed("rounds by two clocks, which do not go together".to_owned());
+    }
+    let spread = cell.spread(contender, shown.figure);
+    let spread = match shown.title == PER_CLIENT.title {
+        true => spread.map(|spread| per_client(record, cell, contender, spread?)),
+        false => spread,
+    };
+    match spread {
+        Ok(Some(spread)) => Told::Figure(spread),
+        Ok(None) => Told::Nothing,
+        Err(cause) => Told::Failed(cause),
+    }
+}
+
+/// Bytes per client, from megabytes less the same pooler's memory without clients. With few clients
+/// the figure would mean nothing.
+pub fn per_client(
+    record: &Record,
+    cell: &CellRecord,
+    contender: &str,
+    spread: Spread,
+) -> Option<Spread> {
+    let clients: f64 = cell.row.parse().ok().filter(|clients| *clients >= 100.0)?;
+    let mut bare = record.cells_of(&cell.group).filter(|cell| cell.row == "0");
+    let bare = bare
+        .next()?
+        .spread(contender, RESIDENT.figure)
+        .ok()??
+        .middle;
+    let each = |megabytes: f64| (megabytes - bare) * 1024.0 * 1024.0 / clients;
+    Some(Spread {
+        middle: each(spread.middle),
+        least: each(spread.least),
+        most: each(spread.most),
+        rounds: spread.rounds,
+    })
+}
+
+/// True if a contender's processor time in a cell is by the scheduler's account. None if some
+/// rounds used the account and some the task clock.
+pub fn clocks(cell: &CellRecord, contender: &str) -> Option<bool> {
+    let runs = cell.runs.iter().filter(|run| run.contender == contender);
+    let figures = runs.filter_map(|run| run.outcome.as_ref().ok());
+    let mut accounts = figures.filter_map(|figures| match (figures.cpu, figures.account) {
+        (Some(_), _) => Some(false),
+        (None, Some(_)) => Some(true),
+        (None, None) => None,
+    });
+    let first = accounts.next().unwrap_or(false);
+    accounts.all(|account| account == first).then_some(first)
+}
+
+/// The mark of figures by the scheduler's account.
+pub const BY_ACCOUNT: &str = "\u{2020}";
+
+/// A figure with its mark, if any.
+pub fn marked(cell: &CellRecord, contender: &str, shown: &Shown, spread: Spread) -> String {
+    let by_account = shown.is_cpu && clocks(cell, contender) == Some(true);
+    let mark = if by_account { BY_ACCOUNT } else { "" };
+    format!("{}{mark}", number(spread.middle, shown.digits))
+}
+
+/// A remark in a table's title.
+pub fn remark(record: &Record, shown: &Shown) -> &'static str {
+    let names = || record.contenders.iter();
+    let by_account = |cell: &CellRecord| names().any(|name| clocks(cell, name) == Some(true));
+    match shown.is_cpu && record.cells.iter().any(by_account) {
+        true => {
+            "; \u{2020} by the scheduler's account, which is not exact: the kernel refused the task clock"
+        }
+        false => "",
+    }
+}
+
+/// The contender with the best figure of a row, except PostgreSQL itself.
+pub fn best<'a>(record: &'a Record, cell: &CellRecord, shown: &Shown) -> Option<&'a str> {
+    let poolers = record.contenders.iter().skip(1);
+    let figures = poolers.filter_map(|name| match told(record, cell, name, shown) {
+        Told::Figure(spread) => Some((name.as_str(), spread.middle)),
+        _ => None,
+    });
+    let order = |a: &(&str, f64), b: &(&str, f64)| a.1.total_cmp(&b.1);
+    let best = match shown.most_is_best {
+        true => figures.max_by(order),
+        false => figures.min_by(order),
+    };
+    best.map(|(name, _)| name)
+}
+
+pub fn number(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$}");
+    if digits > 0 {
+        return text;
+    }
+    let mut grouped = String::new();
+    for (index, digit) in text.chars().enumerate() {
+        if index > 0 && (text.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// The spread over the rounds, in percent of the median.
+pub fn wobble(spread: Spread) -> f64 {
+    if spread.middle == 0.0 {
+        return 0.0;
+    }
+    (spread.most - spread.least) / spread.middle * 100.0
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::markdown;
+    use crate::record::Run;
+    use crate::record::tests::sample;
+
+    #[test]
+    fn a_median_is_never_of_two_clocks() {
+        let mut record = sample(&[1000.0, 1100.0]);
+        assert!(!markdown(&record).contains(BY_ACCOUNT));
+        let account = |figures: &mut Figures| {
+            figures.account = figures.cpu.take();
+        };
+        let runs = &mut record.cells[0].runs;
+        account(runs[0].outcome.as_mut().unwrap());
+        let cell = &record.cells[0];
+        assert!(matches!(
+            told(&record, cell, "howdah", &CPU),
+            Told::Failed(_)
+        ));
+        assert!(matches!(
+            told(&record, cell, "howdah", &TPS),
+            Told::Figure(_)
+        ));
+        account(record.cells[0].runs[1].outcome.as_mut().unwrap());
+        let text = markdown(&record);
+        assert!(text.contains("20.0\u{2020}"), "{text}");
+        assert!(
+            text.contains("less is better; \u{2020} by the scheduler's"),
+            "{text}"
+        );
+        assert!(!text.contains("more is better; \u{2020}"), "{text}");
+    }
+
+    #[test]
+    fn memory_per_client_is_beyond_that_without_clients() {
+        let cell = |row: &str, resident| CellRecord {
+            key: row.into(),
+            group: "idle".into(),
+            row: row.into(),
+            runs: vec![Run {
+                contender: "howdah".into(),
+                round: 0,
+                outcome: Ok(Figures {
+                    resident: Some(resident),
+                    ..Figures::default()
+                }),
+            }],
+        };
+        let record = Record {
+            design: "memory".into(),
+            contenders: vec!["howdah".into()],
+            cells: vec![cell("0", 1000), cell("1", 1010), cell("1000", 3000)],
+            ..Record::default()
+        };
+        let told = |cell| told(&record, cell, "howdah", &PER_CLIENT);
+        assert!(
+            matches!(told(&record.cells[2]), Told::Figure(each) if each.middle.round() == 2048.0)
+        );
+        assert!(matches!(told(&record.cells[1]), Told::Nothing));
+    }
+
+    #[test]
+    fn numbers_are_read_by_people() {
+        assert_eq!(number(1_234_567.4, 0), "1,234,567");
+        assert_eq!(number(12.34, 1), "12.3");
+    }
+}
