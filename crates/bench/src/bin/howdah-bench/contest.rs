@@ -165,7 +165,7 @@ impl Contest<'_> {
         let reading = load.run(self.machine, self.postgres, running)?;
         storm.as_mut().map(worked_beside).transpose()?;
         drop(storm);
-        let waits = read_waits(self.machine.folder(), &prefix)?;
+        let waits = read_waits(self.machine.folder(), &prefix, cell.clients)?;
         let logged = waits.as_ref().map_or(0, |waits| waits.count);
         if sampled == 1.0 && logged < reading.transactions {
             return Err(io::Error::other(format!(
@@ -174,12 +174,12 @@ impl Contest<'_> {
             )));
         }
         self.verify(cell, &load, running, CHECKED_AFTER)?;
+        let every = waits.as_ref().filter(|_| sampled == 1.0);
         Ok(Figures {
             waits: waits.as_ref().map(|waits| waits.percentiles),
             sampled: waits.as_ref().map(|_| sampled),
-            fairness: waits
-                .filter(|_| sampled == 1.0)
-                .and_then(|waits| waits.fairness),
+            fairness: every.and_then(|waits| waits.fairness),
+            most_served: every.and_then(|waits| waits.most_served),
             ..figures(&reading)
         })
     }

@@ -89,6 +89,14 @@ pub const FAIRNESS: Shown = Shown {
     most_is_best: true,
 };
 
+pub const MOST_SERVED: Shown = Shown {
+    title: "Transactions of the client that was served most, percent of the median client's",
+    better: "less is better",
+    figure: |figures| Some(figures.most_served? * 100.0),
+    most_is_best: false,
+    ..FAIRNESS
+};
+
 pub const RESIDENT: Shown = Shown {
     title: "Pooler's memory with all clients connected, megabytes",
     better: "less is better",
@@ -117,8 +125,18 @@ pub const CPU_OF_MEGABYTES: Shown = Shown {
 };
 
 /// The figures of a report, in this order.
-pub const ALL: [&Shown; 10] = [
-    &TPS, &CPU, &CORES, &MEDIAN, &HIGH, &TAIL, &FAR_TAIL, &LONGEST, &FAIRNESS, &RESIDENT,
+pub const ALL: [&Shown; 11] = [
+    &TPS,
+    &CPU,
+    &CORES,
+    &MEDIAN,
+    &HIGH,
+    &TAIL,
+    &FAR_TAIL,
+    &LONGEST,
+    &FAIRNESS,
+    &MOST_SERVED,
+    &RESIDENT,
 ];
 
 impl Record {
@@ -129,7 +147,16 @@ impl Record {
             "copy" => &[&MEGABYTES, &CPU_OF_MEGABYTES, &CORES, &RESIDENT],
             "pools" => &[&CPU, &RESIDENT, &TPS, &CORES],
             "latency" => &[
-                &MEDIAN, &TAIL, &HIGH, &FAR_TAIL, &LONGEST, &TPS, &CPU, &CORES, &FAIRNESS,
+                &MEDIAN,
+                &TAIL,
+                &HIGH,
+                &FAR_TAIL,
+                &LONGEST,
+                &TPS,
+                &CPU,
+                &CORES,
+                &FAIRNESS,
+                &MOST_SERVED,
                 &RESIDENT,
             ],
             _ => &ALL,

@@ -69,6 +69,9 @@ pub struct Figures {
     /// with few clients or transactions, or if not all transactions were logged.
     #[serde(default)]
     pub fairness: Option<f64>,
+    /// The same of the client that was served most.
+    #[serde(default)]
+    pub most_served: Option<f64>,
     /// The share of all transactions that `waits` includes.
     #[serde(default)]
     pub sampled: Option<f64>,
