@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::contender::{Certificate, Contender, Kind, Shape};
 use crate::crowd::{forget_waits, read_waits, settled};
 use crate::design::{Cell, Design, Player, Script};
-use crate::load::{Load, Reading, Way, worked_beside};
+use crate::load::{Load, Reading, Way, rate_beside};
 use crate::machine::{Machine, raise_descriptor_limit};
 use crate::postgres::{OPEN_USER, Postgres};
 use crate::process::{Process, established, wait_until};
@@ -163,7 +163,7 @@ impl Contest<'_> {
         forget_waits(self.machine.folder(), &prefix)?;
         let mut storm = cell.storm.then(|| self.storm(&load, running)).transpose()?;
         let reading = load.run(self.machine, self.postgres, running)?;
-        storm.as_mut().map(worked_beside).transpose()?;
+        let logins = storm.as_mut().map(rate_beside).transpose()?;
         drop(storm);
         let waits = read_waits(self.machine.folder(), &prefix, cell.clients)?;
         let logged = waits.as_ref().map_or(0, |waits| waits.count);
@@ -180,7 +180,8 @@ impl Contest<'_> {
             sampled: waits.as_ref().map(|_| sampled),
             fairness: every.and_then(|waits| waits.fairness),
             most_served: every.and_then(|waits| waits.most_served),
-            ..figures(&reading)
+            logins,
+            ..figures(&reading, cell.storm)
         })
     }
 
@@ -325,9 +326,11 @@ fn prefix(port: u16) -> String {
     format!("waits-{port}")
 }
 
-/// The figures from a run of pgbench.
-fn figures(reading: &Reading) -> Figures {
-    let by = |wanted| reading.cpu.filter(|(_, clock)| *clock == wanted);
+/// The figures from a run of pgbench. Beside a storm there is no processor time: the pooler's work
+/// for the logins of the storm is part of the reading.
+fn figures(reading: &Reading, storm: bool) -> Figures {
+    let cpu = reading.cpu.filter(|_| !storm);
+    let by = |wanted| cpu.filter(|(_, clock)| *clock == wanted);
     Figures {
         tps: reading.tps,
         cpu: by(Clock::Task).map(|(cpu, _)| cpu),
@@ -435,6 +438,20 @@ mod tests {
         runs.push(run("pgbouncer", 1, Some(3.0)));
         assert_eq!(capacity(&runs, others()), Some(5.0), "of the first round");
         assert_eq!(capacity(&[], others()), None);
+    }
+
+    #[test]
+    fn beside_a_storm_there_is_no_processor_time() {
+        let reading = Reading {
+            transactions: 1,
+            tps: 5.0,
+            latency: 1.0,
+            cpu: Some((3.0, Clock::Task)),
+            resident: Some(7),
+        };
+        assert_eq!(figures(&reading, false).cpu, Some(3.0));
+        let beside = figures(&reading, true);
+        assert_eq!((beside.cpu, beside.resident), (None, Some(7)));
     }
 
     #[test]

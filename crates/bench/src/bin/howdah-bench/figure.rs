@@ -97,6 +97,11 @@ pub const MOST_SERVED: Shown = Shown {
     ..FAIRNESS
 };
 
+pub const LOGINS: Shown = Shown {
+    title: "Logins per second of the storm beside the clients",
+    ..TPS
+};
+
 pub const RESIDENT: Shown = Shown {
     title: "Pooler's memory with all clients connected, megabytes",
     better: "less is better",
@@ -158,6 +163,7 @@ impl Record {
                 &FAIRNESS,
                 &MOST_SERVED,
                 &RESIDENT,
+                &LOGINS,
             ],
             _ => &ALL,
         }
@@ -261,6 +267,14 @@ pub fn best<'a>(record: &'a Record, cell: &CellRecord, shown: &Shown) -> Option<
         false => figures.min_by(order),
     };
     best.map(|(name, _)| name)
+}
+
+/// True if a group has such a figure.
+pub fn is_in(record: &Record, group: &str, shown: &Shown) -> bool {
+    let is =
+        |cell: &CellRecord, name: &str| matches!(told(record, cell, name, shown), Told::Figure(_));
+    let mut cells = record.cells_of(group);
+    cells.any(|cell| record.contenders.iter().any(|name| is(cell, name)))
 }
 
 pub fn number(value: f64, digits: usize) -> String {

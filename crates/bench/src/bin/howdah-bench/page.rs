@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::figure::{Shown, Told, best, marked, remark, told, wobble};
+use crate::figure::{Shown, Told, best, is_in, marked, remark, told, wobble};
 use crate::plot::plot;
 use crate::record::Record;
 
@@ -80,7 +80,8 @@ pub fn markdown(record: &Record) -> String {
     for shown in record.shown() {
         let remark = remark(record, shown);
         let _ = writeln!(text, "## {} ({}{remark})\n", shown.title, shown.better);
-        for group in record.groups() {
+        let groups = record.groups().into_iter();
+        for group in groups.filter(|group| is_in(record, group, shown)) {
             let _ = writeln!(text, "**{group}**\n");
             let _ = writeln!(text, "| clients | {} |", record.contenders.join(" | "));
             let _ = writeln!(text, "|---|{}", "---:|".repeat(record.contenders.len()));
@@ -158,7 +159,8 @@ pub fn html(record: &Record) -> String {
             page.push_str(&plot(record, group, shown));
         }
         page.push_str("</div>");
-        for shown in record.shown() {
+        let shown = record.shown().iter();
+        for shown in shown.filter(|shown| is_in(record, group, shown)) {
             page.push_str(&table(record, group, shown));
         }
         page.push_str("</section>\n");

@@ -72,6 +72,9 @@ pub struct Figures {
     /// The same of the client that was served most.
     #[serde(default)]
     pub most_served: Option<f64>,
+    /// Logins per second of the storm beside the clients.
+    #[serde(default)]
+    pub logins: Option<f64>,
     /// The share of all transactions that `waits` includes.
     #[serde(default)]
     pub sampled: Option<f64>,
