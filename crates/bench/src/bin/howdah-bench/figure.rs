@@ -179,7 +179,7 @@ pub enum Told {
 
 /// Fills a table cell. For memory per client, `record` has the row without clients, too.
 pub fn told(record: &Record, cell: &CellRecord, contender: &str, shown: &Shown) -> Told {
-    if shown.is_cpu && clocks(cell, contender).is_none() {
+    if shown.is_cpu && by_account(cell, contender).is_none() {
         return Told::Failed("rounds by two clocks, which do not go together".to_owned());
     }
     let spread = cell.spread(contender, shown.figure);
@@ -220,7 +220,7 @@ pub fn per_client(
 
 /// True if a contender's processor time in a cell is by the scheduler's account. None if some
 /// rounds used the account and some the task clock.
-pub fn clocks(cell: &CellRecord, contender: &str) -> Option<bool> {
+pub fn by_account(cell: &CellRecord, contender: &str) -> Option<bool> {
     let runs = cell.runs.iter().filter(|run| run.contender == contender);
     let figures = runs.filter_map(|run| run.outcome.as_ref().ok());
     let mut accounts = figures.filter_map(|figures| match (figures.cpu, figures.account) {
@@ -237,36 +237,75 @@ pub const BY_ACCOUNT: &str = "\u{2020}";
 
 /// A figure with its mark, if any.
 pub fn marked(cell: &CellRecord, contender: &str, shown: &Shown, spread: Spread) -> String {
-    let by_account = shown.is_cpu && clocks(cell, contender) == Some(true);
-    let mark = if by_account { BY_ACCOUNT } else { "" };
+    let marked = shown.is_cpu && by_account(cell, contender) == Some(true);
+    let mark = if marked { BY_ACCOUNT } else { "" };
     format!("{}{mark}", number(spread.middle, shown.digits))
 }
 
-/// A remark in a table's title.
-pub fn remark(record: &Record, shown: &Shown) -> &'static str {
-    let names = || record.contenders.iter();
-    let by_account = |cell: &CellRecord| names().any(|name| clocks(cell, name) == Some(true));
-    match shown.is_cpu && record.cells.iter().any(by_account) {
-        true => {
-            "; \u{2020} by the scheduler's account, which is not exact: the kernel refused the task clock"
+/// The clocks of a record's processor times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clocks {
+    task: bool,
+    account: bool,
+}
+
+impl Clocks {
+    /// The clocks in use.
+    pub fn of(record: &Record) -> Self {
+        let runs = || record.cells.iter().flat_map(|cell| &cell.runs);
+        let mut figures = runs().filter_map(|run| run.outcome.as_ref().ok());
+        let mut others = figures.clone();
+        Self {
+            task: figures.any(|figures| figures.cpu.is_some()),
+            account: others.any(|figures| figures.account.is_some()),
         }
-        false => "",
+    }
+
+    /// Their name. None without processor times.
+    pub fn name(self) -> Option<&'static str> {
+        match (self.task, self.account) {
+            (true, true) => Some("the task clock or, marked \u{2020}, the scheduler's account"),
+            (true, false) => Some("the task clock"),
+            (false, true) => Some("the scheduler's account"),
+            (false, false) => None,
+        }
     }
 }
 
-/// The contender with the best figure of a row, except PostgreSQL itself.
-pub fn best<'a>(record: &'a Record, cell: &CellRecord, shown: &Shown) -> Option<&'a str> {
-    let poolers = record.contenders.iter().skip(1);
+/// A remark in the title of a table or plot: the clock of processor times.
+pub fn remark(record: &Record, shown: &Shown) -> String {
+    let clocks = Clocks::of(record);
+    let Some(name) = clocks.name().filter(|_| shown.is_cpu) else {
+        return String::new();
+    };
+    match clocks.account {
+        true => format!("; by {name}, which is not exact: the kernel refused the task clock"),
+        false => format!("; by {name}"),
+    }
+}
+
+/// The contender with the best figure of a row, and all whose rounds overlap with its rounds; never
+/// PostgreSQL itself.
+pub fn best<'a>(record: &'a Record, cell: &CellRecord, shown: &Shown) -> Vec<&'a str> {
+    let poolers = record
+        .contenders
+        .iter()
+        .filter(|name| *name != "postgresql");
     let figures = poolers.filter_map(|name| match told(record, cell, name, shown) {
-        Told::Figure(spread) => Some((name.as_str(), spread.middle)),
+        Told::Figure(spread) => Some((name.as_str(), spread)),
         _ => None,
     });
-    let order = |a: &(&str, f64), b: &(&str, f64)| a.1.total_cmp(&b.1);
+    let figures: Vec<_> = figures.collect();
+    let order = |a: &&(&str, Spread), b: &&(&str, Spread)| a.1.middle.total_cmp(&b.1.middle);
     let best = match shown.most_is_best {
-        true => figures.max_by(order),
-        false => figures.min_by(order),
+        true => figures.iter().max_by(order),
+        false => figures.iter().min_by(order),
     };
-    best.map(|(name, _)| name)
+    let Some((_, best)) = best else {
+        return Vec::new();
+    };
+    let as_good = figures.iter().filter(|(_, spread)| spread.overlaps(*best));
+    as_good.map(|(name, _)| *name).collect()
 }
 
 /// True if a group has such a figure.
@@ -328,10 +367,10 @@ mod tests {
         let text = markdown(&record);
         assert!(text.contains("20.0\u{2020}"), "{text}");
         assert!(
-            text.contains("less is better; \u{2020} by the scheduler's"),
+            text.contains("less is better; by the task clock or, marked \u{2020}, the scheduler's account, which"),
             "{text}"
         );
-        assert!(!text.contains("more is better; \u{2020}"), "{text}");
+        assert!(!text.contains("more is better; by"), "{text}");
     }
 
     #[test]
@@ -366,5 +405,18 @@ mod tests {
     fn numbers_are_read_by_people() {
         assert_eq!(number(1_234_567.4, 0), "1,234,567");
         assert_eq!(number(12.34, 1), "12.3");
+    }
+
+    #[test]
+    fn all_as_good_as_the_best_are_best() {
+        let best_of = |tps: &[f64]| {
+            let record = sample(tps);
+            let names = best(&record, &record.cells[0], &TPS);
+            names.into_iter().map(String::from).collect::<Vec<_>>()
+        };
+        assert_eq!(best_of(&[1000.0, 1200.0]), ["howdah"]);
+        assert_eq!(best_of(&[890.0, 1200.0]), ["howdah", "pgbouncer"]);
+        assert_eq!(best_of(&[700.0, 899.0]), ["pgbouncer"]);
+        assert_eq!(best_of(&[901.0]), ["howdah"]);
     }
 }

@@ -77,7 +77,11 @@ pub fn markdown(record: &Record) -> String {
         let _ = writeln!(text, "- {note}");
     }
     text.push('\n');
-    for shown in record.shown() {
+    let is_anywhere = |shown: &Shown| {
+        let mut groups = record.groups().into_iter();
+        groups.any(|group| is_in(record, group, shown))
+    };
+    for shown in record.shown().iter().filter(|shown| is_anywhere(shown)) {
         let remark = remark(record, shown);
         let _ = writeln!(text, "## {} ({}{remark})\n", shown.title, shown.better);
         let groups = record.groups().into_iter();
@@ -88,7 +92,7 @@ pub fn markdown(record: &Record) -> String {
             for cell in record.cells_of(group) {
                 let best = best(record, cell, shown);
                 let line = record.contenders.iter().map(|name| {
-                    let is_best = best == Some(name);
+                    let is_best = best.contains(&name.as_str());
                     in_markdown(record, cell, name, shown, is_best)
                 });
                 let line: Vec<_> = line.collect();
@@ -201,13 +205,13 @@ fn table(record: &Record, group: &str, shown: &Shown) -> String {
         },
         shown.title,
         shown.better,
-        escaped(remark(record, shown))
+        escaped(&remark(record, shown))
     );
     for cell in record.cells_of(group) {
         let best = best(record, cell, shown);
         let _ = write!(text, "<tr><th>{}", escaped(&cell.row));
         for name in &record.contenders {
-            let class = if best == Some(name) {
+            let class = if best.contains(&name.as_str()) {
                 " class=best"
             } else {
                 ""

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::figure::{Shown, Told, number, told};
+use crate::figure::{Shown, Told, number, remark, told};
 use crate::page::{STYLE, escaped};
 use crate::record::{CellRecord, Record};
 
@@ -14,10 +14,11 @@ const FLOOR: f64 = 210.0;
 pub fn plot(record: &Record, group: &str, shown: &Shown) -> String {
     let cells = record.cells_of(group).map(|cell| (cell.row.as_str(), cell));
     format!(
-        "<figure><figcaption>{} <small>({})</small></figcaption>\
+        "<figure><figcaption>{} <small>({}{})</small></figcaption>\
          <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">{}</svg></figure>",
         shown.title,
         shown.better,
+        escaped(&remark(record, shown)),
         bars(record, &cells.collect::<Vec<_>>(), shown)
     )
 }
@@ -121,11 +122,12 @@ pub fn overview(record: &Record, clients: &str) -> Option<String> {
         let _ = write!(
             picture,
             "\n<g transform=\"translate({:.0} 60)\"><text x=\"50\" y=\"-10\">{}, {} clients \
-             ({})</text>{}</g>",
+             ({}{})</text>{}</g>",
             (WIDTH + 40.0) * at as f64,
             shown.title,
             escaped(clients),
             shown.better,
+            escaped(&remark(record, shown)),
             bars(record, &cells, shown)
         );
     }

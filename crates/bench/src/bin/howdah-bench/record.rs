@@ -112,6 +112,13 @@ impl Spread {
     }
 }
 
+impl Spread {
+    /// True if the ranges over the rounds have a value in common.
+    pub fn overlaps(self, other: Self) -> bool {
+        self.least <= other.most && other.least <= self.most
+    }
+}
+
 impl CellRecord {
     /// A figure of a contender over all rounds. `Err` if a round failed, with the reason; `Ok(None)`
     /// if there is no such figure.
@@ -165,6 +172,13 @@ impl Record {
     /// The cells of a group.
     pub fn cells_of<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a CellRecord> {
         self.cells.iter().filter(move |cell| cell.group == group)
+    }
+
+    /// The value of this fact.
+    pub fn fact(&self, name: &str) -> Option<&str> {
+        let mut facts = self.facts.iter();
+        let (_, value) = facts.find(|(known, _)| known == name)?;
+        Some(value)
     }
 
     /// The cell with this key.
@@ -296,6 +310,9 @@ pub mod tests {
         assert_eq!((spread.least, spread.middle, spread.most), (1.0, 2.0, 3.0));
         assert_eq!(Spread::of(vec![1.0, 4.0]).unwrap().middle, 2.5);
         assert_eq!(Spread::of(Vec::new()), None);
+        let [low, high] = [[3.0, 4.0], [4.1, 5.0]].map(|both| Spread::of(both.into()).unwrap());
+        assert!(spread.overlaps(low) && low.overlaps(spread));
+        assert!(!low.overlaps(high) && !high.overlaps(low));
     }
 
     #[test]
