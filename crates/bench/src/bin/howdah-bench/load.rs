@@ -171,7 +171,11 @@ impl Load {
         let mut command = postgres.pgbench(machine, target.port());
         command.args(["-U", self.way.user, "-n", "-M", self.protocol.name()]);
         match &self.way.script {
-            Some(script) => command.arg("-f").arg(script),
+            // With a script, `:scale` is 1 if it is not given.
+            Some(script) => command
+                .arg("-f")
+                .arg(script)
+                .args(["-s", &postgres.scale().to_string()]),
             None => command.arg("-S"),
         };
         let threads = self.way.threads.min(self.clients);
