@@ -335,6 +335,7 @@ fn figures(reading: &Reading, storm: bool) -> Figures {
         tps: reading.tps,
         cpu: by(Clock::Task).map(|(cpu, _)| cpu),
         account: by(Clock::Account).map(|(cpu, _)| cpu),
+        mean: Some(reading.latency),
         resident: reading.resident,
         ..Figures::default()
     }

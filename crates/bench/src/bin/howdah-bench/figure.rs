@@ -50,6 +50,12 @@ pub const MEDIAN: Shown = Shown {
     most_is_best: false,
 };
 
+pub const MEAN: Shown = Shown {
+    title: "Waiting time, mean, milliseconds",
+    figure: |figures| figures.mean,
+    ..MEDIAN
+};
+
 pub const TAIL: Shown = Shown {
     title: "Waiting time, 99th percentile, milliseconds",
     better: "less is better",
@@ -130,10 +136,11 @@ pub const CPU_OF_MEGABYTES: Shown = Shown {
 };
 
 /// The figures of a report, in this order.
-pub const ALL: [&Shown; 11] = [
+pub const ALL: [&Shown; 12] = [
     &TPS,
     &CPU,
     &CORES,
+    &MEAN,
     &MEDIAN,
     &HIGH,
     &TAIL,
@@ -154,6 +161,7 @@ impl Record {
             "latency" => &[
                 &MEDIAN,
                 &TAIL,
+                &MEAN,
                 &HIGH,
                 &FAR_TAIL,
                 &LONGEST,
@@ -308,6 +316,33 @@ pub fn best<'a>(record: &'a Record, cell: &CellRecord, shown: &Shown) -> Vec<&'a
     as_good.map(|(name, _)| *name).collect()
 }
 
+/// Transactions per second of each pooler but PgBouncer, as fractions of PgBouncer's: titles of the
+/// columns, and rows with their titles. None if the design has no such table, or PgBouncer or all
+/// others did not take part.
+pub fn ratios(record: &Record) -> Option<(Vec<&str>, Vec<(String, Vec<String>)>)> {
+    let is_other = |name: &&String| !["postgresql", "pgbouncer"].contains(&name.as_str());
+    let others: Vec<_> = record.contenders.iter().filter(is_other).collect();
+    let took_part = record.contenders.iter().any(|name| name == "pgbouncer");
+    if record.design != "matrix" || !took_part || others.is_empty() {
+        return None;
+    }
+    let median = |cell, name| match told(record, cell, name, &TPS) {
+        Told::Figure(spread) => Some(spread.middle),
+        _ => None,
+    };
+    let rows = record.cells.iter().filter_map(|cell| {
+        let base = median(cell, "pgbouncer")?;
+        let ratio = |name: &&String| match median(cell, name) {
+            Some(tps) => format!("{:.2}", tps / base),
+            None => "-".to_owned(),
+        };
+        let title = format!("{}, {}", cell.group, cell.row);
+        Some((title, others.iter().map(ratio).collect()))
+    });
+    let rows = rows.collect();
+    Some((others.into_iter().map(String::as_str).collect(), rows))
+}
+
 /// True if a group has such a figure.
 pub fn is_in(record: &Record, group: &str, shown: &Shown) -> bool {
     let is =
@@ -418,5 +453,16 @@ mod tests {
         assert_eq!(best_of(&[890.0, 1200.0]), ["howdah", "pgbouncer"]);
         assert_eq!(best_of(&[700.0, 899.0]), ["pgbouncer"]);
         assert_eq!(best_of(&[901.0]), ["howdah"]);
+    }
+
+    #[test]
+    fn poolers_are_measured_by_pgbouncer() {
+        let mut record = sample(&[1800.0]);
+        let (names, rows) = ratios(&record).unwrap();
+        assert_eq!(names, ["howdah", "odyssey"]);
+        let cells = ["2.00", "-"].map(String::from).to_vec();
+        assert_eq!(rows, [("simple, 1".to_owned(), cells)]);
+        record.contenders.retain(|name| name != "pgbouncer");
+        assert!(ratios(&record).is_none());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::figure::{Shown, Told, best, is_in, marked, remark, told, wobble};
+use crate::figure::{Shown, Told, best, is_in, marked, ratios, remark, told, wobble};
 use crate::plot::plot;
 use crate::record::Record;
 
@@ -67,6 +67,9 @@ fn notes(record: &Record) -> Vec<String> {
     notes
 }
 
+/// The title of the table of ratios.
+const RATIOS: &str = "Transactions per second, as a fraction of PgBouncer's (of the medians)";
+
 /// The record as Markdown.
 pub fn markdown(record: &Record) -> String {
     let mut text = format!("# {}\n\n{}.\n\n", record.design, record.about);
@@ -77,6 +80,14 @@ pub fn markdown(record: &Record) -> String {
         let _ = writeln!(text, "- {note}");
     }
     text.push('\n');
+    if let Some((names, rows)) = ratios(record) {
+        let _ = writeln!(text, "## {RATIOS}\n\n| clients | {} |", names.join(" | "));
+        let _ = writeln!(text, "|---|{}", "---:|".repeat(names.len()));
+        for (title, ratios) in rows {
+            let _ = writeln!(text, "| {title} | {} |", ratios.join(" | "));
+        }
+        text.push('\n');
+    }
     let is_anywhere = |shown: &Shown| {
         let mut groups = record.groups().into_iter();
         groups.any(|group| is_in(record, group, shown))
@@ -157,6 +168,22 @@ pub fn html(record: &Record) -> String {
         let _ = write!(page, "<span><i class=c{index}></i>{}</span>", escaped(name));
     }
     page.push_str("</p>\n");
+    if let Some((names, rows)) = ratios(record) {
+        let head: String = names
+            .iter()
+            .map(|name| format!("<th>{}", escaped(name)))
+            .collect();
+        let _ = write!(page, "<h2>{RATIOS}</h2><table><tr><th>clients{head}");
+        for (title, ratios) in rows {
+            let _ = write!(
+                page,
+                "<tr><th>{}<td>{}",
+                escaped(&title),
+                ratios.join("<td>")
+            );
+        }
+        page.push_str("</table>\n");
+    }
     for group in record.groups() {
         let _ = write!(page, "<section><h2>{}</h2><div class=pair>", escaped(group));
         for shown in record.shown().iter().take(2) {
@@ -256,6 +283,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("- odyssey, simple, 1: it <died>"), "{text}");
+        assert!(text.contains("| simple, 1 | 1.22 | - |"), "{text}");
     }
 
     #[test]

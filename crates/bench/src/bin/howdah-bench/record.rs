@@ -65,6 +65,10 @@ pub struct Figures {
     pub resident: Option<u64>,
     /// The 50th, 95th, 99th and 99.9th percentile, and the longest, in milliseconds.
     pub waits: Option<[f64; 5]>,
+    /// pgbench's mean latency in milliseconds: time of all clients divided by transactions; at a fixed
+    /// rate, from when a transaction should have begun. A login for each transaction is part of it.
+    #[serde(default)]
+    pub mean: Option<f64>,
     /// Transactions of the client that was served least, as a share of the median client's. None
     /// with few clients or transactions, or if not all transactions were logged.
     #[serde(default)]
