@@ -56,6 +56,8 @@ fn circumstances(now: &Record, before: &Record) -> Vec<String> {
         let fact = |record: &Record| Some(record.fact(name)?.to_owned());
         compare(name, fact(before), fact(now));
     }
+    let capacity = |record: &Record| Some(format!("{:.0} TPS", record.capacity?));
+    compare("100 % of capacity", capacity(before), capacity(now));
     let clock = |record| Some(Clocks::of(record).name()?.to_owned());
     compare("the clock of CPU", clock(before), clock(now));
     lines

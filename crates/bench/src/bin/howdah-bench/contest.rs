@@ -63,7 +63,7 @@ impl Contest<'_> {
     /// Plays the runs that `record` lacks. Failures are results, too.
     ///
     /// # Errors
-    /// The record can't be written.
+    /// The record can't be written, or PostgreSQL has ended.
     pub fn play(&self, record: &mut Record) -> io::Result<()> {
         // A pooler has a descriptor for each client, and one for a server of each database.
         let needs = |cell: &Cell| cell.clients + cell.shape.databases;
@@ -84,12 +84,18 @@ impl Contest<'_> {
         };
         // One shape at a time, because idle poolers keep servers, with memory and sessions.
         let (mut visit, mut started) = (None, Started::new());
-        let run = |step: Step<'_>, record: &Record| {
+        let run = |step: Step<'_>, record: &mut Record| {
             if visit.replace(step.visit) != Some(step.visit) {
                 started.clear();
             }
             let contender = &self.contenders[step.contender];
-            self.one(step.cell, contender, &mut started, record)
+            let outcome = self.one(step.cell, contender, &mut started, record);
+            match outcome.is_err().then(|| self.postgres.end()).flatten() {
+                None => Ok(outcome),
+                Some(words) => Err(io::Error::other(format!(
+                    "PostgreSQL ended: {words}. The record has all runs before; the same command goes on"
+                ))),
+            }
         };
         schedule.play(
             record,
@@ -104,7 +110,7 @@ impl Contest<'_> {
         cell: &Cell,
         contender: &Contender,
         started: &mut Started,
-        record: &Record,
+        record: &mut Record,
     ) -> Result<Figures, String> {
         if contender.kind == Kind::PostgreSql && cell.clients > MOST_DIRECT {
             return Err("not played: more clients than PostgreSQL takes".to_owned());
@@ -139,7 +145,7 @@ impl Contest<'_> {
         cell: &Cell,
         contender: &Contender,
         started: &mut Started,
-        record: &Record,
+        record: &mut Record,
     ) -> io::Result<Figures> {
         let name = (contender.kind, cell.shape);
         let running = match started.entry(name) {
@@ -157,7 +163,11 @@ impl Contest<'_> {
         if cell.clients == 0 {
             return self.without_clients(cell, running);
         }
-        let (load, sampled) = self.load(cell, running.port(), record)?;
+        let capacity = cell
+            .rate
+            .map(|part| Ok::<_, io::Error>(self.capacity(record)? * part));
+        let rate = capacity.transpose()?.map(f64::round);
+        let (load, sampled) = self.load(cell, running.port(), rate)?;
         self.verify(cell, &load, running, CHECKED_BEFORE)?;
         let prefix = prefix(running.port());
         forget_waits(self.machine.folder(), &prefix)?;
@@ -181,6 +191,7 @@ impl Contest<'_> {
             fairness: every.and_then(|waits| waits.fairness),
             most_served: every.and_then(|waits| waits.most_served),
             logins,
+            rate,
             ..figures(&reading, cell.storm)
         })
     }
@@ -244,13 +255,12 @@ impl Contest<'_> {
     }
 
     /// The load of a cell, and the share of its transactions that is logged.
-    fn load(&self, cell: &Cell, port: u16, record: &Record) -> io::Result<(Load, f64)> {
+    fn load(&self, cell: &Cell, port: u16, rate: Option<f64>) -> io::Result<(Load, f64)> {
         let mut load = self.way(cell)?;
         load.flags = vec!["-l".to_owned(), format!("--log-prefix={}", prefix(port))];
         let mut sampled = 1.0;
-        if let Some(part) = cell.rate {
-            let capacity = self.capacity(record)?;
-            load.flags.push(format!("--rate={:.0}", capacity * part));
+        if let Some(rate) = rate {
+            load.flags.push(format!("--rate={rate}"));
         } else if self.seconds > LOGGED_SECONDS {
             sampled = LOGGED_SECONDS as f64 / self.seconds as f64;
             load.flags.push(format!("--sampling-rate={sampled}"));
@@ -279,17 +289,22 @@ impl Contest<'_> {
         })
     }
 
-    /// The rate that counts as 100 % in all rounds: that of the first run without a rate, of
-    /// PgBouncer, else Howdah, else the first pooler.
-    fn capacity(&self, record: &Record) -> io::Result<f64> {
+    /// The rate that counts as 100 % in all runs of a record: that of the first run without a rate,
+    /// of PgBouncer, else Howdah, else the first pooler.
+    fn capacity(&self, record: &mut Record) -> io::Result<f64> {
+        if let Some(capacity) = record.capacity {
+            return Ok(capacity);
+        }
         let free = self.cells.iter().find(|cell| cell.rate.is_none());
         let free = free.and_then(|cell| record.cell(&cell.key()));
         let poolers = self.contenders.iter().map(|contender| contender.kind);
-        capacity(
+        record.capacity = capacity(
             free.map_or(&[], |cell| &cell.runs),
             poolers.filter(|kind| *kind != Kind::PostgreSql),
-        )
-        .ok_or_else(|| io::Error::other("no capacity is known: the run without a rate failed"))
+        );
+        record
+            .capacity
+            .ok_or_else(|| io::Error::other("no capacity is known: the run without a rate failed"))
     }
 
     fn tell(&self, step: Step<'_>, outcome: &Result<Figures, String>, how_far: Progress) {
@@ -386,7 +401,7 @@ pub fn resume(design: Design, file: &Path, fresh: bool) -> io::Result<Record> {
 /// # Errors
 /// The record has runs of other builds, lengths, configs or machines.
 pub fn same_builds(
-    record: &Record,
+    record: &mut Record,
     stamp: &BTreeMap<String, String>,
     file: &Path,
 ) -> io::Result<()> {

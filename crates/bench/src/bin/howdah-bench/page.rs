@@ -107,7 +107,7 @@ pub fn markdown(record: &Record) -> String {
                     in_markdown(record, cell, name, shown, is_best)
                 });
                 let line: Vec<_> = line.collect();
-                let _ = writeln!(text, "| {} | {} |", cell.row, line.join(" | "));
+                let _ = writeln!(text, "| {} | {} |", cell.title(), line.join(" | "));
             }
             text.push('\n');
         }
@@ -236,7 +236,7 @@ fn table(record: &Record, group: &str, shown: &Shown) -> String {
     );
     for cell in record.cells_of(group) {
         let best = best(record, cell, shown);
-        let _ = write!(text, "<tr><th>{}", escaped(&cell.row));
+        let _ = write!(text, "<tr><th>{}", escaped(&cell.title()));
         for name in &record.contenders {
             let class = if best.contains(&name.as_str()) {
                 " class=best"

@@ -12,7 +12,9 @@ const FLOOR: f64 = 210.0;
 
 /// A plot of a group: its cells, named by row.
 pub fn plot(record: &Record, group: &str, shown: &Shown) -> String {
-    let cells = record.cells_of(group).map(|cell| (cell.row.as_str(), cell));
+    let titles: Vec<_> = record.cells_of(group).map(CellRecord::title).collect();
+    let titles = titles.iter().map(|title| title.as_str());
+    let cells = titles.zip(record.cells_of(group));
     format!(
         "<figure><figcaption>{} <small>({}{})</small></figcaption>\
          <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">{}</svg></figure>",
@@ -24,7 +26,7 @@ pub fn plot(record: &Record, group: &str, shown: &Shown) -> String {
 }
 
 /// Bars by cell and contender, each with a line from its smallest to its largest round. Each cell
-/// has a name; the part after a comma goes on a second line.
+/// has a name; the part after a comma or colon goes on a second line.
 fn bars(record: &Record, cells: &[(&str, &CellRecord)], shown: &Shown) -> String {
     let spread = |cell, name| match told(record, cell, name, shown) {
         Told::Figure(spread) => Some(spread),
@@ -78,13 +80,13 @@ fn bars(record: &Record, cells: &[(&str, &CellRecord)], shown: &Shown) -> String
                 FLOOR - height(spread.most),
             );
         }
-        for (line, part) in title.split(", ").enumerate() {
+        for (line, part) in title.split([',', ':']).enumerate() {
             let _ = write!(
                 drawn,
                 "<text class=\"row\" x=\"{:.1}\" y=\"{}\">{}</text>",
                 left + room * 0.43,
                 226 + 13 * line,
-                escaped(part)
+                escaped(part.trim())
             );
         }
     }

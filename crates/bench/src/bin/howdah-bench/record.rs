@@ -19,6 +19,9 @@ pub struct Record {
     /// Facts that must be the same in all runs of a record: name and value.
     #[serde(default)]
     pub stamp: BTreeMap<String, String>,
+    /// The transactions per second that count as 100 % of a rate, in all runs.
+    #[serde(default)]
+    pub capacity: Option<f64>,
     /// The contenders' names, in the order of the columns.
     pub contenders: Vec<String>,
     /// Each contender's config, as a template.
@@ -79,6 +82,9 @@ pub struct Figures {
     /// Logins per second of the storm beside the clients.
     #[serde(default)]
     pub logins: Option<f64>,
+    /// The offered rate, in transactions per second. None: as fast as possible.
+    #[serde(default)]
+    pub rate: Option<f64>,
     /// The share of all transactions that `waits` includes.
     #[serde(default)]
     pub sampled: Option<f64>,
@@ -139,6 +145,15 @@ impl CellRecord {
         let figures = figures.collect::<Result<Vec<_>, _>>()?;
         let figures: Option<Vec<_>> = figures.into_iter().map(figure).collect();
         Ok(figures.and_then(Spread::of))
+    }
+
+    /// The title of the row, with the offered rate in transactions per second if there is one.
+    pub fn title(&self) -> String {
+        let mut figures = self.runs.iter().filter_map(|run| run.outcome.as_ref().ok());
+        match figures.find_map(|figures| figures.rate) {
+            Some(rate) => format!("{}: {rate:.0} TPS", self.row),
+            None => self.row.clone(),
+        }
     }
 
     /// True if this run is already done. A failed run counts as not done.
@@ -387,6 +402,27 @@ pub mod tests {
             ["howdah was ab, and is aa", "seconds was 30, and is 2"]
         );
         assert_eq!(Record::default().differs_from(&now), [""; 0]);
+    }
+
+    #[test]
+    fn a_rate_is_told_in_transactions_per_second() {
+        let figures = Figures {
+            rate: Some(1234.0),
+            ..Figures::default()
+        };
+        let mut cell = cell(vec![Err("it died".into()), Ok(figures)]);
+        cell.row = "50 % of capacity".into();
+        assert_eq!(cell.title(), "50 % of capacity: 1234 TPS");
+    }
+
+    #[test]
+    fn old_records_are_read() {
+        let text = r#"{"design": "latency", "about": "", "facts": [], "contenders": [], "configs": [],
+            "cells": [{"key": "k", "group": "g", "row": "r", "runs": [{"contender": "howdah",
+            "round": 0, "outcome": {"Ok": {"tps": 1.0, "cpu": null, "account": null,
+            "resident": null, "waits": null}}}]}]}"#;
+        let record: Record = serde_json::from_str(text).unwrap();
+        assert_eq!(record.cells[0].title(), "r");
     }
 
     #[test]
