@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::contender::{Certificate, Contender, Kind, Shape};
 use crate::crowd::{forget_waits, read_waits, settled};
 use crate::design::{Cell, Design, Player, Script};
+use crate::estimate::minutes;
 use crate::load::{Load, Reading, Way, rate_beside};
 use crate::machine::{Machine, raise_descriptor_limit};
 use crate::postgres::{OPEN_USER, Postgres};
@@ -20,13 +21,6 @@ use crate::run::progress;
 use crate::schedule::{Progress, Schedule, Step};
 use crate::sessions;
 use crate::target::Running;
-
-/// The most clients directly at PostgreSQL; see its `max_connections`.
-const MOST_DIRECT: usize = 1000;
-
-/// How many transactions of each client are checked before a run, and after.
-const CHECKED_BEFORE: usize = 20;
-const CHECKED_AFTER: usize = 5;
 
 /// How many clients connect and leave before memory without clients is measured.
 const GONE: usize = 40;
@@ -112,11 +106,8 @@ impl Contest<'_> {
         started: &mut Started,
         record: &mut Record,
     ) -> Result<Figures, String> {
-        if contender.kind == Kind::PostgreSql && cell.clients > MOST_DIRECT {
-            return Err("not played: more clients than PostgreSQL takes".to_owned());
-        }
-        if contender.kind == Kind::PostgreSql && cell.shape.databases > 1 {
-            return Err("not played: to PostgreSQL they are one database".to_owned());
+        if let Some(reason) = cell.not_played(contender.kind) {
+            return Err(reason.to_owned());
         }
         let mut outcome = self.measure(cell, contender, started, record);
         let name = (contender.kind, cell.shape);
@@ -168,7 +159,7 @@ impl Contest<'_> {
             .map(|part| Ok::<_, io::Error>(self.capacity(record)? * part));
         let rate = capacity.transpose()?.map(f64::round);
         let (load, sampled) = self.load(cell, running.port(), rate)?;
-        self.verify(cell, &load, running, CHECKED_BEFORE)?;
+        self.verify(cell, &load, running, cell.checks().before)?;
         let prefix = prefix(running.port());
         forget_waits(self.machine.folder(), &prefix)?;
         let mut storm = cell.storm.then(|| self.storm(&load, running)).transpose()?;
@@ -183,7 +174,7 @@ impl Contest<'_> {
                 reading.transactions
             )));
         }
-        self.verify(cell, &load, running, CHECKED_AFTER)?;
+        self.verify(cell, &load, running, cell.checks().after)?;
         let every = waits.as_ref().filter(|_| sampled == 1.0);
         Ok(Figures {
             waits: waits.as_ref().map(|waits| waits.percentiles),
@@ -203,7 +194,7 @@ impl Contest<'_> {
             ..cell.clone()
         };
         let load = self.way(&some)?;
-        self.verify_small(&some, &load, running, CHECKED_BEFORE)?;
+        self.verify_small(&some, &load, running, some.checks().before)?;
         if running.process().is_some() {
             wait_until(self.patience, || established(running.port()) == 0);
         }
@@ -232,6 +223,7 @@ impl Contest<'_> {
                 script: Some(self.machine.write("checking.sql", cell.script.checking())?),
                 ..load.way.clone()
             },
+            clients: cell.checks().clients,
             flags: Vec::new(),
             ..load.clone()
         };
@@ -371,10 +363,6 @@ fn capacity(runs: &[Run], poolers: impl Iterator<Item = Kind>) -> Option<f64> {
     told.next()
 }
 
-fn minutes(time: Duration) -> String {
-    format!("{} min {:02} s", time.as_secs() / 60, time.as_secs() % 60)
-}
-
 /// The record to continue, or an empty one.
 ///
 /// # Errors
@@ -383,17 +371,8 @@ pub fn resume(design: Design, file: &Path, fresh: bool) -> io::Result<Record> {
     if fresh || !file.exists() {
         return Ok(Record::default());
     }
-    let record = Record::load(file)
-        .map_err(|error| io::Error::other(format!("{error}; say another --out, or --fresh")))?;
-    if record.design != design.name() {
-        return Err(io::Error::other(format!(
-            "{} is a record of {:?}, not of {:?}",
-            file.display(),
-            record.design,
-            design.name()
-        )));
-    }
-    Ok(record)
+    Record::load_of(file, design.name())
+        .map_err(|error| io::Error::other(format!("{error}; say another --out, or --fresh")))
 }
 
 /// Verifies that runs with this stamp may be added to a record.
@@ -415,13 +394,6 @@ pub fn same_builds(
         file.display(),
         differs.join("; ")
     )))
-}
-
-/// The estimated duration, without logins and pauses.
-pub fn estimate(cells: usize, rounds: usize, contenders: usize, seconds: u64) -> String {
-    minutes(Duration::from_secs(
-        (cells * rounds * contenders) as u64 * (seconds + 1),
-    ))
 }
 
 #[cfg(test)]

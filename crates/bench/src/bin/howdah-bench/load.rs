@@ -217,13 +217,9 @@ impl Load {
         target: &Running,
         transactions: usize,
     ) -> io::Result<()> {
-        let load = Load {
-            clients: self.clients.min(100),
-            ..self.clone()
-        };
-        let mut command = load.command(machine, postgres, target);
+        let mut command = self.command(machine, postgres, target);
         command.args(["-t", &transactions.to_string()]);
-        let task = Task::start(&mut command, machine.folder(), load.bound(0))?;
+        let task = Task::start(&mut command, machine.folder(), self.bound(0))?;
         match complaint(&task.finish()?) {
             None => Ok(()),
             Some(cause) => Err(io::Error::other(format!("answers are not right: {cause}"))),

@@ -252,6 +252,22 @@ impl Record {
         })
     }
 
+    /// Reads a file of [`Record::save`] of this design.
+    ///
+    /// # Errors
+    /// As [`Record::load`], or it is a record of another design.
+    pub fn load_of(path: &Path, design: &str) -> io::Result<Self> {
+        let record = Self::load(path)?;
+        if record.design == design {
+            return Ok(record);
+        }
+        Err(io::Error::other(format!(
+            "{} is a record of {:?}, not of {design:?}",
+            path.display(),
+            record.design
+        )))
+    }
+
     /// Writes the whole record. An interrupted write leaves the earlier file.
     ///
     /// # Errors
