@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::figure::{Shown, Told, best, is_in, marked, ratios, remark, told, wobble};
+use crate::figure::{Clocks, Shown, Told, best, is_in, marked, ratios, remark, told, wobble};
 use crate::plot::plot;
 use crate::record::Record;
 
@@ -21,50 +21,91 @@ fn failures(record: &Record) -> Vec<String> {
     lines
 }
 
+/// What the marks of all tables mean.
+fn legend(record: &Record) -> &'static str {
+    match rounds(record) {
+        0 | 1 => {
+            "There is one round, so there is no spread. Bold is the best pooler of a row; small \
+             leads may be chance."
+        }
+        _ => {
+            "Figures are medians over the rounds. \u{b1} is the spread: half the way from the least \
+             round to the most, in percent of the median. Bold is the best pooler of a row, and each \
+             pooler whose rounds overlap with those of the best."
+        }
+    }
+}
+
+fn rounds(record: &Record) -> usize {
+    let runs = record.cells.iter().flat_map(|cell| &cell.runs);
+    runs.map(|run| run.round + 1).max().unwrap_or(0)
+}
+
 /// Notes about all tables.
 fn notes(record: &Record) -> Vec<String> {
-    let runs = || record.cells.iter().flat_map(|cell| &cell.runs);
+    let runs = record.cells.iter().flat_map(|cell| &cell.runs);
+    let figures = || runs.clone().filter_map(|run| run.outcome.as_ref().ok());
     let mut notes = Vec::new();
-    let rounds = runs().map(|run| run.round + 1).max().unwrap_or(0);
     let seconds = record.stamp.get("seconds of a run");
     let each = seconds.map_or(String::new(), |seconds| format!(" of {seconds} s"));
-    notes.push(match rounds {
-        1 => format!("length: one round{each}, so there is no spread"),
-        _ => format!(
-            "length: {rounds} rounds{each}; \u{b1} is half the way from the least round to the most, in \
-             percent of the median"
-        ),
-    });
-    // Lengths and the machine are already in the report.
+    notes.push(format!("length: rounds{each}, {} of them", rounds(record)));
+    // Lengths, cores and the machine are already in the report.
+    let told = ["machine", "cores", "seconds of a run"];
     let builds = record.stamp.iter();
-    let builds =
-        builds.filter(|(name, _)| !["machine", "seconds of a run"].contains(&name.as_str()));
+    let builds = builds.filter(|(name, _)| !told.contains(&name.as_str()));
     notes.extend(builds.map(|(name, value)| match name.as_str() {
         "scale" => format!("scale of pgbench's tables: {value}"),
         _ => format!("build of {name}: {value}"),
     }));
-    notes.push(
-        "CPU is the task clock of the pooler's whole process tree from the end of logins; where each \
-         transaction has a login, that is part of it"
-            .to_owned(),
-    );
-    let figures = runs().filter_map(|run| run.outcome.as_ref().ok());
-    let sampled = figures
-        .filter_map(|figures| figures.sampled)
-        .reduce(f64::min);
-    notes.extend(sampled.map(|part| match part >= 1.0 {
+    notes.extend(Clocks::of(record).name().map(|clock| {
+        format!(
+            "CPU is of the pooler's whole process tree from the end of logins, by {clock}; where \
+             each transaction has a login, that is part of it"
+        )
+    }));
+    notes.extend(record.capacity.map(|capacity| {
+        format!("100 % of capacity is {capacity:.0} transactions per second, for all poolers")
+    }));
+    if figures().any(|figures| figures.logins.is_some()) {
+        notes.push(
+            "beside a storm no CPU is told: the pooler's work for the logins of the storm is part of it"
+                .to_owned(),
+        );
+    }
+    let sampled = figures().filter_map(|figures| figures.sampled);
+    notes.extend(sampled.reduce(f64::min).map(|part| match part >= 1.0 {
         true => "waiting times and fairness are of all transactions".to_owned(),
         false => format!(
             "waiting times are of a sample of {:.0} % of all transactions, also the longest",
             part * 100.0
         ),
     }));
-    notes.push(
-        "answers were compared before and after each run, in its own shape; in between, errors and \
-         clients that were lost fail the cell"
-            .to_owned(),
-    );
+    if figures().any(|figures| figures.mean.is_some()) && record.design != "memory" {
+        notes.push(
+            "waiting times are without a transaction's login, but for the mean, which pgbench takes \
+             from its count of transactions"
+                .to_owned(),
+        );
+    }
+    notes.push(checked(&record.design).to_owned());
     notes
+}
+
+/// How answers were checked.
+fn checked(design: &str) -> &'static str {
+    match design {
+        "copy" => {
+            "before each run FROM STDIN, the lines that had arrived were counted and measured; in the \
+             run, each COPY's number of lines was compared, and of TO STDOUT the bytes"
+        }
+        "pools" => {
+            "every answer of the runs was compared; an error or a lost client fails the cell"
+        }
+        _ => {
+            "answers were compared before and after each run, in its own shape; in between, errors and \
+             clients that were lost fail the cell"
+        }
+    }
 }
 
 /// The title of the table of ratios.
@@ -72,7 +113,12 @@ const RATIOS: &str = "Transactions per second, as a fraction of PgBouncer's (of 
 
 /// The record as Markdown.
 pub fn markdown(record: &Record) -> String {
-    let mut text = format!("# {}\n\n{}.\n\n", record.design, record.about);
+    let mut text = format!(
+        "# {}\n\n{}.\n\n{}\n\n",
+        record.design,
+        record.about,
+        legend(record)
+    );
     for (name, value) in &record.facts {
         let _ = writeln!(text, "- {name}: {value}");
     }
@@ -151,9 +197,10 @@ pub fn html(record: &Record) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\">\
-         <title>{design}</title>\n<style>{STYLE}</style>\n<h1>{design}</h1>\n<p>{about}.</p>\n",
+         <title>{design}</title>\n<style>{STYLE}</style>\n<h1>{design}</h1>\n<p>{about}.</p>\n<p>{legend}</p>\n",
         design = escaped(&record.design),
         about = escaped(&record.about),
+        legend = legend(record),
     );
     page.push_str("<ul class=facts>");
     for (name, value) in &record.facts {
@@ -291,5 +338,30 @@ mod tests {
         let page = html(&sample(&[1000.0]));
         assert!(page.contains("<svg") && page.contains("it &lt;died&gt;"));
         assert!(!page.contains("<died>"));
+    }
+
+    #[test]
+    fn marks_are_explained_once_and_the_clock_at_each_table() {
+        let record = sample(&[1000.0, 1200.0]);
+        for text in [markdown(&record), html(&record)] {
+            assert_eq!(text.matches("\u{b1} is the spread").count(), 1, "{text}");
+            assert!(
+                text.contains("less is better; by the task clock)"),
+                "{text}"
+            );
+        }
+        assert!(markdown(&sample(&[1000.0])).contains("There is one round"));
+    }
+
+    #[test]
+    fn each_design_tells_how_its_answers_were_checked() {
+        let of = |design: &str| {
+            let record = Record {
+                design: design.into(),
+                ..sample(&[1000.0])
+            };
+            markdown(&record).contains("compared before and after each run")
+        };
+        assert!(of("matrix") && !of("copy") && !of("pools"));
     }
 }
