@@ -48,7 +48,10 @@ fn notes(record: &Record) -> Vec<String> {
     let mut notes = Vec::new();
     let seconds = record.stamp.get("seconds of a run");
     let each = seconds.map_or(String::new(), |seconds| format!(" of {seconds} s"));
-    notes.push(format!("length: rounds{each}, {} of them", rounds(record)));
+    notes.push(match rounds(record) {
+        1 => format!("length: one round{each}"),
+        rounds => format!("length: {rounds} rounds{each}"),
+    });
     // Lengths, cores and the machine are already in the report.
     let told = ["machine", "cores", "seconds of a run"];
     let builds = record.stamp.iter();
