@@ -154,10 +154,10 @@ impl Contest<'_> {
         if cell.clients == 0 {
             return self.without_clients(cell, running);
         }
-        let capacity = cell
-            .rate
-            .map(|part| Ok::<_, io::Error>(self.capacity(record)? * part));
-        let rate = capacity.transpose()?.map(f64::round);
+        let rate = match cell.rate {
+            Some(part) => Some((self.capacity(record)? * part).round()),
+            None => None,
+        };
         let (load, sampled) = self.load(cell, running.port(), rate)?;
         self.verify(cell, &load, running, cell.checks().before)?;
         let prefix = prefix(running.port());

@@ -4,17 +4,21 @@ use crate::record::{CellRecord, Figures, Record, Spread};
 
 /// A figure that is shown for every cell.
 pub struct Shown {
+    /// The title of its tables.
     pub title: &'static str,
     /// Whether more or less is better.
     pub better: &'static str,
+    /// Takes the figure from those of a run.
     pub figure: fn(&Figures) -> Option<f64>,
     /// The figure uses the pooler's processor time.
     pub is_cpu: bool,
+    /// Digits after the point.
     pub digits: usize,
+    /// Whether more or less is best.
     pub most_is_best: bool,
 }
 
-pub const TPS: Shown = Shown {
+const TPS: Shown = Shown {
     title: "Transactions per second",
     better: "more is better",
     figure: |figures| Some(figures.tps),
@@ -23,7 +27,7 @@ pub const TPS: Shown = Shown {
     most_is_best: true,
 };
 
-pub const CPU: Shown = Shown {
+const CPU: Shown = Shown {
     title: "Pooler's CPU, microseconds per transaction",
     better: "less is better",
     figure: |figures| figures.cpu.or(figures.account),
@@ -32,7 +36,7 @@ pub const CPU: Shown = Shown {
     most_is_best: false,
 };
 
-pub const CORES: Shown = Shown {
+const CORES: Shown = Shown {
     title: "Pooler's cores in use",
     better: "less is better at the same rate",
     figure: |figures| Some(figures.cpu.or(figures.account)? * figures.tps / 1e6),
@@ -41,7 +45,7 @@ pub const CORES: Shown = Shown {
     most_is_best: false,
 };
 
-pub const MEDIAN: Shown = Shown {
+const MEDIAN: Shown = Shown {
     title: "Waiting time, median, milliseconds",
     better: "less is better",
     figure: |figures| Some(figures.waits?[0]),
@@ -50,13 +54,13 @@ pub const MEDIAN: Shown = Shown {
     most_is_best: false,
 };
 
-pub const MEAN: Shown = Shown {
+const MEAN: Shown = Shown {
     title: "Waiting time, mean, milliseconds",
     figure: |figures| figures.mean,
     ..MEDIAN
 };
 
-pub const TAIL: Shown = Shown {
+const TAIL: Shown = Shown {
     title: "Waiting time, 99th percentile, milliseconds",
     better: "less is better",
     figure: |figures| Some(figures.waits?[2]),
@@ -65,19 +69,19 @@ pub const TAIL: Shown = Shown {
     most_is_best: false,
 };
 
-pub const HIGH: Shown = Shown {
+const HIGH: Shown = Shown {
     title: "Waiting time, 95th percentile, milliseconds",
     figure: |figures| Some(figures.waits?[1]),
     ..TAIL
 };
 
-pub const FAR_TAIL: Shown = Shown {
+const FAR_TAIL: Shown = Shown {
     title: "Waiting time, 99.9th percentile, milliseconds",
     figure: |figures| Some(figures.waits?[3]),
     ..TAIL
 };
 
-pub const LONGEST: Shown = Shown {
+const LONGEST: Shown = Shown {
     title: "Waiting time, longest, milliseconds",
     better: "less is better",
     figure: |figures| Some(figures.waits?[4]),
@@ -86,7 +90,7 @@ pub const LONGEST: Shown = Shown {
     most_is_best: false,
 };
 
-pub const FAIRNESS: Shown = Shown {
+const FAIRNESS: Shown = Shown {
     title: "Transactions of the client that was served least, percent of the median client's",
     better: "more is better",
     figure: |figures| Some(figures.fairness? * 100.0),
@@ -95,7 +99,7 @@ pub const FAIRNESS: Shown = Shown {
     most_is_best: true,
 };
 
-pub const MOST_SERVED: Shown = Shown {
+const MOST_SERVED: Shown = Shown {
     title: "Transactions of the client that was served most, percent of the median client's",
     better: "less is better",
     figure: |figures| Some(figures.most_served? * 100.0),
@@ -103,12 +107,12 @@ pub const MOST_SERVED: Shown = Shown {
     ..FAIRNESS
 };
 
-pub const LOGINS: Shown = Shown {
+const LOGINS: Shown = Shown {
     title: "Logins per second of the storm beside the clients",
     ..TPS
 };
 
-pub const RESIDENT: Shown = Shown {
+const RESIDENT: Shown = Shown {
     title: "Pooler's memory with all clients connected, megabytes",
     better: "less is better",
     figure: |figures| Some(figures.resident? as f64 / 1024.0),
@@ -118,25 +122,25 @@ pub const RESIDENT: Shown = Shown {
 };
 
 /// [`per_client`] computes this from [`RESIDENT`].
-pub const PER_CLIENT: Shown = Shown {
+const PER_CLIENT: Shown = Shown {
     title: "Pooler's memory beyond that without clients, bytes per client",
     digits: 0,
     ..RESIDENT
 };
 
-pub const MEGABYTES: Shown = Shown {
+const MEGABYTES: Shown = Shown {
     title: "Megabytes per second",
     ..TPS
 };
 
-pub const CPU_OF_MEGABYTES: Shown = Shown {
+const CPU_OF_MEGABYTES: Shown = Shown {
     title: "Pooler's CPU, microseconds per megabyte",
     digits: 0,
     ..CPU
 };
 
 /// The figures of a report, in this order.
-pub const ALL: [&Shown; 12] = [
+const ALL: [&Shown; 12] = [
     &TPS,
     &CPU,
     &CORES,
@@ -180,8 +184,11 @@ impl Record {
 
 /// The content of a table cell.
 pub enum Told {
+    /// There is no such figure.
     Nothing,
+    /// A run failed, for this reason.
     Failed(String),
+    /// The figure over all rounds.
     Figure(Spread),
 }
 
@@ -204,7 +211,7 @@ pub fn told(record: &Record, cell: &CellRecord, contender: &str, shown: &Shown) 
 
 /// Bytes per client, from megabytes less the same pooler's memory without clients. With few clients
 /// the figure would mean nothing.
-pub fn per_client(
+fn per_client(
     record: &Record,
     cell: &CellRecord,
     contender: &str,
@@ -241,7 +248,7 @@ pub fn by_account(cell: &CellRecord, contender: &str) -> Option<bool> {
 }
 
 /// The mark of figures by the scheduler's account.
-pub const BY_ACCOUNT: &str = "\u{2020}";
+const BY_ACCOUNT: &str = "\u{2020}";
 
 /// A figure with its mark, if any.
 pub fn marked(cell: &CellRecord, contender: &str, shown: &Shown, spread: Spread) -> String {
@@ -316,10 +323,17 @@ pub fn best<'a>(record: &'a Record, cell: &CellRecord, shown: &Shown) -> Vec<&'a
     as_good.map(|(name, _)| *name).collect()
 }
 
-/// Transactions per second of each pooler but PgBouncer, as fractions of PgBouncer's: titles of the
-/// columns, and rows with their titles. None if the design has no such table, or PgBouncer or all
-/// others did not take part.
-pub fn ratios(record: &Record) -> Option<(Vec<&str>, Vec<(String, Vec<String>)>)> {
+/// Transactions per second of all poolers but PgBouncer, as fractions of PgBouncer's.
+pub struct Ratios<'a> {
+    /// The poolers.
+    pub names: Vec<&'a str>,
+    /// A row for each cell: its title, and a fraction for each pooler.
+    pub rows: Vec<(String, Vec<String>)>,
+}
+
+/// The ratios of a record. None if its design has no such table, or PgBouncer or all others did not
+/// take part.
+pub fn ratios(record: &Record) -> Option<Ratios<'_>> {
     let is_other = |name: &&String| !["postgresql", "pgbouncer"].contains(&name.as_str());
     let others: Vec<_> = record.contenders.iter().filter(is_other).collect();
     let took_part = record.contenders.iter().any(|name| name == "pgbouncer");
@@ -339,8 +353,10 @@ pub fn ratios(record: &Record) -> Option<(Vec<&str>, Vec<(String, Vec<String>)>)
         let title = format!("{}, {}", cell.group, cell.row);
         Some((title, others.iter().map(ratio).collect()))
     });
-    let rows = rows.collect();
-    Some((others.into_iter().map(String::as_str).collect(), rows))
+    Some(Ratios {
+        rows: rows.collect(),
+        names: others.iter().map(|name| name.as_str()).collect(),
+    })
 }
 
 /// True if a group has such a figure.
@@ -351,6 +367,7 @@ pub fn is_in(record: &Record, group: &str, shown: &Shown) -> bool {
     cells.any(|cell| record.contenders.iter().any(|name| is(cell, name)))
 }
 
+/// A figure as text.
 pub fn number(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     if digits > 0 {
@@ -458,7 +475,7 @@ mod tests {
     #[test]
     fn poolers_are_measured_by_pgbouncer() {
         let mut record = sample(&[1800.0]);
-        let (names, rows) = ratios(&record).unwrap();
+        let Ratios { names, rows } = ratios(&record).unwrap();
         assert_eq!(names, ["howdah", "odyssey"]);
         let cells = ["2.00", "-"].map(String::from).to_vec();
         assert_eq!(rows, [("simple, 1".to_owned(), cells)]);

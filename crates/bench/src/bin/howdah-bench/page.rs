@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::figure::{Clocks, Shown, Told, best, is_in, marked, ratios, remark, told, wobble};
+use crate::figure::{
+    Clocks, Ratios, Shown, Told, best, is_in, marked, ratios, remark, told, wobble,
+};
 use crate::plot::plot;
-use crate::record::Record;
+use crate::record::{CellRecord, Record};
 
 /// The reasons of all failures, each once.
 fn failures(record: &Record) -> Vec<String> {
@@ -99,7 +101,7 @@ fn checked(design: &str) -> &'static str {
     match design {
         "copy" => {
             "before each run FROM STDIN, the lines that had arrived were counted and measured; in the \
-             run, each COPY's number of lines was compared, and of TO STDOUT the bytes"
+             run, each COPY's command tag was compared, and of TO STDOUT the number of bytes"
         }
         "pools" => {
             "every answer of the runs was compared; an error or a lost client fails the cell"
@@ -129,7 +131,7 @@ pub fn markdown(record: &Record) -> String {
         let _ = writeln!(text, "- {note}");
     }
     text.push('\n');
-    if let Some((names, rows)) = ratios(record) {
+    if let Some(Ratios { names, rows }) = ratios(record) {
         let _ = writeln!(text, "## {RATIOS}\n\n| clients | {} |", names.join(" | "));
         let _ = writeln!(text, "|---|{}", "---:|".repeat(names.len()));
         for (title, ratios) in rows {
@@ -200,7 +202,8 @@ pub fn html(record: &Record) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\">\
-         <title>{design}</title>\n<style>{STYLE}</style>\n<h1>{design}</h1>\n<p>{about}.</p>\n<p>{legend}</p>\n",
+         <title>{design}</title>\n<style>{STYLE}</style>\n<h1>{design}</h1>\n\
+         <p>{about}.</p>\n<p>{legend}</p>\n",
         design = escaped(&record.design),
         about = escaped(&record.about),
         legend = legend(record),
@@ -218,7 +221,7 @@ pub fn html(record: &Record) -> String {
         let _ = write!(page, "<span><i class=c{index}></i>{}</span>", escaped(name));
     }
     page.push_str("</p>\n");
-    if let Some((names, rows)) = ratios(record) {
+    if let Some(Ratios { names, rows }) = ratios(record) {
         let head: String = names
             .iter()
             .map(|name| format!("<th>{}", escaped(name)))
