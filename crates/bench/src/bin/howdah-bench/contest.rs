@@ -380,7 +380,7 @@ pub fn resume(design: Design, file: &Path, fresh: bool) -> io::Result<Record> {
 /// # Errors
 /// The record has runs of other builds, lengths, configs or machines.
 pub fn same_builds(
-    record: &mut Record,
+    record: &Record,
     stamp: &BTreeMap<String, String>,
     file: &Path,
 ) -> io::Result<()> {

@@ -340,7 +340,7 @@ pub fn ratios(record: &Record) -> Option<Ratios<'_>> {
     if record.design != "matrix" || !took_part || others.is_empty() {
         return None;
     }
-    let median = |cell, name| match told(record, cell, name, &TPS) {
+    let median = |cell: &CellRecord, name: &str| match told(record, cell, name, &TPS) {
         Told::Figure(spread) => Some(spread.middle),
         _ => None,
     };
