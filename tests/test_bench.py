@@ -164,7 +164,7 @@ def test_cores_are_kept_awake(tmp_path):
 def test_rates_stay_the_same(tmp_path):
     """A fixed rate is told in transactions per second, and is the same when a record is gone on
     with. Beside a storm there are its logins, and no CPU."""
-    flags = ["latency", "--quick", "--secs", "1", "--only", "howdah", "--out", str(tmp_path)]
+    flags = ["latency", "--quick", "--secs", "3", "--only", "howdah", "--out", str(tmp_path)]
     for rounds in ("1", "2"):
         code, report, said = bench(*flags, "--rounds", rounds)
         assert code == 0, said
@@ -181,6 +181,8 @@ def test_rates_stay_the_same(tmp_path):
     for figures in (run["outcome"]["Ok"] for run in storm):
         assert figures["logins"] > 0
         assert figures["cpu"] is None and figures["account"] is None
+    logins = report[report.index("## Logins per second of the storm"):]
+    assert "**simple, 40 clients beside a storm" in logins and "**simple, 40 clients**" not in logins
     assert f"| 50 % of capacity: {round(capacity * 0.5)} TPS |" in report, report
     assert "- settings of PostgreSQL: " in report and "fsync=off" in report, report
 

@@ -45,7 +45,11 @@ fn list(text: &mut String, title: &str, lines: &[String]) {
 
 /// How builds, machine, lengths, clocks and the like differ.
 fn circumstances(now: &Record, before: &Record) -> Vec<String> {
-    let mut lines = before.differs_from(&now.stamp);
+    let mut lines = match before.stamp.is_empty() == now.stamp.is_empty() {
+        true if now.stamp.is_empty() => Vec::new(),
+        true => before.differs_from(&now.stamp),
+        false => vec!["only one of them tells its builds and lengths".to_owned()],
+    };
     let mut compare = |name: &str, old: Option<String>, new: Option<String>| {
         if old != new {
             let told = |value: Option<String>| value.unwrap_or_else(|| "not told".to_owned());
@@ -201,9 +205,9 @@ mod tests {
     #[test]
     fn only_what_is_beyond_the_spread_has_moved() {
         let text = against(&sample(&[1000.0, 1200.0]), &sample(&[1100.0]));
-        assert_eq!(text, "4 figures compared: none moved beyond the spread");
+        assert_eq!(text, "6 figures compared: none moved beyond the spread");
         let text = against(&sample(&[1000.0, 1200.0]), &sample(&[2000.0, 2200.0]));
-        assert!(text.contains(": 1 moved"), "{text}");
+        assert!(text.contains(": 2 moved"), "{text}");
         assert!(text.contains("-48 %"), "{text}");
     }
 
@@ -212,7 +216,7 @@ mod tests {
         let text = against(&sample(&[1000.0]), &sample(&[2000.0, 2200.0]));
         assert!(text.contains(": none moved beyond"), "{text}");
         assert!(
-            text.contains("1 figure apart, but of a single round"),
+            text.contains("2 figures apart, but of a single round"),
             "{text}"
         );
     }

@@ -109,6 +109,7 @@ const MOST_SERVED: Shown = Shown {
 
 const LOGINS: Shown = Shown {
     title: "Logins per second of the storm beside the clients",
+    figure: |figures| figures.logins,
     ..TPS
 };
 
