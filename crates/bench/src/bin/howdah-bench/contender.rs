@@ -150,8 +150,8 @@ pub fn find(named: &[Named], howdah: &Path, machine: &Machine) -> io::Result<Vec
     for kind in Kind::ALL {
         if named.iter().filter(|named| named.kind == kind).count() > 1 {
             return Err(io::Error::other(format!(
-                "--pooler {kind}= is said twice: a run has room for one {kind}; play the other into \
-                 an --out of its own, and compare both records by `against`"
+                "--pooler {kind}= is said twice, and a run has room for one; records of both can be \
+                 compared by `against`"
             )));
         }
         let given = named.iter().find(|named| named.kind == kind);

@@ -148,7 +148,7 @@ mod tests {
         let many = find(false, 500).unwrap();
         let run = |cell: &Cell, kind| {
             let estimate = Estimate {
-                cells: &[cell.clone()],
+                cells: std::slice::from_ref(cell),
                 kinds: &[kind],
                 rounds: 1,
                 seconds: 2,
