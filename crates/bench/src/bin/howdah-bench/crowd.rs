@@ -135,7 +135,8 @@ pub fn read_waits(folder: &Path, prefix: &str, clients: usize) -> io::Result<Opt
     served.sort_unstable();
     let middle = served[clients / 2] as f64;
     let comparable = clients > 2 && waits.len() >= ENOUGH * clients;
-    let part = |served: usize| served as f64 / middle.max(1.0);
+    // In thousandths, which a record gives back as they were.
+    let part = |served: usize| (served as f64 / middle.max(1.0) * 1000.0).round() / 1000.0;
     Ok(Some(Logged {
         percentiles: [at(0.5), at(0.95), at(0.99), at(0.999), at(1.0)],
         count: waits.len() as u64,
