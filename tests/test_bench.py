@@ -3,7 +3,9 @@
 import json
 import os
 import select
+import signal
 import subprocess
+import tempfile
 
 import pytest
 
@@ -34,11 +36,16 @@ def bench(*arguments):
     (["matrix", "--pooler", "odyssey=/bin/true:/no/config"], "there is no config /no/config"),
     (["matrix", "--only", "pgdog"], "say --pooler pgdog=BINARY"),
     (["matrix", "--pg-bin", "/no/such/folder"], "there is no /no/such/folder/initdb"),
+    (["matrix", "--workers", "0"], "--workers begins at 1"),
+    (["matrix", "--pooler", "odyssey=/bin/true", "--pooler", "odyssey=/bin/false"], "said twice"),
+    (["matrix", "--against", "/no/record.json"], "/no/record.json"),
+    (["latency", "--most-clients", "10"], "no cell of latency has at most 10 clients"),
+    (["answers", "--workers", "0"], "--workers begins at 1"),
     (["against", "/no/record.json", "/no/record.json"], "/no/record.json"),
 ])
 def test_flags(arguments, told, tmp_path):
     """Each mistake is told by its name, and nothing runs."""
-    out = ["--out", str(tmp_path)] if arguments[0] == "matrix" else []
+    out = ["--out", str(tmp_path)] if arguments[0] in ("matrix", "latency") else []
     code, _, said = bench(*arguments, *out)
     assert code != 0 and told in said, said
     assert "panicked" not in said
@@ -151,3 +158,54 @@ def test_cores_are_kept_awake(tmp_path):
     assert "- cores: kept awake; a thread is awake " in report, report
     code, _, said = bench(*flags)
     assert code != 0 and "--fresh" in said, said
+
+
+@pytest.mark.slow
+def test_rates_stay_the_same(tmp_path):
+    """A fixed rate is told in transactions per second, and is the same when a record is gone on
+    with. Beside a storm there are its logins, and no CPU."""
+    flags = ["latency", "--quick", "--secs", "3", "--only", "howdah", "--out", str(tmp_path)]
+    for rounds in ("1", "2"):
+        code, report, said = bench(*flags, "--rounds", rounds)
+        assert code == 0, said
+        record = json.loads((tmp_path / "record.json").read_text())
+        if rounds == "1":
+            capacity = record["capacity"]
+    assert record["capacity"] == capacity > 0
+    for cell, part in zip(record["cells"], (None, 0.5, 0.9, 0.5), strict=True):
+        for run in cell["runs"]:
+            figures = run["outcome"]["Ok"]
+            assert figures["rate"] == (part and round(capacity * part)), cell
+            assert figures["mean"] > 0
+    storm = [run for run in record["cells"][3]["runs"] if run["contender"] == "howdah"]
+    for figures in (run["outcome"]["Ok"] for run in storm):
+        assert figures["logins"] > 0
+        assert figures["cpu"] is None and figures["account"] is None
+    logins = report[report.index("## Logins per second of the storm"):]
+    assert "**simple, 40 clients beside a storm" in logins and "**simple, 40 clients**" not in logins
+    assert f"| 50 % of capacity: {round(capacity * 0.5)} TPS |" in report, report
+    assert "- settings of PostgreSQL: " in report and "fsync=off" in report, report
+
+
+@pytest.mark.slow
+def test_postgresql_that_ends(tmp_path):
+    """It ends the run with its reason, and is no failure of a pooler. The same command goes on."""
+    flags = ["scaling", "--quick", "--secs", "2", "--rounds", "1", "--most-clients", "16",
+             "--only", "howdah", "--out", str(tmp_path)]
+    with subprocess.Popen([BENCH, *flags], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as running:
+        while running.poll() is None and not (tmp_path / "record.json").exists():
+            select.select([running.stdout], [], [], 0.05)
+        pid = os.path.join(tempfile.gettempdir(), f"howdah-bench-{running.pid}", "data", "postmaster.pid")
+        with open(pid, encoding="utf-8") as file:
+            os.kill(int(file.readline()), signal.SIGQUIT)
+        _, said = running.communicate(timeout=120)
+    assert running.returncode != 0 and "PostgreSQL ended" in said, said
+
+    def runs():
+        record = json.loads((tmp_path / "record.json").read_text())
+        return {run["contender"]: "Ok" in run["outcome"] for run in record["cells"][0]["runs"]}
+
+    assert runs() == {"postgresql": True}
+    code, _, said = bench(*flags)
+    assert code == 0 and runs() == {"postgresql": True, "howdah": True}, said

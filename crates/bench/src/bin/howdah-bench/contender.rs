@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::in_path;
 use crate::machine::{Machine, free_port, succeed};
 use crate::postgres::{OPEN_USER, Postgres, USER};
 use crate::target::{PATIENCE, Running};
+use crate::{how_compiled, in_path};
 
 /// More time for a pooler to start, for each of its databases: some poolers connect to all of them.
 const EACH_DATABASE: Duration = Duration::from_millis(200);
@@ -144,10 +144,16 @@ pub struct Contender {
 /// PostgreSQL itself, Howdah, and every other pooler that is named or in PATH.
 ///
 /// # Errors
-/// A named config can't be read, or a program can't be copied.
+/// A pooler is named twice, its config can't be read, or a program can't be copied.
 pub fn find(named: &[Named], howdah: &Path, machine: &Machine) -> io::Result<Vec<Contender>> {
     let mut contenders = Vec::new();
     for kind in Kind::ALL {
+        if named.iter().filter(|named| named.kind == kind).count() > 1 {
+            return Err(io::Error::other(format!(
+                "--pooler {kind}= is said twice, and a run has room for one; records of both can be \
+                 compared by `against`"
+            )));
+        }
         let given = named.iter().find(|named| named.kind == kind);
         let program = match (given, kind) {
             (Some(named), _) => Some(named.program.clone()),
@@ -231,6 +237,16 @@ impl Shape {
 }
 
 impl Contender {
+    /// The version, and for programs in C whether their compiler optimised them.
+    pub fn describe(&self) -> String {
+        match self.kind {
+            Kind::PgBouncer | Kind::Odyssey => {
+                format!("{}, {}", self.version, how_compiled(&self.program))
+            }
+            _ => self.version.clone(),
+        }
+    }
+
     /// Identifies the build by program and config. `None` for PostgreSQL itself.
     ///
     /// # Errors

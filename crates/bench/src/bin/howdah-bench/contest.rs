@@ -11,7 +11,8 @@ use crate::clock::Clock;
 use crate::contender::{Certificate, Contender, Kind, Shape};
 use crate::crowd::{forget_waits, read_waits, settled};
 use crate::design::{Cell, Design, Player, Script};
-use crate::load::{Load, Reading, Way, worked_beside};
+use crate::estimate::minutes;
+use crate::load::{Load, Reading, Way, rate_beside};
 use crate::machine::{Machine, raise_descriptor_limit};
 use crate::postgres::{OPEN_USER, Postgres};
 use crate::process::{Process, established, wait_until};
@@ -20,13 +21,6 @@ use crate::run::progress;
 use crate::schedule::{Progress, Schedule, Step};
 use crate::sessions;
 use crate::target::Running;
-
-/// The most clients directly at PostgreSQL; see its `max_connections`.
-const MOST_DIRECT: usize = 1000;
-
-/// How many transactions of each client are checked before a run, and after.
-const CHECKED_BEFORE: usize = 20;
-const CHECKED_AFTER: usize = 5;
 
 /// How many clients connect and leave before memory without clients is measured.
 const GONE: usize = 40;
@@ -63,7 +57,7 @@ impl Contest<'_> {
     /// Plays the runs that `record` lacks. Failures are results, too.
     ///
     /// # Errors
-    /// The record can't be written.
+    /// The record can't be written, or PostgreSQL has ended.
     pub fn play(&self, record: &mut Record) -> io::Result<()> {
         // A pooler has a descriptor for each client, and one for a server of each database.
         let needs = |cell: &Cell| cell.clients + cell.shape.databases;
@@ -84,12 +78,18 @@ impl Contest<'_> {
         };
         // One shape at a time, because idle poolers keep servers, with memory and sessions.
         let (mut visit, mut started) = (None, Started::new());
-        let run = |step: Step<'_>, record: &Record| {
+        let run = |step: Step<'_>, record: &mut Record| {
             if visit.replace(step.visit) != Some(step.visit) {
                 started.clear();
             }
             let contender = &self.contenders[step.contender];
-            self.one(step.cell, contender, &mut started, record)
+            let outcome = self.one(step.cell, contender, &mut started, record);
+            match outcome.is_err().then(|| self.postgres.end()).flatten() {
+                None => Ok(outcome),
+                Some(words) => Err(io::Error::other(format!(
+                    "PostgreSQL ended: {words}. The record has all runs before; the same command goes on"
+                ))),
+            }
         };
         schedule.play(
             record,
@@ -104,13 +104,10 @@ impl Contest<'_> {
         cell: &Cell,
         contender: &Contender,
         started: &mut Started,
-        record: &Record,
+        record: &mut Record,
     ) -> Result<Figures, String> {
-        if contender.kind == Kind::PostgreSql && cell.clients > MOST_DIRECT {
-            return Err("not played: more clients than PostgreSQL takes".to_owned());
-        }
-        if contender.kind == Kind::PostgreSql && cell.shape.databases > 1 {
-            return Err("not played: to PostgreSQL they are one database".to_owned());
+        if let Some(reason) = cell.not_played(contender.kind) {
+            return Err(reason.to_owned());
         }
         let mut outcome = self.measure(cell, contender, started, record);
         let name = (contender.kind, cell.shape);
@@ -139,7 +136,7 @@ impl Contest<'_> {
         cell: &Cell,
         contender: &Contender,
         started: &mut Started,
-        record: &Record,
+        record: &mut Record,
     ) -> io::Result<Figures> {
         let name = (contender.kind, cell.shape);
         let running = match started.entry(name) {
@@ -157,15 +154,19 @@ impl Contest<'_> {
         if cell.clients == 0 {
             return self.without_clients(cell, running);
         }
-        let (load, sampled) = self.load(cell, running.port(), record)?;
-        self.verify(cell, &load, running, CHECKED_BEFORE)?;
+        let rate = match cell.rate {
+            Some(part) => Some((self.capacity(record)? * part).round()),
+            None => None,
+        };
+        let (load, sampled) = self.load(cell, running.port(), rate)?;
+        self.verify(cell, &load, running, cell.checks().before)?;
         let prefix = prefix(running.port());
         forget_waits(self.machine.folder(), &prefix)?;
         let mut storm = cell.storm.then(|| self.storm(&load, running)).transpose()?;
         let reading = load.run(self.machine, self.postgres, running)?;
-        storm.as_mut().map(worked_beside).transpose()?;
+        let logins = storm.as_mut().map(rate_beside).transpose()?;
         drop(storm);
-        let waits = read_waits(self.machine.folder(), &prefix)?;
+        let waits = read_waits(self.machine.folder(), &prefix, cell.clients)?;
         let logged = waits.as_ref().map_or(0, |waits| waits.count);
         if sampled == 1.0 && logged < reading.transactions {
             return Err(io::Error::other(format!(
@@ -173,14 +174,16 @@ impl Contest<'_> {
                 reading.transactions
             )));
         }
-        self.verify(cell, &load, running, CHECKED_AFTER)?;
+        self.verify(cell, &load, running, cell.checks().after)?;
+        let every = waits.as_ref().filter(|_| sampled == 1.0);
         Ok(Figures {
             waits: waits.as_ref().map(|waits| waits.percentiles),
             sampled: waits.as_ref().map(|_| sampled),
-            fairness: waits
-                .filter(|_| sampled == 1.0)
-                .and_then(|waits| waits.fairness),
-            ..figures(&reading)
+            fairness: every.and_then(|waits| waits.fairness),
+            most_served: every.and_then(|waits| waits.most_served),
+            logins,
+            rate,
+            ..figures(&reading, cell.storm)
         })
     }
 
@@ -191,7 +194,7 @@ impl Contest<'_> {
             ..cell.clone()
         };
         let load = self.way(&some)?;
-        self.verify_small(&some, &load, running, CHECKED_BEFORE)?;
+        self.verify_small(&some, &load, running, some.checks().before)?;
         if running.process().is_some() {
             wait_until(self.patience, || established(running.port()) == 0);
         }
@@ -220,6 +223,7 @@ impl Contest<'_> {
                 script: Some(self.machine.write("checking.sql", cell.script.checking())?),
                 ..load.way.clone()
             },
+            clients: cell.checks().clients,
             flags: Vec::new(),
             ..load.clone()
         };
@@ -243,13 +247,12 @@ impl Contest<'_> {
     }
 
     /// The load of a cell, and the share of its transactions that is logged.
-    fn load(&self, cell: &Cell, port: u16, record: &Record) -> io::Result<(Load, f64)> {
+    fn load(&self, cell: &Cell, port: u16, rate: Option<f64>) -> io::Result<(Load, f64)> {
         let mut load = self.way(cell)?;
         load.flags = vec!["-l".to_owned(), format!("--log-prefix={}", prefix(port))];
         let mut sampled = 1.0;
-        if let Some(part) = cell.rate {
-            let capacity = self.capacity(record)?;
-            load.flags.push(format!("--rate={:.0}", capacity * part));
+        if let Some(rate) = rate {
+            load.flags.push(format!("--rate={rate}"));
         } else if self.seconds > LOGGED_SECONDS {
             sampled = LOGGED_SECONDS as f64 / self.seconds as f64;
             load.flags.push(format!("--sampling-rate={sampled}"));
@@ -278,17 +281,22 @@ impl Contest<'_> {
         })
     }
 
-    /// The rate that counts as 100 % in all rounds: that of the first run without a rate, of
-    /// PgBouncer, else Howdah, else the first pooler.
-    fn capacity(&self, record: &Record) -> io::Result<f64> {
+    /// The rate that counts as 100 % in all runs of a record: that of the first run without a rate,
+    /// of PgBouncer, else Howdah, else the first pooler.
+    fn capacity(&self, record: &mut Record) -> io::Result<f64> {
+        if let Some(capacity) = record.capacity {
+            return Ok(capacity);
+        }
         let free = self.cells.iter().find(|cell| cell.rate.is_none());
         let free = free.and_then(|cell| record.cell(&cell.key()));
         let poolers = self.contenders.iter().map(|contender| contender.kind);
-        capacity(
+        record.capacity = capacity(
             free.map_or(&[], |cell| &cell.runs),
             poolers.filter(|kind| *kind != Kind::PostgreSql),
-        )
-        .ok_or_else(|| io::Error::other("no capacity is known: the run without a rate failed"))
+        );
+        record
+            .capacity
+            .ok_or_else(|| io::Error::other("no capacity is known: the run without a rate failed"))
     }
 
     fn tell(&self, step: Step<'_>, outcome: &Result<Figures, String>, how_far: Progress) {
@@ -325,13 +333,16 @@ fn prefix(port: u16) -> String {
     format!("waits-{port}")
 }
 
-/// The figures from a run of pgbench.
-fn figures(reading: &Reading) -> Figures {
-    let by = |wanted| reading.cpu.filter(|(_, clock)| *clock == wanted);
+/// The figures from a run of pgbench. Beside a storm there is no processor time: the pooler's work
+/// for the logins of the storm is part of the reading.
+fn figures(reading: &Reading, storm: bool) -> Figures {
+    let cpu = reading.cpu.filter(|_| !storm);
+    let by = |wanted| cpu.filter(|(_, clock)| *clock == wanted);
     Figures {
         tps: reading.tps,
         cpu: by(Clock::Task).map(|(cpu, _)| cpu),
         account: by(Clock::Account).map(|(cpu, _)| cpu),
+        mean: Some(reading.latency),
         resident: reading.resident,
         ..Figures::default()
     }
@@ -352,10 +363,6 @@ fn capacity(runs: &[Run], poolers: impl Iterator<Item = Kind>) -> Option<f64> {
     told.next()
 }
 
-fn minutes(time: Duration) -> String {
-    format!("{} min {:02} s", time.as_secs() / 60, time.as_secs() % 60)
-}
-
 /// The record to continue, or an empty one.
 ///
 /// # Errors
@@ -364,17 +371,8 @@ pub fn resume(design: Design, file: &Path, fresh: bool) -> io::Result<Record> {
     if fresh || !file.exists() {
         return Ok(Record::default());
     }
-    let record = Record::load(file)
-        .map_err(|error| io::Error::other(format!("{error}; say another --out, or --fresh")))?;
-    if record.design != design.name() {
-        return Err(io::Error::other(format!(
-            "{} is a record of {:?}, not of {:?}",
-            file.display(),
-            record.design,
-            design.name()
-        )));
-    }
-    Ok(record)
+    Record::load_of(file, design.name())
+        .map_err(|error| io::Error::other(format!("{error}; say another --out, or --fresh")))
 }
 
 /// Verifies that runs with this stamp may be added to a record.
@@ -396,13 +394,6 @@ pub fn same_builds(
         file.display(),
         differs.join("; ")
     )))
-}
-
-/// The estimated duration, without logins and pauses.
-pub fn estimate(cells: usize, rounds: usize, contenders: usize, seconds: u64) -> String {
-    minutes(Duration::from_secs(
-        (cells * rounds * contenders) as u64 * (seconds + 1),
-    ))
 }
 
 #[cfg(test)]
@@ -435,6 +426,20 @@ mod tests {
         runs.push(run("pgbouncer", 1, Some(3.0)));
         assert_eq!(capacity(&runs, others()), Some(5.0), "of the first round");
         assert_eq!(capacity(&[], others()), None);
+    }
+
+    #[test]
+    fn beside_a_storm_there_is_no_processor_time() {
+        let reading = Reading {
+            transactions: 1,
+            tps: 5.0,
+            latency: 1.0,
+            cpu: Some((3.0, Clock::Task)),
+            resident: Some(7),
+        };
+        assert_eq!(figures(&reading, false).cpu, Some(3.0));
+        let beside = figures(&reading, true);
+        assert_eq!((beside.cpu, beside.resident), (None, Some(7)));
     }
 
     #[test]

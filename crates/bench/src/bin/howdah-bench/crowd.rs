@@ -1,6 +1,5 @@
 //! Rows that pgbench alone can't measure: thousands of clients, and logins.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -55,7 +54,7 @@ pub fn active(
     };
     forget_waits(machine.folder(), &prefix)?;
     let reading = load.run(machine, postgres, target)?;
-    let percentiles = read_waits(machine.folder(), &prefix)?;
+    let percentiles = read_waits(machine.folder(), &prefix, clients)?;
     let percentiles =
         percentiles.ok_or_else(|| io::Error::other("pgbench logged no transaction"))?;
     Ok(Waits {
@@ -72,11 +71,13 @@ pub struct Logged {
     /// Transactions of the client that was served least, as a share of the median client's. Only
     /// valid if all transactions were logged.
     pub fairness: Option<f64>,
+    /// The same of the client that was served most. None if the median client was never served.
+    pub most_served: Option<f64>,
     /// The number of logged transactions.
     pub count: u64,
 }
 
-/// The least number of a client's logged transactions that makes a comparison useful.
+/// The least number of logged transactions per client that makes a comparison useful.
 const ENOUGH: usize = 50;
 
 /// pgbench's logs: named by prefix, process, and perhaps thread.
@@ -98,13 +99,13 @@ pub fn forget_waits(folder: &Path, prefix: &str) -> io::Result<()> {
 }
 
 /// Reads durations and clients of transactions from pgbench's logs with this prefix, and removes
-/// the logs. None if nothing was logged.
+/// the logs. A client without a transaction counts as served zero times. None if nothing was logged.
 ///
 /// # Errors
-/// A log can't be read.
-pub fn read_waits(folder: &Path, prefix: &str) -> io::Result<Option<Logged>> {
+/// A log can't be read, or names more clients than these.
+pub fn read_waits(folder: &Path, prefix: &str, clients: usize) -> io::Result<Option<Logged>> {
     let mut waits = Vec::new();
-    let mut clients: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut served = vec![0_usize; clients];
     for path in logs(folder, prefix)? {
         let log = fs::read_to_string(&path)?;
         if !(log.is_empty() || log.ends_with('\n')) {
@@ -115,11 +116,13 @@ pub fn read_waits(folder: &Path, prefix: &str) -> io::Result<Option<Logged>> {
         for line in log.lines() {
             // client, transaction, microseconds, ...
             let mut words = line.split(' ');
-            let client = words.next().and_then(|word| word.parse().ok());
+            let client = words.next().and_then(|word| word.parse::<usize>().ok());
             let time = words.nth(1).and_then(|word| word.parse::<f64>().ok());
             if let (Some(client), Some(time)) = (client, time) {
                 waits.push(time / 1000.0);
-                *clients.entry(client).or_default() += 1;
+                *served.get_mut(client).ok_or_else(|| {
+                    io::Error::other(format!("pgbench logged client {client} of {clients}"))
+                })? += 1;
             }
         }
         fs::remove_file(&path)?;
@@ -129,14 +132,16 @@ pub fn read_waits(folder: &Path, prefix: &str) -> io::Result<Option<Logged>> {
         return Ok(None);
     };
     let at = |part: f64| waits[(last as f64 * part) as usize];
-    let mut served: Vec<_> = clients.into_values().collect();
     served.sort_unstable();
-    let middle = served[served.len() / 2];
-    let fairness = served.len() > 2 && middle >= ENOUGH;
+    let middle = served[clients / 2] as f64;
+    let comparable = clients > 2 && waits.len() >= ENOUGH * clients;
+    // In thousandths, which a record gives back as they were.
+    let part = |served: usize| (served as f64 / middle.max(1.0) * 1000.0).round() / 1000.0;
     Ok(Some(Logged {
         percentiles: [at(0.5), at(0.95), at(0.99), at(0.999), at(1.0)],
         count: waits.len() as u64,
-        fairness: fairness.then(|| served[0] as f64 / middle as f64),
+        fairness: comparable.then(|| part(served[0])),
+        most_served: (comparable && middle > 0.0).then(|| part(served[clients - 1])),
     }))
 }
 
@@ -293,16 +298,16 @@ mod tests {
         write("waits-543.7", "0 0 1000 0 1 2\n1 0 3000 0 1 2\n");
         write("waits-543.7.1", "2 0 2000 0 1 2\n");
         write("waits-5432.8", "0 0 999000 0 1 2\n");
-        let told = read_waits(&folder, "waits-543").unwrap().unwrap();
+        let told = read_waits(&folder, "waits-543", 3).unwrap().unwrap();
         assert_eq!((told.count, told.percentiles[4]), (3, 3.0));
         assert_eq!(told.percentiles[0], 2.0);
         assert_eq!(told.fairness, None, "too few");
-        assert_eq!(read_waits(&folder, "waits-543").unwrap(), None);
+        assert_eq!(read_waits(&folder, "waits-543", 3).unwrap(), None);
         write("waits-543.9", "0 0 1000 0 1 2\n1 0 30");
-        let error = read_waits(&folder, "waits-543").unwrap_err().to_string();
+        let error = read_waits(&folder, "waits-543", 3).unwrap_err().to_string();
         assert!(error.contains("cut off"), "{error}");
         forget_waits(&folder, "waits-543").unwrap();
-        assert_eq!(read_waits(&folder, "waits-543").unwrap(), None);
+        assert_eq!(read_waits(&folder, "waits-543", 3).unwrap(), None);
         fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -310,11 +315,25 @@ mod tests {
     fn fairness_is_the_least_served_clients() {
         let folder = std::env::temp_dir().join(format!("fair-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
-        let served = [(0, 100), (1, 100), (2, 60)];
+        let served = [(0, 120), (1, 100), (2, 60)];
         let lines = served.map(|(client, times)| format!("{client} 0 1000 0 1 2\n").repeat(times));
         fs::write(folder.join("w.1"), lines.concat()).unwrap();
-        let told = read_waits(&folder, "w").unwrap().unwrap();
-        assert_eq!(told.fairness, Some(0.6));
+        let told = read_waits(&folder, "w", 3).unwrap().unwrap();
+        assert_eq!((told.fairness, told.most_served), (Some(0.6), Some(1.2)));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn clients_that_were_never_served_count() {
+        let folder = std::env::temp_dir().join(format!("starved-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let log = || fs::write(folder.join("w.1"), "3 0 1000 0 1 2\n".repeat(400)).unwrap();
+        log();
+        let error = read_waits(&folder, "w", 3).unwrap_err().to_string();
+        assert!(error.contains("client 3 of 3"), "{error}");
+        log();
+        let told = read_waits(&folder, "w", 5).unwrap().unwrap();
+        assert_eq!((told.fairness, told.most_served), (Some(0.0), None));
         fs::remove_dir_all(&folder).unwrap();
     }
 }

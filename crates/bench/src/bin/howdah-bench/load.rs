@@ -171,7 +171,11 @@ impl Load {
         let mut command = postgres.pgbench(machine, target.port());
         command.args(["-U", self.way.user, "-n", "-M", self.protocol.name()]);
         match &self.way.script {
-            Some(script) => command.arg("-f").arg(script),
+            // With a script, `:scale` is 1 if it is not given.
+            Some(script) => command
+                .arg("-f")
+                .arg(script)
+                .args(["-s", &postgres.scale().to_string()]),
             None => command.arg("-S"),
         };
         let threads = self.way.threads.min(self.clients);
@@ -213,13 +217,9 @@ impl Load {
         target: &Running,
         transactions: usize,
     ) -> io::Result<()> {
-        let load = Load {
-            clients: self.clients.min(100),
-            ..self.clone()
-        };
-        let mut command = load.command(machine, postgres, target);
+        let mut command = self.command(machine, postgres, target);
         command.args(["-t", &transactions.to_string()]);
-        let task = Task::start(&mut command, machine.folder(), load.bound(0))?;
+        let task = Task::start(&mut command, machine.folder(), self.bound(0))?;
         match complaint(&task.finish()?) {
             None => Ok(()),
             Some(cause) => Err(io::Error::other(format!("answers are not right: {cause}"))),
@@ -287,28 +287,28 @@ fn complaint(done: &Done) -> Option<String> {
     Some(cause.or_else(last).unwrap_or("pgbench failed").to_owned())
 }
 
-/// Verifies that the load of [`Load::beside`] was working all the time.
+/// Transactions per second of the load of [`Load::beside`]. With `reconnect`, these are its logins.
 ///
 /// # Errors
 /// The load ended early, or did not complete a transaction. The error has its output.
-pub fn worked_beside(beside: &mut Process) -> io::Result<()> {
+pub fn rate_beside(beside: &mut Process) -> io::Result<f64> {
     if let Some(end) = beside.end() {
         return Err(io::Error::other(format!("the load beside it ended: {end}")));
     }
-    match did_something(&beside.words()) {
-        true => Ok(()),
-        false => Err(io::Error::other(format!(
+    mean_rate(&beside.words()).ok_or_else(|| {
+        io::Error::other(format!(
             "the load beside it did nothing: {}",
             beside.last_words()
-        ))),
-    }
+        ))
+    })
 }
 
-/// Reads lines like `progress: 1.0 s, 712.4 tps, lat ...`.
-fn did_something(log: &str) -> bool {
+/// The mean of lines like `progress: 1.0 s, 712.4 tps, lat ...`. None if no transaction was done.
+fn mean_rate(log: &str) -> Option<f64> {
     let lines = log.lines().filter(|line| line.starts_with("progress:"));
-    let mut rates = lines.filter_map(|line| number_after(line, " s,"));
-    rates.any(|rate| rate > 0.0)
+    let rates: Vec<_> = lines.filter_map(|line| number_after(line, " s,")).collect();
+    let sum: f64 = rates.iter().sum();
+    (sum > 0.0).then(|| sum / rates.len() as f64)
 }
 
 fn number_after(text: &str, label: &str) -> Option<f64> {
@@ -341,9 +341,10 @@ mod tests {
     #[test]
     fn a_storm_without_a_login_is_none() {
         let line = |tps| format!("progress: 1.0 s, {tps} tps, lat 1.2 ms stddev 0.1, 0 failed\n");
-        assert!(did_something(&[line("0.0"), line("712.4")].concat()));
-        assert!(!did_something(&line("0.0")));
-        assert!(!did_something("pgbench (15.20)\nerror: 1 s, 3 tps\n"));
+        let log = [line("100.0"), line("712.4")].concat();
+        assert_eq!(mean_rate(&log), Some(406.2));
+        assert_eq!(mean_rate(&line("0.0")), None);
+        assert_eq!(mean_rate("pgbench (15.20)\nerror: 1 s, 3 tps\n"), None);
     }
 
     #[test]

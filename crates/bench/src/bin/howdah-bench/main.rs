@@ -1,5 +1,6 @@
 //! `howdah-bench`: Howdah's cost, compared with PostgreSQL itself, the floor and PgBouncer.
 
+mod against;
 mod answers;
 mod check;
 mod clock;
@@ -10,10 +11,14 @@ mod cores;
 mod crowd;
 mod decisions;
 mod design;
+mod estimate;
+mod figure;
 mod load;
 mod machine;
 mod measure;
+mod origin;
 mod page;
+mod plot;
 mod postgres;
 mod process;
 mod record;
@@ -24,7 +29,6 @@ mod sessions;
 mod target;
 mod tls;
 
-use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,9 +36,10 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::contender::{Certificate, Contender, Named};
+use crate::contender::{Certificate, Contender, Kind, Named};
 use crate::contest::Contest;
-use crate::design::{Choice, Design};
+use crate::design::{Cell, Choice, Design};
+use crate::estimate::{Estimate, left_out, minutes};
 use crate::machine::Machine;
 use crate::postgres::Postgres;
 use crate::record::Record;
@@ -130,6 +135,9 @@ struct DesignFlags {
     /// lengths that is there already is gone on with, failed runs again [default: target/bench/DESIGN]
     #[arg(long)]
     out: Option<PathBuf>,
+    /// Tells at the end what moved since this earlier record of the design, as `against` does
+    #[arg(long, value_name = "RECORD")]
+    against: Option<PathBuf>,
     /// Begins anew in place of a record that is there already
     #[arg(long)]
     fresh: bool,
@@ -347,6 +355,9 @@ fn measure_tls(flags: &TlsFlags) -> io::Result<()> {
 
 /// Runs the load through each pooler, and prints the results.
 fn ask(flags: &AnswersFlags) -> io::Result<()> {
+    if flags.workers == 0 {
+        return Err(io::Error::other("--workers begins at 1"));
+    }
     let machine = Machine::new(false)?;
     let contenders = contenders(&flags.pooler, &flags.only, &machine)?;
     let certificate = Certificate::make(&machine)?;
@@ -364,6 +375,18 @@ fn ask(flags: &AnswersFlags) -> io::Result<()> {
     Ok(())
 }
 
+impl DesignFlags {
+    fn choice(&self, quick: bool) -> Choice {
+        Choice {
+            quick,
+            workers: self.workers,
+            most_clients: self.most_clients,
+        }
+    }
+}
+
+const NO_WORKERS: &str = "--workers begins at 1; leave it out for the number of the design";
+
 /// The clients of the cells in `overview.svg`.
 const OVERVIEW_CLIENTS: &str = "40";
 
@@ -371,11 +394,26 @@ const OVERVIEW_CLIENTS: &str = "40";
 fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
     let seconds = flags.secs.unwrap_or(design.seconds(flags.quick));
     let rounds = flags.rounds.unwrap_or(design.rounds(flags.quick));
-    if rounds == 0 || seconds == 0 || flags.most_clients == 0 || flags.patience == 0 {
+    if [rounds, flags.most_clients].contains(&0) || [seconds, flags.patience].contains(&0) {
         return Err(io::Error::other(
             "--rounds, --secs, --most-clients and --patience begin at 1",
         ));
     }
+    if flags.workers == Some(0) {
+        return Err(io::Error::other(NO_WORKERS));
+    }
+    let cells = design.cells(flags.choice(flags.quick));
+    if cells.is_empty() {
+        return Err(io::Error::other(format!(
+            "no cell of {} has at most {} clients; say a larger --most-clients",
+            design.name(),
+            flags.most_clients
+        )));
+    }
+    let before = flags.against.as_deref();
+    let before = before
+        .map(|path| Record::load_of(path, design.name()))
+        .transpose()?;
     let default = || Path::new("target/bench").join(design.name());
     let out = flags.out.clone().unwrap_or_else(default);
     std::fs::create_dir_all(&out)
@@ -386,29 +424,33 @@ fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
     let contenders = contenders(&flags.pooler, &flags.only, &machine)?;
     let tools = postgres::tools(flags.pg_bin.as_deref())?;
     let scale = design.scale(flags.quick);
-    let mut stamp = stamp(&contenders, &tools, seconds, scale)?;
-    stamp.insert("cores".to_owned(), machine.cores().to_owned());
+    let stamp = origin::stamp(&contenders, &tools, seconds, scale, machine.cores())?;
     contest::same_builds(&record, &stamp, &file)?;
-    let cells = design.cells(Choice {
-        quick: flags.quick,
-        workers: flags.workers,
-        most_clients: flags.most_clients,
-    });
-    let estimate = contest::estimate(cells.len(), rounds, contenders.len(), seconds);
+    let kinds: Vec<_> = contenders.iter().map(|contender| contender.kind).collect();
+    let estimate = Estimate {
+        cells: &cells,
+        kinds: &kinds,
+        rounds,
+        seconds,
+    };
     eprintln!(
-        "{}: {} cells, {} contenders, {} rounds of {seconds} s: about {estimate} and the logins",
+        "{}: {} cells, {} contenders, {rounds} rounds of {seconds} s: about {}",
         design.name(),
         cells.len(),
         contenders.len(),
-        rounds,
+        minutes(estimate.duration()),
     );
+    for slow in contenders.iter().map(Contender::describe) {
+        if slow.contains("WITHOUT optimisation") {
+            eprintln!("warning: {slow}");
+        }
+    }
     let certificate = Certificate::make(&machine)?;
     if flags.quick {
-        let (count, estimate) = whole(design, flags, contenders.len());
-        eprintln!("without --quick: {count} cells, about {estimate} and the logins");
+        tell_whole(design, flags, &cells, &kinds);
     }
     let postgres = Postgres::start(&machine, Some(&tools), scale, Some(&certificate))?;
-    describe(&mut record, design, &machine, &postgres, &contenders);
+    origin::describe(&mut record, design, &machine, &postgres, &contenders)?;
     record.stamp.extend(stamp);
     let contest = Contest {
         cells,
@@ -424,8 +466,11 @@ fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
     let played = contest.play(&mut record);
     let report = page::markdown(&record);
     println!("{report}");
+    if let Some(before) = &before {
+        println!("{}", against::against(&record, before));
+    }
     let mut pages = vec![("report.md", report), ("report.html", page::html(&record))];
-    pages.extend(page::overview(&record, OVERVIEW_CLIENTS).map(|svg| ("overview.svg", svg)));
+    pages.extend(plot::overview(&record, OVERVIEW_CLIENTS).map(|svg| ("overview.svg", svg)));
     let written = pages.into_iter().try_for_each(|(name, text)| {
         let path = out.join(name);
         std::fs::write(&path, text).map_err(|error| {
@@ -436,39 +481,26 @@ fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
     played.and(written)
 }
 
-/// Facts that must be the same in all runs of a record.
-fn stamp(
-    contenders: &[Contender],
-    tools: &Path,
-    seconds: u64,
-    scale: u32,
-) -> io::Result<BTreeMap<String, String>> {
-    let file = |path: PathBuf| Ok::<_, io::Error>(contender::fingerprint(&std::fs::read(path)?));
-    let mut stamp = BTreeMap::from([
-        ("machine".to_owned(), machine::describe()),
-        ("bench".to_owned(), file(std::env::current_exe()?)?),
-        ("PostgreSQL".to_owned(), file(tools.join("postgres"))?),
-        ("seconds of a run".to_owned(), seconds.to_string()),
-        ("scale".to_owned(), scale.to_string()),
-    ]);
-    for contender in contenders {
-        let build = contender.build()?;
-        stamp.extend(build.map(|build| (contender.kind.name().to_owned(), build)));
+/// Tells what `--quick` leaves out.
+fn tell_whole(design: Design, flags: &DesignFlags, quick: &[Cell], kinds: &[Kind]) {
+    let cells = design.cells(flags.choice(false));
+    let estimate = Estimate {
+        cells: &cells,
+        kinds,
+        rounds: flags.rounds.unwrap_or(design.rounds(false)),
+        seconds: flags.secs.unwrap_or(design.seconds(false)),
+    };
+    eprintln!(
+        "without --quick: {} cells, {} rounds of {} s, scale {}: about {}",
+        cells.len(),
+        estimate.rounds,
+        estimate.seconds,
+        design.scale(false),
+        minutes(estimate.duration()),
+    );
+    for line in left_out(quick, &cells) {
+        eprintln!("  it adds {line}");
     }
-    Ok(stamp)
-}
-
-/// The number of cells without `--quick`, and their duration.
-fn whole(design: Design, flags: &DesignFlags, contenders: usize) -> (usize, String) {
-    let cells = design.cells(Choice {
-        quick: false,
-        workers: flags.workers,
-        most_clients: flags.most_clients,
-    });
-    let seconds = design.seconds(false);
-    let rounds = flags.rounds.unwrap_or(design.rounds(false));
-    let estimate = contest::estimate(cells.len(), rounds, contenders, seconds);
-    (cells.len(), estimate)
 }
 
 /// PostgreSQL itself, Howdah, and the other chosen poolers.
@@ -492,46 +524,6 @@ fn contenders(pooler: &[Named], only: &[String], machine: &Machine) -> io::Resul
     Ok(found)
 }
 
-/// Describes the design and all contenders, also those of earlier runs.
-fn describe(
-    record: &mut Record,
-    design: Design,
-    machine: &Machine,
-    postgres: &Postgres,
-    contenders: &[Contender],
-) {
-    record.design = design.name().to_owned();
-    record.about = design.about().to_owned();
-    let mut facts = vec![
-        ("machine".to_owned(), machine::describe()),
-        ("cores".to_owned(), machine.describe_cores()),
-        ("PostgreSQL".to_owned(), postgres.version().to_owned()),
-    ];
-    let (mut names, mut configs) = (Vec::new(), Vec::new());
-    for kind in contender::Kind::ALL {
-        let name = kind.name();
-        if let Some(now) = contenders.iter().find(|contender| contender.kind == kind) {
-            if !now.version.is_empty() {
-                facts.push((name.to_owned(), now.version.clone()));
-                configs.push((name.to_owned(), now.config.clone()));
-            }
-        } else if record.contenders.iter().any(|earlier| earlier == name) {
-            let of = |pairs: &[(String, String)]| {
-                let pair = pairs.iter().find(|(whose, _)| whose == name);
-                pair.cloned()
-            };
-            facts.extend(of(&record.facts));
-            configs.extend(of(&record.configs));
-        } else {
-            continue;
-        }
-        names.push(name.to_owned());
-    }
-    record.facts = facts;
-    record.contenders = names;
-    record.configs = configs;
-}
-
 fn against(before: &Path, now: &Path) -> io::Result<()> {
     let (before, now) = (Record::load(before)?, Record::load(now)?);
     if before.design != now.design {
@@ -540,7 +532,7 @@ fn against(before: &Path, now: &Path) -> io::Result<()> {
             before.design, now.design
         )));
     }
-    println!("{}", page::against(&now, &before));
+    println!("{}", against::against(&now, &before));
     Ok(())
 }
 
@@ -600,7 +592,8 @@ pub fn in_path(program: &Path) -> PathBuf {
     found.unwrap_or_else(|| program.to_owned())
 }
 
-fn how_compiled(program: &Path) -> &'static str {
+/// Whether a compiler optimised a program.
+pub fn how_compiled(program: &Path) -> &'static str {
     match std::fs::read(program)
         .ok()
         .and_then(|bytes| compiled::is_optimised(&bytes))

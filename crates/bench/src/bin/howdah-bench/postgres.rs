@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -25,13 +25,25 @@ pub const OPEN_USER: &str = "open";
 /// count keeps this to seconds.
 const ITERATIONS: u32 = 64;
 
+/// The settings that figures depend on.
+pub const SETTINGS: [&str; 6] = [
+    // Every target keeps its pool of 40. Direct runs, and pools of 1,000 databases, need 1,000 more.
+    "max_connections=1300",
+    "shared_buffers=256MB",
+    "fsync=off",
+    "synchronous_commit=off",
+    "autovacuum=off",
+    "jit=off",
+];
+
 /// A running PostgreSQL.
 pub struct Postgres {
     port: u16,
     version: String,
+    scale: u32,
     secret: String,
     tools: PathBuf,
-    _process: Process,
+    process: Process,
 }
 
 impl Postgres {
@@ -71,17 +83,8 @@ impl Postgres {
         server.arg("-D").arg(&data).args(["-p", &port.to_string()]);
         // For servers over unix sockets. Only we use this folder.
         server.arg("-k").arg(machine.folder());
-        for setting in [
-            "listen_addresses=127.0.0.1",
-            // Every target keeps its pool of 40. Direct runs, and pools of 1,000 databases, need
-            // 1,000 more.
-            "max_connections=1300",
-            "shared_buffers=256MB",
-            "fsync=off",
-            "synchronous_commit=off",
-            "autovacuum=off",
-            "jit=off",
-        ] {
+        server.args(["-c", "listen_addresses=127.0.0.1"]);
+        for setting in SETTINGS {
             server.args(["-c", setting]);
         }
         if let Some(certificate) = certificate {
@@ -123,9 +126,10 @@ impl Postgres {
         let postgres = Self {
             port,
             version,
+            scale,
             secret,
             tools,
-            _process: process,
+            process,
         };
         let mut fill = postgres.pgbench(machine, port);
         succeed(fill.args(["-i", "-q", "-s", &scale.to_string()]))?;
@@ -151,9 +155,21 @@ impl Postgres {
         self.port
     }
 
+    /// The last output of a PostgreSQL that takes no connections any more. None while it does.
+    pub fn end(&self) -> Option<String> {
+        let refused = TcpStream::connect(("127.0.0.1", self.port))
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+        refused.then(|| self.process.last_words())
+    }
+
     /// The reported version.
     pub fn version(&self) -> &str {
         &self.version
+    }
+
+    /// The scale of pgbench's tables.
+    pub fn scale(&self) -> u32 {
+        self.scale
     }
 
     /// The user's SCRAM secret.

@@ -19,6 +19,9 @@ pub struct Record {
     /// Facts that must be the same in all runs of a record: name and value.
     #[serde(default)]
     pub stamp: BTreeMap<String, String>,
+    /// The transactions per second that count as 100 % of a rate, in all runs.
+    #[serde(default)]
+    pub capacity: Option<f64>,
     /// The contenders' names, in the order of the columns.
     pub contenders: Vec<String>,
     /// Each contender's config, as a template.
@@ -65,10 +68,23 @@ pub struct Figures {
     pub resident: Option<u64>,
     /// The 50th, 95th, 99th and 99.9th percentile, and the longest, in milliseconds.
     pub waits: Option<[f64; 5]>,
+    /// pgbench's mean latency in milliseconds: time of all clients divided by transactions; at a fixed
+    /// rate, from when a transaction should have begun. A login for each transaction is part of it.
+    #[serde(default)]
+    pub mean: Option<f64>,
     /// Transactions of the client that was served least, as a share of the median client's. None
     /// with few clients or transactions, or if not all transactions were logged.
     #[serde(default)]
     pub fairness: Option<f64>,
+    /// The same of the client that was served most.
+    #[serde(default)]
+    pub most_served: Option<f64>,
+    /// Logins per second of the storm beside the clients.
+    #[serde(default)]
+    pub logins: Option<f64>,
+    /// The offered rate, in transactions per second. None: as fast as possible.
+    #[serde(default)]
+    pub rate: Option<f64>,
     /// The share of all transactions that `waits` includes.
     #[serde(default)]
     pub sampled: Option<f64>,
@@ -106,6 +122,13 @@ impl Spread {
     }
 }
 
+impl Spread {
+    /// True if the ranges over the rounds have a value in common.
+    pub fn overlaps(self, other: Self) -> bool {
+        self.least <= other.most && other.least <= self.most
+    }
+}
+
 impl CellRecord {
     /// A figure of a contender over all rounds. `Err` if a round failed, with the reason; `Ok(None)`
     /// if there is no such figure.
@@ -122,6 +145,15 @@ impl CellRecord {
         let figures = figures.collect::<Result<Vec<_>, _>>()?;
         let figures: Option<Vec<_>> = figures.into_iter().map(figure).collect();
         Ok(figures.and_then(Spread::of))
+    }
+
+    /// The title of the row, with the offered rate in transactions per second if there is one.
+    pub fn title(&self) -> String {
+        let mut figures = self.runs.iter().filter_map(|run| run.outcome.as_ref().ok());
+        match figures.find_map(|figures| figures.rate) {
+            Some(rate) => format!("{}: {rate:.0} TPS", self.row),
+            None => self.row.clone(),
+        }
     }
 
     /// True if this run is already done. A failed run counts as not done.
@@ -159,6 +191,13 @@ impl Record {
     /// The cells of a group.
     pub fn cells_of<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a CellRecord> {
         self.cells.iter().filter(move |cell| cell.group == group)
+    }
+
+    /// The value of this fact.
+    pub fn fact(&self, name: &str) -> Option<&str> {
+        let mut facts = self.facts.iter();
+        let (_, value) = facts.find(|(known, _)| known == name)?;
+        Some(value)
     }
 
     /// The cell with this key.
@@ -213,6 +252,22 @@ impl Record {
         })
     }
 
+    /// Reads a file of [`Record::save`] of this design.
+    ///
+    /// # Errors
+    /// As [`Record::load`], or it is a record of another design.
+    pub fn load_of(path: &Path, design: &str) -> io::Result<Self> {
+        let record = Self::load(path)?;
+        if record.design == design {
+            return Ok(record);
+        }
+        Err(io::Error::other(format!(
+            "{} is a record of {:?}, not of {design:?}",
+            path.display(),
+            record.design
+        )))
+    }
+
     /// Writes the whole record. An interrupted write leaves the earlier file.
     ///
     /// # Errors
@@ -230,8 +285,45 @@ impl Record {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+
+    /// A record of one cell, with rounds of Howdah and one of PgBouncer and Odyssey each.
+    pub fn sample(tps: &[f64]) -> Record {
+        let run = |name: &str, round, tps| Run {
+            contender: name.into(),
+            round,
+            outcome: Ok(Figures {
+                tps,
+                cpu: Some(20.0),
+                ..Figures::default()
+            }),
+        };
+        let mut runs: Vec<_> = tps
+            .iter()
+            .enumerate()
+            .map(|(round, tps)| run("howdah", round, *tps))
+            .collect();
+        runs.push(run("pgbouncer", 0, 900.0));
+        runs.push(Run {
+            contender: "odyssey".into(),
+            round: 0,
+            outcome: Err("it <died>".into()),
+        });
+        Record {
+            design: "matrix".into(),
+            contenders: ["postgresql", "howdah", "pgbouncer", "odyssey"]
+                .map(String::from)
+                .into(),
+            cells: vec![CellRecord {
+                key: "simple/c1".into(),
+                group: "simple".into(),
+                row: "1".into(),
+                runs,
+            }],
+            ..Record::default()
+        }
+    }
 
     fn cell(outcomes: Vec<Result<Figures, String>>) -> CellRecord {
         let run = |(round, outcome)| Run {
@@ -253,6 +345,9 @@ mod tests {
         assert_eq!((spread.least, spread.middle, spread.most), (1.0, 2.0, 3.0));
         assert_eq!(Spread::of(vec![1.0, 4.0]).unwrap().middle, 2.5);
         assert_eq!(Spread::of(Vec::new()), None);
+        let [low, high] = [[3.0, 4.0], [4.1, 5.0]].map(|both| Spread::of(both.into()).unwrap());
+        assert!(spread.overlaps(low) && low.overlaps(spread));
+        assert!(!low.overlaps(high) && !high.overlaps(low));
     }
 
     #[test]
@@ -323,6 +418,27 @@ mod tests {
             ["howdah was ab, and is aa", "seconds was 30, and is 2"]
         );
         assert_eq!(Record::default().differs_from(&now), [""; 0]);
+    }
+
+    #[test]
+    fn a_rate_is_told_in_transactions_per_second() {
+        let figures = Figures {
+            rate: Some(1234.0),
+            ..Figures::default()
+        };
+        let mut cell = cell(vec![Err("it died".into()), Ok(figures)]);
+        cell.row = "50 % of capacity".into();
+        assert_eq!(cell.title(), "50 % of capacity: 1234 TPS");
+    }
+
+    #[test]
+    fn old_records_are_read() {
+        let text = r#"{"design": "latency", "about": "", "facts": [], "contenders": [], "configs": [],
+            "cells": [{"key": "k", "group": "g", "row": "r", "runs": [{"contender": "howdah",
+            "round": 0, "outcome": {"Ok": {"tps": 1.0, "cpu": null, "account": null,
+            "resident": null, "waits": null}}}]}]}"#;
+        let record: Record = serde_json::from_str(text).unwrap();
+        assert_eq!(record.cells[0].title(), "r");
     }
 
     #[test]

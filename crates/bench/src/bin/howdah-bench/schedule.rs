@@ -48,11 +48,11 @@ impl Schedule<'_> {
     /// each. If saving fails (a full disk), warns and tries again after the next run.
     ///
     /// # Errors
-    /// The record could not be written after the last run.
+    /// The record could not be written after the last run, or `run` can't go on.
     pub fn play(
         &self,
         record: &mut Record,
-        mut run: impl FnMut(Step<'_>, &Record) -> Result<Figures, String>,
+        mut run: impl FnMut(Step<'_>, &mut Record) -> io::Result<Result<Figures, String>>,
         mut tell: impl FnMut(Step<'_>, &Result<Figures, String>, Progress),
         mut warn: impl FnMut(&str),
     ) -> io::Result<()> {
@@ -74,7 +74,7 @@ impl Schedule<'_> {
                 skipped += 1;
                 continue;
             }
-            let outcome = run(*step, record);
+            let outcome = run(*step, record)?;
             let (done, total) = (number + 1, steps.len());
             let each = began.elapsed() / (done - skipped).max(1) as u32;
             let left = each * (total - done) as u32;
@@ -148,7 +148,7 @@ mod tests {
             record,
             |step, _| {
                 done += 1;
-                run(step)
+                Ok(run(step))
             },
             |_, _, _| (),
             |warning| warnings.push(warning.to_owned()),
@@ -189,6 +189,29 @@ mod tests {
         let (done, ..) = play(&cells(16), &file, &mut record, |_| fine());
         assert_eq!((done, record.cells.len()), (0, 3));
         assert!(record.cells.iter().all(|cell| cell.runs.len() == 6));
+        std::fs::remove_file(&file).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_go_on_ends_and_keeps_what_was_done() {
+        let (cells, file, mut record) = (cells(16), file("ends"), Record::default());
+        let schedule = Schedule {
+            cells: &cells,
+            names: &["postgresql", "howdah"],
+            rounds: 1,
+            file: &file,
+        };
+        let played = schedule.play(
+            &mut record,
+            |step, _| match step.contender {
+                0 => Ok(fine()),
+                _ => Err(io::Error::other("PostgreSQL ended")),
+            },
+            |_, _, _| (),
+            |_| (),
+        );
+        assert_eq!(played.unwrap_err().to_string(), "PostgreSQL ended");
+        assert_eq!(Record::load(&file).unwrap().cells[0].runs.len(), 1);
         std::fs::remove_file(&file).unwrap();
     }
 
