@@ -237,8 +237,8 @@ struct TableFlags {
     /// Seconds per cell, logins not included [default: 4, quick: 2]
     #[arg(long)]
     seconds: Option<u64>,
-    /// Only these rows: cpu, cpu-8, cpu-prepared, cpu-two, tps-two, tps-one-client, cpu-epoll,
-    /// cpu-floor, active, memory, login
+    /// Only these rows: cpu, cpu-8, cpu-prepared, cpu-two, tps-two, tps-one-client, cpu-1,
+    /// cpu-epoll, cpu-floor, active, memory, login; PostgreSQL itself is always there
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// The clients of the rows with 10,000 of them

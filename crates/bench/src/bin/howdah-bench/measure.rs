@@ -101,7 +101,7 @@ const EVERY: &[Protocol] = &Protocol::ALL;
 const UNNAMED: &[Protocol] = &[Simple, Extended];
 
 /// The rows from pgbench's cells.
-pub const MEASURES: [Measure; 8] = [
+pub const MEASURES: [Measure; 9] = [
     Measure {
         key: "cpu",
         title: "CPU, 1 worker, 40-500 clients, simple and extended, of PgBouncer's",
@@ -154,13 +154,23 @@ pub const MEASURES: [Measure; 8] = [
     },
     Measure {
         key: "tps-one-client",
-        title: "TPS, 2 workers, 1 client, of PgBouncer's",
+        title: "TPS, 2 workers, 1 client, busy_poll = 100, of PgBouncer's",
         figure: Figure::Tps,
-        subject: Target::HowdahTwo,
+        subject: Target::HowdahPolling,
         peer: Target::PgBouncer,
         protocols: EVERY,
         clients: &[1],
         bound: Bound::AtLeast(1.05),
+    },
+    Measure {
+        key: "cpu-1",
+        title: "CPU, 1 worker, 1 client, simple and extended, of PgBouncer's",
+        figure: Figure::Cpu,
+        subject: Target::Howdah,
+        peer: Target::PgBouncer,
+        protocols: UNNAMED,
+        clients: &[1],
+        bound: Bound::AtMost(1.05),
     },
     Measure {
         key: "cpu-epoll",
@@ -220,10 +230,9 @@ impl Measure {
     /// A run of one of its cells failed or is missing, and with it the row.
     pub fn outcome(&self, readings: &Readings) -> Result<Outcome, String> {
         let ratios = self.ratios(readings, self.subject, self.figure)?;
-        let floor = if self.subject == Target::HowdahTwo {
-            Target::FloorTwo
-        } else {
-            Target::Floor
+        let floor = match self.subject {
+            Target::HowdahTwo | Target::HowdahPolling => Target::FloorTwo,
+            _ => Target::Floor,
         };
         let floor = self.ratios(readings, floor, self.figure).ok();
         let floor = floor.map(|ratios| geometric_mean(&ratios));

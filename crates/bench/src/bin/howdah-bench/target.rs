@@ -36,6 +36,8 @@ pub enum Target {
     Howdah,
     /// Howdah with two workers, on io_uring.
     HowdahTwo,
+    /// Howdah with two workers, on io_uring, that poll before they sleep.
+    HowdahPolling,
     /// Howdah with one worker, on epoll.
     HowdahEpoll,
     /// PgBouncer.
@@ -44,12 +46,13 @@ pub enum Target {
 
 impl Target {
     /// All targets, in the order of the table.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Direct,
         Self::Floor,
         Self::FloorTwo,
         Self::Howdah,
         Self::HowdahTwo,
+        Self::HowdahPolling,
         Self::HowdahEpoll,
         Self::PgBouncer,
     ];
@@ -62,6 +65,7 @@ impl Target {
             Self::FloorTwo => "floor, 2 threads",
             Self::Howdah => "howdah, 1 worker",
             Self::HowdahTwo => "howdah, 2 workers",
+            Self::HowdahPolling => "howdah, 2, polling",
             Self::HowdahEpoll => "howdah, 1, epoll",
             Self::PgBouncer => "pgbouncer",
         }
@@ -104,21 +108,20 @@ impl Running {
         let mut command = match target {
             Target::Direct | Target::Floor => floor(machine, postgres, programs, port, 1),
             Target::FloorTwo => floor(machine, postgres, programs, port, 2),
-            Target::Howdah | Target::HowdahTwo | Target::HowdahEpoll => {
-                let workers = if target == Target::HowdahTwo {
-                    "2"
-                } else {
-                    "1"
-                };
-                let driver = if target == Target::HowdahEpoll {
-                    "epoll"
-                } else {
-                    "io_uring"
+            Target::Howdah
+            | Target::HowdahTwo
+            | Target::HowdahPolling
+            | Target::HowdahEpoll => {
+                let (workers, driver, polling) = match target {
+                    Target::HowdahTwo => ("2", "io_uring", ""),
+                    Target::HowdahPolling => ("2", "io_uring", "busy_poll = 100"),
+                    Target::HowdahEpoll => ("1", "epoll", ""),
+                    _ => ("1", "io_uring", ""),
                 };
                 let own = [
                     ("{workers}", workers),
                     ("{io_driver}", driver),
-                    ("{busy_poll}", ""),
+                    ("{busy_poll}", polling),
                 ];
                 configured(machine, postgres, &programs.howdah, port, HOWDAH, &own)?
             }
