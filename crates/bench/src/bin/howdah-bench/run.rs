@@ -56,6 +56,10 @@ impl Plan {
         if only.is_empty() {
             cells.extend(beside());
         }
+        let direct = cells
+            .iter()
+            .map(|(protocol, clients, _)| (*protocol, *clients, Target::Direct));
+        cells.extend(direct.collect::<Vec<_>>());
         Ok(Self {
             cells,
             wanted,
@@ -283,4 +287,27 @@ pub fn progress(line: &str) {
         writeln!(errors, "{}", line.trim_end())
     };
     let _ = errors.flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn postgresql_itself_is_in_every_plan_with_cells() {
+        for only in [vec![], vec!["cpu-8".to_owned()]] {
+            let plan = Plan::new(&only, 1, 1, 1).unwrap();
+            for (protocol, clients, _) in &plan.cells {
+                let direct = (*protocol, *clients, Target::Direct);
+                assert!(plan.cells.contains(&direct), "{direct:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_that_does_not_exist_is_told_with_those_that_do() {
+        let error = Plan::new(&["cpu-9".to_owned()], 1, 1, 1).err().unwrap();
+        let error = error.to_string();
+        assert!(error.contains("\"cpu-9\", only cpu, cpu-8"), "{error}");
+    }
 }
