@@ -13,6 +13,7 @@ mod design;
 mod load;
 mod machine;
 mod measure;
+mod pace;
 mod page;
 mod postgres;
 mod process;
@@ -252,8 +253,7 @@ fn main() -> ExitCode {
     let flags = Flags::parse();
     let done = match &flags.what {
         None => bench(&flags.table).map(|results| {
-            let (passed, rows) = results.score();
-            println!("\n{passed} of {rows} rows pass");
+            println!("\n{}", results.score());
         }),
         Some(What::Against { before, now }) => against(before, now),
         Some(What::Decisions { json, bounds, keep }) => decisions::count().and_then(|counts| {
@@ -624,7 +624,7 @@ fn facts(
         "set-up",
         format!(
             "pgbench -S, scale 10, -j 2, loopback TCP, SCRAM on both sides, transaction mode, pool of \
-             {POOL}; {} rounds in turn, {} s a cell",
+             {POOL}; {} rounds in turn, {} s a cell; answers were compared before and after each run",
             plan.rounds(),
             plan.seconds()
         ),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::clock::Clock;
 use crate::load::{Protocol, Reading};
 use crate::target::Target;
 
@@ -26,20 +27,11 @@ pub enum Figure {
 }
 
 impl Figure {
-    /// The figure of a run.
-    fn of(
-        self,
-        run: &Result<Reading, String>,
-        protocol: Protocol,
-        clients: usize,
-        target: Target,
-    ) -> Result<f64, String> {
-        let place = format!("{} {clients} {}", protocol.name(), target.name());
-        let reading = run.as_ref().map_err(|cause| format!("{place}: {cause}"))?;
-        match (self, reading.cpu) {
-            (Self::Tps, _) => Ok(reading.tps),
-            (Self::Cpu, Some((time, _))) => Ok(time),
-            (Self::Cpu, None) => Err(format!("{place}: no processor time")),
+    /// The figure of a run, and its clock.
+    pub fn of(self, reading: &Reading) -> Option<(f64, Option<Clock>)> {
+        match self {
+            Self::Tps => Some((reading.tps, None)),
+            Self::Cpu => reading.cpu.map(|(time, clock)| (time, Some(clock))),
         }
     }
 }
@@ -197,6 +189,9 @@ pub const MEASURES: [Measure; 9] = [
 /// Keys of rows that are measured in other ways.
 pub const CROWD_KEYS: [&str; 3] = ["active", "memory", "login"];
 
+/// Why figures are not compared.
+pub const TWO_CLOCKS: &str = "measured by two clocks, which do not go together";
+
 /// The result of a row.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -258,19 +253,27 @@ impl Measure {
                 let runs = readings
                     .get(&(protocol, clients, target))
                     .map_or(&[][..], Vec::as_slice);
-                let figures = runs
-                    .iter()
-                    .map(|run| figure.of(run, protocol, clients, target));
+                let place = format!("{} {clients} {}", protocol.name(), target.name());
+                let figures = runs.iter().map(|run| {
+                    let reading = run.as_ref().map_err(|cause| format!("{place}: {cause}"))?;
+                    let found = figure.of(reading);
+                    found.ok_or_else(|| format!("{place}: no processor time"))
+                });
                 figures.collect::<Result<Vec<_>, _>>()
             };
             let (ours, theirs) = (of(subject)?, of(self.peer)?);
+            let place = format!("{} {clients}", protocol.name());
             if ours.is_empty() || ours.len() != theirs.len() {
-                return Err(format!("{} {clients}: not measured", protocol.name()));
+                return Err(format!("{place}: not measured"));
+            }
+            let clocks = ours.iter().chain(&theirs).filter_map(|(_, clock)| *clock);
+            if Clock::distinct(clocks).len() > 1 {
+                return Err(format!("{place}: {TWO_CLOCKS}"));
             }
             let rounds: Vec<_> = ours
                 .iter()
                 .zip(theirs)
-                .map(|(ours, peer)| ours / peer)
+                .map(|((ours, _), (peer, _))| ours / peer)
                 .collect();
             ratios.push(geometric_mean(&rounds));
         }
@@ -303,7 +306,6 @@ pub fn geometric_mean(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
 
     fn reading(tps: f64, cpu: f64) -> Result<Reading, String> {
         Ok(Reading {
@@ -349,5 +351,12 @@ mod tests {
             measure.outcome(&readings).unwrap_err(),
             "extended 8: not measured"
         );
+        let by_account = Reading {
+            cpu: Some((1.0, Clock::Account)),
+            ..reading(1.0, 1.0).unwrap()
+        };
+        readings.insert(cell, vec![Ok(by_account)]);
+        let cause = measure.outcome(&readings).unwrap_err();
+        assert_eq!(cause, format!("extended 8: {TWO_CLOCKS}"));
     }
 }

@@ -108,10 +108,7 @@ impl Running {
         let mut command = match target {
             Target::Direct | Target::Floor => floor(machine, postgres, programs, port, 1),
             Target::FloorTwo => floor(machine, postgres, programs, port, 2),
-            Target::Howdah
-            | Target::HowdahTwo
-            | Target::HowdahPolling
-            | Target::HowdahEpoll => {
+            Target::Howdah | Target::HowdahTwo | Target::HowdahPolling | Target::HowdahEpoll => {
                 let (workers, driver, polling) = match target {
                     Target::HowdahTwo => ("2", "io_uring", ""),
                     Target::HowdahPolling => ("2", "io_uring", "busy_poll = 100"),
