@@ -331,7 +331,7 @@ fn measure_tls(flags: &TlsFlags) -> io::Result<()> {
     let wanted =
         |row: &tls::Row| flags.only.is_empty() || flags.only.iter().any(|key| key == row.key);
     let rows = tls::rows().into_iter().filter(wanted);
-    let measured: Vec<_> = rows.map(|row| (row.clone(), run.row(&row))).collect();
+    let measured = run.rows(rows);
     let report = tls::markdown(&facts, &measured);
     println!("{report}");
     let (passed, of) = tls::score(&measured);
