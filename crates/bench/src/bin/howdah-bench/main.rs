@@ -13,6 +13,7 @@ mod design;
 mod load;
 mod machine;
 mod measure;
+mod needs;
 mod pace;
 mod page;
 mod postgres;
@@ -26,6 +27,7 @@ mod target;
 mod tls;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -99,6 +101,12 @@ enum What {
         before: PathBuf,
         /// The record from now
         now: PathBuf,
+    },
+    /// What a run with these arguments needs, for the script ./bench
+    #[command(hide = true)]
+    Needs {
+        #[arg(last = true)]
+        arguments: Vec<OsString>,
     },
 }
 
@@ -256,6 +264,16 @@ fn main() -> ExitCode {
             println!("\n{}", results.score());
         }),
         Some(What::Against { before, now }) => against(before, now),
+        Some(What::Needs { arguments }) => match needs::of(arguments) {
+            Ok(needs) => {
+                println!("{needs}");
+                Ok(())
+            }
+            Err(error) => {
+                eprint!("{error}");
+                return ExitCode::from(2);
+            }
+        },
         Some(What::Decisions { json, bounds, keep }) => decisions::count().and_then(|counts| {
             println!("{}", decisions::shown(&counts, *json));
             if *keep {
@@ -285,8 +303,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures the rows of TLS, and prints them.
-fn measure_tls(flags: &TlsFlags) -> io::Result<()> {
+/// The parameters of a run of TLS.
+///
+/// # Errors
+/// There is no such row.
+fn tls_choice(flags: &TlsFlags) -> io::Result<tls::Choice> {
     if let Some(key) = flags
         .only
         .iter()
@@ -298,13 +319,18 @@ fn measure_tls(flags: &TlsFlags) -> io::Result<()> {
         )));
     }
     let or = |whole, quick| if flags.quick { quick } else { whole };
-    let choice = tls::Choice {
+    Ok(tls::Choice {
         rounds: flags.rounds.unwrap_or(or(3, 1)).max(1),
         seconds: flags.seconds.unwrap_or(or(4, 2) as u64).max(1),
         logins: flags.logins.unwrap_or(or(2000, 300)).max(1),
         crowd: flags.crowd.unwrap_or(or(10_000, 1000)).max(1),
         handshakes: flags.handshakes.max(1),
-    };
+    })
+}
+
+/// Measures the rows of TLS, and prints them.
+fn measure_tls(flags: &TlsFlags) -> io::Result<()> {
+    let choice = tls_choice(flags)?;
     let machine = Machine::new(flags.programs.awake)?;
     let programs = install(&flags.programs, &machine)?;
     let certificates = tls::Certificates::make(&machine)?;
@@ -367,15 +393,27 @@ fn ask(flags: &AnswersFlags) -> io::Result<()> {
 /// The clients of the cells in `overview.svg`.
 const OVERVIEW_CLIENTS: &str = "40";
 
+/// # Errors
+/// A length is 0.
+fn check_lengths(flags: &DesignFlags) -> io::Result<()> {
+    let least = [flags.most_clients as u64, flags.patience];
+    let given = flags
+        .secs
+        .into_iter()
+        .chain(flags.rounds.map(|rounds| rounds as u64));
+    match least.into_iter().chain(given).min() {
+        Some(0) => Err(io::Error::other(
+            "--rounds, --secs, --most-clients and --patience begin at 1",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Plays a design and writes its report, even if the record is incomplete.
 fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
     let seconds = flags.secs.unwrap_or(design.seconds(flags.quick));
     let rounds = flags.rounds.unwrap_or(design.rounds(flags.quick));
-    if rounds == 0 || seconds == 0 || flags.most_clients == 0 || flags.patience == 0 {
-        return Err(io::Error::other(
-            "--rounds, --secs, --most-clients and --patience begin at 1",
-        ));
-    }
+    check_lengths(flags)?;
     let default = || Path::new("target/bench").join(design.name());
     let out = flags.out.clone().unwrap_or_else(default);
     std::fs::create_dir_all(&out)
@@ -544,13 +582,21 @@ fn against(before: &Path, now: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn bench(flags: &TableFlags) -> io::Result<Results> {
-    let plan = Plan::new(
+/// The plan of the default table.
+///
+/// # Errors
+/// As [`Plan::new`].
+fn plan(flags: &TableFlags) -> io::Result<Plan> {
+    Plan::new(
         &flags.only,
         flags.rounds.unwrap_or(if flags.quick { 1 } else { 5 }),
         flags.seconds.unwrap_or(if flags.quick { 2 } else { 4 }),
         flags.crowd,
-    )?;
+    )
+}
+
+fn bench(flags: &TableFlags) -> io::Result<Results> {
+    let plan = plan(flags)?;
     let machine = Machine::new(flags.programs.awake)?;
     let programs = install(&flags.programs, &machine)?;
     eprintln!("starting PostgreSQL in {}", machine.folder().display());
