@@ -169,12 +169,7 @@ impl Results {
         let count = |wanted| rows.iter().filter(|row| row.verdict == wanted).count();
         let (passed, missed) = (count(Verdict::Pass), count(Verdict::Miss));
         let measured = passed + missed;
-        match count(Verdict::NotMeasured) {
-            0 => format!("{passed} of {measured} rows pass"),
-            others => {
-                format!("{passed} of {measured} measured rows pass, {others} not measured")
-            }
-        }
+        score(passed, measured, count(Verdict::NotMeasured))
     }
 
     /// The results for a terminal, or for a file without `colour`.
@@ -455,6 +450,14 @@ impl Results {
             "memory": memory.collect::<Vec<_>>(),
             "logins": logins.collect::<Vec<_>>(),
         })
+    }
+}
+
+/// How many rows pass, of how many that were measured, beside `others` that were not.
+pub fn score(passed: usize, measured: usize, others: usize) -> String {
+    match others {
+        0 => format!("{passed} of {measured} rows pass"),
+        _ => format!("{passed} of {measured} measured rows pass, {others} not measured"),
     }
 }
 

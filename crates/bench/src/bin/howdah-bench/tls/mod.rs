@@ -100,7 +100,7 @@ impl Run<'_> {
                         who.name(),
                         match &figure {
                             Ok(figure) => format!("{figure:.2}"),
-                            Err(why) => format!("FAILED: {why}"),
+                            Err(why) => format!("FAILED: {why}\n"),
                         }
                     ));
                     let of_cell = figures.entry((cell.name.clone(), who)).or_default();
