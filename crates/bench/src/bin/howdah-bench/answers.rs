@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::contender::{Certificate, Contender, Shape};
 use crate::machine::Machine;
+use crate::pace::{Pace, minutes};
 use crate::postgres::{OPEN_USER, Postgres, USER};
 use crate::process::Task;
+use crate::run::{progress, progress_ends};
 
 /// The pool size.
 const POOL: usize = 20;
@@ -80,9 +82,15 @@ pub fn ask(
         )));
     }
     let load = machine.install(&load)?;
+    let about = Duration::from_secs(choice.seconds) * contenders.len() as u32;
+    let mut how_far = format!("[0/{}, {} left]", contenders.len(), minutes(about));
+    let mut pace = Pace::new(contenders.len());
     let mut all = Vec::new();
     for contender in contenders {
-        eprintln!("{}: {} s", contender.kind, choice.seconds);
+        progress(&format!(
+            "{how_far} {}: {} s",
+            contender.kind, choice.seconds
+        ));
         let shape = Shape::new(POOL, choice.workers);
         let running = contender.start(shape, machine, postgres, certificate);
         let outcome =
@@ -92,7 +100,9 @@ pub fn ask(
             version: contender.version.clone(),
             outcome: outcome.map_err(|error| error.to_string()),
         });
+        how_far = pace.step();
     }
+    progress_ends();
     Ok(all)
 }
 
@@ -132,9 +142,14 @@ fn read(json: &[u8]) -> serde_json::Result<Vec<Row>> {
 pub fn markdown(all: &[Answers], choice: Choice) -> String {
     let mut text = format!(
         "Replies that are not PostgreSQL's: the self-checking load, {} clients, a pool of {POOL} in \
-         transaction mode, {} s each.\n\n\
-         | | operations | wrong | unexpected | hangs | where |\n|---|---:|---:|---:|---:|---|\n",
+         transaction mode, {} s each.\n\n",
         choice.clients, choice.seconds
+    );
+    for answers in all.iter().filter(|answers| !answers.version.is_empty()) {
+        let _ = writeln!(text, "- {}: {}", answers.contender, answers.version);
+    }
+    text.push_str(
+        "\n| | operations | wrong | unexpected | hangs | where |\n|---|---:|---:|---:|---:|---|\n",
     );
     for answers in all {
         let _ = match &answers.outcome {
@@ -172,7 +187,7 @@ mod tests {
             {"behaviour":"cancel","operations":5,"seconds":1.0,"wrong":1,"unexpected":2,"hangs":0,"clean":false}]}"#;
         let answers = |outcome| Answers {
             contender: "howdah".into(),
-            version: String::new(),
+            version: "howdah 1.2.3".into(),
             outcome,
         };
         let choice = Choice {
@@ -185,6 +200,7 @@ mod tests {
             answers(Err("it died".into())),
         ];
         let text = markdown(&all, choice);
+        assert!(text.contains("\n- howdah: howdah 1.2.3\n"), "{text}");
         assert!(
             text.contains("| howdah | 15 | 1 | 2 | 0 | cancel |"),
             "{text}"

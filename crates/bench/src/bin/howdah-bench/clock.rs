@@ -22,6 +22,17 @@ pub enum Clock {
 }
 
 impl Clock {
+    /// The clocks among these, each once.
+    pub fn distinct(all: impl IntoIterator<Item = Self>) -> Vec<Self> {
+        let mut found = Vec::new();
+        for clock in all {
+            if !found.contains(&clock) {
+                found.push(clock);
+            }
+        }
+        found
+    }
+
     /// The clock's name in reports.
     pub fn name(self) -> &'static str {
         match self {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use howdah_bench::scram::Credentials;
 use howdah_bench::session::{Session, message};
 
+use crate::clock::Clock;
 use crate::load::{Load, Protocol, Reading, Way};
 use crate::machine::Machine;
 use crate::postgres::{PASSWORD, Postgres, USER};
@@ -266,11 +267,12 @@ pub fn settled(pooler: &Process) -> u64 {
     last
 }
 
-/// The pooler's processor time for connection, SCRAM login and Terminate, in microseconds.
+/// The pooler's processor time for connection, SCRAM login and Terminate, in microseconds, and the
+/// clock of that figure.
 ///
 /// # Errors
 /// A login is refused.
-pub fn login_cpu(target: &Running, pooler: &Process, logins: usize) -> io::Result<f64> {
+pub fn login_cpu(target: &Running, pooler: &Process, logins: usize) -> io::Result<(f64, Clock)> {
     let mut credentials = Credentials::new(PASSWORD);
     let mut log_in = || {
         let session = Session::connect(target.address(), USER, USER, &mut credentials)?;
@@ -283,7 +285,8 @@ pub fn login_cpu(target: &Running, pooler: &Process, logins: usize) -> io::Resul
     let before = meter.nanoseconds()?;
     (0..logins).try_for_each(|_| log_in())?;
     all_gone();
-    Ok((meter.nanoseconds()? - before) as f64 / 1000.0 / logins as f64)
+    let spent = meter.nanoseconds()? - before;
+    Ok((spent as f64 / 1000.0 / logins as f64, meter.clock()))
 }
 
 #[cfg(test)]

@@ -7,6 +7,9 @@ use std::process::Command;
 
 use serde_json::{Map, Value, json};
 
+use crate::pace::Pace;
+use crate::run::{progress, progress_ends};
+
 /// The bounds of the rows, written by `./bench decisions --keep`.
 const BOUNDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/decisions.json");
 /// The tolerance in thousandths, for other compilers and allocators.
@@ -28,11 +31,14 @@ pub fn count() -> io::Result<Vec<(String, u64)>> {
         .map_err(|error| io::Error::other(format!("{}: {error}", program.display())))?;
     let rows = String::from_utf8_lossy(&rows.stdout).into_owned();
     let mut counts: Vec<(String, u64)> = Vec::new();
+    let mut pace = Pace::new(rows.lines().count());
     for row in rows.lines() {
         let short = instructions(&program, row, SHORT)?;
         let long = instructions(&program, row, LONG)?;
         counts.push((row.to_owned(), (long - short) / (LONG - SHORT)));
+        progress(&format!("{} {row}", pace.step()));
     }
+    progress_ends();
     Ok(counts)
 }
 

@@ -16,7 +16,9 @@ mod figure;
 mod load;
 mod machine;
 mod measure;
+mod needs;
 mod origin;
+mod pace;
 mod page;
 mod plot;
 mod postgres;
@@ -29,6 +31,7 @@ mod sessions;
 mod target;
 mod tls;
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -103,6 +106,12 @@ enum What {
         before: PathBuf,
         /// The record from now
         now: PathBuf,
+    },
+    /// What a run with these arguments needs, for the script ./bench
+    #[command(hide = true)]
+    Needs {
+        #[arg(last = true)]
+        arguments: Vec<OsString>,
     },
 }
 
@@ -245,8 +254,8 @@ struct TableFlags {
     /// Seconds per cell, logins not included [default: 4, quick: 2]
     #[arg(long)]
     seconds: Option<u64>,
-    /// Only these rows: cpu, cpu-8, cpu-prepared, cpu-two, tps-two, tps-one-client, cpu-epoll,
-    /// cpu-floor, active, memory, login
+    /// Only these rows: cpu, cpu-8, cpu-prepared, cpu-two, tps-two, tps-one-client, cpu-1,
+    /// cpu-epoll, cpu-floor, active, memory, login; PostgreSQL itself is always there
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// The clients of the rows with 10,000 of them
@@ -260,10 +269,19 @@ fn main() -> ExitCode {
     let flags = Flags::parse();
     let done = match &flags.what {
         None => bench(&flags.table).map(|results| {
-            let (passed, rows) = results.score();
-            println!("\n{passed} of {rows} rows pass");
+            println!("\n{}", results.score());
         }),
         Some(What::Against { before, now }) => against(before, now),
+        Some(What::Needs { arguments }) => match needs::of(arguments) {
+            Ok(needs) => {
+                println!("{needs}");
+                Ok(())
+            }
+            Err(error) => {
+                eprint!("{error}");
+                return ExitCode::from(2);
+            }
+        },
         Some(What::Decisions { json, bounds, keep }) => decisions::count().and_then(|counts| {
             println!("{}", decisions::shown(&counts, *json));
             if *keep {
@@ -293,8 +311,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures the rows of TLS, and prints them.
-fn measure_tls(flags: &TlsFlags) -> io::Result<()> {
+/// The parameters of a run of TLS.
+///
+/// # Errors
+/// There is no such row.
+fn tls_choice(flags: &TlsFlags) -> io::Result<tls::Choice> {
     if let Some(key) = flags
         .only
         .iter()
@@ -306,13 +327,18 @@ fn measure_tls(flags: &TlsFlags) -> io::Result<()> {
         )));
     }
     let or = |whole, quick| if flags.quick { quick } else { whole };
-    let choice = tls::Choice {
+    Ok(tls::Choice {
         rounds: flags.rounds.unwrap_or(or(3, 1)).max(1),
         seconds: flags.seconds.unwrap_or(or(4, 2) as u64).max(1),
         logins: flags.logins.unwrap_or(or(2000, 300)).max(1),
         crowd: flags.crowd.unwrap_or(or(10_000, 1000)).max(1),
         handshakes: flags.handshakes.max(1),
-    };
+    })
+}
+
+/// Measures the rows of TLS, and prints them.
+fn measure_tls(flags: &TlsFlags) -> io::Result<()> {
+    let choice = tls_choice(flags)?;
     let machine = Machine::new(flags.programs.awake)?;
     let programs = install(&flags.programs, &machine)?;
     let certificates = tls::Certificates::make(&machine)?;
@@ -339,11 +365,12 @@ fn measure_tls(flags: &TlsFlags) -> io::Result<()> {
     let wanted =
         |row: &tls::Row| flags.only.is_empty() || flags.only.iter().any(|key| key == row.key);
     let rows = tls::rows().into_iter().filter(wanted);
-    let measured: Vec<_> = rows.map(|row| (row.clone(), run.row(&row))).collect();
+    let measured = run.rows(rows);
     let report = tls::markdown(&facts, &measured);
     println!("{report}");
     let (passed, of) = tls::score(&measured);
-    println!("{passed} of {of} rows pass");
+    let with_goal = tls::rows().iter().filter(|row| row.bound.is_some()).count();
+    println!("{}", report::score(passed, of, with_goal - of));
     if let Some(path) = &flags.programs.json {
         std::fs::write(path, format!("{:#}\n", tls::json(&facts, &measured)))?;
     }
@@ -390,18 +417,28 @@ const NO_WORKERS: &str = "--workers begins at 1; leave it out for the number of 
 /// The clients of the cells in `overview.svg`.
 const OVERVIEW_CLIENTS: &str = "40";
 
+/// # Errors
+/// A length is 0.
+fn check_lengths(flags: &DesignFlags) -> io::Result<()> {
+    let least = [flags.most_clients as u64, flags.patience];
+    let given = flags
+        .secs
+        .into_iter()
+        .chain(flags.rounds.map(|rounds| rounds as u64));
+    match least.into_iter().chain(given).min() {
+        Some(0) => Err(io::Error::other(
+            "--rounds, --secs, --most-clients and --patience begin at 1",
+        )),
+        _ if flags.workers == Some(0) => Err(io::Error::other(NO_WORKERS)),
+        _ => Ok(()),
+    }
+}
+
 /// Plays a design and writes its report, even if the record is incomplete.
 fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
     let seconds = flags.secs.unwrap_or(design.seconds(flags.quick));
     let rounds = flags.rounds.unwrap_or(design.rounds(flags.quick));
-    if [rounds, flags.most_clients].contains(&0) || [seconds, flags.patience].contains(&0) {
-        return Err(io::Error::other(
-            "--rounds, --secs, --most-clients and --patience begin at 1",
-        ));
-    }
-    if flags.workers == Some(0) {
-        return Err(io::Error::other(NO_WORKERS));
-    }
+    check_lengths(flags)?;
     let cells = design.cells(flags.choice(flags.quick));
     if cells.is_empty() {
         return Err(io::Error::other(format!(
@@ -536,13 +573,21 @@ fn against(before: &Path, now: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn bench(flags: &TableFlags) -> io::Result<Results> {
-    let plan = Plan::new(
+/// The plan of the default table.
+///
+/// # Errors
+/// As [`Plan::new`].
+fn plan(flags: &TableFlags) -> io::Result<Plan> {
+    Plan::new(
         &flags.only,
         flags.rounds.unwrap_or(if flags.quick { 1 } else { 5 }),
         flags.seconds.unwrap_or(if flags.quick { 2 } else { 4 }),
         flags.crowd,
-    )?;
+    )
+}
+
+fn bench(flags: &TableFlags) -> io::Result<Results> {
+    let plan = plan(flags)?;
     let machine = Machine::new(flags.programs.awake)?;
     let programs = install(&flags.programs, &machine)?;
     eprintln!("starting PostgreSQL in {}", machine.folder().display());
@@ -617,7 +662,8 @@ fn facts(
         "set-up",
         format!(
             "pgbench -S, scale 10, -j 2, loopback TCP, SCRAM on both sides, transaction mode, pool of \
-             {POOL}; {} rounds in turn, {} s a cell",
+             {POOL}; {} rounds in turn, {} s a cell; answers were compared before and after each run; configs \
+             in crates/bench/configs/table",
             plan.rounds(),
             plan.seconds()
         ),

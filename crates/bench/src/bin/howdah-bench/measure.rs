@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::clock::Clock;
 use crate::load::{Protocol, Reading};
 use crate::target::Target;
 
@@ -26,20 +27,11 @@ pub enum Figure {
 }
 
 impl Figure {
-    /// The figure of a run.
-    fn of(
-        self,
-        run: &Result<Reading, String>,
-        protocol: Protocol,
-        clients: usize,
-        target: Target,
-    ) -> Result<f64, String> {
-        let place = format!("{} {clients} {}", protocol.name(), target.name());
-        let reading = run.as_ref().map_err(|cause| format!("{place}: {cause}"))?;
-        match (self, reading.cpu) {
-            (Self::Tps, _) => Ok(reading.tps),
-            (Self::Cpu, Some((time, _))) => Ok(time),
-            (Self::Cpu, None) => Err(format!("{place}: no processor time")),
+    /// The figure of a run, and its clock.
+    pub fn of(self, reading: &Reading) -> Option<(f64, Option<Clock>)> {
+        match self {
+            Self::Tps => Some((reading.tps, None)),
+            Self::Cpu => reading.cpu.map(|(time, clock)| (time, Some(clock))),
         }
     }
 }
@@ -101,7 +93,7 @@ const EVERY: &[Protocol] = &Protocol::ALL;
 const UNNAMED: &[Protocol] = &[Simple, Extended];
 
 /// The rows from pgbench's cells.
-pub const MEASURES: [Measure; 8] = [
+pub const MEASURES: [Measure; 9] = [
     Measure {
         key: "cpu",
         title: "CPU, 1 worker, 40-500 clients, simple and extended, of PgBouncer's",
@@ -154,13 +146,23 @@ pub const MEASURES: [Measure; 8] = [
     },
     Measure {
         key: "tps-one-client",
-        title: "TPS, 2 workers, 1 client, of PgBouncer's",
+        title: "TPS, 2 workers, 1 client, busy_poll = 100, of PgBouncer's",
         figure: Figure::Tps,
-        subject: Target::HowdahTwo,
+        subject: Target::HowdahPolling,
         peer: Target::PgBouncer,
         protocols: EVERY,
         clients: &[1],
         bound: Bound::AtLeast(1.05),
+    },
+    Measure {
+        key: "cpu-1",
+        title: "CPU, 1 worker, 1 client, simple and extended, of PgBouncer's",
+        figure: Figure::Cpu,
+        subject: Target::Howdah,
+        peer: Target::PgBouncer,
+        protocols: UNNAMED,
+        clients: &[1],
+        bound: Bound::AtMost(1.05),
     },
     Measure {
         key: "cpu-epoll",
@@ -186,6 +188,9 @@ pub const MEASURES: [Measure; 8] = [
 
 /// Keys of rows that are measured in other ways.
 pub const CROWD_KEYS: [&str; 3] = ["active", "memory", "login"];
+
+/// Why figures are not compared.
+pub const TWO_CLOCKS: &str = "measured by two clocks, which do not go together";
 
 /// The result of a row.
 #[derive(Clone, Debug)]
@@ -220,10 +225,9 @@ impl Measure {
     /// A run of one of its cells failed or is missing, and with it the row.
     pub fn outcome(&self, readings: &Readings) -> Result<Outcome, String> {
         let ratios = self.ratios(readings, self.subject, self.figure)?;
-        let floor = if self.subject == Target::HowdahTwo {
-            Target::FloorTwo
-        } else {
-            Target::Floor
+        let floor = match self.subject {
+            Target::HowdahTwo | Target::HowdahPolling => Target::FloorTwo,
+            _ => Target::Floor,
         };
         let floor = self.ratios(readings, floor, self.figure).ok();
         let floor = floor.map(|ratios| geometric_mean(&ratios));
@@ -249,19 +253,27 @@ impl Measure {
                 let runs = readings
                     .get(&(protocol, clients, target))
                     .map_or(&[][..], Vec::as_slice);
-                let figures = runs
-                    .iter()
-                    .map(|run| figure.of(run, protocol, clients, target));
+                let place = format!("{} {clients} {}", protocol.name(), target.name());
+                let figures = runs.iter().map(|run| {
+                    let reading = run.as_ref().map_err(|cause| format!("{place}: {cause}"))?;
+                    let found = figure.of(reading);
+                    found.ok_or_else(|| format!("{place}: no processor time"))
+                });
                 figures.collect::<Result<Vec<_>, _>>()
             };
             let (ours, theirs) = (of(subject)?, of(self.peer)?);
+            let place = format!("{} {clients}", protocol.name());
             if ours.is_empty() || ours.len() != theirs.len() {
-                return Err(format!("{} {clients}: not measured", protocol.name()));
+                return Err(format!("{place}: not measured"));
+            }
+            let clocks = ours.iter().chain(&theirs).filter_map(|(_, clock)| *clock);
+            if Clock::distinct(clocks).len() > 1 {
+                return Err(format!("{place}: {TWO_CLOCKS}"));
             }
             let rounds: Vec<_> = ours
                 .iter()
                 .zip(theirs)
-                .map(|(ours, peer)| ours / peer)
+                .map(|((ours, _), (peer, _))| ours / peer)
                 .collect();
             ratios.push(geometric_mean(&rounds));
         }
@@ -294,7 +306,6 @@ pub fn geometric_mean(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
 
     fn reading(tps: f64, cpu: f64) -> Result<Reading, String> {
         Ok(Reading {
@@ -340,5 +351,12 @@ mod tests {
             measure.outcome(&readings).unwrap_err(),
             "extended 8: not measured"
         );
+        let by_account = Reading {
+            cpu: Some((1.0, Clock::Account)),
+            ..reading(1.0, 1.0).unwrap()
+        };
+        readings.insert(cell, vec![Ok(by_account)]);
+        let cause = measure.outcome(&readings).unwrap_err();
+        assert_eq!(cause, format!("extended 8: {TWO_CLOCKS}"));
     }
 }

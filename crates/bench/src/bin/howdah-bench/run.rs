@@ -3,21 +3,26 @@
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::io::{self, IsTerminal, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::clock::Clock;
 use crate::crowd;
+use crate::design::Script;
 use crate::load::{Load, Protocol, Reading, Way};
 use crate::machine::{Machine, raise_descriptor_limit};
 use crate::measure::{CLIENTS, CROWD_KEYS, Cell, MEASURES, beside};
+use crate::pace::Pace;
 use crate::postgres::Postgres;
-use crate::process::Process;
-use crate::report::Results;
-use crate::target::{Programs, Running, Target};
+use crate::process::{Process, wait_until};
+use crate::report::{Logins, Results};
+use crate::target::{POOL, Programs, Running, Target};
 
 /// Logins in each round of the login row.
 const LOGINS: usize = 2000;
 /// The most rounds of the login row.
 const LOGIN_ROUNDS: usize = 3;
+/// How many transactions of each client are checked before a measurement, and after.
+const CHECKED: usize = 10;
 
 /// The parameters of a run.
 pub struct Plan {
@@ -56,6 +61,10 @@ impl Plan {
         if only.is_empty() {
             cells.extend(beside());
         }
+        let direct = cells
+            .iter()
+            .map(|(protocol, clients, _)| (*protocol, *clients, Target::Direct));
+        cells.extend(direct.collect::<Vec<_>>());
         Ok(Self {
             cells,
             wanted,
@@ -135,33 +144,55 @@ impl Run<'_> {
             results.logins = self.logins();
         }
         let pair = [Target::HowdahTwo, Target::PgBouncer];
-        let crowded = |key| wanted(key) && limit >= needed;
-        if limit < needed {
-            progress(&format!(
-                "the limit of {limit} descriptors is too low for a crowd"
-            ));
-        }
-        if crowded("active") {
+        let room = || match limit < needed {
+            true => Err(format!(
+                "{limit} descriptors do not suffice for the clients"
+            )),
+            false => Ok(()),
+        };
+        if wanted("active") {
             let active = |target| {
-                let running = self.start(target)?;
-                let (crowd, seconds) = (self.plan.crowd, 2 * self.plan.seconds);
-                let waits = crowd::active(self.machine, self.postgres, &running, crowd, seconds);
-                waits.map_err(|error| error.to_string())
+                room()?;
+                self.alone(target, |running| self.active(running))
             };
             results.active = pair
                 .map(|target| (target, announced("active", target, active)))
                 .into();
         }
-        if crowded("memory") {
+        if wanted("memory") {
             let memory = |target| {
-                let running = self.start(target)?;
-                let growth = crowd::idle_memory(&running, pooler(&running)?, self.plan.crowd);
-                growth.map_err(|error| error.to_string())
+                room()?;
+                self.alone(target, |running| self.memory(running))
             };
             results.memory = pair
                 .map(|target| (target, announced("memory", target, memory)))
                 .into();
         }
+        progress_ends();
+    }
+
+    /// Starts a target for one measurement.
+    fn alone<T>(
+        &self,
+        target: Target,
+        measure: impl Fn(&Running) -> io::Result<T>,
+    ) -> Result<T, String> {
+        let mut running = self.start(target)?;
+        measure(&running).map_err(|error| reason(&error, &mut running))
+    }
+
+    fn active(&self, running: &Running) -> io::Result<crowd::Waits> {
+        let (crowd, seconds) = (self.plan.crowd, 2 * self.plan.seconds);
+        self.checked(&self.load(Protocol::Simple, crowd), running, || {
+            crowd::active(self.machine, self.postgres, running, crowd, seconds)
+        })
+    }
+
+    /// Checks answers only at the end: more clients would be memory before the measurement.
+    fn memory(&self, running: &Running) -> io::Result<crowd::Growth> {
+        let growth = crowd::idle_memory(running, pooler(running)?, self.plan.crowd)?;
+        self.verify(&self.load(Protocol::Prepared, POOL), running)?;
+        Ok(growth)
     }
 
     fn start(&self, target: Target) -> Result<Running, String> {
@@ -171,57 +202,89 @@ impl Run<'_> {
 
     fn cells(&self, results: &mut Results) {
         let mut running: BTreeMap<Target, Running> = BTreeMap::new();
-        let (started, total) = (Instant::now(), self.plan.cells.len() * self.plan.rounds);
-        let mut done = 0;
+        let mut pace = Pace::new(self.plan.cells.len() * self.plan.rounds);
         for round in 0..self.plan.rounds {
             for cell in self.plan.round(round) {
                 let outcome = self.cell(cell, &mut running);
-                done += 1;
-                let left = started.elapsed() / done as u32 * (total - done) as u32;
-                progress(&describe(round + 1, cell, &outcome, done, total, left));
+                progress(&describe(round + 1, cell, &outcome, &pace.step()));
                 results.readings.entry(cell).or_default().push(outcome);
             }
         }
     }
 
-    /// One run of one cell. Starts the pooler first if it is not running.
+    /// One run of one cell. Starts the pooler first if it is not running. A pooler that has failed
+    /// is not used again.
     fn cell(
         &self,
         (protocol, clients, target): Cell,
-        running: &mut BTreeMap<Target, Running>,
+        all: &mut BTreeMap<Target, Running>,
     ) -> Result<Reading, String> {
-        if running.get_mut(&target).is_some_and(Running::has_ended) {
-            running.remove(&target);
-        }
-        let target = match running.entry(target) {
+        let running = match all.entry(target) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => entry.insert(self.start(target)?),
         };
-        let load = Load {
+        let load = self.load(protocol, clients);
+        let outcome = self.checked(&load, running, || {
+            load.run(self.machine, self.postgres, running)
+        });
+        let outcome = outcome.map_err(|error| reason(&error, running));
+        if outcome.is_err() {
+            all.remove(&target);
+        }
+        outcome
+    }
+
+    fn load(&self, protocol: Protocol, clients: usize) -> Load {
+        Load {
             way: Way::default(),
             protocol,
             clients,
             seconds: self.plan.seconds,
             flags: Vec::new(),
-        };
-        let reading = load.run(self.machine, self.postgres, target);
-        reading.map_err(|error| error.to_string())
+        }
     }
 
-    fn logins(&self) -> Vec<(Target, Result<Vec<f64>, String>)> {
+    /// Measures between two checks of answers.
+    fn checked<T>(
+        &self,
+        load: &Load,
+        running: &Running,
+        measure: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.verify(load, running)?;
+        let measured = measure()?;
+        self.verify(load, running)?;
+        Ok(measured)
+    }
+
+    /// Compares the answers to a few transactions of each client.
+    fn verify(&self, load: &Load, running: &Running) -> io::Result<()> {
+        let script = self
+            .machine
+            .write("checking.sql", Script::Select.checking())?;
+        let checking = Load {
+            way: Way {
+                script: Some(script),
+                ..load.way.clone()
+            },
+            ..load.clone()
+        };
+        checking.verify(self.machine, self.postgres, running, CHECKED)
+    }
+
+    fn logins(&self) -> Vec<(Target, Logins)> {
         let targets = [Target::Howdah, Target::PgBouncer];
-        let running = targets.map(|target| (target, self.start(target)));
+        let mut running = targets.map(|target| (target, self.start(target)));
         let mut results: Vec<_> = targets.map(|target| (target, Ok(Vec::new()))).into();
         for _ in 0..self.plan.rounds.min(LOGIN_ROUNDS) {
-            for ((target, running), (_, result)) in running.iter().zip(&mut results) {
-                let measure = |_| {
-                    let running = running.as_ref().map_err(Clone::clone)?;
-                    let cpu = crowd::login_cpu(running, pooler(running)?, LOGINS);
-                    cpu.map_err(|error| error.to_string())
-                };
-                let cpu = announced("login", *target, measure);
+            for ((target, running), (_, result)) in running.iter_mut().zip(&mut results) {
+                let cpu = announced("login", *target, |_| {
+                    let running = running.as_mut().map_err(|cause| cause.clone())?;
+                    let cpu = self.login(running);
+                    cpu.map_err(|error| reason(&error, running))
+                });
                 let earlier = std::mem::replace(result, Ok(Vec::new()));
-                *result = earlier.and_then(|mut all: Vec<f64>| {
+                *result = earlier.and_then(|mut all: Vec<_>| {
                     all.push(cpu?);
                     Ok(all)
                 });
@@ -229,16 +292,33 @@ impl Run<'_> {
         }
         results
     }
+
+    fn login(&self, running: &Running) -> io::Result<(f64, Clock)> {
+        self.checked(&self.load(Protocol::Simple, POOL), running, || {
+            crowd::login_cpu(running, pooler(running)?, LOGINS)
+        })
+    }
 }
 
-fn pooler(running: &Running) -> Result<&Process, String> {
-    running.process().ok_or_else(|| "no pooler".to_owned())
+fn pooler(running: &Running) -> io::Result<&Process> {
+    let process = running.process();
+    process.ok_or_else(|| io::Error::other("there is no pooler"))
+}
+
+/// The reason of a failure: the pooler's end, if it has ended, and what clients saw.
+fn reason(error: &io::Error, running: &mut Running) -> String {
+    // A crashing pooler needs a moment to end.
+    wait_until(Duration::from_millis(200), || running.has_ended());
+    match running.end() {
+        Some(end) => format!("the pooler ended: {end}; clients saw: {error}"),
+        None => error.to_string(),
+    }
 }
 
 fn announced<T>(
     what: &str,
     target: Target,
-    measure: impl Fn(Target) -> Result<T, String>,
+    measure: impl FnOnce(Target) -> Result<T, String>,
 ) -> Result<T, String> {
     progress(&format!("{what}: {}", target.name()));
     let outcome = measure(target);
@@ -252,9 +332,7 @@ fn describe(
     round: usize,
     (protocol, clients, target): Cell,
     outcome: &Result<Reading, String>,
-    done: usize,
-    total: usize,
-    left: Duration,
+    how_far: &str,
 ) -> String {
     let figures = match outcome {
         Ok(Reading {
@@ -265,9 +343,8 @@ fn describe(
         Ok(Reading { tps, .. }) => format!("{tps:.0} TPS"),
         Err(cause) => format!("FAILED: {cause}"),
     };
-    let (minutes, seconds) = (left.as_secs() / 60, left.as_secs() % 60);
     format!(
-        "[{done:>3}/{total}, {minutes}:{seconds:02} left] round {round}  {:<8} {clients:>3}  {:<17}  {figures}{}",
+        "{how_far} round {round}  {:<8} {clients:>3}  {:<17}  {figures}{}",
         protocol.name(),
         target.name(),
         if outcome.is_err() { "\n" } else { "" }
@@ -283,4 +360,34 @@ pub fn progress(line: &str) {
         writeln!(errors, "{}", line.trim_end())
     };
     let _ = errors.flush();
+}
+
+/// Takes the last changing line away from a terminal.
+pub fn progress_ends() {
+    if io::stderr().is_terminal() {
+        progress("");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn postgresql_itself_is_in_every_plan_with_cells() {
+        for only in [vec![], vec!["cpu-8".to_owned()]] {
+            let plan = Plan::new(&only, 1, 1, 1).unwrap();
+            for (protocol, clients, _) in &plan.cells {
+                let direct = (*protocol, *clients, Target::Direct);
+                assert!(plan.cells.contains(&direct), "{direct:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_that_does_not_exist_is_told_with_those_that_do() {
+        let error = Plan::new(&["cpu-9".to_owned()], 1, 1, 1).err().unwrap();
+        let error = error.to_string();
+        assert!(error.contains("\"cpu-9\", only cpu, cpu-8"), "{error}");
+    }
 }

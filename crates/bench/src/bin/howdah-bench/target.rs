@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -19,6 +19,10 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Server connections of every pooler.
 pub const POOL: usize = 40;
 
+/// The configs of the default table.
+const HOWDAH: &str = include_str!("../../../configs/table/howdah.ini");
+const PGBOUNCER: &str = include_str!("../../../configs/table/pgbouncer.ini");
+
 /// One way to PostgreSQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Target {
@@ -32,6 +36,8 @@ pub enum Target {
     Howdah,
     /// Howdah with two workers, on io_uring.
     HowdahTwo,
+    /// Howdah with two workers, on io_uring, that poll before they sleep.
+    HowdahPolling,
     /// Howdah with one worker, on epoll.
     HowdahEpoll,
     /// PgBouncer.
@@ -40,12 +46,13 @@ pub enum Target {
 
 impl Target {
     /// All targets, in the order of the table.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Direct,
         Self::Floor,
         Self::FloorTwo,
         Self::Howdah,
         Self::HowdahTwo,
+        Self::HowdahPolling,
         Self::HowdahEpoll,
         Self::PgBouncer,
     ];
@@ -58,6 +65,7 @@ impl Target {
             Self::FloorTwo => "floor, 2 threads",
             Self::Howdah => "howdah, 1 worker",
             Self::HowdahTwo => "howdah, 2 workers",
+            Self::HowdahPolling => "howdah, 2, polling",
             Self::HowdahEpoll => "howdah, 1, epoll",
             Self::PgBouncer => "pgbouncer",
         }
@@ -100,17 +108,23 @@ impl Running {
         let mut command = match target {
             Target::Direct | Target::Floor => floor(machine, postgres, programs, port, 1),
             Target::FloorTwo => floor(machine, postgres, programs, port, 2),
-            Target::Howdah | Target::HowdahTwo | Target::HowdahEpoll => {
-                let workers = if target == Target::HowdahTwo { 2 } else { 1 };
-                let driver = if target == Target::HowdahEpoll {
-                    "epoll"
-                } else {
-                    "io_uring"
+            Target::Howdah | Target::HowdahTwo | Target::HowdahPolling | Target::HowdahEpoll => {
+                let (workers, driver, polling) = match target {
+                    Target::HowdahTwo => ("2", "io_uring", ""),
+                    Target::HowdahPolling => ("2", "io_uring", "busy_poll = 100"),
+                    Target::HowdahEpoll => ("1", "epoll", ""),
+                    _ => ("1", "io_uring", ""),
                 };
-                let own = format!("workers = {workers}\nio_driver = {driver}\n");
-                configured(machine, postgres, &programs.howdah, port, &own)?
+                let own = [
+                    ("{workers}", workers),
+                    ("{io_driver}", driver),
+                    ("{busy_poll}", polling),
+                ];
+                configured(machine, postgres, &programs.howdah, port, HOWDAH, &own)?
             }
-            Target::PgBouncer => configured(machine, postgres, &programs.pgbouncer, port, "")?,
+            Target::PgBouncer => {
+                configured(machine, postgres, &programs.pgbouncer, port, PGBOUNCER, &[])?
+            }
         };
         let mut running = Self::of(&mut command, port, machine)?;
         running.await_login(USER, PATIENCE)?;
@@ -218,40 +232,47 @@ fn floor(
     command
 }
 
-/// Howdah or PgBouncer with the same config, except for the lines in `own`.
+/// Howdah or PgBouncer with this config, after its `{words}` are filled in.
 ///
 /// # Errors
 /// The file can't be written.
 pub fn configured(
     machine: &Machine,
     postgres: &Postgres,
-    program: &std::path::Path,
+    program: &Path,
     port: u16,
-    own: &str,
+    config: &str,
+    own: &[(&str, &str)],
 ) -> io::Result<Command> {
     let users = format!("\"{USER}\" \"{}\"\n", postgres.secret());
     let users = machine.write("userlist.txt", &users)?;
-    let ini = format!(
-        "[databases]\n\
-         {USER} = host=127.0.0.1 port={} dbname={USER}\n\
-         [pgbouncer]\n\
-         listen_addr = 127.0.0.1\n\
-         listen_port = {port}\n\
-         unix_socket_dir =\n\
-         auth_type = scram-sha-256\n\
-         auth_file = {}\n\
-         pool_mode = transaction\n\
-         default_pool_size = {POOL}\n\
-         max_client_conn = 12000\n\
-         listen_backlog = 1024\n\
-         log_connections = 0\n\
-         log_disconnections = 0\n\
-         {own}",
-        postgres.port(),
-        users.display(),
-    );
+    let mut ini = config
+        .replace("{port}", &port.to_string())
+        .replace("{server_port}", &postgres.port().to_string())
+        .replace("{users}", &users.display().to_string())
+        .replace("{pool}", &POOL.to_string());
+    for (word, value) in own {
+        ini = ini.replace(word, value);
+    }
     let ini = machine.write(&format!("{port}.ini"), &ini)?;
     let mut command = machine.command(program);
     command.arg(ini);
     Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_config_names_what_is_filled_in() {
+        for text in [HOWDAH, PGBOUNCER] {
+            for word in ["{port}", "{server_port}", "{users}", "{pool}"] {
+                assert!(text.contains(word), "{word} in {text}");
+            }
+        }
+        for word in ["{workers}", "{io_driver}", "{busy_poll}"] {
+            assert!(HOWDAH.contains(word), "{word}");
+        }
+    }
 }

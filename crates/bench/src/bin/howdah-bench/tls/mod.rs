@@ -16,9 +16,10 @@ use howdah_bench::tls::Connector;
 
 use crate::load::{Load, Way};
 use crate::machine::{Machine, raise_descriptor_limit};
+use crate::pace::Pace;
 use crate::postgres::{PASSWORD, Postgres, USER};
 use crate::process::{Process, established, wait_until};
-use crate::run::progress;
+use crate::run::{progress, progress_ends};
 use crate::target::{POOL, Programs, Running};
 
 pub use report::{json, markdown, score};
@@ -67,8 +68,19 @@ pub struct Run<'a> {
 type Started = BTreeMap<(Who, subject::Shape), Running>;
 
 impl Run<'_> {
+    /// Measures all these rows.
+    pub fn rows(&self, rows: impl Iterator<Item = Row>) -> Vec<(Row, Figures)> {
+        let rows: Vec<_> = rows.collect();
+        let runs = rows.iter().map(|row| row.cells.len() * row.columns().len());
+        let mut pace = Pace::new(runs.sum::<usize>() * self.choice.rounds);
+        let measure = |row: Row| (row.clone(), self.row(&row, &mut pace));
+        let measured = rows.into_iter().map(measure).collect();
+        progress_ends();
+        measured
+    }
+
     /// Measures all cells of a row, with the programs in turn within each cell.
-    pub fn row(&self, row: &Row) -> Figures {
+    fn row(&self, row: &Row, pace: &mut Pace) -> Figures {
         raise_descriptor_limit(self.choice.crowd as u64 + self.choice.handshakes as u64 + 800);
         let (mut figures, mut started) = (Figures::new(), Started::new());
         for round in 0..self.choice.rounds {
@@ -80,14 +92,15 @@ impl Run<'_> {
                     let figure = self.figure(cell, who, &mut started);
                     let figure = figure.map_err(|error| error.to_string());
                     progress(&format!(
-                        "{} round {}  {:<24} {:<10} {}",
+                        "{} {} round {}  {:<24} {:<10} {}",
+                        pace.step(),
                         row.key,
                         round + 1,
                         cell.name,
                         who.name(),
                         match &figure {
                             Ok(figure) => format!("{figure:.2}"),
-                            Err(why) => format!("FAILED: {why}"),
+                            Err(why) => format!("FAILED: {why}\n"),
                         }
                     ));
                     let of_cell = figures.entry((cell.name.clone(), who)).or_default();

@@ -68,7 +68,11 @@ impl Certificates {
     }
 }
 
-/// The cipher suites for all programs, so that their own choices do not differ.
+/// The configs of the poolers.
+const HOWDAH: &str = include_str!("../../../../configs/tls/howdah.ini");
+const PGBOUNCER: &str = include_str!("../../../../configs/tls/pgbouncer.ini");
+
+/// The cipher suites of the echo: those of the configs.
 const SUITES: [&str; 2] = [
     "client_tls_ciphers = ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384",
     "client_tls13_ciphers = TLS_AES_256_GCM_SHA384",
@@ -83,24 +87,26 @@ pub fn start(who: Who, shape: Shape, run: &Run) -> io::Result<Running> {
     let certificate = run.certificates.of(shape.key);
     let port = free_port()?;
     let servers = if shape.both { "require" } else { "disable" };
-    let mut own = format!(
-        "client_tls_sslmode = allow\nclient_tls_key_file = {}\nclient_tls_cert_file = {}\n\
-         server_tls_sslmode = {servers}\nserver_tls_ciphers = {}\n\
-         server_tls13_ciphers = TLS_AES_256_GCM_SHA384\n{}\n",
-        certificate.key.display(),
-        certificate.chain.display(),
-        "ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384",
-        SUITES.join("\n"),
-    );
+    let workers = shape.workers.to_string();
+    let own = [
+        ("{workers}", &*workers),
+        ("{key}", &*certificate.key.to_string_lossy()),
+        ("{certificate}", &*certificate.chain.to_string_lossy()),
+        ("{server_tls_sslmode}", servers),
+    ];
     let mut command = match who {
         Who::Bare => {
             return Running::start(Target::Floor, machine, postgres, programs);
         }
-        Who::Howdah => {
-            own.push_str(&format!("workers = {}\n", shape.workers));
-            target::configured(machine, postgres, &programs.howdah, port, &own)?
-        }
-        Who::PgBouncer => target::configured(machine, postgres, &programs.pgbouncer, port, &own)?,
+        Who::Howdah => target::configured(machine, postgres, &programs.howdah, port, HOWDAH, &own)?,
+        Who::PgBouncer => target::configured(
+            machine,
+            postgres,
+            &programs.pgbouncer,
+            port,
+            PGBOUNCER,
+            &own,
+        )?,
         Who::Echo | Who::ClearEcho => {
             let mut command = machine.command(&programs.echo);
             command.arg("--listen").arg(format!("127.0.0.1:{port}"));
@@ -116,4 +122,21 @@ pub fn start(who: Who, shape: Shape, run: &Run) -> io::Result<Running> {
     let mut running = Running::of(&mut command, port, machine)?;
     running.await_login(USER, target::PATIENCE)?;
     Ok(running)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_config_names_what_is_filled_in_and_the_echos_suites() {
+        for text in [HOWDAH, PGBOUNCER] {
+            let filled = ["{port}", "{server_port}", "{users}", "{pool}"];
+            let own = ["{key}", "{certificate}", "{server_tls_sslmode}"];
+            for word in filled.into_iter().chain(own).chain(SUITES) {
+                assert!(text.contains(word), "{word} in {text}");
+            }
+        }
+        assert!(HOWDAH.contains("{workers}"));
+    }
 }
