@@ -33,10 +33,12 @@
 //! 6. **Even.** Within a pool, each worker has its share of the recently active clients. A worker
 //!    with too many hands some to the worker with the fewest. Idle clients are no work and stay
 //!    where they are, except on a worker that the pool has left.
+//! 7. **Accept.** Workers that get new clients accept connections ([`Acceptors`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::acceptors::Acceptors;
 use crate::event::{Time, WorkerId};
 use crate::load::{FREE, Load};
 use crate::mail::Mail;
@@ -110,12 +112,15 @@ pub enum BalanceStep {
         /// Idle clients move, too. If false, only recently active ones move.
         idle: bool,
     },
+    /// A worker begins to accept connections, or no longer does.
+    Accept(WorkerId, bool),
     /// A line for the log.
     Say(String),
 }
 
 impl BalanceStep {
-    /// The mails that carry the step out, for this number of workers.
+    /// The mails that carry the step out, for this number of workers. The process itself carries
+    /// out [`BalanceStep::Accept`] and [`BalanceStep::Say`].
     pub fn mails(self, workers: u16) -> Vec<(WorkerId, Mail)> {
         let all = (0..workers).map(WorkerId);
         match self {
@@ -138,7 +143,7 @@ impl BalanceStep {
                 };
                 vec![(from, mail)]
             }
-            BalanceStep::Say(_) => Vec::new(),
+            BalanceStep::Accept(..) | BalanceStep::Say(_) => Vec::new(),
         }
     }
 }
@@ -219,6 +224,7 @@ pub struct Balancer {
     experiments: Vec<Experiment>,
     calm_since: Time,
     new_pools: WorkerId,
+    acceptors: Acceptors,
 }
 
 impl Balancer {
@@ -230,6 +236,7 @@ impl Balancer {
             experiments: Vec::new(),
             calm_since: Time(0),
             new_pools: WorkerId(0),
+            acceptors: Acceptors::new(usize::from(workers.max(1))),
         }
     }
 
@@ -309,7 +316,13 @@ impl Balancer {
             self.welcome_new_pools(now, usable, &mut steps);
         }
         self.even_out(now, &mut steps);
+        self.choose_acceptors(now, usable, &mut steps);
         steps
+    }
+
+    /// True if a worker is to accept connections.
+    pub fn accepts(&self, worker: WorkerId) -> bool {
+        self.acceptors.accepts(worker)
     }
 
     /// The number of workers that have clients.
@@ -747,6 +760,29 @@ impl Balancer {
             self.new_pools = best;
             steps.push(BalanceStep::NewPools(best));
         }
+    }
+
+    /// The workers of pools accept connections; without pools, the worker for new pools does.
+    fn choose_acceptors(&mut self, now: Time, usable: u16, steps: &mut Vec<BalanceStep>) {
+        let mut wanted = vec![false; self.workers.len()];
+        for seat in self.pools.values().flat_map(|pool| &pool.seats) {
+            wanted[usize::from(seat.0)] = true;
+        }
+        if !wanted.contains(&true) {
+            wanted[usize::from(self.new_pools.0)] = true;
+        }
+        let wanted = |worker: WorkerId| wanted[usize::from(worker.0)];
+        let busy = (0..usable)
+            .map(WorkerId)
+            .filter(|worker| wanted(*worker))
+            .any(|worker| self.busy(worker) > FITS || self.stands_still(now, worker));
+        let may = |worker: WorkerId| worker.0 < usable;
+        let changes = self.acceptors.choose(now, may, wanted, busy);
+        steps.extend(
+            changes
+                .into_iter()
+                .map(|(worker, on)| BalanceStep::Accept(worker, on)),
+        );
     }
 
     /// Gives each of a pool's workers its share of the active clients, and moves clients from other
