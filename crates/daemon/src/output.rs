@@ -110,6 +110,13 @@ impl FreeBuffers {
         }
     }
 
+    /// Frees everything if there are no connections: the worker sleeps.
+    pub(crate) fn keep_for(&mut self, connections: usize) {
+        if connections == 0 {
+            *self = FreeBuffers::default();
+        }
+    }
+
     /// The memory of free blocks, in bytes.
     pub(crate) fn held(&self) -> usize {
         self.held

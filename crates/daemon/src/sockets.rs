@@ -869,6 +869,7 @@ impl<D: Driver> Sockets<D> {
     fn remove(&mut self, key: Key, peer: Peer) {
         self.sessions.take(key);
         self.table.remove(key);
+        self.memory.keep_for(self.table.len());
         if let Peer::Server(_) = peer {
             reserve::server_goes();
         }

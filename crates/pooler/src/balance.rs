@@ -188,6 +188,8 @@ impl Worker {
 #[derive(Clone, Debug)]
 struct Pool {
     seats: Vec<WorkerId>,
+    /// The seats that the workers know.
+    told: Arc<[WorkerId]>,
     widest: u16,
     heard: Time,
     /// When an experiment with the pool failed, and the pool's transactions per second at that
@@ -269,6 +271,7 @@ impl Balancer {
             let pool = self.pools.entry(share.pool.clone());
             let pool = pool.or_insert_with(|| Pool {
                 seats: Vec::new(),
+                told: Arc::new([]),
                 widest: 1,
                 heard: now,
                 failed: None,
@@ -291,7 +294,7 @@ impl Balancer {
         if self.calm_since == Time(0) {
             self.calm_since = now;
         }
-        self.seat_new(usable, always, &mut steps);
+        self.seat_new(usable, always);
         if always {
             self.experiments.clear();
         } else {
@@ -315,6 +318,7 @@ impl Balancer {
             }
             self.welcome_new_pools(now, usable, &mut steps);
         }
+        self.tell_seats(now, &mut steps);
         self.even_out(now, &mut steps);
         self.choose_acceptors(now, usable, &mut steps);
         steps
@@ -373,37 +377,50 @@ impl Balancer {
     }
 
     /// A new pool begins on the worker that has most of its clients.
-    fn seat_new(&mut self, usable: u16, always: bool, steps: &mut Vec<BalanceStep>) {
+    fn seat_new(&mut self, usable: u16, always: bool) {
         for key in self.pools.keys().cloned().collect::<Vec<_>>() {
             let pool = &self.pools[&key];
             let all = || (0..usable).map(WorkerId);
             if always {
                 let seats: Vec<_> = all().take(usize::from(pool.widest.max(1))).collect();
-                self.set_seats(&key, seats, steps);
+                self.set_seats(&key, seats);
             } else if pool.seats.is_empty() || pool.seats.iter().any(|seat| seat.0 >= usable) {
                 let most =
                     all().max_by_key(|w| (self.part(*w, &key).clients, std::cmp::Reverse(*w)));
-                self.set_seats(&key, vec![most.unwrap_or(WorkerId(0))], steps);
+                self.set_seats(&key, vec![most.unwrap_or(WorkerId(0))]);
             } else if pool.seats.len() > usize::from(pool.widest.max(1)) {
                 // A reload has made the pool smaller.
                 let seats = pool.seats[..usize::from(pool.widest.max(1))].to_vec();
-                self.set_seats(&key, seats, steps);
+                self.set_seats(&key, seats);
             }
         }
     }
 
-    fn set_seats(
-        &mut self,
-        key: &Arc<PoolKey>,
-        seats: Vec<WorkerId>,
-        steps: &mut Vec<BalanceStep>,
-    ) {
+    fn set_seats(&mut self, key: &Arc<PoolKey>, seats: Vec<WorkerId>) {
         if let Some(pool) = self.pools.get_mut(key)
             && pool.seats != seats
         {
-            pool.seats.clone_from(&seats);
+            pool.seats = seats;
             pool.moving = Time(0);
-            steps.push(BalanceStep::Seat(key.clone(), seats.into()));
+        }
+    }
+
+    /// Tells the workers which seats get each pool's new clients: those that do not hang, if there
+    /// are any.
+    fn tell_seats(&mut self, now: Time, steps: &mut Vec<BalanceStep>) {
+        let all = (0..self.workers.len() as u16).map(WorkerId);
+        let hang: Vec<_> = all
+            .filter(|worker| self.stands_still(now, *worker))
+            .collect();
+        for (key, pool) in &mut self.pools {
+            let mut seats = pool.seats.clone();
+            if !seats.iter().all(|seat| hang.contains(seat)) {
+                seats.retain(|seat| !hang.contains(seat));
+            }
+            if *pool.told != *seats {
+                pool.told = seats.into();
+                steps.push(BalanceStep::Seat(key.clone(), pool.told.clone()));
+            }
         }
     }
 
@@ -602,7 +619,7 @@ impl Balancer {
             let mut seats = self.pools[&key].seats.clone();
             seats.retain(|seat| wide || *seat != hot);
             seats.extend(&all_free);
-            self.set_seats(&key, seats, steps);
+            self.set_seats(&key, seats);
         }
     }
 
@@ -676,7 +693,7 @@ impl Balancer {
             } else {
                 pool.failed = Some((now, rate));
                 pool.pause = (2 * pool.pause).clamp(PAUSE, PAUSE_MOST);
-                self.set_seats(&key, before, steps);
+                self.set_seats(&key, before);
             }
         }
     }
@@ -684,7 +701,7 @@ impl Balancer {
     /// Empties the least busy worker of a wide pool, or of all pools, if other workers can do its
     /// work.
     fn draw_together(&mut self, now: Time, usable: u16, steps: &mut Vec<BalanceStep>) {
-        let drawn = self.narrow().or_else(|| self.gather(usable));
+        let drawn = self.narrow(now).or_else(|| self.gather(now, usable));
         let Some((pools, from, to)) = drawn else {
             return;
         };
@@ -704,14 +721,16 @@ impl Balancer {
                 100.0 * self.busy(from)
             );
             steps.push(BalanceStep::Say(text));
-            self.set_seats(&key, seats, steps);
+            self.set_seats(&key, seats);
         }
     }
 
     /// A wide pool that fits onto one worker less: the pool, the worker to empty, and one that
     /// stays.
-    fn narrow(&self) -> Option<(Vec<Arc<PoolKey>>, WorkerId, WorkerId)> {
-        self.pools.iter().find_map(|(key, pool)| {
+    fn narrow(&self, now: Time) -> Option<(Vec<Arc<PoolKey>>, WorkerId, WorkerId)> {
+        let stands = |seat: &WorkerId| self.stands_still(now, *seat);
+        let mut known = { self.pools.iter() }.filter(|(_, pool)| !pool.seats.iter().any(stands));
+        known.find_map(|(key, pool)| {
             let work = |seat: WorkerId| {
                 let worker = &self.workers[usize::from(seat.0)];
                 worker.busy * worker.share(key)
@@ -727,7 +746,7 @@ impl Balancer {
     }
 
     /// A worker whose pools all fit onto another worker: the pools, the worker, and the other one.
-    fn gather(&self, usable: u16) -> Option<(Vec<Arc<PoolKey>>, WorkerId, WorkerId)> {
+    fn gather(&self, now: Time, usable: u16) -> Option<(Vec<Arc<PoolKey>>, WorkerId, WorkerId)> {
         let on = |worker: WorkerId| {
             let pools = self.pools.iter();
             let seated = pools.filter(move |(_, pool)| pool.seats.contains(&worker));
@@ -735,7 +754,8 @@ impl Balancer {
         };
         // Emptying a worker that has only consoles would gain nothing.
         let has = |worker: &WorkerId| !self.workers[usize::from(worker.0)].pools.is_empty();
-        let all = || (0..usable).map(WorkerId).filter(has);
+        let works = |worker: &WorkerId| has(worker) && !self.stands_still(now, *worker);
+        let all = || (0..usable).map(WorkerId).filter(works);
         let alone = |key: &Arc<PoolKey>| self.pools[key].seats.len() == 1;
         let least = all()
             .filter(|worker| !on(*worker).is_empty() && on(*worker).iter().all(alone))
@@ -747,10 +767,10 @@ impl Balancer {
         Some((on(least), least, to))
     }
 
-    /// New pools begin on worker 0, or on a worker with more room if worker 0 is busy.
+    /// New pools begin on worker 0, or on a worker with more room if worker 0 is busy or hangs.
     fn welcome_new_pools(&mut self, now: Time, usable: u16, steps: &mut Vec<BalanceStep>) {
         let best = match self.busy(WorkerId(0)) {
-            busy if busy <= FITS => WorkerId(0),
+            busy if busy <= FITS && !self.stands_still(now, WorkerId(0)) => WorkerId(0),
             _ => {
                 let free = self.free(now, usable, FITS);
                 free.first().copied().unwrap_or(self.new_pools)

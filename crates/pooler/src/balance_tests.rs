@@ -565,6 +565,63 @@ fn a_worker_that_stands_still_gets_nobody() {
 }
 
 #[test]
+fn no_pool_is_drawn_together_onto_a_worker_that_stands_still() {
+    let mut machine = Machine::new(2)
+        .pool("d", 20, 10, 5_000.0)
+        .pool("e", 20, 10, 5_000.0);
+    machine.pools[1].clients = vec![0, 10];
+    machine.run(2);
+    machine.stuck = Some(1);
+    machine.pools[0].wants = 500.0;
+    for _ in 0..20 {
+        machine.run(1);
+        assert_eq!(machine.seats[&key("d")][..], [WorkerId(0)]);
+    }
+    machine.stuck = None;
+    machine.pools[1].wants = 500.0;
+    machine.run(20);
+    assert_eq!(machine.seats[&key("d")], machine.seats[&key("e")]);
+}
+
+#[test]
+fn new_pools_do_not_begin_on_a_worker_that_stands_still() {
+    let mut machine = Machine::new(2)
+        .pool("d", 20, 10, 100.0)
+        .pool("e", 20, 10, 100.0);
+    machine.pools[1].clients = vec![0, 10];
+    machine.run(2);
+    machine.stuck = Some(0);
+    machine.run(2);
+    assert_eq!(machine.new_pools, WorkerId(1));
+    machine.stuck = None;
+    machine.run(2);
+    assert_eq!(machine.new_pools, WorkerId(0));
+}
+
+#[test]
+fn newcomers_of_a_wide_pool_do_not_go_to_a_worker_that_stands_still() {
+    let mut machine = Machine::new(2).pool("d", 20, 40, 5_000.0);
+    machine.run(5);
+    assert_eq!(machine.seats[&key("d")].len(), 2);
+    machine.stuck = Some(1);
+    // One worker could carry this, but nobody knows what the other one does.
+    machine.pools[0].wants = 1_000.0;
+    machine.run(10);
+    assert_eq!(machine.seats[&key("d")][..], [WorkerId(0)]);
+    assert_eq!(machine.balancer.pools[&key("d")].seats.len(), 2);
+    machine.stuck = None;
+    machine.pools[0].wants = 3_500.0;
+    machine.run(1);
+    assert_eq!(machine.seats[&key("d")].len(), 2);
+    // If all stand still, the pool keeps its workers.
+    let mut machine = Machine::new(2).pool("d", 20, 40, 1_000.0);
+    machine.run(2);
+    machine.stuck = Some(0);
+    machine.run(5);
+    assert_eq!(machine.seats[&key("d")][..], [WorkerId(0)]);
+}
+
+#[test]
 fn cores_are_used_whatever_their_number() {
     for cores in [8, 16, 64] {
         for (pools, servers) in [(1, 20), (1, 40), (1, 100), (10, 20), (1_000, 20)] {

@@ -29,6 +29,9 @@ use counts::BoundCounts;
 use kept::Kept;
 use pins::Pins;
 
+/// How long a worker may take to close a server or to answer that it has none, in nanoseconds.
+const ANSWERS_NS: u64 = 50_000_000;
+
 /// The permits of all workers under the limits on servers and clients, and the workers that wait
 /// for one.
 #[derive(Debug)]
@@ -62,9 +65,12 @@ struct Pool {
     held: Vec<i32>,
     /// The hunger of each worker.
     hungry: Vec<Option<Hunger>>,
-    /// A worker was asked to close a server of another pool for this pool. Until it answers that it
-    /// has none, or a permit comes back, no other worker is asked.
-    evicting: bool,
+    /// Workers that were asked to close a server of another pool for this pool. None of them has
+    /// answered yet, by saying that it has none or by giving a permit back. Another worker is asked
+    /// only if they are late ([`ANSWERS_NS`]).
+    evicting: Vec<WorkerId>,
+    /// When the last of these workers was asked.
+    evicting_since: Time,
     /// Where a server was asked for last.
     evicted_from: Option<Evict>,
     /// Workers that had nothing to close. Each closes the next server that it can.
@@ -244,7 +250,7 @@ impl Broker {
         self.give_back(key, worker);
         self.shrink(key, post);
         for (_, other) in self.sharing(key) {
-            other.evicting = false;
+            other.evicting.retain(|asked| *asked != worker);
         }
         self.feed_oldest(key, post);
         self.forget(key);
@@ -253,7 +259,7 @@ impl Broker {
     /// A worker has no server to close at once for a pool. It will close the next released one.
     fn minds(&mut self, key: &Arc<PoolKey>, worker: WorkerId, post: Post<'_>) {
         let entry = self.pool(key, worker);
-        entry.evicting = false;
+        entry.evicting.retain(|asked| *asked != worker);
         if !entry.minded_by.contains(&worker) {
             entry.minded_by.push(worker);
         }
@@ -682,10 +688,15 @@ impl Broker {
         told
     }
 
-    /// Asks one of the workers with servers under this bound to close one. False if there is none.
+    /// Asks one of the workers with servers under this bound to close one. False if there is none
+    /// that has not been asked yet.
     fn evict(&mut self, key: &Arc<PoolKey>, from: Evict, age: u64, post: Post<'_>) -> bool {
-        if self.pools.get(key).is_some_and(|pool| pool.evicting) {
-            return true;
+        let mut asked = Vec::new();
+        if let Some(pool) = self.pools.get(key).filter(|pool| !pool.evicting.is_empty()) {
+            if self.age(pool.evicting_since) < ANSWERS_NS {
+                return true;
+            }
+            asked.clone_from(&pool.evicting);
         }
         let mut holders = Vec::new();
         for (other, pool) in &self.pools {
@@ -696,6 +707,7 @@ impl Broker {
         }
         holders.sort_unstable();
         holders.dedup();
+        holders.retain(|holder| !asked.contains(&WorkerId(*holder as u16)));
         if holders.is_empty() {
             return false;
         }
@@ -704,7 +716,8 @@ impl Broker {
         let turn = (self.evict_turn >> 16) as usize;
         let holder = WorkerId(holders[turn % holders.len()] as u16);
         if let Some(pool) = self.pools.get_mut(key) {
-            pool.evicting = true;
+            pool.evicting.push(holder);
+            pool.evicting_since = self.now;
             pool.evicted_from = Some(from);
         }
         post(

@@ -272,6 +272,41 @@ fn bounds_over_pools_evict() {
     assert_eq!(tell(&mut broker, nothing(1)), ["1: content b"]);
 }
 
+#[test]
+fn if_the_asked_worker_hangs_another_one_closes_a_server() {
+    let mut broker = Broker::new(seeded(1));
+    let (idle, wanted) = (key("d", "p"), key("d", "q"));
+    let bounds = Bounds {
+        size: 9,
+        shared: [2, 0],
+        ..Bounds::default()
+    };
+    tell(&mut broker, need(1, &idle, 0, bounds));
+    tell(&mut broker, need(2, &idle, 0, bounds));
+    tell(&mut broker, need(2, &idle, 9, bounds));
+    tell(&mut broker, sated(2, &idle));
+    assert_eq!(broker.permits(), 2);
+    let first = tell_at(&mut broker, 10, need(0, &wanted, 0, bounds));
+    // The asked worker may be about to answer.
+    assert!(tell_at(&mut broker, 50, need(0, &wanted, 0, bounds)).is_empty());
+    let second = tell_at(&mut broker, 60, need(0, &wanted, 0, bounds));
+    let mut both = [first, second].concat();
+    both.sort();
+    let all = ["1: evict Database for q", "2: evict Database for q"];
+    assert_eq!(both, all);
+    // No worker is asked twice: it would close two servers once it lives.
+    assert!(tell_at(&mut broker, 200, need(0, &wanted, 0, bounds)).is_empty());
+    let freed = |worker| ToBroker::Freed {
+        worker: WorkerId(worker),
+        pool: idle.clone(),
+    };
+    let said = tell_at(&mut broker, 210, freed(2));
+    assert_eq!(said, ["0: permit d false"]);
+    assert!(tell_at(&mut broker, 300, need(0, &wanted, 0, bounds)).is_empty());
+    let said = tell_at(&mut broker, 310, freed(1));
+    assert_eq!(said, ["0: permit d false"]);
+}
+
 /// A pool under two bounds of one server each. Another pool of its database has one server, on
 /// worker 1. Another pool of its user has the other, on worker 2. Clients of all three wait.
 struct Both {

@@ -16,6 +16,11 @@ impl Pooler {
 
     /// Verifies every invariant. Panics with the invariant's name if one does not hold.
     pub fn check(&self) {
+        let some = !self.clients.is_empty() || !self.servers.is_empty();
+        assert!(
+            some || self.spare.is_empty(),
+            "a sleeping worker has no free blocks"
+        );
         for (id, server) in self.servers.iter() {
             server.link.check();
             if let Some(client) = server.client() {

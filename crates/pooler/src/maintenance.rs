@@ -9,6 +9,7 @@ use crate::ids::{Peer, Time};
 use crate::limits;
 use crate::mail::ToBroker;
 use crate::note::{Cause, Level, Note};
+use crate::pool::Pool;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 
@@ -107,7 +108,9 @@ impl Pooler {
         for id in self.pools.ids() {
             self.trim_waiting(id);
             let pool = self.pools.at(id);
-            if pool.need
+            if pool.connecting() > 0 && !pool.need {
+                self.need(id, out);
+            } else if pool.need
                 && pool.is_waited_for()
                 && pool.grows_hungry(self.now)
                 && !self.backs_off(id)
@@ -118,11 +121,13 @@ impl Pooler {
         self.mind_hunger();
     }
 
-    /// Arms the next report of hunger, if any pool has an unmet need.
+    /// Arms the next report of hunger, if any pool has an unmet need, or clients that wait for a
+    /// login.
     pub(crate) fn mind_hunger(&mut self) {
+        let unmet = |pool: &Pool| pool.need || pool.connecting() > 0 && pool.is_waited_for();
         if self.workers > 1
             && self.janitor.next_hunger.is_none()
-            && self.pools.iter().any(|(_, pool)| pool.need)
+            && self.pools.iter().any(|(_, pool)| unmet(pool))
         {
             self.janitor.next_hunger = Some(Time(self.now.0 + HUNGER_NS));
         }

@@ -532,6 +532,13 @@ impl Pooler {
         }
     }
 
+    /// A connection has ended. A worker without connections sleeps, and keeps no free blocks.
+    pub(crate) fn keep_no_blocks(&mut self) {
+        if self.clients.is_empty() && self.servers.is_empty() {
+            self.spare = Vec::new();
+        }
+    }
+
     /// Takes back a block for reuse, unless the block is large or there are enough.
     pub(crate) fn unblock(&mut self, mut block: Vec<u8>) {
         if block.capacity() <= 16 << 10 && self.spare.len() < 256 {

@@ -18,9 +18,10 @@ use crate::pool::key::PoolKey;
 pub struct Spread {
     /// How many workers may have clients.
     pub(crate) usable: u16,
-    pub(crate) seats: HashMap<Arc<PoolKey>, Arc<[WorkerId]>, Seeded>,
+    pools: HashMap<Arc<PoolKey>, Seats, Seeded>,
     pub(crate) new_pools: WorkerId,
-    pub(crate) turn: u16,
+    /// The turn of pools without seats.
+    turn: u16,
     /// When the worker next reports its load.
     pub(crate) next_load: Option<Time>,
     /// The thread's load, as last measured.
@@ -29,12 +30,20 @@ pub struct Spread {
     pub(crate) posted: u64,
 }
 
+/// The seats of a pool.
+#[derive(Debug)]
+struct Seats {
+    workers: Arc<[WorkerId]>,
+    /// The next client's turn.
+    turn: u16,
+}
+
 impl Spread {
     /// No pool has seats yet.
     pub fn new(usable: u16, seeded: Seeded) -> Spread {
         Spread {
             usable,
-            seats: HashMap::with_hasher(seeded),
+            pools: HashMap::with_hasher(seeded),
             new_pools: WorkerId(0),
             turn: 0,
             next_load: None,
@@ -44,11 +53,18 @@ impl Spread {
     }
 
     /// Sets a pool's seats. An empty list removes them.
-    pub(crate) fn seat(&mut self, pool: Arc<PoolKey>, seats: Arc<[WorkerId]>) {
-        match seats.is_empty() {
-            true => self.seats.remove(&pool),
-            false => self.seats.insert(pool, seats),
-        };
+    pub(crate) fn seat(&mut self, pool: Arc<PoolKey>, workers: Arc<[WorkerId]>) {
+        if workers.is_empty() {
+            self.pools.remove(&pool);
+            return;
+        }
+        let turn = self.pools.get(&pool).map_or(0, |seats| seats.turn);
+        self.pools.insert(pool, Seats { workers, turn });
+    }
+
+    /// The seats of a pool, if it has any.
+    pub(crate) fn seats(&self, pool: &PoolKey) -> Option<&Arc<[WorkerId]>> {
+        self.pools.get(pool).map(|seats| &seats.workers)
     }
 
     /// Sets the worker for new clients of pools without seats.
@@ -63,7 +79,7 @@ impl Spread {
 
     /// True if it may matter which clients are active: a pool has, or may soon have, more seats.
     pub(crate) fn asks_who_is_active(&self) -> bool {
-        self.signals.busy() >= FREE || self.seats.values().any(|seats| seats.len() > 1)
+        self.signals.busy() >= FREE || { self.pools.values() }.any(|seats| seats.workers.len() > 1)
     }
 
     /// The thread's load, as last measured; zero if the worker has no clients.
@@ -77,9 +93,37 @@ impl Spread {
         self.posted
     }
 
-    pub(crate) fn next(&mut self, count: usize) -> usize {
-        let turn = self.turn;
-        self.turn = turn.wrapping_add(1);
-        usize::from(turn) % count
+    /// Which of this many workers a pool's next client gets. Each pool has a turn of its own:
+    /// logins that alternate between two pools would otherwise all go to one worker each.
+    pub(crate) fn next(&mut self, pool: &PoolKey, count: usize) -> usize {
+        let seats = self.pools.get_mut(pool);
+        let turn = seats.map_or(&mut self.turn, |seats| &mut seats.turn);
+        let now = *turn;
+        *turn = now.wrapping_add(1);
+        usize::from(now) % count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_logins_of_each_pool_go_to_its_seats_in_turn() {
+        let mut spread = Spread::new(2, crate::seeded(1));
+        let key = |user: &str| Arc::new(PoolKey::new("d".into(), user.into()));
+        let pools = [key("p"), key("q")];
+        let seats: Arc<[WorkerId]> = Arc::new([WorkerId(0), WorkerId(1)]);
+        for pool in &pools {
+            spread.seat(pool.clone(), seats.clone());
+        }
+        let mut counts = [[0; 2]; 2];
+        for login in 0..8 {
+            let seat = spread.next(&pools[login % 2], 2);
+            counts[login % 2][seat] += 1;
+            // The same workers again, or others, do not begin a new turn.
+            spread.seat(pools[login % 2].clone(), seats.clone());
+        }
+        assert_eq!(counts, [[2, 2], [2, 2]]);
     }
 }

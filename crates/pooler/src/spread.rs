@@ -41,15 +41,15 @@ impl Pooler {
         }
         match self.config.globals.pool_spread {
             PoolSpread::Load => {
-                let Some(seats) = self.spread.seats.get(key).cloned() else {
+                let Some(seats) = self.spread.seats(key).cloned() else {
                     return self.spread.new_pools;
                 };
-                seats[self.spread.next(seats.len())]
+                seats[self.spread.next(key, seats.len())]
             }
             PoolSpread::Always | PoolSpread::Random => {
                 // Each worker's turn begins with itself.
                 let width = self.width(key);
-                let turn = self.spread.next(usize::from(width)) as u16;
+                let turn = self.spread.next(key, usize::from(width)) as u16;
                 WorkerId((own % width + turn) % width)
             }
         }
@@ -57,7 +57,7 @@ impl Pooler {
 
     /// The first seat of a pool: the worker that keeps the pool's minimum of servers.
     pub(crate) fn first_seat(&self, key: &PoolKey) -> WorkerId {
-        let seats = self.spread.seats.get(key);
+        let seats = self.spread.seats(key);
         let by_load = self.config.globals.pool_spread == PoolSpread::Load;
         let first = seats.filter(|_| by_load).and_then(|seats| seats.first());
         first.copied().unwrap_or(WorkerId(0))

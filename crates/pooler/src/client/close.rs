@@ -223,6 +223,7 @@ impl Pooler {
             self.end_client(id, Close::Abort, Farewell::Abrupt, out);
         }
         self.clients.remove(id);
+        self.keep_no_blocks();
         self.peering.forget(id);
         self.unpacked(Peer::Client(id), out);
     }

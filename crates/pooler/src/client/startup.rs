@@ -434,6 +434,7 @@ impl Pooler {
             out.push(Action::Discard(socket));
             return;
         };
+        self.keep_no_blocks();
         if matches!(client.state(), ClientState::Successor) {
             return out.push(Action::Ask(Question::HandOver(socket)));
         }

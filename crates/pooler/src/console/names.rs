@@ -52,6 +52,7 @@ impl Pooler {
             goal: Goal::Show(show),
             left: 0,
             parts: Vec::new(),
+            again: None,
         };
         session.wait.get_or_insert(nothing).left += 1;
         let asker = Asker::Names(id, session.serial);

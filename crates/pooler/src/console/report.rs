@@ -35,6 +35,9 @@ pub enum Want {
     KillClient(u64),
     /// Wait until servers from before RECONNECT are closed; of one database, or of all.
     Closed(Option<String>),
+    /// Wait again until this is done. Servers that were on their way to the worker have arrived by
+    /// now.
+    Again(Box<Want>),
 }
 
 /// The asker of a survey.

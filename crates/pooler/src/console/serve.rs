@@ -168,6 +168,7 @@ impl Pooler {
                 goal,
                 left,
                 parts: Vec::new(),
+                again: None,
             });
         }
     }

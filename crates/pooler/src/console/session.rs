@@ -6,7 +6,7 @@ use howdah_wire::backend::Status;
 
 use crate::console::columns::Show;
 use crate::console::prepared::Extended;
-use crate::console::report::WorkerAnswer;
+use crate::console::report::{Want, WorkerAnswer};
 use crate::event::Order;
 use crate::parcel::Standing;
 
@@ -40,6 +40,8 @@ pub(super) struct PendingSurvey {
     pub(super) left: u16,
     /// The answers of the other workers.
     pub(super) parts: Vec<WorkerAnswer>,
+    /// The next question, when all workers have answered this one.
+    pub(super) again: Option<Want>,
 }
 
 /// The purpose of a wait.

@@ -1,7 +1,9 @@
 //! Questions of a console or the control thread to all workers, and their answers.
 //!
 //! Each worker gets a [`Survey`] and answers with one [`Report`], at once or when the order is carried
-//! out.
+//! out. PAUSE and WAIT_CLOSE ask twice: when a worker answers for the first time, a server may be on
+//! its way to this worker from another one. That other worker answers after it has posted the
+//! server, so the second question arrives after the server.
 
 use super::rows::Row;
 use super::session::Goal;
@@ -18,6 +20,11 @@ impl Pooler {
         let Some(session) = self.session(id) else {
             return;
         };
+        if let (Some(wait), Want::Order(Order::Pause(_)) | Want::Closed(_)) =
+            (&mut session.wait, &want)
+        {
+            wait.again = Some(Want::Again(Box::new(want.clone())));
+        }
         let serial = session.serial;
         let from = Surveyor::Console(self.worker, id);
         for worker in 0..self.workers {
@@ -55,7 +62,7 @@ impl Pooler {
                 self.order(order, out);
                 return self.consoles.owed.push(survey);
             }
-            Want::Closed(_) => return self.consoles.owed.push(survey),
+            Want::Closed(_) | Want::Again(_) => return self.consoles.owed.push(survey),
         };
         answer(&survey, part, out);
     }
@@ -95,6 +102,7 @@ impl Pooler {
                             | Server::Listening { .. }
                     )
             }),
+            Want::Again(want) => self.is_done(want),
             Want::Order(Order::Suspend) => self.is_suspended(),
             Want::Order(Order::HandOver { .. }) => self.is_at_rest(),
             Want::Closed(database) => !self
@@ -121,9 +129,12 @@ impl Pooler {
         if wait.left > 0 {
             return;
         }
-        let Some(wait) = session.wait.take() else {
+        let Some(mut wait) = session.wait.take() else {
             return;
         };
+        if let Some(want) = wait.again.take() {
+            return self.ask_workers(report.to, wait.goal, want, out);
+        }
         self.answered(report.to, wait, out);
         self.console_run(report.to, out);
     }

@@ -10,7 +10,9 @@ use super::client::Client;
 use super::world::{End, Socket, Stage, World};
 use crate::broker::Broker;
 use crate::config::Config;
-use crate::event::{Event, Order};
+use crate::event::{Event, Order, WorkerId};
+use crate::mail::Mail;
+use crate::pool::PoolKey;
 use crate::{Pooler, PoolerSetup, seeded};
 
 /// Texts for Query and Parse.
@@ -77,7 +79,12 @@ pub fn events(input: &[u8]) {
 
 impl World<'_> {
     fn new(kind: u8, input: &[u8]) -> World<'_> {
-        let mode = ["transaction", "session", "statement", "transaction"][usize::from(kind & 3)];
+        let (mode, spread) = [
+            ("transaction", "load"),
+            ("session", "load"),
+            ("statement", "load"),
+            ("transaction", "random"),
+        ][usize::from(kind & 3)];
         let workers = 1 + usize::from(kind >> 2 & 1);
         let statements = [100, 1, 0, 2][usize::from(kind >> 3 & 3)];
         let size = 1 + (kind >> 5 & 1);
@@ -94,7 +101,8 @@ impl World<'_> {
         let text = format!(
             "[databases]\nd = host=127.0.0.1\ne = host=127.0.0.2 pool_mode=session\n[pgbouncer]\n\
              auth_type = trust\nauth_file = f\nadmin_users = admin\npool_mode = {mode}\n\
-             default_pool_size = {size}\nmax_prepared_statements = {statements}\n{limits}\n{more}\n"
+             pool_spread = {spread}\ndefault_pool_size = {size}\n\
+             max_prepared_statements = {statements}\n{limits}\n{more}\n"
         );
         let users = "\"u\" \"\"\n\"v\" \"\"\n\"admin\" \"\"\n";
         let loaded = Config::load("x.ini", &text, &mut |_| Ok(users.to_string()));
@@ -343,7 +351,7 @@ impl World<'_> {
 
     fn order(&mut self) {
         let d = || Some("d".to_string());
-        let order = match self.choice(12) {
+        let order = match self.choice(14) {
             0 | 1 => Order::Pause(None),
             2 | 3 => Order::Resume(None),
             4 => Order::Pause(d()),
@@ -353,11 +361,24 @@ impl World<'_> {
             8 => return self.reload(),
             9 => Order::ShutdownWaitForClients,
             10 => Order::ShutdownWaitForServers,
+            11 | 12 => return self.shed(),
             _ => Order::Reconnect(d()),
         };
         for worker in 0..self.poolers.len() {
             self.handle(worker, Event::Order(order.clone()), &[]);
         }
+    }
+
+    /// The control thread orders a worker to hand clients to another one.
+    fn shed(&mut self) {
+        let from = self.choice(self.poolers.len());
+        let mail = Mail::Shed {
+            pool: Arc::new(PoolKey::new("d".into(), "u".into())),
+            to: WorkerId(self.choice(self.poolers.len()) as u16),
+            clients: 1 + self.choice(3) as u32,
+            idle: self.choice(2) == 1,
+        };
+        self.handle(from, Event::Mail(mail), &[]);
     }
 
     /// Changes a setting.

@@ -84,7 +84,7 @@ impl Pooler {
         })
     }
 
-    /// Logins fail on this worker, and no other worker has a server: clients that are not logged
+    /// Logins fail on this worker, none is under way, and no other worker has a server: clients that are not logged
     /// in yet get the error.
     pub(crate) fn alone(&mut self, key: &PoolKey, out: &mut Out) {
         let Some(pool_id) = self.pools.find(key) else {
@@ -95,7 +95,8 @@ impl Pooler {
         let Some(failure) = failure.filter(|failure| failure.is_full()).cloned() else {
             return;
         };
-        if self.backs_off(pool_id) && !self.has_usable_server(pool_id) {
+        let connects = pool.connecting() > 0;
+        if self.backs_off(pool_id) && !connects && !self.has_usable_server(pool_id) {
             let fault = Fault::ServerLogin(failure.sqlstate, failure.text);
             self.drop_newcomers(pool_id, &fault, out);
         }

@@ -10,19 +10,43 @@ use crate::note::Level;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 
+/// How long a client must have waited before its worker borrows a server although one of its own
+/// is logging in, in nanoseconds. The login may hang.
+const LOGS_IN_NS: u64 = 50_000_000;
+
 impl Pooler {
     /// Tells the Broker that clients wait, unless the Broker knows it already or a server is on
     /// its way.
     pub(crate) fn need(&mut self, pool_id: PoolId, out: &mut Out) {
         self.serve_waiting(pool_id, out);
-        let pool = self.pools.at_mut(pool_id);
+        let opens = self.opens(pool_id);
+        let pool = self.pools.at(pool_id);
         let tested = pool.testing() > 0 && pool.testing() as usize >= pool.waiting.len();
-        let held_back = pool.need || pool.connecting() > 0 || !pool.gives() || tested;
-        let waited_for = pool.is_waited_for();
+        let held_back = pool.is_need_told(opens) || !pool.gives() || tested;
         // Other workers may have servers to lend even if this worker can't open any.
-        if waited_for && !held_back && (self.workers > 1 || !self.backs_off(pool_id)) {
-            self.tell_need(pool_id, out);
+        if !pool.is_waited_for() || held_back || self.workers == 1 && !opens {
+            return;
         }
+        match pool.connecting() > 0 && self.oldest_wait(pool_id) < LOGS_IN_NS {
+            true => self.mind_hunger(),
+            false => self.tell_need(pool_id, out),
+        }
+    }
+
+    /// True if this worker can use a permit for a server now: logins do not fail, and no server is
+    /// logging in, unless the Broker was told before that login.
+    fn opens(&self, pool_id: PoolId) -> bool {
+        let pool = self.pools.at(pool_id);
+        (pool.connecting() == 0 || pool.is_need_told(true)) && !self.backs_off(pool_id)
+    }
+
+    /// How long the oldest client has waited, in nanoseconds. Clients that wait for the pool's first
+    /// server count, too. Otherwise they would never get one while all other servers are busy.
+    fn oldest_wait(&self, pool_id: PoolId) -> u64 {
+        let (now, pool) = (self.now, self.pools.at(pool_id));
+        let newcomers = { pool.newcomers().iter() }.filter_map(|id| self.clients.get(*id));
+        let newcomers = newcomers.map(|client| now.0.saturating_sub(client.connected.0));
+        newcomers.chain(pool.longest_wait(now)).max().unwrap_or(0)
     }
 
     /// Tells the Broker again, even if the Broker was told before: much may have changed since.
@@ -38,17 +62,9 @@ impl Pooler {
 
     /// Tells the Broker how long clients have waited.
     pub(crate) fn tell_need(&mut self, pool_id: PoolId, out: &mut Out) {
-        let now = self.now;
         let worker = self.worker;
+        let (age, opens) = (self.oldest_wait(pool_id), self.opens(pool_id));
         let pool = self.pools.at(pool_id);
-        // Clients that wait for the pool's first server count, too. Otherwise they would never get
-        // one while all other servers are busy.
-        let newcomers = pool
-            .newcomers()
-            .iter()
-            .filter_map(|id| self.clients.get(*id));
-        let newcomers = newcomers.map(|client| now.0.saturating_sub(client.connected.0));
-        let age = newcomers.chain(pool.longest_wait(now)).max().unwrap_or(0);
         let need = ToBroker::Need {
             worker,
             pool: pool.key.clone(),
@@ -56,10 +72,10 @@ impl Pooler {
             waiting: u32::try_from(pool.waiting.len()).unwrap_or(u32::MAX),
             unwelcomed: pool.welcome.is_none(),
             replication: self.wants_replication(pool_id),
-            opens: !self.backs_off(pool_id),
+            opens,
             bounds: pool.terms.bounds,
         };
-        self.pools.at_mut(pool_id).tells_need(age);
+        self.pools.at_mut(pool_id).tells_need(age, opens);
         out.push(Action::Broker(need));
         self.mind_hunger();
     }

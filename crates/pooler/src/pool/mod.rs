@@ -82,6 +82,8 @@ pub struct Pool {
     pub(crate) need: bool,
     /// How long the oldest client had waited when the Broker was told, in nanoseconds.
     told_age: u64,
+    /// The Broker was told that this worker can use a permit.
+    told_opens: bool,
     /// The limit that holds the pool back, as the Broker says.
     pub(crate) held_by: Option<HeldBy>,
     /// Other workers with waiting clients.
@@ -135,6 +137,7 @@ impl Pool {
             wants_listener: false,
             need: false,
             told_age: 0,
+            told_opens: false,
             held_by: None,
             hungry: Hungry::default(),
             starved: None,
@@ -369,18 +372,26 @@ impl Pool {
         self.makes_room = wants;
     }
 
-    /// The Broker is told that clients wait, the oldest for `age` nanoseconds.
-    pub(crate) fn tells_need(&mut self, age: u64) {
+    /// The Broker is told that clients wait, the oldest for `age` nanoseconds, and whether this
+    /// worker can use a permit.
+    pub(crate) fn tells_need(&mut self, age: u64, opens: bool) {
         self.need = true;
         self.told_age = age;
+        self.told_opens = opens;
+    }
+
+    /// True if the Broker knows that clients wait and, if so, that this worker can use a permit.
+    pub(crate) fn is_need_told(&self, opens: bool) -> bool {
+        self.need && (self.told_opens || !opens)
     }
 
     /// True if the Broker must be told again: the oldest client has waited clearly longer than the
-    /// Broker knows, the pool has no server, or newcomers wait.
+    /// Broker knows, the pool has no server, or newcomers wait and no server is logging in.
     pub(crate) fn grows_hungry(&self, now: Time) -> bool {
         let clearly = self.told_age + (self.told_age / 8).max(1_000_000);
         let longer = self.longest_wait(now).is_some_and(|age| age > clearly);
-        longer || self.servers == 0 || !self.newcomers.is_empty()
+        let new = !self.newcomers.is_empty() && self.connecting == 0;
+        longer || self.servers == 0 || new
     }
 
     /// The need is met. True if the Broker had been told of the need.

@@ -289,6 +289,7 @@ impl Pooler {
         let Some(server) = self.servers.remove(id) else {
             return;
         };
+        self.keep_no_blocks();
         let pool = self.pools.at_mut(server.pool);
         pool.server_leaves();
         if server.permitted {

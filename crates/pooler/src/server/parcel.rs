@@ -46,6 +46,7 @@ impl Pooler {
             return None;
         }
         let server = *self.servers.remove(id)?;
+        self.keep_no_blocks();
         let pool = self.pools.at_mut(server.pool);
         pool.server_leaves();
         Some(ServerParcel {

@@ -309,6 +309,8 @@ pub(super) fn mail_word(mail: &Mail) -> String {
             format!("admitted {}", answer.is_ok())
         }
         Mail::Welcome(key, _, _) => format!("welcome of {}", key.database),
+        Mail::Survey(_) => "survey".into(),
+        Mail::Report(_) => "report".into(),
         Mail::MakeRoom(_) => "make room".into(),
         Mail::Room(_, made) => format!("room {made}"),
         Mail::Cancel { .. } => "cancel".into(),

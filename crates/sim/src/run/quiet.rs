@@ -143,7 +143,11 @@ impl Play {
             census += worker.decisions().pooler.census();
             sockets += worker.sockets().len();
             driven += worker.sockets().driver().connections();
-            memory += worker.sockets().output_memory();
+            let kept = worker.sockets().output_memory();
+            if kept > 0 && worker.sockets().is_empty() {
+                return Some(format!("a worker without connections keeps {kept} bytes"));
+            }
+            memory += kept;
         }
         for process in &self.processes {
             census += process.broker.census();
