@@ -34,8 +34,10 @@ def test_every_machine_is_there():
                 "place-not-kept           tests                \n"
                 "cancel-lost              NOT NOTICED          \n",
      "4 mutations: seeds noticed 1, tests 1; NOT NOTICED: cancel-lost"),
-    ("decisions", "instructions of the decision ring per transaction (less is better)\n"
-                  "simple                   3664\nsimple-101-rows          5463\n\n",
+    ("decisions", "and bytes for sockets, relayed as they came or written by Howdah\n"
+                  "                     instructions  atomics  bytes_relayed  bytes_written\n"
+                  "simple                       3664        0             89              0\n"
+                  "simple-101-rows              5463        0           1289              0\n\n",
      "simple 3664, simple-101-rows 5463"),
     ("regress", "+ a line that differs\n2 tests end differently: guc temp; all are expected of "
                 "transaction mode\n",

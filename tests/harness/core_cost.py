@@ -3,10 +3,12 @@ pooler's threads going to sleep), mails between workers, processor time. From th
 
     PYTHONPATH=tests target/python/bin/python -m harness.core_cost --workers 1,2 --clients 1,40,500
 
-`pgbench -S` through a pool of 40. The counters are the kernel's (perf), begin behind the logins and
+`pgbench -S` through a pool of 40, in each of pgbench's modes. `pool_spread = always` puts the pool on
+all workers at once. The counters are the kernel's (perf), begin behind the logins and
 end before the clients leave. Needs perf and root."""
 
 import argparse
+import itertools
 import os
 import re
 import signal
@@ -42,14 +44,14 @@ def totals(howdah):
             for name in ("xact_count", "lends", "moves_in", "mails")}
 
 
-def measure(options, postgres, programs, scratch, workers, clients):
+def measure(options, postgres, programs, scratch, mode, workers, spread, clients):
     """One line."""
     howdah = Howdah(options.pooler, scratch, "pooler", postgres=postgres, workers=workers,
                     default_pool_size=40, max_client_conn=clients + 50, log_connections=0,
-                    log_disconnections=0)
+                    log_disconnections=0, pool_spread=spread)
     seconds = options.secs
     load = machine.spawn(
-        [programs.path("pgbench"), "-n", "-S", "-M", options.mode, "-c", str(clients), "-j",
+        [programs.path("pgbench"), "-n", "-S", "-M", mode, "-c", str(clients), "-j",
          str(min(clients, 2)), "-T", str(seconds + 30), "-U", "postgres", "-h", howdah.host, "-p",
          str(howdah.port), "postgres"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -65,7 +67,7 @@ def measure(options, postgres, programs, scratch, workers, clients):
         howdah.stop()
     each = {name: after[name] - before[name] for name in after}
     count = each["xact_count"]
-    print(f"| {workers} | {clients} | {count / seconds:,.0f} | "
+    print(f"| {mode} | {workers} | {spread} | {clients} | {count / seconds:,.0f} | "
           f"{counts['task-clock'] * 1000 / count:.1f} | {counts[EVENTS[0]] / count:.3f} | "
           f"{counts['context-switches'] / count:.4f} | {each['mails'] / count:.4f} | "
           f"{each['lends'] / count:.4f} | {each['moves_in']} |", flush=True)
@@ -75,11 +77,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     numbers = lambda text: [int(word) for word in re.split("[, ]+", text)]  # noqa: E731
+    words = lambda *known: {"nargs": "+", "default": known, "choices": known}  # noqa: E731
     parser.add_argument("--pooler", default="target/release/howdah", metavar="PROGRAM")
     parser.add_argument("--workers", type=numbers, default=[1, 2])
     parser.add_argument("--clients", type=numbers, default=[1, 40, 500])
-    parser.add_argument("--mode", default="simple", choices=["simple", "extended", "prepared"])
-    parser.add_argument("--secs", type=int, default=5)
+    parser.add_argument("--mode", **words("simple", "extended", "prepared"))
+    parser.add_argument("--spread", **words("load", "always"),
+                        help="pool_spread, if there is more than one worker")
+    parser.add_argument("--secs", type=int, default=3)
     options = parser.parse_args()
     if os.geteuid() != 0:
         parser.error("the kernel's counters of system calls need root")
@@ -90,11 +95,12 @@ def main():
     try:
         machine.run([programs.path("pgbench"), "-i", "-q", "-h", postgres.socket_folder, "-p",
                      str(postgres.port), "-U", "postgres", "postgres"])
-        print("| workers | clients | transactions/s | CPU us | system calls | wake-ups | mails | "
-              "lent servers | moves |\n|---|---|---|---|---|---|---|---|---|")
-        for workers in options.workers:
-            for clients in options.clients:
-                measure(options, postgres, programs, scratch, workers, clients)
+        print("| mode | workers | pool_spread | clients | transactions/s | CPU us | system calls | "
+              "wake-ups | mails | lent servers | moves |\n" + "|---" * 11 + "|")
+        for mode, workers, spread, clients in itertools.product(
+                options.mode, options.workers, options.spread, options.clients):
+            if workers > 1 or spread == options.spread[0]:
+                measure(options, postgres, programs, scratch, mode, workers, spread, clients)
     finally:
         postgres.stop()
 

@@ -62,7 +62,7 @@ def seen_of_mutations():
 
 def instructions(output):
     """Of each row of the decisions."""
-    rows = re.findall(r"^([a-z0-9-]+) +(\d+)$", output, re.M)
+    rows = re.findall(r"^([a-z0-9-]+) +(\d+) +\d+ +\d+ +\d+$", output, re.M)
     return ", ".join(f"{row} {count}" for row, count in rows)
 
 

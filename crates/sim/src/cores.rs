@@ -432,8 +432,11 @@ fn table(options: &Options) -> bool {
     if !options.json {
         println!(
             "Virtual cores: this proves the rules, not speed. In this world a core does {:.0} \
-             transactions a second,\na server {:.0}. Bound: the lesser of the cores' and the \
-             servers' sum. Fixed: what workers do that have their part of the servers for good.\n",
+             transactions a second,\na server {:.0}. Bound, fixed and reached are transactions a \
+             second, by the costs of this world.\nBound: the lesser of the cores' and the servers' \
+             sum. Fixed: what workers do that have their part of the servers for good.\nPart: \
+             reached, as a fraction of the bound; then of fixed. Mails, lends and moves are for each \
+             transaction.\n",
             sums.core, sums.server
         );
         println!(

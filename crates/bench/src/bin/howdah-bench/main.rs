@@ -88,12 +88,13 @@ enum What {
     Tls(TlsFlags),
     /// Replies that are not PostgreSQL's: the self-checking load through each pooler
     Answers(AnswersFlags),
-    /// Instructions of the decision ring per transaction, by callgrind (needs valgrind)
+    /// Instructions, atomic operations and bytes of the decision ring per transaction, by callgrind
+    /// (needs valgrind)
     Decisions {
         /// For machines
         #[arg(long)]
         json: bool,
-        /// Fails if a row needs over 1 % more than crates/bench/decisions.json says
+        /// Fails if a row needs over 1 % more instructions than crates/bench/decisions.json says
         #[arg(long)]
         bounds: bool,
         /// Writes that file

@@ -1,6 +1,7 @@
 //! `howdah-decisions ROW TIMES [SETTING=VALUE]...`: plays transactions on the decision ring alone,
 //! in one thread, without a kernel. `./bench decisions` counts the instructions with callgrind. The
-//! count is the same in every run of the same binary, however busy the machine is.
+//! count is the same in every run of the same binary, however busy the machine is. At the end a line
+//! says how many bytes the actions handed to sockets: `relayed 720 written 0`.
 //!
 //! `howdah-decisions scrape TIMES`: asks a worker with 10,000 clients in 1,000 pools for metrics.
 
@@ -156,7 +157,10 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     match play_named(name, times, &arguments[2..].join("\n")) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(world) => {
+            println!("relayed {} written {}", world.relayed, world.written);
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             eprintln!("howdah-decisions: {name}: {error}");
             ExitCode::FAILURE
@@ -164,7 +168,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn play_named(name: &str, times: usize, settings: &str) -> Result<(), String> {
+fn play_named(name: &str, times: usize, settings: &str) -> Result<World, String> {
     if let Some((_, work_mem)) = TURNS.iter().find(|turns| turns.0 == name) {
         return play_turns(*work_mem, times, settings);
     }
@@ -192,7 +196,7 @@ fn scrape(times: u64) -> Result<(), String> {
     }
 }
 
-fn play(row: &Row, times: usize, settings: &str) -> Result<(), String> {
+fn play(row: &Row, times: usize, settings: &str) -> Result<World, String> {
     let mut world = World::new(settings)?;
     world.log_in("d")?;
     world.transaction(&query("select 1"), &[rows(1), ready()].concat())?;
@@ -225,14 +229,14 @@ fn play(row: &Row, times: usize, settings: &str) -> Result<(), String> {
             world.transaction(&commit, &committed)?;
         }
     }
-    Ok(())
+    Ok(world)
 }
 
 fn play_turns(
     work_mem: fn(usize) -> Option<String>,
     times: usize,
     settings: &str,
-) -> Result<(), String> {
+) -> Result<World, String> {
     let mut world = World::new(&format!("default_pool_size = 1\n{settings}"))?;
     world.log_in("d")?;
     let one = world.client.ok_or("no client")?;
@@ -249,7 +253,7 @@ fn play_turns(
         world.client = Some(clients[turn % 2]);
         world.turn(&select, "")?;
     }
-    Ok(())
+    Ok(world)
 }
 
 /// PostgreSQL's answers to these messages, with this value of `work_mem`.
@@ -304,6 +308,10 @@ struct World {
     closing: Option<Peer>,
     /// Bytes sent to the client and to the server by the current event.
     sent: [usize; 2],
+    /// Bytes that went from socket to socket as they came.
+    relayed: usize,
+    /// Bytes that Howdah wrote itself, or had kept until then.
+    written: usize,
     /// The number of answers for metrics.
     surveyed: u64,
 }
@@ -326,6 +334,8 @@ impl World {
             server: None,
             closing: None,
             sent: [0; 2],
+            relayed: 0,
+            written: 0,
             surveyed: 0,
         })
     }
@@ -453,9 +463,13 @@ impl World {
                 Action::Adopt(id) => self.client = Some(id),
                 Action::Connect(id, ..) => self.server = Some(id),
                 Action::Close { peer, .. } => self.closing = Some(peer),
-                Action::Send(peer, range) | Action::Relay(peer, range) => {
-                    let side = usize::from(matches!(peer, Peer::Server(_)));
-                    self.sent[side] += range.len();
+                Action::Send(peer, range) => {
+                    self.sent[side(peer)] += range.len();
+                    self.written += range.len();
+                }
+                Action::Relay(peer, range) => {
+                    self.sent[side(peer)] += range.len();
+                    self.relayed += range.len();
                 }
                 Action::Post(_, letter) => mail.push(letter),
                 Action::Broker(said) => {
@@ -471,6 +485,11 @@ impl World {
             self.happen(Event::Mail(letter));
         }
     }
+}
+
+/// The place of a peer in [`World::sent`].
+fn side(peer: Peer) -> usize {
+    usize::from(matches!(peer, Peer::Server(_)))
 }
 
 fn ends(port: u16) -> Ends {
@@ -494,5 +513,14 @@ mod tests {
         for (name, work_mem) in TURNS {
             play_turns(work_mem, 6, "").unwrap_or_else(|error| panic!("{name}: {error}"));
         }
+    }
+
+    #[test]
+    fn a_simple_transaction_relays_its_request_and_its_reply_and_writes_nothing() {
+        let row = &ROWS[0];
+        let [one, two] = [1, 2].map(|times| play(row, times, "").unwrap());
+        let both = (row.request)().len() + (row.reply)().len();
+        assert_eq!(two.relayed - one.relayed, both);
+        assert_eq!(two.written, one.written);
     }
 }
