@@ -178,9 +178,9 @@ impl Pooler {
                 ClientState::Login(_)
                 | ClientState::Lookup
                 | ClientState::Moving(_)
-                | ClientState::Canceller => true,
-                ClientState::Leaving { .. } => true,
-                ClientState::Welcome => client.pool.is_none(),
+                | ClientState::Canceller
+                | ClientState::Admission
+                | ClientState::Leaving { .. } => true,
                 _ => false,
             })
     }
@@ -337,7 +337,7 @@ impl Pooler {
             // Only this process hears the client's channels.
             _ if hears(client) && !may_be_heard_elsewhere(client) => None,
             ClientState::Startup | ClientState::Moving(_) => Some(Standing::Startup),
-            ClientState::Welcome if client.pool.is_some() => Some(Standing::Newcomer),
+            ClientState::Welcome => Some(Standing::Newcomer),
             ClientState::Idle | ClientState::Waiting | ClientState::Leaving { .. } => {
                 Some(Standing::Ready)
             }

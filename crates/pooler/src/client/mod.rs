@@ -1,11 +1,11 @@
 //! A client: an application's connection to Howdah.
 //!
 //! ```text
-//!            first packet      placed, admitted     proved        has parameters
-//!  Startup ---------------> Login ------------------------> Welcome -----------> Idle
-//!     |  \                                                                     /     \
-//!     |   CancelRequest: Canceller            no free server        Waiting <-        -> Linked
-//!     `-- another worker's: Moving                                     `---------------^
+//!          first packet            admitted         proved            has parameters
+//!  Startup ------------> Admission ---------> Login ---------> Welcome -----------> Idle
+//!     |  \                                                                         /     \
+//!     |   CancelRequest: Canceller                no free server        Waiting <-        -> Linked
+//!     `-- another worker's: Moving                                         `---------------^
 //! ```
 
 pub mod close;
@@ -412,6 +412,11 @@ impl Client {
 
     fn proves(&mut self, login: state::LoginAttempt) {
         self.state = ClientState::Login(Box::new(login));
+    }
+
+    /// The client asks the Broker for admission.
+    fn awaits_admission(&mut self) {
+        self.state = ClientState::Admission;
     }
 
     /// The client has proved its identity and waits for its greeting.

@@ -504,7 +504,7 @@ impl Pooler {
         let settings = settings.map(|own| self.shared.settings.intern((*own).clone()));
         client.set_settings(settings.clone(), settings);
         // The client takes no place until the Broker has answered.
-        client.awaits_welcome();
+        client.awaits_admission();
         if self.config.globals.log_connections {
             self.log_attempt(id, database, user, out);
         }
@@ -606,7 +606,7 @@ impl Pooler {
         let alive = self
             .clients
             .get_mut(id)
-            .filter(|client| matches!(client.state(), ClientState::Welcome) && !client.admitted);
+            .filter(|client| matches!(client.state(), ClientState::Admission));
         match (alive, answer) {
             (Some(client), Ok(())) => {
                 client.let_in();

@@ -56,13 +56,14 @@ impl Pooler {
             }
             // A client that is not logged in sends only a password. Howdah always reads from the
             // client, to notice when it disconnects.
-            ClientState::Welcome | ClientState::Lookup
+            ClientState::Admission | ClientState::Welcome | ClientState::Lookup
                 if client.inbox.held().len() + bytes.len() > limits::PASSWORD_PACKET =>
             {
                 self.disconnect(id, Fault::TooEarly, out);
             }
             ClientState::Waiting
             | ClientState::Aligning(_)
+            | ClientState::Admission
             | ClientState::Welcome
             | ClientState::Lookup => {
                 self.hold(id, bytes, out);
