@@ -375,11 +375,11 @@ impl Client {
 
     /// Arms the timer: it is due at `at` or earlier.
     #[inline]
-    pub(crate) fn comes_up(&mut self, timers: &mut Timers, id: ClientId, at: Time) {
+    pub(crate) fn arm_timer(&mut self, timers: &mut Timers, id: ClientId, at: Time) {
         timers.arm(Peer::Client(id), at, &mut self.timer);
     }
 
-    pub(crate) fn timer_is_up(&mut self) {
+    pub(crate) fn timer_fired(&mut self) {
         self.timer = Time(0);
     }
 

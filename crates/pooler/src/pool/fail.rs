@@ -44,7 +44,7 @@ impl Pooler {
 
     /// The error for a logged-in client that would wait in vain: logins fail for a reason that
     /// does not pass by itself. If the reason may pass, the client waits.
-    pub(super) fn vain(&self, pool_id: PoolId) -> Option<Fault> {
+    pub(super) fn fault_if_in_vain(&self, pool_id: PoolId) -> Option<Fault> {
         let failure = self.pools.at(pool_id).failure.as_ref();
         let passes = failure.is_some_and(Failure::passes);
         if passes && !self.janitor.awaits_servers() {

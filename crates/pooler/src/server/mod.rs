@@ -580,11 +580,11 @@ impl Server {
 
     /// Arms the timer: it is due at `at` or earlier.
     #[inline]
-    pub(crate) fn comes_up(&mut self, timers: &mut Timers, id: ServerId, at: Time) {
+    pub(crate) fn arm_timer(&mut self, timers: &mut Timers, id: ServerId, at: Time) {
         timers.arm(Peer::Server(id), at, &mut self.timer);
     }
 
-    pub(crate) fn timer_is_up(&mut self) {
+    pub(crate) fn timer_fired(&mut self) {
         self.timer = Time(0);
     }
 
@@ -613,7 +613,7 @@ impl Server {
         self.since = now;
     }
 
-    pub(crate) fn lies_idle(&mut self) {
+    pub(crate) fn becomes_idle(&mut self) {
         self.turn(ServerState::Idle);
     }
 
