@@ -60,7 +60,7 @@ impl Pooler {
             return Some(Fault::ServerShuttingDown);
         }
         let pool = self.pools.at(pool_id);
-        let failure = pool.failure.as_ref().filter(|_| !pool.makes_room())?;
+        let failure = pool.failure.as_ref().filter(|_| !pool.awaits_room())?;
         let fails = self.backs_off(pool_id) && !self.has_usable_server(pool_id);
         fails.then(|| Fault::ServerLoginFailing(failure.sqlstate.clone(), failure.text.clone()))
     }
@@ -91,7 +91,7 @@ impl Pooler {
             return;
         };
         let pool = self.pools.at(pool_id);
-        let failure = pool.failure.as_ref().filter(|_| !pool.makes_room());
+        let failure = pool.failure.as_ref().filter(|_| !pool.awaits_room());
         let Some(failure) = failure.filter(|failure| failure.is_full()).cloned() else {
             return;
         };
