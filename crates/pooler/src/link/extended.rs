@@ -173,7 +173,7 @@ impl Upstream<'_> {
         } else {
             self.define(parse.name, &statement)?;
         }
-        self.drop(chunk, header);
+        self.skip(chunk, header);
         Ok(())
     }
 
@@ -384,7 +384,7 @@ impl Upstream<'_> {
         self.push(entry);
         self.out
             .send_with(to, |buf| write::of_statement(buf, header.tag, &server_name));
-        self.drop(chunk, header);
+        self.skip(chunk, header);
         Ok(())
     }
 
@@ -425,7 +425,7 @@ impl Upstream<'_> {
         }
         self.push(made);
         self.make();
-        self.drop(chunk, header);
+        self.skip(chunk, header);
         Ok(())
     }
 }

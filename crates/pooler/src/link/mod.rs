@@ -30,7 +30,7 @@ pub mod upstream;
 mod watch;
 
 pub(crate) use bind::{bind, bind_held, part};
-pub use copy::Copy;
+pub use copy::CopyPhase;
 pub use end::End;
 
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub struct Link {
     /// The answers that PostgreSQL owes, in order, and which of them the client sees.
     ledger: Ledger,
     /// The open COPY, if any.
-    copy: Copy,
+    copy: CopyPhase,
     /// Bound portals, not yet executed, whose Execute affects the client, such as a portal of
     /// `DEALLOCATE a`.
     portals: Vec<Portal>,
@@ -201,7 +201,7 @@ impl Link {
     }
 
     /// The open COPY, if any.
-    fn copy_mut(&mut self) -> &mut Copy {
+    fn copy_mut(&mut self) -> &mut CopyPhase {
         &mut self.copy
     }
 
@@ -222,7 +222,7 @@ impl Link {
 
     /// Called at ReadyForQuery: no COPY is open.
     fn copies_nothing(&mut self) {
-        self.copy = Copy::None;
+        self.copy = CopyPhase::None;
     }
 
     /// Howdah has sent the client's settings to the server. The client's first messages follow.

@@ -126,6 +126,6 @@ impl Upstream<'_> {
                 buf.extend_from_slice(&[0; 6]);
             }
         });
-        self.drop(chunk, header);
+        self.skip(chunk, header);
     }
 }

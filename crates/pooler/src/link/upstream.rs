@@ -255,7 +255,7 @@ impl Upstream<'_> {
             // PostgreSQL answers this message only if the COPY had failed before a Sync inside it.
             return Err(Flow::Broken(Fault::CopyUnclear));
         }
-        self.drop(chunk, header);
+        self.skip(chunk, header);
         Ok(())
     }
 
@@ -279,12 +279,12 @@ impl Upstream<'_> {
                 self.client.end.group_ends();
                 self.out
                     .send_with(Peer::Client(self.id), |buf| write::ready(buf, Status::Idle));
-                self.drop(chunk, header);
+                self.skip(chunk, header);
                 Ok(())
             }
             // The message is the rest of a failed COPY, or a Flush with nothing to flush.
             tag::FLUSH | tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => {
-                self.drop(chunk, header);
+                self.skip(chunk, header);
                 Ok(())
             }
             _ => {
@@ -338,7 +338,7 @@ impl Upstream<'_> {
     /// message is late, and Howdah drops it.
     fn copy_piece(&mut self, chunk: &mut Chunk<'_>, header: Header) {
         if self.linked().link.ledger.is_empty() {
-            self.drop(chunk, header);
+            self.skip(chunk, header);
             return;
         }
         if matches!(header.tag, tag::COPY_DONE | tag::COPY_FAIL) {
@@ -453,7 +453,7 @@ impl Upstream<'_> {
         let to = self.to();
         self.out
             .send_with(to, |buf| write::query(buf, b"DEALLOCATE howdah_void"));
-        self.drop(chunk, header);
+        self.skip(chunk, header);
         Ok(())
     }
 
@@ -574,8 +574,8 @@ impl Upstream<'_> {
         self.client.inbox.begin(header.tag, Fate::Relay, left);
     }
 
-    /// Drops a message, from its tag on.
-    pub(super) fn drop(&mut self, chunk: &mut Chunk<'_>, header: Header) {
+    /// Skips a message, from its tag on: the server does not get it.
+    pub(super) fn skip(&mut self, chunk: &mut Chunk<'_>, header: Header) {
         let count = chunk.rest().len().min(header.total());
         chunk.at += count;
         let left = header.total() - count;
