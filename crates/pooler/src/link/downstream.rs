@@ -146,7 +146,7 @@ impl Downstream<'_> {
             return Err(Halt::Partial);
         };
         let first = chunk.rest()[0];
-        let header = read.map_err(|error| match comes_behind_login(first) {
+        let header = read.map_err(|error| match may_follow_login(first) {
             true => broken(error),
             false => broken(WireError::Tag(first)),
         })?;
@@ -194,7 +194,7 @@ impl Downstream<'_> {
                 Ok(())
             }
             tag::NOTIFICATION => self.notification(chunk, header),
-            tag if comes_behind_login(tag) => self.passing(chunk, header),
+            tag if may_follow_login(tag) => self.passing(chunk, header),
             tag => Err(broken(WireError::Tag(tag))),
         }
     }
@@ -615,7 +615,7 @@ impl Downstream<'_> {
 }
 
 /// True if PostgreSQL may send a message with this tag after login.
-fn comes_behind_login(tag: u8) -> bool {
+fn may_follow_login(tag: u8) -> bool {
     tags::is_backend(tag)
         && !matches!(
             tag,

@@ -361,7 +361,9 @@ impl Server {
     /// # Panics
     /// The server is not reserved, or has not logged in.
     pub(crate) fn takes_welcome(&mut self) -> Box<Welcome> {
-        self.welcome.take().expect("a login behind it")
+        self.welcome
+            .take()
+            .expect("a reserved server that has logged in")
     }
 
     pub(crate) fn mark_ready(&mut self, status: Status) {
