@@ -115,7 +115,6 @@ impl Pooler {
             match self.run_upstream(id, chunk, out) {
                 None => return After::Gone,
                 Some(upstream::Flow::Done) => return After::Consumed,
-                Some(upstream::Flow::Refused) => {}
                 Some(upstream::Flow::Partial | upstream::Flow::Stalled) => return After::Keep,
                 Some(upstream::Flow::NeedServer) => {
                     if !self.checkout(id, out) {

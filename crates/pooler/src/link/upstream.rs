@@ -33,8 +33,6 @@ pub enum Flow {
     Partial,
     /// The next message waits until more answers have come.
     Stalled,
-    /// The next message was refused. Everything up to a Sync is skipped.
-    Refused,
     /// The next message needs a server.
     NeedServer,
     /// With the next message, the client would keep its server. The client needs permission
