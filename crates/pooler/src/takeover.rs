@@ -152,10 +152,7 @@ impl Pooler {
         self.servers
             .iter()
             .any(|(_, server)| match *server.state() {
-                ServerState::Idle
-                | ServerState::Used
-                | ServerState::Packed
-                | ServerState::Closing => false,
+                ServerState::Idle | ServerState::Packed | ServerState::Closing => false,
                 ServerState::Listening { .. } => false,
                 // These servers are closed at packing: the successor opens its own.
                 ServerState::Resolving

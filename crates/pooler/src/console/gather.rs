@@ -221,7 +221,6 @@ impl Pooler {
             ServerState::BeingCancelled => Seen::BeingCanceled,
             ServerState::Idle if self.is_stale(server) => Seen::Used,
             ServerState::Idle | ServerState::Lent(_) | ServerState::Packed => Seen::Idle,
-            ServerState::Used => Seen::Used,
             ServerState::Checking | ServerState::Resetting | ServerState::Draining => Seen::Tested,
             ServerState::Resolving
             | ServerState::Connecting

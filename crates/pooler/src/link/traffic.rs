@@ -376,7 +376,7 @@ impl Pooler {
                     self.resume(client, out);
                 }
             }
-            ServerState::Idle | ServerState::Used | ServerState::BeingCancelled => {
+            ServerState::Idle | ServerState::BeingCancelled => {
                 if let Some(ending) = server.ending() {
                     self.close_server(id, ending.text(), Close::Await, out);
                 }

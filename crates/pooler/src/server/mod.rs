@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!  Resolving -> Connecting -> (Securing) -> Login -> (ConnectQuery) -> Idle <--> Linked
-//!                                                                      ^  |         |
-//!                                                     Used -> Checking-'  `- Lent   v
-//!                                                                      ^         Resetting, Draining
-//!                                                                      `------------'
+//!                                                                     ^ ^ |         |
+//!                                                       Checking <----' | `- Lent   v
+//!                                                                       |      Resetting, Draining
+//!                                                                       `-----------'
 //! ```
 
 pub mod connect;
