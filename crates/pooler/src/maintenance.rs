@@ -77,7 +77,6 @@ impl Pooler {
         }
         for id in self.pools.ids() {
             self.trim_waiting(id);
-            self.trim_newcomers(id);
             self.need_anew(id, out);
             self.warm(id, out);
             self.settle_hunger(id, out);
