@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use howdah_wire::frame::{HEADER, Header, cstr};
-use howdah_wire::frontend::{Bind, BindNames};
+use howdah_wire::frontend::{Bind, BindNames, format_of};
 
 use super::upstream::{Flow, Upstream, whole};
 use crate::inbox::Chunk;
@@ -133,13 +133,9 @@ impl Upstream<'_> {
         let bind = body.filter(|_| wanted).map(Bind::read)?.ok()?;
         let mut shown = String::new();
         for (at, value) in bind.values.iter().enumerate() {
-            let format = match &bind.formats[..] {
-                [one] => *one,
-                formats => formats.get(at).copied().unwrap_or(0),
-            };
             let comma = if at == 0 { "" } else { ", " };
             let _ = write!(shown, "{comma}${} = ", at + 1);
-            match (value, format) {
+            match (value, format_of(&bind.formats, at)) {
                 (None, _) => shown.push_str("NULL"),
                 (Some(value), 0) => {
                     let text = String::from_utf8_lossy(value);
