@@ -298,7 +298,7 @@ impl Ledger {
     #[inline(always)]
     fn forget(&mut self, entry: &Entry) {
         self.barriers -= u32::from(entry.barrier);
-        self.readies -= u32::from(matches!(entry.reply, Reply::Query | Reply::Sync));
+        self.readies -= u32::from(entry.reply.gets_ready());
         if let Some(effects) = &entry.effects {
             self.carried.take(effects);
         }
@@ -459,9 +459,12 @@ impl Ledger {
     /// True if the open group asks for the description of the client's statement with this number.
     /// (PostgreSQL may skip a description that an earlier group asks for.)
     pub fn tells(&self, number: u64) -> bool {
-        let ends = |e: &Entry| matches!(e.reply, Reply::Query | Reply::Sync);
         let some = self.carried.described > 0;
-        let group = self.entries.iter().rev().take_while(|e| some && !ends(e));
+        let group = self
+            .entries
+            .iter()
+            .rev()
+            .take_while(|e| some && !e.reply.gets_ready());
         let described = group.filter_map(|entry| entry.effects().described.as_deref());
         let mut asked = described.filter_map(|d| d.asked.as_ref());
         asked.any(|asked| asked.number == number)
@@ -487,7 +490,7 @@ impl Ledger {
         }
         assert_eq!(carried, self.carried, "effects of entries");
         assert_eq!(count(|e| e.barrier), self.barriers as usize, "barriers");
-        let readies = count(|e| matches!(e.reply, Reply::Query | Reply::Sync));
+        let readies = count(|e| e.reply.gets_ready());
         assert_eq!(readies, self.readies as usize, "readies");
     }
 }

@@ -420,7 +420,7 @@ impl Downstream<'_> {
         let unanswered = reply == Some(Reply::Query)
             && !answered
             && self.server.ending() == Some(Ending::CopyFailed);
-        let stray = unanswered || !matches!(reply, Some(Reply::Query | Reply::Sync));
+        let stray = unanswered || !reply.is_some_and(Reply::gets_ready);
         if stray && self.server.ending() != Some(Ending::CopyFailed) {
             return Err(broken(WireError::Tag(tag::READY)));
         }

@@ -51,7 +51,7 @@ impl Downstream<'_> {
         self.doubt_statements(fields, concerned.as_ref());
         let refusal = self.refusal(fields);
         let reply = self.server.link.ledger.front().map(|entry| entry.reply);
-        let simple = matches!(reply, None | Some(Reply::Query | Reply::Sync));
+        let simple = reply.is_none_or(Reply::gets_ready);
         let copy_unclear = self.fail_copy(fields);
         let dies = matches!(fields.severity(), b"FATAL" | b"PANIC");
         if self.server.link.ledger.sets() && !dies {
