@@ -165,8 +165,8 @@ impl Pooler {
             if config.min_pool_size(database) == 0 {
                 continue;
             }
-            let name = self.consoles.name(&database.name);
-            let key = PoolKey::new(name, self.consoles.name(user));
+            let name = self.shared.names.intern(&database.name);
+            let key = PoolKey::new(name, self.shared.names.intern(user));
             if self.first_seat(&key) != self.worker {
                 continue;
             }

@@ -391,7 +391,7 @@ impl Pooler {
 
     pub(crate) fn pool_user(&mut self, database: &Database, user: Arc<str>) -> Arc<str> {
         match &database.forced_user {
-            Some(forced) => self.consoles.name(forced),
+            Some(forced) => self.shared.names.intern(forced),
             None => user,
         }
     }

@@ -29,7 +29,7 @@ impl Pooler {
         let Some(user) = &database.forced_user else {
             return pool_id;
         };
-        let key = PoolKey::new(pool.key.database.clone(), self.consoles.name(user));
+        let key = PoolKey::new(pool.key.database.clone(), self.shared.names.intern(user));
         let new = self.pool_for(key, &database);
         let client = self.clients.at_mut(id);
         client.joins(new);
