@@ -169,17 +169,18 @@ impl Pooler {
     }
 
     fn a_client_logs_in(&self) -> bool {
-        self.clients
-            .iter()
-            .any(|(_, client)| match *client.state() {
-                ClientState::Login(_)
-                | ClientState::Lookup
-                | ClientState::Moving(_)
-                | ClientState::Canceller
-                | ClientState::Admission
-                | ClientState::Leaving { .. } => true,
-                _ => false,
-            })
+        let logs_in = |client: &Client| {
+            matches!(
+                client.state(),
+                ClientState::Admission
+                    | ClientState::Login(_)
+                    | ClientState::Lookup
+                    | ClientState::Moving(_)
+                    | ClientState::Canceller
+                    | ClientState::Leaving { .. }
+            )
+        };
+        self.clients.iter().any(|(_, client)| logs_in(client))
     }
 
     /// The successor is ready: everything at rest goes to it.
