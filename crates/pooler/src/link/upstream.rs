@@ -7,6 +7,7 @@ use howdah_wire::frame::{HEADER, Header, header};
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::{WireError, tag as tags, write};
 
+use super::effects::Tail;
 use crate::client::Client;
 use crate::config::Globals;
 use crate::effect::Names;
@@ -106,6 +107,19 @@ pub struct Upstream<'a> {
     pub out: &'a mut Out,
     /// The counters.
     pub counts: SentCounts,
+}
+
+/// What a Query becomes.
+struct QueryPlan<'a> {
+    /// The first command, if Howdah has read it.
+    first: Option<First>,
+    /// The client's statement that an EXECUTE in the text runs.
+    executed: Option<Arc<Statement>>,
+    /// The beginning of the text, if queries are watched.
+    watched: Option<&'a [u8]>,
+    /// The SQL that Howdah adds if the text resets settings.
+    tail: Option<Tail>,
+    verdict: Verdict,
 }
 
 /// `Err` if `run` must stop.
@@ -354,14 +368,28 @@ impl Upstream<'_> {
             && self.renames
             && self.deallocates_ours(name)?
         {
-            return self.deallocate(chunk, header, name.clone());
+            self.deallocate(chunk, header, name.clone());
+            return Ok(());
         }
+        let plan = self.plan_query(chunk, header, first)?;
+        self.send_query(chunk, header, plan);
+        Ok(())
+    }
+
+    /// Decides what a Query becomes, and notes its effects on the session. Once this has succeeded,
+    /// the Query is sent.
+    fn plan_query<'a>(
+        &mut self,
+        chunk: &Chunk<'a>,
+        header: Header,
+        first: Option<First>,
+    ) -> Result<QueryPlan<'a>, Flow> {
         let executed = first.as_ref().and_then(|first| first.executes.as_deref());
         let executed = match executed {
             Some(name) => self.executed_by_sql(name)?,
             None => None,
         };
-        self.front_to_watch(chunk, header)?;
+        let watched = self.front_to_watch(chunk, header)?;
         let tail = self.query_resets(chunk, header, first.as_ref())?;
         if tail.is_some() {
             self.await_settings()?;
@@ -371,6 +399,17 @@ impl Upstream<'_> {
             Some(effects) => self.note_executed(effects, chunk, header)?,
             None => self.note_query(chunk, header)?,
         };
+        Ok(QueryPlan {
+            first,
+            executed,
+            watched,
+            tail,
+            verdict,
+        })
+    }
+
+    fn send_query(&mut self, chunk: &mut Chunk<'_>, header: Header, plan: QueryPlan<'_>) {
+        let QueryPlan { first, .. } = plan;
         if !first.as_ref().is_some_and(First::draws_no_numbers) {
             self.linked().link.works();
         }
@@ -379,8 +418,8 @@ impl Upstream<'_> {
             self.linked().notes_for_check(text);
         }
         let mut entry = self.query_entry();
-        if self.watch.is_some() {
-            entry.watch_for(self.watch_query(chunk, header)?);
+        if let Some(sql) = plan.watched {
+            entry.watch_for(self.watch_query(sql));
         }
         // After a Query that only begins a transaction, messages that name statements need not
         // wait.
@@ -388,9 +427,9 @@ impl Upstream<'_> {
         self.query_alters(first.as_ref(), &mut entry);
         entry.changes_name(self.forget_unnamed());
         entry.changes_unnamed(self.drop_unnamed());
-        let named = first.and_then(|first| first.executes).zip(executed);
-        match tail {
-            _ if verdict == Verdict::Refused => self.refuse_to_keep(chunk, header, entry),
+        let named = first.and_then(|first| first.executes).zip(plan.executed);
+        match plan.tail {
+            _ if plan.verdict == Verdict::Refused => self.refuse_to_keep(chunk, header, entry),
             Some(tail) => self.query_that_resets(chunk, header, entry, &tail),
             None => {
                 if let Some((name, statement)) = &named {
@@ -406,7 +445,6 @@ impl Upstream<'_> {
         if let Some(mark) = self.mark.take() {
             self.set_mark(&mark);
         }
-        Ok(())
     }
 
     /// Makes the entry of a Query or FunctionCall.
@@ -432,7 +470,7 @@ impl Upstream<'_> {
 
     /// Answers a `DEALLOCATE name` by sending `DEALLOCATE howdah_void` instead. So PostgreSQL
     /// itself answers, whatever the state of the transaction.
-    fn deallocate(&mut self, chunk: &mut Chunk<'_>, header: Header, name: Box<[u8]>) -> Step {
+    fn deallocate(&mut self, chunk: &mut Chunk<'_>, header: Header, name: Box<[u8]>) {
         let change = self.void_or_nothing(&name);
         if let Some(forgets) = self.forget_unnamed() {
             // An entry carries one change of a name. So this change gets its own entry.
@@ -452,7 +490,6 @@ impl Upstream<'_> {
         self.out
             .send_with(to, |buf| write::query(buf, b"DEALLOCATE howdah_void"));
         self.skip(chunk, header);
-        Ok(())
     }
 
     /// The effect of `DEALLOCATE name` on the name. Creates `howdah_void` exactly if the name
