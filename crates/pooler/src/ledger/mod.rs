@@ -7,12 +7,15 @@
 //! drops their entries, including Howdah's own replies.
 
 mod entry;
+mod group;
 
 pub use entry::{
     Asked, Change, Consequences, Described, Entry, NameOp, Part, Refusal, Reply, SetOp, UnnamedOp,
 };
 
 use std::collections::VecDeque;
+
+use group::Group;
 
 use crate::effect::Names;
 use crate::effect::first::Alters;
@@ -65,11 +68,8 @@ pub struct Ledger {
     ended: VecDeque<Watched>,
     /// When the last taken query ended. The next one did not run before.
     last_end: Time,
-    group: u32,
-    group_open: bool,
-    group_works: bool,
-    group_sure: bool,
-    flushed: bool,
+    group: Group,
+    /// Number of entries that may make PostgreSQL forget statements.
     barriers: u32,
     /// Number of Query and Sync entries, which end with a ReadyForQuery.
     readies: u32,
@@ -120,33 +120,31 @@ impl Ledger {
 
     /// The number of the group that is being sent. A group ends with a Sync or a Query.
     pub fn group(&self) -> u32 {
-        self.group
+        self.group.number()
     }
 
     /// The number of groups that are over. PostgreSQL owes a ReadyForQuery for each later group
     /// except the last.
     pub fn groups_over(&self) -> u32 {
-        self.group.wrapping_sub(self.readies)
+        self.group.number().wrapping_sub(self.readies)
     }
 
     /// True if extended messages were sent, without a Sync or Query after them.
     pub fn group_open(&self) -> bool {
-        self.group_open
+        self.group.is_open()
     }
 
     /// True if a message of the open group may have begun a transaction in PostgreSQL. (A Close
     /// begins none.)
     pub fn group_works(&self) -> bool {
-        self.group_open && self.group_works
+        self.group.works()
     }
 
     /// True if PostgreSQL holds answers back, because no Sync or Flush followed the last messages.
     /// True only once: the caller sends a Flush.
     pub fn needs_flush(&mut self) -> bool {
         let settings = self.sets() && !self.owes_ready();
-        let needs = (self.group_open || settings) && !self.flushed;
-        self.flushed |= needs;
-        needs
+        self.group.needs_flush(settings)
     }
 
     /// True while PostgreSQL owes the answer to settings that were sent with the client's first
@@ -192,8 +190,8 @@ impl Ledger {
     /// comes from the last ReadyForQuery. For an open group: whether this was certain when it
     /// began.
     pub fn sure_of_transaction(&self, not_failed: bool) -> bool {
-        if self.group_open {
-            self.group_sure
+        if self.group.is_open() {
+            self.group.is_sure()
         } else {
             self.is_fresh() && not_failed
         }
@@ -202,26 +200,10 @@ impl Ledger {
     /// Adds a message that was sent, or Howdah's own reply to one.
     #[inline(always)]
     pub fn push(&mut self, entry: Entry, not_failed: bool) {
-        match entry.reply {
-            Reply::Query | Reply::Sync => {
-                self.group = self.group.wrapping_add(1);
-                self.group_open = false;
-                self.readies += 1;
-            }
-            Reply::CopyEnd | Reply::Settings => {}
-            _ if !self.group_open => {
-                self.group_sure = self.is_fresh() && not_failed;
-                self.group_open = true;
-            }
-            _ => {}
+        if self.group.add(entry.reply) {
+            self.group.set_sure(self.is_fresh() && not_failed);
         }
-        self.group_works = match entry.reply {
-            Reply::Query | Reply::Sync => false,
-            Reply::Close | Reply::MadeClose | Reply::MadeParse => self.group_works,
-            Reply::CopyEnd | Reply::Settings => self.group_works,
-            _ => true,
-        };
-        self.flushed = false;
+        self.readies += u32::from(entry.reply.gets_ready());
         self.barriers += u32::from(entry.barrier);
         if let Some(effects) = &entry.effects {
             self.carried.add(effects);
@@ -330,7 +312,9 @@ impl Ledger {
             self.ended.truncate(before + usize::from(ran));
         }
         // PostgreSQL skips a Query, too, so the Query does not end the group.
-        self.group_open |= self.entries.is_empty();
+        if self.entries.is_empty() {
+            self.group.reopen();
+        }
         entry
     }
 
@@ -342,7 +326,7 @@ impl Ledger {
 
     /// Gives the open group up: the next message begins a new group, after a Sync.
     pub fn close_group(&mut self) {
-        self.group_open = false;
+        self.group.close();
     }
 
     /// PostgreSQL has begun a COPY from the client for the front entry. It ignores each Sync until
@@ -381,8 +365,7 @@ impl Ledger {
             .front()
             .is_some_and(|entry| entry.reply == Reply::Execute);
         if extended && self.readies == 0 {
-            self.group_open = true;
-            self.group_works = true;
+            self.group.reopen_at_work();
         }
         CopyIn {
             eaten: eaten as usize,
