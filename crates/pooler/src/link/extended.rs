@@ -54,15 +54,17 @@ impl Upstream<'_> {
             None if there.len() < limits::FRONT => return Err(Flow::Partial),
             None => b"?",
         };
-        self.counts.client_parses += 1;
-        if !name.is_empty() {
-            let entry = Entry::forward(Reply::Parse);
-            self.refuse(chunk, header, entry, Refusal::TooLong);
-            return Ok(());
+        match name.is_empty() {
+            true => self.pass_parse(chunk, header)?,
+            false => self.refuse(
+                chunk,
+                header,
+                Entry::forward(Reply::Parse),
+                Refusal::TooLong,
+            ),
         }
-        let passes = self.pass_parse(chunk, header);
-        self.counts.client_parses -= u32::from(passes.is_err());
-        passes
+        self.counts.client_parses += 1;
+        Ok(())
     }
 
     /// Passes a Parse of the unnamed statement. The statement belongs to the open transaction.
