@@ -409,7 +409,8 @@ impl Downstream<'_> {
     }
 
     fn ready(&mut self, chunk: &mut Chunk<'_>, header: Header, status: Status) -> Result<(), Halt> {
-        let stray = self.is_ready_stray();
+        let answered = self.server.link.was_answered();
+        let stray = self.is_ready_stray(answered);
         if stray && self.server.ending() != Some(Ending::CopyFailed) {
             return Err(broken(WireError::Tag(tag::READY)));
         }
@@ -462,12 +463,13 @@ impl Downstream<'_> {
     }
 
     /// True if a ReadyForQuery does not answer the front entry. Only after a failed COPY may there
-    /// be one: it answers a Sync that the COPY seemed to ignore.
-    fn is_ready_stray(&self) -> bool {
+    /// be one: it answers a Sync that the COPY seemed to ignore. `answered`: a part of an answer came
+    /// before.
+    fn is_ready_stray(&self, answered: bool) -> bool {
         match self.server.link.ledger.front().map(|entry| entry.reply) {
             // PostgreSQL answers a Query with more than a ReadyForQuery.
             Some(Reply::Query) => {
-                !self.server.link.was_answered() && self.server.ending() == Some(Ending::CopyFailed)
+                !answered && self.server.ending() == Some(Ending::CopyFailed)
             }
             reply => reply != Some(Reply::Sync),
         }
