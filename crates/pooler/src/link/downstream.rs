@@ -468,9 +468,7 @@ impl Downstream<'_> {
     fn is_ready_stray(&self, answered: bool) -> bool {
         match self.server.link.ledger.front().map(|entry| entry.reply) {
             // PostgreSQL answers a Query with more than a ReadyForQuery.
-            Some(Reply::Query) => {
-                !answered && self.server.ending() == Some(Ending::CopyFailed)
-            }
+            Some(Reply::Query) => !answered && self.server.ending() == Some(Ending::CopyFailed),
             reply => reply != Some(Reply::Sync),
         }
     }
