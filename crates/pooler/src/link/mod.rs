@@ -24,6 +24,7 @@ pub mod permission;
 pub mod portal;
 pub mod prepare;
 pub mod pressure;
+mod query;
 pub mod release;
 pub mod traffic;
 pub mod upstream;
