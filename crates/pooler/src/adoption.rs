@@ -227,7 +227,7 @@ impl Pooler {
         let client = self.clients.at_mut(id);
         if standing == Standing::Ready {
             let quiet = client.quiet();
-            client.rests(quiet);
+            client.becomes_idle(quiet);
             if let Some(hearing) = hearing {
                 self.hearing_comes(id, *hearing, out);
             }

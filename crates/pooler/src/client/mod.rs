@@ -165,7 +165,7 @@ impl Client {
     }
 
     /// From now on, the client uses the server with this console number.
-    pub(crate) fn uses(&mut self, server: u64) {
+    pub(crate) fn set_last_server(&mut self, server: u64) {
         self.last_server = server;
     }
 
@@ -183,7 +183,7 @@ impl Client {
     }
 
     /// The client begins a request.
-    pub(crate) fn asks(&mut self, at: Time) {
+    pub(crate) fn begin_request(&mut self, at: Time) {
         self.request = at;
     }
 
@@ -234,7 +234,7 @@ impl Client {
     }
 
     /// Sets the meaning of the client's statements under its parameters.
-    pub(crate) fn means(&mut self, meaning: Meaning) {
+    pub(crate) fn set_meaning(&mut self, meaning: Meaning) {
         self.meaning = meaning;
     }
 
@@ -266,7 +266,7 @@ impl Client {
         self.session.take()
     }
 
-    pub(crate) fn asks_for_numbers(&mut self) {
+    pub(crate) fn set_asks_numbers(&mut self) {
         self.asks_numbers = true;
     }
 
@@ -426,7 +426,7 @@ impl Client {
 
     /// The client is in a pool without a server, and has no request since `now`.
     #[inline]
-    pub(crate) fn rests(&mut self, now: Time) {
+    pub(crate) fn becomes_idle(&mut self, now: Time) {
         self.turn(ClientState::Idle);
         self.quiet = now;
         self.end.goes_on();

@@ -28,7 +28,7 @@ impl Group {
 
     /// True if a message of the open group may have begun a transaction in PostgreSQL. (A Close
     /// begins none.)
-    pub(super) fn works(&self) -> bool {
+    pub(super) fn is_at_work(&self) -> bool {
         self.open && self.works
     }
 

@@ -136,21 +136,21 @@ impl Ledger {
 
     /// True if a message of the open group may have begun a transaction in PostgreSQL. (A Close
     /// begins none.)
-    pub fn group_works(&self) -> bool {
-        self.group.works()
+    pub fn is_group_at_work(&self) -> bool {
+        self.group.is_at_work()
     }
 
     /// True if PostgreSQL holds answers back, because no Sync or Flush followed the last messages.
     /// True only once: the caller sends a Flush.
     pub fn needs_flush(&mut self) -> bool {
-        let settings = self.sets() && !self.owes_ready();
+        let settings = self.has_settings() && !self.owes_ready();
         self.group.needs_flush(settings)
     }
 
     /// True while PostgreSQL owes the answer to settings that were sent with the client's first
     /// messages.
     #[inline]
-    pub fn sets(&self) -> bool {
+    pub fn has_settings(&self) -> bool {
         let front = self.front();
         front.is_some_and(|entry| entry.reply == Reply::Settings)
     }
@@ -168,7 +168,7 @@ impl Ledger {
     /// True if PostgreSQL owes at most the answer to settings. (If PostgreSQL refuses the
     /// settings, it skips the messages after them.)
     fn is_fresh(&self) -> bool {
-        self.entries.is_empty() || self.sets() && self.entries.len() == 1
+        self.entries.is_empty() || self.has_settings() && self.entries.len() == 1
     }
 
     /// True if a message on its way may make PostgreSQL forget statements.
@@ -406,7 +406,7 @@ impl Ledger {
     }
 
     /// True if a Parse of a statement under this key is on its way.
-    pub fn adds(&self, key: u128) -> bool {
+    pub fn is_adding(&self, key: u128) -> bool {
         let mut sets = self
             .entries
             .iter()
@@ -432,7 +432,7 @@ impl Ledger {
     }
 
     /// True while the server describes this statement for Howdah.
-    pub fn checks(&self, key: u128) -> bool {
+    pub fn is_checking(&self, key: u128) -> bool {
         let some = self.carried.described > 0;
         let entries = self.entries.iter().filter(|_| some);
         let mut described = entries.filter_map(|entry| entry.effects().described.as_deref());
@@ -441,7 +441,7 @@ impl Ledger {
 
     /// True if the open group asks for the description of the client's statement with this number.
     /// (PostgreSQL may skip a description that an earlier group asks for.)
-    pub fn tells(&self, number: u64) -> bool {
+    pub fn is_describing(&self, number: u64) -> bool {
         let some = self.carried.described > 0;
         let group = self
             .entries

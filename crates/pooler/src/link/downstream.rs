@@ -183,7 +183,7 @@ impl Downstream<'_> {
                 if self.server.inquiry.is_some() && header.total() <= limits::HELD_MESSAGE =>
             {
                 let row = whole(chunk, header)?.to_vec();
-                self.server.tells_row(row);
+                self.server.set_inquiry_row(row);
                 self.passing(chunk, header)
             }
             tag::NOTIFICATION if self.server.listens() => {
@@ -553,7 +553,7 @@ impl Downstream<'_> {
                 let params = params.with(position, value);
                 let has_meaning = Params::has_meaning(position);
                 if has_meaning {
-                    client.means(params.meaning(
+                    client.set_meaning(params.meaning(
                         &self.shared.tracked,
                         self.meaning,
                         client.path().as_deref(),
@@ -600,7 +600,11 @@ impl Downstream<'_> {
             });
         }
         let params = known.overlaid(&server);
-        client.means(params.meaning(&self.shared.tracked, self.meaning, client.path().as_deref()));
+        client.set_meaning(params.meaning(
+            &self.shared.tracked,
+            self.meaning,
+            client.path().as_deref(),
+        ));
         client.set_params(self.shared.params.intern(params));
     }
 

@@ -57,7 +57,7 @@ impl Downstream<'_> {
         let simple = reply.is_none_or(Reply::gets_ready);
         let copy_unclear = self.fail_copy(fields);
         let dies = matches!(fields.severity(), b"FATAL" | b"PANIC");
-        if self.server.link.ledger.sets() && !dies {
+        if self.server.link.ledger.has_settings() && !dies {
             return self.settings_refused(chunk, header, fields);
         }
         if dies {

@@ -206,7 +206,7 @@ impl Upstream<'_> {
     pub(super) fn bind(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         if !self.renames {
             self.watch_bind_as_is(chunk, header)?;
-            self.linked().link.works();
+            self.linked().link.mark_worked();
             self.ask(chunk, header, Entry::forward(Reply::Bind));
             return Ok(());
         }
@@ -266,7 +266,7 @@ impl Upstream<'_> {
         let known = statement.and_then(|statement| statement.effects.as_deref());
         let effects = with_values.as_ref().or(known);
         if self.note_bind(statement, effects)? == Verdict::Refused {
-            self.linked().link.binds(None);
+            self.linked().link.set_bound(None);
             return Ok(Referent::refused(Refusal::Pins));
         }
         let looks = effects.map_or(Names::Same, Effects::names);
@@ -285,7 +285,7 @@ impl Upstream<'_> {
         chunk: &Chunk<'_>,
         header: Header,
     ) -> Result<Option<Effects>, Flow> {
-        let sets = self.linked().link.ledger.sets();
+        let sets = self.linked().link.ledger.has_settings();
         if !sets && !self.client.names_keep() {
             return Ok(None);
         }
@@ -330,7 +330,7 @@ impl Upstream<'_> {
             }),
             _ => None,
         };
-        self.linked().link.binds(bound);
+        self.linked().link.set_bound(bound);
     }
 
     /// Notes the effects of a Bind, if it may run.
@@ -351,7 +351,7 @@ impl Upstream<'_> {
             (None, None) => Verdict::Runs,
         };
         if verdict == Verdict::Runs && !statement.is_some_and(|s| s.first.draws_no_numbers()) {
-            self.linked().link.works();
+            self.linked().link.mark_worked();
         }
         Ok(verdict)
     }

@@ -96,13 +96,13 @@ impl Link {
     }
 
     /// True if a message of the open group may have begun a transaction.
-    fn group_works(&self) -> bool {
-        self.ledger.group_works()
+    fn is_group_at_work(&self) -> bool {
+        self.ledger.is_group_at_work()
     }
 
     /// True if no message since the last ReadyForQuery may have begun a transaction.
-    pub(crate) fn rests(&self) -> bool {
-        !self.ledger.owes_ready() && !self.ledger.group_works()
+    pub(crate) fn is_at_rest(&self) -> bool {
+        !self.ledger.owes_ready() && !self.ledger.is_group_at_work()
     }
 
     /// The number of ReadyForQuery messages that PostgreSQL owes.
@@ -116,13 +116,13 @@ impl Link {
     }
 
     /// True while both sides send data (replication).
-    pub(crate) fn streams(&self) -> bool {
+    pub(crate) fn is_streaming(&self) -> bool {
         self.copy.is_both()
     }
 
     /// True while PostgreSQL reads data from the client: rows of a COPY, or confirmations of a
     /// replication client.
-    fn reads(&self) -> bool {
+    fn is_reading(&self) -> bool {
         self.copy.is_open() || self.copy.is_both()
     }
 
@@ -142,7 +142,7 @@ impl Link {
     }
 
     /// Howdah sends a command that may draw numbers from sequences.
-    pub(crate) fn works(&mut self) {
+    pub(crate) fn mark_worked(&mut self) {
         self.worked = true;
     }
 
@@ -160,7 +160,7 @@ impl Link {
 
     /// The client binds a portal. `bound` is set if the client has not yet seen the statement's
     /// description.
-    fn binds(&mut self, bound: Option<Bound>) {
+    fn set_bound(&mut self, bound: Option<Bound>) {
         self.bound = bound;
     }
 

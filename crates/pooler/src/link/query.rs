@@ -81,7 +81,7 @@ impl Upstream<'_> {
     fn send_query(&mut self, chunk: &mut Chunk<'_>, header: Header, plan: QueryPlan<'_>) {
         let QueryPlan { first, .. } = plan;
         if !first.as_ref().is_some_and(First::draws_no_numbers) {
-            self.linked().link.works();
+            self.linked().link.mark_worked();
         }
         if self.linked().check.is_some() {
             let text = &chunk.rest()[HEADER..chunk.rest().len().min(header.total())];

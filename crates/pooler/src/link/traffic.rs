@@ -74,7 +74,7 @@ impl Pooler {
             ClientState::Moving(_) | ClientState::Packed(_) => client.inbox.hold(bytes),
             ClientState::Leaving { waits, .. } => {
                 if client.inbox.held().is_empty() && !waits {
-                    client.asks(self.now);
+                    client.begin_request(self.now);
                 }
                 client.inbox.hold(bytes);
             }
@@ -164,7 +164,7 @@ impl Pooler {
                 let entry = self.servers.get_mut(server)?;
                 if entry.link.ledger.is_empty() {
                     entry.begins_request(now);
-                } else if entry.link.reads() {
+                } else if entry.link.is_reading() {
                     client.sends_rows(now);
                 }
                 // Other servers close surplus statements when they get a client. A kept

@@ -177,7 +177,7 @@ impl Upstream<'_> {
         if self
             .server
             .as_ref()
-            .is_some_and(|(_, s)| s.link.ledger.sets())
+            .is_some_and(|(_, s)| s.link.ledger.has_settings())
             && self.linked().link.owes_ready()
         {
             return Err(self.stall());
@@ -226,7 +226,7 @@ impl Upstream<'_> {
             tag::FUNCTION_CALL => {
                 let mut entry = self.query_entry();
                 entry.barrier = true;
-                self.linked().link.works();
+                self.linked().link.mark_worked();
                 self.ask(chunk, header, entry);
                 Ok(())
             }
@@ -346,7 +346,7 @@ impl Upstream<'_> {
     /// Makes the entry of a Query or FunctionCall.
     pub(super) fn query_entry(&mut self) -> Entry {
         let mut entry = Entry::forward(Reply::Query);
-        entry.inside = self.linked().link.ledger.group_works();
+        entry.inside = self.linked().link.ledger.is_group_at_work();
         entry
     }
 
@@ -384,7 +384,7 @@ impl Upstream<'_> {
     #[inline(always)]
     pub(super) fn enter(&mut self, entry: Entry) {
         let server = self.linked();
-        debug_assert!(!server.link.ledger.sets() || !server.link.owes_ready());
+        debug_assert!(!server.link.ledger.has_settings() || !server.link.owes_ready());
         let not_failed = server.not_failed();
         server.link.ledger.push(entry, not_failed);
     }

@@ -27,7 +27,7 @@ impl Pooler {
     pub(crate) fn checkout(&mut self, id: ClientId, out: &mut Out) -> bool {
         let now = self.now;
         let client = self.clients.at_mut(id);
-        client.asks(now);
+        client.begin_request(now);
         let Some(mut pool_id) = client.pool else {
             return false;
         };

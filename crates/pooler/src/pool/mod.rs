@@ -419,11 +419,11 @@ impl Pool {
         }
     }
 
-    pub(crate) fn pauses(&mut self, paused: bool) {
+    pub(crate) fn set_paused(&mut self, paused: bool) {
         self.paused = paused;
     }
 
-    pub(crate) fn holds(&mut self, held: bool) {
+    pub(crate) fn set_held(&mut self, held: bool) {
         self.held = held;
     }
 

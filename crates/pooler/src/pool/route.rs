@@ -65,8 +65,8 @@ impl Pooler {
         let terms = Terms::of(&self.config, &key, database.clone());
         let schema = self.shared.statements.schema_of(database.target());
         let mut pool = Pool::new(Arc::new(key), terms, schema, self.now);
-        pool.pauses(self.janitor.is_paused(&pool.key.database));
-        pool.holds(self.janitor.holds());
+        pool.set_paused(self.janitor.is_paused(&pool.key.database));
+        pool.set_held(self.janitor.holds());
         self.pools.insert(pool)
     }
 

@@ -492,7 +492,7 @@ impl Server {
     }
 
     /// The server answers the inquiry with this row.
-    pub(crate) fn tells_row(&mut self, row: Vec<u8>) {
+    pub(crate) fn set_inquiry_row(&mut self, row: Vec<u8>) {
         if let Some(inquiry) = &mut self.inquiry {
             inquiry.row = Some(row);
         }

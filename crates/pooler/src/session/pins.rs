@@ -107,7 +107,7 @@ impl Pooler {
         };
         match *client.state() {
             ClientState::Waiting => {
-                client.rests(self.now);
+                client.becomes_idle(self.now);
                 if let Some(pool) = client.pool {
                     self.pools.at_mut(pool).pin_line.leave(id);
                 }
