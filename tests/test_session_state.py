@@ -1341,7 +1341,7 @@ def test_what_a_function_leaves_is_found(pool, postgres, hidden, told):
         mark = howdah.log_mark()
         client.rows("select 1")
         extended(client, "select hides()")
-        howdah.wait_for_log("left behind without its texts telling: "
+        howdah.wait_for_log("left session state that none of its statements revealed: "
                             + re.escape(told) + "; last run: select hides\\(\\)", mark)
         assert show(other, "work_mem") == "4MB"
         assert other.value("select current_user") == "postgres"

@@ -1,8 +1,8 @@
 //! Channel binding: complete exchanges, exchanges that contradict themselves, and `require_auth`.
 
 use super::require::RequireAuth;
-use super::scram_client::{Against, Channel, Proven, ScramClient};
-use super::scram_server::{Binding, Credential, ScramServer};
+use super::scram_checker::{Against, Channel, Proven, ScramChecker};
+use super::scram_prover::{Binding, Credential, ScramProver};
 use super::*;
 use crate::ChannelBinding;
 
@@ -145,38 +145,38 @@ fn the_example_of_the_rfc_with_a_bound_channel() {
     let salted = scram::salted_password(b"pencil", salt, 4096);
     let against = Against::Verifier(Verifier::derive(&salted, salt, 4096));
     let nonce = b"%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0".to_vec();
-    let mut client = ScramClient::with_nonce(against, nonce);
-    client.set_channel(Channel {
+    let mut checker = ScramChecker::with_nonce(against, nonce);
+    checker.set_channel(Channel {
         binding: Some(HASH.into()),
         bound: true,
     });
-    let mut server = ScramServer::with_nonce(
+    let mut prover = ScramProver::with_nonce(
         Credential::Password("pencil".into()),
         b"rOprNGfwEbeRWgbNEkqO".to_vec(),
         "user",
         Binding::Bound(HASH.into()),
     );
-    let first = server.client_first();
+    let first = prover.client_first();
     assert_eq!(
         first,
         b"p=tls-server-end-point,,n=user,r=rOprNGfwEbeRWgbNEkqO"
     );
-    let LoginStep::Reply(server_first) = client.answer(&first) else {
+    let LoginStep::Reply(server_first) = checker.answer(&first) else {
         panic!()
     };
-    let LoginStep::Derive(_) = server.server_first(&server_first) else {
+    let LoginStep::Derive(_) = prover.server_first(&server_first) else {
         panic!()
     };
-    let LoginStep::Reply(last) = server.derived(&salted) else {
+    let LoginStep::Reply(last) = prover.derived(&salted) else {
         panic!()
     };
     assert_eq!(str::from_utf8(&last).unwrap(), CLIENT_FINAL);
-    let LoginStep::Done(Proven { server_final, .. }) = client.answer(&last) else {
+    let LoginStep::Done(Proven { server_final, .. }) = checker.answer(&last) else {
         panic!()
     };
     assert_eq!(str::from_utf8(&server_final).unwrap(), SERVER_FINAL);
     assert!(matches!(
-        server.server_final(&server_final),
+        prover.server_final(&server_final),
         LoginStep::Done(())
     ));
 }

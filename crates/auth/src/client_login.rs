@@ -1,7 +1,7 @@
 //! A client's login: the method, then the method's exchange.
 
 use super::scram::{MECHANISM, MECHANISM_PLUS, Nonce, ScramKey};
-use super::scram_client::{Against, Channel, Proven, ScramClient, user_salt};
+use super::scram_checker::{Against, Channel, Proven, ScramChecker, user_salt};
 use super::{
     AuthRequest, LoginRefusal, LoginStep, MECHANISM_UNKNOWN, Method, PASSWORD_FAILED, SASL_FAILED,
     ScramKeys, Secret, TRUST_FAILED, Verifier, md5, plain,
@@ -60,9 +60,9 @@ enum State {
         salt: [u8; 4],
     },
     /// The next message chooses a mechanism. With a hash, the mechanism may bind the channel.
-    SaslInitial(ScramClient, Option<Box<[u8]>>),
+    SaslInitial(ScramChecker, Option<Box<[u8]>>),
     /// The next message belongs to SCRAM.
-    Scram(ScramClient),
+    Scram(ScramChecker),
     Over,
 }
 
@@ -92,7 +92,7 @@ impl ClientLogin {
                 (Self(state), LoginStep::Reply(AuthRequest::Cleartext))
             }
             (Method::Scram, _) | (Method::Md5, Some(Secret::Scram(_))) => {
-                let exchange = ScramClient::new(against(setup), setup.nonce);
+                let exchange = ScramChecker::new(against(setup), setup.nonce);
                 let binding = setup.binding.map(Box::from);
                 let plus = binding.is_some();
                 (
@@ -191,8 +191,8 @@ impl ClientLogin {
 
     fn scram(
         &mut self,
-        mut exchange: ScramClient,
-        step: impl FnOnce(&mut ScramClient) -> LoginStep<Vec<u8>, Proven>,
+        mut exchange: ScramChecker,
+        step: impl FnOnce(&mut ScramChecker) -> LoginStep<Vec<u8>, Proven>,
     ) -> ClientStep {
         match step(&mut exchange) {
             LoginStep::Reply(message) => {

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::scram::{Nonce, ScramKey};
-use super::scram_client::{Against, Proven, ScramClient};
-use super::scram_server::{Binding, Credential, ScramServer};
+use super::scram_checker::{Against, Proven, ScramChecker};
+use super::scram_prover::{Binding, Credential, ScramProver};
 use super::*;
 use crate::ChannelBinding;
 
@@ -118,24 +118,24 @@ fn rfc_7677() {
     const SERVER_NONCE: &[u8] = b"%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
     let salt = b"[m\x99h\x9d\x125\x8e\xec\xa0K\x14\x126\xfa\x81";
     let against = Against::Verifier(verifier("pencil", salt, 4096));
-    let mut client = ScramClient::with_nonce(against, SERVER_NONCE.to_vec());
+    let mut checker = ScramChecker::with_nonce(against, SERVER_NONCE.to_vec());
     let password = Credential::Password("pencil".into());
-    let mut server =
-        ScramServer::with_nonce(password, NONCE.to_vec(), "user", Binding::Unsupported);
+    let mut prover =
+        ScramProver::with_nonce(password, NONCE.to_vec(), "user", Binding::Unsupported);
 
-    let first = server.client_first();
+    let first = prover.client_first();
     assert_eq!(first, b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
-    let LoginStep::Reply(server_first) = client.answer(&first) else {
+    let LoginStep::Reply(server_first) = checker.answer(&first) else {
         panic!()
     };
     assert_eq!(
         server_first,
         b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
     );
-    let LoginStep::Derive(derivation) = server.server_first(&server_first) else {
+    let LoginStep::Derive(derivation) = prover.server_first(&server_first) else {
         panic!()
     };
-    let LoginStep::Reply(last) = server.derived(&derivation.compute()) else {
+    let LoginStep::Reply(last) = prover.derived(&derivation.compute()) else {
         panic!()
     };
     assert_eq!(
@@ -143,7 +143,7 @@ fn rfc_7677() {
         b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
           p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
     );
-    let LoginStep::Done(Proven { server_final, keys }) = client.answer(&last) else {
+    let LoginStep::Done(Proven { server_final, keys }) = checker.answer(&last) else {
         panic!()
     };
     assert_eq!(
@@ -151,7 +151,7 @@ fn rfc_7677() {
         b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
     );
     assert!(matches!(
-        server.server_final(&server_final),
+        prover.server_final(&server_final),
         LoginStep::Done(())
     ));
     assert_eq!(
@@ -636,7 +636,7 @@ proptest! {
                 }
             }
             // The changed nonce came back: Howdah's client side notices.
-            let reply = ScramServer::new(Credential::Password("pencil".into()), &[2; 18], Binding::Unsupported)
+            let reply = ScramProver::new(Credential::Password("pencil".into()), &[2; 18], Binding::Unsupported)
                 .server_first(request.payload());
             if matches!(reply, LoginStep::Refuse(_)) {
                 prop_assert!(tampered);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   client  <-- ClientLogin -->   us   <-- ServerLogin -->  PostgreSQL
-//!               scram_client                scram_server
+//!               scram_checker               scram_prover
 //!               md5, plain                  md5
 //! ```
 //!
@@ -12,7 +12,7 @@
 //! computation, a SCRAM key derivation, is requested by [`LoginStep::Derive`].
 //!
 //! The messages to a client never depend on whether the user exists: unknown users go through the same
-//! exchange and fail at its end ([`scram_client`] names the remaining differences).
+//! exchange and fail at its end ([`scram_checker`] names the remaining differences).
 #![forbid(unsafe_code)]
 
 pub mod client_login;
@@ -23,8 +23,8 @@ pub mod plain;
 pub mod require;
 pub mod saslprep;
 pub mod scram;
-pub mod scram_client;
-pub mod scram_server;
+pub mod scram_checker;
+pub mod scram_prover;
 pub mod secret;
 pub mod server_login;
 pub mod verifier;

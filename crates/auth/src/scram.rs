@@ -1,6 +1,6 @@
 //! SCRAM-SHA-256 (RFC 5802, RFC 7677): the grammar of its four messages, and its arithmetic. Both directions
-//! use this file: clients' logins ([`super::scram_client`]) and logins to PostgreSQL
-//! ([`super::scram_server`]).
+//! use this file: clients' logins ([`super::scram_checker`]) and logins to PostgreSQL
+//! ([`super::scram_prover`]).
 //!
 //! Readers borrow from the message and refuse what the grammar refuses. They allocate nothing but the salt.
 //! Comments name the places where PostgreSQL is more lenient than the RFC.

@@ -2,7 +2,7 @@
 
 use super::require::{RequireAuth, ServerMethod};
 use super::scram::{MECHANISM, MECHANISM_PLUS, Nonce, ScramKey};
-use super::scram_server::{Binding, Credential, FAILED, ScramServer, WRONG_TYPE};
+use super::scram_prover::{Binding, Credential, FAILED, ScramProver, WRONG_TYPE};
 use super::{LoginRefusal, LoginStep, ScramKeys, Secret, code, md5};
 
 /// Whether logins to servers bind the channel (SCRAM-SHA-256-PLUS).
@@ -57,9 +57,9 @@ enum State {
     /// The password is sent; only `Ok` may follow.
     Sent,
     /// The exchange waits for PostgreSQL's first message, or for the key derivation.
-    First(ScramServer),
+    First(ScramProver),
     /// The exchange waits for PostgreSQL's last message.
-    Final(ScramServer),
+    Final(ScramProver),
     Over,
 }
 
@@ -180,7 +180,7 @@ impl ServerLogin {
         Ok(())
     }
 
-    fn continues(&mut self, exchange: ScramServer, step: ServerStep) -> ServerStep {
+    fn continues(&mut self, exchange: ScramProver, step: ServerStep) -> ServerStep {
         match step {
             LoginStep::Derive(_) => self.state = State::First(exchange),
             LoginStep::Reply(_) => self.state = State::Final(exchange),
@@ -240,7 +240,7 @@ impl ServerLogin {
                 return refuse(WRONG_TYPE, missing(secret.as_ref(), wanted));
             }
         };
-        let exchange = ScramServer::new(credential, &self.nonce, binding);
+        let exchange = ScramProver::new(credential, &self.nonce, binding);
         let message = exchange.client_first();
         self.state = State::First(exchange);
 

@@ -131,7 +131,7 @@ impl Control {
         }
         let changed = *looks != *self.looks;
         if changed {
-            self.say("a file of TLS has changed, reading certificates and keys anew");
+            self.say("a TLS file has changed: reloading certificates and keys");
         }
         if changed || self.tickets().day != self.tickets_made.day {
             let same = (*self.config).clone();

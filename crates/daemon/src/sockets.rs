@@ -761,7 +761,7 @@ impl<D: Driver> Sockets<D> {
                 && !connection.flags.lost
             {
                 let peer = connection.peer;
-                let why = "it was given up, as others waited to begin theirs".to_owned();
+                let why = "abandoned: other handshakes were waiting".to_owned();
                 self.tell(Event::TlsDone(peer, Err(why)));
             }
         }

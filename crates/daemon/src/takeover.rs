@@ -68,7 +68,9 @@ impl Predecessor {
     /// No unix socket is configured, or the login is refused.
     pub fn find(globals: &Globals, log: &Log) -> Result<Option<Predecessor>, Fatal> {
         let Some(address) = boot::unix_address(globals)? else {
-            return Err(Fatal("-R needs unix_socket_dir: it asks there".into()));
+            return Err(Fatal(
+                "-R needs unix_socket_dir to reach the old process".into(),
+            ));
         };
         let Ok(stream) = UnixStream::connect_addr(&address) else {
             let text = "old process not found, try to continue normally";

@@ -94,7 +94,7 @@ pub struct Outside {
 /// statements at the end of a turn, and the worker then has nothing to do until the first one answers.
 pub const FLUSH_SOON: u32 = 8;
 /// The same where other threads want the worker's core. There the process that the kernel wakes may take
-/// the core at once, and the worker comes back to cold caches: so seldom is better than soon.
+/// the core at once, and the worker comes back to cold caches: so it is better to flush rarely than early.
 pub const FLUSH_SELDOM: u32 = 256;
 /// Other threads want the worker's core if they had it for more than one part in so many of the time in
 /// which the worker had something to do.

@@ -96,8 +96,8 @@ impl Pooler {
             return;
         };
         let key = PoolKey {
-            database: self.consoles.name(&lore.key.database),
-            user: self.consoles.name(&lore.key.user),
+            database: self.shared.names.intern(&lore.key.database),
+            user: self.shared.names.intern(&lore.key.user),
             lookups: lore.key.lookups,
             listens: lore.key.listens,
         };
@@ -121,8 +121,8 @@ impl Pooler {
     ) -> ClientId {
         let ends = passenger.ends.clone();
         let id = self.new_client(ends, passenger.number, passenger.connected);
-        let database = self.consoles.name(&passenger.database);
-        let user = self.consoles.name(&passenger.user);
+        let database = self.shared.names.intern(&passenger.database);
+        let user = self.shared.names.intern(&passenger.user);
         let login = PoolKey::new(database.clone(), user.clone());
         let client = self.clients.at_mut(id);
         client.unpack(&mut passenger, database, user);
@@ -227,7 +227,7 @@ impl Pooler {
         let client = self.clients.at_mut(id);
         if standing == Standing::Ready {
             let quiet = client.quiet();
-            client.rests(quiet);
+            client.becomes_idle(quiet);
             if let Some(hearing) = hearing {
                 self.hearing_comes(id, *hearing, out);
             }

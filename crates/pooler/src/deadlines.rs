@@ -65,7 +65,7 @@ impl Pooler {
             return;
         };
         let client = self.clients.at_mut(id);
-        client.comes_up(&mut self.timers, id, at);
+        client.arm_timer(&mut self.timers, id, at);
     }
 
     /// Sets a linked client's timer before any deadline that may begin while the client is linked.
@@ -75,7 +75,7 @@ impl Pooler {
         let Some(pool) = client.pool else { return };
         let shortest = self.pools.at(pool).terms.shortest;
         let at = Time(self.now.0.saturating_add(shortest));
-        client.comes_up(&mut self.timers, id, at);
+        client.arm_timer(&mut self.timers, id, at);
     }
 
     /// As `watch_client`, for a server.
@@ -84,7 +84,7 @@ impl Pooler {
             return;
         };
         let server = self.servers.at_mut(id);
-        server.comes_up(&mut self.timers, id, at);
+        server.arm_timer(&mut self.timers, id, at);
     }
 
     /// A client's timer entry expired. The entry may be old, or the deadline may have moved.
@@ -93,7 +93,7 @@ impl Pooler {
         if client.timer != at {
             return;
         }
-        client.timer_is_up();
+        client.timer_fired();
         match self.client_deadline(id) {
             Some((deadline, due)) if deadline <= self.now => self.client_late(id, due, out),
             later => {
@@ -216,7 +216,7 @@ impl Pooler {
         if server.timer != at {
             return;
         }
-        server.timer_is_up();
+        server.timer_fired();
         match self.server_deadline(id) {
             Some((deadline, why)) if deadline <= self.now => self.server_late(id, why, out),
             Some(_) => self.watch_server(id),

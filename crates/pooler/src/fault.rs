@@ -275,15 +275,14 @@ impl fmt::Display for Fault {
                 )
             }
             CopyUnclear => f.write_str(
-                "the COPY failed while messages that are no part of it were on their way: \
-                 it cannot be told which of them are answered",
+                "COPY failed with other messages in flight: the pooler cannot tell which of them \
+                 the server will answer",
             ),
             TransactionBlock => {
                 f.write_str("transaction blocks not allowed in statement pooling mode")
             }
             PinsInStatementMode => f.write_str(
-                "what outlives its statement and belongs to one session is not allowed in \
-                 statement pooling mode",
+                "session state that outlives its statement is not allowed in statement pooling mode",
             ),
             TooManyPins => f.write_str(
                 "too many clients of the pool keep a server between transactions (pin_limit)",
@@ -303,8 +302,8 @@ impl fmt::Display for Fault {
             ),
             TooMuchHeard => f.write_str("too many notifications wait for this client"),
             OtherEncoding => f.write_str(
-                "a notification is not in the encoding that client_encoding was changed to since \
-                 LISTEN",
+                "client_encoding has changed since LISTEN, and a notification is not in the new \
+                 encoding",
             ),
             UnlistenUnclear => f.write_str(
                 "UNLISTEN is not supported here while LISTEN is shared (listen): send it as a Query, \

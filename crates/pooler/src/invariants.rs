@@ -96,9 +96,9 @@ impl Pooler {
             known.extend(pool.newcomers().iter().map(|client| (id, *client)));
         }
         for (id, client) in self.clients.iter() {
-            // A client that is not admitted yet has no pool.
-            if let (ClientState::Welcome, Some(pool)) = (client.state(), client.pool) {
-                assert!(known.contains(&(pool, id)), "a pool knows its newcomers");
+            if matches!(client.state(), ClientState::Welcome) {
+                let known = client.pool.is_some_and(|pool| known.contains(&(pool, id)));
+                assert!(known, "a pool knows its newcomers");
             }
         }
     }

@@ -50,6 +50,7 @@ pub mod metrics;
 mod mistake;
 pub mod moves;
 pub mod moving;
+pub mod names;
 mod next;
 pub mod note;
 pub mod order;

@@ -181,8 +181,8 @@ pub const QUERY_TEXT_KEPT: usize = 1024;
 /// At how many of these texts the unused ones are forgotten.
 pub const QUERY_TEXTS_UNUSED: usize = 1024;
 
-/// How many names consoles remember before unused ones are forgotten.
-pub const CONSOLE_NAMES: usize = 4096;
+/// At how many names of users and databases a worker forgets the unused ones.
+pub const NAMES: usize = 4096;
 
 /// How many texts of queries a worker reports for metrics.
 pub const QUERIES_TOLD: usize = 50;

@@ -58,8 +58,8 @@ impl Pooler {
             return self.was_looked_up(id, found, out);
         }
         let key = PoolKey {
-            database: self.consoles.name(&target.name),
-            user: self.consoles.name(&user),
+            database: self.shared.names.intern(&target.name),
+            user: self.shared.names.intern(&user),
             lookups: true,
             listens: false,
         };

@@ -78,7 +78,6 @@ impl Pooler {
         }
         for id in self.pools.ids() {
             self.trim_waiting(id);
-            self.trim_newcomers(id);
             self.need_anew(id, out);
             self.warm(id, out);
             self.settle_hunger(id, out);
@@ -171,8 +170,8 @@ impl Pooler {
             if config.min_pool_size(database) == 0 {
                 continue;
             }
-            let name = self.consoles.name(&database.name);
-            let key = PoolKey::new(name, self.consoles.name(user));
+            let name = self.shared.names.intern(&database.name);
+            let key = PoolKey::new(name, self.shared.names.intern(user));
             if self.first_seat(&key) != self.worker {
                 continue;
             }

@@ -334,7 +334,7 @@ impl Pooler {
         if client.awaits_permission() {
             return;
         }
-        client.asks(since);
+        client.begin_request(since);
         self.pools.at_mut(pool).waiting.join_since(id, since);
         self.watch_client(id);
     }

@@ -56,7 +56,7 @@ impl Pooler {
         for id in self.pools.ids() {
             let pool = self.pools.at_mut(id);
             if database.is_none_or(|name| *pool.key.database == *name) {
-                pool.pauses(true);
+                pool.set_paused(true);
                 let idle: Vec<_> = pool.idle.iter().collect();
                 for server in idle {
                     self.close_server(server, "pause mode", Close::Await, out);
@@ -110,7 +110,7 @@ impl Pooler {
         }
         for id in self.pools.ids() {
             let pool = self.pools.at_mut(id);
-            pool.pauses(self.janitor.is_paused(&pool.key.database));
+            pool.set_paused(self.janitor.is_paused(&pool.key.database));
             self.need(id, out);
         }
     }
@@ -124,7 +124,7 @@ impl Pooler {
                 for server in idle {
                     self.close_server(server, "server shutting down", Close::Await, out);
                 }
-                self.pools.at_mut(id).pauses(true);
+                self.pools.at_mut(id).set_paused(true);
             }
         }
         self.maybe_end(out);

@@ -171,6 +171,7 @@ impl Pooler {
             .map(String::as_str);
         let shared = Shared {
             tracked: Tracked::new(extra),
+            names: Default::default(),
             params: ParamsInterner::new(seeded),
             settings: crate::session::Shelf::new(seeded),
             statements: Interner::new(seeded, setup.worker),

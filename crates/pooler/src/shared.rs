@@ -1,5 +1,6 @@
 //! Values that all connections of a worker share.
 
+use crate::names::NameInterner;
 use crate::params::{ParamsInterner, Tracked};
 use crate::statement::Interner;
 
@@ -8,6 +9,8 @@ use crate::statement::Interner;
 pub struct Shared {
     /// The tracked parameters.
     pub tracked: Tracked,
+    /// Names of users and databases, each kept once.
+    pub names: NameInterner,
     /// Sets of parameter values, each kept once.
     pub params: ParamsInterner,
     /// Settings of sessions, each kept once.

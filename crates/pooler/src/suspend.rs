@@ -55,7 +55,7 @@ impl Pooler {
     pub(crate) fn hold_pools(&mut self, out: &mut Out) {
         let held = self.janitor.holds();
         for id in self.pools.ids() {
-            self.pools.at_mut(id).holds(held);
+            self.pools.at_mut(id).set_held(held);
             self.need(id, out);
         }
     }

@@ -176,7 +176,7 @@ impl<K: SlotKey, T> Table<K, T> {
 #[cold]
 #[track_caller]
 fn missing() -> ! {
-    panic!("a connection that is spoken of is gone")
+    panic!("a connection that must exist is gone")
 }
 
 #[cfg(test)]

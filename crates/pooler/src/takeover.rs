@@ -152,10 +152,7 @@ impl Pooler {
         self.servers
             .iter()
             .any(|(_, server)| match *server.state() {
-                ServerState::Idle
-                | ServerState::Used
-                | ServerState::Packed
-                | ServerState::Closing => false,
+                ServerState::Idle | ServerState::Packed | ServerState::Closing => false,
                 ServerState::Listening { .. } => false,
                 // These servers are closed at packing: the successor opens its own.
                 ServerState::Resolving
@@ -172,17 +169,18 @@ impl Pooler {
     }
 
     fn a_client_logs_in(&self) -> bool {
-        self.clients
-            .iter()
-            .any(|(_, client)| match *client.state() {
-                ClientState::Login(_)
-                | ClientState::Lookup
-                | ClientState::Moving(_)
-                | ClientState::Canceller => true,
-                ClientState::Leaving { .. } => true,
-                ClientState::Welcome => client.pool.is_none(),
-                _ => false,
-            })
+        let logs_in = |client: &Client| {
+            matches!(
+                client.state(),
+                ClientState::Admission
+                    | ClientState::Login(_)
+                    | ClientState::Lookup
+                    | ClientState::Moving(_)
+                    | ClientState::Canceller
+                    | ClientState::Leaving { .. }
+            )
+        };
+        self.clients.iter().any(|(_, client)| logs_in(client))
     }
 
     /// The successor is ready: everything at rest goes to it.
@@ -337,7 +335,7 @@ impl Pooler {
             // Only this process hears the client's channels.
             _ if hears(client) && !may_be_heard_elsewhere(client) => None,
             ClientState::Startup | ClientState::Moving(_) => Some(Standing::Startup),
-            ClientState::Welcome if client.pool.is_some() => Some(Standing::Newcomer),
+            ClientState::Welcome => Some(Standing::Newcomer),
             ClientState::Idle | ClientState::Waiting | ClientState::Leaving { .. } => {
                 Some(Standing::Ready)
             }

@@ -118,6 +118,14 @@ impl<'a> Fields<'a> {
     pub fn message(self) -> &'a [u8] {
         self.get(b'M').unwrap_or(b"")
     }
+
+    /// The SQLSTATE and the message as texts. `absent` stands for the SQLSTATE of an error without
+    /// one.
+    pub fn texts(self, absent: &str) -> (String, String) {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        let sqlstate = self.sqlstate().map_or_else(|| absent.to_owned(), text);
+        (sqlstate, text(self.message()))
+    }
 }
 
 #[cfg(test)]
@@ -143,6 +151,8 @@ mod tests {
         assert_eq!(fields.severity(), b"ERROR");
         assert_eq!(fields.sqlstate(), Some(&b"26000"[..]));
         assert_eq!(fields.message(), b"no");
+        assert_eq!(fields.texts("XX000"), ("26000".into(), "no".into()));
+        assert_eq!(Fields::new(b"").texts("XX000"), ("XX000".into(), "".into()));
         assert_eq!(Fields::new(b"Sx").iter().count(), 0);
         assert_eq!(Fields::new(b"").message(), b"");
     }

@@ -143,7 +143,8 @@ fn numbers(body: &[u8]) -> Option<(Vec<u16>, &[u8])> {
     let mut all = Vec::new();
     for _ in 0..count {
         let (number, after) = u16_be(rest)?;
-        (rest, _) = (after, all.push(number));
+        all.push(number);
+        rest = after;
     }
     Some((all, rest))
 }

@@ -86,13 +86,7 @@ impl Epoll {
     pub fn new(listeners: Vec<Listener>, bell: Option<Arc<OwnedFd>>) -> Result<Epoll, Errno> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         if let Some(bell) = &bell {
-            let tag = Tag::new(
-                BELL,
-                Key {
-                    slot: 0,
-                    generation: 0,
-                },
-            );
+            let tag = Tag::of(BELL, 0);
             let data = EventData::new_u64(tag.pack());
             epoll::add(&epoll, bell, data, EventFlags::IN | EventFlags::ET)?;
         }
@@ -407,13 +401,7 @@ impl Driver for Epoll {
         if std::mem::replace(&mut listener.armed, on) == on {
             return;
         }
-        let tag = Tag::new(
-            LISTENER,
-            Key {
-                slot: index as u32,
-                generation: 0,
-            },
-        );
+        let tag = Tag::of(LISTENER, index);
         let result = if on {
             // Each new connection wakes one waiting worker, not all of them.
             let flags = EventFlags::IN | EventFlags::EXCLUSIVE;

@@ -198,6 +198,15 @@ impl Tag {
         Tag { kind, key }
     }
 
+    /// The tag of an object that is not a connection.
+    fn of(kind: u8, index: usize) -> Tag {
+        let key = Key {
+            slot: index as u32,
+            generation: 0,
+        };
+        Tag::new(kind, key)
+    }
+
     fn pack(self) -> u64 {
         u64::from(self.kind) << 60 | u64::from(self.key.slot) << 32 | u64::from(self.key.generation)
     }

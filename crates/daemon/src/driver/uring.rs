@@ -273,7 +273,7 @@ impl Uring {
         *self.alarm.when = Timespec::new()
             .sec(deadline.0 / SECOND)
             .nsec((deadline.0 % SECOND) as u32);
-        let (tag, when) = (alarm_tag().pack(), &raw const *self.alarm.when);
+        let (tag, when) = (Tag::of(ALARM, 0).pack(), &raw const *self.alarm.when);
         let entry = match was {
             None => opcode::Timeout::new(when)
                 .flags(TimeoutFlags::ABS)
@@ -285,7 +285,7 @@ impl Uring {
                 .flags(TimeoutFlags::ABS)
                 .build()
                 .flags(Flags::SKIP_SUCCESS)
-                .user_data(Tag::new(CANCEL, alarm_tag().key).pack()),
+                .user_data(Tag::of(CANCEL, 0).pack()),
         };
         self.alarm.at = Some(deadline);
         self.push(entry);
@@ -308,13 +308,7 @@ impl Uring {
 
     fn watch_bell(&mut self) {
         if let Some(bell) = &self.bell {
-            let tag = Tag::new(
-                BELL,
-                Key {
-                    slot: 0,
-                    generation: 0,
-                },
-            );
+            let tag = Tag::of(BELL, 0);
             let poll = opcode::PollAdd::new(Fd(bell.as_raw_fd()), PollFlags::IN.bits().into());
             self.push(poll.multi(true).build().user_data(tag.pack()));
         }
@@ -394,7 +388,7 @@ impl Uring {
             let entry = opcode::Accept::new(Fd(socket.as_raw_fd()), address, length)
                 .flags(flags as i32)
                 .build();
-            self.push(entry.user_data(accept_tag(index).pack()));
+            self.push(entry.user_data(Tag::of(ACCEPT, index).pack()));
         }
     }
 
@@ -482,26 +476,6 @@ impl Connection {
     }
 }
 
-fn alarm_tag() -> Tag {
-    Tag::new(
-        ALARM,
-        Key {
-            slot: 0,
-            generation: 0,
-        },
-    )
-}
-
-fn accept_tag(index: usize) -> Tag {
-    Tag::new(
-        ACCEPT,
-        Key {
-            slot: index as u32,
-            generation: 0,
-        },
-    )
-}
-
 impl Driver for Uring {
     fn now(&self) -> Time {
         socket::clock()
@@ -584,7 +558,7 @@ impl Driver for Uring {
             // again.
             self.arm_accept(index);
         } else if was && listening.armed {
-            self.cancel(accept_tag(index));
+            self.cancel(Tag::of(ACCEPT, index));
         }
     }
 

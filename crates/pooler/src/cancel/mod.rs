@@ -160,7 +160,7 @@ impl Pooler {
             return;
         }
         if waiting {
-            client.rests(self.now);
+            client.becomes_idle(self.now);
         }
         if let (true, Some(pool)) = (waiting, client.pool) {
             self.pools.at_mut(pool).waiting.leave(id);

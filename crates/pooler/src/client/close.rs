@@ -143,7 +143,7 @@ impl Pooler {
         // The client was lost before the driver detached it, so it does not move.
         match *client.state() {
             ClientState::Moving(_) | ClientState::Packed(_) => client.starts_again(),
-            ClientState::Leaving { .. } => client.rests(self.now),
+            ClientState::Leaving { .. } => client.becomes_idle(self.now),
             _ => {}
         }
         match *client.state() {
@@ -200,7 +200,7 @@ impl Pooler {
             server.mark_cut_off();
             return self.close_server(id, "client disconnect while sending", Close::Await, out);
         }
-        if replication || server.link.streams() {
+        if replication || server.link.is_streaming() {
             return self.close_server(id, "replication client was closed", Close::Await, out);
         }
         let left = server.link.undo(Peer::Server(id), group_failed, out);

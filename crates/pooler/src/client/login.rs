@@ -366,13 +366,13 @@ impl Pooler {
         let client = self.clients.at_mut(id);
         if client.replication.any() {
             // The client gets a server of its own, and that server's parameters.
-            client.asks(self.now);
+            client.begin_request(self.now);
             client.stands_in_line();
             self.await_server(id, pool_id);
         } else if welcomed {
             return self.welcome(id, out);
         } else {
-            client.asks(self.now);
+            client.begin_request(self.now);
             self.pools.at_mut(pool_id).awaits_welcome(id);
         }
         self.watch_client(id);
@@ -391,7 +391,7 @@ impl Pooler {
 
     pub(crate) fn pool_user(&mut self, database: &Database, user: Arc<str>) -> Arc<str> {
         match &database.forced_user {
-            Some(forced) => self.consoles.name(forced),
+            Some(forced) => self.shared.names.intern(forced),
             None => user,
         }
     }
@@ -402,7 +402,7 @@ impl Pooler {
         if !matches!(client.state(), ClientState::Welcome) {
             return;
         }
-        client.rests(self.now);
+        client.becomes_idle(self.now);
         self.send_welcome(id, out);
         self.resume(id, out);
         self.watch_client(id);
@@ -438,7 +438,7 @@ impl Pooler {
         client.mark_welcome();
         client.set_told_standby(standby);
         client.goes_back_to(greeting.reset.clone());
-        client.means(greeting.meaning);
+        client.set_meaning(greeting.meaning);
         client.set_params(greeting.params.clone());
         let long = client.long_key;
         let (pid, secret, length) = self.new_key(id, long);

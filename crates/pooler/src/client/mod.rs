@@ -1,11 +1,11 @@
 //! A client: an application's connection to Howdah.
 //!
 //! ```text
-//!            first packet      placed, admitted     proved        has parameters
-//!  Startup ---------------> Login ------------------------> Welcome -----------> Idle
-//!     |  \                                                                     /     \
-//!     |   CancelRequest: Canceller            no free server        Waiting <-        -> Linked
-//!     `-- another worker's: Moving                                     `---------------^
+//!          first packet            admitted         proved            has parameters
+//!  Startup ------------> Admission ---------> Login ---------> Welcome -----------> Idle
+//!     |  \                                                                         /     \
+//!     |   CancelRequest: Canceller                no free server        Waiting <-        -> Linked
+//!     `-- another worker's: Moving                                         `---------------^
 //! ```
 
 pub mod close;
@@ -165,7 +165,7 @@ impl Client {
     }
 
     /// From now on, the client uses the server with this console number.
-    pub(crate) fn uses(&mut self, server: u64) {
+    pub(crate) fn set_last_server(&mut self, server: u64) {
         self.last_server = server;
     }
 
@@ -183,7 +183,7 @@ impl Client {
     }
 
     /// The client begins a request.
-    pub(crate) fn asks(&mut self, at: Time) {
+    pub(crate) fn begin_request(&mut self, at: Time) {
         self.request = at;
     }
 
@@ -234,7 +234,7 @@ impl Client {
     }
 
     /// Sets the meaning of the client's statements under its parameters.
-    pub(crate) fn means(&mut self, meaning: Meaning) {
+    pub(crate) fn set_meaning(&mut self, meaning: Meaning) {
         self.meaning = meaning;
     }
 
@@ -266,7 +266,7 @@ impl Client {
         self.session.take()
     }
 
-    pub(crate) fn asks_for_numbers(&mut self) {
+    pub(crate) fn set_asks_numbers(&mut self) {
         self.asks_numbers = true;
     }
 
@@ -375,11 +375,11 @@ impl Client {
 
     /// Arms the timer: it is due at `at` or earlier.
     #[inline]
-    pub(crate) fn comes_up(&mut self, timers: &mut Timers, id: ClientId, at: Time) {
+    pub(crate) fn arm_timer(&mut self, timers: &mut Timers, id: ClientId, at: Time) {
         timers.arm(Peer::Client(id), at, &mut self.timer);
     }
 
-    pub(crate) fn timer_is_up(&mut self) {
+    pub(crate) fn timer_fired(&mut self) {
         self.timer = Time(0);
     }
 
@@ -414,6 +414,11 @@ impl Client {
         self.state = ClientState::Login(Box::new(login));
     }
 
+    /// The client asks the Broker for admission.
+    fn awaits_admission(&mut self) {
+        self.state = ClientState::Admission;
+    }
+
     /// The client has proved its identity and waits for its greeting.
     pub(crate) fn awaits_welcome(&mut self) {
         self.state = ClientState::Welcome;
@@ -421,7 +426,7 @@ impl Client {
 
     /// The client is in a pool without a server, and has no request since `now`.
     #[inline]
-    pub(crate) fn rests(&mut self, now: Time) {
+    pub(crate) fn becomes_idle(&mut self, now: Time) {
         self.turn(ClientState::Idle);
         self.quiet = now;
         self.end.goes_on();

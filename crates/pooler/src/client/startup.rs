@@ -60,7 +60,7 @@ impl Pooler {
 
     pub(crate) fn new_client(&mut self, ends: Ends, number: u64, connected: Time) -> ClientId {
         let (seeded, now) = (self.seeded, self.now);
-        let nobody = self.consoles.nobody();
+        let nobody = self.shared.names.nobody();
         self.clients.insert(|_| Client {
             state: ClientState::Startup,
             number,
@@ -422,8 +422,8 @@ impl Pooler {
             return self.worker;
         };
         let user = entry.forced_user.as_deref().unwrap_or(wish.user);
-        let name = self.consoles.name(wish.database);
-        let key = PoolKey::new(name, self.consoles.name(user));
+        let name = self.shared.names.intern(wish.database);
+        let key = PoolKey::new(name, self.shared.names.intern(user));
         self.seat_for(&key)
     }
 
@@ -495,7 +495,10 @@ impl Pooler {
             });
         }
         let (database, user) = (wish.database, wish.user);
-        let login = PoolKey::new(self.consoles.name(database), self.consoles.name(user));
+        let login = PoolKey::new(
+            self.shared.names.intern(database),
+            self.shared.names.intern(user),
+        );
         let params = self.shared.params.intern(wish.params);
         let client = gone!(self.clients.get_mut(id));
         client.wishes(wish.replication, wish.server_options, wish.minor >= 2);
@@ -505,7 +508,7 @@ impl Pooler {
         let settings = settings.map(|own| self.shared.settings.intern((*own).clone()));
         client.set_settings(settings.clone(), settings);
         // The client takes no place until the Broker has answered.
-        client.awaits_welcome();
+        client.awaits_admission();
         if self.config.globals.log_connections {
             self.log_attempt(id, database, user, out);
         }
@@ -607,7 +610,7 @@ impl Pooler {
         let alive = self
             .clients
             .get_mut(id)
-            .filter(|client| matches!(client.state(), ClientState::Welcome) && !client.admitted);
+            .filter(|client| matches!(client.state(), ClientState::Admission));
         match (alive, answer) {
             (Some(client), Ok(())) => {
                 client.let_in();

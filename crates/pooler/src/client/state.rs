@@ -24,6 +24,9 @@ pub enum ClientState {
         /// The client was waiting for a server.
         waits: bool,
     },
+    /// The client asks the Broker for admission. The client has proved nothing yet, and is in no
+    /// pool.
+    Admission,
     /// Howdah looks up the client's user (`auth_query`).
     Lookup,
     /// The client proves its identity.

@@ -221,7 +221,6 @@ impl Pooler {
             ServerState::BeingCancelled => Seen::BeingCanceled,
             ServerState::Idle if self.is_stale(server) => Seen::Used,
             ServerState::Idle | ServerState::Lent(_) | ServerState::Packed => Seen::Idle,
-            ServerState::Used => Seen::Used,
             ServerState::Checking | ServerState::Resetting | ServerState::Draining => Seen::Tested,
             ServerState::Resolving
             | ServerState::Connecting
@@ -248,13 +247,11 @@ impl Pooler {
     }
 
     fn client_row(&self, client: &Client) -> Option<ClientRow> {
-        let state = match (client.state(), client.pool) {
-            (ClientState::Linked(_) | ClientState::Aligning(_), _) => "active",
-            (ClientState::Idle | ClientState::Console(_) | ClientState::Leaving { .. }, _) => {
-                "idle"
-            }
-            (ClientState::Waiting, _) | (ClientState::Welcome, Some(_)) => "waiting",
-            (ClientState::Canceller, _) => "active_cancel_req",
+        let state = match client.state() {
+            ClientState::Linked(_) | ClientState::Aligning(_) => "active",
+            ClientState::Idle | ClientState::Console(_) | ClientState::Leaving { .. } => "idle",
+            ClientState::Waiting | ClientState::Welcome => "waiting",
+            ClientState::Canceller => "active_cancel_req",
             _ => return None,
         };
         let named = |name: &str, none: &str| {

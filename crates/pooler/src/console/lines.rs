@@ -90,7 +90,7 @@ impl Pooler {
     }
 }
 
-/// True if the client waits for a server or for its admission.
+/// True if the client waits for a server or for its greeting.
 pub(super) fn is_waiting(client: &Client) -> bool {
     use ClientState::{Lookup, Waiting, Welcome};
     matches!(client.state(), Waiting | Welcome | Lookup)

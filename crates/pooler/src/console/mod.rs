@@ -10,8 +10,8 @@ pub mod drivers;
 pub mod extended;
 pub mod gather;
 pub mod holdings;
+mod hosts;
 pub mod lines;
-mod names;
 pub mod prepared;
 pub mod report;
 pub mod rows;
@@ -28,7 +28,6 @@ pub use report::{Report, Survey};
 pub use session::ConsoleSession;
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use crate::event::ClientId;
 use crate::limits;
@@ -44,12 +43,8 @@ const VERSION: &str = concat!(
 );
 
 /// The state that all consoles of a worker share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Consoles {
-    pub(super) names: HashSet<Arc<str>>,
-    /// When there are this many names, unused names are removed.
-    tidy_names_at: usize,
-    pub(super) nobody: Arc<str>,
     /// Clients that say they are administrators, and have not proved it.
     unproven: HashSet<ClientId>,
     /// Orders that this worker has not carried out completely.
@@ -59,41 +54,7 @@ pub struct Consoles {
     pub(super) older_stats: Stats,
 }
 
-impl Default for Consoles {
-    fn default() -> Self {
-        Consoles {
-            names: HashSet::new(),
-            tidy_names_at: limits::CONSOLE_NAMES,
-            nobody: "".into(),
-            unproven: HashSet::new(),
-            owed: Vec::new(),
-            stats: Stats::default(),
-            last_stats: Stats::default(),
-            older_stats: Stats::default(),
-        }
-    }
-}
-
 impl Consoles {
-    /// The name of a client that has not sent one yet.
-    pub fn nobody(&self) -> Arc<str> {
-        self.nobody.clone()
-    }
-
-    /// The shared copy of a name.
-    pub fn name(&mut self, name: &str) -> Arc<str> {
-        if let Some(shared) = self.names.get(name) {
-            return shared.clone();
-        }
-        if self.names.len() >= self.tidy_names_at {
-            self.names.retain(|name| Arc::strong_count(name) > 1);
-            self.tidy_names_at = (2 * self.names.len()).max(limits::CONSOLE_NAMES);
-        }
-        let shared: Arc<str> = name.into();
-        self.names.insert(shared.clone());
-        shared
-    }
-
     /// A client says that it is an administrator. False if too many do so: then the client is
     /// treated like any other.
     pub(crate) fn proof_begins(&mut self, id: ClientId) -> bool {

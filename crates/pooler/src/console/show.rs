@@ -7,7 +7,7 @@ use super::command::has_host_list;
 use super::lines::show_holders;
 use super::rows::{Row, ShowTable, date_time, number, text};
 use super::statistics::{of_databases, show_queries, show_totals};
-use super::{VERSION, names};
+use super::{VERSION, hosts};
 use crate::client::Client;
 use crate::config::{CONSOLE, Database, SslMode};
 use crate::console::columns::Show;
@@ -54,8 +54,8 @@ impl Pooler {
             Show::Config => self.show_config(),
             Show::Databases => self.show_databases(&holdings),
             Show::Lists => self.show_lists(&holdings, names),
-            Show::DnsHosts => names::hosts(names),
-            Show::DnsZones => names::zones(names),
+            Show::DnsHosts => hosts::hosts(names),
+            Show::DnsZones => hosts::zones(names),
             Show::Peers => self.show_peers(),
             Show::PeerPools => show_peer_pools(&holdings),
             Show::Pools => show_pools(&holdings),

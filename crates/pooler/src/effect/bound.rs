@@ -194,14 +194,14 @@ impl<'a> Values<'a> {
         let (count, mut rest) = u16_be(rest)?;
         let mut values = Vec::new();
         for _ in 0..count {
-            let (length, behind) = u32_be(rest)?;
+            let (length, after) = u32_be(rest)?;
             let length = match length {
                 u32::MAX => None,
                 length => Some(length as usize),
             };
-            let (value, behind) = behind.split_at_checked(length.unwrap_or(0))?;
+            let (value, after) = after.split_at_checked(length.unwrap_or(0))?;
             values.push(length.map(|_| value));
-            rest = behind;
+            rest = after;
         }
         Some(Values(values))
     }

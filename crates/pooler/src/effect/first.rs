@@ -209,10 +209,10 @@ pub(super) fn unquoted(name: &[u8]) -> Box<[u8]> {
 fn deallocate(mut tokens: Tokens<'_>) -> Forgets {
     let mut ahead = tokens;
     if ahead.word(b"prepare") {
-        let behind = ahead;
+        let after = ahead;
         // Without a name after it, `PREPARE` itself is the name.
         if matches!(ahead.next(), Some(Token::Word(_) | Token::Quoted(_))) {
-            tokens = behind;
+            tokens = after;
         }
     }
     if tokens.word(b"all") {
@@ -265,13 +265,13 @@ fn reset(mut tokens: Tokens<'_>) -> First {
 }
 
 /// A command that resets settings, if it is the only command.
-fn taking_back(resets: Resets, behind: Tokens<'_>) -> Option<First> {
+fn taking_back(resets: Resets, after: Tokens<'_>) -> Option<First> {
     let setting = match &resets {
         Resets::One { name, .. } => SettingChange::Back(name.clone()),
         Resets::All | Resets::Discard => SettingChange::AllBack,
         Resets::Nothing => return None,
     };
-    ends(behind).then(|| First {
+    ends(after).then(|| First {
         resets,
         setting: Some(setting),
         only_sets: true,
@@ -343,11 +343,11 @@ fn change(tokens: Tokens<'_>, drops: bool) -> First {
 /// The command's table, view or sequence, if exactly one is named, without a schema.
 fn object(mut tokens: Tokens<'_>, dropped: bool) -> Option<Object> {
     const KINDS: [&[u8]; 3] = [b"table", b"view", b"sequence"];
-    const BEHIND: [&[u8]; 4] = [b"if", b"not", b"exists", b"only"];
+    const SKIPPED: [&[u8]; 4] = [b"if", b"not", b"exists", b"only"];
     if !KINDS.iter().any(|word| tokens.word(word)) {
         return None;
     }
-    while BEHIND.iter().any(|word| tokens.word(word)) {}
+    while SKIPPED.iter().any(|word| tokens.word(word)) {}
     let name = name(&mut tokens)?;
     if tokens.sign_is_next(b'.') || tokens.sign_is_next(b',') {
         return None;

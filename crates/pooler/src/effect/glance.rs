@@ -41,13 +41,12 @@ impl Signs {
     fn look(step: &[u8; Self::STEP], seen: &mut [u8; Self::STEP - 1]) {
         let sign = |is: bool, sign: u8| if is { sign } else { 0 };
         for (at, seen) in seen.iter_mut().enumerate() {
-            let (byte, behind) = (step[at], step[at + 1]);
+            let (byte, after) = (step[at], step[at + 1]);
             *seen |= sign(byte == b'(', Self::CALL);
             *seen |= sign(byte == b';', Self::SEMICOLON);
             *seen |= sign(byte == 0, Self::NUL);
             *seen |= sign(byte == b'.', Self::DOT);
-            *seen |=
-                sign(byte | 0x20 == b'm', Self::TEMP) & sign(behind | 0x20 == b'p', Self::TEMP);
+            *seen |= sign(byte | 0x20 == b'm', Self::TEMP) & sign(after | 0x20 == b'p', Self::TEMP);
         }
     }
 
@@ -279,20 +278,20 @@ pub(super) fn runs_a_string(word: &[u8]) -> bool {
 /// `(5::bigint).pg_advisory_lock`. Judges the word after each dot.
 fn has_attribute(text: &[u8]) -> bool {
     memchr::memchr_iter(b'.', text).any(|at| {
-        let behind = &text[at + 1..];
-        let start = behind.iter().position(|b| !is_blank(*b));
-        let behind = &behind[start.unwrap_or(behind.len())..];
-        let behind = behind.strip_prefix(b"\"").unwrap_or(behind);
-        match behind.first().map_or(0, |b| b | 0x20) {
+        let after = &text[at + 1..];
+        let start = after.iter().position(|b| !is_blank(*b));
+        let after = &after[start.unwrap_or(after.len())..];
+        let after = after.strip_prefix(b"\"").unwrap_or(after);
+        match after.first().map_or(0, |b| b | 0x20) {
             b'p' => {
-                let front = behind.get(..6).unwrap_or_default();
+                let front = after.get(..6).unwrap_or_default();
                 let names: [&[u8]; 5] = [b"pg_adv", b"pg_try", b"pg_bac", b"pg_sta", b"pg_rep"];
                 names.iter().any(|name| front.eq_ignore_ascii_case(name))
             }
             // A comment.
             b'/' | b'-' => true,
-            b'u' => behind.get(1) == Some(&b'&'),
-            b's' | b'd' | b'c' | b't' | b'q' => may_be_named(behind),
+            b'u' => after.get(1) == Some(&b'&'),
+            b's' | b'd' | b'c' | b't' | b'q' => may_be_named(after),
             _ => false,
         }
     })

@@ -129,7 +129,7 @@ struct Scan {
     first: Vec<u8>,
     /// After a string, with only blanks and `--` comments since: whether a backslash escapes in
     /// the string, and whether a line has ended. If so, a quote continues the string.
-    behind: Option<(bool, bool)>,
+    after_string: Option<(bool, bool)>,
     /// Strings are commands, and a command may begin at any word.
     loose: bool,
     /// The scan of a string that contains commands.
@@ -198,7 +198,7 @@ impl Scan {
             code: Vec::new(),
             run: 0,
             first: Vec::new(),
-            behind: None,
+            after_string: None,
             loose,
             body: None,
             found: Effects::default(),
@@ -224,7 +224,7 @@ impl Scan {
             State::Behind { escapes: known } => *known |= escapes,
             _ => {}
         }
-        if let Some((known, _)) = &mut self.behind {
+        if let Some((known, _)) = &mut self.after_string {
             *known |= escapes;
         }
         if let Some(body) = &mut self.body {
@@ -261,7 +261,7 @@ impl Scan {
             State::Line => {
                 if matches!(byte, b'\n' | b'\r') {
                     self.state = State::Code;
-                    self.behind = self.behind.map(|(escapes, _)| (escapes, true));
+                    self.after_string = self.after_string.map(|(escapes, _)| (escapes, true));
                 }
             }
             State::Comment { depth, last } => match (*last, byte) {
@@ -307,7 +307,7 @@ impl Scan {
                         }
                     }
                     _ => {
-                        self.behind = Some((escapes, false));
+                        self.after_string = Some((escapes, false));
                         self.code(byte);
                     }
                 }
@@ -384,17 +384,17 @@ impl Scan {
 
     fn code(&mut self, byte: u8) {
         let comment = self.code.last() == Some(&b'-');
-        let behind = self.behind.take();
-        self.behind = match byte {
-            b'\n' | b'\r' => behind.map(|(escapes, _)| (escapes, true)),
-            b' ' | b'\t' | 0x0b | 0x0c | b'-' => behind,
+        let after = self.after_string.take();
+        self.after_string = match byte {
+            b'\n' | b'\r' => after.map(|(escapes, _)| (escapes, true)),
+            b' ' | b'\t' | 0x0b | 0x0c | b'-' => after,
             _ => None,
         };
         // A single dash begins no comment.
-        self.behind.take_if(|_| comment && byte != b'-');
+        self.after_string.take_if(|_| comment && byte != b'-');
         match byte {
             b'\'' => {
-                let escapes = match (behind, self.letter()) {
+                let escapes = match (after, self.letter()) {
                     (Some((escapes, true)), _) if !comment => escapes,
                     (_, b'e') => true,
                     (_, b'b' | b'x') => false,

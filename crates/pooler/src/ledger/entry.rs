@@ -37,6 +37,13 @@ pub enum Reply {
     MadeClose,
 }
 
+impl Reply {
+    /// True if the reply ends with ReadyForQuery.
+    pub fn gets_ready(self) -> bool {
+        matches!(self, Reply::Query | Reply::Sync)
+    }
+}
+
 /// How much of PostgreSQL's answer the client sees. After a command that resets settings (`RESET
 /// ALL`), Howdah runs a command of its own that sets the values of the client's login. Howdah
 /// joins both answers into the one that PostgreSQL would give.

@@ -7,12 +7,15 @@
 //! drops their entries, including Howdah's own replies.
 
 mod entry;
+mod group;
 
 pub use entry::{
     Asked, Change, Consequences, Described, Entry, NameOp, Part, Refusal, Reply, SetOp, UnnamedOp,
 };
 
 use std::collections::VecDeque;
+
+use group::Group;
 
 use crate::effect::Names;
 use crate::effect::first::Alters;
@@ -65,11 +68,8 @@ pub struct Ledger {
     ended: VecDeque<Watched>,
     /// When the last taken query ended. The next one did not run before.
     last_end: Time,
-    group: u32,
-    group_open: bool,
-    group_works: bool,
-    group_sure: bool,
-    flushed: bool,
+    group: Group,
+    /// Number of entries that may make PostgreSQL forget statements.
     barriers: u32,
     /// Number of Query and Sync entries, which end with a ReadyForQuery.
     readies: u32,
@@ -120,39 +120,37 @@ impl Ledger {
 
     /// The number of the group that is being sent. A group ends with a Sync or a Query.
     pub fn group(&self) -> u32 {
-        self.group
+        self.group.number()
     }
 
     /// The number of groups that are over. PostgreSQL owes a ReadyForQuery for each later group
     /// except the last.
     pub fn groups_over(&self) -> u32 {
-        self.group.wrapping_sub(self.readies)
+        self.group.number().wrapping_sub(self.readies)
     }
 
     /// True if extended messages were sent, without a Sync or Query after them.
     pub fn group_open(&self) -> bool {
-        self.group_open
+        self.group.is_open()
     }
 
     /// True if a message of the open group may have begun a transaction in PostgreSQL. (A Close
     /// begins none.)
-    pub fn group_works(&self) -> bool {
-        self.group_open && self.group_works
+    pub fn is_group_at_work(&self) -> bool {
+        self.group.is_at_work()
     }
 
     /// True if PostgreSQL holds answers back, because no Sync or Flush followed the last messages.
     /// True only once: the caller sends a Flush.
     pub fn needs_flush(&mut self) -> bool {
-        let settings = self.sets() && !self.owes_ready();
-        let needs = (self.group_open || settings) && !self.flushed;
-        self.flushed |= needs;
-        needs
+        let settings = self.has_settings() && !self.owes_ready();
+        self.group.needs_flush(settings)
     }
 
     /// True while PostgreSQL owes the answer to settings that were sent with the client's first
     /// messages.
     #[inline]
-    pub fn sets(&self) -> bool {
+    pub fn has_settings(&self) -> bool {
         let front = self.front();
         front.is_some_and(|entry| entry.reply == Reply::Settings)
     }
@@ -170,7 +168,7 @@ impl Ledger {
     /// True if PostgreSQL owes at most the answer to settings. (If PostgreSQL refuses the
     /// settings, it skips the messages after them.)
     fn is_fresh(&self) -> bool {
-        self.entries.is_empty() || self.sets() && self.entries.len() == 1
+        self.entries.is_empty() || self.has_settings() && self.entries.len() == 1
     }
 
     /// True if a message on its way may make PostgreSQL forget statements.
@@ -192,8 +190,8 @@ impl Ledger {
     /// comes from the last ReadyForQuery. For an open group: whether this was certain when it
     /// began.
     pub fn sure_of_transaction(&self, not_failed: bool) -> bool {
-        if self.group_open {
-            self.group_sure
+        if self.group.is_open() {
+            self.group.is_sure()
         } else {
             self.is_fresh() && not_failed
         }
@@ -202,26 +200,10 @@ impl Ledger {
     /// Adds a message that was sent, or Howdah's own reply to one.
     #[inline(always)]
     pub fn push(&mut self, entry: Entry, not_failed: bool) {
-        match entry.reply {
-            Reply::Query | Reply::Sync => {
-                self.group = self.group.wrapping_add(1);
-                self.group_open = false;
-                self.readies += 1;
-            }
-            Reply::CopyEnd | Reply::Settings => {}
-            _ if !self.group_open => {
-                self.group_sure = self.is_fresh() && not_failed;
-                self.group_open = true;
-            }
-            _ => {}
+        if self.group.add(entry.reply) {
+            self.group.set_sure(self.is_fresh() && not_failed);
         }
-        self.group_works = match entry.reply {
-            Reply::Query | Reply::Sync => false,
-            Reply::Close | Reply::MadeClose | Reply::MadeParse => self.group_works,
-            Reply::CopyEnd | Reply::Settings => self.group_works,
-            _ => true,
-        };
-        self.flushed = false;
+        self.readies += u32::from(entry.reply.gets_ready());
         self.barriers += u32::from(entry.barrier);
         if let Some(effects) = &entry.effects {
             self.carried.add(effects);
@@ -301,7 +283,7 @@ impl Ledger {
     #[inline(always)]
     fn forget(&mut self, entry: &Entry) {
         self.barriers -= u32::from(entry.barrier);
-        self.readies -= u32::from(matches!(entry.reply, Reply::Query | Reply::Sync));
+        self.readies -= u32::from(entry.reply.gets_ready());
         if let Some(effects) = &entry.effects {
             self.carried.take(effects);
         }
@@ -333,7 +315,9 @@ impl Ledger {
             self.ended.truncate(before + usize::from(ran));
         }
         // PostgreSQL skips a Query, too, so the Query does not end the group.
-        self.group_open |= self.entries.is_empty();
+        if self.entries.is_empty() {
+            self.group.reopen();
+        }
         entry
     }
 
@@ -345,7 +329,7 @@ impl Ledger {
 
     /// Gives the open group up: the next message begins a new group, after a Sync.
     pub fn close_group(&mut self) {
-        self.group_open = false;
+        self.group.close();
     }
 
     /// PostgreSQL has begun a COPY from the client for the front entry. It ignores each Sync until
@@ -384,8 +368,7 @@ impl Ledger {
             .front()
             .is_some_and(|entry| entry.reply == Reply::Execute);
         if extended && self.readies == 0 {
-            self.group_open = true;
-            self.group_works = true;
+            self.group.reopen_at_work();
         }
         CopyIn {
             eaten: eaten as usize,
@@ -426,7 +409,7 @@ impl Ledger {
     }
 
     /// True if a Parse of a statement under this key is on its way.
-    pub fn adds(&self, key: u128) -> bool {
+    pub fn is_adding(&self, key: u128) -> bool {
         let mut sets = self
             .entries
             .iter()
@@ -452,7 +435,7 @@ impl Ledger {
     }
 
     /// True while the server describes this statement for Howdah.
-    pub fn checks(&self, key: u128) -> bool {
+    pub fn is_checking(&self, key: u128) -> bool {
         let some = self.carried.described > 0;
         let entries = self.entries.iter().filter(|_| some);
         let mut described = entries.filter_map(|entry| entry.effects().described.as_deref());
@@ -461,10 +444,13 @@ impl Ledger {
 
     /// True if the open group asks for the description of the client's statement with this number.
     /// (PostgreSQL may skip a description that an earlier group asks for.)
-    pub fn tells(&self, number: u64) -> bool {
-        let ends = |e: &Entry| matches!(e.reply, Reply::Query | Reply::Sync);
+    pub fn is_describing(&self, number: u64) -> bool {
         let some = self.carried.described > 0;
-        let group = self.entries.iter().rev().take_while(|e| some && !ends(e));
+        let group = self
+            .entries
+            .iter()
+            .rev()
+            .take_while(|e| some && !e.reply.gets_ready());
         let described = group.filter_map(|entry| entry.effects().described.as_deref());
         let mut asked = described.filter_map(|d| d.asked.as_ref());
         asked.any(|asked| asked.number == number)
@@ -490,7 +476,7 @@ impl Ledger {
         }
         assert_eq!(carried, self.carried, "effects of entries");
         assert_eq!(count(|e| e.barrier), self.barriers as usize, "barriers");
-        let readies = count(|e| matches!(e.reply, Reply::Query | Reply::Sync));
+        let readies = count(|e| e.reply.gets_ready());
         assert_eq!(readies, self.readies as usize, "readies");
     }
 }

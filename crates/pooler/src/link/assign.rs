@@ -51,7 +51,7 @@ impl Pooler {
         let asked_for = client.asks_numbers() || pool.asks_numbers(now);
         let again = client.used_last(server.number);
         let forgets = server.takes_numbers(client.number, again, asked_for);
-        client.uses(server.number);
+        client.set_last_server(server.number);
         let ready = !forgets && has_settings(client, server) || {
             let reported = pool.welcome.as_ref().map(|welcome| &*welcome.parameters);
             let goes = pool.terms.mode != PoolMode::Session && !forgets && client.needs_no_answer();

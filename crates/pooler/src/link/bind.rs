@@ -24,7 +24,7 @@ pub(crate) fn part(client: &mut Client, server: &mut Server, now: Time) {
     // The listener has heard all the server's notifications only after a round.
     let over = !client.is_hushed() && !client.leaving && !server.link.is_owed();
     server.serves(client.listens() && over);
-    client.rests(now);
+    client.becomes_idle(now);
     server.comes_free(now);
     server.link.ends();
 }

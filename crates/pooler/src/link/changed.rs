@@ -49,7 +49,7 @@ impl Upstream<'_> {
         if let Some(shape) = server.set.shape(key) {
             return Ok(told.shape != shape);
         }
-        if !server.link.ledger.checks(key) {
+        if !server.link.ledger.is_checking(key) {
             self.describe_for_us(key, named.number, None);
         }
         Err(self.stall())
@@ -66,7 +66,7 @@ impl Upstream<'_> {
             ..
         } = bound;
         let server = self.linked();
-        if server.link.ledger.tells(asked.number) {
+        if server.link.ledger.is_describing(asked.number) {
             return;
         }
         // In a transaction with DDL, Howdah asks PostgreSQL for the description. `was_told` decides

@@ -7,9 +7,9 @@
 //!    `------------------- ReadyForQuery -----------------'
 //! ```
 
-/// A COPY on a link.
+/// How far a COPY on a link has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Copy {
+pub enum CopyPhase {
     /// No COPY since the last ReadyForQuery.
     #[default]
     None,
@@ -30,15 +30,15 @@ pub struct Inside {
     broken: bool,
 }
 
-impl Copy {
+impl CopyPhase {
     /// True while PostgreSQL reads rows from the client.
     pub fn is_open(self) -> bool {
-        matches!(self, Copy::Open(_))
+        matches!(self, CopyPhase::Open(_))
     }
 
     /// True while both sides send data.
     pub fn is_both(self) -> bool {
-        matches!(self, Copy::Both(_))
+        matches!(self, CopyPhase::Both(_))
     }
 
     /// The number of Syncs that PostgreSQL ignores, or answers if the COPY had failed before.
@@ -53,8 +53,8 @@ impl Copy {
 
     fn inside(self) -> Inside {
         match self {
-            Copy::None => Inside::default(),
-            Copy::Open(inside) | Copy::Over(inside) | Copy::Both(inside) => inside,
+            CopyPhase::None => Inside::default(),
+            CopyPhase::Open(inside) | CopyPhase::Over(inside) | CopyPhase::Both(inside) => inside,
         }
     }
 
@@ -66,34 +66,34 @@ impl Copy {
             broken,
         };
         *self = match ended {
-            true => Copy::Over(inside),
-            false => Copy::Open(inside),
+            true => CopyPhase::Over(inside),
+            false => CopyPhase::Open(inside),
         };
     }
 
     /// PostgreSQL begins to stream in both directions.
     pub fn begin_both(&mut self) {
-        *self = Copy::Both(self.inside());
+        *self = CopyPhase::Both(self.inside());
     }
 
     /// The client sends a Sync during the COPY.
     pub fn eat(&mut self) {
-        if let Copy::Open(inside) | Copy::Over(inside) | Copy::Both(inside) = self {
+        if let CopyPhase::Open(inside) | CopyPhase::Over(inside) | CopyPhase::Both(inside) = self {
             inside.eaten += 1;
         }
     }
 
     /// The client sends a message that makes the COPY fail.
     pub fn break_off(&mut self) {
-        if let Copy::Open(inside) = self {
+        if let CopyPhase::Open(inside) = self {
             inside.broken = true;
         }
     }
 
     /// The client ends the COPY.
     pub fn end(&mut self) {
-        if let Copy::Open(inside) = *self {
-            *self = Copy::Over(inside);
+        if let CopyPhase::Open(inside) = *self {
+            *self = CopyPhase::Over(inside);
         }
     }
 
@@ -102,8 +102,8 @@ impl Copy {
         let eaten = self.eaten();
         if !self.is_both() {
             *self = match eaten {
-                0 => Copy::None,
-                _ => Copy::Over(Inside {
+                0 => CopyPhase::None,
+                _ => CopyPhase::Over(Inside {
                     eaten,
                     broken: false,
                 }),
@@ -118,9 +118,9 @@ mod tests {
 
     #[test]
     fn a_sync_is_eaten_until_all_is_answered() {
-        let mut copy = Copy::None;
+        let mut copy = CopyPhase::None;
         copy.eat();
-        assert_eq!(copy, Copy::None, "no COPY eats nothing");
+        assert_eq!(copy, CopyPhase::None, "no COPY eats nothing");
         copy.begin(1, false, false);
         copy.eat();
         assert!(copy.is_open() && copy.eaten() == 2);
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn what_has_no_place_in_it_breaks_it() {
-        let mut copy = Copy::None;
+        let mut copy = CopyPhase::None;
         copy.break_off();
         assert!(!copy.is_broken());
         copy.begin(0, false, false);
@@ -141,7 +141,7 @@ mod tests {
         copy.end();
         assert!(copy.is_broken());
         copy.fail();
-        assert_eq!(copy, Copy::None);
+        assert_eq!(copy, CopyPhase::None);
         copy.begin_both();
         copy.end();
         assert!(copy.is_both() && !copy.is_open());

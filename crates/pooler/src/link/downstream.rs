@@ -146,7 +146,7 @@ impl Downstream<'_> {
             return Err(Halt::Partial);
         };
         let first = chunk.rest()[0];
-        let header = read.map_err(|error| match comes_behind_login(first) {
+        let header = read.map_err(|error| match may_follow_login(first) {
             true => broken(error),
             false => broken(WireError::Tag(first)),
         })?;
@@ -183,7 +183,7 @@ impl Downstream<'_> {
                 if self.server.inquiry.is_some() && header.total() <= limits::HELD_MESSAGE =>
             {
                 let row = whole(chunk, header)?.to_vec();
-                self.server.tells_row(row);
+                self.server.set_inquiry_row(row);
                 self.passing(chunk, header)
             }
             tag::NOTIFICATION if self.server.listens() => {
@@ -194,7 +194,7 @@ impl Downstream<'_> {
                 Ok(())
             }
             tag::NOTIFICATION => self.notification(chunk, header),
-            tag if comes_behind_login(tag) => self.passing(chunk, header),
+            tag if may_follow_login(tag) => self.passing(chunk, header),
             tag => Err(broken(WireError::Tag(tag))),
         }
     }
@@ -409,24 +409,15 @@ impl Downstream<'_> {
     }
 
     fn ready(&mut self, chunk: &mut Chunk<'_>, header: Header, status: Status) -> Result<(), Halt> {
-        let front = self.server.link.ledger.front();
-        let reply = front.map(|entry| entry.reply);
-        let part = front.map(Entry::part);
-        let inside = front.is_some_and(|entry| entry.inside);
-        let swallow = front.is_some_and(|entry| entry.swallow);
-        // If no answer to the Query came before, this ReadyForQuery answers a Sync that a COPY
-        // seemed to ignore when a cancel request hit the COPY.
         let answered = self.server.link.was_answered();
-        let unanswered = reply == Some(Reply::Query)
-            && !answered
-            && self.server.ending() == Some(Ending::CopyFailed);
-        let stray = unanswered || !matches!(reply, Some(Reply::Query | Reply::Sync));
+        let stray = self.is_ready_stray(answered);
         if stray && self.server.ending() != Some(Ending::CopyFailed) {
             return Err(broken(WireError::Tag(tag::READY)));
         }
-        // The client sees the ReadyForQuery at the end of Howdah's own command instead.
-        let swallow = swallow || part == Some(Part::Begun);
-        if matches!(part, Some(Part::Rest | Part::Both { .. })) {
+        let hidden = self.is_ready_hidden();
+        let front = self.server.link.ledger.front();
+        let inside = front.is_some_and(|entry| entry.inside);
+        if matches!(front.map(Entry::part), Some(Part::Rest | Part::Both { .. })) {
             self.tell_parameters();
         }
         if inside && self.server.status == Status::Idle && status != Status::Idle {
@@ -438,11 +429,11 @@ impl Downstream<'_> {
         self.server.mark_ready(status);
         self.changes_are_told(status);
         self.server.link.copies_nothing();
-        let kept_back = !swallow && status == Status::Idle && self.keeps_back();
+        let kept_back = !hidden && status == Status::Idle && self.keeps_back();
         self.pass(
             chunk,
             header.total(),
-            if swallow || kept_back {
+            if hidden || kept_back {
                 Fate::Drop
             } else {
                 Fate::Relay
@@ -457,7 +448,7 @@ impl Downstream<'_> {
             }
             return Ok(());
         }
-        if !swallow {
+        if !hidden {
             self.counts.queries += 1;
             self.counts.transactions += u32::from(status == Status::Idle);
         }
@@ -469,6 +460,24 @@ impl Downstream<'_> {
             self.server.link.drop_portals();
         }
         Ok(())
+    }
+
+    /// True if a ReadyForQuery does not answer the front entry. Only after a failed COPY may there
+    /// be one: it answers a Sync that the COPY seemed to ignore. `answered`: a part of an answer came
+    /// before.
+    fn is_ready_stray(&self, answered: bool) -> bool {
+        match self.server.link.ledger.front().map(|entry| entry.reply) {
+            // PostgreSQL answers a Query with more than a ReadyForQuery.
+            Some(Reply::Query) => !answered && self.server.ending() == Some(Ending::CopyFailed),
+            reply => reply != Some(Reply::Sync),
+        }
+    }
+
+    /// True if the client does not see a ReadyForQuery for the front entry.
+    fn is_ready_hidden(&self) -> bool {
+        let front = self.server.link.ledger.front();
+        // After `Part::Begun`, the client sees the one at the end of Howdah's own command.
+        front.is_some_and(|entry| entry.swallow || entry.part() == Part::Begun)
     }
 
     fn complete(
@@ -544,7 +553,7 @@ impl Downstream<'_> {
                 let params = params.with(position, value);
                 let has_meaning = Params::has_meaning(position);
                 if has_meaning {
-                    client.means(params.meaning(
+                    client.set_meaning(params.meaning(
                         &self.shared.tracked,
                         self.meaning,
                         client.path().as_deref(),
@@ -591,7 +600,11 @@ impl Downstream<'_> {
             });
         }
         let params = known.overlaid(&server);
-        client.means(params.meaning(&self.shared.tracked, self.meaning, client.path().as_deref()));
+        client.set_meaning(params.meaning(
+            &self.shared.tracked,
+            self.meaning,
+            client.path().as_deref(),
+        ));
         client.set_params(self.shared.params.intern(params));
     }
 
@@ -615,7 +628,7 @@ impl Downstream<'_> {
 }
 
 /// True if PostgreSQL may send a message with this tag after login.
-fn comes_behind_login(tag: u8) -> bool {
+fn may_follow_login(tag: u8) -> bool {
     tags::is_backend(tag)
         && !matches!(
             tag,

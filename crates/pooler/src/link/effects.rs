@@ -123,7 +123,7 @@ impl Upstream<'_> {
             ours: tail.count,
         };
         self.push(entry);
-        self.drop(chunk, header);
+        self.skip(chunk, header);
     }
 
     /// Commands that set the reset settings to their values from the client's login.

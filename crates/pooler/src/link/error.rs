@@ -14,6 +14,9 @@ use crate::ledger::{Part, Refusal, Reply};
 use crate::limits;
 use crate::server::Ending;
 
+/// Stands for the SQLSTATE of an error without one.
+const NO_SQLSTATE: &str = "XX000";
+
 /// What Howdah sends the client for an error of PostgreSQL.
 enum Telling {
     /// Nothing yet: the error came after the answer to an inquiry of Howdah, and it is undecided
@@ -51,10 +54,10 @@ impl Downstream<'_> {
         self.doubt_statements(fields, concerned.as_ref());
         let refusal = self.refusal(fields);
         let reply = self.server.link.ledger.front().map(|entry| entry.reply);
-        let simple = matches!(reply, None | Some(Reply::Query | Reply::Sync));
+        let simple = reply.is_none_or(Reply::gets_ready);
         let copy_unclear = self.fail_copy(fields);
         let dies = matches!(fields.severity(), b"FATAL" | b"PANIC");
-        if self.server.link.ledger.sets() && !dies {
+        if self.server.link.ledger.has_settings() && !dies {
             return self.settings_refused(chunk, header, fields);
         }
         if dies {
@@ -72,9 +75,7 @@ impl Downstream<'_> {
                 self.pass_front(chunk, header, Fate::Drop);
             }
             Telling::Ours => {
-                let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-                let sqlstate = fields.sqlstate().unwrap_or(b"XX000");
-                self.aside().task_error = Some((text(sqlstate), text(fields.message())));
+                self.aside().task_error = Some(fields.texts(NO_SQLSTATE));
                 if dies {
                     self.server.must_close(Ending::CrashedUnheard);
                 }
@@ -114,17 +115,15 @@ impl Downstream<'_> {
         header: Header,
         fields: Fields<'_>,
     ) -> Result<(), Halt> {
-        const CANCELLED: &[u8] = b"57014";
+        const CANCELLED: &str = "57014";
         // It is unknown which settings the server has, and Howdah's own transaction is open there.
         self.server.must_close(Ending::SettingsRefused);
-        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        let sqlstate = fields.sqlstate().unwrap_or(b"XX000");
-        let (code, message) = (text(sqlstate), text(fields.message()));
+        let (sqlstate, message) = fields.texts(NO_SQLSTATE);
         let request = self.server.link.owes_ready();
         let whole = header.total() <= chunk.rest().len();
         let Some((_, client)) = &mut self.client else {
             // The client has left, or Howdah holds its messages.
-            self.aside().task_error = Some((code, message));
+            self.aside().task_error = Some((sqlstate, message));
             self.pass_front(chunk, header, Fate::Drop);
             failed(None, self.server);
             if self.server.link.ledger.ends_in_failed_group() {
@@ -134,7 +133,7 @@ impl Downstream<'_> {
             return Ok(());
         };
         if sqlstate != CANCELLED || client.inbox.relaying() || !whole {
-            return Err(Halt::Refused(code, message));
+            return Err(Halt::Refused(sqlstate, message));
         }
         failed(Some(&mut **client), self.server);
         if request {

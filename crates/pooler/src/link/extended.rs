@@ -54,15 +54,17 @@ impl Upstream<'_> {
             None if there.len() < limits::FRONT => return Err(Flow::Partial),
             None => b"?",
         };
-        self.counts.client_parses += 1;
-        if !name.is_empty() {
-            let entry = Entry::forward(Reply::Parse);
-            self.refuse(chunk, header, entry, Refusal::TooLong);
-            return Ok(());
+        match name.is_empty() {
+            true => self.pass_parse(chunk, header)?,
+            false => self.refuse(
+                chunk,
+                header,
+                Entry::forward(Reply::Parse),
+                Refusal::TooLong,
+            ),
         }
-        let passes = self.pass_parse(chunk, header);
-        self.counts.client_parses -= u32::from(passes.is_err());
-        passes
+        self.counts.client_parses += 1;
+        Ok(())
     }
 
     /// Passes a Parse of the unnamed statement. The statement belongs to the open transaction.
@@ -173,7 +175,7 @@ impl Upstream<'_> {
         } else {
             self.define(parse.name, &statement)?;
         }
-        self.drop(chunk, header);
+        self.skip(chunk, header);
         Ok(())
     }
 
@@ -204,7 +206,7 @@ impl Upstream<'_> {
     pub(super) fn bind(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         if !self.renames {
             self.watch_bind_as_is(chunk, header)?;
-            self.linked().link.works();
+            self.linked().link.mark_worked();
             self.ask(chunk, header, Entry::forward(Reply::Bind));
             return Ok(());
         }
@@ -257,33 +259,66 @@ impl Upstream<'_> {
         chunk: &Chunk<'_>,
         header: Header,
     ) -> Result<Referent, Flow> {
-        let mut with_values = None;
-        if self.linked().link.ledger.sets() {
-            // A Parse that Howdah may have to send must follow the answer to the settings.
-            let statement = self.lookup(names.statement);
-            let effects = statement.as_ref().and_then(|s| s.effects.as_deref());
-            if effects.is_some_and(Effects::may_touch_session) {
-                self.await_settings()?;
-            }
-        }
-        if self.client.names_keep() {
-            let statement = self.lookup(names.statement);
-            if let Some(effects) = statement.as_ref().and_then(|s| s.effects.as_deref()) {
-                if effects.kinds.any(Kinds::SETS_BOUND) {
-                    let bind = whole(chunk, header);
-                    if bind.is_none() && header.total() <= limits::FRONT {
-                        return Err(Flow::Partial);
-                    }
-                    with_values = Some(effects.bound(bind.map(|bind| &bind[names.size()..])));
-                }
-                let effects = with_values.as_ref().unwrap_or(effects);
-                self.await_permission(effects)?;
-                self.may_ask_numbers(effects);
-                // Howdah must ask before it sends anything else of the group.
-                self.show_channels(effects)?;
-            }
-        }
+        let with_values = self.effects_with_values(names, chunk, header)?;
         let mut found = self.statement(names.statement)?;
+        self.remember_description(names, &found);
+        let statement = found.statement.as_deref();
+        let known = statement.and_then(|statement| statement.effects.as_deref());
+        let effects = with_values.as_ref().or(known);
+        if self.note_bind(statement, effects)? == Verdict::Refused {
+            self.linked().link.set_bound(None);
+            return Ok(Referent::refused(Refusal::Pins));
+        }
+        let looks = effects.map_or(Names::Same, Effects::names);
+        let matters = statement.is_some_and(|s| looks != Names::Same || self.has_effect(s));
+        if matters || !self.linked().link.portals.is_empty() {
+            self.bind_portal(names.portal, &mut found, looks)?;
+        }
+        Ok(found)
+    }
+
+    /// Waits for whatever a Bind must follow. Returns the effects that its values decide, if any
+    /// do.
+    fn effects_with_values(
+        &mut self,
+        names: BindNames<'_>,
+        chunk: &Chunk<'_>,
+        header: Header,
+    ) -> Result<Option<Effects>, Flow> {
+        let sets = self.linked().link.ledger.has_settings();
+        if !sets && !self.client.names_keep() {
+            return Ok(None);
+        }
+        let statement = self.lookup(names.statement);
+        let Some(effects) = statement.as_ref().and_then(|s| s.effects.as_deref()) else {
+            return Ok(None);
+        };
+        if sets && effects.may_touch_session() {
+            // A Parse that Howdah may have to send must follow the answer to the settings.
+            self.await_settings()?;
+        }
+        if !self.client.names_keep() {
+            return Ok(None);
+        }
+        let mut with_values = None;
+        if effects.kinds.any(Kinds::SETS_BOUND) {
+            let bind = whole(chunk, header);
+            if bind.is_none() && header.total() <= limits::FRONT {
+                return Err(Flow::Partial);
+            }
+            with_values = Some(effects.bound(bind.map(|bind| &bind[names.size()..])));
+        }
+        let effects = with_values.as_ref().unwrap_or(effects);
+        self.await_permission(effects)?;
+        self.may_ask_numbers(effects);
+        // Howdah must ask before it sends anything else of the group.
+        self.show_channels(effects)?;
+        Ok(with_values)
+    }
+
+    /// Remembers the portal if the client has not seen the description of its statement, since a
+    /// Describe of the portal would show it.
+    fn remember_description(&mut self, names: BindNames<'_>, found: &Referent) {
         let group = self.linked().link.ledger.group();
         let bound = match &found.statement {
             Some(statement) if found.is_described() && !found.told => Some(Bound {
@@ -295,41 +330,30 @@ impl Upstream<'_> {
             }),
             _ => None,
         };
-        self.linked().link.binds(bound);
-        if self.linked().check.is_some()
-            && let Some(statement) = &found.statement
+        self.linked().link.set_bound(bound);
+    }
+
+    /// Notes the effects of a Bind, if it may run.
+    fn note_bind(
+        &mut self,
+        statement: Option<&Statement>,
+        effects: Option<&Effects>,
+    ) -> Result<Verdict, Flow> {
+        if let Some(statement) = statement
+            && self.linked().check.is_some()
         {
             self.linked().notes_for_check(statement.text());
         }
-        let effects = found.statement.as_ref().and_then(|s| s.effects.as_deref());
-        let resets = found.statement.as_ref().map(|s| &s.first.resets);
-        self.sets_back = resets.is_some_and(|resets| *resets != Resets::Nothing);
-        let verdict = match (with_values.as_ref().or(effects), &found.statement) {
+        self.sets_back = statement.is_some_and(|s| s.first.resets != Resets::Nothing);
+        let verdict = match (effects, statement) {
             (Some(effects), _) => self.note_first(effects, Via::Extended)?,
             (None, Some(statement)) => self.note_harmless(statement.text(), Via::Extended)?,
             (None, None) => Verdict::Runs,
         };
-        if verdict == Verdict::Refused {
-            self.linked().link.binds(None);
-            return Ok(Referent::refused(Refusal::Pins));
+        if verdict == Verdict::Runs && !statement.is_some_and(|s| s.first.draws_no_numbers()) {
+            self.linked().link.mark_worked();
         }
-        if !found
-            .statement
-            .as_ref()
-            .is_some_and(|s| s.first.draws_no_numbers())
-        {
-            self.linked().link.works();
-        }
-        let effects = with_values.as_ref().or(effects);
-        let looks = effects.map_or(Names::Same, Effects::names);
-        let effect = match &found.statement {
-            Some(statement) => looks != Names::Same || self.has_effect(statement),
-            None => false,
-        };
-        if effect || !self.linked().link.portals.is_empty() {
-            self.bind_portal(names.portal, &mut found, looks)?;
-        }
-        Ok(found)
+        Ok(verdict)
     }
 
     /// The name on the server for a message about a statement, if it differs from the client's
@@ -384,7 +408,7 @@ impl Upstream<'_> {
         self.push(entry);
         self.out
             .send_with(to, |buf| write::of_statement(buf, header.tag, &server_name));
-        self.drop(chunk, header);
+        self.skip(chunk, header);
         Ok(())
     }
 
@@ -425,7 +449,7 @@ impl Upstream<'_> {
         }
         self.push(made);
         self.make();
-        self.drop(chunk, header);
+        self.skip(chunk, header);
         Ok(())
     }
 }

@@ -24,13 +24,14 @@ pub mod permission;
 pub mod portal;
 pub mod prepare;
 pub mod pressure;
+mod query;
 pub mod release;
 pub mod traffic;
 pub mod upstream;
 mod watch;
 
 pub(crate) use bind::{bind, bind_held, part};
-pub use copy::Copy;
+pub use copy::CopyPhase;
 pub use end::End;
 
 use std::sync::Arc;
@@ -57,7 +58,7 @@ pub struct Link {
     /// The answers that PostgreSQL owes, in order, and which of them the client sees.
     ledger: Ledger,
     /// The open COPY, if any.
-    copy: Copy,
+    copy: CopyPhase,
     /// Bound portals, not yet executed, whose Execute affects the client, such as a portal of
     /// `DEALLOCATE a`.
     portals: Vec<Portal>,
@@ -95,13 +96,13 @@ impl Link {
     }
 
     /// True if a message of the open group may have begun a transaction.
-    fn group_works(&self) -> bool {
-        self.ledger.group_works()
+    fn is_group_at_work(&self) -> bool {
+        self.ledger.is_group_at_work()
     }
 
     /// True if no message since the last ReadyForQuery may have begun a transaction.
-    pub(crate) fn rests(&self) -> bool {
-        !self.ledger.owes_ready() && !self.ledger.group_works()
+    pub(crate) fn is_at_rest(&self) -> bool {
+        !self.ledger.owes_ready() && !self.ledger.is_group_at_work()
     }
 
     /// The number of ReadyForQuery messages that PostgreSQL owes.
@@ -115,13 +116,13 @@ impl Link {
     }
 
     /// True while both sides send data (replication).
-    pub(crate) fn streams(&self) -> bool {
+    pub(crate) fn is_streaming(&self) -> bool {
         self.copy.is_both()
     }
 
     /// True while PostgreSQL reads data from the client: rows of a COPY, or confirmations of a
     /// replication client.
-    fn reads(&self) -> bool {
+    fn is_reading(&self) -> bool {
         self.copy.is_open() || self.copy.is_both()
     }
 
@@ -141,7 +142,7 @@ impl Link {
     }
 
     /// Howdah sends a command that may draw numbers from sequences.
-    pub(crate) fn works(&mut self) {
+    pub(crate) fn mark_worked(&mut self) {
         self.worked = true;
     }
 
@@ -159,7 +160,7 @@ impl Link {
 
     /// The client binds a portal. `bound` is set if the client has not yet seen the statement's
     /// description.
-    fn binds(&mut self, bound: Option<Bound>) {
+    fn set_bound(&mut self, bound: Option<Bound>) {
         self.bound = bound;
     }
 
@@ -201,7 +202,7 @@ impl Link {
     }
 
     /// The open COPY, if any.
-    fn copy_mut(&mut self) -> &mut Copy {
+    fn copy_mut(&mut self) -> &mut CopyPhase {
         &mut self.copy
     }
 
@@ -222,7 +223,7 @@ impl Link {
 
     /// Called at ReadyForQuery: no COPY is open.
     fn copies_nothing(&mut self) {
-        self.copy = Copy::None;
+        self.copy = CopyPhase::None;
     }
 
     /// Howdah has sent the client's settings to the server. The client's first messages follow.

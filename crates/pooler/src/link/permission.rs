@@ -67,7 +67,7 @@ impl Upstream<'_> {
         }
         self.await_settings()?;
         let server = self.linked();
-        if server.link.group_works() {
+        if server.link.is_group_at_work() {
             return Ok(());
         }
         if server.link.owes_ready() {
@@ -126,6 +126,6 @@ impl Upstream<'_> {
                 buf.extend_from_slice(&[0; 6]);
             }
         });
-        self.drop(chunk, header);
+        self.skip(chunk, header);
     }
 }

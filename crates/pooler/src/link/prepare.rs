@@ -47,7 +47,7 @@ impl Upstream<'_> {
     /// client's first messages. If no message of the client was sent yet, the client waits for the
     /// settings alone.
     pub(crate) fn await_settings(&mut self) -> Result<(), Flow> {
-        if !self.linked().link.ledger.sets() {
+        if !self.linked().link.ledger.has_settings() {
             return Ok(());
         }
         let flow = self.stall();
@@ -458,7 +458,9 @@ fn take_effect(effects: Consequences, client: Option<&mut Client>, server: &mut 
     match effects.set.as_deref() {
         Some(&SetOp { key, add: true }) => server.set.confirm(key),
         // A later message of the group may parse the same statement again.
-        Some(&SetOp { key, add: false }) if !server.link.ledger.adds(key) => server.set.remove(key),
+        Some(&SetOp { key, add: false }) if !server.link.ledger.is_adding(key) => {
+            server.set.remove(key)
+        }
         _ => {}
     }
 }

@@ -11,19 +11,46 @@
 
 use howdah_wire::backend::Status;
 
-use crate::client;
+use crate::client::Client;
 use crate::config::PoolMode;
 use crate::event::{ClientId, Out, ServerId};
 use crate::fault::Fault;
 use crate::pooler::Pooler;
 use crate::server::task::Over;
-use crate::server::{Ending, ServerState};
+use crate::server::{Ending, Server, ServerState};
+
+/// The part of the release rule that does not hold yet.
+enum Blocked {
+    /// PostgreSQL owes an answer.
+    Owed,
+    /// A stream is in the middle of a message.
+    MidMessage,
+    /// The Sync of a group is still to come.
+    GroupOpen,
+    /// A transaction is open.
+    InTransaction,
+}
+
+/// What blocks the release of the server of a link, if anything does.
+fn release_blocked(server: &Server, client: &Client) -> Option<Blocked> {
+    if !server.link.is_quiet() {
+        Some(Blocked::Owed)
+    } else if !server.inbox.at_boundary() || client.inbox.relaying() {
+        Some(Blocked::MidMessage)
+    } else if server.link.ledger.group_open() {
+        Some(Blocked::GroupOpen)
+    } else if server.status != Status::Idle {
+        Some(Blocked::InTransaction)
+    } else {
+        None
+    }
+}
 
 impl Pooler {
     /// The client's stream has advanced. The server may now be free.
     #[inline]
     pub(crate) fn settle_client(&mut self, id: ClientId, out: &mut Out) {
-        if let Some(id) = self.clients.get(id).and_then(client::Client::link)
+        if let Some(id) = self.clients.get(id).and_then(Client::link)
             && !self.servers.at(id).link.is_owed()
         {
             self.settle(id, out);
@@ -38,33 +65,26 @@ impl Pooler {
             return;
         };
         let client = self.clients.at_mut(client_id);
-        if !server.link.is_quiet() {
-            return;
-        }
-        let between = server.inbox.at_boundary() && !client.inbox.relaying();
-        if !between {
-            return;
-        }
-        if server.link.ledger.group_open() {
+        match release_blocked(server, client) {
+            None => {}
+            Some(Blocked::Owed | Blocked::MidMessage) => return,
             // The open group waits for the client's next message.
-            client.falls_quiet(now);
-            return;
-        }
-        let pool = self.pools.at(server.pool);
-        let mode = pool.terms.mode;
-        if server.status != Status::Idle {
-            if mode == PoolMode::Statement {
-                self.disconnect(client_id, Fault::TransactionBlock, out);
+            Some(Blocked::GroupOpen) => return client.falls_quiet(now),
+            Some(Blocked::InTransaction) => {
+                let terms = &self.pools.at(server.pool).terms;
+                if terms.mode == PoolMode::Statement {
+                    return self.disconnect(client_id, Fault::TransactionBlock, out);
+                }
+                client.falls_quiet(now);
+                if terms.watched {
+                    self.watch_client(client_id);
+                }
                 return;
             }
-            client.falls_quiet(now);
-            if pool.terms.watched {
-                self.watch_client(client_id);
-            }
-            return;
         }
-        let (mut ending, watched) = (server.ending(), pool.terms.watched);
-        let session = mode == PoolMode::Session || client.replication.any();
+        let terms = &self.pools.at(server.pool).terms;
+        let (mut ending, watched) = (server.ending(), terms.watched);
+        let session = terms.mode == PoolMode::Session || client.replication.any();
         let (has_session, checks) = (client.session.is_some(), server.check.is_some());
         // Session mode needs this, too: the client may have listened before a reload changed the
         // mode.

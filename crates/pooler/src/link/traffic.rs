@@ -56,13 +56,14 @@ impl Pooler {
             }
             // A client that is not logged in sends only a password. Howdah always reads from the
             // client, to notice when it disconnects.
-            ClientState::Welcome | ClientState::Lookup
+            ClientState::Admission | ClientState::Welcome | ClientState::Lookup
                 if client.inbox.held().len() + bytes.len() > limits::PASSWORD_PACKET =>
             {
                 self.disconnect(id, Fault::TooEarly, out);
             }
             ClientState::Waiting
             | ClientState::Aligning(_)
+            | ClientState::Admission
             | ClientState::Welcome
             | ClientState::Lookup => {
                 self.hold(id, bytes, out);
@@ -73,7 +74,7 @@ impl Pooler {
             ClientState::Moving(_) | ClientState::Packed(_) => client.inbox.hold(bytes),
             ClientState::Leaving { waits, .. } => {
                 if client.inbox.held().is_empty() && !waits {
-                    client.asks(self.now);
+                    client.begin_request(self.now);
                 }
                 client.inbox.hold(bytes);
             }
@@ -114,7 +115,6 @@ impl Pooler {
             match self.run_upstream(id, chunk, out) {
                 None => return After::Gone,
                 Some(upstream::Flow::Done) => return After::Consumed,
-                Some(upstream::Flow::Refused) => {}
                 Some(upstream::Flow::Partial | upstream::Flow::Stalled) => return After::Keep,
                 Some(upstream::Flow::NeedServer) => {
                     if !self.checkout(id, out) {
@@ -164,7 +164,7 @@ impl Pooler {
                 let entry = self.servers.get_mut(server)?;
                 if entry.link.ledger.is_empty() {
                     entry.begins_request(now);
-                } else if entry.link.reads() {
+                } else if entry.link.is_reading() {
                     client.sends_rows(now);
                 }
                 // Other servers close surplus statements when they get a client. A kept
@@ -376,7 +376,7 @@ impl Pooler {
                     self.resume(client, out);
                 }
             }
-            ServerState::Idle | ServerState::Used | ServerState::BeingCancelled => {
+            ServerState::Idle | ServerState::BeingCancelled => {
                 if let Some(ending) = server.ending() {
                     self.close_server(id, ending.text(), Close::Await, out);
                 }

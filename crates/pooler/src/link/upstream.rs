@@ -10,7 +10,6 @@ use howdah_wire::{WireError, tag as tags, write};
 use crate::client::Client;
 use crate::config::Globals;
 use crate::effect::Names;
-use crate::effect::first::{self, First, Forgets};
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
@@ -21,7 +20,6 @@ use crate::params::Tracked;
 use crate::pool::terms::Terms;
 use crate::queries::watched::Watching;
 use crate::server::Server;
-use crate::server::state::Unnamed;
 use crate::statement::{self, Constants, Interner, Named, SchemaId, Statement};
 
 /// Why `Upstream::run` stopped.
@@ -33,8 +31,6 @@ pub enum Flow {
     Partial,
     /// The next message waits until more answers have come.
     Stalled,
-    /// The next message was refused. Everything up to a Sync is skipped.
-    Refused,
     /// The next message needs a server.
     NeedServer,
     /// With the next message, the client would keep its server. The client needs permission
@@ -181,7 +177,7 @@ impl Upstream<'_> {
         if self
             .server
             .as_ref()
-            .is_some_and(|(_, s)| s.link.ledger.sets())
+            .is_some_and(|(_, s)| s.link.ledger.has_settings())
             && self.linked().link.owes_ready()
         {
             return Err(self.stall());
@@ -230,7 +226,7 @@ impl Upstream<'_> {
             tag::FUNCTION_CALL => {
                 let mut entry = self.query_entry();
                 entry.barrier = true;
-                self.linked().link.works();
+                self.linked().link.mark_worked();
                 self.ask(chunk, header, entry);
                 Ok(())
             }
@@ -255,7 +251,7 @@ impl Upstream<'_> {
             // PostgreSQL answers this message only if the COPY had failed before a Sync inside it.
             return Err(Flow::Broken(Fault::CopyUnclear));
         }
-        self.drop(chunk, header);
+        self.skip(chunk, header);
         Ok(())
     }
 
@@ -279,12 +275,12 @@ impl Upstream<'_> {
                 self.client.end.group_ends();
                 self.out
                     .send_with(Peer::Client(self.id), |buf| write::ready(buf, Status::Idle));
-                self.drop(chunk, header);
+                self.skip(chunk, header);
                 Ok(())
             }
             // The message is the rest of a failed COPY, or a Flush with nothing to flush.
             tag::FLUSH | tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => {
-                self.drop(chunk, header);
+                self.skip(chunk, header);
                 Ok(())
             }
             _ => {
@@ -338,7 +334,7 @@ impl Upstream<'_> {
     /// message is late, and Howdah drops it.
     fn copy_piece(&mut self, chunk: &mut Chunk<'_>, header: Header) {
         if self.linked().link.ledger.is_empty() {
-            self.drop(chunk, header);
+            self.skip(chunk, header);
             return;
         }
         if matches!(header.tag, tag::COPY_DONE | tag::COPY_FAIL) {
@@ -347,114 +343,11 @@ impl Upstream<'_> {
         self.relay(chunk, header);
     }
 
-    fn query(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        let first = first_command(chunk, header)?;
-        if let Some(First {
-            forgets: Forgets::Name(name),
-            ..
-        }) = &first
-            && self.renames
-            && self.deallocates_ours(name)?
-        {
-            return self.deallocate(chunk, header, name.clone());
-        }
-        let executed = first.as_ref().and_then(|first| first.executes.as_deref());
-        let executed = match executed {
-            Some(name) => self.executed_by_sql(name)?,
-            None => None,
-        };
-        self.front_to_watch(chunk, header)?;
-        let tail = self.query_resets(chunk, header, first.as_ref())?;
-        if tail.is_some() {
-            self.await_settings()?;
-        }
-        self.sets_back = tail.is_some();
-        let verdict = match executed.as_ref().and_then(|s| s.effects.as_deref()) {
-            Some(effects) => self.note_executed(effects, chunk, header)?,
-            None => self.note_query(chunk, header)?,
-        };
-        if !first.as_ref().is_some_and(First::draws_no_numbers) {
-            self.linked().link.works();
-        }
-        if self.linked().check.is_some() {
-            let text = &chunk.rest()[HEADER..chunk.rest().len().min(header.total())];
-            self.linked().notes_for_check(text);
-        }
-        let mut entry = self.query_entry();
-        if self.watch.is_some() {
-            entry.watch_for(self.watch_query(chunk, header)?);
-        }
-        // After a Query that only begins a transaction, messages that name statements need not
-        // wait.
-        entry.barrier = !first.as_ref().is_some_and(|first| first.only_begins);
-        self.query_alters(first.as_ref(), &mut entry);
-        entry.changes_name(self.forget_unnamed());
-        entry.changes_unnamed(self.drop_unnamed());
-        let named = first.and_then(|first| first.executes).zip(executed);
-        match tail {
-            _ if verdict == Verdict::Refused => self.refuse_to_keep(chunk, header, entry),
-            Some(tail) => self.query_that_resets(chunk, header, entry, &tail),
-            None => {
-                if let Some((name, statement)) = &named {
-                    self.name_for_sql(name, statement);
-                }
-                self.enter(entry);
-                self.relay(chunk, header);
-                if let Some((name, _)) = &named {
-                    self.unname_for_sql(name);
-                }
-            }
-        }
-        if let Some(mark) = self.mark.take() {
-            self.set_mark(&mark);
-        }
-        Ok(())
-    }
-
     /// Makes the entry of a Query or FunctionCall.
-    fn query_entry(&mut self) -> Entry {
+    pub(super) fn query_entry(&mut self) -> Entry {
         let mut entry = Entry::forward(Reply::Query);
-        entry.inside = self.linked().link.ledger.group_works();
+        entry.inside = self.linked().link.ledger.is_group_at_work();
         entry
-    }
-
-    /// PostgreSQL drops the unnamed statement at a Query. Makes this change, if the client has one.
-    fn forget_unnamed(&mut self) -> Option<Box<NameOp>> {
-        let pending = self.linked().link.ledger.pending(b"").is_some();
-        let had = self.renames && (self.client.unnamed.is_some() || pending);
-        had.then(|| self.name_op(Box::default(), Change::Forget))
-    }
-
-    /// True if the name in a `DEALLOCATE name` belongs to the client's statements or looks like a
-    /// name made by Howdah.
-    fn deallocates_ours(&mut self, name: &[u8]) -> Result<bool, Flow> {
-        self.wait_for(name)?;
-        Ok(self.lookup(name).is_some() || statement::is_ours(name))
-    }
-
-    /// Answers a `DEALLOCATE name` by sending `DEALLOCATE howdah_void` instead. So PostgreSQL
-    /// itself answers, whatever the state of the transaction.
-    fn deallocate(&mut self, chunk: &mut Chunk<'_>, header: Header, name: Box<[u8]>) -> Step {
-        let change = self.void_or_nothing(&name);
-        if let Some(forgets) = self.forget_unnamed() {
-            // An entry carries one change of a name. So this change gets its own entry.
-            let to = self.to();
-            let mut close = Entry::swallow(Reply::Close);
-            close.effects_mut().name = Some(forgets);
-            self.out
-                .send_with(to, |buf| write::of_statement(buf, tag::CLOSE, b""));
-            self.push(close);
-        }
-        let mut entry = self.query_entry();
-        entry.barrier = true;
-        entry.effects_mut().name = Some(self.name_op(name, change));
-        entry.changes_unnamed(self.unnamed_op(None));
-        self.push(entry);
-        let to = self.to();
-        self.out
-            .send_with(to, |buf| write::query(buf, b"DEALLOCATE howdah_void"));
-        self.drop(chunk, header);
-        Ok(())
     }
 
     /// The effect of `DEALLOCATE name` on the name. Creates `howdah_void` exactly if the name
@@ -491,7 +384,7 @@ impl Upstream<'_> {
     #[inline(always)]
     pub(super) fn enter(&mut self, entry: Entry) {
         let server = self.linked();
-        debug_assert!(!server.link.ledger.sets() || !server.link.owes_ready());
+        debug_assert!(!server.link.ledger.has_settings() || !server.link.owes_ready());
         let not_failed = server.not_failed();
         server.link.ledger.push(entry, not_failed);
     }
@@ -524,16 +417,6 @@ impl Upstream<'_> {
             group,
             change,
         })
-    }
-
-    /// The change by which a Query drops the server's unnamed statement, if there may be one.
-    fn drop_unnamed(&mut self) -> Option<UnnamedOp> {
-        let server = self.linked();
-        let known = matches!(server.unnamed(), Unnamed::Known(None));
-        match known && !server.link.ledger.changes_unnamed() {
-            true => None,
-            false => self.unnamed_op(None),
-        }
     }
 
     /// A change of the server's unnamed statement, made by the current message.
@@ -574,8 +457,8 @@ impl Upstream<'_> {
         self.client.inbox.begin(header.tag, Fate::Relay, left);
     }
 
-    /// Drops a message, from its tag on.
-    pub(super) fn drop(&mut self, chunk: &mut Chunk<'_>, header: Header) {
+    /// Skips a message, from its tag on: the server does not get it.
+    pub(super) fn skip(&mut self, chunk: &mut Chunk<'_>, header: Header) {
         let count = chunk.rest().len().min(header.total());
         chunk.at += count;
         let left = header.total() - count;
@@ -594,17 +477,6 @@ pub fn needs_server(tag: u8) -> bool {
 /// True if a message with this tag only begins or ends a request.
 fn begins_or_ends(tag: u8) -> bool {
     matches!(tag, tag::SYNC | tag::FUNCTION_CALL)
-}
-
-/// The first command of a Query. `None` if the Query is too long to hold.
-fn first_command(chunk: &Chunk<'_>, header: Header) -> Result<Option<First>, Flow> {
-    let body = &chunk.rest()[HEADER..];
-    if header.total() > limits::FRONT || !first::may_matter(body) {
-        return Ok(None);
-    }
-    let body = whole(chunk, header).ok_or(Flow::Partial)?;
-    let text = body.strip_suffix(b"\0").unwrap_or(body);
-    Ok(Some(first::first(text)))
 }
 
 /// The body of a message, if all of it is there.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use howdah_wire::frame::{HEADER, Header, cstr};
-use howdah_wire::frontend::{Bind, BindNames};
+use howdah_wire::frontend::{Bind, BindNames, format_of};
 
 use super::upstream::{Flow, Upstream, whole};
 use crate::inbox::Chunk;
@@ -19,23 +19,24 @@ use crate::statement::Statement;
 type Query = Option<Box<Watched>>;
 
 impl Upstream<'_> {
-    /// Waits for the part of a Query that Howdah reads as text.
-    pub(super) fn front_to_watch(&self, chunk: &Chunk<'_>, header: Header) -> Result<(), Flow> {
+    /// The part of a Query that Howdah reads as text, if queries are watched.
+    pub(super) fn front_to_watch<'a>(
+        &self,
+        chunk: &Chunk<'a>,
+        header: Header,
+    ) -> Result<Option<&'a [u8]>, Flow> {
         match self.watch {
-            Some(_) => front(chunk, header, limits::QUERY_TEXT_READ).map(drop),
-            None => Ok(()),
+            Some(_) => front(chunk, header, limits::QUERY_TEXT_READ).map(Some),
+            None => Ok(None),
         }
     }
 
-    /// Makes the watched query of a Query that is about to be sent, if queries are watched.
-    pub(super) fn watch_query(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<Query, Flow> {
-        let Some(watching) = &mut self.watch else {
-            return Ok(None);
-        };
-        let sql = front(chunk, header, limits::QUERY_TEXT_READ)?;
+    /// Makes the watched query of a Query that is about to be sent.
+    pub(super) fn watch_query(&mut self, sql: &[u8]) -> Query {
+        let watching = self.watch.as_mut()?;
         let text = watching.texts.of(sql);
         let values = watching.wanted.values.then(|| shown(sql));
-        Ok(self.begin_query(text, sql, values))
+        self.begin_query(text, sql, values)
     }
 
     fn begin_query(&mut self, text: Arc<QueryText>, sql: &[u8], values: Option<Box<str>>) -> Query {
@@ -132,13 +133,9 @@ impl Upstream<'_> {
         let bind = body.filter(|_| wanted).map(Bind::read)?.ok()?;
         let mut shown = String::new();
         for (at, value) in bind.values.iter().enumerate() {
-            let format = match &bind.formats[..] {
-                [one] => *one,
-                formats => formats.get(at).copied().unwrap_or(0),
-            };
             let comma = if at == 0 { "" } else { ", " };
             let _ = write!(shown, "{comma}${} = ", at + 1);
-            match (value, format) {
+            match (value, format_of(&bind.formats, at)) {
                 (None, _) => shown.push_str("NULL"),
                 (Some(value), 0) => {
                     let text = String::from_utf8_lossy(value);

@@ -119,8 +119,8 @@ impl Pooler {
         channels.push(MARK.into());
         let wish = Wish {
             listener: Arc::new(PoolKey {
-                database: self.consoles.name(&lore.key.database),
-                user: self.consoles.name(&lore.key.user),
+                database: self.shared.names.intern(&lore.key.database),
+                user: self.shared.names.intern(&lore.key.user),
                 ..*lore.key
             }),
             hearer: PARTNER,

@@ -27,7 +27,7 @@ impl Pooler {
     pub(crate) fn checkout(&mut self, id: ClientId, out: &mut Out) -> bool {
         let now = self.now;
         let client = self.clients.at_mut(id);
-        client.asks(now);
+        client.begin_request(now);
         let Some(mut pool_id) = client.pool else {
             return false;
         };
@@ -44,7 +44,7 @@ impl Pooler {
         {
             return self.link(id, server, out);
         }
-        if let Some(fault) = self.vain(pool_id) {
+        if let Some(fault) = self.fault_if_in_vain(pool_id) {
             self.disconnect(id, fault, out);
             return false;
         }
@@ -203,10 +203,10 @@ impl Pooler {
             }
             (server, pool) = (self.servers.at_mut(id), self.pools.at_mut(pool_id));
         }
-        server.lies_idle();
-        pool.idle.lay_aside(id);
+        server.becomes_idle();
+        pool.idle.push(id);
         let (at, _) = idle_deadline(server, pool);
-        server.comes_up(&mut self.timers, id, at);
+        server.arm_timer(&mut self.timers, id, at);
     }
 
     /// Passes a released server on: closes it because there are too many or another pool needs

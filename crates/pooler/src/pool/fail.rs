@@ -44,7 +44,7 @@ impl Pooler {
 
     /// The error for a logged-in client that would wait in vain: logins fail for a reason that
     /// does not pass by itself. If the reason may pass, the client waits.
-    pub(super) fn vain(&self, pool_id: PoolId) -> Option<Fault> {
+    pub(super) fn fault_if_in_vain(&self, pool_id: PoolId) -> Option<Fault> {
         let failure = self.pools.at(pool_id).failure.as_ref();
         let passes = failure.is_some_and(Failure::passes);
         if passes && !self.janitor.awaits_servers() {
@@ -60,7 +60,7 @@ impl Pooler {
             return Some(Fault::ServerShuttingDown);
         }
         let pool = self.pools.at(pool_id);
-        let failure = pool.failure.as_ref().filter(|_| !pool.makes_room())?;
+        let failure = pool.failure.as_ref().filter(|_| !pool.awaits_room())?;
         let fails = self.backs_off(pool_id) && !self.has_usable_server(pool_id);
         fails.then(|| Fault::ServerLoginFailing(failure.sqlstate.clone(), failure.text.clone()))
     }
@@ -91,7 +91,7 @@ impl Pooler {
             return;
         };
         let pool = self.pools.at(pool_id);
-        let failure = pool.failure.as_ref().filter(|_| !pool.makes_room());
+        let failure = pool.failure.as_ref().filter(|_| !pool.awaits_room());
         let Some(failure) = failure.filter(|failure| failure.is_full()).cloned() else {
             return;
         };

@@ -32,7 +32,7 @@ impl Idle {
     }
 
     /// A server becomes idle.
-    pub fn lay_aside(&mut self, id: ServerId) {
+    pub fn push(&mut self, id: ServerId) {
         self.servers.push_back(id);
     }
 

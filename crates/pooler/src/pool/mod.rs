@@ -93,7 +93,7 @@ pub struct Pool {
     /// Why Howdah opens no new servers at present.
     pub(crate) failure: Option<Failure>,
     /// PostgreSQL has no room, so a server of another pool is to be closed.
-    makes_room: bool,
+    awaits_room: bool,
     /// Failed attempts in a row. If there are several hosts, the next one is tried at once.
     hosts_failed: u32,
     /// How many servers this worker may keep after a limit was lowered; else `u32::MAX`.
@@ -142,7 +142,7 @@ impl Pool {
             hungry: Hungry::default(),
             starved: None,
             failure: None,
-            makes_room: false,
+            awaits_room: false,
             hosts_failed: 0,
             keep: u32::MAX,
             paused: false,
@@ -198,8 +198,8 @@ impl Pool {
     }
 
     /// PostgreSQL has no room, so a server of another pool is to be closed.
-    pub fn makes_room(&self) -> bool {
-        self.makes_room
+    pub fn awaits_room(&self) -> bool {
+        self.awaits_room
     }
 
     /// Failed attempts in a row. If there are several hosts, the next one is tried at once.
@@ -367,9 +367,9 @@ impl Pool {
         self.found_secret = None;
     }
 
-    /// Sets whether a server of another pool must close to make room for one of this pool.
-    pub(crate) fn wants_room(&mut self, wants: bool) {
-        self.makes_room = wants;
+    /// Sets whether the pool awaits that a server of another pool is closed.
+    pub(crate) fn set_awaits_room(&mut self, awaits: bool) {
+        self.awaits_room = awaits;
     }
 
     /// The Broker is told that clients wait, the oldest for `age` nanoseconds, and whether this
@@ -430,11 +430,11 @@ impl Pool {
         }
     }
 
-    pub(crate) fn pauses(&mut self, paused: bool) {
+    pub(crate) fn set_paused(&mut self, paused: bool) {
         self.paused = paused;
     }
 
-    pub(crate) fn holds(&mut self, held: bool) {
+    pub(crate) fn set_held(&mut self, held: bool) {
         self.held = held;
     }
 

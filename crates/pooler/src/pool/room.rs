@@ -33,10 +33,10 @@ impl Pooler {
         let reserved = server.reserved.is_some();
         self.trim_waiting(pool_id);
         let pool = self.pools.at_mut(pool_id);
-        if reserved || pool.makes_room() || !pool.is_waited_for() {
+        if reserved || pool.awaits_room() || !pool.is_waited_for() {
             return;
         }
-        pool.wants_room(true);
+        pool.set_awaits_room(true);
         let wish = RoomWish {
             pool: pool.key.clone(),
             from: self.worker,
@@ -101,7 +101,7 @@ impl Pooler {
             return;
         };
         let pool = self.pools.at_mut(id);
-        pool.wants_room(false);
+        pool.set_awaits_room(false);
         if made {
             pool.login_may_succeed();
         }

@@ -29,7 +29,7 @@ impl Pooler {
         let Some(user) = &database.forced_user else {
             return pool_id;
         };
-        let key = PoolKey::new(pool.key.database.clone(), self.consoles.name(user));
+        let key = PoolKey::new(pool.key.database.clone(), self.shared.names.intern(user));
         let new = self.pool_for(key, &database);
         let client = self.clients.at_mut(id);
         client.joins(new);
@@ -65,8 +65,8 @@ impl Pooler {
         let terms = Terms::of(&self.config, &key, database.clone());
         let schema = self.shared.statements.schema_of(database.target());
         let mut pool = Pool::new(Arc::new(key), terms, schema, self.now);
-        pool.pauses(self.janitor.is_paused(&pool.key.database));
-        pool.holds(self.janitor.holds());
+        pool.set_paused(self.janitor.is_paused(&pool.key.database));
+        pool.set_held(self.janitor.holds());
         self.pools.insert(pool)
     }
 

@@ -53,13 +53,6 @@ impl Pooler {
         pool.waiting.trim(waits);
     }
 
-    pub(crate) fn trim_newcomers(&mut self, pool_id: PoolId) {
-        let clients = &self.clients;
-        let stays = |c: &client::Client| matches!(c.state(), ClientState::Welcome);
-        let pool = self.pools.at_mut(pool_id);
-        pool.trim_newcomers(|id| clients.get(id).is_some_and(stays));
-    }
-
     /// Disconnects all clients that wait for a server of a pool, or for its first one.
     pub(crate) fn drop_waiters(&mut self, pool_id: PoolId, fault: &Fault, out: &mut Out) {
         let pool = self.pools.at_mut(pool_id);

@@ -156,7 +156,7 @@ impl Pooler {
         let fault = Fault::ServerLogin(sqlstate.to_string(), text.to_string());
         if !full {
             self.drop_waiters(pool_id, &fault, out);
-        } else if self.workers == 1 && !self.pools.at(pool_id).makes_room() {
+        } else if self.workers == 1 && !self.pools.at(pool_id).awaits_room() {
             // With several workers, Howdah first asks the Broker whether others have servers.
             self.drop_newcomers(pool_id, &fault, out);
         }

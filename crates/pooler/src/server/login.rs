@@ -274,12 +274,8 @@ impl Pooler {
     /// PostgreSQL refuses the login. Its message goes to the log and to waiting clients.
     fn refused(&mut self, id: ServerId, body: &[u8], out: &mut Out) {
         let fields = Fields::new(body);
-        let text = String::from_utf8_lossy(fields.message()).into_owned();
-        let severity = String::from_utf8_lossy(fields.severity()).into_owned();
-        let sqlstate = fields
-            .sqlstate()
-            .map_or_else(|| "08P01".into(), |s| String::from_utf8_lossy(s).into());
-        let sqlstate: String = sqlstate;
+        let (sqlstate, text) = fields.texts("08P01");
+        let severity = String::from_utf8_lossy(fields.severity());
         let line = format!("server login failed: {severity} {text}");
         self.note_server(Level::Warning, id, &line, out);
         if has_no_room(fields) {

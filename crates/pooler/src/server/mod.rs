@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!  Resolving -> Connecting -> (Securing) -> Login -> (ConnectQuery) -> Idle <--> Linked
-//!                                                                      ^  |         |
-//!                                                     Used -> Checking-'  `- Lent   v
-//!                                                                      ^         Resetting, Draining
-//!                                                                      `------------'
+//!                                                                     ^ ^ |         |
+//!                                                       Checking <----' | `- Lent   v
+//!                                                                       |      Resetting, Draining
+//!                                                                       `-----------'
 //! ```
 
 pub mod connect;
@@ -361,7 +361,9 @@ impl Server {
     /// # Panics
     /// The server is not reserved, or has not logged in.
     pub(crate) fn takes_welcome(&mut self) -> Box<Welcome> {
-        self.welcome.take().expect("a login behind it")
+        self.welcome
+            .take()
+            .expect("a reserved server that has logged in")
     }
 
     pub(crate) fn mark_ready(&mut self, status: Status) {
@@ -490,7 +492,7 @@ impl Server {
     }
 
     /// The server answers the inquiry with this row.
-    pub(crate) fn tells_row(&mut self, row: Vec<u8>) {
+    pub(crate) fn set_inquiry_row(&mut self, row: Vec<u8>) {
         if let Some(inquiry) = &mut self.inquiry {
             inquiry.row = Some(row);
         }
@@ -580,11 +582,11 @@ impl Server {
 
     /// Arms the timer: it is due at `at` or earlier.
     #[inline]
-    pub(crate) fn comes_up(&mut self, timers: &mut Timers, id: ServerId, at: Time) {
+    pub(crate) fn arm_timer(&mut self, timers: &mut Timers, id: ServerId, at: Time) {
         timers.arm(Peer::Server(id), at, &mut self.timer);
     }
 
-    pub(crate) fn timer_is_up(&mut self) {
+    pub(crate) fn timer_fired(&mut self) {
         self.timer = Time(0);
     }
 
@@ -613,7 +615,7 @@ impl Server {
         self.since = now;
     }
 
-    pub(crate) fn lies_idle(&mut self) {
+    pub(crate) fn becomes_idle(&mut self) {
         self.turn(ServerState::Idle);
     }
 

@@ -24,8 +24,6 @@ pub enum ServerState {
     ConnectQuery,
     /// In the pool, ready for use.
     Idle,
-    /// In the pool, and idle for so long that Howdah must test the server before use.
-    Used,
     /// The check query runs.
     Checking,
     /// Linked with a client. Howdah gives the server the client's parameters.

@@ -77,7 +77,7 @@ impl Pooler {
         let texts = server.take_check().map(|check| check.told());
         let found = match answer {
             Some(answer) => found(&answer),
-            None => "nobody knows what, as PostgreSQL did not answer".to_string(),
+            None => "unknown (PostgreSQL did not answer)".to_string(),
         };
         if found.is_empty() {
             return;
@@ -85,7 +85,7 @@ impl Pooler {
         server.mark_soiled_unseen();
         self.pools.at_mut(server.pool).count_unseen();
         let text = format!(
-            "left behind without its texts telling: {found}; last run: {}",
+            "left session state that none of its statements revealed: {found}; last run: {}",
             texts.unwrap_or_default()
         );
         self.note_client(Level::Warning, client_id, &text, out);

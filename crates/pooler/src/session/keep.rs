@@ -171,7 +171,7 @@ impl Pooler {
         }
         if let Some(params) = client.params.clone() {
             let (tracked, hasher) = (&self.shared.tracked, self.keys.meaning());
-            client.means(params.meaning(tracked, hasher, client.path().as_deref()));
+            client.set_meaning(params.meaning(tracked, hasher, client.path().as_deref()));
         }
         let pool = server.pool;
         if let Some(listener) = listener.filter(|_| !gone.is_empty()) {

@@ -248,7 +248,7 @@ impl Upstream<'_> {
     /// on whenever a server changes clients.
     fn note_question_for_numbers(&mut self) {
         self.counts.sequences = true;
-        self.client.asks_for_numbers();
+        self.client.set_asks_numbers();
         self.forget_numbers();
     }
 
@@ -263,7 +263,7 @@ impl Upstream<'_> {
         let Some((id, server)) = &mut self.server else {
             return;
         };
-        let rests = server.link.rests() && server.status == Status::Idle;
+        let rests = server.link.is_at_rest() && server.status == Status::Idle;
         let fresh = server.link.has_drawn_nothing() && server.not_failed();
         let others = match server.numbers() {
             Numbers::Several { again, .. } => !(again && kept),

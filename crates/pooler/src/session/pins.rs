@@ -107,7 +107,7 @@ impl Pooler {
         };
         match *client.state() {
             ClientState::Waiting => {
-                client.rests(self.now);
+                client.becomes_idle(self.now);
                 if let Some(pool) = client.pool {
                     self.pools.at_mut(pool).pin_line.leave(id);
                 }
@@ -168,7 +168,7 @@ impl Pooler {
     /// A client begins or stops keeping its server.
     pub(crate) fn pin_changed(&mut self, id: ClientId, kinds: Kinds, out: &mut Out) {
         let text = match kinds.is_empty() {
-            true => "keeps its server no longer".to_string(),
+            true => "no longer keeps its server".to_string(),
             false => {
                 self.ask_permission(id, PinWish::Knows, out);
                 format!("keeps its server: {}", super::reasons(kinds))

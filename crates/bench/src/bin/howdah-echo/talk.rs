@@ -1,6 +1,6 @@
 //! One client's PostgreSQL: plain bytes in, fixed answers out.
 
-use howdah_auth::scram_client::{Against, ScramClient};
+use howdah_auth::scram_checker::{Against, ScramChecker};
 use howdah_auth::{LoginStep, Verifier};
 use howdah_bench::session::message;
 
@@ -59,7 +59,7 @@ impl Answers {
 
 enum Stage {
     Startup,
-    Login(Box<ScramClient>),
+    Login(Box<ScramChecker>),
     Open,
 }
 
@@ -175,7 +175,7 @@ impl Talk {
                     return Next::Close;
                 }
                 let against = Against::Verifier(secret.clone());
-                self.stage = Stage::Login(Box::new(ScramClient::new(against, &nonce)));
+                self.stage = Stage::Login(Box::new(ScramChecker::new(against, &nonce)));
                 out.extend(authentication(10, b"SCRAM-SHA-256\0\0"));
                 Next::More
             }

@@ -51,8 +51,8 @@ pub const WRONG_TYPE: &str = "server login failed: wrong password type";
 /// The error if PostgreSQL's messages in the exchange are wrong.
 pub const FAILED: &str = "server login failed: SASL authentication failed";
 
-/// One exchange, from Howdah's first message on.
-pub struct ScramServer {
+/// One exchange, from Howdah's first message on. Howdah is the client of RFC 5802.
+pub struct ScramProver {
     credential: Credential,
     binding: Binding,
     /// Howdah's half of the nonce at first, both halves after PostgreSQL's first message.
@@ -69,7 +69,7 @@ enum State {
     Over,
 }
 
-impl ScramServer {
+impl ScramProver {
     /// `nonce` must be drawn anew for every exchange.
     pub fn new(credential: Credential, nonce: &Nonce, binding: Binding) -> Self {
         let nonce = STANDARD.encode(nonce).into_bytes();

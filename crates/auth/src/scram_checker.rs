@@ -79,8 +79,8 @@ pub struct Proven {
     pub keys: Option<ScramKeys>,
 }
 
-/// The exchange, from the client's first message on.
-pub struct ScramClient {
+/// The exchange, from the client's first message on. Howdah is the server of RFC 5802.
+pub struct ScramChecker {
     against: Against,
     /// Howdah's half of the nonce before the client's first message, both halves after it.
     nonce: Vec<u8>,
@@ -108,7 +108,7 @@ enum State {
     Over,
 }
 
-impl ScramClient {
+impl ScramChecker {
     /// `nonce` must be drawn anew for every exchange.
     pub fn new(against: Against, nonce: &Nonce) -> Self {
         Self::with_nonce(against, STANDARD.encode(nonce).into_bytes())
