@@ -8,10 +8,12 @@
 //!     `-- another worker's: Moving                                         `---------------^
 //! ```
 
+pub mod admission;
 pub mod close;
 pub mod demand;
 pub mod login;
 pub mod parcel;
+pub mod placement;
 pub mod startup;
 pub mod state;
 

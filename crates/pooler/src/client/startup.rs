@@ -1,25 +1,18 @@
-//! A client's first packet, the choice of its worker, and its admission.
+//! A client's first packet, and the TLS handshake before it.
 
 use std::sync::Arc;
 
 use howdah_wire::startup::{FirstPacket, Startup, length, read};
-use howdah_wire::write;
 
 use super::{Client, Replication};
 use crate::auth::CERT_REQUIRED;
 use crate::client::ClientState;
-use crate::config::{AuthType, SessionState, SslMode};
-use crate::event::{
-    Action, Address, ClientId, Ends, LooseSocket, Out, Peer, Question, Time, WorkerId,
-};
+use crate::config::{SessionState, SslMode};
+use crate::event::{Action, Address, ClientId, Ends, Out, Peer, Time};
 use crate::fault::Fault;
 use crate::inbox::Inbox;
 use crate::link::End;
-use crate::mail::{ClientBounds, ClientParcel, Mail, ToBroker};
-use crate::note::Level;
 use crate::params::{Meaning, Params};
-use crate::pool::bound::SharedBound;
-use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
 use crate::session::settings::{Settings, at_login};
 use crate::statement::NamedStatements;
@@ -27,26 +20,23 @@ use crate::tls::{TlsFacts, TlsStart};
 use crate::valve::Valve;
 use crate::{console, limits};
 
-/// The newest minor version of protocol 3 that Howdah speaks.
-pub const MINOR: u16 = 2;
-
 /// The first byte of a TLS handshake, the record's type. Read as a length, it would mean 369 MB.
 const TLS_HANDSHAKE: u8 = 0x16;
 
 /// The content of a start-up packet.
 #[derive(Debug)]
 pub struct LoginWish<'packet> {
-    user: &'packet str,
-    database: &'packet str,
-    replication: Replication,
-    params: Params,
+    pub(super) user: &'packet str,
+    pub(super) database: &'packet str,
+    pub(super) replication: Replication,
+    pub(super) params: Params,
     /// Other settings.
-    settings: Settings,
-    minor: u16,
+    pub(super) settings: Settings,
+    pub(super) minor: u16,
     /// `_pq_.` options. Howdah knows none of them.
-    options: Vec<&'packet [u8]>,
+    pub(super) options: Vec<&'packet [u8]>,
     /// The start-up parameter `options` of a client that gets a server of its own.
-    server_options: Option<Box<[u8]>>,
+    pub(super) server_options: Option<Box<[u8]>>,
 }
 
 impl Pooler {
@@ -265,7 +255,7 @@ impl Pooler {
     }
 
     /// Reads the start-up packet, or finds its error.
-    fn wish<'packet>(
+    pub(super) fn wish<'packet>(
         &self,
         id: ClientId,
         startup: Startup<'packet>,
@@ -397,232 +387,6 @@ impl Pooler {
         let name = String::from_utf8_lossy(params.get(position).unwrap_or(b"app")).into_owned();
         let name = format!("{name} - {}", crate::place::remote(&client.ends));
         *params = params.with(position, name.as_bytes());
-    }
-
-    /// Chooses the client's worker.
-    fn place(&mut self, id: ClientId, wish: LoginWish<'_>, packet: &[u8], out: &mut Out) {
-        let home = self.home(&wish);
-        if home == self.worker {
-            return self.placed(id, wish, out);
-        }
-        let client = self.clients.at_mut(id);
-        client.inbox.hold_first(packet);
-        client.moves_to(home);
-        out.push(Action::Detach(Peer::Client(id)));
-    }
-
-    fn home(&mut self, wish: &LoginWish<'_>) -> WorkerId {
-        // If the process ends soon, other workers may already have reported that they have no
-        // clients.
-        let ends = self.janitor.ending.is_some();
-        if self.workers == 1 || ends || console::is_console(wish.database) {
-            return self.worker;
-        }
-        let Some(entry) = self.config.entry(wish.database) else {
-            return self.worker;
-        };
-        let user = entry.forced_user.as_deref().unwrap_or(wish.user);
-        let name = self.shared.names.intern(wish.database);
-        let key = PoolKey::new(name, self.shared.names.intern(user));
-        self.seat_for(&key)
-    }
-
-    /// The driver has detached a client that moves to another worker.
-    pub(crate) fn client_detached(&mut self, id: ClientId, socket: LooseSocket, out: &mut Out) {
-        self.packs_instead(id);
-        let Some(client) = self.clients.remove(id) else {
-            out.push(Action::Discard(socket));
-            return;
-        };
-        self.keep_no_blocks();
-        if matches!(client.state(), ClientState::Successor) {
-            return out.push(Action::Ask(Question::HandOver(socket)));
-        }
-        if let ClientState::Packed(standing) = *client.state() {
-            return self.client_packed(id, *client, standing, socket, out);
-        }
-        if let ClientState::Leaving { to, waits } = *client.state() {
-            return self.set_out(id, *client, (to, waits), socket, out);
-        }
-        let ClientState::Moving(to) = *client.state() else {
-            out.push(Action::Discard(socket));
-            return;
-        };
-        let parcel = ClientParcel {
-            socket,
-            ends: client.ends,
-            tls: client.tls,
-            number: client.number,
-            connected: client.connected,
-            bytes: client.inbox.into_held(),
-        };
-        out.push(Action::Post(to, Mail::Client(Box::new(parcel))));
-    }
-
-    /// A client came from another worker.
-    pub(crate) fn client_arrived(&mut self, parcel: ClientParcel, out: &mut Out) {
-        self.tell_busy(out);
-        let id = self.new_client(parcel.ends, parcel.number, parcel.connected);
-        out.push(Action::Attach(Peer::Client(id), parcel.socket));
-        self.watch_client(id);
-        self.suspend_client(id, out);
-        let client = self.clients.at_mut(id);
-        client.set_secured(parcel.tls);
-        if self.janitor.takeover.holds() {
-            client.inbox.hold(&parcel.bytes);
-            return;
-        }
-        let Some(Ok(size)) = length(&parcel.bytes) else {
-            return;
-        };
-        client.inbox.hold(&parcel.bytes[size..]);
-        let Ok(FirstPacket::Startup(startup)) = read(&parcel.bytes[..size]) else {
-            return;
-        };
-        match self.wish(id, startup) {
-            Err(fault) => self.disconnect(id, fault, out),
-            Ok(wish) => self.placed(id, wish, out),
-        }
-    }
-
-    /// The client has its final worker, and asks for admission.
-    fn placed(&mut self, id: ClientId, wish: LoginWish<'_>, out: &mut Out) {
-        if wish.minor > MINOR || !wish.options.is_empty() {
-            let minor = wish.minor.min(MINOR);
-            let options = wish.options.into_iter();
-            out.send_with(Peer::Client(id), |buf| {
-                write::negotiate(buf, minor, options)
-            });
-        }
-        let (database, user) = (wish.database, wish.user);
-        let login = PoolKey::new(
-            self.shared.names.intern(database),
-            self.shared.names.intern(user),
-        );
-        let params = self.shared.params.intern(wish.params);
-        let client = gone!(self.clients.get_mut(id));
-        client.wishes(wish.replication, wish.server_options, wish.minor >= 2);
-        client.set_names(login.user.clone(), login.database.clone());
-        client.set_params(params);
-        let settings = wish.settings.shared();
-        let settings = settings.map(|own| self.shared.settings.intern((*own).clone()));
-        client.set_settings(settings.clone(), settings);
-        // The client takes no place until the Broker has answered.
-        client.awaits_admission();
-        if self.config.globals.log_connections {
-            self.log_attempt(id, database, user, out);
-        }
-        if console::is_console(database) && self.is_our_own_user(id) {
-            // A user who may stop the process is admitted whatever limits are reached.
-            return self.begin_login(id, out);
-        }
-        if let Some(fault) = self.refuses_login(database, user) {
-            return self.disconnect(id, fault, out);
-        }
-        let admit = ToBroker::Admit {
-            worker: self.worker,
-            client: id,
-            login: Arc::new(login),
-            bounds: self.client_bounds(id, database, user),
-        };
-        out.push(Action::Broker(admit));
-    }
-
-    /// `log_connections`: logs the user, the database and the kind of connection.
-    fn log_attempt(&self, id: ClientId, database: &str, user: &str, out: &mut Out) {
-        let client = gone!(self.clients.get(id));
-        let replication = match client.replication {
-            Replication::None => "no",
-            Replication::Logical => "database",
-            Replication::Physical => "yes",
-        };
-        let tls = client.tls.as_ref().map(|facts| facts.summary());
-        let tls = tls.as_deref().unwrap_or("no");
-        let text = format_args!(
-            "login attempt: db={database} user={user} tls={tls} replication={replication}"
-        );
-        self.note_client(Level::Log, id, text, out);
-    }
-
-    /// The reason to refuse a login now, before asking for a password.
-    fn refuses_login(&self, database: &str, user: &str) -> Option<Fault> {
-        let globals = &self.config.globals;
-        let console = console::is_console(database);
-        let any = globals.auth_type == AuthType::Any;
-        let may_look = globals.admin_users.has(user) || globals.stats_users.has(user) || any;
-        // A client accepted during a takeover gets in, because no other process will serve it.
-        let ending = self.janitor.is_shutting_down() && self.janitor.succeeded.is_none();
-        if console && !may_look {
-            // Unknown users would fill the console's unlimited places.
-            Some(Fault::NotAllowed)
-        } else if ending && !console {
-            Some(Fault::ShuttingDown)
-        } else if self.janitor.is_disabled(database) {
-            Some(Fault::DatabaseDisabled(database.to_owned()))
-        } else {
-            None
-        }
-    }
-
-    /// The limits that apply to one more client of this user in this database.
-    fn client_bounds(&mut self, id: ClientId, database: &str, user: &str) -> ClientBounds {
-        let (config, globals) = (&self.config, &self.config.globals);
-        let console = console::is_console(database);
-        let admin = console && globals.admin_users.has(user);
-        // With auth_type=any, any user may read the console. The limits for clients apply to these
-        // users.
-        let stranger = console && !admin && !globals.stats_users.has(user);
-        // A client may falsely claim an administrator's name. So only a few unproven connections
-        // are exempt from the limits.
-        let exempt = console && !stranger && self.consoles.proof_begins(id);
-        if admin && exempt {
-            // The Broker counts administrators, but admits them even if all limits are reached.
-            return ClientBounds::default();
-        }
-        let of_console = match globals.max_db_client_connections {
-            0 if !exempt => globals.max_client_conn,
-            bound => bound,
-        };
-        let of_database = match config.entry(database) {
-            Some(entry) => config.max_db_client_connections(entry),
-            None if console => of_console,
-            None => 0,
-        };
-        ClientBounds {
-            total: if exempt { 0 } else { globals.max_client_conn },
-            shared: SharedBound::ALL.map(|bound| match bound {
-                SharedBound::Database => of_database,
-                SharedBound::User => {
-                    config.max_user_client_connections(config.user(user).map(|u| &**u))
-                }
-            }),
-        }
-    }
-
-    /// The Broker has answered.
-    pub(crate) fn admitted(
-        &mut self,
-        id: ClientId,
-        login: Arc<PoolKey>,
-        answer: Result<(), &'static str>,
-        out: &mut Out,
-    ) {
-        let alive = self
-            .clients
-            .get_mut(id)
-            .filter(|client| matches!(client.state(), ClientState::Admission));
-        match (alive, answer) {
-            (Some(client), Ok(())) => {
-                client.let_in();
-                self.begin_login(id, out);
-            }
-            (Some(_), Err(bound)) => self.disconnect(id, Fault::TooManyClients(bound), out),
-            // The client left meanwhile, so its place is given back.
-            (None, Ok(())) => {
-                out.push(Action::Broker(ToBroker::Left { login }));
-            }
-            (None, Err(_)) => {}
-        }
     }
 }
 

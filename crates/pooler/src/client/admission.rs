@@ -1,0 +1,163 @@
+//! The admission of a client: the checks and limits before its login.
+
+use std::sync::Arc;
+
+use howdah_wire::write;
+
+use super::Replication;
+use super::startup::LoginWish;
+use crate::client::ClientState;
+use crate::config::AuthType;
+use crate::console;
+use crate::event::{Action, ClientId, Out, Peer};
+use crate::fault::Fault;
+use crate::mail::{ClientBounds, ToBroker};
+use crate::note::Level;
+use crate::pool::bound::SharedBound;
+use crate::pool::key::PoolKey;
+use crate::pooler::Pooler;
+
+/// The newest minor version of protocol 3 that Howdah speaks.
+const MINOR: u16 = 2;
+
+impl Pooler {
+    /// The client has its final worker, and asks for admission.
+    pub(super) fn placed(&mut self, id: ClientId, wish: LoginWish<'_>, out: &mut Out) {
+        if wish.minor > MINOR || !wish.options.is_empty() {
+            let minor = wish.minor.min(MINOR);
+            let options = wish.options.into_iter();
+            out.send_with(Peer::Client(id), |buf| {
+                write::negotiate(buf, minor, options)
+            });
+        }
+        let (database, user) = (wish.database, wish.user);
+        let login = PoolKey::new(
+            self.shared.names.intern(database),
+            self.shared.names.intern(user),
+        );
+        let params = self.shared.params.intern(wish.params);
+        let client = gone!(self.clients.get_mut(id));
+        client.wishes(wish.replication, wish.server_options, wish.minor >= 2);
+        client.set_names(login.user.clone(), login.database.clone());
+        client.set_params(params);
+        let settings = wish.settings.shared();
+        let settings = settings.map(|own| self.shared.settings.intern((*own).clone()));
+        client.set_settings(settings.clone(), settings);
+        // The client takes no place until the Broker has answered.
+        client.awaits_admission();
+        if self.config.globals.log_connections {
+            self.log_attempt(id, database, user, out);
+        }
+        if console::is_console(database) && self.is_our_own_user(id) {
+            // A user who may stop the process is admitted whatever limits are reached.
+            return self.begin_login(id, out);
+        }
+        if let Some(fault) = self.refuses_login(database, user) {
+            return self.disconnect(id, fault, out);
+        }
+        let admit = ToBroker::Admit {
+            worker: self.worker,
+            client: id,
+            login: Arc::new(login),
+            bounds: self.client_bounds(id, database, user),
+        };
+        out.push(Action::Broker(admit));
+    }
+
+    /// `log_connections`: logs the user, the database and the kind of connection.
+    fn log_attempt(&self, id: ClientId, database: &str, user: &str, out: &mut Out) {
+        let client = gone!(self.clients.get(id));
+        let replication = match client.replication {
+            Replication::None => "no",
+            Replication::Logical => "database",
+            Replication::Physical => "yes",
+        };
+        let tls = client.tls.as_ref().map(|facts| facts.summary());
+        let tls = tls.as_deref().unwrap_or("no");
+        let text = format_args!(
+            "login attempt: db={database} user={user} tls={tls} replication={replication}"
+        );
+        self.note_client(Level::Log, id, text, out);
+    }
+
+    /// The reason to refuse a login now, before asking for a password.
+    fn refuses_login(&self, database: &str, user: &str) -> Option<Fault> {
+        let globals = &self.config.globals;
+        let console = console::is_console(database);
+        let any = globals.auth_type == AuthType::Any;
+        let may_look = globals.admin_users.has(user) || globals.stats_users.has(user) || any;
+        // A client accepted during a takeover gets in, because no other process will serve it.
+        let ending = self.janitor.is_shutting_down() && self.janitor.succeeded.is_none();
+        if console && !may_look {
+            // Unknown users would fill the console's unlimited places.
+            Some(Fault::NotAllowed)
+        } else if ending && !console {
+            Some(Fault::ShuttingDown)
+        } else if self.janitor.is_disabled(database) {
+            Some(Fault::DatabaseDisabled(database.to_owned()))
+        } else {
+            None
+        }
+    }
+
+    /// The limits that apply to one more client of this user in this database.
+    fn client_bounds(&mut self, id: ClientId, database: &str, user: &str) -> ClientBounds {
+        let (config, globals) = (&self.config, &self.config.globals);
+        let console = console::is_console(database);
+        let admin = console && globals.admin_users.has(user);
+        // With auth_type=any, any user may read the console. The limits for clients apply to these
+        // users.
+        let stranger = console && !admin && !globals.stats_users.has(user);
+        // A client may falsely claim an administrator's name. So only a few unproven connections
+        // are exempt from the limits.
+        let exempt = console && !stranger && self.consoles.proof_begins(id);
+        if admin && exempt {
+            // The Broker counts administrators, but admits them even if all limits are reached.
+            return ClientBounds::default();
+        }
+        let of_console = match globals.max_db_client_connections {
+            0 if !exempt => globals.max_client_conn,
+            bound => bound,
+        };
+        let of_database = match config.entry(database) {
+            Some(entry) => config.max_db_client_connections(entry),
+            None if console => of_console,
+            None => 0,
+        };
+        ClientBounds {
+            total: if exempt { 0 } else { globals.max_client_conn },
+            shared: SharedBound::ALL.map(|bound| match bound {
+                SharedBound::Database => of_database,
+                SharedBound::User => {
+                    config.max_user_client_connections(config.user(user).map(|u| &**u))
+                }
+            }),
+        }
+    }
+
+    /// The Broker has answered.
+    pub(crate) fn admitted(
+        &mut self,
+        id: ClientId,
+        login: Arc<PoolKey>,
+        answer: Result<(), &'static str>,
+        out: &mut Out,
+    ) {
+        let alive = self
+            .clients
+            .get_mut(id)
+            .filter(|client| matches!(client.state(), ClientState::Admission));
+        match (alive, answer) {
+            (Some(client), Ok(())) => {
+                client.let_in();
+                self.begin_login(id, out);
+            }
+            (Some(_), Err(bound)) => self.disconnect(id, Fault::TooManyClients(bound), out),
+            // The client left meanwhile, so its place is given back.
+            (None, Ok(())) => {
+                out.push(Action::Broker(ToBroker::Left { login }));
+            }
+            (None, Err(_)) => {}
+        }
+    }
+}
