@@ -89,7 +89,7 @@ impl Pooler {
     /// True if the client is in session mode and its server uses TLS, which can't travel.
     fn is_bound_by_tls(&self, client: &Client) -> bool {
         let server = client.link().and_then(|id| self.servers.get(id));
-        server.is_some_and(|server| server.is_tls() && self.is_session(server.pool))
+        server.is_some_and(|server| server.is_tls() && self.pools.at(server.pool).is_session())
     }
 
     /// A process that asked for the takeover is gone before it received anything. If no other

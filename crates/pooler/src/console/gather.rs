@@ -91,7 +91,7 @@ impl Pooler {
                 continue;
             };
             share.connections += u32::from(server.permitted);
-            share.working += u32::from(Self::is_at_work(server));
+            share.working += u32::from(server.is_at_work());
             self.count_server(server, &mut share.states);
         }
         Holdings {

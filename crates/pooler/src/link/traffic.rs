@@ -7,7 +7,7 @@ use super::assign::evict_statements;
 use super::downstream::{self, Downstream};
 use super::upstream::{self, Upstream};
 use crate::client::{Client, ClientState};
-use crate::config::{Globals, PoolMode};
+use crate::config::Globals;
 use crate::event::{Action, ClientId, Close, Out, ServerId, Time, WorkerId};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
@@ -269,7 +269,7 @@ impl Pooler {
         pool.count_sent(new);
         let replicates = client.as_ref().is_some_and(|(_, c)| c.replication.any());
         let hears = client.as_ref().is_some_and(|(_, c)| c.hears());
-        let kept = pool.terms.mode == PoolMode::Session || replicates || hears;
+        let kept = pool.is_session() || replicates || hears;
         let mut downstream = Downstream {
             id,
             server,

@@ -182,6 +182,11 @@ impl Pool {
         self.pinned
     }
 
+    /// True if clients of this pool keep their server for the whole session.
+    pub fn is_session(&self) -> bool {
+        self.terms.mode == PoolMode::Session
+    }
+
     /// PAUSE: no server is given out.
     pub fn paused(&self) -> bool {
         self.paused
@@ -484,7 +489,7 @@ impl Pool {
 
     /// True if Howdah renames statements, so that a server can hold the statements of many clients.
     pub fn renames(&self, max_prepared_statements: u32) -> bool {
-        max_prepared_statements > 0 && self.terms.mode != PoolMode::Session
+        max_prepared_statements > 0 && !self.is_session()
     }
 }
 

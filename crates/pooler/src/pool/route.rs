@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::client::ClientState;
-use crate::config::{Database, PoolMode};
+use crate::config::Database;
 use crate::event::{ClientId, Out};
 use crate::pool::{Pool, PoolId, PoolKey, Terms};
 use crate::pooler::Pooler;
@@ -68,10 +68,5 @@ impl Pooler {
         pool.set_paused(self.janitor.is_paused(&pool.key.database));
         pool.set_held(self.janitor.holds());
         self.pools.insert(pool)
-    }
-
-    /// True if clients of this pool keep their server for the whole session.
-    pub(crate) fn is_session(&self, pool_id: PoolId) -> bool {
-        self.pools.at(pool_id).terms.mode == PoolMode::Session
     }
 }

@@ -10,7 +10,6 @@ use crate::pool::line::Turn;
 use crate::pool::reason::Reason;
 use crate::pool::terms::HeldBy;
 use crate::pooler::Pooler;
-use crate::server::ServerState;
 
 impl Pooler {
     /// Puts a client at the end of its pool's queue.
@@ -151,13 +150,5 @@ impl Pooler {
             | Fault::LoginTimeoutServerDown => self.wait_detail(id),
             _ => None,
         }
-    }
-
-    /// True if a server is executing something, that is, owes an answer.
-    pub(crate) fn is_at_work(server: &crate::server::Server) -> bool {
-        matches!(
-            server.state(),
-            ServerState::Linked(_) | ServerState::Lookup(_)
-        ) && server.link.is_owed()
     }
 }

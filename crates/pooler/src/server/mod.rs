@@ -785,6 +785,11 @@ impl Server {
         first
     }
 
+    /// True if the server is executing something, that is, owes an answer.
+    pub(crate) fn is_at_work(&self) -> bool {
+        matches!(self.state, ServerState::Linked(_) | ServerState::Lookup(_)) && self.link.is_owed()
+    }
+
     /// The server's client, if there is a link.
     pub fn client(&self) -> Option<ClientId> {
         match self.state {

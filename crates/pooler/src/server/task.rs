@@ -141,7 +141,7 @@ impl Pooler {
             return;
         }
         server.mark_out_of_transaction();
-        let over = match self.is_session(pool) {
+        let over = match self.pools.at(pool).is_session() {
             true => Over::Session,
             false => Over::Transaction,
         };
