@@ -603,7 +603,7 @@ fn newcomers_of_a_wide_pool_do_not_go_to_a_worker_that_stands_still() {
     let mut machine = Machine::new(2).pool("d", 20, 40, 5_000.0);
     machine.run(5);
     machine.pools[0].wants = 2_000.0;
-    machine.run(5);
+    machine.run(2);
     assert_eq!(machine.seats[&key("d")].len(), 2);
     machine.stuck = Some(1);
     // One worker could carry this, but nobody knows what the other one does.
