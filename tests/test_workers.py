@@ -122,24 +122,6 @@ def test_a_worker_without_connections_sleeps(make_howdah):
     assert max(after[name] - before[name] for name in before) <= 6, (before, after)
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
-def test_logins_wake_only_the_worker_of_their_pool(make_howdah):
-    """A worker that gets no new clients accepts none, also after SUSPEND and RESUME."""
-    howdah = make_howdah(workers=2, pool_mode="transaction")
-    with howdah.connect() as client:
-        def one_sleeps():
-            assert client.value("select 1") == "1"
-            before = wake_ups(howdah)
-            for _ in range(10):
-                howdah.connect().close()
-            return set(before.items()) & set(wake_ups(howdah).items())
-        machine.wait_until(one_sleeps, "logins that wake one worker only")
-        with howdah.connect(user="admin", database="pgbouncer", password="secret") as console:
-            console.rows("SUSPEND")
-            console.rows("RESUME")
-        machine.wait_until(one_sleeps, "the same after RESUME")
-
-
 def test_a_worker_that_has_never_had_a_connection_holds_no_memory(make_howdah, driver):
     """Of each worker more there is a stack, a mailbox, and with io_uring the ring with its 128
     buffers of 8 kB, which the kernel keeps."""

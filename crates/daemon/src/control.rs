@@ -201,7 +201,6 @@ impl Desk {
             ear,
             balancer: Balancer::new(count),
             balanced: Time(0),
-            accepting: true,
             usable: count.min(u16::try_from(cores).unwrap_or(u16::MAX)).max(1),
             names: HostNames::new(),
             authorities: Authorities::new(resolver.clone()),
@@ -268,8 +267,6 @@ pub struct Control {
     balancer: Balancer,
     /// When the balancer last decided.
     balanced: Time,
-    /// False while SUSPEND keeps workers from accepting.
-    accepting: bool,
     /// How many workers may have clients.
     usable: u16,
     names: HostNames<QuestionId>,
@@ -517,10 +514,8 @@ impl Control {
         let workers = self.workers.len() as u16;
         let always = spread == PoolSpread::Always;
         for step in self.balancer.decide(now, self.usable, always) {
-            match &step {
-                BalanceStep::Say(text) => self.say(text),
-                BalanceStep::Accept(worker, _) => self.accept_on(*worker),
-                _ => {}
+            if let BalanceStep::Say(text) = &step {
+                self.say(text);
             }
             for (worker, mail) in step.mails(workers) {
                 self.workers[usize::from(worker.0)].post(Letter::Mail(mail));
@@ -604,20 +599,9 @@ impl Control {
         }
     }
 
-    /// SUSPEND ends accepting, RESUME begins it again.
-    fn accept(&mut self, on: bool) {
-        self.accepting = on;
-        for worker in 0..self.workers.len() as u16 {
-            self.accept_on(WorkerId(worker));
-        }
-    }
-
-    /// Tells a worker whether it accepts connections.
-    fn accept_on(&self, worker: WorkerId) {
+    fn accept(&self, on: bool) {
         if !self.ending {
-            let on = self.accepting && self.balancer.accepts(worker);
-            let accept = Letter::Instruction(Instruction::Accept(on));
-            self.workers[usize::from(worker.0)].post(accept);
+            self.post_to_all(|| Letter::Instruction(Instruction::Accept(on)));
         }
     }
 

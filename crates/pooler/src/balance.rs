@@ -33,14 +33,12 @@
 //! 6. **Even.** Within a pool, each worker has its share of the recently active clients. A worker
 //!    with too many hands some to the worker with the fewest. Idle clients are no work and stay
 //!    where they are, except on a worker that the pool has left.
-//! 7. **Accept.** Workers that get new clients accept connections ([`Acceptors`]).
 
 mod step;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::acceptors::Acceptors;
 use crate::event::{Time, WorkerId};
 use crate::load::{FREE, Load};
 use crate::pool::key::PoolKey;
@@ -173,7 +171,6 @@ pub struct Balancer {
     experiments: Vec<Experiment>,
     calm_since: Time,
     new_pools: WorkerId,
-    acceptors: Acceptors,
 }
 
 impl Balancer {
@@ -185,7 +182,6 @@ impl Balancer {
             experiments: Vec::new(),
             calm_since: Time(0),
             new_pools: WorkerId(0),
-            acceptors: Acceptors::new(usize::from(workers.max(1))),
         }
     }
 
@@ -267,13 +263,7 @@ impl Balancer {
         }
         self.tell_seats(now, &mut steps);
         self.even_out(now, &mut steps);
-        self.choose_acceptors(now, usable, &mut steps);
         steps
-    }
-
-    /// True if a worker is to accept connections.
-    pub fn accepts(&self, worker: WorkerId) -> bool {
-        self.acceptors.accepts(worker)
     }
 
     /// The number of workers that have clients.
@@ -727,29 +717,6 @@ impl Balancer {
             self.new_pools = best;
             steps.push(BalanceStep::NewPools(best));
         }
-    }
-
-    /// The workers of pools accept connections; without pools, the worker for new pools does.
-    fn choose_acceptors(&mut self, now: Time, usable: u16, steps: &mut Vec<BalanceStep>) {
-        let mut wanted = vec![false; self.workers.len()];
-        for seat in self.pools.values().flat_map(|pool| &pool.seats) {
-            wanted[usize::from(seat.0)] = true;
-        }
-        if !wanted.contains(&true) {
-            wanted[usize::from(self.new_pools.0)] = true;
-        }
-        let wanted = |worker: WorkerId| wanted[usize::from(worker.0)];
-        let busy = (0..usable)
-            .map(WorkerId)
-            .filter(|worker| wanted(*worker))
-            .any(|worker| self.busy(worker) > FITS || self.stands_still(now, worker));
-        let may = |worker: WorkerId| worker.0 < usable;
-        let changes = self.acceptors.choose(now, may, wanted, busy);
-        steps.extend(
-            changes
-                .into_iter()
-                .map(|(worker, on)| BalanceStep::Accept(worker, on)),
-        );
     }
 
     /// Gives each of a pool's workers its share of the active clients, and moves clients from other

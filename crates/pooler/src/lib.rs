@@ -16,7 +16,6 @@ macro_rules! gone {
     };
 }
 
-pub mod acceptors;
 pub mod adoption;
 pub mod balance;
 pub mod broker;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use howdah_daemon::mailbox::{Instruction, Letter, PostBox};
-use howdah_pooler::balance::{BalanceStep, Balancer};
+use howdah_pooler::balance::Balancer;
 use howdah_pooler::config::{Config, PoolSpread};
 use howdah_pooler::event::{Address, Answer, LooseSocket, Order, Question, Time, WorkerId};
 use howdah_pooler::load::{Load, ThreadLoad};
@@ -33,8 +33,6 @@ pub struct Control {
     idle: BTreeSet<u16>,
     handover: HandOver,
     balancer: Balancer,
-    /// False while SUSPEND keeps workers from accepting.
-    accepting: bool,
 }
 
 /// Everything that is on its way to a successor.
@@ -57,7 +55,6 @@ impl Control {
         let due = VecDeque::new();
         Control {
             balancer: Balancer::new(posts.len() as u16),
-            accepting: true,
             ear,
             heard,
             due,
@@ -97,20 +94,10 @@ impl Control {
         self.balancer.hear(now, from, &load);
         let workers = self.posts.len() as u16;
         for step in self.balancer.decide(now, workers, false) {
-            if let BalanceStep::Accept(worker, _) = step {
-                self.accept_on(worker);
-            }
             for (worker, mail) in step.mails(workers) {
                 self.posts[usize::from(worker.0)].post(Letter::Mail(mail));
             }
         }
-    }
-
-    /// Tells a worker whether it accepts connections.
-    fn accept_on(&self, worker: WorkerId) {
-        let on = self.accepting && self.balancer.accepts(worker);
-        let accept = Letter::Instruction(Instruction::Accept(on));
-        self.posts[usize::from(worker.0)].post(accept);
     }
 
     fn all_packed(&mut self, estate: Estate, world: &mut World) {
@@ -182,9 +169,8 @@ impl Control {
                 }
                 Question::Load(load) => self.balance(worker, *load, world),
                 Question::Accept(on) => {
-                    self.accepting = on;
-                    for worker in 0..self.posts.len() as u16 {
-                        self.accept_on(WorkerId(worker));
+                    for post in &self.posts {
+                        post.post(Letter::Instruction(Instruction::Accept(on)));
                     }
                 }
                 Question::HandOver(socket) => {

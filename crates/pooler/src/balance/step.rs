@@ -26,15 +26,12 @@ pub enum BalanceStep {
         /// Idle clients move, too. If false, only recently active ones move.
         idle: bool,
     },
-    /// A worker begins to accept connections, or no longer does.
-    Accept(WorkerId, bool),
     /// A line for the log.
     Say(String),
 }
 
 impl BalanceStep {
-    /// The mails that carry the step out, for this number of workers. The process itself carries
-    /// out [`BalanceStep::Accept`] and [`BalanceStep::Say`].
+    /// The mails that carry the step out, for this number of workers.
     pub fn mails(self, workers: u16) -> Vec<(WorkerId, Mail)> {
         let all = (0..workers).map(WorkerId);
         match self {
@@ -57,7 +54,7 @@ impl BalanceStep {
                 };
                 vec![(from, mail)]
             }
-            BalanceStep::Accept(..) | BalanceStep::Say(_) => Vec::new(),
+            BalanceStep::Say(_) => Vec::new(),
         }
     }
 }
