@@ -30,7 +30,7 @@ use kept::Kept;
 use pins::Pins;
 
 /// How long a worker may take to close a server or to answer that it has none, in nanoseconds.
-const ANSWERS_NS: u64 = 50_000_000;
+const ANSWERS_NS: u64 = 500_000_000;
 
 /// The permits of all workers under the limits on servers and clients, and the workers that wait
 /// for one.

@@ -288,22 +288,22 @@ fn if_the_asked_worker_hangs_another_one_closes_a_server() {
     assert_eq!(broker.permits(), 2);
     let first = tell_at(&mut broker, 10, need(0, &wanted, 0, bounds));
     // The asked worker may be about to answer.
-    assert!(tell_at(&mut broker, 50, need(0, &wanted, 0, bounds)).is_empty());
-    let second = tell_at(&mut broker, 60, need(0, &wanted, 0, bounds));
+    assert!(tell_at(&mut broker, 500, need(0, &wanted, 0, bounds)).is_empty());
+    let second = tell_at(&mut broker, 510, need(0, &wanted, 0, bounds));
     let mut both = [first, second].concat();
     both.sort();
     let all = ["1: evict Database for q", "2: evict Database for q"];
     assert_eq!(both, all);
     // No worker is asked twice: it would close two servers once it lives.
-    assert!(tell_at(&mut broker, 200, need(0, &wanted, 0, bounds)).is_empty());
+    assert!(tell_at(&mut broker, 1_100, need(0, &wanted, 0, bounds)).is_empty());
     let freed = |worker| ToBroker::Freed {
         worker: WorkerId(worker),
         pool: idle.clone(),
     };
-    let said = tell_at(&mut broker, 210, freed(2));
+    let said = tell_at(&mut broker, 1_110, freed(2));
     assert_eq!(said, ["0: permit d false"]);
-    assert!(tell_at(&mut broker, 300, need(0, &wanted, 0, bounds)).is_empty());
-    let said = tell_at(&mut broker, 310, freed(1));
+    assert!(tell_at(&mut broker, 1_700, need(0, &wanted, 0, bounds)).is_empty());
+    let said = tell_at(&mut broker, 1_710, freed(1));
     assert_eq!(said, ["0: permit d false"]);
 }
 

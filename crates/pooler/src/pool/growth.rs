@@ -12,7 +12,7 @@ use crate::pooler::Pooler;
 
 /// How long a client must have waited before its worker borrows a server although one of its own
 /// is logging in, in nanoseconds. The login may hang.
-const LOGS_IN_NS: u64 = 50_000_000;
+const LOGS_IN_NS: u64 = 500_000_000;
 
 impl Pooler {
     /// Tells the Broker that clients wait, unless the Broker knows it already or a server is on
