@@ -197,6 +197,13 @@ impl Entry {
         self.effects().part
     }
 
+    /// True if the client does not see the ReadyForQuery of this entry.
+    #[inline]
+    pub fn hides_ready(&self) -> bool {
+        // After `Part::Begun`, the client sees the one at the end of Howdah's own command.
+        self.swallow || self.part() == Part::Begun
+    }
+
     /// Adds a change of a client's statement name, if there is one.
     #[inline(always)] // Rare: a call would cost more.
     pub fn changes_name(&mut self, change: Option<Box<NameOp>>) {

@@ -409,15 +409,17 @@ impl Downstream<'_> {
     }
 
     fn ready(&mut self, chunk: &mut Chunk<'_>, header: Header, status: Status) -> Result<(), Halt> {
+        let front = self.server.link.ledger.front();
+        let inside = front.is_some_and(|entry| entry.inside);
+        let hidden = front.is_some_and(Entry::hides_ready);
+        let part = front.map(Entry::part);
+        let reply = front.map(|entry| entry.reply);
         let answered = self.server.link.was_answered();
-        let stray = self.is_ready_stray(answered);
+        let stray = self.is_ready_stray(reply, answered);
         if stray && self.server.ending() != Some(Ending::CopyFailed) {
             return Err(broken(WireError::Tag(tag::READY)));
         }
-        let hidden = self.is_ready_hidden();
-        let front = self.server.link.ledger.front();
-        let inside = front.is_some_and(|entry| entry.inside);
-        if matches!(front.map(Entry::part), Some(Part::Rest | Part::Both { .. })) {
+        if matches!(part, Some(Part::Rest | Part::Both { .. })) {
             self.tell_parameters();
         }
         if inside && self.server.status == Status::Idle && status != Status::Idle {
@@ -462,22 +464,15 @@ impl Downstream<'_> {
         Ok(())
     }
 
-    /// True if a ReadyForQuery does not answer the front entry. Only after a failed COPY may there
-    /// be one: it answers a Sync that the COPY seemed to ignore. `answered`: a part of an answer came
-    /// before.
-    fn is_ready_stray(&self, answered: bool) -> bool {
-        match self.server.link.ledger.front().map(|entry| entry.reply) {
+    /// True if a ReadyForQuery does not answer the front entry, which gets `reply`. Only after a
+    /// failed COPY may there be one: it answers a Sync that the COPY seemed to ignore. `answered`: a
+    /// part of an answer came before.
+    fn is_ready_stray(&self, reply: Option<Reply>, answered: bool) -> bool {
+        match reply {
             // PostgreSQL answers a Query with more than a ReadyForQuery.
             Some(Reply::Query) => !answered && self.server.ending() == Some(Ending::CopyFailed),
             reply => reply != Some(Reply::Sync),
         }
-    }
-
-    /// True if the client does not see a ReadyForQuery for the front entry.
-    fn is_ready_hidden(&self) -> bool {
-        let front = self.server.link.ledger.front();
-        // After `Part::Begun`, the client sees the one at the end of Howdah's own command.
-        front.is_some_and(|entry| entry.swallow || entry.part() == Part::Begun)
     }
 
     fn complete(

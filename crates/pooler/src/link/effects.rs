@@ -52,7 +52,7 @@ impl Upstream<'_> {
         chunk: &Chunk<'_>,
         header: Header,
         first: Option<&First>,
-    ) -> Result<Option<Tail>, Flow> {
+    ) -> Result<Option<Box<Tail>>, Flow> {
         let asked = self.client.asked.is_some() || self.client.asked_for_more();
         if !asked || header.total() > limits::FRONT {
             return Ok(None);
@@ -86,15 +86,18 @@ impl Upstream<'_> {
                 values.extend(more);
             }
         }
-        Ok((!values.is_empty()).then(|| Tail {
-            sql: values.concat(),
-            count: u16::try_from(values.len()).unwrap_or(u16::MAX),
-            place,
-            apart,
+        Ok((!values.is_empty()).then(|| {
+            Box::new(Tail {
+                sql: values.concat(),
+                count: u16::try_from(values.len()).unwrap_or(u16::MAX),
+                place,
+                apart,
+            })
         }))
     }
 
     /// Sends a Query that resets settings, and the SQL that restores them.
+    #[cold]
     pub(super) fn query_that_resets(
         &mut self,
         chunk: &mut Chunk<'_>,
@@ -206,6 +209,7 @@ impl Upstream<'_> {
     }
 
     /// Runs statements of Howdah after an Execute.
+    #[cold]
     pub(super) fn set_back(&mut self, statements: &[Vec<u8>]) {
         for (at, sql) in statements.iter().enumerate() {
             let last = at + 1 == statements.len();

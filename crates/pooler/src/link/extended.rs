@@ -47,6 +47,7 @@ impl Upstream<'_> {
 
     /// Handles a Parse that is too long to hold. A Parse without a name passes through. Its
     /// statement belongs to the transaction, and Howdah does not remember the text.
+    #[cold]
     fn parse_long(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let there = &chunk.rest()[HEADER..];
         let name = match cstr(there) {
@@ -68,6 +69,7 @@ impl Upstream<'_> {
     }
 
     /// Passes a Parse of the unnamed statement. The statement belongs to the open transaction.
+    #[cold]
     fn pass_parse(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         self.settle_meaning()?;
         let verdict = self.note_parse(chunk, header)?;
@@ -264,7 +266,7 @@ impl Upstream<'_> {
         self.remember_description(names, &found);
         let statement = found.statement.as_deref();
         let known = statement.and_then(|statement| statement.effects.as_deref());
-        let effects = with_values.as_ref().or(known);
+        let effects = with_values.as_deref().or(known);
         if self.note_bind(statement, effects)? == Verdict::Refused {
             self.linked().link.set_bound(None);
             return Ok(Referent::refused(Refusal::Pins));
@@ -284,7 +286,7 @@ impl Upstream<'_> {
         names: BindNames<'_>,
         chunk: &Chunk<'_>,
         header: Header,
-    ) -> Result<Option<Effects>, Flow> {
+    ) -> Result<Option<Box<Effects>>, Flow> {
         let sets = self.linked().link.ledger.has_settings();
         if !sets && !self.client.names_keep() {
             return Ok(None);
@@ -306,9 +308,10 @@ impl Upstream<'_> {
             if bind.is_none() && header.total() <= limits::FRONT {
                 return Err(Flow::Partial);
             }
-            with_values = Some(effects.bound(bind.map(|bind| &bind[names.size()..])));
+            let values = bind.map(|bind| &bind[names.size()..]);
+            with_values = Some(Box::new(effects.bound(values)));
         }
-        let effects = with_values.as_ref().unwrap_or(effects);
+        let effects = with_values.as_deref().unwrap_or(effects);
         self.await_permission(effects)?;
         self.may_ask_numbers(effects);
         // Howdah must ask before it sends anything else of the group.

@@ -100,6 +100,7 @@ impl Upstream<'_> {
     }
 
     /// Replaces a Query or Parse by a message that PostgreSQL refuses, for any reason.
+    #[cold]
     pub(super) fn refuse(
         &mut self,
         chunk: &mut Chunk<'_>,

@@ -61,6 +61,7 @@ impl Upstream<'_> {
 
     /// The next message waits for answers. Without a Sync, PostgreSQL holds its answers back, so
     /// Howdah sends a Flush.
+    #[cold]
     pub(crate) fn stall(&mut self) -> Flow {
         let to = self.to();
         if self.linked().link.ledger.needs_flush() {
@@ -129,6 +130,7 @@ impl Upstream<'_> {
 
     /// The statement that SQL's `EXECUTE name` runs, if a Parse message prepared it: on the server,
     /// it has another name.
+    #[cold]
     pub(super) fn executed_by_sql(&mut self, name: &[u8]) -> Result<Option<Arc<Statement>>, Flow> {
         let of_sql = |kinds: Kinds| kinds.any(Kinds::PREPARES);
         let session = self.client.session.as_ref();
@@ -147,6 +149,7 @@ impl Upstream<'_> {
 
     /// Gives a statement its client's name on the server, for one Query. If PostgreSQL refuses this
     /// Parse, it refuses the Query for the same reason.
+    #[cold]
     pub(super) fn name_for_sql(&mut self, name: &[u8], statement: &Statement) {
         let to = self.to();
         self.out.send_with(to, |buf| {
@@ -160,6 +163,7 @@ impl Upstream<'_> {
     }
 
     /// Removes the client's name from the server, after the Query that needed it.
+    #[cold]
     pub(super) fn unname_for_sql(&mut self, name: &[u8]) {
         let to = self.to();
         self.out.send_with(to, |buf| {
@@ -172,6 +176,7 @@ impl Upstream<'_> {
 
     /// Remembers a portal whose Execute affects its client. If the portal runs `DEALLOCATE name`
     /// for a statement of the client, Howdah binds `DEALLOCATE howdah_void` instead.
+    #[cold]
     pub(super) fn bind_portal(
         &mut self,
         portal: &[u8],
@@ -326,6 +331,7 @@ impl Upstream<'_> {
     /// resets them. They apply to texts parsed afterwards. (Howdah does not refuse the statement,
     /// because PostgreSQL itself would run it. In a transaction, a driver can't prepare it again
     /// after an error.)
+    #[cold]
     fn run_under(&mut self, then: &Params, now: &Params) {
         let tracked = self.tracked;
         for (position, value) in then.constants_missing_on(tracked, now) {

@@ -17,14 +17,12 @@ use crate::statement::{self, Statement};
 
 /// What a Query becomes.
 struct QueryPlan<'a> {
-    /// The first command, if Howdah has read it.
-    first: Option<First>,
     /// The client's statement that an EXECUTE in the text runs.
     executed: Option<Arc<Statement>>,
     /// The beginning of the text, if queries are watched.
     watched: Option<&'a [u8]>,
     /// The SQL that Howdah adds if the text resets settings.
-    tail: Option<Tail>,
+    tail: Option<Box<Tail>>,
     verdict: Verdict,
 }
 
@@ -41,8 +39,8 @@ impl Upstream<'_> {
             self.deallocate(chunk, header, name.clone());
             return Ok(());
         }
-        let plan = self.plan_query(chunk, header, first)?;
-        self.send_query(chunk, header, plan);
+        let plan = self.plan_query(chunk, header, first.as_ref())?;
+        self.send_query(chunk, header, first.as_ref(), plan);
         Ok(())
     }
 
@@ -52,15 +50,14 @@ impl Upstream<'_> {
         &mut self,
         chunk: &Chunk<'a>,
         header: Header,
-        first: Option<First>,
+        first: Option<&First>,
     ) -> Result<QueryPlan<'a>, Flow> {
-        let executed = first.as_ref().and_then(|first| first.executes.as_deref());
-        let executed = match executed {
+        let executed = match first.and_then(|first| first.executes.as_deref()) {
             Some(name) => self.executed_by_sql(name)?,
             None => None,
         };
         let watched = self.front_to_watch(chunk, header)?;
-        let tail = self.query_resets(chunk, header, first.as_ref())?;
+        let tail = self.query_resets(chunk, header, first)?;
         if tail.is_some() {
             self.await_settings()?;
         }
@@ -70,7 +67,6 @@ impl Upstream<'_> {
             None => self.note_query(chunk, header)?,
         };
         Ok(QueryPlan {
-            first,
             executed,
             watched,
             tail,
@@ -78,9 +74,14 @@ impl Upstream<'_> {
         })
     }
 
-    fn send_query(&mut self, chunk: &mut Chunk<'_>, header: Header, plan: QueryPlan<'_>) {
-        let QueryPlan { first, .. } = plan;
-        if !first.as_ref().is_some_and(First::draws_no_numbers) {
+    fn send_query(
+        &mut self,
+        chunk: &mut Chunk<'_>,
+        header: Header,
+        first: Option<&First>,
+        plan: QueryPlan<'_>,
+    ) {
+        if !first.is_some_and(First::draws_no_numbers) {
             self.linked().link.mark_worked();
         }
         if self.linked().check.is_some() {
@@ -93,11 +94,12 @@ impl Upstream<'_> {
         }
         // After a Query that only begins a transaction, messages that name statements need not
         // wait.
-        entry.barrier = !first.as_ref().is_some_and(|first| first.only_begins);
-        self.query_alters(first.as_ref(), &mut entry);
+        entry.barrier = !first.is_some_and(|first| first.only_begins);
+        self.query_alters(first, &mut entry);
         entry.changes_name(self.forget_unnamed());
         entry.changes_unnamed(self.drop_unnamed());
-        let named = first.and_then(|first| first.executes).zip(plan.executed);
+        let name = first.and_then(|first| first.executes.as_deref());
+        let named = name.zip(plan.executed);
         match plan.tail {
             _ if plan.verdict == Verdict::Refused => self.refuse_to_keep(chunk, header, entry),
             Some(tail) => self.query_that_resets(chunk, header, entry, &tail),
@@ -133,6 +135,7 @@ impl Upstream<'_> {
 
     /// Answers a `DEALLOCATE name` by sending `DEALLOCATE howdah_void` instead. So PostgreSQL
     /// itself answers, whatever the state of the transaction.
+    #[cold]
     fn deallocate(&mut self, chunk: &mut Chunk<'_>, header: Header, name: Box<[u8]>) {
         let change = self.void_or_nothing(&name);
         if let Some(forgets) = self.forget_unnamed() {

@@ -1,4 +1,5 @@
-//! From a client to its server: Howdah relays, holds, answers or rewrites each message.
+//! From a client to its server: Howdah relays, holds, answers or rewrites each message. Rare cases are
+//! marked `#[cold]`, so that the compiler keeps the way of nearly all messages in one function.
 
 use std::sync::Arc;
 
@@ -111,6 +112,7 @@ pub(super) type Step = Result<(), Flow>;
 
 impl Upstream<'_> {
     /// Handles as many messages of a chunk as possible.
+    #[inline(always)] // Called in one place.
     pub fn run(&mut self, chunk: &mut Chunk<'_>) -> Flow {
         loop {
             if !self.client.inbox.at_boundary() {
@@ -156,18 +158,8 @@ impl Upstream<'_> {
         }
         // At an invalid length PostgreSQL closes the connection without a message.
         let header = read.map_err(|e| Flow::Broken(Fault::ClientLength(e)))?;
-        let length = header.body + 4;
-        if length > self.globals.max_packet_size.min(limits::SHORT) {
-            let error = WireError::Length { tag, length };
-            match tags::is_short(tag) {
-                true if length > limits::SHORT => {
-                    return Err(Flow::Broken(Fault::ClientLength(error)));
-                }
-                false if length > self.globals.max_packet_size => {
-                    return Err(Flow::Broken(Fault::ClientBytes(error)));
-                }
-                _ => {}
-            }
+        if header.body + 4 > self.globals.max_packet_size.min(limits::SHORT) {
+            self.check_length(header)?;
         }
         if tag == tag::TERMINATE {
             return Err(Flow::Terminate);
@@ -237,7 +229,22 @@ impl Upstream<'_> {
         }
     }
 
+    /// Refuses a message that is too long for its tag.
+    #[cold]
+    fn check_length(&self, header: Header) -> Step {
+        let (tag, length) = (header.tag, header.body + 4);
+        let error = WireError::Length { tag, length };
+        match tags::is_short(tag) {
+            true if length > limits::SHORT => Err(Flow::Broken(Fault::ClientLength(error))),
+            false if length > self.globals.max_packet_size => {
+                Err(Flow::Broken(Fault::ClientBytes(error)))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Drops a message, as PostgreSQL would: an earlier one has failed, and no Sync came since.
+    #[cold]
     fn skipped(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let begets_nothing = matches!(
             header.tag,
@@ -256,6 +263,7 @@ impl Upstream<'_> {
     }
 
     /// Handles a message of a client without a server. Some messages need no server.
+    #[cold]
     fn unlinked(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         match header.tag {
             // The message is malformed: PostgreSQL answers it with its own error.
@@ -365,6 +373,7 @@ impl Upstream<'_> {
         Change::Nothing
     }
 
+    #[cold]
     pub(super) fn make_void(&mut self) {
         let to = self.to();
         self.out.send_with(to, |buf| {
@@ -495,6 +504,7 @@ pub(super) fn is_long_parse(front: &[u8], header: Header) -> bool {
         }
 }
 
+#[cold]
 fn unknown(tag: u8) -> Flow {
     Flow::Broken(Fault::ClientBytes(WireError::Tag(tag)))
 }

@@ -63,6 +63,7 @@ impl Upstream<'_> {
     }
 
     /// A Parse is about to be sent, before any other message of its group.
+    #[cold]
     pub(crate) fn hear_parse(&mut self, found: &Effects) -> Result<(), Flow> {
         if !self.client.listens() {
             return Ok(());
@@ -76,6 +77,7 @@ impl Upstream<'_> {
     /// A text calls `pg_listening_channels()` or the like, and the client's server answers. So
     /// Howdah first makes the server listen to all channels of the client. In a transaction block
     /// that would come too late: LISTEN takes effect at COMMIT.
+    #[cold]
     pub(crate) fn show_channels(&mut self, found: &Effects) -> Result<(), Flow> {
         if !found.kinds.any(Kinds::ASKS_CHANNELS) || !self.client.listens() {
             return Ok(());
@@ -193,6 +195,7 @@ impl Upstream<'_> {
     }
 
     /// After a Query with UNLISTEN, sends `LISTEN mark`.
+    #[cold]
     pub(crate) fn set_mark(&mut self, sql: &[u8]) {
         let to = self.to();
         self.linked().link.await_query();
