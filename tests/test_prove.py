@@ -28,6 +28,15 @@ def test_every_machine_is_there():
              "cancel             94      5      2           0      0  <--\n"
              "end: accounts       1             0           0      0\n",
      "200 operations: 2 wrong, 1 unexpected, 0 hangs"),
+    ("cores", "layout             cores      bound      fixed    reached   part  of it\n"
+              "a pool of 100          8     204312     200100     199934   0.98   1.00  0.0000  "
+              "0.0100  0.0001     8   2 s\n"
+              "a pool of 100         16     408624     356211     352122   0.86   0.99  0.0010  "
+              "0.0200  0.0001    16   3 s  MISS\n"
+              "a step in load, 2 virtual cores (the rules, not speed): wide after 812 ms; 4 clients "
+              "moved during a transaction, the latest by 2.10 ms\n",
+     "2 cells: at least 0.86 of the bound and 0.99 of a fixed division; 1 steps in load: wide "
+     "after 812 ms; 1 missed"),
     ("mutants", "mutation                 noticed by     runs\n"
                 "buffer-kept              memory            1  \n"
                 "equal-nothing            NOT NOTICED          \n"

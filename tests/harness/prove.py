@@ -60,6 +60,19 @@ def seen_of_mutations():
     return f"{', '.join(commits)}: `./sim mutants --resume`", said
 
 
+def cells(output):
+    """Cells of virtual cores, and the steps in load."""
+    row = re.compile(r"^.{18} +\d+ +\d+ +\d+ +\d+ +(\d\.\d+) +(\d\.\d+) .*?( MISS)?$", re.M)
+    rows = row.findall(output)
+    steps = re.findall(r"^a step in load, .*: wide after (\d+) ms;.*?( MISS)?$", output, re.M)
+    missed = sum(bool(found[-1]) for found in rows + steps)
+    least = min((float(part) for part, _, _ in rows), default=0)
+    of_fixed = min((float(part) for _, part, _ in rows), default=0)
+    slowest = max((int(millis) for millis, _ in steps), default=0)
+    return (f"{len(rows)} cells: at least {least:.2f} of the bound and {of_fixed:.2f} of a fixed "
+            f"division; {len(steps)} steps in load: wide after {slowest} ms; {missed} missed")
+
+
 def instructions(output):
     """Of each row of the decisions."""
     rows = re.findall(r"^([a-z0-9-]+) +(\d+) +\d+ +\d+ +\d+$", output, re.M)
@@ -85,6 +98,9 @@ MACHINES = [
     Machine("simulation", "the production code from the driver up, under delays, cuts, restarts, "
             "cancels, moves and orders: replies against a reference, limits, order, what is left",
             ["./sim"], ["--runs", "3000"], last(r"^\d+ runs, \d+ statements")),
+    Machine("cores", "do the rules use all of 1 to 16 virtual cores, which take time for their work, "
+            "and follow a step in load? (docs/workers.md has more cells)", ["./sim", "cores"],
+            ["--layout", "0,1,2,3", "--cores", "1,2,4,8,16", "--seconds", "14"], cells),
     Machine("mutants", "would the simulation notice? mistakes put into the sources one at a time",
             ["./sim", "mutants"], [], noticed),
     Machine("transparent", "a client can't tell Howdah from PostgreSQL: scripts, in transaction and "
