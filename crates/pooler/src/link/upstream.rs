@@ -1,5 +1,5 @@
-//! From a client to its server: Howdah relays, holds, answers or rewrites each message. Rare cases are
-//! marked `#[cold]`, so that the compiler keeps the way of nearly all messages in one function.
+//! From a client to its server: Howdah relays, holds, answers or rewrites each message. Rare cases
+//! are marked `#[cold]`, so that the compiler keeps the way of nearly all messages in one function.
 
 use std::sync::Arc;
 
