@@ -85,9 +85,10 @@ def test_a_pool_with_little_to_do_is_drawn_together(make_howdah):
         client.close()
 
 
-def test_signals_are_told(make_howdah):
-    """SHOW WORKERS says how busy a worker is."""
-    howdah = make_howdah(workers=2)
+@pytest.mark.parametrize("count", [1, 2])
+def test_signals_are_told(make_howdah, count):
+    """SHOW WORKERS says how busy a worker is, also if there is only one."""
+    howdah = make_howdah(workers=count)
     with howdah.connect() as client:
         def busy():
             client.value("select count(*) from generate_series(1, 100)")

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use howdah_pooler::Pooler;
+use howdah_pooler::balance::HOT;
 use howdah_pooler::event::{Action, Event, LooseSocket, Out, Peer, Question, Time, WorkerId};
 use howdah_pooler::load::ThreadLoad;
 use howdah_pooler::mail::ToBroker;
@@ -93,6 +94,9 @@ pub struct Outside {
 /// clients begin while the worker goes on. Without this, all servers of a busy worker get their
 /// statements at the end of a turn, and the worker then has nothing to do until the first one answers.
 pub const FLUSH_SOON: u32 = 8;
+/// A saturated worker hands its output over after one event for so many of its servers, if this is
+/// sooner: with few servers, each one that waits for the worker is one that does not answer.
+const SERVERS_PER_EVENT: u32 = 6;
 /// The same where other threads want the worker's core. There the process that the kernel wakes may take
 /// the core at once, and the worker comes back to cold caches: so it is better to flush rarely than early.
 pub const FLUSH_SELDOM: u32 = 256;
@@ -120,15 +124,18 @@ pub struct Worker<P, D> {
     waited: u64,
     /// The number of mails to other workers.
     posted: u64,
-    /// Reads the kernel's figures about this thread. Without it, the reported load is always zero.
+    /// Reads the kernel's figures about this thread. Without it, the thread is taken to have a core
+    /// whenever it has work.
     vitals: Option<Vitals>,
     /// The last load report: its time, how long the loop had waited by then, and the kernel's
     /// figures.
     told: (Time, u64, ThreadTimes),
     /// A panic while an event is handled ends the event's connection, not the process.
     survives: bool,
-    /// [`FLUSH_SOON`] or [`FLUSH_SELDOM`].
+    /// Output is handed over after so many events: [`flush_every`].
     flush_every: u32,
+    /// `flush_every` does not change with the load.
+    flush_fixed: bool,
 }
 
 /// Handles an event. A panic ends the event's connection, if it has one.
@@ -149,13 +156,16 @@ fn handle<P: Decide>(
     }
 }
 
-/// After how many events a worker with this load hands its output over.
-fn flush_every(load: &ThreadLoad) -> u32 {
+/// After how many events a worker with this load and so many servers hands its output over.
+fn flush_every(load: &ThreadLoad, servers: u32) -> u32 {
     // The kernel does not always say how long a thread had no core. It always says how long it had one.
     let lost = load.working.saturating_sub(load.cpu).max(load.delayed);
-    match lost > load.working / CONTENDED {
-        true => FLUSH_SELDOM,
-        false => FLUSH_SOON,
+    if lost > load.working / CONTENDED {
+        FLUSH_SELDOM
+    } else if load.busy() >= HOT {
+        (servers / SERVERS_PER_EVENT).clamp(1, FLUSH_SOON)
+    } else {
+        FLUSH_SOON
     }
 }
 
@@ -201,13 +211,13 @@ impl<P: Decide, D: Driver> Worker<P, D> {
             told: (now, 0, ThreadTimes::default()),
             survives: false,
             flush_every: FLUSH_SELDOM,
+            flush_fixed: false,
         }
     }
 
-    /// Output is handed over after so many events of a turn. With [`Worker::with_vitals`], each load
-    /// decides that anew.
+    /// Output is handed over after so many events of a turn, whatever the load.
     pub fn flushing_every(mut self, events: u32) -> Self {
-        self.flush_every = events;
+        (self.flush_every, self.flush_fixed) = (events, true);
         self
     }
 
@@ -369,19 +379,24 @@ impl<P: Decide, D: Driver> Worker<P, D> {
     }
 
     /// The load of this thread since the last call.
-    fn signals(&mut self) -> ThreadLoad {
+    fn signals(&mut self, servers: u32) -> ThreadLoad {
         let times = self.vitals.as_ref().map(Vitals::take).unwrap_or_default();
         let (since, waited, before) = self.told;
         self.told = (self.now, self.waited, times);
         let window = self.now.0.saturating_sub(since.0);
+        let working = window.saturating_sub(self.waited - waited);
+        let cpu = match self.vitals {
+            Some(_) => times.cpu.saturating_sub(before.cpu),
+            None => working,
+        };
         let load = ThreadLoad {
             window,
-            working: window.saturating_sub(self.waited - waited),
-            cpu: times.cpu.saturating_sub(before.cpu),
+            working,
+            cpu,
             delayed: times.delayed.saturating_sub(before.delayed),
         };
-        if self.vitals.is_some() {
-            self.flush_every = flush_every(&load);
+        if !self.flush_fixed {
+            self.flush_every = flush_every(&load, servers);
         }
         load
     }
@@ -424,7 +439,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
                 }
                 Action::Broker(mail) => self.tell_broker(mail),
                 Action::Ask(Question::Load(mut load)) => {
-                    load.signals = self.signals();
+                    load.signals = self.signals(load.servers);
                     self.decisions.measured(load.signals, self.posted);
                     (self.outside.ask)(self.id, Question::Load(load));
                 }
@@ -523,14 +538,19 @@ mod tests {
     #[test]
     fn output_waits_where_others_want_the_core() {
         // Of a thousand: the loop did not wait, the thread had a core, it wanted one and had none.
-        for (working, cpu, delayed, events) in [
-            (0, 0, 0, FLUSH_SOON),
-            (500, 480, 0, FLUSH_SOON),
-            (500, 480, 60, FLUSH_SELDOM),
+        for (working, cpu, delayed, servers, events) in [
+            (0, 0, 0, 5, FLUSH_SOON),
+            (500, 480, 0, 5, FLUSH_SOON),
+            (500, 480, 60, 5, FLUSH_SELDOM),
             // The kernel does not say how long there was none.
-            (500, 400, 0, FLUSH_SELDOM),
+            (500, 400, 0, 5, FLUSH_SELDOM),
             // The kernel's threads work for the worker while its loop waits.
-            (100, 300, 5, FLUSH_SOON),
+            (100, 300, 5, 5, FLUSH_SOON),
+            // A saturated worker keeps none of a few servers waiting.
+            (1000, 1000, 0, 5, 1),
+            (1000, 980, 0, 12, 2),
+            (1000, 1000, 0, 500, FLUSH_SOON),
+            (1000, 700, 0, 5, FLUSH_SELDOM),
         ] {
             let load = ThreadLoad {
                 window: 1000,
@@ -538,7 +558,7 @@ mod tests {
                 cpu,
                 delayed,
             };
-            assert_eq!(flush_every(&load), events, "{load:?}");
+            assert_eq!(flush_every(&load, servers), events, "{load:?}, {servers}");
         }
     }
 }

@@ -18,7 +18,7 @@
 //! 3. **Move apart, then widen.** The pools with the most transactions on a hot worker, half of its
 //!    work, move to a free worker as a whole, if the pools left behind do a worthwhile share
 //!    ([`SHARE`]). Otherwise the first of these pools gets free workers in addition, as many as it
-//!    has hot ones. A pool has at most one worker for every four of its servers and for every two
+//!    has hot ones, but not more than its fair share if several pools need workers. A pool has at most one worker for every four of its servers and for every two
 //!    of its active clients, and never more than the cores that the process may use.
 //! 4. **Each such step is an experiment**, and a worker takes part in one at a time. The step is
 //!    undone unless the workers concerned then do [`GAIN`] more transactions a second (of many
@@ -36,7 +36,7 @@
 
 mod step;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::event::{Time, WorkerId};
@@ -163,6 +163,24 @@ struct Experiment {
     what: &'static str,
 }
 
+/// How the free workers are divided among the pools that need more.
+#[derive(Clone, Copy, Debug)]
+struct Division {
+    /// How many workers each of these pools can have.
+    fair: usize,
+    /// The number of workers of the narrowest of these pools.
+    narrowest: usize,
+}
+
+impl Division {
+    /// How many more workers a pool of this width gets. What can't be divided goes to those that ask
+    /// first.
+    fn growth(self, width: usize) -> usize {
+        let rest = width == self.fair && self.narrowest >= self.fair;
+        self.fair.saturating_sub(width).max(usize::from(rest))
+    }
+}
+
 /// Decides which workers serve each pool's clients.
 #[derive(Clone, Debug)]
 pub struct Balancer {
@@ -250,9 +268,10 @@ impl Balancer {
                 .filter(|worker| !self.on_trial(**worker))
                 .collect();
             self.judge(now, &mut steps);
+            let division = self.divide(now, &hot, usable);
             for worker in idle {
                 if !self.on_trial(*worker) {
-                    self.relieve(now, *worker, &hot, usable, &mut steps);
+                    self.relieve(now, *worker, &hot, division, usable, &mut steps);
                 }
             }
             self.tell_who_stays_hot(now, usable, &mut steps);
@@ -457,6 +476,7 @@ impl Balancer {
         now: Time,
         hot: WorkerId,
         all_hot: &[WorkerId],
+        division: Division,
         usable: u16,
         steps: &mut Vec<BalanceStep>,
     ) {
@@ -497,13 +517,16 @@ impl Balancer {
         let Some(first) = goes.first() else { return };
         let seats = &self.pools[first].seats;
         let hot_seats = seats.iter().filter(|seat| all_hot.contains(seat)).count();
-        let more = match wide {
-            true => hot_seats.min(self.may_be_wider(first)),
-            false => 1,
-        };
         all_free.retain(|worker| *worker == free || self.busy(*worker) <= FREE);
         all_free.retain(|worker| !seats.contains(worker));
+        let more = match wide {
+            true => { hot_seats.min(self.may_be_wider(first)) }.min(division.growth(seats.len())),
+            false => 1,
+        };
         all_free.truncate(more);
+        if all_free.is_empty() {
+            return;
+        }
         let before = goes.iter();
         let before = before.map(|key| {
             let seats = self.pools[key].seats.clone();
@@ -573,6 +596,28 @@ impl Balancer {
             let over = now.0 >= since.0 + pool.pause.min(most);
             over || self.rate(key) >= (1.0 + GAIN) * rate
         })
+    }
+
+    /// How the free workers are divided among the pools that have a hot worker for themselves and
+    /// may be wider: all of them become equally wide.
+    fn divide(&self, now: Time, hot: &[WorkerId], usable: u16) -> Division {
+        let waits = hot.iter().filter(|worker| !self.on_trial(**worker));
+        let heaviest = waits.filter_map(|number| {
+            let worker = &self.workers[usize::from(number.0)];
+            { worker.pools.keys() }.find(|key| worker.share(key) > 1.0 - SHARE)
+        });
+        let all: BTreeSet<_> = heaviest.collect();
+        let widths: Vec<_> = { all.into_iter() }
+            .filter(|key| self.may_try(now, key, true) && self.may_be_wider(key) > 0)
+            .map(|key| self.pools[key].seats.len())
+            .collect();
+        let free = self.free(now, usable, FREE);
+        let free = free.iter().filter(|worker| !self.on_trial(**worker));
+        let workers = widths.iter().sum::<usize>() + free.count();
+        Division {
+            fair: workers / widths.len().max(1),
+            narrowest: widths.into_iter().min().unwrap_or(0),
+        }
     }
 
     /// Transactions per second of a pool.

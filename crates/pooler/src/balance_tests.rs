@@ -125,6 +125,7 @@ impl Machine {
             loads.push(Load {
                 signals,
                 clients,
+                servers: 0,
                 pools,
             });
         }
@@ -228,6 +229,31 @@ fn a_pool_alone_is_widened_within_a_second() {
         machine.said
     );
     assert!(machine.said[1].contains("d/u stays"), "{:?}", machine.said);
+}
+
+#[test]
+fn pools_that_need_more_workers_get_equally_many() {
+    // Alone, each pool would take twice as many workers as it has: the first would take eight.
+    let names = ["a", "b", "c", "d"];
+    for (workers, widths) in [(20, [5, 5, 5, 5]), (18, [4, 4, 5, 5]), (23, [5, 6, 6, 6])] {
+        let pool = |machine: Machine, name| machine.pool(name, 40, 160, 9_000.0);
+        let mut machine = names.into_iter().fold(Machine::new(workers), pool);
+        machine.run(20);
+        let width = |name| machine.balancer.pools[&key(name)].seats.len();
+        let mut found = names.map(width);
+        found.sort_unstable();
+        assert_eq!(found, widths, "{:?}", machine.said);
+    }
+}
+
+#[test]
+fn a_pool_that_can_not_be_wider_leaves_the_workers_to_others() {
+    let mut machine = Machine::new(10)
+        .pool("few", 7, 40, 9_000.0)
+        .pool("many", 40, 160, 9_000.0);
+    machine.run(20);
+    let width = |name| machine.balancer.pools[&key(name)].seats.len();
+    assert_eq!((width("few"), width("many")), (1, 9), "{:?}", machine.said);
 }
 
 #[test]
@@ -499,6 +525,7 @@ fn a_worker_with_consoles_only_is_not_begun_with() {
         let consoles = Load {
             signals: ThreadLoad::default(),
             clients: 1,
+            servers: 0,
             pools: Vec::new(),
         };
         machine.balancer.hear(machine.now, WorkerId(1), &consoles);
@@ -651,6 +678,7 @@ fn a_pool_of_short_connections_is_told_of_now_and_then() {
     let brief = Load {
         signals: ThreadLoad::default(),
         clients: 0,
+        servers: 0,
         pools: vec![PoolLoad {
             pool: key("cron"),
             clients: 0,

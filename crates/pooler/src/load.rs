@@ -44,6 +44,8 @@ pub struct Load {
     pub signals: ThreadLoad,
     /// All clients, including those without a pool.
     pub clients: u32,
+    /// All connections to PostgreSQL.
+    pub servers: u32,
     /// The worker's pools.
     pub pools: Vec<PoolLoad>,
 }

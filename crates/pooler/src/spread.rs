@@ -65,7 +65,7 @@ impl Pooler {
 
     /// Begins to report the load to the control thread.
     pub(crate) fn begin_loads(&mut self) {
-        if self.workers > 1 && self.spread.next_load.is_none() && !self.clients.is_empty() {
+        if self.spread.next_load.is_none() && !self.clients.is_empty() {
             self.spread.next_load = Some(Time(self.now.0 + LOAD_NS));
         }
     }
@@ -93,6 +93,7 @@ impl Pooler {
         let load = Load {
             signals: ThreadLoad::default(),
             clients,
+            servers: self.servers.len() as u32,
             pools,
         };
         out.push(Action::Ask(Question::Load(Box::new(load))));

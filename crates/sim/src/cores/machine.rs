@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use howdah_daemon::broker::SharedBroker;
 use howdah_daemon::mailbox::{Letter, PostBox, silent_mailbox};
-use howdah_daemon::worker::{Decide, FLUSH_SOON, Outside, Worker};
+use howdah_daemon::worker::{Decide, Outside, Worker};
 use howdah_pooler::balance::{BalanceStep, Balancer, DECIDES};
 use howdah_pooler::config::Config;
 use howdah_pooler::event::{Action, Event, Out, Question, Time, WorkerId};
@@ -33,8 +33,8 @@ pub struct Layout {
     pub servers: u32,
     /// The clients of each pool that send one statement after the other.
     pub clients: usize,
-    /// After how many events of a turn a worker hands its output to the kernel.
-    pub flush_every: u32,
+    /// After how many events of a turn a worker hands its output to the kernel, if not by its load.
+    pub flush_every: Option<u32>,
 }
 
 impl Default for Layout {
@@ -45,7 +45,7 @@ impl Default for Layout {
             pools: 1,
             servers: 1,
             clients: 1,
-            flush_every: FLUSH_SOON,
+            flush_every: None,
         }
     }
 }
@@ -168,7 +168,10 @@ impl Machine {
                 broker: broker.clone(),
             };
             let worker = Worker::new(worker, decisions, driver, mailbox, outside);
-            workers.push(worker.flushing_every(layout.flush_every));
+            workers.push(match layout.flush_every {
+                Some(events) => worker.flushing_every(events),
+                None => worker,
+            });
             cores.push(core);
         }
         let all = idle + layout.clients;
