@@ -183,7 +183,7 @@ impl Pooler {
         }
     }
 
-    /// The database was removed: drops its clients and servers.
+    /// KILL, or the database was removed: drops its clients and servers.
     pub(crate) fn kill_pool(&mut self, id: PoolId, out: &mut Out) {
         let of_pool = |client: &Client| client.pool == Some(id);
         let clients: Vec<_> = self

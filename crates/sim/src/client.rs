@@ -120,6 +120,10 @@ pub struct Client {
     warned: bool,
     /// How many acts were left at the last cancel request for this client.
     cancelled_before: Option<usize>,
+    /// When the client was told that it is logged in.
+    talks_since: Time,
+    /// KILL has ended the client's session, and the client has sent something after that.
+    killed: bool,
 }
 
 impl Client {
@@ -153,6 +157,8 @@ impl Client {
             deaf_for_good: false,
             warned: false,
             cancelled_before: None,
+            talks_since: Time(0),
+            killed: false,
         }
     }
 
@@ -487,6 +493,10 @@ impl Client {
             message[0],
             backend::PARSE_COMPLETE | backend::CLOSE_COMPLETE
         );
+        if self.killed && message[0] == backend::READY {
+            let text = format!("client {id} goes on after KILL");
+            world.story.violate("orders", &[Who::Client(id)], text);
+        }
         if self.warned && !made {
             let text = format!("client {id} was told that its session ends, and goes on");
             world.story.violate("replies", &[Who::Client(id)], text);
@@ -562,6 +572,7 @@ impl Client {
             backend::AUTHENTICATION | backend::NOTICE | backend::NEGOTIATE => {}
             backend::READY => {
                 self.stage = Stage::Talking;
+                self.talks_since = world.now;
                 self.check_told(world);
             }
             tag => {
@@ -631,6 +642,10 @@ impl Client {
 
     fn send(&mut self, messages: Vec<Message>, world: &mut World) {
         let (id, now) = (self.wish.id, world.now);
+        let killed = world.killed.get(&self.wish.database);
+        self.killed |= self.stage == Stage::Talking
+            && self.reference.is_answered()
+            && killed.is_some_and(|killed| self.talks_since < *killed);
         for message in messages {
             world.story.tell(now, Who::Client(id), || {
                 format!("<- {} {}", char::from(message.tag), words(&message.body))

@@ -216,6 +216,8 @@ pub struct Admin {
     inbox: Vec<u8>,
     /// The command whose answer is awaited.
     awaits: Option<String>,
+    /// When the last command was sent.
+    asked: Time,
     done: bool,
     stopped: bool,
     rests_until: Time,
@@ -234,6 +236,7 @@ impl Admin {
             out: Vec::new(),
             inbox: Vec::new(),
             awaits: None,
+            asked: now,
             done: false,
             stopped: false,
             rests_until: now,
@@ -312,7 +315,7 @@ impl Admin {
             if header.tag == backend::READY {
                 let order = self.awaits.take().unwrap_or_default();
                 if std::mem::take(&mut self.done) {
-                    self.carried_out(&order, postgres);
+                    self.carried_out(&order, postgres, world);
                 }
             }
         }
@@ -322,7 +325,7 @@ impl Admin {
     }
 
     /// A command was answered: from now on it must be in force.
-    fn carried_out(&mut self, order: &str, postgres: &mut Postgres) {
+    fn carried_out(&mut self, order: &str, postgres: &mut Postgres, world: &mut World) {
         // In the end everything is resumed.
         if self.stopped {
             return;
@@ -331,6 +334,9 @@ impl Admin {
             ("PAUSE", "") => postgres.paused.all = true,
             ("PAUSE", database) => {
                 postgres.paused.databases.insert(database.into());
+            }
+            ("KILL", database) => {
+                world.killed.insert(database.into(), self.asked);
             }
             _ => {}
         }
@@ -359,6 +365,7 @@ impl Admin {
             postgres.paused = Paused::default();
         }
         self.awaits = Some(text);
+        self.asked = now;
         world.activity += 1;
     }
 }

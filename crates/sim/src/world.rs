@@ -36,6 +36,8 @@ pub struct World {
     pub prompt_cancels: bool,
     /// By order: when a worker first obeyed it.
     pub orders: HashMap<String, Time>,
+    /// By database: when the administrator sent the last KILL that was answered.
+    pub killed: HashMap<String, Time>,
     /// PostgreSQL's tables, by database.
     pub catalogs: BTreeMap<String, schema::Shared>,
     /// The notifications, by database.
@@ -118,6 +120,7 @@ impl World {
             excuses: Excuses::default(),
             prompt_cancels: false,
             orders: HashMap::new(),
+            killed: HashMap::new(),
             catalogs: BTreeMap::new(),
             boards: BTreeMap::new(),
             activity: 0,

@@ -166,6 +166,7 @@ pub(super) fn orders(scenario: &Scenario, chance: &mut Chance) -> VecDeque<(u64,
         let wait = chance.within(1..=150) as u64;
         let kinds = if scenario.faults.kills { 6 } else { 5 };
         let kind = match scenario.faults.takeovers {
+            0 if scenario.faults.kills && chance.once_in(2) => kinds,
             0 => chance.within(0..=kinds),
             // A successor does not know of pauses.
             _ => [0, 3, 4][chance.within(0..=2)],
