@@ -94,12 +94,12 @@ pub struct Outside {
 /// clients begin while the worker goes on. Without this, all servers of a busy worker get their
 /// statements at the end of a turn, and the worker then has nothing to do until the first one answers.
 pub const FLUSH_SOON: u32 = 8;
-/// A saturated worker hands its output over after one event for so many of its servers, if this is
-/// sooner: with few servers, each one that waits for the worker is one that does not answer.
-const SERVERS_PER_EVENT: u32 = 6;
 /// The same where other threads want the worker's core. There the process that the kernel wakes may take
 /// the core at once, and the worker comes back to cold caches: so it is better to flush rarely than early.
 pub const FLUSH_SELDOM: u32 = 256;
+/// A hot worker ([`HOT`]) hands its output over after one event for so many of its servers, if this is
+/// sooner: a server that waits for its next statement does nothing, and few servers can't fill the gap.
+const SERVERS_PER_EVENT: u32 = 6;
 /// Other threads want the worker's core if they had it for more than one part in so many of the time in
 /// which the worker had something to do.
 const CONTENDED: u64 = 10;
@@ -255,6 +255,11 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         self.waited += self.now.0.saturating_sub(rests.0);
         let (mut events, mut bytes) = (0, 0);
         while let Some(happening) = self.sockets.next() {
+            // The output of the last events is handed over by the next wait.
+            if events >= self.flush_every || bytes >= FLUSH_BYTES {
+                self.sockets.submit();
+                (events, bytes) = (0, 0);
+            }
             bytes += match &happening {
                 Happening::Received(_, chunk) => chunk.len(),
                 Happening::Opened(_, plain) => plain.bytes().len(),
@@ -262,10 +267,6 @@ impl<P: Decide, D: Driver> Worker<P, D> {
             };
             self.happened(happening);
             events += 1;
-            if events >= self.flush_every || bytes >= FLUSH_BYTES {
-                self.sockets.submit();
-                (events, bytes) = (0, 0);
-            }
         }
         let mut letters = std::mem::take(&mut self.letters);
         self.mailbox.open(&mut letters);
@@ -546,7 +547,7 @@ mod tests {
             (500, 400, 0, 5, FLUSH_SELDOM),
             // The kernel's threads work for the worker while its loop waits.
             (100, 300, 5, 5, FLUSH_SOON),
-            // A saturated worker keeps none of a few servers waiting.
+            // A hot worker keeps none of a few servers waiting.
             (1000, 1000, 0, 5, 1),
             (1000, 980, 0, 12, 2),
             (1000, 1000, 0, 500, FLUSH_SOON),

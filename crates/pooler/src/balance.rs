@@ -18,8 +18,9 @@
 //! 3. **Move apart, then widen.** The pools with the most transactions on a hot worker, half of its
 //!    work, move to a free worker as a whole, if the pools left behind do a worthwhile share
 //!    ([`SHARE`]). Otherwise the first of these pools gets free workers in addition, as many as it
-//!    has hot ones, but not more than its fair share if several pools need workers. A pool has at most one worker for every four of its servers and for every two
-//!    of its active clients, and never more than the cores that the process may use.
+//!    has hot ones. If several pools need workers at the same time, they become equally wide. A pool
+//!    has at most one worker for every four of its servers and for every two of its active clients,
+//!    and never more than the cores that the process may use.
 //! 4. **Each such step is an experiment**, and a worker takes part in one at a time. The step is
 //!    undone unless the workers concerned then do [`GAIN`] more transactions a second (of many
 //!    workers: half of what the added ones can give). After a failure the pools are left alone for
@@ -36,7 +37,7 @@
 
 mod step;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::event::{Time, WorkerId};
@@ -163,7 +164,7 @@ struct Experiment {
     what: &'static str,
 }
 
-/// How the free workers are divided among the pools that need more.
+/// How the free workers are divided among the pools that need more: they become equally wide.
 #[derive(Clone, Copy, Debug)]
 struct Division {
     /// How many workers each of these pools can have.
@@ -491,7 +492,7 @@ impl Balancer {
             .map(|key| (key.clone(), worker.share(key)))
             .collect();
         pools.sort_by(|(_, a), (_, b)| b.total_cmp(a));
-        let saturated = worker.busy + worker.delay >= SATURATED;
+        let saturated = self.is_saturated(hot);
         let can = |key: &Arc<PoolKey>| {
             self.may_try(now, key, saturated) && !self.pools[key].seats.contains(&free)
         };
@@ -599,25 +600,55 @@ impl Balancer {
     }
 
     /// How the free workers are divided among the pools that have a hot worker for themselves and
-    /// may be wider: all of them become equally wide.
+    /// may be wider.
     fn divide(&self, now: Time, hot: &[WorkerId], usable: u16) -> Division {
-        let waits = hot.iter().filter(|worker| !self.on_trial(**worker));
-        let heaviest = waits.filter_map(|number| {
-            let worker = &self.workers[usize::from(number.0)];
-            { worker.pools.keys() }.find(|key| worker.share(key) > 1.0 - SHARE)
-        });
-        let all: BTreeSet<_> = heaviest.collect();
-        let widths: Vec<_> = { all.into_iter() }
-            .filter(|key| self.may_try(now, key, true) && self.may_be_wider(key) > 0)
-            .map(|key| self.pools[key].seats.len())
+        let mut free = self.free(now, usable, FREE);
+        free.retain(|worker| !self.on_trial(*worker));
+        let claims: BTreeMap<_, _> = { hot.iter() }
+            .filter_map(|worker| {
+                let key = self.alone_on(*worker)?;
+                let seats = &self.pools[key].seats;
+                let most = seats.len() + self.may_be_wider(key);
+                let may = self.may_try(now, key, self.is_saturated(*worker));
+                let can = may && most > seats.len() && !seats.contains(free.first()?);
+                can.then_some((key, (seats, most)))
+            })
             .collect();
-        let free = self.free(now, usable, FREE);
-        let free = free.iter().filter(|worker| !self.on_trial(**worker));
-        let workers = widths.iter().sum::<usize>() + free.count();
+        free.retain(|worker| !claims.values().any(|(seats, _)| seats.contains(worker)));
+        let widths = || { claims.values() }.map(|(seats, most)| (seats.len(), *most));
+        let costs = |level: usize| -> usize {
+            let more = |(width, most): (usize, usize)| level.min(most).saturating_sub(width);
+            widths().map(more).sum()
+        };
+        let levels = 0..=usize::from(usable);
         Division {
-            fair: workers / widths.len().max(1),
-            narrowest: widths.into_iter().min().unwrap_or(0),
+            fair: match claims.len() {
+                // Nobody else needs a worker.
+                0 | 1 => usize::MAX,
+                _ => {
+                    levels
+                        .take_while(|level| costs(*level) <= free.len())
+                        .last()
+                }
+                .unwrap_or(0),
+            },
+            narrowest: widths().map(|(width, _)| width).min().unwrap_or(0),
         }
+    }
+
+    /// The pool that makes nearly all transactions on a worker, of the pools that have a seat there.
+    fn alone_on(&self, number: WorkerId) -> Option<&Arc<PoolKey>> {
+        let worker = &self.workers[usize::from(number.0)];
+        let seated =
+            || { worker.pools.keys() }.filter(|key| self.pools[*key].seats.contains(&number));
+        let all: f64 = seated().map(|key| worker.share(key)).sum();
+        seated().find(|key| all >= SHARE && worker.share(key) > (1.0 - SHARE) * all)
+    }
+
+    /// True if a worker has no time left.
+    fn is_saturated(&self, worker: WorkerId) -> bool {
+        let worker = &self.workers[usize::from(worker.0)];
+        worker.busy + worker.delay >= SATURATED
     }
 
     /// Transactions per second of a pool.

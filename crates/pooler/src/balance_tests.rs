@@ -247,6 +247,26 @@ fn pools_that_need_more_workers_get_equally_many() {
 }
 
 #[test]
+fn a_pool_beside_sessions_that_cannot_leave_is_widened() {
+    // A fifth of the worker's transactions is of sessions whose pool has its seat elsewhere.
+    let mut machine = Machine::new(2)
+        .pool("d", 40, 160, 9_000.0)
+        .pool("sessions", 40, 40, 9_000.0);
+    machine.hands = 0;
+    machine.run(1);
+    let seats = [("sessions", 1), ("d", 0)];
+    for (name, seat) in seats {
+        let balancer = &mut machine.balancer;
+        balancer.set_seats(&key(name), vec![WorkerId(seat)]);
+        balancer.experiments.clear();
+    }
+    machine.said.clear();
+    machine.run(1);
+    let widened = "pool d/u is widened to worker 1";
+    assert!(machine.said[0].starts_with(widened), "{:?}", machine.said);
+}
+
+#[test]
 fn a_pool_that_can_not_be_wider_leaves_the_workers_to_others() {
     let mut machine = Machine::new(10)
         .pool("few", 7, 40, 9_000.0)

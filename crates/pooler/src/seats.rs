@@ -79,7 +79,8 @@ impl Spread {
 
     /// True if it may matter which clients are active: a pool has, or may soon have, more seats.
     pub(crate) fn asks_who_is_active(&self) -> bool {
-        self.signals.busy() >= FREE || { self.pools.values() }.any(|seats| seats.workers.len() > 1)
+        let may_widen = self.usable > 1 && self.signals.busy() >= FREE;
+        may_widen || { self.pools.values() }.any(|seats| seats.workers.len() > 1)
     }
 
     /// The thread's load, as last measured; zero if the worker has no clients.

@@ -643,9 +643,9 @@ impl Client {
     fn send(&mut self, messages: Vec<Message>, world: &mut World) {
         let (id, now) = (self.wish.id, world.now);
         let killed = world.killed.get(&self.wish.database);
-        self.killed |= self.stage == Stage::Talking
-            && self.reference.is_answered()
-            && killed.is_some_and(|killed| self.talks_since < *killed);
+        self.killed |= killed.is_some_and(|killed| self.talks_since < *killed)
+            && self.stage == Stage::Talking
+            && self.reference.is_answered();
         for message in messages {
             world.story.tell(now, Who::Client(id), || {
                 format!("<- {} {}", char::from(message.tag), words(&message.body))

@@ -228,6 +228,8 @@ pub struct Choice {
     pub quick: bool,
     /// Worker threads of poolers that have several. None: the design's own.
     pub workers: Option<usize>,
+    /// The least clients.
+    pub least_clients: usize,
     /// The most clients.
     pub most_clients: usize,
 }
@@ -345,7 +347,7 @@ impl Design {
             Self::Copy => copy(half),
             Self::Pools => pools(half),
         };
-        cells.retain(|cell| cell.clients <= choice.most_clients);
+        cells.retain(|cell| (choice.least_clients..=choice.most_clients).contains(&cell.clients));
         cells
     }
 }
@@ -579,6 +581,7 @@ mod tests {
         let choice = Choice {
             quick: false,
             workers: None,
+            least_clients: 1,
             most_clients: 10_000,
         };
         assert_eq!(Design::Matrix.cells(choice).len(), 50);
@@ -591,16 +594,17 @@ mod tests {
     }
 
     #[test]
-    fn most_clients_holds_in_every_design() {
+    fn the_bounds_of_clients_hold_in_every_design() {
         for design in Design::value_variants() {
             let choice = Choice {
                 quick: false,
                 workers: None,
+                least_clients: 2,
                 most_clients: 10,
             };
             let cells = design.cells(choice);
             assert!(
-                cells.iter().all(|cell| cell.clients <= 10),
+                cells.iter().all(|cell| (2..=10).contains(&cell.clients)),
                 "{}",
                 design.name()
             );
@@ -614,6 +618,7 @@ mod tests {
                 let choice = Choice {
                     quick,
                     workers: Some(2),
+                    least_clients: 1,
                     most_clients: 10_000,
                 };
                 let cells = design.cells(choice);

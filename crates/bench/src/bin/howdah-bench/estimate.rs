@@ -98,6 +98,7 @@ mod tests {
         design.cells(Choice {
             quick,
             workers: Some(1),
+            least_clients: 1,
             most_clients: 10_000,
         })
     }

@@ -138,6 +138,9 @@ struct DesignFlags {
     /// Worker threads of the poolers that have some [default: the design's own]
     #[arg(long)]
     workers: Option<usize>,
+    /// No cells with fewer clients than this
+    #[arg(long, default_value_t = 1)]
+    least_clients: usize,
     /// No cells with more clients than this
     #[arg(long, default_value_t = 10_000)]
     most_clients: usize,
@@ -408,6 +411,7 @@ impl DesignFlags {
         Choice {
             quick,
             workers: self.workers,
+            least_clients: self.least_clients,
             most_clients: self.most_clients,
         }
     }
@@ -443,8 +447,9 @@ fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
     let cells = design.cells(flags.choice(flags.quick));
     if cells.is_empty() {
         return Err(io::Error::other(format!(
-            "no cell of {} has at most {} clients; say a larger --most-clients",
+            "no cell of {} has {} to {} clients; say another --least-clients or --most-clients",
             design.name(),
+            flags.least_clients,
             flags.most_clients
         )));
     }

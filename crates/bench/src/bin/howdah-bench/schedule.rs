@@ -122,6 +122,7 @@ mod tests {
         Design::Scaling.cells(Choice {
             quick: false,
             workers: Some(1),
+            least_clients: 1,
             most_clients,
         })
     }
