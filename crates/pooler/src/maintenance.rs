@@ -32,9 +32,6 @@ impl Pooler {
                 Peer::Server(id) => self.server_due(id, at, out),
             }
         }
-        if self.spread.next_load().is_some_and(|at| at <= now) {
-            self.tell_load(out);
-        }
         if self.moves.next().is_some_and(|at| at <= now) {
             self.move_due(out);
         }
@@ -49,6 +46,9 @@ impl Pooler {
         if self.janitor.next <= now {
             self.janitor.next = Time(now.0 + PERIOD_NS);
             self.maintain(out);
+        }
+        if self.spread.next_load().is_some_and(|at| at <= now) {
+            self.tell_load(out);
         }
     }
 

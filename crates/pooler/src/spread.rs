@@ -13,10 +13,9 @@ use crate::pooler::Pooler;
 /// servers that are idle elsewhere.
 pub const SERVERS_PER_WORKER: u32 = 4;
 
-/// How often a worker reports its load, in nanoseconds: while it has work, and (`IDLE_LOAD_NS`)
-/// otherwise.
+/// How often a worker with work reports its load, in nanoseconds. Without work, it does so when it
+/// wakes for its maintenance.
 const LOAD_NS: u64 = 100_000_000;
-const IDLE_LOAD_NS: u64 = 300_000_000;
 /// How long a client counts as active after its last request, in nanoseconds. Many applications
 /// reuse the connection that came back last, so most of their connections are idle.
 const ACTIVE_NS: u64 = 1_000_000_000;
@@ -97,8 +96,11 @@ impl Pooler {
             pools,
         };
         out.push(Action::Ask(Question::Load(Box::new(load))));
-        let soon = if busy { LOAD_NS } else { IDLE_LOAD_NS };
-        self.spread.next_load = (clients > 0).then_some(Time(self.now.0 + soon));
+        let next = match busy {
+            true => Time(self.now.0 + LOAD_NS),
+            false => self.janitor.next,
+        };
+        self.spread.next_load = (clients > 0).then_some(next);
     }
 
     /// A client that was active since then counts as recently active.
