@@ -47,7 +47,13 @@ impl Upstream<'_> {
             return Ok(false);
         }
         if let Some(shape) = server.set.shape(key) {
-            return Ok(told.shape != shape);
+            let changed = told.shape != shape;
+            if changed && !server.link.changes.are_private() {
+                // The change may be one that Howdah has not seen, such as DDL in a function. Then
+                // other statements are to be compared, too.
+                self.interner.stale(self.schema, &named.statement);
+            }
+            return Ok(changed);
         }
         if !server.link.ledger.is_checking(key) {
             self.describe_for_us(key, named.number, None);
