@@ -89,7 +89,7 @@ impl Upstream<'_> {
     /// of a transaction that has ended.
     pub(super) fn settle_meaning(&mut self) -> Result<(), Flow> {
         let server = self.linked();
-        if server.link.changes.unsettled && !server.link.ledger.group_open() {
+        if server.link.changes.unsettled && server.link.owes_ready() {
             return Err(self.stall());
         }
         let changes = &server.link.changes;
