@@ -42,7 +42,11 @@ impl Allocator {
         }
         trim();
         self.trimmed = Some(now);
-        self.settled = idle_bytes().map(|(idle, _)| idle);
+        // Two estimates of what could not be given back. The first counts what other threads freed
+        // meanwhile, and the second what they allocated. Either would hide unused memory for good.
+        self.settled = idle_bytes().map(|(left, still_resident)| {
+            left.min(idle.saturating_sub(resident.saturating_sub(still_resident)))
+        });
     }
 }
 
