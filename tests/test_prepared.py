@@ -377,6 +377,28 @@ def test_result_that_changed_on_another_server(make_howdah, newest_postgres, for
         one.rows("drop table changing")
 
 
+def test_a_change_found_at_one_statement_is_looked_for_at_others(shared_howdah, postgres):
+    """DDL in a function shows in no answer. The first statement that it changed tells of it."""
+    postgres.sql("drop table if exists unseen; create table unseen as select 1 as a; "
+                 "create or replace function widen() returns void language sql as "
+                 "$$alter table unseen add b int$$")
+    howdah = shared_howdah(default_pool_size=1, max_prepared_statements=1)
+    with howdah.connect() as client, howdah.connect() as other:
+        client.rows("begin")
+        client.rows("create table undone ()")
+        # A statement of a transaction with DDL is parsed anew after it, and compared.
+        client.ask(parse("select * from unseen", "one"), describe("one"), sync())
+        client.rows("rollback")
+        # The server keeps one statement only.
+        client.ask(parse("select a.* from unseen a", "two"), describe("two"), sync())
+        client.ask(parse("select 1", "three"), sync())
+        other.rows("select widen()")
+        for name in ("one", "two", "one"):
+            error = client.ask(bind(name), execute(), sync())[0].fields()
+            assert (error["C"], error["R"]) == ("0A000", "RevalidateCachedQuery"), name
+    postgres.sql("drop table unseen; drop function widen")
+
+
 def test_texts_too_long_to_be_kept(make_howdah):
     """Without a name they pass through; with one they are refused, and their client goes on."""
     howdah = make_howdah()
