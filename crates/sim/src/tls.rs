@@ -307,6 +307,7 @@ impl TlsSession for ToySession {
 
     fn open(&mut self, into: &mut Vec<u8>, len: &mut usize) -> Opened {
         into.truncate(*len);
+        let mut asked = false;
         while self.stage == Stage::Open {
             let (kind, body) = match self.next() {
                 None => break,
@@ -320,9 +321,7 @@ impl TlsSession for ToySession {
                 }
                 (UPDATE, both) => {
                     self.reads.update();
-                    if both == [1] {
-                        self.update_keys(false);
-                    }
+                    asked |= both == [1];
                 }
                 (ALERT, [0]) => {
                     self.stage = Stage::Heard;
@@ -333,6 +332,11 @@ impl TlsSession for ToySession {
                 (HANDSHAKE, b"ticket") if self.side == Side::Client => {}
                 _ => return Opened::Failed(self.fail("unexpected message")),
             }
+        }
+        // As libraries do: one answer to all requests. A peer that asks with each record and does
+        // not read would otherwise be owed more than the connection holds.
+        if asked {
+            self.update_keys(false);
         }
         Opened::More
     }
