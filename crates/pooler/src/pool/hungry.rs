@@ -62,13 +62,17 @@ impl Hungry {
     }
 
     /// Takes out the worker that gets a released server, although the oldest client here has
-    /// waited for `here` nanoseconds: a worker that the Broker has named, or one whose oldest
-    /// client has waited longer by more than 2 ms and by more than an eighth of `here`.
+    /// waited for `here` nanoseconds: a worker that the Broker has named, unless the client here has
+    /// waited more than twice as long; or a worker whose oldest client has waited longer by more than
+    /// 2 ms and by more than an eighth of `here`.
     pub fn take_hungrier(&mut self, here: Option<u64>, now: Time) -> Option<WorkerId> {
         // Workers repeat their reports while they are hungry, but do not report the end.
         self.workers
             .retain(|worker| now.0.saturating_sub(worker.told.0) < HUNGER_NS);
-        let named = self.workers.iter().position(|worker| worker.named);
+        // Without this, each server could be given away before the oldest client gets one.
+        let fair = |worker: &Worker| here.is_none_or(|here| here / 2 <= worker.age + 2_000_000);
+        let mut workers = self.workers.iter();
+        let named = workers.position(|worker| worker.named && fair(worker));
         let index = match named {
             Some(named) => named,
             None => {
@@ -83,5 +87,32 @@ impl Hungry {
             }
         };
         Some(self.workers.swap_remove(index).id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_worker_does_not_starve_clients_here() {
+        let (now, ms) = (Time(0), 1_000_000);
+        let takes = |age: u64, named: bool, here: Option<u64>| {
+            let mut hungry = Hungry::default();
+            hungry.says(WorkerId(1), age, now);
+            if named {
+                hungry.name(WorkerId(1));
+            }
+            hungry.take_hungrier(here, now).is_some()
+        };
+        // Nobody waits here.
+        assert!(takes(0, false, None) && takes(0, true, None));
+        // Without a name, the wait there must be clearly longer.
+        assert!(takes(120 * ms, false, Some(100 * ms)));
+        assert!(!takes(110 * ms, false, Some(100 * ms)));
+        // With a name, up to twice the wait here is put up with.
+        assert!(takes(50 * ms, true, Some(100 * ms)));
+        assert!(!takes(40 * ms, true, Some(100 * ms)));
+        assert!(takes(0, true, Some(4 * ms)));
     }
 }
