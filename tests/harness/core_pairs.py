@@ -65,7 +65,7 @@ class Bench:
     def __init__(self, options, scratch, programs):
         self.options, self.scratch, self.programs = options, scratch, programs
         self.postgres = pg.Postgres(programs, scratch, "postgresql", log_connections="off")
-        self.howdahs = {}
+        self.howdahs, self.started = {}, 0
         machine.run([programs.path("pgbench"), "-i", "-q", "-s", "10", "-h",
                      self.postgres.socket_folder, "-p", str(self.postgres.port), "-U", "postgres",
                      "postgres"])
@@ -76,7 +76,8 @@ class Bench:
         if words not in self.howdahs:
             settings = {"default_pool_size": 20, "max_client_conn": 1000, "log_connections": 0,
                         "log_disconnections": 0, **settings}
-            name = f"pooler{len(self.howdahs)}"
+            self.started += 1
+            name = f"pooler{self.started}"
             self.howdahs[words] = Howdah(self.options.pooler, self.scratch, name,
                                          postgres=self.postgres, **settings)
         return self.howdahs[words]
@@ -120,9 +121,14 @@ class Bench:
         times.sort()
         return times[len(times) * 99 // 100] / times[len(times) // 2]
 
-    def stop(self):
+    def stop_poolers(self):
+        """The next row's poolers need PostgreSQL's connections."""
         for howdah in self.howdahs.values():
             howdah.stop()
+        self.howdahs.clear()
+
+    def stop(self):
+        self.stop_poolers()
         self.postgres.stop()
 
 
@@ -165,6 +171,7 @@ def main():
         for what in ROWS:
             if options.only in what[0]:
                 row(bench, *what)
+                bench.stop_poolers()
     finally:
         bench.stop()
 

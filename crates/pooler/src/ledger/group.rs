@@ -9,6 +9,8 @@ pub(super) struct Group {
     number: u32,
     /// A message of the group was sent.
     open: bool,
+    /// PostgreSQL got a message since the last group ended.
+    sent: bool,
     /// A message of the group may have begun a transaction in PostgreSQL.
     works: bool,
     /// When the group began, it was certain that it is in no failed transaction.
@@ -47,26 +49,46 @@ impl Group {
         self.flushed = false;
         match reply {
             Reply::Query | Reply::Sync => {
-                self.number = self.number.wrapping_add(1);
-                self.open = false;
-                self.works = false;
+                self.end();
                 return false;
             }
-            Reply::CopyEnd | Reply::Settings => return false,
-            Reply::Close | Reply::MadeClose | Reply::MadeParse => {}
-            _ => self.works = true,
+            Reply::CopyEnd | Reply::Settings => {
+                self.sent = true;
+                return false;
+            }
+            Reply::MadeClose | Reply::MadeParse => {}
+            Reply::Close => self.sent = true,
+            _ => {
+                self.sent = true;
+                self.works = true;
+            }
         }
         !std::mem::replace(&mut self.open, true)
+    }
+
+    /// A Sync or Query ends the group.
+    #[inline(always)]
+    pub(super) fn end(&mut self) {
+        self.number = self.number.wrapping_add(1);
+        self.open = false;
+        self.sent = false;
+        self.works = false;
+    }
+
+    /// True if Howdah itself has answered all messages of the open group.
+    pub(super) fn is_unsent(&self) -> bool {
+        self.open && !self.sent
     }
 
     /// The group goes on: PostgreSQL skips or ignores the message that seemed to end it.
     pub(super) fn reopen(&mut self) {
         self.open = true;
+        self.sent = true;
     }
 
     /// An Execute of the group, which goes on, copies rows from the client.
     pub(super) fn reopen_at_work(&mut self) {
-        self.open = true;
+        self.reopen();
         self.works = true;
     }
 

@@ -140,6 +140,17 @@ impl Ledger {
         self.group.is_at_work()
     }
 
+    /// True if PostgreSQL got no message of the open group and owes nothing: Howdah has answered all
+    /// of the group itself.
+    pub fn is_group_unsent(&self) -> bool {
+        self.entries.is_empty() && self.group.is_unsent()
+    }
+
+    /// Ends the open group, of which PostgreSQL got nothing.
+    pub fn end_unsent_group(&mut self) {
+        self.group.end();
+    }
+
     /// True if PostgreSQL holds answers back, because no Sync or Flush followed the last messages.
     /// True only once: the caller sends a Flush.
     pub fn needs_flush(&mut self) -> bool {

@@ -151,7 +151,7 @@ impl Link {
         !self.worked
     }
 
-    /// ReadyForQuery came. If PostgreSQL owes nothing more, the server is idle.
+    /// The client gets a ReadyForQuery. If PostgreSQL owes nothing more, the server is idle.
     fn rests_at_ready(&mut self) {
         if self.ledger.is_empty() && !self.ledger.group_open() {
             self.worked = false;

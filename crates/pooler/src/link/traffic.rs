@@ -211,6 +211,15 @@ impl Pooler {
         let flow = upstream.run(chunk);
         let counts = upstream.counts;
         pool.count_parses(counts.client_parses, counts.server_parses, counts.binds);
+        if counts.syncs > 0
+            && let Some(server) = link.and_then(|id| self.servers.get_mut(id))
+        {
+            let answers = downstream::AnswerCounts {
+                queries: counts.syncs,
+                transactions: counts.syncs,
+            };
+            count_ended(pool, server, &answers, now);
+        }
         if counts.sequences {
             pool.notes_question_for_numbers(self.now);
             if pool.terms.tracking == Tracking::Keeps {

@@ -69,6 +69,8 @@ pub struct SentCounts {
     pub server_parses: u32,
     /// Bind messages.
     pub binds: u32,
+    /// Syncs that Howdah has answered in place of PostgreSQL.
+    pub syncs: u32,
     /// A text asks for values of sequences.
     pub sequences: bool,
 }
@@ -203,6 +205,10 @@ impl Upstream<'_> {
             tag::EXECUTE => self.execute(chunk, header),
             tag::SYNC => {
                 self.client.end.group_ends();
+                if self.may_answer_sync(header) {
+                    self.answer_sync(chunk, header);
+                    return Ok(());
+                }
                 self.enter(Entry::forward(Reply::Sync));
                 self.relay(chunk, header);
                 Ok(())
@@ -227,6 +233,32 @@ impl Upstream<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// True if PostgreSQL would only say that it is idle: Howdah itself has answered the whole group
+    /// (a Parse of a statement that the server has), outside a transaction.
+    fn may_answer_sync(&mut self, header: Header) -> bool {
+        let server = self.linked();
+        server.link.ledger.is_group_unsent()
+            && server.status == Status::Idle
+            && server.ending().is_none()
+            && server.inbox.at_boundary()
+            && header.body == 0
+            && self.client.session.is_none()
+            && !self.client.listens()
+    }
+
+    /// Answers a Sync in place of PostgreSQL.
+    #[cold]
+    fn answer_sync(&mut self, chunk: &mut Chunk<'_>, header: Header) {
+        let server = self.linked();
+        server.link.ledger.end_unsent_group();
+        server.link.rests_at_ready();
+        server.says_nothing();
+        self.out
+            .send_with(Peer::Client(self.id), |buf| write::ready(buf, Status::Idle));
+        self.counts.syncs += 1;
+        self.skip(chunk, header);
     }
 
     /// Refuses a message that is too long for its tag.

@@ -196,7 +196,7 @@ impl Pooler {
         if old && now >= pool.next_life() {
             return self.end_life(id, out);
         }
-        server.set_rested_since(now);
+        server.rests(now);
         if pool.servers() > pool.keep || pool.is_sought() {
             if self.hand_on(id, pool_id, out) {
                 return;

@@ -127,8 +127,10 @@ pub struct Server {
     pub(crate) replication: bool,
     /// When the server connected.
     pub(crate) connected: Time,
-    /// When the present state began: idle, linked, being tested.
+    /// When PostgreSQL last answered a client, or a task of Howdah's own began.
     since: Time,
+    /// Howdah has answered for PostgreSQL, which has said nothing since `since`.
+    silent: bool,
     /// When the client's current transaction began.
     linked: Time,
     /// When the current request began.
@@ -185,6 +187,7 @@ impl Server {
             replication: false,
             connected: now,
             since: now,
+            silent: false,
             linked: now,
             request: now,
             timer: Time(0),
@@ -299,7 +302,6 @@ impl Server {
     pub(crate) fn begins_to_serve(&mut self, now: Time) {
         self.linked = now;
         self.request = now;
-        self.since = now;
         self.served = true;
         self.trial = Trial::First;
     }
@@ -307,6 +309,18 @@ impl Server {
     /// Sets when the server was last used.
     pub(crate) fn set_rested_since(&mut self, then: Time) {
         self.since = then;
+    }
+
+    /// Howdah answers a whole group for PostgreSQL. That is no sign that the server is alive.
+    pub(crate) fn says_nothing(&mut self) {
+        self.silent = true;
+    }
+
+    /// The server is free for the next client.
+    pub(crate) fn rests(&mut self, now: Time) {
+        if !self.silent {
+            self.since = now;
+        }
     }
 
     /// The address of the host is being looked up.
@@ -368,6 +382,7 @@ impl Server {
 
     pub(crate) fn mark_ready(&mut self, status: Status) {
         self.status = status;
+        self.silent = false;
     }
 
     /// Runs a Query of Howdah. No client sees the answer.
@@ -612,7 +627,7 @@ impl Server {
     #[inline]
     pub(crate) fn comes_free(&mut self, now: Time) {
         self.turn(ServerState::Draining);
-        self.since = now;
+        self.rests(now);
     }
 
     pub(crate) fn becomes_idle(&mut self) {
