@@ -316,7 +316,8 @@ impl Server {
         self.silent = true;
     }
 
-    /// The server is free for the next client.
+    /// The server is free for the next client. If PostgreSQL has said nothing to the last one, the
+    /// server was not used: its tests and idle timeout count from before.
     pub(crate) fn rests(&mut self, now: Time) {
         if !self.silent {
             self.since = now;
