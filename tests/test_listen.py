@@ -221,8 +221,7 @@ def test_a_pipeline(pool):
         assert {pid for pid, _, _ in heard(replies)} == {one.pid}
 
 
-@pytest.mark.parametrize("sql, name", [("do $$ begin listen a; end $$", "a"),
-                                       ("listen u&\"a\"", "a"),
+@pytest.mark.parametrize("sql, name", [("listen u&\"a\"", "a"),
                                        ("listen howdah_change", "howdah_change")])
 def test_what_is_not_shared_pins(pool, sql, name):
     howdah = pool(2, )

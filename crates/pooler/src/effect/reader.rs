@@ -400,7 +400,11 @@ impl<'a> Reader<'a> {
     }
 
     fn names_statement(&mut self, command: StatementCommand) {
-        if is_ours(command.name()) || self.found.statements.len() >= limits::STATEMENTS_NAMED {
+        if is_ours(command.name()) {
+            // Perhaps another client's statement.
+            self.doubts();
+        }
+        if self.found.statements.len() >= limits::STATEMENTS_NAMED {
             return self.doubts();
         }
         self.found.statements.push(command);

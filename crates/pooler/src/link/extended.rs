@@ -313,7 +313,7 @@ impl Upstream<'_> {
         }
         if !effects.statements.is_empty() {
             let mut effects = effects.clone();
-            self.execute_in_group(&mut effects)?;
+            self.names_in_group(&mut effects)?;
             with_values = Some(Box::new(effects));
         }
         let effects = with_values.as_deref().unwrap_or(effects);

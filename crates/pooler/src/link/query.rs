@@ -163,9 +163,7 @@ impl Upstream<'_> {
             // A client may choose such a name.
             return Ok(false);
         }
-        let mut entry = self.query_entry();
-        entry.barrier = true;
-        entry.changes_unnamed(self.unnamed_op(None));
+        let change = self.void_or_nothing(name);
         let to = self.to();
         if let Some(forgets) = self.forget_unnamed() {
             // An entry carries one change of a name. So this change gets its own entry.
@@ -175,10 +173,13 @@ impl Upstream<'_> {
                 .send_with(to, |buf| write::of_statement(buf, tag::CLOSE, b""));
             self.push(close);
         }
-        entry.effects_mut().name = Some(self.name_op(name.clone(), Change::Nothing));
+        let mut entry = self.query_entry();
+        entry.barrier = true;
+        entry.effects_mut().name = Some(self.name_op(name.clone(), change));
+        entry.changes_unnamed(self.unnamed_op(None));
         self.push(entry);
         self.out.send_with(to, |buf| {
-            write::query(buf, &[command, statement::UNKNOWN].concat());
+            write::query(buf, &[command, statement::VOID].concat());
         });
         self.skip(chunk, header);
         Ok(true)

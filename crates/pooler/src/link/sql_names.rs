@@ -210,29 +210,36 @@ impl Upstream<'_> {
 
     /// A Bind runs `EXECUTE p`: the server gets the statement for the rest of the group. Completes
     /// the effects, as [`Self::sql_names`] does.
-    pub(super) fn execute_in_group(&mut self, found: &mut Effects) -> Step {
+    pub(super) fn names_in_group(&mut self, found: &mut Effects) -> Step {
         for command in std::mem::take(&mut found.statements) {
-            let StatementCommand::Execute(name) = command else {
-                continue;
-            };
             if self.renames {
-                self.wait_for(&name)?;
+                self.wait_for(command.name())?;
                 self.settle_meaning()?;
             }
-            let statement = match self.renames {
-                true => self.statement_for_sql(&name),
-                false => None,
-            };
-            let Some(statement) = statement else {
-                found.doubt();
-                continue;
-            };
-            add(found, &statement);
-            if self.linked().link.places(&name) {
-                self.place_name(&name, &statement.definition);
+            let own = self.renames && self.lookup(command.name()).is_some();
+            match command {
+                StatementCommand::Execute(name) => {
+                    let statement = self.statement_for_sql(&name).filter(|_| own);
+                    let Some(statement) = statement else {
+                        found.doubt();
+                        continue;
+                    };
+                    add(found, &statement);
+                    self.place_in_group(name, &statement.definition);
+                }
+                // PostgreSQL refuses a PREPARE of a name that exists.
+                StatementCommand::Prepare { name, .. } if own => self.place_in_group(name, EMPTY),
+                // A portal of DEALLOCATE runs another statement.
+                StatementCommand::Prepare { .. } | StatementCommand::Deallocate(_) => {}
             }
         }
         Ok(())
+    }
+
+    fn place_in_group(&mut self, name: Box<[u8]>, definition: &[u8]) {
+        if self.linked().link.places(&name) {
+            self.place_name(&name, definition);
+        }
     }
 
     /// A Sync has ended the group: removes the names that it had on the server. (PostgreSQL would
