@@ -318,6 +318,9 @@ impl<'a> Reader<'a> {
                 }
                 Token::Text { inside, form } => {
                     bodies += 1;
+                    if words::has_notify(inside) {
+                        self.adds(Kinds::NOTIFIES);
+                    }
                     if form != Form::Plain || words::has_acts(inside) {
                         self.doubts();
                     }

@@ -55,7 +55,6 @@ static ACTS: LazyLock<Words> = LazyLock::new(|| {
         "allocate",
         "discard",
         "listen",
-        "notify",
         "load",
         "lock",
         "hold",
@@ -75,6 +74,8 @@ static ACTS: LazyLock<Words> = LazyLock::new(|| {
         "u&",
     ])
 });
+
+static NOTIFIES: LazyLock<Words> = LazyLock::new(|| Words::new(&["notify"]));
 
 /// Words of what DISCARD ALL does not remove.
 static STAYS: LazyLock<Words> = LazyLock::new(|| {
@@ -97,6 +98,11 @@ pub(super) fn has_calls(text: &[u8]) -> bool {
 /// Any word that may act, for text that runs as SQL.
 pub(super) fn has_acts(text: &[u8]) -> bool {
     ACTS.stand_in(text)
+}
+
+/// Whether a text that runs may notify.
+pub(super) fn has_notify(text: &[u8]) -> bool {
+    NOTIFIES.stand_in(text)
 }
 
 /// A word of what DISCARD ALL does not remove.
