@@ -410,7 +410,7 @@ impl Refusal {
                 (
                     b'H',
                     b"Try again outside of a transaction, where the statement waits, or raise \
-                      pin_limit. SHOW CLIENTS says who keeps servers, and why.",
+                      pin_limit. SHOW CLIENTS_EXTENDED says who keeps servers, and why.",
                 ),
             ],
             Refusal::TooLong => &[
