@@ -170,6 +170,13 @@ def test_names_stay_in_their_line(make_howdah):
 
 
 @pytest.mark.own
+def test_the_log_is_not_for_everybody(make_howdah):
+    """Its lines have names, addresses and texts of queries."""
+    howdah = make_howdah()
+    assert os.stat(howdah.log_path).st_mode & 0o777 == 0o640
+
+
+@pytest.mark.own
 def test_the_log_as_json(make_howdah):
     """Each line is an object, whatever a client calls itself."""
     howdah = make_howdah(log_format="json")
