@@ -339,6 +339,29 @@ def test_set_in_vain(make_howdah):
     assert len(notices) == 1 and "takes a restart" in notices[0]
 
 
+@pytest.mark.parametrize("options", [
+    {"options": "-c lock_timeout=3s"}, {"geqo": "off"}, {"TimeZone": "UTC"}, {"app.tenant": "x"},
+    {"options": "-B 5 -c x=y"}, {"search_path": "a", "work_mem": "1MB"}])
+def test_settings_of_a_session_have_no_effect(howdah, options):
+    """Neither at login (PGOPTIONS, PGGEQO and the like) nor later."""
+    with howdah.connect(user="admin", database="pgbouncer", password="secret", **options) as client:
+        for sql in ("SET TIME ZONE 'UTC'", "SET lock_timeout = '3s'", "SET SESSION geqo TO off",
+                    "SET search_path = a, b", "SET app.tenant = 'x'"):
+            got = client.ask(wire.query(sql))
+            assert [message.tag for message in got] == ["N", "C", "Z"], (sql, got)
+            assert got[0].fields()["M"] == "SET ignored" and got[1].body == b"SET\0"
+
+
+def test_there_is_no_catalogue(console):
+    """Programs that take the console for a database meet PostgreSQL's errors, and go on."""
+    for sql, sqlstate in (("SELECT nspname FROM pg_catalog.pg_namespace ORDER BY 1", "42P01"),
+                          ("select * from current_schemas(true)", "42P01"),
+                          ("select pg_backend_pid()", "42883")):
+        for messages in ([wire.query(sql)], [wire.parse(sql), wire.sync()]):
+            assert console.error(*messages)["C"] == sqlstate, sql
+    assert console.value("SHOW VERSION")
+
+
 def test_stats_user_may_only_look(howdah):
     """`stats_users` may SHOW and nothing else."""
     with howdah.connect(user="plain_user", database="pgbouncer", password="secret") as client:

@@ -240,10 +240,6 @@ fn errors() {
             "invalid command 'show pools clients', use SHOW HELP;",
         ),
         (
-            "select pools from x",
-            "invalid command 'select pools from x', use SHOW HELP;",
-        ),
-        (
             "set verbose",
             "invalid command 'set verbose', use SHOW HELP;",
         ),
