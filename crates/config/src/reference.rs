@@ -135,7 +135,6 @@ const TOPICS: &[(&str, &[&str])] = &[
         "Session state and prepared statements",
         &[
             "session_state",
-            "session_state_check",
             "pin_limit",
             "pin_idle_timeout",
             "pin_notice",

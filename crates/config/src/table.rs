@@ -406,10 +406,6 @@ globals! {
          (temporary tables, advisory locks, LISTEN) keeps its server for it. `discard`: it is lost \
          with the transaction. `share`: it stays on the server for whoever comes next, as with \
          PgBouncer.";
-    session_state_check: u32 = "0", G, NOWHERE, reload, Built,
-        "Asks PostgreSQL at one in so many releases of a server (1: at each) whether a client has \
-         left something there that its texts did not tell, such as what a function has set, locked \
-         or created; what is found is logged, counted and cleaned away. 0 never asks.";
     slow_query_rate: u32 = "10", G, NOWHERE, reload, Built,
         "How many lines about slow queries each worker may log in a second; others are counted. A \
          pool gets at most half of the lines that other pools leave.";

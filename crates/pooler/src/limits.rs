@@ -14,9 +14,15 @@ pub const WAITING: usize = 64 << 10;
 /// a Query), in bytes.
 pub const FRONT: usize = 16 << 10;
 
-/// The longest Query that is held and parsed as a whole, in bytes. A longer one is parsed in pieces
-/// as it passes.
-pub const QUERY_READ: usize = 16 << 10;
+/// The longest Query that is held and read as a whole, in bytes. In a longer one, Howdah only looks
+/// for words that may act, as it passes.
+pub const QUERY_READ: usize = 1 << 20;
+
+/// How many bytes outside of strings are read of a text that may have effects.
+pub const TEXT_OUTSIDE_STRINGS: usize = 1 << 20;
+
+/// How many commands about statements (`EXECUTE p`) of one text are followed.
+pub const STATEMENTS_NAMED: usize = 64;
 
 /// The longest Query of several commands in which Howdah looks for a command that resets settings,
 /// in bytes. Drivers clean sessions with short Queries.
@@ -140,9 +146,6 @@ pub const CHANNELS_OF_CLIENT: usize = 10_000;
 /// How many bytes of notifications may wait for a client. A client with more is closed.
 pub const HEARD: usize = 16 << 20;
 
-/// How deep strings inside the bodies of DO are parsed.
-pub const DO_DEPTH: u32 = 4;
-
 /// How many parsed statements a client with temporary tables may have on its server before the
 /// oldest are closed.
 pub const LASTING_STATEMENTS: usize = 500;
@@ -153,12 +156,6 @@ pub const OUTPUT_KEPT: usize = 1 << 20;
 /// The longest value of a setting that a session carries to other servers, in bytes. A session with
 /// a longer one keeps its server.
 pub const SETTING_VALUE: usize = 64 << 10;
-
-/// How much of each text is kept for `session_state_check`, in bytes.
-pub const CHECKED_TEXT: usize = 200;
-
-/// How many texts are kept for `session_state_check`: the latest ones.
-pub const CHECKED_TEXTS: usize = 4;
 
 /// How many names of statements are kept to report watched queries, if statements are not shared.
 pub const WATCHED_NAMES: usize = 256;
@@ -186,9 +183,6 @@ pub const NAMES: usize = 4096;
 
 /// How many texts of queries a worker reports for metrics.
 pub const QUERIES_TOLD: usize = 50;
-
-/// The longest tag of a dollar-quoted string, in bytes.
-pub const DOLLAR_TAG: usize = 1 << 10;
 
 /// How many bugs (panics) a worker survives before the process ends: an attacker may know how to
 /// cause them.

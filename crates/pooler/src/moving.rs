@@ -424,7 +424,7 @@ fn may_leave(client: &Client) -> bool {
     let settled = client.session.as_ref().is_none_or(|session| {
         let kept = !session.pinned.is_empty() || session.ticket.is_some();
         let kept = kept || session.channels.is_some();
-        session.pending.is_empty() && !kept && session.pieces.is_none()
+        session.pending.is_empty() && !kept && session.long.is_none()
     });
     rests
         && settled

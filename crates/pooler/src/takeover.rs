@@ -616,7 +616,7 @@ fn hears(client: &Client) -> bool {
 /// True if no notification is open for the client, and the successor hears all of its channels.
 fn may_be_heard_elsewhere(client: &Client) -> bool {
     let session = client.session.as_ref();
-    let settled = session.filter(|session| session.pending.is_empty() && session.pieces.is_none());
+    let settled = session.filter(|session| session.pending.is_empty() && session.long.is_none());
     let own = settled.and_then(|session| session.channels.as_ref());
     !client.is_hushed() && own.is_some_and(|own| own.place().is_some())
 }

@@ -12,55 +12,59 @@ enum Argument<T> {
     Known(T),
     /// The value is this parameter, counted from 0.
     Bound(usize),
+    /// The text does not tell.
+    Unknown,
 }
 
-/// A call of `set_config` with parameters.
+/// A call of `set_config`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Call {
     name: Argument<Box<[u8]>>,
-    /// `None` if the text does not show the value.
-    value: Option<Argument<Box<[u8]>>>,
+    value: Argument<Box<[u8]>>,
     local: Argument<bool>,
 }
 
 impl Call {
-    /// Reads the arguments of a call. `None` if Howdah can't read them, or if the setting's name
-    /// in the text already tells all effects.
-    pub(super) fn read(mut tokens: Tokens<'_>) -> Option<Call> {
+    /// Reads the arguments of a call; `tokens` begins at the parenthesis.
+    pub(super) fn read(mut tokens: Tokens<'_>) -> Call {
+        let mut call = Call {
+            name: Argument::Unknown,
+            value: Argument::Unknown,
+            local: Argument::Unknown,
+        };
         if !tokens.sign(b'(') {
-            return None;
+            return call;
         }
-        let name = match parameter(&mut tokens) {
-            Some(at) => Argument::Bound(at),
-            None => Argument::Known(constant_name(&mut tokens)?),
+        let name = argument(&mut tokens, b',');
+        let value = name.is_some().then(|| argument(&mut tokens, b','));
+        let (Some(name), Some(Some(value))) = (name, value) else {
+            return call;
         };
-        if !tokens.sign(b',') {
-            return None;
-        }
-        let value = value(&mut tokens)?;
-        let local = match parameter(&mut tokens) {
-            Some(at) => Argument::Bound(at),
-            None if tokens.word(b"true") => Argument::Known(true),
-            None if tokens.word(b"false") => Argument::Known(false),
-            None => return None,
+        call.name = match name {
+            Argument::Known(name) => name_of(&name).map_or(Argument::Unknown, Argument::Known),
+            other => other,
         };
-        let call = Call { name, value, local };
-        let matters = call.is_bound() || call.may_name();
-        (tokens.sign(b')') && matters).then_some(call)
+        call.value = value;
+        let mut ahead = tokens;
+        let word = ahead.word(b"true") && ahead.sign(b')');
+        call.local = match argument(&mut tokens, b')') {
+            _ if word => Argument::Known(true),
+            Some(Argument::Known(word)) if boolean(&word) == Some(true) => Argument::Known(true),
+            Some(Argument::Bound(at)) => Argument::Bound(at),
+            _ => Argument::Unknown,
+        };
+        call
     }
 
     /// True if the effects depend on the Bind.
     pub(super) fn is_bound(&self) -> bool {
-        let names = self.may_name() && matches!(self.value, Some(Argument::Bound(_)));
-        names || matches!(self.name, Argument::Bound(_)) || matches!(self.local, Argument::Bound(_))
-    }
-
-    /// True if the call may change where names are looked up.
-    fn may_name(&self) -> bool {
-        match &self.name {
+        let names = match &self.name {
             Argument::Known(name) => is_naming(name),
-            Argument::Bound(_) => true,
-        }
+            Argument::Bound(_) => return true,
+            Argument::Unknown => false,
+        };
+        let bound = matches!(self.local, Argument::Bound(_));
+        bound || names && matches!(self.value, Argument::Bound(_))
     }
 
     /// The setting's name, if it is certain.
@@ -68,34 +72,27 @@ impl Call {
         match &self.name {
             Argument::Known(name) => Some(name.clone()),
             Argument::Bound(at) => values.get(*at).and_then(name_of),
+            Argument::Unknown => None,
         }
     }
 
     /// The new value, if it is known.
     pub(super) fn value<'a>(&'a self, values: &Values<'a>) -> Option<&'a [u8]> {
-        match self.value.as_ref()? {
+        match &self.value {
             Argument::Known(value) => Some(value),
             Argument::Bound(at) => values.get(*at),
+            Argument::Unknown => None,
         }
     }
 
-    /// The setting that the call sets.
-    pub(super) fn sets(&self, values: &Values<'_>) -> Sets {
-        let local = match &self.local {
-            Argument::Known(local) => Some(*local),
-            Argument::Bound(at) => values.get(*at).and_then(boolean),
-        };
-        if local == Some(true) {
-            return Sets::Nothing;
+    /// True if the setting certainly ends with the transaction.
+    pub(super) fn is_local(&self, values: &Values<'_>) -> bool {
+        match self.local {
+            Argument::Known(local) => local,
+            Argument::Bound(at) => values.get(at).and_then(boolean) == Some(true),
+            Argument::Unknown => false,
         }
-        self.name(values).map_or(Sets::Any, Sets::Named)
     }
-}
-
-pub(super) enum Sets {
-    Nothing,
-    Named(Box<[u8]>),
-    Any,
 }
 
 /// `$n`, perhaps with a cast: the number of the parameter, counted from 0.
@@ -113,48 +110,23 @@ fn parameter(tokens: &mut Tokens<'_>) -> Option<usize> {
     number.checked_sub(1)
 }
 
-/// Reads the new value and the comma after it.
-fn value(tokens: &mut Tokens<'_>) -> Option<Option<Argument<Box<[u8]>>>> {
+/// Reads an argument and the sign after it: a parameter, a constant, or anything else. `None` if
+/// the arguments can't be told apart.
+fn argument(tokens: &mut Tokens<'_>, end: u8) -> Option<Argument<Box<[u8]>>> {
     let mut ahead = *tokens;
-    let bound = parameter(&mut ahead).map(Argument::Bound);
-    let known = || {
-        let Some(Token::Text {
-            inside,
-            plain: true,
-            ..
-        }) = ahead.next()
-        else {
-            return None;
-        };
-        cast(&mut ahead)?;
-        Some(Argument::Known(inside.into()))
+    let value = match parameter(&mut ahead) {
+        Some(at) => Argument::Bound(at),
+        None => match ahead.constant().flatten() {
+            Some(value) => Argument::Known(value.into_owned().into()),
+            None => Argument::Unknown,
+        },
     };
-    let value = bound.or_else(known).filter(|_| ahead.sign(b','));
-    match value {
-        Some(_) => *tokens = ahead,
-        None => pass_argument(tokens)?,
+    if value != Argument::Unknown && cast(&mut ahead).is_some() && ahead.sign(end) {
+        *tokens = ahead;
+        return Some(value);
     }
-    Some(value)
-}
-
-/// The setting that a call names by a constant.
-pub(super) fn named(mut tokens: Tokens<'_>) -> Option<Box<[u8]>> {
-    let opens = tokens.sign(b'(');
-    constant_name(&mut tokens).filter(|_| opens && tokens.sign(b','))
-}
-
-/// A constant with a setting's name, perhaps with a cast.
-fn constant_name(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
-    let Some(Token::Text {
-        inside,
-        plain: true,
-        ..
-    }) = tokens.next()
-    else {
-        return None;
-    };
-    cast(tokens)?;
-    name_of(inside)
+    pass_argument(tokens)?;
+    Some(Argument::Unknown)
 }
 
 /// Passes over a cast that changes no value, if there is one. `None` for any other cast.
@@ -242,7 +214,7 @@ mod tests {
         let name = |mention: &Mention| String::from_utf8_lossy(mention.name().unwrap()).into();
         let names = found.settings.iter().map(name).collect();
         assert!(!found.kinds.any(Kinds::SETS_BOUND));
-        (found.kinds.any(Kinds::SETS_ANY), names)
+        (found.kinds.any(Kinds::DOUBT), names)
     }
 
     #[test]
@@ -283,19 +255,16 @@ mod tests {
     fn what_no_bind_tells_may_be_anything() {
         for text in [
             "select set_config($1 || 'x', $2, $3)",
-            "select set_config($1, $2, not $3)",
             "select set_config($1::name, $2, $3)",
             "do $$ begin perform set_config($1, $2, $3); end $$",
-            "prepare p as select set_config($1, $2, $3)",
             "select set_config($1, set_config($2, $3, true), $4)",
         ] {
-            let values: [Option<&[u8]>; 4] =
-                [Some(b"a.b"), Some(b"true"), Some(b"true"), Some(b"true")];
+            let values: [Option<&[u8]>; 4] = [Some(b"a.b"), Some(b"true"), Some(b"f"), Some(b"f")];
             assert!(told(text, &values).0, "{text}");
         }
         let whole = effects(b"select set_config($1, $2, $3)");
-        assert!(whole.kinds.any(Kinds::SETS_BOUND) && !whole.kinds.any(Kinds::SETS_ANY));
-        assert!(whole.bound(None).kinds.any(Kinds::SETS_ANY));
-        assert!(whole.bound(Some(b"\0")).kinds.any(Kinds::SETS_ANY));
+        assert!(whole.kinds.any(Kinds::SETS_BOUND) && !whole.kinds.any(Kinds::DOUBT));
+        assert!(whole.bound(None).kinds.any(Kinds::DOUBT));
+        assert!(whole.bound(Some(b"\0")).kinds.any(Kinds::DOUBT));
     }
 }

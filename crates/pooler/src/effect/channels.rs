@@ -1,7 +1,7 @@
 //! The channels that a text listens to, if the text shows them for certain.
 
 use super::Kinds;
-use super::token::{LexRules, Token, Tokens};
+use super::token::{Token, Tokens, undoubled};
 use crate::limits;
 
 /// The channels of a text's LISTEN and UNLISTEN commands.
@@ -65,7 +65,7 @@ pub(super) fn channels(text: &[u8], kinds: Kinds) -> Option<Box<ListenCommands>>
         return None;
     }
     let mut found = ListenCommands::default();
-    let mut tokens = Tokens::new(text, LexRules::default());
+    let mut tokens = Tokens::new(text);
     let mut begins = true;
     let mut blocks = Blocks::default();
     while let Some(token) = tokens.next() {
@@ -104,7 +104,7 @@ pub(super) fn channels(text: &[u8], kinds: Kinds) -> Option<Box<ListenCommands>>
 fn name(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
     let name: Box<[u8]> = match tokens.next()? {
         Token::Word(name) => name.to_ascii_lowercase().into(),
-        Token::Quoted(name) => super::first::unquoted(name),
+        Token::Quoted(name) => undoubled(name, b'"').into(),
         _ => return None,
     };
     let plain = name.is_ascii() && !name.is_empty() && name.len() <= limits::NAME;

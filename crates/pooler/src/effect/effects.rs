@@ -4,8 +4,8 @@ use std::hash::BuildHasher;
 
 use foldhash::quality::FixedState;
 
-use super::ListenCommands;
-use crate::effect::bound::{Call, Sets, Values};
+use super::{ListenCommands, StatementCommand};
+use crate::effect::bound::{Call, Values};
 use crate::effect::kinds::Kinds;
 use crate::effect::name::is_naming;
 use crate::limits;
@@ -69,6 +69,8 @@ pub struct Effects {
     pub channels: Option<Box<ListenCommands>>,
     /// Calls of `set_config` with arguments from the Bind.
     pub calls: Vec<Call>,
+    /// SQL's PREPARE, EXECUTE and DEALLOCATE (but not DEALLOCATE ALL), in the order of the text.
+    pub statements: Vec<StatementCommand>,
     /// Where PostgreSQL looks names up afterwards, as far as the text shows.
     pub(crate) names: Names,
 }
@@ -81,11 +83,6 @@ impl Effects {
 
     /// True if the text may leave state in its session, remove state from it, or create an object
     /// that may be temporary.
-    pub fn may_touch_session(&self) -> bool {
-        self.touches_session() || self.kinds.any(Kinds::SCHEMA)
-    }
-
-    /// True if the text may leave state in its session, or remove state from it.
     pub fn touches_session(&self) -> bool {
         const PASSES: Kinds = Kinds::BEGINS
             .and(Kinds::ENDS)
@@ -102,22 +99,19 @@ impl Effects {
             true => Kinds::TEMPORARY,
             false => Kinds::NOTHING,
         };
-        self.kinds.without(without).any(Kinds::KEEPING)
+        self.kinds.without(without).any(Kinds::PINNING)
     }
 
-    /// True if the effects matter at each Bind: the text may pin its client, depending on the
-    /// search path or from the next transaction on, or changes where names are looked up.
+    /// True if the effects matter at each Bind: the text may pin its client, perhaps from the next
+    /// transaction on, or changes where names are looked up, or runs a statement by its name.
     pub fn matters_at_bind(&self) -> bool {
-        const MAY: Kinds = Kinds::SCHEMA
-            .and(Kinds::SEQUENCES)
-            .and(Kinds::SETS_BOUND)
-            .and(Kinds::NAMES);
-        self.kinds.any(MAY) || self.keeps_server()
+        const MAY: Kinds = Kinds::SEQUENCES.and(Kinds::SETS_BOUND).and(Kinds::NAMES);
+        self.kinds.any(MAY) || self.keeps_server() || !self.statements.is_empty()
     }
 
     /// Where PostgreSQL looks names up after the text.
     pub fn names(&self) -> Names {
-        match self.kinds.any(Kinds::SETS_ANY) {
+        match self.kinds.any(Kinds::DOUBT) {
             true => Names::Anywhere,
             false => self.names,
         }
@@ -131,13 +125,6 @@ impl Effects {
         self.names = self.names.then(value.map_or(Names::Anywhere, by));
     }
 
-    /// The text does not show where PostgreSQL looks names up after it.
-    pub(super) fn doubts_names(&mut self) {
-        if self.kinds.any(Kinds::NAMES) {
-            self.names = Names::Anywhere;
-        }
-    }
-
     pub(super) fn mention(&mut self, mention: Mention) {
         // Skips a mention that only repeats the last one of this setting.
         let known = self.settings.iter().rev();
@@ -147,13 +134,12 @@ impl Effects {
             return;
         }
         if self.settings.len() >= limits::MENTIONS {
-            self.kinds.add(Kinds::SETS_ANY);
-            return;
+            return self.doubt();
         }
         self.kinds.add(Kinds::SETS);
         if mention == Mention::Set(b"temp_buffers"[..].into()) {
             // PostgreSQL refuses to set `temp_buffers` on a server that has used a temporary table.
-            self.kinds.add(Kinds::SETS_ANY);
+            self.kinds.add(Kinds::STAYS);
         }
         self.settings.push(mention);
     }
@@ -166,23 +152,27 @@ impl Effects {
         self
     }
 
-    /// Adds the effects of a statement that the text executes. The channels are certain only if
-    /// just one of the two has any.
-    #[must_use]
-    pub fn with(mut self, executed: &Effects) -> Effects {
+    /// Adds the effects of a statement that the text executes. The channels are certain only if just
+    /// one of the two has any.
+    pub(crate) fn executes(&mut self, executed: &Effects) {
         const LISTEN: Kinds = Kinds::LISTENS.and(Kinds::UNLISTENS);
-        self.channels = match (self.kinds.any(LISTEN), executed.kinds.any(LISTEN)) {
-            (true, true) => None,
-            (false, true) => executed.channels.clone(),
-            _ => self.channels,
-        };
+        match (self.kinds.any(LISTEN), executed.kinds.any(LISTEN)) {
+            (true, true) => self.channels = None,
+            (false, true) => self.channels.clone_from(&executed.channels),
+            _ => {}
+        }
         self.extend(executed.clone());
         self.kinds = self.kinds.without(Kinds::DROPS_AT_END);
-        self
     }
 
-    /// Adds the effects of another text, or of another reading.
-    pub(super) fn extend(&mut self, more: Effects) {
+    /// The text can't be read with certainty.
+    pub(crate) fn doubt(&mut self) {
+        self.kinds
+            .add(Kinds::DOUBT.and(Kinds::SCHEMA).and(Kinds::ENDS));
+        self.looks_elsewhere(b"", None);
+    }
+
+    fn extend(&mut self, more: Effects) {
         if more.kinds.any(Kinds::NAMES) {
             self.names = match self.kinds.any(Kinds::NAMES) && self.names != more.names {
                 true => Names::Anywhere,
@@ -193,6 +183,7 @@ impl Effects {
         for call in more.calls {
             self.calls(call);
         }
+        self.statements.extend(more.statements);
         for mention in more.settings {
             if !self.settings.contains(&mention) {
                 self.mention(mention);
@@ -214,7 +205,7 @@ impl Effects {
                 self.kinds.add(Kinds::SETS_BOUND);
                 self.calls.push(call);
             }
-            false => self.kinds.add(Kinds::SETS_ANY),
+            false => self.doubt(),
         }
     }
 
@@ -232,18 +223,17 @@ impl Effects {
     }
 
     fn ran(&mut self, call: &Call, values: Option<&Values<'_>>) {
-        let name = values.and_then(|values| call.name(values));
+        let none = Values::default();
+        let known = values.unwrap_or(&none);
+        let name = call.name(known);
         if name.as_deref().is_none_or(is_naming) {
-            let value = values.and_then(|values| call.value(values));
-            self.looks_elsewhere(
-                name.as_deref().unwrap_or_default(),
-                value.filter(|_| name.is_some()),
-            );
+            let value = call.value(known).filter(|_| name.is_some());
+            self.looks_elsewhere(name.as_deref().unwrap_or_default(), value);
         }
-        match values.map_or(Sets::Any, |values| call.sets(values)) {
-            Sets::Nothing => {}
-            Sets::Named(name) => self.sets(name),
-            Sets::Any => self.kinds.add(Kinds::SETS_ANY),
+        match name {
+            _ if call.is_local(known) => {}
+            Some(name) => self.sets(name),
+            None => self.doubt(),
         }
     }
 

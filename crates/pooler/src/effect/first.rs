@@ -1,7 +1,8 @@
 //! The first command of a text, read token by token: its effect on statement names, on settings,
 //! and on the meaning of later texts.
 
-use super::token::{LexRules, Token, Tokens};
+use super::name::identifier;
+use super::token::{Token, Tokens};
 
 /// The statement names that the client loses by running a statement.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -127,7 +128,7 @@ pub fn may_matter(text: &[u8]) -> bool {
 
 /// Reads the first command of a text.
 pub fn first(text: &[u8]) -> First {
-    let mut tokens = Tokens::new(text, LexRules::default());
+    let mut tokens = Tokens::new(text);
     let Some(Token::Word(word)) = tokens.next() else {
         return First::default();
     };
@@ -141,7 +142,7 @@ pub fn first(text: &[u8]) -> First {
             ..First::default()
         },
         b'e' if is(b"execute") => First {
-            executes: name(&mut tokens),
+            executes: identifier(&mut tokens),
             ..First::default()
         },
         b'b' if is(b"begin") => begin(tokens),
@@ -181,28 +182,9 @@ fn is_single(mut tokens: Tokens<'_>) -> bool {
     (!over || ends(tokens)) && !tokens.is_cut()
 }
 
-/// An identifier, in lower case unless quoted.
-fn name(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
-    match tokens.next()? {
-        Token::Word(name) => Some(name.to_ascii_lowercase().into()),
-        Token::Quoted(name) if !tokens.is_cut() => Some(unquoted(name)),
-        _ => None,
-    }
-}
-
 /// The name of a setting.
 fn setting(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
     crate::effect::name::setting(tokens).filter(|_| !tokens.is_cut())
-}
-
-/// The value of a quoted identifier, in which `""` stands for one quote.
-pub(super) fn unquoted(name: &[u8]) -> Box<[u8]> {
-    let mut quotes = 0;
-    let keeps = |byte: &&u8| {
-        quotes += usize::from(**byte == b'"');
-        **byte != b'"' || quotes % 2 == 1
-    };
-    name.iter().filter(keeps).copied().collect()
 }
 
 /// `DEALLOCATE [PREPARE] name`
@@ -218,7 +200,7 @@ fn deallocate(mut tokens: Tokens<'_>) -> Forgets {
     if tokens.word(b"all") {
         return Forgets::All;
     }
-    match name(&mut tokens) {
+    match identifier(&mut tokens) {
         Some(name) if ends(tokens) => Forgets::Name(name),
         _ => Forgets::Nothing,
     }
@@ -348,7 +330,7 @@ fn object(mut tokens: Tokens<'_>, dropped: bool) -> Option<Object> {
         return None;
     }
     while SKIPPED.iter().any(|word| tokens.word(word)) {}
-    let name = name(&mut tokens)?;
+    let name = identifier(&mut tokens)?;
     if tokens.sign_is_next(b'.') || tokens.sign_is_next(b',') {
         return None;
     }
@@ -404,7 +386,7 @@ pub fn resets_among(text: &[u8]) -> Option<Vec<Among>> {
     let (mut end, mut commands) = (0, 0u8);
     for command in text.split(|b| *b == b';') {
         end += command.len();
-        let mut tokens = Tokens::new(command, LexRules::default());
+        let mut tokens = Tokens::new(command);
         if !ends(tokens) {
             let Some(Token::Word(word)) = tokens.next() else {
                 return None;

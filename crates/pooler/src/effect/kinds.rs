@@ -13,7 +13,7 @@ impl Kinds {
     pub const ENDS: Kinds = Kinds(1 << 1);
     /// Sets or resets the settings that [`super::Effects::settings`] lists.
     pub const SETS: Kinds = Kinds(1 << 2);
-    /// May set any setting.
+    /// The session has settings that can't move to another server.
     pub const SETS_ANY: Kinds = Kinds(1 << 3);
     /// SQL's PREPARE.
     pub const PREPARES: Kinds = Kinds(1 << 4);
@@ -55,8 +55,10 @@ impl Kinds {
     /// then looks names up elsewhere.
     pub const NAMES: Kinds = Kinds(1 << 22);
 
-    /// Effects that will probably pin the client after the transaction.
-    pub(super) const KEEPING: Kinds = Kinds(Self::PINNING.0 | Self::SETS_ANY.0);
+    /// May do anything to the session: the server is cleaned before another client gets it.
+    pub const DOUBT: Kinds = Kinds(1 << 23);
+    /// Creates an object, which is temporary if the search path begins with `pg_temp`.
+    pub const CREATES: Kinds = Kinds(1 << 24);
 
     /// Effects that may leave state that can't move to another server.
     pub const PINNING: Kinds = Kinds(
@@ -66,18 +68,6 @@ impl Kinds {
             | Self::LISTENS.0
             | Self::HOLDS.0
             | Self::STAYS.0,
-    );
-
-    /// The effects that a text may have if Howdah can't read it.
-    pub const DOUBT: Kinds = Kinds(
-        Self::SETS_ANY.0
-            | Self::PREPARES.0
-            | Self::TEMPORARY.0
-            | Self::LOCKS.0
-            | Self::LISTENS.0
-            | Self::HOLDS.0
-            | Self::SCHEMA.0
-            | Self::ENDS.0,
     );
 
     /// True for the empty set.

@@ -1,6 +1,6 @@
-//! Names of settings in texts.
+//! Names in texts.
 
-use crate::effect::token::{Token, Tokens};
+use crate::effect::token::{Token, Tokens, undoubled};
 use crate::limits;
 
 /// Settings that always end with the transaction.
@@ -52,4 +52,40 @@ pub fn setting_name(name: &[u8]) -> Option<Box<[u8]>> {
 pub(super) fn is_naming(name: &[u8]) -> bool {
     const NAMING: [&[u8]; 3] = [b"search_path", b"role", b"session_authorization"];
     NAMING.contains(&name)
+}
+
+/// Reads an identifier: in lower case unless quoted, and not longer than PostgreSQL's names.
+pub(super) fn identifier(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
+    let mut name = match tokens.next()? {
+        Token::Word(name) => name.to_ascii_lowercase(),
+        Token::Quoted(name) if !tokens.is_cut() => undoubled(name, b'"'),
+        _ => return None,
+    };
+    if name.len() > limits::NAME {
+        // PostgreSQL cuts between two characters.
+        let fits = name.is_ascii();
+        name.truncate(limits::NAME);
+        return fits.then(|| name.into());
+    }
+    Some(name.into())
+}
+
+/// The prefix of Howdah's names of statements on servers.
+pub const PREFIX: &[u8] = b"howdah_";
+
+/// A statement on servers that takes the place of a client's statement, where PostgreSQL must
+/// deallocate one, or must report that it already exists.
+pub const VOID: &[u8] = b"howdah_void";
+
+/// A name on servers that no statement ever has.
+pub const UNKNOWN: &[u8] = b"howdah_unknown";
+
+/// True if a name has the form of Howdah's names on servers. Other names with the same prefix are
+/// ordinary names.
+pub fn is_ours(name: &[u8]) -> bool {
+    let hex = |b: &u8| b.is_ascii_digit() || matches!(b, b'a'..=b'f');
+    match name.strip_prefix(PREFIX) {
+        Some(rest) => name == VOID || name == UNKNOWN || (rest.len() == 32 && rest.iter().all(hex)),
+        None => false,
+    }
 }

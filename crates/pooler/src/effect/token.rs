@@ -1,5 +1,7 @@
 //! The tokens of an SQL text, as PostgreSQL's scanner splits it.
 
+use std::borrow::Cow;
+
 /// A token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Token<'a> {
@@ -13,42 +15,35 @@ pub(crate) enum Token<'a> {
     Text {
         /// The characters between the quotes.
         inside: &'a [u8],
-        /// The value equals `inside`: there are no escapes and no doubled quotes.
-        plain: bool,
-        /// The constant contains escapes with a backslash.
-        escapes: bool,
+        /// How they make the value.
+        form: Form,
     },
     /// Any other character.
     Sign(u8),
 }
 
-/// Rules for reading a text that depend on settings.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct LexRules {
-    /// A backslash escapes in every string (`standard_conforming_strings = off`).
-    pub escapes: bool,
-    /// Which bytes begin a two-byte character, whose second byte may be a backslash.
-    pub pairs: Pairs,
+/// How the characters between the quotes of a string constant make its value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// They are the value.
+    Plain,
+    /// A doubled quote stands for one.
+    Doubled,
+    /// A backslash escapes: `E'...'`.
+    Escaped,
+    /// The text does not tell: `U&'...'`, `x'...'`, or a backslash that escapes or not, depending
+    /// on `standard_conforming_strings`.
+    Unknown,
 }
 
-/// First bytes of two-byte characters.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Pairs {
-    /// None: UTF-8 and other encodings whose later bytes are never ASCII.
-    #[default]
-    None,
-    /// BIG5, GBK, GB18030, UHC.
-    All,
-    /// SJIS: the bytes from 0xa0 to 0xdf are characters of their own.
-    Sjis,
-}
-
-impl Pairs {
-    pub fn begins_with(self, byte: u8) -> bool {
+impl Form {
+    /// The value of a constant; `None` if it is not certain.
+    fn value(self, inside: &[u8]) -> Option<Cow<'_, [u8]>> {
         match self {
-            Pairs::None => false,
-            Pairs::All => byte >= 0x81,
-            Pairs::Sjis => matches!(byte, 0x81..=0x9f | 0xe0..=0xfc),
+            Form::Plain => Some(Cow::Borrowed(inside)),
+            Form::Doubled => Some(Cow::Owned(undoubled(inside, b'\''))),
+            Form::Escaped => unescaped(inside).map(Cow::Owned),
+            Form::Unknown => None,
         }
     }
 }
@@ -57,19 +52,32 @@ impl Pairs {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tokens<'a> {
     rest: &'a [u8],
-    reading: LexRules,
+    /// A backslash escapes in every string (`standard_conforming_strings = off`).
+    escapes: bool,
     cut: bool,
+    /// PostgreSQL may have read other tokens.
+    unsure: bool,
     /// The string continues on another line. The value says whether a backslash escapes there.
     goes_on: Option<bool>,
 }
 
 impl<'a> Tokens<'a> {
-    pub fn new(text: &'a [u8], reading: LexRules) -> Self {
+    /// The tokens of a text in which a backslash escapes only after an E.
+    pub fn new(text: &'a [u8]) -> Self {
         Tokens {
             rest: text,
-            reading,
+            escapes: false,
             cut: false,
+            unsure: false,
             goes_on: None,
+        }
+    }
+
+    /// The tokens of a text under `standard_conforming_strings = off`.
+    pub fn escaping(text: &'a [u8]) -> Self {
+        Tokens {
+            escapes: true,
+            ..Tokens::new(text)
         }
     }
 
@@ -78,13 +86,40 @@ impl<'a> Tokens<'a> {
         self.cut
     }
 
+    /// True if PostgreSQL may have read other tokens so far. A setting decides whether a backslash
+    /// before a quote escapes the quote (`standard_conforming_strings`). And a few encodings have
+    /// characters that end in a backslash, or that PostgreSQL turns into one.
+    pub fn is_unsure(&self) -> bool {
+        self.unsure
+    }
+
     /// The unread rest of the text.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    pub fn reading(&self) -> LexRules {
-        self.reading
+    /// Reads a string constant, if one comes next, over all its lines. The outer `None`: no
+    /// constant comes next. The inner `None`: its value is not certain.
+    #[expect(clippy::option_option, reason = "no constant, or one of unknown value")]
+    pub fn constant(&mut self) -> Option<Option<Cow<'a, [u8]>>> {
+        let mut ahead = *self;
+        let Some(Token::Text { inside, form }) = ahead.next() else {
+            return None;
+        };
+        *self = ahead;
+        let mut value = form.value(inside);
+        while self.goes_on.is_some() {
+            let Some(Token::Text { inside, form }) = self.next() else {
+                break;
+            };
+            let more = form.value(inside);
+            value = value.zip(more).map(|(value, more)| {
+                let mut value = value.into_owned();
+                value.extend_from_slice(&more);
+                Cow::Owned(value)
+            });
+        }
+        Some(value)
     }
 
     /// Passes over a keyword, if it comes next.
@@ -132,50 +167,65 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// The contents up to a closing quote, and whether they are plain. `open` is the length of the
-    /// opening quote.
+    /// The contents up to a closing quote, and whether quotes are doubled in them. `open` is the
+    /// length of the opening quote.
     fn quoted(&mut self, open: usize, quote: u8, escapes: bool) -> (&'a [u8], bool) {
         let text = self.rest;
         let mut at = open;
-        let mut plain = true;
-        let pairs = self.reading.pairs != Pairs::None;
-        while let Some(&byte) = text.get(at) {
-            if !pairs && byte != quote && byte != b'\\' {
-                // Most bytes of a long constant are neither.
-                let next = memchr::memchr2(quote, b'\\', &text[at..]);
-                at += next.unwrap_or(text.len() - at);
+        let mut doubled = false;
+        loop {
+            // Most bytes of a long constant are neither.
+            let rest = text.get(at..).unwrap_or_default();
+            let Some(next) = memchr::memchr2(quote, b'\\', rest) else {
+                // The closing quote is missing.
+                self.cut = true;
+                self.rest = &[];
+                return (&text[open.min(text.len())..], doubled);
+            };
+            at += next;
+            if text[at] == b'\\' {
+                at += self.pass_backslash(at, quote, escapes);
                 continue;
             }
-            if byte == quote {
-                if text.get(at + 1) != Some(&quote) {
-                    self.rest = &text[at + 1..];
-                    return (&text[open..at], plain);
-                }
-                plain = false;
-                at += 2;
-            } else if byte == b'\\' && escapes {
-                plain = false;
-                at += 2;
-            } else if byte >= 0x80 && self.reading.pairs.begins_with(byte) {
-                at += 2;
-            } else {
-                at += 1;
+            // In SHIFT_JIS_2004, these two bytes are a backslash.
+            self.unsure |= quote == b'\'' && text[..at].ends_with(b"\x81\x5f");
+            if text.get(at + 1) != Some(&quote) {
+                self.rest = &text[at + 1..];
+                return (&text[open..at], doubled);
             }
+            doubled = true;
+            at += 2;
         }
-        // The closing quote is missing.
-        self.cut = true;
-        self.rest = &[];
-        (&text[open.min(text.len())..], plain)
     }
 
-    fn text(&mut self, open: usize, escapes: bool, decodes: bool) -> Token<'a> {
-        let (inside, plain) = self.quoted(open, b'\'', escapes);
-        self.goes_on = goes_on(self.rest).then_some(escapes);
-        Token::Text {
-            inside,
-            plain: plain && !decodes,
-            escapes: escapes && !plain && memchr::memchr(b'\\', inside).is_some(),
+    /// A backslash stands at this place of the rest, inside quotes: returns how many bytes to pass.
+    fn pass_backslash(&mut self, at: usize, quote: u8, escapes: bool) -> usize {
+        let text = self.rest;
+        if escapes {
+            // It may be the second byte of a character.
+            self.unsure |= text[at - 1] >= 0x80;
+            return 2;
         }
+        let row = text[at..].iter().take_while(|byte| **byte == b'\\').count();
+        // In a row of backslashes each escapes the next one, if any escapes.
+        let last_escapes = row % 2 == 1 && text.get(at + row) == Some(&b'\'');
+        self.unsure |= quote == b'\'' && last_escapes;
+        row
+    }
+
+    /// Reads a string constant. `decodes`: the characters stand for others (`U&'...'`, `x'...'`).
+    fn text(&mut self, open: usize, escapes: bool, decodes: bool) -> Token<'a> {
+        let (inside, doubled) = self.quoted(open, b'\'', escapes);
+        self.goes_on = goes_on(self.rest).then_some(escapes);
+        let backslash = memchr::memchr(b'\\', inside).is_some();
+        let form = match (decodes, backslash, doubled) {
+            (true, ..) => Form::Unknown,
+            (_, true, _) if escapes && !self.escapes => Form::Escaped,
+            (_, true, _) => Form::Unknown,
+            (_, _, true) => Form::Doubled,
+            _ => Form::Plain,
+        };
+        Token::Text { inside, form }
     }
 
     /// `$tag$...$tag$`, if it comes next.
@@ -187,6 +237,7 @@ impl<'a> Tokens<'a> {
             return None;
         }
         let (quote, behind) = text.split_at(tag + 2);
+        self.unsure |= !quote.is_ascii();
         let end = memchr::memmem::find(behind, quote);
         let (inside, rest) = match end {
             Some(end) => (&behind[..end], &behind[end + quote.len()..]),
@@ -195,8 +246,7 @@ impl<'a> Tokens<'a> {
         self.rest = rest;
         Some(Token::Text {
             inside,
-            plain: true,
-            escapes: false,
+            form: Form::Plain,
         })
     }
 
@@ -233,14 +283,14 @@ impl<'a> Iterator for Tokens<'a> {
         let first = *text.first()?;
         let token = match (first, text.get(1), text.get(2)) {
             (b'\'', ..) => {
-                let escapes = self.goes_on.unwrap_or(self.reading.escapes);
+                let escapes = self.goes_on.unwrap_or(self.escapes);
                 self.text(1, escapes, false)
             }
             (b'"', ..) => Token::Quoted(self.quoted(1, b'"', false).0),
             (b'e' | b'E', Some(b'\''), _) => self.text(2, true, false),
-            (b'n' | b'N', Some(b'\''), _) => self.text(2, self.reading.escapes, false),
+            (b'n' | b'N', Some(b'\''), _) => self.text(2, self.escapes, false),
             (b'b' | b'B' | b'x' | b'X', Some(b'\''), _) => self.text(2, false, true),
-            (b'u' | b'U', Some(b'&'), Some(b'\'')) => self.text(3, self.reading.escapes, true),
+            (b'u' | b'U', Some(b'&'), Some(b'\'')) => self.text(3, self.escapes, true),
             (b'u' | b'U', Some(b'&'), Some(b'"')) => {
                 self.quoted(3, b'"', false);
                 Token::Unicode
@@ -317,4 +367,146 @@ fn behind_comment(mut rest: &[u8]) -> &[u8] {
         }
     }
     rest
+}
+
+/// The value of a name or constant in which a doubled quote stands for one.
+pub(super) fn undoubled(inside: &[u8], quote: u8) -> Vec<u8> {
+    let mut quotes = 0;
+    let keeps = |byte: &&u8| {
+        quotes += usize::from(**byte == quote);
+        **byte != quote || quotes % 2 == 1
+    };
+    inside.iter().filter(keeps).copied().collect()
+}
+
+/// The value of `E'...'`. `None` if an escape stands for more than an ASCII character: its bytes
+/// depend on the encoding.
+fn unescaped(inside: &[u8]) -> Option<Vec<u8>> {
+    let mut value = Vec::with_capacity(inside.len());
+    let mut rest = inside;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = match byte {
+            b'\\' => {
+                let (byte, after) = escape(after)?;
+                value.push(byte);
+                after
+            }
+            b'\'' => {
+                value.push(byte);
+                after.strip_prefix(b"'").unwrap_or(after)
+            }
+            byte => {
+                value.push(byte);
+                after
+            }
+        };
+    }
+    Some(value)
+}
+
+/// The character that an escape stands for, and the text after the escape. `rest` begins behind the
+/// backslash.
+fn escape(rest: &[u8]) -> Option<(u8, &[u8])> {
+    let (&first, after) = rest.split_first()?;
+    let digits = |from: &[u8], base: u32, least: usize, most: usize| {
+        let digits = from.iter().take(most);
+        let digits = digits.map_while(|byte| char::from(*byte).to_digit(base));
+        let (code, many) = digits.fold((0u32, 0), |(code, many), digit| {
+            (code.wrapping_mul(base) + digit, many + 1)
+        });
+        (many >= least).then_some((code, many))
+    };
+    let (code, after) = match first {
+        b'0'..=b'7' => {
+            let (code, many) = digits(rest, 8, 1, 3)?;
+            (code, &rest[many..])
+        }
+        b'x' | b'u' | b'U' => {
+            let (least, most) = match first {
+                b'x' => (1, 2),
+                b'u' => (4, 4),
+                _ => (8, 8),
+            };
+            let (code, many) = digits(after, 16, least, most)?;
+            (code, &after[many..])
+        }
+        b'b' => (8, after),
+        b'f' => (12, after),
+        b'n' => (10, after),
+        b'r' => (13, after),
+        b't' => (9, after),
+        other => (u32::from(other), after),
+    };
+    let byte = u8::try_from(code).ok()?;
+    (byte != 0 && byte < 0x80).then_some((byte, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(text: &str) -> Option<String> {
+        let mut tokens = Tokens::new(text.as_bytes());
+        let value = tokens.constant().expect("a constant")?;
+        assert!(tokens.next().is_none() && !tokens.is_cut(), "{text}");
+        Some(String::from_utf8_lossy(&value).into())
+    }
+
+    #[test]
+    fn values_of_constants() {
+        for (text, expected) in [
+            ("'a'", "a"),
+            ("''", ""),
+            ("'it''s'", "it's"),
+            ("''''''", "''"),
+            ("n'a'", "a"),
+            ("e'a'", "a"),
+            (r"E'\a\'''\\\n\t'", "a''\\\n\t"),
+            (r"E'\x53\123\u0053\U00000053\53'", "SSSS+"),
+            ("$$it''s$$", "it''s"),
+            ("$a$x$$y$a$", "x$$y"),
+            ("'set_'\n'config'", "set_config"),
+            ("E'\\x73'  -- a\n '\\x65' \n 't'", "set"),
+            ("'\u{e9}'", "\u{e9}"),
+        ] {
+            assert_eq!(value(text).as_deref(), Some(expected), "{text}");
+        }
+        for text in [
+            r"'a\b'",
+            "'a'\n'\\b'",
+            "U&'a'",
+            "x'53'",
+            r"E'\xe9'",
+            r"E'\u12'",
+            r"E'\000'",
+        ] {
+            assert_eq!(value(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn where_strings_may_end_elsewhere() {
+        let unsure = |text: &[u8]| {
+            let mut tokens = Tokens::new(text);
+            while tokens.next().is_some() {}
+            tokens.is_unsure()
+        };
+        for text in [
+            &br"'\' , '"[..],
+            br"'a\\\'",
+            br"'a\''b'",
+            b"e'\x95\\'",
+            b"'\x81\x5f'",
+            b"$\xe9$a$\xe9$",
+        ] {
+            assert!(unsure(text), "{text:?}");
+        }
+        for text in [
+            &br#"'a\b', e'\'', '\\', "a\""#[..],
+            b"'\x95', e'\x95', '\xc3\xa9_'",
+            b"$a$\xe9$a$",
+        ] {
+            assert!(!unsure(text), "{text:?}");
+        }
+    }
 }

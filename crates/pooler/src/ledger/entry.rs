@@ -1,5 +1,6 @@
 //! An entry of the ledger: the answers that a message will get, and the changes they confirm.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::effect::Names;
@@ -124,6 +125,9 @@ pub struct Entry {
 pub struct Consequences {
     /// A change of the client's statement names.
     pub name: Option<Box<NameOp>>,
+    /// The changes of names by SQL's PREPARE and DEALLOCATE in a Query, in the order of their
+    /// answers.
+    pub sql_names: Option<Box<VecDeque<NameOp>>>,
     /// A change of the server's statements.
     pub set: Option<Box<SetOp>>,
     /// A change of the server's unnamed statement.
@@ -170,6 +174,7 @@ impl Entry {
     pub fn effects(&self) -> &Consequences {
         const NOTHING: &Consequences = &Consequences {
             name: None,
+            sql_names: None,
             set: None,
             unnamed: None,
             described: None,

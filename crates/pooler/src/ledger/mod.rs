@@ -97,6 +97,12 @@ impl Ledger {
         effects.described.as_deref_mut()
     }
 
+    /// Takes out the next change of a name by SQL's PREPARE or DEALLOCATE in the first entry.
+    pub fn take_sql_name(&mut self) -> Option<NameOp> {
+        let effects = self.entries.front_mut()?.effects.as_mut()?;
+        effects.sql_names.as_mut()?.pop_front()
+    }
+
     /// Changes how much of the current answer the client sees.
     pub fn set_part(&mut self, part: Part) {
         if let Some(front) = self.entries.front_mut() {

@@ -18,7 +18,7 @@ use crate::pooler::Pooler;
 use crate::server::Ending;
 use crate::server::state::Trial;
 use crate::session::settings::{Settings, change, give, go_along, same, take_back};
-use crate::{client, server, session, standby};
+use crate::{client, server, standby};
 
 const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
@@ -39,9 +39,6 @@ impl Pooler {
             pool.count_wait(wait);
         }
         pool.count_assignment();
-        if session::check::is_due(pool, self.config.globals.session_state_check) {
-            server.schedule_check();
-        }
         client.set_notified(false);
         server.begins_to_serve(now);
         server.serves(client.listens());

@@ -26,5 +26,7 @@ pub(crate) fn part(client: &mut Client, server: &mut Server, now: Time) {
     server.serves(client.listens() && over);
     client.becomes_idle(now);
     server.comes_free(now);
-    server.link.ends();
+    if server.link.ends() {
+        server.set_sql_prepared(true);
+    }
 }

@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
-use crate::ledger::{Entry, Part, Reply};
+use crate::ledger::{Change, Entry, Part, Reply};
 use crate::params::Params;
 use crate::peering::{Peering, login_pid};
 use crate::server::{Ending, Server};
@@ -505,7 +505,11 @@ impl Downstream<'_> {
                 }
                 None => self.server.forgets_statements(),
             },
-            b"PREPARE" => self.server.set_sql_prepared(true),
+            b"PREPARE" | b"DEALLOCATE" => {
+                if !self.follow_sql_name() && command == b"PREPARE" {
+                    self.server.set_sql_prepared(true);
+                }
+            }
             b"ROLLBACK" => self.note_rollback(),
             _ => {}
         }
@@ -521,6 +525,19 @@ impl Downstream<'_> {
             self.answered();
         }
         Ok(())
+    }
+
+    /// SQL's PREPARE or DEALLOCATE has succeeded. False if Howdah does not follow it.
+    #[cold]
+    fn follow_sql_name(&mut self) -> bool {
+        let Some(op) = self.server.link.ledger.take_sql_name() else {
+            return false;
+        };
+        let followed = !matches!(op.change, Change::Nothing);
+        if let Some((_, client)) = &mut self.client {
+            client.agreed(op);
+        }
+        followed
     }
 
     /// A parameter has a new value on the server. If the client caused the change, the client's own

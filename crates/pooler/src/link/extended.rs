@@ -88,7 +88,7 @@ impl Upstream<'_> {
     }
 
     /// True if there is room to remember one more text.
-    fn has_room(&mut self, parse: &Parse<'_>) -> bool {
+    pub(super) fn has_room(&mut self, parse: &Parse<'_>) -> bool {
         let size = parse.definition.len();
         if !self.interner.has_room(size) {
             return false;
@@ -116,7 +116,7 @@ impl Upstream<'_> {
         }
         let statement = self.parsed_now(parse.definition);
         if let Some(effects) = statement.effects.as_deref() {
-            if effects.may_touch_session() {
+            if effects.touches_session() {
                 self.await_settings()?;
             }
             self.client.names_statement_with(effects);
@@ -295,7 +295,7 @@ impl Upstream<'_> {
         let Some(effects) = statement.as_ref().and_then(|s| s.effects.as_deref()) else {
             return Ok(None);
         };
-        if sets && effects.may_touch_session() {
+        if sets && effects.touches_session() {
             // A Parse that Howdah may have to send must follow the answer to the settings.
             self.await_settings()?;
         }
@@ -310,6 +310,11 @@ impl Upstream<'_> {
             }
             let values = bind.map(|bind| &bind[names.size()..]);
             with_values = Some(Box::new(effects.bound(values)));
+        }
+        if !effects.statements.is_empty() {
+            let mut effects = effects.clone();
+            self.execute_in_group(&mut effects)?;
+            with_values = Some(Box::new(effects));
         }
         let effects = with_values.as_deref().unwrap_or(effects);
         self.await_permission(effects)?;
@@ -342,16 +347,10 @@ impl Upstream<'_> {
         statement: Option<&Statement>,
         effects: Option<&Effects>,
     ) -> Result<Verdict, Flow> {
-        if let Some(statement) = statement
-            && self.linked().check.is_some()
-        {
-            self.linked().notes_for_check(statement.text());
-        }
         self.sets_back = statement.is_some_and(|s| s.first.resets != Resets::Nothing);
-        let verdict = match (effects, statement) {
-            (Some(effects), _) => self.note_first(effects, Via::Extended)?,
-            (None, Some(statement)) => self.note_harmless(statement.text(), Via::Extended)?,
-            (None, None) => Verdict::Runs,
+        let verdict = match effects {
+            Some(effects) => self.note_first(effects, Via::Extended)?,
+            None => Verdict::Runs,
         };
         if verdict == Verdict::Runs && !statement.is_some_and(|s| s.first.draws_no_numbers()) {
             self.linked().link.mark_worked();

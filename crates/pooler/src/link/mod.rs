@@ -26,6 +26,7 @@ pub mod prepare;
 pub mod pressure;
 mod query;
 pub mod release;
+mod sql_names;
 pub mod traffic;
 pub mod upstream;
 mod watch;
@@ -64,6 +65,8 @@ pub struct Link {
     portals: Vec<Portal>,
     /// The number of these portals since the link began.
     portals_bound: u64,
+    /// Statements that the server has under their client's names until the group's Sync.
+    placed: Vec<Box<[u8]>>,
     /// The last portal bound, if the client has not yet seen the description of its statement.
     bound: Option<Bound>,
     /// How the transaction has changed the meaning of texts.
@@ -194,6 +197,21 @@ impl Link {
         }
     }
 
+    /// The server gets a statement under its client's name until the group's Sync. False if the
+    /// server has the name already.
+    fn places(&mut self, name: &[u8]) -> bool {
+        let fresh = !self.placed.iter().any(|placed| **placed == *name);
+        if fresh {
+            self.placed.push(name.into());
+        }
+        fresh
+    }
+
+    /// The group is over: the names to remove.
+    fn take_placed(&mut self) -> Vec<Box<[u8]>> {
+        std::mem::take(&mut self.placed)
+    }
+
     /// A transaction has ended, and its portals with it.
     fn drop_portals(&mut self) {
         let over = self.ledger.groups_over();
@@ -236,15 +254,21 @@ impl Link {
         self.ledger.push(Entry::swallow(Reply::Query), true);
     }
 
-    /// The client leaves the link. Answers that PostgreSQL owes stay in the ledger.
+    /// The client leaves the link. Answers that PostgreSQL owes stay in the ledger. True if the
+    /// server may still have statements under their client's names.
     #[inline(always)]
-    fn ends(&mut self) {
+    fn ends(&mut self) -> bool {
+        let named = !self.placed.is_empty();
         self.portals.clear();
         self.bound = None;
         self.changes.client_leaves();
         if let Some(watch) = &mut self.watch {
             watch.clear();
         }
+        if named {
+            self.placed.clear();
+        }
+        named
     }
 
     /// Takes the running query, if it is watched, with its run time in nanoseconds. The end of this

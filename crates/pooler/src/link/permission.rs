@@ -43,7 +43,6 @@ impl Upstream<'_> {
     }
 
     fn needs_permission(&self, found: &Effects) -> bool {
-        let creates = || found.kinds.any(Kinds::SCHEMA) && self.creates_temporary();
         let keeps = || match self.may_share(found) {
             true => found.kinds.without(Kinds::LISTENS),
             false => found.kinds,
@@ -54,7 +53,7 @@ impl Upstream<'_> {
                 kinds,
                 ..Effects::default()
             };
-            found.keeps_server() || creates()
+            found.keeps_server()
         };
         self.terms.bounds.pins > 0 && self.tracking() == Tracking::Keeps && keeps()
     }

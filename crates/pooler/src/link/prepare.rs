@@ -10,8 +10,8 @@ use howdah_wire::write;
 use super::portal::Portal;
 use super::upstream::{Flow, Upstream};
 use crate::client::Client;
+use crate::effect::Names;
 use crate::effect::first::Forgets;
-use crate::effect::{Kinds, Names};
 use crate::event::{Out, Peer};
 use crate::ledger::{Asked, Change, Consequences, Entry, NameOp, Part, Refusal, Reply, SetOp};
 use crate::params::{self, Params};
@@ -73,7 +73,7 @@ impl Upstream<'_> {
     }
 
     /// The statement with this name, including changes by the same group.
-    pub(super) fn lookup(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
+    pub(crate) fn lookup(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
         self.find(name).map(|named| named.statement)
     }
 
@@ -126,52 +126,6 @@ impl Upstream<'_> {
             named: named.number,
             key,
         })
-    }
-
-    /// The statement that SQL's `EXECUTE name` runs, if a Parse message prepared it: on the server,
-    /// it has another name.
-    #[cold]
-    pub(super) fn executed_by_sql(&mut self, name: &[u8]) -> Result<Option<Arc<Statement>>, Flow> {
-        let of_sql = |kinds: Kinds| kinds.any(Kinds::PREPARES);
-        let session = self.client.session.as_ref();
-        let by_sql = session.is_some_and(|s| of_sql(s.pinned) || of_sql(s.pending.kinds));
-        let server = self.linked();
-        let free = server.not_failed() && !server.link.group_open();
-        if !self.renames || by_sql || !free || statement::is_ours(name) {
-            return Ok(None);
-        }
-        self.await_settings()?;
-        self.wait_for(name)?;
-        self.settle_meaning()?;
-        let statement = self.lookup(name);
-        Ok(statement.filter(|statement| self.may_be_parsed_late(statement)))
-    }
-
-    /// Gives a statement its client's name on the server, for one Query. If PostgreSQL refuses this
-    /// Parse, it refuses the Query for the same reason.
-    #[cold]
-    pub(super) fn name_for_sql(&mut self, name: &[u8], statement: &Statement) {
-        let to = self.to();
-        self.out.send_with(to, |buf| {
-            write::parse(buf, name, &statement.definition);
-            write::empty(buf, frontend::SYNC);
-        });
-        let mut parse = Entry::swallow(Reply::Parse);
-        parse.effects_mut().part = Part::Rest;
-        self.push(parse);
-        self.push(Entry::swallow(Reply::Sync));
-    }
-
-    /// Removes the client's name from the server, after the Query that needed it.
-    #[cold]
-    pub(super) fn unname_for_sql(&mut self, name: &[u8]) {
-        let to = self.to();
-        self.out.send_with(to, |buf| {
-            write::of_statement(buf, frontend::CLOSE, name);
-            write::empty(buf, frontend::SYNC);
-        });
-        self.push(Entry::swallow(Reply::Close));
-        self.push(Entry::swallow(Reply::Sync));
     }
 
     /// Remembers a portal whose Execute affects its client. If the portal runs `DEALLOCATE name`
@@ -290,7 +244,7 @@ impl Upstream<'_> {
     }
 
     /// True if the constants of the text have the same meaning now as at the client's Parse.
-    fn may_be_parsed_late(&mut self, statement: &Statement) -> bool {
+    pub(super) fn may_be_parsed_late(&mut self, statement: &Statement) -> bool {
         let settled = self.linked().link.changes.are_settled();
         let meaning = self.meaning();
         statement.constants == Constants::Fixed || settled && statement.constants.fit(meaning)

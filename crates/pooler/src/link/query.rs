@@ -1,24 +1,25 @@
 //! A client's Query: what Howdah makes of the text, and what it sends along.
 
-use std::sync::Arc;
-
 use howdah_wire::frame::{HEADER, Header};
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
 use super::effects::Tail;
+use super::sql_names::SqlNames;
 use super::upstream::{Flow, Step, Upstream, Verdict, whole};
 use crate::effect::first::{self, First, Forgets};
+use crate::effect::{Effects, read_effects};
 use crate::inbox::Chunk;
 use crate::ledger::{Change, Entry, NameOp, Reply, UnnamedOp};
 use crate::limits;
 use crate::server::state::Unnamed;
-use crate::statement::{self, Statement};
+use crate::session::Tracking;
+use crate::statement;
 
 /// What a Query becomes.
 struct QueryPlan<'a> {
-    /// The client's statement that an EXECUTE in the text runs.
-    executed: Option<Arc<Statement>>,
+    /// The statements that the text names.
+    names: Option<SqlNames>,
     /// The beginning of the text, if queries are watched.
     watched: Option<&'a [u8]>,
     /// The SQL that Howdah adds if the text resets settings.
@@ -29,14 +30,10 @@ struct QueryPlan<'a> {
 impl Upstream<'_> {
     pub(super) fn query(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let first = first_command(chunk, header)?;
-        if let Some(First {
-            forgets: Forgets::Name(name),
-            ..
-        }) = &first
+        if let Some(first) = &first
             && self.renames
-            && self.deallocates_ours(name)?
+            && self.names_ours(chunk, header, first)?
         {
-            self.deallocate(chunk, header, name.clone());
             return Ok(());
         }
         let plan = self.plan_query(chunk, header, first.as_ref())?;
@@ -52,9 +49,10 @@ impl Upstream<'_> {
         header: Header,
         first: Option<&First>,
     ) -> Result<QueryPlan<'a>, Flow> {
-        let executed = match first.and_then(|first| first.executes.as_deref()) {
-            Some(name) => self.executed_by_sql(name)?,
-            None => None,
+        let mut found = self.read_query(chunk, header)?;
+        let names = match (&mut found, whole(chunk, header)) {
+            (Some(found), Some(text)) => self.sql_names(text, found)?,
+            _ => None,
         };
         let watched = self.front_to_watch(chunk, header)?;
         let tail = self.query_resets(chunk, header, first)?;
@@ -62,16 +60,29 @@ impl Upstream<'_> {
             self.await_settings()?;
         }
         self.sets_back = tail.is_some();
-        let verdict = match executed.as_ref().and_then(|s| s.effects.as_deref()) {
-            Some(effects) => self.note_executed(effects, chunk, header)?,
-            None => self.note_query(chunk, header)?,
-        };
+        let verdict = self.note_query(chunk, header, found.as_ref())?;
         Ok(QueryPlan {
-            executed,
+            names,
             watched,
             tail,
             verdict,
         })
+    }
+
+    /// The effects of a Query's text; `None` if there are none, if the text is too long to be held,
+    /// or if nobody asks.
+    fn read_query(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<Option<Effects>, Flow> {
+        let most = match self.tracking() {
+            // Only names of statements matter.
+            Tracking::Nothing if self.renames && !self.client.names.is_empty() => limits::FRONT,
+            Tracking::Nothing => return Ok(None),
+            _ => limits::QUERY_READ,
+        };
+        if header.total() > most {
+            return Ok(None);
+        }
+        let text = whole(chunk, header).ok_or(Flow::Partial)?;
+        Ok(read_effects(text))
     }
 
     fn send_query(
@@ -84,10 +95,6 @@ impl Upstream<'_> {
         if !first.is_some_and(First::draws_no_numbers) {
             self.linked().link.mark_worked();
         }
-        if self.linked().check.is_some() {
-            let text = &chunk.rest()[HEADER..chunk.rest().len().min(header.total())];
-            self.linked().notes_for_check(text);
-        }
         let mut entry = self.query_entry();
         if let Some(sql) = plan.watched {
             entry.watch_for(self.watch_query(sql));
@@ -98,25 +105,34 @@ impl Upstream<'_> {
         self.query_alters(first, &mut entry);
         entry.changes_name(self.forget_unnamed());
         entry.changes_unnamed(self.drop_unnamed());
-        let name = first.and_then(|first| first.executes.as_deref());
-        let named = name.zip(plan.executed);
-        match plan.tail {
+        match (plan.tail, plan.names) {
             _ if plan.verdict == Verdict::Refused => self.refuse_to_keep(chunk, header, entry),
-            Some(tail) => self.query_that_resets(chunk, header, entry, &tail),
-            None => {
-                if let Some((name, statement)) = &named {
-                    self.name_for_sql(name, statement);
-                }
+            (Some(tail), _) => self.query_that_resets(chunk, header, entry, &tail),
+            (None, Some(names)) => self.query_with_names(chunk, header, entry, names),
+            (None, None) => {
                 self.enter(entry);
                 self.relay(chunk, header);
-                if let Some((name, _)) = &named {
-                    self.unname_for_sql(name);
-                }
             }
         }
         if let Some(mark) = self.mark.take() {
             self.set_mark(&mark);
         }
+    }
+
+    /// Sends a Query that names statements, which have other names on the server.
+    #[cold]
+    fn query_with_names(
+        &mut self,
+        chunk: &mut Chunk<'_>,
+        header: Header,
+        mut entry: Entry,
+        mut names: SqlNames,
+    ) {
+        self.place_names(&names);
+        entry.effects_mut().sql_names = Some(Box::new(names.take_changes()));
+        self.enter(entry);
+        self.relay(chunk, header);
+        self.remove_names(&names);
     }
 
     /// PostgreSQL drops the unnamed statement at a Query. Makes this change, if the client has one.
@@ -126,36 +142,46 @@ impl Upstream<'_> {
         had.then(|| self.name_op(Box::default(), Change::Forget))
     }
 
-    /// True if the name in a `DEALLOCATE name` belongs to the client's statements or looks like a
-    /// name made by Howdah.
-    fn deallocates_ours(&mut self, name: &[u8]) -> Result<bool, Flow> {
+    /// Answers an EXECUTE or DEALLOCATE of a name of Howdah's, which no client has: PostgreSQL gets
+    /// another name, which it does not know. False for any other command.
+    fn names_ours(
+        &mut self,
+        chunk: &mut Chunk<'_>,
+        header: Header,
+        first: &First,
+    ) -> Result<bool, Flow> {
+        let (name, command) = match (&first.forgets, &first.executes) {
+            (Forgets::Name(name), _) => (name, &b"DEALLOCATE "[..]),
+            (_, Some(name)) => (name, &b"EXECUTE "[..]),
+            _ => return Ok(false),
+        };
+        if !statement::is_ours(name) {
+            return Ok(false);
+        }
         self.wait_for(name)?;
-        Ok(self.lookup(name).is_some() || statement::is_ours(name))
-    }
-
-    /// Answers a `DEALLOCATE name` by sending `DEALLOCATE howdah_void` instead. So PostgreSQL
-    /// itself answers, whatever the state of the transaction.
-    #[cold]
-    fn deallocate(&mut self, chunk: &mut Chunk<'_>, header: Header, name: Box<[u8]>) {
-        let change = self.void_or_nothing(&name);
+        if self.lookup(name).is_some() {
+            // A client may choose such a name.
+            return Ok(false);
+        }
+        let mut entry = self.query_entry();
+        entry.barrier = true;
+        entry.changes_unnamed(self.unnamed_op(None));
+        let to = self.to();
         if let Some(forgets) = self.forget_unnamed() {
             // An entry carries one change of a name. So this change gets its own entry.
-            let to = self.to();
             let mut close = Entry::swallow(Reply::Close);
             close.effects_mut().name = Some(forgets);
             self.out
                 .send_with(to, |buf| write::of_statement(buf, tag::CLOSE, b""));
             self.push(close);
         }
-        let mut entry = self.query_entry();
-        entry.barrier = true;
-        entry.effects_mut().name = Some(self.name_op(name, change));
-        entry.changes_unnamed(self.unnamed_op(None));
+        entry.effects_mut().name = Some(self.name_op(name.clone(), Change::Nothing));
         self.push(entry);
-        let to = self.to();
-        self.out
-            .send_with(to, |buf| write::query(buf, b"DEALLOCATE howdah_void"));
+        self.out.send_with(to, |buf| {
+            write::query(buf, &[command, statement::UNKNOWN].concat());
+        });
         self.skip(chunk, header);
+        Ok(true)
     }
 
     /// The change by which a Query drops the server's unnamed statement, if there may be one.

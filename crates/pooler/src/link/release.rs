@@ -85,7 +85,7 @@ impl Pooler {
         let terms = &self.pools.at(server.pool).terms;
         let (mut ending, watched) = (server.ending(), terms.watched);
         let session = terms.mode == PoolMode::Session || client.replication.any();
-        let (has_session, checks) = (client.session.is_some(), server.check.is_some());
+        let has_session = client.session.is_some();
         // Session mode needs this, too: the client may have listened before a reload changed the
         // mode.
         if client.is_hushed() {
@@ -116,9 +116,6 @@ impl Pooler {
             return self.server_lost(id, None, out);
         }
         if has_session && self.session_keeps(client_id, id, out) {
-            return;
-        }
-        if checks && self.checks_session(client_id, id, out) {
             return;
         }
         self.unlink(client_id, id, out);

@@ -21,6 +21,7 @@ use crate::params::Tracked;
 use crate::pool::terms::Terms;
 use crate::queries::watched::Watching;
 use crate::server::Server;
+use crate::session::Tracking;
 use crate::statement::{self, Constants, Interner, Named, SchemaId, Statement};
 
 /// Why `Upstream::run` stopped.
@@ -120,9 +121,7 @@ impl Upstream<'_> {
             if !self.client.inbox.at_boundary() {
                 if self.client.session.is_some() {
                     let count = chunk.rest().len().min(self.client.inbox.left());
-                    if let Err(flow) = self.note_piece(&chunk.rest()[..count]) {
-                        return flow;
-                    }
+                    self.note_piece(&chunk.rest()[..count]);
                 }
                 self.stream(chunk);
             }
@@ -211,6 +210,9 @@ impl Upstream<'_> {
                 }
                 self.enter(Entry::forward(Reply::Sync));
                 self.relay(chunk, header);
+                if !self.linked().link.placed.is_empty() {
+                    self.remove_placed();
+                }
                 Ok(())
             }
             tag::FLUSH => {
@@ -326,11 +328,16 @@ impl Upstream<'_> {
             _ => {
                 // No server should wait for the rest of a message. So a message that Howdah must
                 // read whole, or that is short, gets a server only when complete.
-                let held_whole = self.renames && header.tag == tag::PARSE;
-                let needed = if held_whole && !is_long_parse(chunk.rest(), header) {
-                    header.total()
-                } else {
-                    header.total().min(limits::FRONT)
+                let held_whole = match header.tag {
+                    tag::PARSE if self.renames => !is_long_parse(chunk.rest(), header),
+                    tag::QUERY | tag::PARSE => {
+                        header.total() <= limits::QUERY_READ && self.tracking() != Tracking::Nothing
+                    }
+                    _ => false,
+                };
+                let needed = match held_whole {
+                    true => header.total(),
+                    false => header.total().min(limits::FRONT),
                 };
                 Err(if chunk.rest().len() < needed {
                     Flow::Partial
@@ -521,7 +528,7 @@ fn begins_or_ends(tag: u8) -> bool {
 }
 
 /// The body of a message, if all of it is there.
-pub(super) fn whole<'a>(chunk: &Chunk<'a>, header: Header) -> Option<&'a [u8]> {
+pub(crate) fn whole<'a>(chunk: &Chunk<'a>, header: Header) -> Option<&'a [u8]> {
     chunk.rest().get(HEADER..header.total())
 }
 

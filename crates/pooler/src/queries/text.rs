@@ -19,7 +19,7 @@ use foldhash::quality::FixedState;
 use hashbrown::hash_table::HashTable;
 
 use crate::Seeded;
-use crate::effect::token::{LexRules, Token, Tokens};
+use crate::effect::token::{Token, Tokens};
 
 /// The seed of fingerprints, equal in all processes.
 const SEED: u64 = 0x686f_7764_6168;
@@ -157,7 +157,7 @@ pub fn normalise(sql: &[u8], to: &mut Vec<u8>) {
         before: Last::Nothing,
         hidden: Hidden::Nothing,
     };
-    let mut tokens = Tokens::new(sql, LexRules::default());
+    let mut tokens = Tokens::new(sql);
     while let Some(token) = tokens.next() {
         if !whole && tokens.rest().is_empty() {
             // The last token may continue.

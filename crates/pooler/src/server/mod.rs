@@ -72,9 +72,9 @@ pub struct Server {
     /// A client may have left more than settings. Howdah cleans the server before another client
     /// gets it.
     soiled: bool,
-    /// A check has found state that no text showed, or a client has reset a setting of
-    /// `connect_query`. Howdah cleans the server before another client gets it.
-    unseen: bool,
+    /// A text that can't be read with certainty has run, or a client has reset a setting of
+    /// `connect_query`. Howdah cleans the server before any client gets it.
+    doubted: bool,
     /// A LISTEN ran on this server, for a client that gets its notifications from the listener. The
     /// server runs `UNLISTEN *` before another client gets it.
     listens: bool,
@@ -87,9 +87,6 @@ pub struct Server {
     trial: Trial,
     /// The clients whose sequence values (`currval`) the server has.
     numbers: Numbers,
-    /// The texts that the client runs, if Howdah checks the session before the release (one release
-    /// in `session_state_check`).
-    pub(crate) check: Option<Box<crate::session::inquiry::CheckedTexts>>,
     /// The current question about the client's session.
     pub(crate) inquiry: Option<Box<Inquiry>>,
     /// The server's statements.
@@ -161,12 +158,11 @@ impl Server {
             params: Arc::new(Params::none()),
             session: None,
             soiled: false,
-            unseen: false,
+            doubted: false,
             listens: false,
             shows_channels: false,
             unheard: true,
             numbers: Numbers::default(),
-            check: None,
             inquiry: None,
             set: ServerSet::new(seeded),
             unnamed: Unnamed::Unknown,
@@ -199,13 +195,9 @@ impl Server {
         self.soiled |= left;
     }
 
-    pub(crate) fn soiled(&self) -> bool {
-        self.soiled
-    }
-
     /// True if only DISCARD ALL removes what a client has left.
     pub(crate) fn must_be_cleaned(&self) -> bool {
-        self.soiled || self.unseen
+        self.soiled || self.doubted
     }
 
     /// True if no client has left anything that the next client could notice.
@@ -436,16 +428,16 @@ impl Server {
         self.soiled = soiled;
     }
 
-    /// The server must be cleaned before another client gets it, whatever the client's session
-    /// shows.
-    pub(crate) fn mark_soiled_unseen(&mut self) {
-        self.unseen = true;
+    /// The server must be cleaned before any client gets it, whatever PostgreSQL says of the
+    /// client's session.
+    pub(crate) fn mark_doubted(&mut self) {
+        self.doubted = true;
     }
 
     /// Howdah is removing everything that clients have left.
     pub(crate) fn mark_cleaned(&mut self) {
         self.soiled = false;
-        self.unseen = false;
+        self.doubted = false;
         self.numbers = Numbers::Nobody;
     }
 
@@ -497,11 +489,6 @@ impl Server {
         self.trial = next;
     }
 
-    /// From now on, Howdah remembers the client's texts for a check.
-    pub(crate) fn schedule_check(&mut self) {
-        self.check = Some(Box::default());
-    }
-
     /// Howdah asks the server about the client's session.
     pub(crate) fn begin_inquiry(&mut self, inquiry: Inquiry) {
         self.inquiry = Some(Box::new(inquiry));
@@ -541,22 +528,9 @@ impl Server {
         self.inquiry.take()
     }
 
-    /// The client runs this text. Remembers the text if a check is due.
-    pub(crate) fn notes_for_check(&mut self, text: &[u8]) {
-        if let Some(check) = &mut self.check {
-            check.note(text);
-        }
-    }
-
-    /// The check begins. Takes the texts.
-    pub(crate) fn take_check(&mut self) -> Option<Box<crate::session::inquiry::CheckedTexts>> {
-        self.check.take()
-    }
-
     #[inline(always)]
     pub(crate) fn end_inquiry(&mut self) {
         self.inquiry = None;
-        self.check = None;
     }
 
     /// SQL's PREPARE was used, or its statements are gone.

@@ -28,17 +28,6 @@ pub struct Inquiry {
     pub cancelled: bool,
     /// How many earlier tries were cancelled.
     pub again: u8,
-    /// For the spot check: ask for settings other than these.
-    pub check: Option<KnownSettings>,
-}
-
-/// Settings that a server has of its client.
-#[derive(Debug, Default)]
-pub struct KnownSettings {
-    /// Names in lower case.
-    pub names: Vec<String>,
-    /// Ask for no others: those of `connect_query` would look the same.
-    pub all: bool,
 }
 
 /// PostgreSQL's answer.
@@ -54,8 +43,6 @@ pub struct InquiryAnswer {
     pub back: Vec<usize>,
     /// The session has a setting that its login may not set.
     pub rights: bool,
-    /// Names of settings that no text has shown.
-    pub unseen: Box<[u8]>,
 }
 
 /// A condition for each kind that PostgreSQL can be asked about: is such state left?
@@ -171,19 +158,6 @@ impl Inquiry {
         }
     }
 
-    /// The spot check of a server about to be released, which should have no state of its client
-    /// except the known settings.
-    pub fn check(known: KnownSettings, without: Kinds) -> Inquiry {
-        let kinds = QUESTIONS
-            .iter()
-            .fold(Kinds::NOTHING, |all, (kind, _)| all.and(*kind));
-        Inquiry {
-            kinds: kinds.without(without),
-            check: Some(known),
-            ..Inquiry::default()
-        }
-    }
-
     /// True if there is nothing to ask.
     pub fn is_empty(&self) -> bool {
         let settings = self.names.is_empty() && self.reported.is_empty();
@@ -243,9 +217,6 @@ impl Inquiry {
         if self.rights {
             columns.push(RIGHTS.to_string());
         }
-        if let Some(known) = &self.check {
-            columns.push(known.question());
-        }
         format!("SELECT {}", columns.join(",")).into_bytes()
     }
 
@@ -289,9 +260,6 @@ impl Inquiry {
         if self.rights {
             answer.rights = columns.next()?? != Some(b"f");
         }
-        if self.check.is_some() {
-            answer.unseen = columns.next()??.unwrap_or_default().into();
-        }
         Some(answer)
     }
 }
@@ -306,33 +274,6 @@ fn may_lack_rights(session: &Session, names: &[Suspect]) -> bool {
     let set = names.iter().filter(|suspect| suspect.set);
     let mut all = own.chain(set.map(|suspect| &*suspect.name));
     changes && all.any(|name| !settings::is_everybodys(name))
-}
-
-impl KnownSettings {
-    /// Names of other settings that the session has set, as one column. PostgreSQL does not list
-    /// custom settings (`app.x`).
-    fn question(&self) -> String {
-        let mut parts = Vec::new();
-        if !self.all {
-            let names: Vec<String> = self.names.iter().map(|name| constant(name)).collect();
-            parts.push(format!(
-                "SELECT name FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session' \
-                 AND NOT pg_catalog.lower(name) OPERATOR(pg_catalog.=) ANY (ARRAY[{}]::pg_catalog.text[])",
-                names.join(",")
-            ));
-        }
-        if !self.names.iter().any(|name| name == "role") {
-            parts.push(
-                "SELECT 'role' WHERE pg_catalog.current_setting('role') OPERATOR(pg_catalog.<>) 'none'"
-                    .to_string(),
-            );
-        }
-        let all = match parts.is_empty() {
-            true => "SELECT NULL::pg_catalog.text WHERE false".to_string(),
-            false => parts.join(" UNION ALL "),
-        };
-        format!("(SELECT pg_catalog.string_agg(name,', ') FROM ({all}) AS unseen(name))")
-    }
 }
 
 fn constant(text: &str) -> String {
@@ -365,29 +306,6 @@ fn decoded(digits: &[u8]) -> Option<Box<[u8]>> {
     pairs.collect()
 }
 
-/// The last texts that a client has run on a server due for a spot check.
-#[derive(Debug, Default)]
-pub struct CheckedTexts {
-    pub(super) texts: Vec<Box<[u8]>>,
-}
-
-impl CheckedTexts {
-    /// Adds a text.
-    pub(crate) fn note(&mut self, text: &[u8]) {
-        if self.texts.len() >= limits::CHECKED_TEXTS {
-            self.texts.remove(0);
-        }
-        let end = text.len().min(limits::CHECKED_TEXT);
-        let text = text[..end].strip_suffix(b"\0").unwrap_or(&text[..end]);
-        self.texts.push(text.into());
-    }
-
-    pub(super) fn told(&self) -> String {
-        let texts = self.texts.iter().map(|text| String::from_utf8_lossy(text));
-        texts.collect::<Vec<_>>().join("; ")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -396,7 +314,8 @@ mod tests {
     fn inquiry(text: &str, session: Session) -> Inquiry {
         let mut session = session;
         let mut pending = Pending::default();
-        pending.add(&crate::effect::effects(text.as_bytes()));
+        let found = crate::effect::effects(text.as_bytes());
+        pending.add(&found, found.kinds);
         session.pending = pending;
         let tracked = Tracked::new([]);
         let reported = Params::unknown(&tracked).with(1, b"ISO");
@@ -407,9 +326,10 @@ mod tests {
     fn a_set_that_may_have_failed_is_asked_for() {
         let asked = |text: &str, doubtful: bool, there: &str| {
             let mut session = Session::default();
-            session
-                .pending
-                .add(&crate::effect::effects(text.as_bytes()));
+            session.pending.add(
+                &crate::effect::effects(text.as_bytes()),
+                crate::effect::effects(text.as_bytes()).kinds,
+            );
             session.pending.doubtful = doubtful;
             let mut own = settings::Settings::default();
             own.set(there.as_bytes(), b"1");

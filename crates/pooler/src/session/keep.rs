@@ -11,6 +11,7 @@ use crate::effect::Kinds;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::listen::Name;
+use crate::note::Level;
 use crate::pooler::Pooler;
 use crate::server::{Ending, Server, ServerState};
 use crate::session::ticket::Ticket;
@@ -111,11 +112,7 @@ impl Pooler {
         };
         let client = self.clients.at_mut(client_id);
         link::bind((client_id, client), (id, server));
-        if inquiry.check.is_some() {
-            self.checked(client_id, id, inquiry.answer(), out);
-        } else {
-            self.learn_session(client_id, id, inquiry.answer(), out);
-        }
+        self.learn_session(client_id, id, inquiry.answer(), out);
         self.settle(id, out);
         self.resume(client_id, out);
         // Passes on notifications that came while PostgreSQL answered the inquiry.
@@ -187,6 +184,23 @@ impl Pooler {
             pool.count_pin(pinned);
         }
         self.pin_changed(client_id, pinned, out);
+    }
+
+    /// A server has sent a notification, but no client listens there: some text has run a hidden
+    /// LISTEN.
+    pub(crate) fn stray_notification(&mut self, id: ServerId, out: &mut Out) {
+        let server = gone!(self.servers.get_mut(id));
+        match *server.state() {
+            ServerState::Linked(_) => server.mark_doubted(),
+            ServerState::Idle => {
+                server.must_close_too(Ending::Listens);
+            }
+            // The server is about to be cleaned.
+            _ => return,
+        }
+        self.pools.at_mut(server.pool).count_unseen();
+        let text = "listens without its clients' texts telling: a notification was dropped";
+        self.note_server(Level::Warning, id, text, out);
     }
 
     /// A client's link to its server has ended. Its state there must not reach another client.

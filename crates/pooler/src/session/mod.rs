@@ -13,7 +13,6 @@
 //!
 //! A client without any of this has no [`Session`]. Only the reading of its texts costs time.
 
-pub(crate) mod check;
 pub mod inquiry;
 mod keep;
 mod note;
@@ -25,7 +24,7 @@ pub(crate) use ticket::Permission;
 
 use std::sync::Arc;
 
-use crate::effect::{Effects, Kinds, Mention, Pieces};
+use crate::effect::{Effects, Kinds, LongText, Mention};
 use crate::event::Time;
 use crate::limits;
 use settings::{Maybe, Settings};
@@ -45,8 +44,8 @@ pub struct Session {
     pub since: Time,
     /// When PostgreSQL was last asked about the pinning state.
     pub asked: Time,
-    /// State of the scanner for a text that is too long to be held.
-    pub pieces: Option<Box<Pieces>>,
+    /// What came so far of a text that is too long to be held.
+    pub long: Option<Box<LongText>>,
     /// Its request for permission to keep a server.
     pub ticket: Option<ticket::Ticket>,
     /// The channels that the listener hears for it.
@@ -97,9 +96,9 @@ impl Pending {
         self.doubtful |= !self.is_empty();
     }
 
-    /// Adds the effects that a text may have.
-    pub fn add(&mut self, effects: &Effects) {
-        self.kinds.add(effects.kinds);
+    /// Adds the effects that a text may have, with these kinds.
+    pub fn add(&mut self, effects: &Effects, kinds: Kinds) {
+        self.kinds.add(kinds);
         for mention in &effects.settings {
             match mention {
                 Mention::Set(name) => self.suspect(name, true),
@@ -146,7 +145,7 @@ impl Session {
             && self.login.is_none()
             && self.pinned.is_empty()
             && self.pending.is_empty()
-            && self.pieces.is_none()
+            && self.long.is_none()
             && self.ticket.is_none()
             && self.channels.is_none()
     }
@@ -224,7 +223,7 @@ pub const PIN_REASONS: [(Kinds, &str, &str); 8] = [
     (Kinds::LISTENS, "listen", "LISTEN"),
     (Kinds::SEQUENCES, "currval", "currval"),
     (Kinds::STAYS, "load", "LOAD or the like"),
-    (Kinds::SETS_ANY, "settings", "unknown settings"),
+    (Kinds::SETS_ANY, "settings", "settings that can't move"),
 ];
 
 /// The shared value equal to these settings.
@@ -263,7 +262,8 @@ mod tests {
 
     fn told(text: &str, values: &[(&str, Option<&str>)]) -> Vec<(Suspect, Option<Box<[u8]>>)> {
         let mut pending = Pending::default();
-        pending.add(&crate::effect::effects(text.as_bytes()));
+        let found = crate::effect::effects(text.as_bytes());
+        pending.add(&found, found.kinds);
         let value = |suspect: &Suspect| {
             let known = values
                 .iter()

@@ -3,13 +3,14 @@
 use howdah_wire::backend::Status;
 use howdah_wire::frame::{HEADER, Header};
 
-use super::{Tracking, settings};
-use crate::effect::{Effects, Kinds, Mention, Names, read_effects};
+use super::Tracking;
+use crate::effect::{Effects, Kinds, Mention, read_effects};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::ledger::Part;
 use crate::limits;
-use crate::link::upstream::{Flow, Upstream, Verdict, Via};
+use crate::link::upstream::{Flow, Upstream, Verdict, Via, whole};
+use crate::server::Ending;
 use crate::server::state::Numbers;
 
 impl Upstream<'_> {
@@ -22,42 +23,20 @@ impl Upstream<'_> {
         }
     }
 
-    /// Notes the effects of a Query.
+    /// Notes the effects of a Query: `found`, if its text was read.
     pub(crate) fn note_query(
         &mut self,
         chunk: &Chunk<'_>,
         header: Header,
+        found: Option<&Effects>,
     ) -> Result<Verdict, Flow> {
         if self.tracking() == Tracking::Nothing {
             return Ok(Verdict::Runs);
         }
-        if header.total() > limits::QUERY_READ {
-            let there = chunk.rest().len().min(header.total());
-            let front = &chunk.rest()[HEADER..there];
-            return self.note_front(front, there == header.total());
-        }
-        let text = chunk.rest().get(HEADER..header.total());
-        let text = text.ok_or(Flow::Partial)?;
-        match read_effects(text) {
-            Some(found) => self.note_first(&found, Via::Query),
-            None => self.note_harmless(text, Via::Query),
-        }
-    }
-
-    /// Notes a Query with an EXECUTE of a statement with `effects`. The Query may have more:
-    /// `EXECUTE p(set_config('a.b', 'c', false)); SET work_mem = '64MB'`.
-    #[cold]
-    pub(crate) fn note_executed(
-        &mut self,
-        effects: &Effects,
-        chunk: &Chunk<'_>,
-        header: Header,
-    ) -> Result<Verdict, Flow> {
-        let text = chunk.rest().get(HEADER..header.total());
-        let text = text.ok_or(Flow::Partial)?;
-        match read_effects(text) {
-            Some(more) => self.note_first(&more.with(effects), Via::Query),
-            None => self.note_first(effects, Via::Query),
+        match found {
+            Some(found) => self.note_first(found, Via::Query),
+            None if header.total() > limits::QUERY_READ => self.note_front(chunk, header, HEADER),
+            None => Ok(Verdict::Runs),
         }
     }
 
@@ -69,7 +48,7 @@ impl Upstream<'_> {
         if found.kinds.any(Kinds::SETS_BOUND) {
             return self.note_first(&found.bound(None), via);
         }
-        if found.may_touch_session() {
+        if found.touches_session() {
             self.await_settings()?;
         }
         if via == Via::Query {
@@ -83,40 +62,52 @@ impl Upstream<'_> {
         Ok(verdict)
     }
 
-    /// Reads the front of a text that is too long to be held. `whole`: it came at once.
-    fn note_front(&mut self, front: &[u8], whole: bool) -> Result<Verdict, Flow> {
+    /// Looks at the front of a text that is too long to be held; `begin` is where the text begins
+    /// in its message.
+    fn note_front(
+        &mut self,
+        chunk: &Chunk<'_>,
+        header: Header,
+        begin: usize,
+    ) -> Result<Verdict, Flow> {
+        let there = chunk.rest().len().min(header.total());
+        if there < limits::FRONT {
+            return Err(Flow::Partial);
+        }
         let session = self.client.session_mut();
-        session.pieces.insert(Box::default()).read(front);
-        if whole {
-            self.note_end()?;
+        let long = session.long.insert(Box::default());
+        long.read(&chunk.rest()[begin..there]);
+        if there == header.total() {
+            self.note_end();
         }
         Ok(Verdict::Runs)
     }
 
-    /// Reads more of a Query or Parse that is too long to be held.
-    pub(crate) fn note_piece(&mut self, piece: &[u8]) -> Result<(), Flow> {
+    /// Looks at more of a Query or Parse that is too long to be held.
+    pub(crate) fn note_piece(&mut self, piece: &[u8]) {
         let session = self.client.session_if_any();
-        let Some(pieces) = session.and_then(|session| session.pieces.as_mut()) else {
-            return Ok(());
+        let Some(long) = session.and_then(|session| session.long.as_mut()) else {
+            return;
         };
-        pieces.read(piece);
-        match self.client.inbox.left() == piece.len() {
-            true => self.note_end(),
-            false => Ok(()),
+        long.read(piece);
+        if self.client.inbox.left() == piece.len() {
+            self.note_end();
         }
     }
 
-    fn note_end(&mut self) -> Result<(), Flow> {
+    /// The last piece of a long text has come.
+    fn note_end(&mut self) {
         let session = self.client.session_if_any();
-        let pieces = session.and_then(|session| session.pieces.take());
-        let found = pieces.map(|pieces| pieces.end()).unwrap_or_default();
+        let long = session.and_then(|session| session.long.take());
         self.client.forgets_blank_session();
-        if found.names() != Names::Same
-            && let Some((_, server)) = &mut self.server
+        if let Some((_, server)) = self
+            .server
+            .as_mut()
+            .filter(|_| long.is_some_and(|long| long.is_doubtful()))
         {
             server.link.doubts_meaning();
+            server.mark_doubted();
         }
-        self.note(&found)
     }
 
     /// Notes the effects of a Parse that is passed on unchanged.
@@ -128,32 +119,25 @@ impl Upstream<'_> {
         if self.tracking() == Tracking::Nothing {
             return Ok(Verdict::Runs);
         }
-        let Some(body) = chunk.rest().get(HEADER..header.total()) else {
+        if header.total() > limits::QUERY_READ {
             let there = &chunk.rest()[HEADER..];
-            return match howdah_wire::frame::cstr(there) {
-                Some((_, text)) if header.total() > limits::QUERY_READ => {
-                    self.note_front(text, false)
-                }
-                // The end of the statement's name has not come yet.
-                None if there.len() > limits::QUERY_READ => self.note_first(
-                    &Effects {
-                        kinds: Kinds::DOUBT,
-                        ..Effects::default()
-                    },
-                    Via::Extended,
-                ),
-                _ => Err(Flow::Partial),
+            let Some((_, text)) = howdah_wire::frame::cstr(there) else {
+                return Err(Flow::Partial);
             };
-        };
+            return self.note_front(chunk, header, HEADER + there.len() - text.len());
+        }
+        let body = whole(chunk, header).ok_or(Flow::Partial)?;
         let Some((name, text)) = howdah_wire::frame::cstr(body) else {
             return Ok(Verdict::Runs);
         };
+        // Behind the text follow the types of the parameters.
+        let text = howdah_wire::frame::cstr(text).map_or(text, |(text, _)| text);
         let Some(mut found) = read_effects(text) else {
             return Ok(Verdict::Runs);
         };
         if !name.is_empty() && found.touches_session() {
             // Howdah looks at no Bind of this statement, not even later.
-            found.kinds.add(Kinds::STAYS);
+            found.kinds.add(Kinds::PREPARES);
         }
         self.note_first(&found, Via::Extended)
     }
@@ -163,16 +147,16 @@ impl Upstream<'_> {
         if found.kinds.any(Kinds::SETS_BOUND) {
             return self.note(&found.bound(None));
         }
-        let creates = found.kinds.any(Kinds::SCHEMA) && self.creates_temporary();
-        if !creates && !found.touches_session() || self.tracking() == Tracking::Nothing {
+        if !found.touches_session() || self.tracking() == Tracking::Nothing {
             return Ok(());
         }
-        let leaves = Kinds::PINNING
-            .and(Kinds::SETS_ANY)
-            .and(Kinds::SEQUENCES)
-            .any(found.kinds);
+        if found.kinds.any(Kinds::DOUBT) {
+            self.note_doubt(found);
+        }
+        let kinds = self.certain(found);
+        let leaves = Kinds::PINNING.and(Kinds::SEQUENCES).any(kinds);
         let sets = |mention: &Mention| matches!(mention, Mention::Set(_));
-        let leaves = leaves || creates || found.settings.iter().any(sets);
+        let leaves = leaves || found.settings.iter().any(sets);
         self.note_reset(found);
         let login_back = self.resets_login(found);
         if !leaves && !login_back && self.client.session.is_none() {
@@ -182,26 +166,54 @@ impl Upstream<'_> {
         if let Some((_, server)) = &mut self.server {
             server.soil(leaves);
         }
-        if self.tracking() == Tracking::Cleans {
-            if found.kinds.any(Kinds::SEQUENCES) {
-                self.note_question_for_numbers();
-            }
-            return Ok(());
-        }
-        let pins = Kinds::PINNING.and(Kinds::SETS_ANY).and(Kinds::SEQUENCES);
-        if self.tracking() == Tracking::KeepsSettings && (creates || found.kinds.any(pins)) {
+        let tracking = self.tracking();
+        if tracking == Tracking::KeepsSettings && kinds.any(Kinds::PINNING.and(Kinds::SEQUENCES)) {
             return Err(Flow::Broken(Fault::PinsInStatementMode));
         }
-        if found.kinds.any(Kinds::SEQUENCES) {
+        if kinds.any(Kinds::SEQUENCES) {
             self.note_question_for_numbers();
         }
-        let session = self.client.session_mut();
-        session.pending.add(found);
-        session.pending.login_back |= login_back;
-        if creates {
-            session.pending.kinds.add(Kinds::TEMPORARY);
+        if tracking == Tracking::Cleans {
+            return Ok(());
         }
+        let session = self.client.session_mut();
+        session.pending.add(found, kinds);
+        session.pending.login_back |= login_back;
         Ok(())
+    }
+
+    /// The server of a text that can't be read with certainty is cleaned before any client gets the
+    /// server.
+    fn note_doubt(&mut self, found: &Effects) {
+        if let Some((_, server)) = &mut self.server {
+            server.mark_doubted();
+            if found.kinds.any(Kinds::STAYS) {
+                server.must_close_too(Ending::StateStays);
+            }
+        }
+    }
+
+    /// The kinds of effects that Howdah follows for the client. Others end with the cleaning of the
+    /// server.
+    fn certain(&mut self, found: &Effects) -> Kinds {
+        let mut kinds = found.kinds;
+        if kinds.any(Kinds::DOUBT) {
+            // Howdah can't tell what of these the client has.
+            kinds = kinds.without(Kinds::DOUBT.and(Kinds::STAYS));
+        }
+        if kinds.any(Kinds::CREATES) {
+            kinds = kinds.without(Kinds::CREATES);
+            // The search path may begin with `pg_temp`, also that of the login.
+            match self.tracking() {
+                Tracking::Keeps => kinds.add(Kinds::TEMPORARY),
+                _ => {
+                    if let Some((_, server)) = &mut self.server {
+                        server.mark_doubted();
+                    }
+                }
+            }
+        }
+        kinds
     }
 
     /// True if the text resets a reported setting that the client asked for at login, and Howdah
@@ -231,7 +243,7 @@ impl Upstream<'_> {
             .as_mut()
             .filter(|_| resets && self.terms.database.connect_query.is_some())
         {
-            server.mark_soiled_unseen();
+            server.mark_doubted();
         }
     }
 
@@ -277,43 +289,5 @@ impl Upstream<'_> {
             true => self.run_for_us(FORGET, Part::Whole),
             false => server.runs_for_us(*id, FORGET, self.out),
         }
-    }
-
-    /// Notes a text that has no effect by itself.
-    #[inline(always)] // Few clients have a session.
-    pub(crate) fn note_harmless(&mut self, text: &[u8], via: Via) -> Result<Verdict, Flow> {
-        match self.client.session {
-            None => Ok(Verdict::Runs),
-            Some(_) => self.note_into(text, via),
-        }
-    }
-
-    /// `SELECT ... INTO t` makes a temporary table if the client's search path has `pg_temp`.
-    fn note_into(&mut self, text: &[u8], via: Via) -> Result<Verdict, Flow> {
-        if !self.creates_temporary() {
-            return Ok(Verdict::Runs);
-        }
-        let mut words = text.windows(4);
-        if !words.any(|word| word.eq_ignore_ascii_case(b"into")) {
-            return Ok(Verdict::Runs);
-        }
-        let found = Effects {
-            kinds: Kinds::TEMPORARY,
-            ..Effects::default()
-        };
-        self.note_first(&found, via)
-    }
-
-    /// True if the client's search path has `pg_temp`: CREATE then makes temporary objects.
-    pub(crate) fn creates_temporary(&self) -> bool {
-        let session = self.client.session.as_deref();
-        let own = session.and_then(|session| settings::value(&session.settings, b"search_path"));
-        let position = self.tracked.position(b"search_path");
-        let params = self.client.params.as_ref();
-        let reported = position.and_then(|position| params.and_then(|p| p.get(position)));
-        [own, reported]
-            .into_iter()
-            .flatten()
-            .any(|path| memchr::memmem::find(path, b"pg_temp").is_some())
     }
 }

@@ -3,7 +3,7 @@
 
 use howdah_wire::frame::cstr;
 
-use crate::effect::token::{LexRules, Token, Tokens};
+use crate::effect::token::{Token, Tokens};
 use crate::params::Meaning;
 
 /// The settings with which the constants of a statement were read, as [`Meaning::constants`].
@@ -26,14 +26,7 @@ pub(super) fn tells_time(definition: &[u8]) -> bool {
         words.any(|word| WORDS.iter().any(|one| word.eq_ignore_ascii_case(one)))
     };
     let quoted = |token| matches!(token, Token::Text { inside, .. } if has(inside));
-    let reads = |escapes| {
-        let reading = LexRules {
-            escapes,
-            ..LexRules::default()
-        };
-        Tokens::new(text, reading).any(quoted)
-    };
-    has(text) && (reads(false) || reads(true))
+    has(text) && (Tokens::new(text).any(quoted) || Tokens::escaping(text).any(quoted))
 }
 
 impl Constants {

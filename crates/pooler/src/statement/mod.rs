@@ -12,6 +12,8 @@ use crate::effect::{Effects, First, effects, first};
 use crate::params::Params;
 use crate::queries::text::{QueryText, Texts};
 
+pub use crate::effect::name::{PREFIX, UNKNOWN, VOID, is_ours};
+
 mod constants;
 mod interner;
 mod set;
@@ -21,16 +23,6 @@ pub use constants::Constants;
 pub use interner::{Interner, SchemaId};
 pub use set::{Held, ServerSet};
 pub use shape::{Shape, StatementDescription};
-
-/// The prefix of Howdah's names on servers.
-pub const PREFIX: &[u8] = b"howdah_";
-
-/// A statement on servers that takes the place of a client's statement, where PostgreSQL must
-/// deallocate one, or must report that it already exists.
-pub const VOID: &[u8] = b"howdah_void";
-
-/// A name on servers that no statement ever has.
-pub const UNKNOWN: &[u8] = b"howdah_unknown";
 
 /// The text and parameter types of a statement, stored once per worker for all clients.
 #[derive(Debug)]
@@ -144,16 +136,6 @@ impl Statement {
             || (self.meaning == other.meaning
                 && self.schema == other.schema
                 && self.definition == other.definition)
-    }
-}
-
-/// True if a name has the form of Howdah's names on servers. Other names with the same prefix are
-/// ordinary names.
-pub fn is_ours(name: &[u8]) -> bool {
-    let hex = |b: &u8| b.is_ascii_digit() || matches!(b, b'a'..=b'f');
-    match name.strip_prefix(PREFIX) {
-        Some(rest) => name == VOID || name == UNKNOWN || (rest.len() == 32 && rest.iter().all(hex)),
-        None => false,
     }
 }
 
