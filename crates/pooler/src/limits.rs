@@ -22,7 +22,7 @@ pub const QUERY_READ: usize = 1 << 20;
 pub const TEXT_OUTSIDE_STRINGS: usize = 1 << 20;
 
 /// How many commands about statements (`EXECUTE p`) of one text are followed.
-pub const STATEMENTS_NAMED: usize = 64;
+pub const STATEMENTS_NAMED: usize = 1000;
 
 /// The longest Query of several commands in which Howdah looks for a command that resets settings,
 /// in bytes. Drivers clean sessions with short Queries.

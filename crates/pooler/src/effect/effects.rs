@@ -78,7 +78,7 @@ pub struct Effects {
 impl Effects {
     /// True if the text has no effect that Howdah looks for.
     pub fn is_nothing(&self) -> bool {
-        self.kinds.is_empty()
+        self.kinds.is_empty() && self.statements.is_empty()
     }
 
     /// True if the text may leave state in its session, remove state from it, or create an object

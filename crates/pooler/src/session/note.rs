@@ -137,7 +137,7 @@ impl Upstream<'_> {
         };
         if !name.is_empty() && found.touches_session() {
             // Howdah looks at no Bind of this statement, not even later.
-            found.kinds.add(Kinds::PREPARES);
+            found.kinds.add(Kinds::STAYS);
         }
         self.note_first(&found, Via::Extended)
     }
