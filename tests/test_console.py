@@ -21,9 +21,10 @@ STATS = ("server_assignment_count xact_count query_count received sent xact_time
 AVERAGES = ("server_assignment_count xact_count query_count recv sent xact_time query_time "
             "wait_time client_parse_count server_parse_count bind_count").split()
 
+# Of PgBouncer 1.25.2: exactly these, since programs count them.
 COLUMNS = {
-    "CLIENTS": f"{SOCKET_COLUMNS} wait_reason wait_place pin_reason pinned_since",
-    "SERVERS": f"{SOCKET_COLUMNS} pin_reason pinned_since",
+    "CLIENTS": SOCKET_COLUMNS,
+    "SERVERS": SOCKET_COLUMNS,
     "SOCKETS": f"{SOCKET_COLUMNS} {BUFFER_COLUMNS}",
     "ACTIVE_SOCKETS": f"{SOCKET_COLUMNS} {BUFFER_COLUMNS}",
     "MEM": "name size used free memtotal",
@@ -34,14 +35,14 @@ COLUMNS = {
                  "server_lifetime pool_mode load_balance_hosts max_connections "
                  "current_connections max_client_connections current_client_connections paused "
                  "disabled",
-    "HOLDERS": "database user state held_us state_us client_id client_addr application_name "
-               "server_id remote_pid",
+    "FDS": "fd task user database addr port cancel link client_encoding std_strings datestyle "
+           "timezone password scram_client_key scram_server_key",
     "LISTS": "list items",
-    "QUERIES": "database user calls errors rows total_us mean_us p99_us max_us wait_us fingerprint "
-               "query",
+    "PEERS": "peer_id host port pool_size",
+    "PEER_POOLS": "peer_id cl_active_cancel_req cl_waiting_cancel_req sv_active_cancel sv_login",
     "POOLS": "database user cl_active cl_waiting cl_active_cancel_req cl_waiting_cancel_req "
              "sv_active sv_active_cancel sv_being_canceled sv_idle sv_used sv_tested sv_login "
-             "maxwait maxwait_us pool_mode load_balance_hosts sv_pinned pins unseen_state",
+             "maxwait maxwait_us pool_mode load_balance_hosts",
     "STATE": "key value",
     "STATS": "database " + " ".join(f"total_{s}" for s in STATS) + " "
              + " ".join(f"avg_{s}" for s in AVERAGES),
@@ -53,7 +54,19 @@ COLUMNS = {
                       "avg_server_parse_count avg_bind_count",
     "USERS": "name pool_size reserve_pool_size pool_mode max_user_connections "
              "current_connections max_user_client_connections current_client_connections",
+    "TOTALS": "name value",
     "VERSION": "version",
+}
+
+# Howdah's own, which may get more columns.
+OUR_COLUMNS = {
+    "CLIENTS_EXTENDED": f"{COLUMNS['CLIENTS']} wait_reason wait_place pin_reason pinned_since",
+    "SERVERS_EXTENDED": f"{COLUMNS['SERVERS']} pin_reason pinned_since",
+    "POOLS_EXTENDED": f"{COLUMNS['POOLS']} sv_listening sv_pinned pins unseen_state",
+    "HOLDERS": "database user state held_us state_us client_id client_addr application_name "
+               "server_id remote_pid",
+    "QUERIES": "database user calls errors rows total_us mean_us p99_us max_us wait_us fingerprint "
+               "query",
 }
 
 LISTS = ("databases users peers pools peer_pools free_clients used_clients login_clients "
@@ -74,16 +87,16 @@ def console(howdah):
         yield client
 
 
-@pytest.mark.parametrize("what", COLUMNS)
+@pytest.mark.parametrize("what", COLUMNS | OUR_COLUMNS)
 def test_columns(console, howdah, what):
-    """PgBouncer's columns in PgBouncer's order, and the tag SHOW."""
+    """PgBouncer's columns in PgBouncer's order and no more, and the tag SHOW."""
     with howdah.connect() as client:
         client.rows("begin")
         messages = console.ask(wire.query(f"SHOW {what};"))
         client.rows("commit")
-    assert column_names(messages[0]) == COLUMNS[what].split()
+    assert column_names(messages[0]) == (COLUMNS | OUR_COLUMNS)[what].split()
     assert messages[-2] == wire.Message("C", b"SHOW\0")
-    if not what.startswith("DNS_"):
+    if not what.startswith(("DNS_", "PEER")):
         assert [got for got in messages if got.tag == "D"], "no rows"
 
 
@@ -146,6 +159,8 @@ def test_help(console):
     fields = messages[0].fields()
     assert fields["M"] == "Console usage"
     assert "SHOW" in fields["D"] and "PAUSE" in fields["D"]
+    for what in COLUMNS | OUR_COLUMNS:
+        assert re.search(rf"[ |]{what}\b", fields["D"]), what
 
 
 def test_two_names(howdah):
@@ -153,7 +168,10 @@ def test_two_names(howdah):
     for database in ("pgbouncer", "howdah"):
         with howdah.connect(user="admin", database=database, password="secret") as client:
             version = client.value("SHOW VERSION")
-    assert re.fullmatch(r"Howdah \d+\.\d+\.\d+ \(PgBouncer 1\.25\.2 compatible\)", version)
+    assert re.fullmatch(r"PgBouncer 1\.25\.2\.0 \(Howdah \d+\.\d+\.\d+\)", version)
+    # pgbouncer_fdw's way to three numbers.
+    parts = re.search(r"\d.+", version)[0].split(".")[:3]
+    assert [int(part) for part in parts] == [1, 25, 2]
 
 
 def test_welcome(console):
@@ -319,6 +337,29 @@ def test_set_in_vain(make_howdah):
         got = console.ask(wire.query("SET listen_port=1"))
     notices = [message.fields()["M"] for message in got if message.tag == "N"]
     assert len(notices) == 1 and "takes a restart" in notices[0]
+
+
+@pytest.mark.parametrize("options", [
+    {"options": "-c lock_timeout=3s"}, {"geqo": "off"}, {"TimeZone": "UTC"}, {"app.tenant": "x"},
+    {"options": "-B 5 -c x=y"}, {"search_path": "a", "work_mem": "1MB"}])
+def test_settings_of_a_session_have_no_effect(howdah, options):
+    """Neither at login (PGOPTIONS, PGGEQO and the like) nor later."""
+    with howdah.connect(user="admin", database="pgbouncer", password="secret", **options) as client:
+        for sql in ("SET TIME ZONE 'UTC'", "SET lock_timeout = '3s'", "SET SESSION geqo TO off",
+                    "SET search_path = a, b", "SET app.tenant = 'x'"):
+            got = client.ask(wire.query(sql))
+            assert [message.tag for message in got] == ["N", "C", "Z"], (sql, got)
+            assert got[0].fields()["M"] == "SET ignored" and got[1].body == b"SET\0"
+
+
+def test_there_is_no_catalogue(console):
+    """Programs that take the console for a database meet PostgreSQL's errors, and go on."""
+    for sql, sqlstate in (("SELECT nspname FROM pg_catalog.pg_namespace ORDER BY 1", "42P01"),
+                          ("select * from current_schemas(true)", "42P01"),
+                          ("select pg_backend_pid()", "42883")):
+        for messages in ([wire.query(sql)], [wire.parse(sql), wire.sync()]):
+            assert console.error(*messages)["C"] == sqlstate, sql
+    assert console.value("SHOW VERSION")
 
 
 def test_stats_user_may_only_look(howdah):

@@ -52,7 +52,7 @@ def next_heard(client):
 
 
 def pinned(howdah):
-    return sum(int(row["sv_pinned"]) for row in howdah.console("SHOW POOLS"))
+    return sum(int(row["sv_pinned"]) for row in howdah.console("SHOW POOLS_EXTENDED"))
 
 
 def listening(howdah):

@@ -4,6 +4,9 @@ import fcntl
 import json
 import os
 import re
+import socket
+import ssl
+import struct
 import subprocess
 
 import pytest
@@ -82,7 +85,23 @@ def command(text):
     return lambda howdah: howdah.console(text)
 
 
+def unknown(howdah):
+    """Somebody guesses a name."""
+    refused(howdah, user="nobody", password="wrong")
+
+
 ONE = {"default_pool_size": 1}
+# Every way to be refused.
+REFUSALS = [
+    ({}, unknown),
+    *[({"auth_type": method}, happens) for method in ("plain", "md5", "scram-sha-256")
+      for happens in (unknown, lambda howdah: refused(howdah, password="wrong"))],
+    ({"auth_type": "md5"}, lambda howdah: refused(howdah, user="nobody", database="pgbouncer",
+                                                  password="wrong")),
+    ({"auth_user": "admin"}, unknown),
+    ({"auth_type": "hba", "hba": "host all nobody all reject\nhost all all all trust\n"}, unknown),
+    ({"auth_type": "hba", "hba": "host all admin all trust\n"}, unknown),
+]
 AGE = r" \(age=\d+s?"
 LINES = [
     ({}, one_query, r" LOG C-0x[0-9a-f]+: postgres/postgres@127\.0\.0\.1:\d+ login attempt: "
@@ -103,6 +122,9 @@ LINES = [
      "closing because: SASL authentication failed" + AGE),
     ({"auth_type": "scram-sha-256"}, lambda howdah: refused(howdah, password="wrong"),
      r" ERROR C-0x[0-9a-f]+: \S+ password authentication failed\n"),
+    # What fail2ban's filters look for, at the end of a line.
+    *[(settings, happens, r" ERROR C-0x[0-9a-f]+: \S+@127\.0\.0\.1:\d+ password authentication failed\n")
+      for settings, happens in REFUSALS],
     ({"auth_type": "md5"}, lambda howdah: refused(howdah, user="nobody", password="wrong"),
      r" LOG C-0x[0-9a-f]+: \S+ no such user: nobody\n"),
     ({}, lambda howdah: refused(howdah, database="nosuchdb"),
@@ -142,11 +164,56 @@ LINES = [
 def test_lines(make_howdah, postgres, settings, happens, line):
     """It is there, soon after what it tells of."""
     settings = dict(settings)
+    rules = settings.pop("hba", None)
     if "databases" in settings:
         settings["databases"] = {"only": f"host={postgres.host} port={postgres.port}"}
-    howdah = make_howdah(**settings)
+    howdah = make_howdah(start=rules is None, **settings)
+    if rules is not None:
+        path = os.path.join(howdah.folder, "hba.conf")
+        with open(path, "w") as file:
+            file.write(rules)
+        howdah.write(auth_hba_file=path)
+        howdah.start()
     happens(howdah)
     howdah.wait_for_log(line)
+
+
+def test_probes_are_not_logged(make_howdah, authority):
+    """Load balancers look every few seconds whether the port answers."""
+    site = authority.issue()
+    howdah = make_howdah(client_tls_sslmode="allow", client_tls_cert_file=site.chain,
+                         client_tls_key_file=site.key, tcp_defer_accept=0)
+    tls = ssl.create_default_context(cafile=authority.certificate)
+
+    def connected():
+        return socket.create_connection(howdah.address, 10)
+
+    def ended(client):
+        """The other side has seen the end, and closed."""
+        client.shutdown(socket.SHUT_WR)
+        while client.recv(1000):
+            pass
+    for _ in range(3):
+        with connected() as client:
+            ended(client)
+        with connected() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with connected() as client:
+            client.sendall(wire.ssl_request())
+            assert client.recv(1) == b"S"
+            ended(client)
+        with connected() as client:
+            client.sendall(wire.ssl_request())
+            assert client.recv(1) == b"S"
+            tls.wrap_socket(client, server_hostname="localhost").close()
+    one_query(howdah)
+    howdah.wait_for_log("postgres/postgres@.* closing because")
+    assert "(nodb)" not in howdah.log()
+    # Who has said something is told of.
+    with connected() as client:
+        client.sendall(b"\0\0")
+        ended(client)
+    howdah.wait_for_log(r"\(nodb\)/\(nouser\)@.* closing because: client unexpected eof")
 
 
 def test_names_stay_in_their_line(make_howdah):
@@ -170,6 +237,13 @@ def test_names_stay_in_their_line(make_howdah):
 
 
 @pytest.mark.own
+def test_the_log_is_not_for_everybody(make_howdah):
+    """Its lines have names, addresses and texts of queries."""
+    howdah = make_howdah()
+    assert os.stat(howdah.log_path).st_mode & 0o777 == 0o640
+
+
+@pytest.mark.own
 def test_the_log_as_json(make_howdah):
     """Each line is an object, whatever a client calls itself."""
     howdah = make_howdah(log_format="json")
@@ -190,7 +264,8 @@ def test_strangers_fill_no_log(make_howdah):
     are refused logins, which the rest do not crowd out."""
     howdah = make_howdah(log_strangers_rate=5, auth_type="plain", secrets={"postgres": "secret"})
     for number in range(60):
-        refused(howdah, user=f"nobody{number}", database="pgbouncer")
+        with howdah.raw() as client:
+            client.send(b"half of a length"[:3])
         if number in (30, 50):
             refused(howdah, password="wrong")
     told = (r"WARNING (\d+) lines about clients that were not logged in were left out, "

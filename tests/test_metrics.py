@@ -227,6 +227,8 @@ def test_a_token_is_demanded(endpoint):
     assert get(howdah, "/metrics", Authorization="Bearer wrong")[0] == 401
     assert get(howdah, "/metrics", Authorization="Bearer s3cretary")[0] == 401
     machine.wait_until(lambda: metrics(howdah, Authorization="Bearer s3cret"), "metrics")
+    for scheme in ("bearer", "BEARER"):
+        assert get(howdah, "/metrics", Authorization=f"{scheme} s3cret")[0] == 200
     status, _, headers = get(howdah, "/?token=s3cret")
     assert status == 303 and headers["location"] == "/"
     cookie = headers["set-cookie"].split(";")[0]
@@ -424,7 +426,7 @@ def test_ten_thousand_connections_to_the_endpoint(endpoint):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-TOKENS = [b"", b"Bearer", b"Bearer ", b"bearer s3cret", b"Basic czNjcmV0", b"Bearer s3cret x",
+TOKENS = [b"", b"Bearer", b"Bearer ", b"bearers s3cret", b"Basic czNjcmV0", b"Bearer s3cret x",
           b"Bearer " + b"s" * 10_000, b"Bearer \xff\xfe", b"Bearer s3cre", b"Bearer S3CRET"]
 
 

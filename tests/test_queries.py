@@ -88,6 +88,51 @@ def test_a_storm_of_slow_queries_is_bounded(make_howdah):
     assert len(lines) < 300 and max(seconds.values()) <= 10, seconds
 
 
+def test_a_storm_in_one_pool_leaves_lines_to_others(make_howdah):
+    """A pool has half of the lines that others leave."""
+    howdah = make_howdah(slow_query_time="0.000001", slow_query_rate=5, workers=1)
+    with howdah.connect() as noisy, howdah.connect(user="admin") as quiet:
+        for _ in range(5):
+            for _ in range(100):
+                noisy.ask(wire.query("SELECT 1"))
+            quiet.ask(wire.query("SELECT 'quiet'"))
+        howdah.wait_for_log("slow_query_rate is 5")
+    lines = [line for line in howdah.log().splitlines() if "slow query: " in line]
+    assert any("postgres/admin@" in line for line in lines), lines
+
+
+SECRETS = ["set app.key = hunter2", "set app.key to \"hunter2\"", "set local app.key = hunter2",
+           "begin; set app.key = hunter2; commit", "alter role limited set app.key = hunter2",
+           "alter role limited in database postgres set app.key to hunter2", "listen hunter2",
+           "notify hunter2, 'hunter2'", "unlisten hunter2",
+           "create function pg_temp.f() returns int set app.key to hunter2 as 'select 1' language sql"]
+
+
+def test_what_stands_without_quotes_may_be_a_secret(make_howdah):
+    """In the log, on the console, on the page and in spans."""
+    port = machine.free_port()
+    with Collector() as collector:
+        howdah = make_howdah(slow_query_time="0.000001", slow_query_rate=1000, top_queries=100,
+                             trace_endpoint=collector.url, trace_ratio=1, http_listen_port=port,
+                             http_page=1)
+        with howdah.connect() as client:
+            for sql in SECRETS:
+                client.ask(wire.query(sql))
+                client.ask(wire.parse(sql.split("; ")[0]), wire.bind(), wire.execute(), wire.sync())
+            client.ask(wire.query("select 'the end'"))
+            client.ask(wire.query("alter role limited reset all"))
+        howdah.wait_for_log(r"(?m)slow query.*: select \?$")
+        machine.wait_until(lambda: any(one.get("db.query.text") == "select ?"
+                                       for one in collector.spans()), "spans")
+        shown = repr(howdah.console("SHOW QUERIES"))
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/page.json") as answer:
+            page = answer.read().decode()
+        spans = b"".join(collector.bodies).decode(errors="replace")
+    assert "set app.key = ?" in shown and "set app.key = ?" in howdah.log()
+    for where in (shown, page, spans, howdah.log()):
+        assert "hunter2" not in where
+
+
 def test_thresholds_of_databases_and_users(make_howdah):
     howdah = make_howdah(slow_query_time="0.05", users={"postgres": "slow_query_time=0"})
     with howdah.connect() as client:

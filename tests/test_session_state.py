@@ -1108,8 +1108,8 @@ def test_who_would_keep_a_server_too_many_waits(pool, way, workers):
         thread = threading.Thread(target=lambda: asked.append(PINS[way](waiter)))
         thread.start()
         waits = {"application_name": "waits", "state": "waiting", "wait_reason": "pin_limit"}
-        machine.wait_until(lambda: [row for row in howdah.console("SHOW CLIENTS") if waits.items()
-                                    <= row.items()], "it to wait")
+        machine.wait_until(lambda: [row for row in howdah.console("SHOW CLIENTS_EXTENDED")
+                                    if waits.items() <= row.items()], "it to wait")
         # Others have the rest of the pool meanwhile.
         others = [howdah.connect() for _ in range(2)]
         for other in others:
@@ -1231,15 +1231,15 @@ def test_why_a_server_is_kept(pool):
         assert notices == ["this session keeps its server: temporary objects"]
         # What is left is known before the next statement runs.
         client.rows("select 1")
-        row = row_of(howdah, "SHOW CLIENTS", application_name="keeps")
+        row = row_of(howdah, "SHOW CLIENTS_EXTENDED", application_name="keeps")
         assert row["pin_reason"] == "temporary objects, advisory locks"
         assert row["pinned_since"].endswith(" UTC")
-        server = row_of(howdah, "SHOW SERVERS", link=row["ptr"])
+        server = row_of(howdah, "SHOW SERVERS_EXTENDED", link=row["ptr"])
         assert server["pin_reason"] == "temporary objects, advisory locks"
         howdah.wait_for_log("keeps its server: temporary objects", mark)
         assert (howdah.pool()["sv_pinned"], howdah.pool()["pins"]) == (1, 1)
         client.rows("discard all")
-        row = row_of(howdah, "SHOW CLIENTS", application_name="keeps")
+        row = row_of(howdah, "SHOW CLIENTS_EXTENDED", application_name="keeps")
         assert not row["pin_reason"] and not row["pinned_since"]
         assert (howdah.pool()["sv_pinned"], howdah.pool()["pins"]) == (0, 1)
 

@@ -45,6 +45,21 @@ def test_once_as_json_tells_the_cause_of_a_full_pool(make_howdah):
         assert [line[0] for line in lines if "till" in line] == ["waits"]
 
 
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_names_cannot_command_the_terminal(make_howdah, form):
+    """Control characters in names that anybody can give come out as escapes."""
+    howdah = make_howdah(default_pool_size=1)
+    name = "x\x1b]0;owned\x07\x9b31mred"
+    with howdah.connect(application_name=name) as holder, \
+            howdah.connect(application_name=name) as waiter:
+        holder.ask(wire.query("BEGIN"))
+        waiter.send(wire.query("SELECT 1"))
+        howdah.wait_for_pool(cl_waiting=1)
+        code, output = howdah.run_to_end("top", "--once", *form, "--interval=0.2", url(howdah))
+    assert code == 0 and "owned" in output, output
+    assert not [c for c in output if c != "\n" and (ord(c) < 32 or 127 <= ord(c) < 160)], output
+
+
 def test_nothing_to_see_is_told_as_zero(make_howdah):
     howdah = make_howdah()
     code, output = howdah.run_to_end("top", "--once", "--interval=0.2", url(howdah))

@@ -202,8 +202,8 @@ class Howdah:
         return next(row["value"] for row in self.console("SHOW CONFIG") if row["key"] == key)
 
     def pool(self, database="postgres", user="postgres"):
-        """The row of SHOW POOLS, numbers as numbers; None where there is no such pool."""
-        for row in self.console("SHOW POOLS"):
+        """The row of SHOW POOLS_EXTENDED, numbers as numbers; None where there is no such pool."""
+        for row in self.console("SHOW POOLS_EXTENDED"):
             if (row["database"], row["user"]) == (database, user):
                 return {key: int(value) if (value or "").isdigit() else value
                         for key, value in row.items()}
@@ -213,9 +213,6 @@ class Howdah:
         """Waits until columns of the pool's row have these values, and gives the row."""
         def reached():
             row = self.pool(database, user)
-            if row and "sv_active" in expected and self.address in wire.LISTENING:
-                servers = self.console("SHOW SERVERS")
-                row["sv_active"] -= sum(server["state"] == "listening" for server in servers)
             return row and all(row[key] == value for key, value in expected.items()) and row
         return machine.wait_until(reached, f"pool {database}/{user} to have {expected}")
 

@@ -98,7 +98,7 @@ class Turns:
             self.twice += 1
             assert self.twice <= 1 + self.turn // 10, f"{who} got server {server} twice running"
         kept = any(row["remote_pid"] == server and row["pin_reason"]
-                   for row in self.mine("SHOW SERVERS"))
+                   for row in self.mine("SHOW SERVERS_EXTENDED"))
         self.last[who] = server, kept
 
     def rows(self, command):

@@ -1,11 +1,21 @@
 //! Connection strings, the values in `[databases]`, `[users]` and `[peers]`: `key=value` pairs with blanks
 //! between them. A value may be in single quotes; inside them `''` stands for a quote.
 
+/// One pair of a connection string.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Pair {
+    pub key: String,
+    pub value: String,
+    /// The value stands in double quotes, which are read like single ones: it contains blanks, so
+    /// the text means nothing otherwise. (A word in double quotes keeps them, as in PgBouncer.)
+    pub in_double_quotes: bool,
+}
+
 /// The pairs of a connection string, in order.
 ///
 /// # Errors
 /// What is wrong, and how to correct it.
-pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
+pub(super) fn parse(text: &str) -> Result<Vec<Pair>, String> {
     let mut pairs = Vec::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
@@ -22,15 +32,30 @@ pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
         if key.is_empty() {
             return Err("a key is missing before `=`".into());
         }
-        let (value, after) = take_value(after.trim_start())
+        let after = after.trim_start();
+        let doubly = in_double_quotes(after);
+        let (value, after) = doubly
+            .map(|(value, after)| (value.to_owned(), after))
+            .or_else(|| take_value(after))
             .ok_or_else(|| format!("the quoted value of {key} is not closed"))?;
         if value.is_empty() {
             return Err(format!("the value of {key} is empty: leave the pair out"));
         }
-        pairs.push((key.to_owned(), value));
+        pairs.push(Pair {
+            key: key.to_owned(),
+            value,
+            in_double_quotes: doubly.is_some(),
+        });
         rest = after.trim_start();
     }
     Ok(pairs)
+}
+
+/// A text with blanks in double quotes at the start of the text, and the text after it.
+fn in_double_quotes(text: &str) -> Option<(&str, &str)> {
+    let (inside, after) = text.strip_prefix('"')?.split_once('"')?;
+    let ends = after.is_empty() || after.starts_with([' ', '\t']);
+    (ends && inside.contains([' ', '\t'])).then_some((inside, after))
 }
 
 /// The value at the start of the text, and the text after it; `None` if a quote is not closed.
@@ -74,9 +99,25 @@ mod tests {
             ("a=x'y", &[("a", "x'y")]),
         ] {
             let seen = parse(text).unwrap();
-            let seen: Vec<_> = seen.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-            assert_eq!(seen, pairs, "{text:?}");
+            let seen = seen.iter().map(|pair| (&*pair.key, &*pair.value));
+            assert_eq!(seen.collect::<Vec<_>>(), pairs, "{text:?}");
         }
+    }
+
+    #[test]
+    fn double_quotes_around_blanks() {
+        for (text, value, doubly) in [
+            ("a=\"select 1\"", "select 1", true),
+            ("a = \"it's so\" b=c", "it's so", true),
+            ("a=\"word\"", "\"word\"", false),
+            ("a=\"x\"y b=\"z\"", "\"x\"y", false),
+            ("a='\"select 1\"'", "\"select 1\"", false),
+        ] {
+            let seen = parse(text).unwrap().swap_remove(0);
+            let seen = (&*seen.value, seen.in_double_quotes);
+            assert_eq!(seen, (value, doubly), "{text:?}");
+        }
+        assert!(parse("a=\"select 1").is_err() && parse("a=\"b c\"d").is_err());
     }
 
     #[test]

@@ -283,6 +283,15 @@ impl Resolver {
                 MAX_DATABASE - 1
             ));
         }
+        if name == "*"
+            && let Err(why) = connstr::parse(connstr)
+        {
+            // PgBouncer reads this entry when a client needs it, and then refuses the client.
+            self.warn(format!(
+                "database \"*\" ({place}) can't be read and is left out: {why}"
+            ));
+            return Ok(());
+        }
         let mut database = Database::new(name);
         self.entry(Scope::Database, name, connstr, place, |key, value| {
             if key == "user" && value.len() >= MAX_USER {
@@ -347,8 +356,13 @@ impl Resolver {
         let pairs = connstr::parse(text)?;
         // In an entry with a password, any value may be a part of the password, for example after a
         // blank.
-        let has_password = pairs.iter().any(|(key, _)| key.contains("pass"));
-        for (key, value) in pairs {
+        let has_password = pairs.iter().any(|pair| pair.key.contains("pass"));
+        for pair in pairs {
+            let (key, value) = (pair.key, pair.value);
+            if pair.in_double_quotes {
+                let quotes = "its value is read without the double quotes: write single ones";
+                self.warn_of_pair(name, &key, quotes, place);
+            }
             let Some(setting) = table::find(scope, &key) else {
                 let near = did_you_mean(scope, &key);
                 self.mistaken_pair(name, &key, format!("there is no such setting{near}"), place);
@@ -359,6 +373,18 @@ impl Resolver {
             }
             self.note_beyond(scope, setting, format!(" {name}"), place);
             if let Err(why) = assign(&key, &value) {
+                // PgBouncer reads the digits, too, and takes no notice of the rest.
+                let number = matches!(setting.kind, Kind::Number | Kind::Seconds);
+                if let Some(digits) = leading_digits(&value).filter(|_| number)
+                    && assign(&key, digits).is_ok()
+                {
+                    let shown = match has_password {
+                        true => "only the digits of its value are read".to_string(),
+                        false => format!("{value} is read as {digits}"),
+                    };
+                    self.warn_of_pair(name, &key, &shown, place);
+                    continue;
+                }
                 let pair = if has_password {
                     key
                 } else {
@@ -372,6 +398,12 @@ impl Resolver {
             }
         }
         Ok(())
+    }
+
+    /// Warns of a pair of an entry that is read in the way that was probably meant.
+    fn warn_of_pair(&mut self, entry: &str, key: &str, read: &str, place: &Place) {
+        let what = self.section.entry().unwrap_or_default();
+        self.warn(format!("{what} \"{entry}\", {key} ({place}): {read}"));
     }
 
     fn mistaken_pair(&mut self, entry: &str, pair: &str, remedy: String, place: &Place) {
@@ -581,7 +613,17 @@ impl Resolver {
                 return self.warn_broken(format!("could not open auth_file {path}: {why}"));
             }
         };
-        let (users, broken) = userlist::parse(&text);
+        let userlist::Users {
+            users,
+            broken,
+            skipped,
+        } = userlist::parse(&text);
+        for line in skipped {
+            self.warn(format!(
+                "auth file ({path}:{line}): what stands between the user and the password is skipped: \
+                 write a blank there"
+            ));
+        }
         self.config.auth_file_broken = broken.is_some() || text.contains(NO_TEXT);
         if let Some((line, why)) = broken {
             self.warn_broken(format!(
@@ -667,6 +709,12 @@ impl Resolver {
     fn warn_broken(&mut self, text: String) {
         self.warnings.push(Warning { text, broken: true });
     }
+}
+
+/// The digits at the start of a text with something else behind them.
+fn leading_digits(text: &str) -> Option<&str> {
+    let end = text.find(|c: char| !c.is_ascii_digit())?;
+    Some(&text[..end]).filter(|digits| !digits.is_empty())
 }
 
 /// `; did you mean X?` if a known name is similar.

@@ -9,6 +9,7 @@ const USERS: &str = "\"alice\" \"secret\"\n\"bob\" \"md50123456789abcdef01234567
 fn files(name: &str) -> Result<String, String> {
     match name {
         "users.txt" => Ok(USERS.into()),
+        "colon.txt" => Ok("\"alice\" \"x\"\n\"app\":\"app\"".into()),
         "broken.txt" => Ok("\"alice\" \"x\"\nbob".into()),
         "latin1.txt" => {
             Ok("; \u{fffd}\n\"bob\" \"\u{fffd}\"\n\"alice\" \"x\"\n\"carol\" \"y\"".into())
@@ -800,4 +801,62 @@ fn what_pgbouncer_refuses_is_listed_with_its_line() {
             "[pgbouncer] pool_idle_timeout (more.ini:1)",
         ]
     );
+}
+
+#[test]
+fn what_pgbouncer_runs_with_runs() {
+    for (line, said) in [
+        (
+            "a = host=h port=7200;",
+            "database \"a\", port (h.ini:2): 7200; is read as 7200",
+        ),
+        (
+            "a = host=h, port=7200, dbname=b",
+            "database \"a\", port (h.ini:2): 7200, is read as 7200",
+        ),
+        (
+            "a = host=h port=7200,7201",
+            "database \"a\", port (h.ini:2): 7200,7201 is read as 7200",
+        ),
+        (
+            "a = host=h port=7200; user=u password=s",
+            "database \"a\", port (h.ini:2): only the digits of its value are read",
+        ),
+        (
+            "a = host=h port=7200 connect_query=\"select 1\"",
+            "database \"a\", connect_query (h.ini:2): its value is read without the double quotes: \
+             write single ones",
+        ),
+    ] {
+        let (config, warnings) = load(&format!("[databases]\n{line}")).unwrap();
+        assert!(
+            warnings.iter().any(|w| w.to_string() == said),
+            "{line}: {warnings:?}"
+        );
+        let a = &config.databases["a"];
+        assert_eq!(
+            (a.port, &a.hosts[..]),
+            (7200, &[Host::Name("h".into())][..]),
+            "{line}"
+        );
+        let query = line.contains("query").then_some("select 1");
+        assert_eq!(a.connect_query.as_deref(), query, "{line}");
+    }
+    let (config, warnings) = load("[databases]\n* = host=h password='abc\na = host=h").unwrap();
+    assert!(config.fallback.is_none() && config.databases.contains_key("a"));
+    let said = "database \"*\" (h.ini:2) can't be read and is left out: ";
+    assert!(warnings[0].to_string().starts_with(said), "{warnings:?}");
+    assert!(!warnings[0].to_string().contains("abc"));
+    let (config, warnings) = load("[pgbouncer]\nauth_file = colon.txt").unwrap();
+    assert!(config.users["app"].listed && config.users["app"].secret.is_some());
+    let said = "auth file (colon.txt:2): what stands between the user and the password is skipped";
+    assert!(warnings[0].to_string().starts_with(said), "{warnings:?}");
+    for line in [
+        "a = port=x7200",
+        "a = port=0;",
+        "a = pool_size=;",
+        "a = port=99999,",
+    ] {
+        assert!(load(&format!("[databases]\n{line}")).is_err(), "{line}");
+    }
 }

@@ -12,10 +12,21 @@ type Line = (String, String);
 /// The number of a malformed line, and the reason.
 type Broken = (u32, &'static str);
 
+/// The contents of the file.
+#[derive(PartialEq, Eq, Debug, Default)]
+pub struct Users {
+    /// User and secret of each line.
+    pub users: Vec<Line>,
+    /// Nothing from this line on was read.
+    pub broken: Option<Broken>,
+    /// The numbers of lines with more than blanks between user and secret, such as `"a":"b"`.
+    pub skipped: Vec<u32>,
+}
+
 /// Reads the file. Like PgBouncer, stops at the first malformed line and returns its number and the
 /// reason. The users before that line are good.
-pub fn parse(text: &str) -> (Vec<Line>, Option<Broken>) {
-    let mut users = Vec::new();
+pub fn parse(text: &str) -> Users {
+    let mut all = Users::default();
     let mut rest = text;
     let mut line = 1;
     loop {
@@ -23,16 +34,22 @@ pub fn parse(text: &str) -> (Vec<Line>, Option<Broken>) {
         line += newlines(&rest[..rest.len() - trimmed.len()]);
         rest = trimmed;
         if rest.is_empty() {
-            return (users, None);
+            return all;
         }
         if !rest.starts_with(';') {
             match take_user(rest) {
-                Ok((user, secret, after)) => {
+                Ok((user, between, secret, after)) => {
+                    if !between.chars().all(|c| matches!(c, ' ' | '\t')) {
+                        all.skipped.push(line);
+                    }
                     line += newlines(&rest[..rest.len() - after.len()]);
-                    users.push((user, secret));
+                    all.users.push((user, secret));
                     rest = after;
                 }
-                Err(why) => return (users, Some((line, why))),
+                Err(why) => {
+                    all.broken = Some((line, why));
+                    return all;
+                }
             }
         }
         rest = rest.split_once('\n').map_or("", |(_, after)| after);
@@ -44,17 +61,20 @@ fn newlines(text: &str) -> u32 {
     text.bytes().filter(|&b| b == b'\n').count() as u32
 }
 
-fn take_user(text: &str) -> Result<(String, String, &str), &'static str> {
+/// The user, what stands between user and secret, the secret, and the text after it.
+fn take_user(text: &str) -> Result<(String, &str, String, &str), &'static str> {
+    const NO_SECRET: &str = "a password in quotes must follow the user";
     let (user, rest) = quoted(text, '"').ok_or("a line must begin with a user name in quotes")?;
-    let rest = rest.trim_start_matches([' ', '\t']);
-    let (secret, rest) = quoted(rest, '"').ok_or("a password in quotes must follow the user")?;
+    let quote = rest.find(['"', '\n']).ok_or(NO_SECRET)?;
+    let (between, rest) = rest.split_at(quote);
+    let (secret, rest) = quoted(rest, '"').ok_or(NO_SECRET)?;
     if user.len() >= MAX_USER {
         return Err("the user name is too long (at most 127 bytes)");
     }
     if secret.len() > MAX_PASSWORD {
         return Err("the password is too long (at most 65531 bytes)");
     }
-    Ok((user, secret, rest))
+    Ok((user, between, secret, rest))
 }
 
 #[cfg(test)]
@@ -74,9 +94,21 @@ mod tests {
             pair("q\"q", "p\""),
             pair("e", ""),
         ];
-        assert_eq!(parse(text), (expected, None));
-        assert_eq!(parse(""), (vec![], None));
-        assert_eq!(parse("; only a comment"), (vec![], None));
+        let seen = parse(text);
+        assert_eq!((seen.users, seen.broken), (expected, None));
+        assert_eq!(parse(""), Users::default());
+        assert_eq!(parse("; only a comment"), Users::default());
+    }
+
+    #[test]
+    fn what_stands_between_is_skipped() {
+        let seen = parse("\"a\" \"b\"\n\"c\":\"d\"\n\"e\" = \"f\"\n\"g\"\t \"h\"");
+        let expected = [("a", "b"), ("c", "d"), ("e", "f"), ("g", "h")];
+        assert_eq!(
+            seen.users,
+            expected.map(|(user, secret)| pair(user, secret))
+        );
+        assert_eq!((seen.broken, seen.skipped), (None, vec![2, 3]));
     }
 
     #[test]
@@ -87,22 +119,26 @@ mod tests {
             ("\"a\" \"b\"\n\"c\"\n\"d\" \"e\"", 2),
             ("\"a\" \"b\"\n\"c\" d", 2),
         ] {
-            let (users, wrong) = parse(text);
-            assert_eq!((users.len(), wrong.unwrap().0), (1, line), "{text:?}");
+            let seen = parse(text);
+            assert_eq!(
+                (seen.users.len(), seen.broken.unwrap().0),
+                (1, line),
+                "{text:?}"
+            );
         }
         let long = format!("\"{}\" \"x\"", "u".repeat(128));
         assert!(
             parse(&long)
-                .1
+                .broken
                 .is_some_and(|(_, why)| why.contains("too long"))
         );
         let long = format!("\"u\" \"{}\"", "x".repeat(65532));
         assert!(
             parse(&long)
-                .1
+                .broken
                 .is_some_and(|(_, why)| why.contains("too long"))
         );
         let fits = format!("\"{}\" \"{}\"", "u".repeat(127), "x".repeat(65531));
-        assert_eq!(parse(&fits).1, None);
+        assert_eq!(parse(&fits).broken, None);
     }
 }

@@ -46,7 +46,7 @@ pub struct Arguments {
     pub io_driver: Option<String>,
 }
 
-/// The output of `-V`. SHOW VERSION begins with its first line.
+/// The output of `-V`.
 pub const VERSION: &str = concat!(
     "Howdah ",
     env!("CARGO_PKG_VERSION"),

@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -128,6 +129,8 @@ impl Log {
             let file = OpenOptions::new()
                 .append(true)
                 .create(true)
+                // Lines have names of users and databases, texts of queries and addresses.
+                .mode(0o640)
                 .open(Path::new(path));
             Some(file.map_err(|why| format!("Cannot open logfile: '{path}': {}", text(&why)))?)
         };

@@ -133,7 +133,7 @@ impl Predecessor {
                 _ => {}
             }
         }
-        if version.starts_with("Howdah ") {
+        if version.contains("Howdah ") {
             return Ok(());
         }
         Err(format!(

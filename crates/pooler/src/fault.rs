@@ -222,6 +222,14 @@ impl Fault {
         }
     }
 
+    /// True if the client could not prove its identity, or nothing lets its user in.
+    pub fn refuses_login(&self) -> bool {
+        matches!(
+            self,
+            Fault::LoginFailed(_) | Fault::NoSuchUser | Fault::NotAllowed
+        )
+    }
+
     /// True if the client gets a message. False if the client has left, or if PostgreSQL would send
     /// no message.
     pub fn is_told(&self) -> bool {
@@ -410,7 +418,7 @@ impl Refusal {
                 (
                     b'H',
                     b"Try again outside of a transaction, where the statement waits, or raise \
-                      pin_limit. SHOW CLIENTS says who keeps servers, and why.",
+                      pin_limit. SHOW CLIENTS_EXTENDED says who keeps servers, and why.",
                 ),
             ],
             Refusal::TooLong => &[

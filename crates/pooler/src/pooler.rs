@@ -484,22 +484,24 @@ impl Pooler {
             return;
         }
         let client = gone!(self.clients.get(id));
-        let mut text = String::with_capacity(LINE);
-        let _ = write!(
-            text,
-            "C-{:#x}: {}/{}@{} {said}",
-            client.number,
-            or(&client.database, "(nodb)"),
-            or(&client.user, "(nouser)"),
-            crate::place::remote(&client.ends),
-        );
         let proves = matches!(client.state(), ClientState::Login(_) | ClientState::Lookup);
         let cause = match client.welcomed {
             true => Cause::Known,
             false if proves && level <= Level::Warning => Cause::Refused,
             false => Cause::Stranger,
         };
+        let text = client_line(client, said);
         out.note(Note { level, text, cause });
+    }
+
+    /// Logs that a client's login is refused.
+    pub(crate) fn note_refusal(&self, id: ClientId, said: impl Display, out: &mut Out) {
+        let client = gone!(self.clients.get(id));
+        out.note(Note {
+            level: Level::Error,
+            text: client_line(client, said),
+            cause: Cause::Refused,
+        });
     }
 
     /// Logs a text about a server.
@@ -552,4 +554,18 @@ impl Pooler {
 /// A name, or `none` if the name is empty.
 fn or<'a>(name: &'a str, none: &'a str) -> &'a str {
     if name.is_empty() { none } else { name }
+}
+
+/// A log line about a client.
+fn client_line(client: &Client, said: impl Display) -> String {
+    let mut text = String::with_capacity(LINE);
+    let _ = write!(
+        text,
+        "C-{:#x}: {}/{}@{} {said}",
+        client.number,
+        or(&client.database, "(nodb)"),
+        or(&client.user, "(nouser)"),
+        crate::place::remote(&client.ends),
+    );
+    text
 }

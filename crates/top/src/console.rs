@@ -11,6 +11,9 @@ use crate::table::Table;
 pub(crate) struct Console {
     client: Client,
     version: String,
+    /// The end of the names of SHOW POOLS, CLIENTS and SERVERS with Howdah's columns; empty for
+    /// PgBouncer, which has none of them.
+    extended: &'static str,
     /// It knows SHOW HOLDERS and SHOW QUERIES: PgBouncer does not.
     has_holders: bool,
     has_queries: bool,
@@ -41,11 +44,15 @@ impl Console {
         let mut console = Console {
             client,
             version: String::new(),
+            extended: "",
             has_holders: true,
             has_queries: true,
         };
         let version = console.ask("SHOW VERSION")?;
         console.version = version.value(0, "version").to_string();
+        if console.ask("SHOW POOLS_EXTENDED").is_ok() {
+            console.extended = "_EXTENDED";
+        }
         console.has_holders = console.ask("SHOW HOLDERS").is_ok();
         console.has_queries = console.ask("SHOW QUERIES").is_ok();
         Ok(console)
@@ -61,13 +68,14 @@ impl Console {
             true => self.ask("SHOW QUERIES")?,
             false => Table::default(),
         };
+        let extended = self.extended;
         Ok(Snapshot {
             at: Instant::now(),
             version: self.version.clone(),
-            pools: self.ask("SHOW POOLS")?,
+            pools: self.ask(&format!("SHOW POOLS{extended}"))?,
             stats: self.ask("SHOW STATS")?,
-            clients: self.ask("SHOW CLIENTS")?,
-            servers: self.ask("SHOW SERVERS")?,
+            clients: self.ask(&format!("SHOW CLIENTS{extended}"))?,
+            servers: self.ask(&format!("SHOW SERVERS{extended}"))?,
             databases: self.ask("SHOW DATABASES")?,
             holders,
             queries,

@@ -36,7 +36,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> bool {
         Some(arguments) => watch(&arguments),
     });
     if let Err(why) = &done {
-        eprintln!("howdah top: {why}");
+        eprintln!("howdah top: {}", view::printable(why));
     }
     done.is_ok()
 }

@@ -414,7 +414,13 @@ pub(crate) fn json(now: &Snapshot, before: Option<&Snapshot>) -> String {
         });
         all.insert(view.name(), rows.collect());
     }
-    format!("{}\n", Value::Object(all))
+    let text = Value::Object(all).to_string();
+    // JSON escapes but the first 32 control characters.
+    let escaped = text.chars().map(|c| match c.is_control() {
+        true => format!("\\u{:04x}", u32::from(c)),
+        false => c.to_string(),
+    });
+    format!("{}\n", escaped.collect::<String>())
 }
 
 /// How many holders and waiters [`plain`] tells of each pool.
@@ -427,14 +433,15 @@ pub(crate) fn plain(now: &Snapshot, before: Option<&Snapshot>) -> String {
     if let Some(waiting) = pools.column("waiting") {
         pools.sort(waiting, true);
     }
-    let mut text = format!("{}\n{}\n\n", now.version, summary(now, before));
+    let version = printable(&now.version);
+    let mut text = format!("{version}\n{}\n\n", summary(now, before));
     lines(&pools, &mut text);
     for row in (0..pools.rows.len()).filter(|row| pools.number(*row, "waiting") > 0.0) {
         let (database, user) = (pools.value(row, "database"), pools.value(row, "user"));
         let mut table = View::Pool(database.into(), user.into()).table(now, before);
         let left_out = table.rows.len().saturating_sub(PLAIN_ROWS);
         table.rows.truncate(PLAIN_ROWS);
-        text.push_str(&format!("\n{database}/{user}\n"));
+        text.push_str(&format!("\n{}/{}\n", printable(database), printable(user)));
         lines(&table, &mut text);
         if left_out > 0 {
             text.push_str(&format!("and {left_out} more\n"));
@@ -443,15 +450,30 @@ pub(crate) fn plain(now: &Snapshot, before: Option<&Snapshot>) -> String {
     text
 }
 
+/// A text with control characters as escapes: anybody can give a database or an application a name
+/// that a terminal would obey.
+pub(crate) fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
 /// A table as lines of text.
 fn lines(table: &Table, text: &mut String) {
+    let of_row = |row: &Vec<String>| row.iter().map(|value| printable(value)).collect();
+    let rows: Vec<Vec<String>> = table.rows.iter().map(of_row).collect();
     let width = |at: usize| {
-        let values = table.rows.iter().map(|row| row[at].chars().count());
+        let values = rows.iter().map(|row| row[at].chars().count());
         let title = table.columns[at].chars().count();
         values.chain([title]).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..table.columns.len()).map(width).collect();
-    for row in std::iter::once(&table.columns).chain(&table.rows) {
+    for row in std::iter::once(&table.columns).chain(&rows) {
         let cells = row.iter().zip(&widths);
         let cells: Vec<_> = cells
             .map(|(value, width)| format!("{value:width$}"))

@@ -224,9 +224,8 @@ impl Epoll {
                 }
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
-                Err(Errno::INVAL) if socket::is_deaf(Some(socket)) => {
-                    return self.accept(index, false);
-                }
+                // The socket was shut down: it never accepts again.
+                Err(Errno::INVAL) => return self.accept(index, false),
                 Err(error) => {
                     self.accept(index, false);
                     self.ready.push_back(Completion::AcceptFailed {

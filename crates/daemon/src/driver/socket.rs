@@ -52,11 +52,6 @@ pub(super) fn stop_listening(socket: &OwnedFd, shared: &AtomicBool) {
     let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
 }
 
-/// True for a listening socket after [`stop_listening`], and for `None`.
-pub fn is_deaf(socket: Option<&Arc<OwnedFd>>) -> bool {
-    socket.is_none_or(|socket| !rustix::net::sockopt::socket_acceptconn(socket).unwrap_or(false))
-}
-
 /// Makes the kernel hand over a connection of a listening TCP socket only when its first bytes have
 /// arrived, or after this many seconds. 0 hands it over at once.
 ///

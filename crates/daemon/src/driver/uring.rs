@@ -356,9 +356,8 @@ impl Uring {
                 }
             }
             Err(Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::CONNABORTED) => {}
-            Err(Errno::INVAL) if socket::is_deaf(listening.socket.as_ref()) => {
-                listening.wanted = false;
-            }
+            // The socket was shut down: it never accepts again.
+            Err(Errno::INVAL) => listening.wanted = false,
             Err(error) => {
                 listening.wanted = false;
                 self.ready.push_back(Completion::AcceptFailed {

@@ -144,7 +144,7 @@ fn refusal(terms: &Terms, request: &Request<Incoming>) -> Option<Answer> {
         let text = "call this by localhost or an address, or set http_token\n";
         return (terms.is_local() && foreign).then(|| plain(StatusCode::FORBIDDEN, text));
     }
-    let bearer = field(request, &AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+    let bearer = field(request, &AUTHORIZATION).and_then(of_bearer);
     let cookies = field(request, &COOKIE).unwrap_or("").split(';');
     let mut cookies = cookies.filter_map(|cookie| cookie.trim().strip_prefix("howdah_token="));
     if bearer.is_some_and(|shown| is_token(terms, shown))
@@ -155,6 +155,14 @@ fn refusal(terms: &Terms, request: &Request<Incoming>) -> Option<Answer> {
     let text = "show http_token: Authorization: Bearer ..., or /?token=... for the page\n";
     let answer = plain(StatusCode::UNAUTHORIZED, text);
     Some(with(answer, WWW_AUTHENTICATE, "Bearer"))
+}
+
+/// The token in `Bearer TOKEN`. HTTP has names of schemes in any case.
+fn of_bearer(credentials: &str) -> Option<&str> {
+    let (scheme, token) = credentials.split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then(|| token.trim_start())
 }
 
 /// `/?token=...` is exchanged for a cookie, so that the token does not stay in the address.

@@ -43,5 +43,6 @@ suite! {
         deadlines_that_move_are_kept
         an_idle_worker_does_not_spin
         who_stands_still_keeps_nobody_from_accepting
+        the_end_of_a_listener_is_no_error
     ;
 }

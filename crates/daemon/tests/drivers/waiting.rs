@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::rc::Rc;
 
 use howdah_daemon::driver::Completion;
@@ -9,7 +11,7 @@ use howdah_daemon::driver::socket::Listener;
 use howdah_daemon::mailbox::Letter;
 use howdah_pooler::event::{Action, Address, Answer, Event, Out, Time};
 
-use crate::stage::{CLIENT, Make, Stage, echo, read_some, scripted, write_some};
+use crate::stage::{CLIENT, Make, Stage, echo, listener, read_some, scripted, write_some};
 
 pub(crate) fn mail_wakes_a_waiting_worker<D: Make>() {
     let answers = Rc::new(RefCell::new(0));
@@ -137,4 +139,24 @@ pub(crate) fn who_stands_still_keeps_nobody_from_accepting<D: Make>() {
         }
     }
     assert_eq!(accepted, streams.len());
+}
+
+/// At the end of the process listeners are shut down while workers still wait at them.
+pub(crate) fn the_end_of_a_listener_is_no_error<D: Make>() {
+    let tcp = listener().1;
+    let name = format!("{}-{}", std::any::type_name::<D>(), std::process::id());
+    let unix = SocketAddr::from_abstract_name(&name).unwrap();
+    let unix = UnixListener::bind_addr(&unix).unwrap();
+    let unix = Listener::new(Address::Unix(name, 0), unix.into());
+    for listener in [tcp, unix] {
+        let mut driver = D::make(vec![listener.clone()], None);
+        driver.accept(0, true);
+        driver.wait(Some(Time(0)));
+        listener.stop();
+        for _ in 0..3 {
+            let until = driver.now().0 + 5_000_000;
+            driver.wait(Some(Time(until)));
+            assert!(driver.next().is_none());
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use howdah_wire::write;
 
+use crate::auth::WRONG_PASSWORD;
 use crate::client::ClientState;
 use crate::event::{Action, ClientId, Close, Order, Out, Peer, ServerId};
 use crate::fault::Fault;
@@ -38,6 +39,10 @@ impl Pooler {
             client.state(),
             ClientState::Canceller | ClientState::Handshake
         );
+        if fault.refuses_login() {
+            // Before the client learns of it. Programs that block guessers look for this line.
+            self.note_refusal(id, WRONG_PASSWORD, out);
+        }
         let told = fault.is_told() && between && !mute;
         if told {
             let (sqlstate, text) = (fault.sqlstate().to_string(), fault.told());
@@ -140,6 +145,10 @@ impl Pooler {
     pub(crate) fn client_lost(&mut self, id: ClientId, why: Option<String>, out: &mut Out) {
         let text = why.unwrap_or_else(|| "client unexpected eof".to_string());
         let client = gone!(self.clients.get_mut(id));
+        if client.is_probe() {
+            self.note_client(Level::Debug, id, format_args!("a probe: {text}"), out);
+            return self.end_client(id, Close::Abort, Farewell::Abrupt, out);
+        }
         // The client was lost before the driver detached it, so it does not move.
         match *client.state() {
             ClientState::Moving(_) | ClientState::Packed(_) => client.starts_again(),

@@ -144,8 +144,10 @@ impl Pooler {
             }
             LoginStep::Refuse(refusal) => {
                 self.doubt(id);
-                let (level, line) = self.refusal_line(id, &refusal.detail);
-                self.note_client(level, id, &line, out);
+                if refusal.detail != WRONG_PASSWORD {
+                    let (level, line) = self.refusal_line(id, &refusal.detail);
+                    self.note_client(level, id, &line, out);
+                }
                 let text = match refusal.text {
                     Cow::Borrowed(text) => text,
                     Cow::Owned(_) => "authentication failed",
@@ -155,11 +157,11 @@ impl Pooler {
         }
     }
 
-    /// The log line for a refusal. The texts are PgBouncer's, where it has one.
+    /// The log line for a refusal other than for a wrong password. The texts are PgBouncer's, where
+    /// it has one.
     fn refusal_line(&self, id: ClientId, detail: &str) -> (Level, String) {
         let user = &self.clients.at(id).user;
         match detail {
-            WRONG_PASSWORD => (Level::Error, detail.into()),
             NO_SECRET if self.config.user(user).is_some_and(|user| user.listed) => {
                 (Level::Warning, format!("the user has no password: {user}"))
             }

@@ -385,6 +385,13 @@ impl Client {
         self.timer = Time(0);
     }
 
+    /// True if a client has said nothing yet, but perhaps that it wants TLS. Load balancers and
+    /// supervisors open such connections to see whether the port answers.
+    pub(crate) fn is_probe(&self) -> bool {
+        matches!(self.state, ClientState::Startup | ClientState::Handshake)
+            && self.inbox.held().is_empty()
+    }
+
     fn shakes_hands(&mut self) {
         self.state = ClientState::Handshake;
     }

@@ -296,7 +296,7 @@ impl Pooler {
                 // A client with a server of its own may send any `options` that PostgreSQL accepts.
                 b"options" if wish.replication.any() => wish.server_options = Some(value.into()),
                 b"options" => match self.options(value, keeps, &mut wish) {
-                    Err(_) if self.ignores(name) => {}
+                    Err(_) if self.ignores(name) || console::is_console(wish.database) => {}
                     result => result?,
                 },
                 _ if name.starts_with(b"_pq_.") => wish.options.push(name),
@@ -316,7 +316,8 @@ impl Pooler {
             wish.params = wish.params.with(position, value);
             return true;
         }
-        if self.ignores(name) {
+        // On the console a setting has no effect at login, as later.
+        if self.ignores(name) || console::is_console(wish.database) {
             return true;
         }
         let room = keeps && wish.settings.len() < limits::SETTINGS;

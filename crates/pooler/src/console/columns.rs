@@ -1,4 +1,7 @@
-//! The columns of each SHOW. Dashboards rely on their names, order and types.
+//! The columns of each SHOW. Programs rely on their names, order, types and number.
+//!
+//! A SHOW of PgBouncer has exactly the columns of PgBouncer 1.25.2, and never gets another one.
+//! Howdah's own columns are in `SHOW ..._EXTENDED`.
 
 use crate::console::report::Want;
 
@@ -13,8 +16,9 @@ impl Show {
     /// The columns of this SHOW.
     pub fn columns(self) -> Columns {
         match self {
-            Show::Clients => CLIENTS,
-            Show::Servers => SERVERS,
+            Show::Clients | Show::Servers => &PEER,
+            Show::ClientsExtended => CLIENTS_EXTENDED,
+            Show::ServersExtended => SERVERS_EXTENDED,
             Show::Holders => HOLDERS,
             Show::Queries => QUERIES,
             Show::Sockets | Show::ActiveSockets => SOCKETS,
@@ -37,7 +41,8 @@ impl Show {
                 ("pool_size", 'i'),
             ],
             Show::PeerPools => PEER_POOLS,
-            Show::Pools => POOLS,
+            Show::Pools => &POOLS,
+            Show::PoolsExtended => POOLS_EXTENDED,
             Show::State => &[("key", 's'), ("value", 's')],
             Show::Stats => STATS,
             Show::StatsAverages => STATS_AVERAGES,
@@ -111,8 +116,8 @@ const FDS: Columns = &[
     ("scram_server_key", 'y'),
 ];
 
-/// The first columns of SHOW CLIENTS, SERVERS and SOCKETS.
-const PEER: [ShowColumn; 21] = [
+/// The columns of SHOW CLIENTS and SERVERS, and the first ones of SHOW SOCKETS.
+pub(super) const PEER: [ShowColumn; 21] = [
     ("type", 's'),
     ("user", 's'),
     ("database", 's'),
@@ -136,28 +141,31 @@ const PEER: [ShowColumn; 21] = [
     ("id", 'i'),
 ];
 
-/// The columns of `PEER`, followed by more.
-const fn joined<const N: usize>(more: &[ShowColumn]) -> [ShowColumn; N] {
+/// The first columns, followed by more.
+const fn joined<const N: usize>(first: &[ShowColumn], more: &[ShowColumn]) -> [ShowColumn; N] {
     let mut all = [("", 's'); N];
     let mut at = 0;
     while at < N {
-        all[at] = match at < PEER.len() {
-            true => PEER[at],
-            false => more[at - PEER.len()],
+        all[at] = match at < first.len() {
+            true => first[at],
+            false => more[at - first.len()],
         };
         at += 1;
     }
     all
 }
 
-/// PgBouncer's columns, then: why a client waits, its place in the pool's queue, and why and since
-/// when it keeps a server between transactions.
-const CLIENTS: Columns = &joined::<25>(&[
-    ("wait_reason", 's'),
-    ("wait_place", 'i'),
-    ("pin_reason", 's'),
-    ("pinned_since", 's'),
-]);
+/// The columns of SHOW CLIENTS, then: why a client waits, its place in the pool's queue, and why and
+/// since when it keeps a server between transactions.
+const CLIENTS_EXTENDED: Columns = &joined::<25>(
+    &PEER,
+    &[
+        ("wait_reason", 's'),
+        ("wait_place", 'i'),
+        ("pin_reason", 's'),
+        ("pinned_since", 's'),
+    ],
+);
 
 const QUERIES: Columns = &[
     ("database", 's'),
@@ -187,19 +195,23 @@ const HOLDERS: Columns = &[
     ("remote_pid", 'i'),
 ];
 
-/// PgBouncer's columns, then: why and since when the client keeps this server between transactions.
-const SERVERS: Columns = &joined::<23>(&[("pin_reason", 's'), ("pinned_since", 's')]);
+/// The columns of SHOW SERVERS, then: why and since when the client keeps this server between
+/// transactions.
+const SERVERS_EXTENDED: Columns =
+    &joined::<23>(&PEER, &[("pin_reason", 's'), ("pinned_since", 's')]);
 
-/// PgBouncer's columns of `SERVERS`, then more.
-const SOCKETS: Columns = &joined::<28>(&[
-    ("recv_pos", 'i'),
-    ("pkt_pos", 'i'),
-    ("pkt_remain", 'i'),
-    ("send_pos", 'i'),
-    ("send_remain", 'i'),
-    ("pkt_avail", 'i'),
-    ("send_avail", 'i'),
-]);
+const SOCKETS: Columns = &joined::<28>(
+    &PEER,
+    &[
+        ("recv_pos", 'i'),
+        ("pkt_pos", 'i'),
+        ("pkt_remain", 'i'),
+        ("send_pos", 'i'),
+        ("send_remain", 'i'),
+        ("pkt_avail", 'i'),
+        ("send_avail", 'i'),
+    ],
+);
 
 const MEM: Columns = &[
     ("name", 's'),
@@ -237,7 +249,7 @@ const PEER_POOLS: Columns = &[
     ("sv_login", 'i'),
 ];
 
-const POOLS: Columns = &[
+const POOLS: [ShowColumn; 17] = [
     ("database", 's'),
     ("user", 's'),
     ("cl_active", 'i'),
@@ -255,10 +267,20 @@ const POOLS: Columns = &[
     ("maxwait_us", 'i'),
     ("pool_mode", 's'),
     ("load_balance_hosts", 's'),
-    ("sv_pinned", 'i'),
-    ("pins", 'n'),
-    ("unseen_state", 'n'),
 ];
+
+/// The columns of SHOW POOLS, then: servers that listen for all clients, servers that clients keep
+/// between transactions, how often a client began to keep one, and how often a server had state that
+/// no text had shown.
+const POOLS_EXTENDED: Columns = &joined::<21>(
+    &POOLS,
+    &[
+        ("sv_listening", 'i'),
+        ("sv_pinned", 'i'),
+        ("pins", 'n'),
+        ("unseen_state", 'n'),
+    ],
+);
 
 const USERS: Columns = &[
     ("name", 's'),
@@ -334,6 +356,8 @@ pub enum Show {
     ActiveSockets,
     /// Clients.
     Clients,
+    /// Clients, with Howdah's columns.
+    ClientsExtended,
     /// Settings.
     Config,
     /// Databases.
@@ -356,10 +380,14 @@ pub enum Show {
     PeerPools,
     /// Pools.
     Pools,
+    /// Pools, with Howdah's columns.
+    PoolsExtended,
     /// The queries that take the most.
     Queries,
     /// Servers.
     Servers,
+    /// Servers, with Howdah's columns.
+    ServersExtended,
     /// Clients and servers.
     Sockets,
     /// Whether the process is paused.
@@ -388,6 +416,7 @@ impl Show {
         Some(match name {
             "active_sockets" => Show::ActiveSockets,
             "clients" => Show::Clients,
+            "clients_extended" => Show::ClientsExtended,
             "config" => Show::Config,
             "databases" => Show::Databases,
             "dns_hosts" => Show::DnsHosts,
@@ -399,8 +428,10 @@ impl Show {
             "peers" => Show::Peers,
             "peer_pools" => Show::PeerPools,
             "pools" => Show::Pools,
+            "pools_extended" => Show::PoolsExtended,
             "queries" => Show::Queries,
             "servers" => Show::Servers,
+            "servers_extended" => Show::ServersExtended,
             "sockets" => Show::Sockets,
             "state" => Show::State,
             "stats" => Show::Stats,
@@ -418,8 +449,8 @@ impl Show {
     /// The question that the workers must answer.
     pub fn want(self) -> Option<Want> {
         match self {
-            Show::Clients => Some(Want::Clients),
-            Show::Servers => Some(Want::Servers),
+            Show::Clients | Show::ClientsExtended => Some(Want::Clients),
+            Show::Servers | Show::ServersExtended => Some(Want::Servers),
             Show::Sockets | Show::ActiveSockets => Some(Want::Sockets),
             Show::Fds => Some(Want::Fds),
             Show::Holders => Some(Want::Holders),

@@ -93,6 +93,12 @@ impl Pooler {
                 return self.tell(id, table, out);
             }
             DriverAnswer::Done(tag) => tag,
+            DriverAnswer::SetsInVain => {
+                out.send_with(Peer::Client(id), |buf| {
+                    write::notice(buf, "NOTICE", "00000", "SET ignored", None);
+                });
+                "SET"
+            }
             DriverAnswer::Begins(tag) => {
                 session.block = true;
                 tag
@@ -136,11 +142,8 @@ impl Pooler {
     }
 
     pub(super) fn unknown(&mut self, id: ClientId, text: &str, out: &mut Out) {
-        self.refuse(
-            id,
-            &format!("invalid command '{text}', use SHOW HELP;"),
-            out,
-        );
+        let (sqlstate, text) = drivers::refusal(text);
+        self.refuse_as(id, sqlstate, &text, out);
     }
 
     fn show_what(&mut self, id: ClientId, text: &str, what: &str, out: &mut Out) {
@@ -184,12 +187,6 @@ impl Pooler {
     }
 
     fn set_setting(&mut self, id: ClientId, key: String, value: String, out: &mut Out) {
-        if drivers::is_settable(&key) {
-            out.send_with(Peer::Client(id), |buf| {
-                write::notice(buf, "NOTICE", "00000", "SET ignored", None);
-            });
-            return self.complete(id, "SET", out);
-        }
         if !self.is_admin(id) {
             return self.refuse(id, NO_ADMIN, out);
         }
@@ -436,6 +433,7 @@ const HELP: &str = "
 \tSHOW PEERS|PEER_POOLS
 \tSHOW FDS|SOCKETS|ACTIVE_SOCKETS|LISTS|MEM|STATE
 \tSHOW DNS_HOSTS|DNS_ZONES
+\tSHOW POOLS_EXTENDED|CLIENTS_EXTENDED|SERVERS_EXTENDED
 \tSHOW WORKERS|HOLDERS|QUERIES|TLS
 \tSHOW STATS|STATS_TOTALS|STATS_AVERAGES|TOTALS
 \tSET key = arg

@@ -11,6 +11,7 @@ use howdah_wire::tag::{backend, frontend as tag};
 use howdah_wire::{WireError, write};
 
 use super::rows::wire_column;
+use crate::console::drivers::refusal;
 use crate::console::prepared::{
     ConsoleError, ConsolePortal, Extended, Prepared, no_statement, types, word,
 };
@@ -80,7 +81,7 @@ impl Pooler {
             match self.columns_of(id, &filled) {
                 Ok(columns) => columns,
                 Err(Unread::Arguments) => return Err(("08P01", "bad arguments".into())),
-                Err(Unread::Syntax) => return Err(unknown(&text)),
+                Err(Unread::Syntax) => return Err(refusal(&text)),
             }
         };
         let extended = self.extended(id)?;
@@ -273,10 +274,6 @@ impl Pooler {
         }
         self.complete(id, "DEALLOCATE", out);
     }
-}
-
-fn unknown(text: &str) -> ConsoleError {
-    ("08P01", format!("invalid command '{text}', use SHOW HELP;"))
 }
 
 fn malformed(_: WireError) -> ConsoleError {

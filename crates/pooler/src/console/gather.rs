@@ -199,7 +199,8 @@ impl Pooler {
             return;
         };
         *match seen {
-            Seen::Active | Seen::Listening => &mut states.sv_active,
+            Seen::Active => &mut states.sv_active,
+            Seen::Listening => &mut states.sv_listening,
             Seen::ActiveCancel => &mut states.sv_active_cancel,
             Seen::BeingCanceled => &mut states.sv_being_canceled,
             Seen::Idle => &mut states.sv_idle,
@@ -238,7 +239,7 @@ impl Pooler {
         !globals.server_check_query.is_empty() && rested > nanos(globals.server_check_delay)
     }
 
-    /// Rows of SHOW CLIENTS.
+    /// Rows of SHOW CLIENTS_EXTENDED.
     pub(super) fn client_rows(&self) -> Vec<ClientRow> {
         self.clients
             .iter()
@@ -312,14 +313,12 @@ impl Pooler {
         }
     }
 
-    /// Rows of SHOW SERVERS. `pins`: with Howdah's additional columns.
-    pub(super) fn server_rows(&self, pins: bool) -> Vec<Row> {
+    /// Rows of SHOW SERVERS_EXTENDED.
+    pub(super) fn server_rows(&self) -> Vec<Row> {
         let rows = self.servers.iter().filter_map(|(_, server)| {
             let mut row = self.server_row(server)?;
-            if pins {
-                let client = server.client().and_then(|id| self.clients.get(id));
-                row.extend(client.map_or([None, None], |client| self.pin_cells(client)));
-            }
+            let client = server.client().and_then(|id| self.clients.get(id));
+            row.extend(client.map_or([None, None], |client| self.pin_cells(client)));
             Some(row)
         });
         rows.collect()

@@ -37,6 +37,8 @@ pub struct States {
     pub sv_tested: u32,
     /// Not yet logged in.
     pub sv_login: u32,
+    /// Listening for all clients of a user.
+    pub sv_listening: u32,
     /// Kept by clients between transactions.
     pub sv_pinned: u32,
     /// How often a client began to keep a server.
@@ -87,7 +89,7 @@ pub struct PoolShare {
     pub holders: Vec<Holder>,
 }
 
-/// A row of SHOW CLIENTS.
+/// A row of SHOW CLIENTS_EXTENDED.
 #[derive(Debug)]
 pub(super) struct ClientRow {
     pub(super) row: Row,

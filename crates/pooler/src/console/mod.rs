@@ -35,11 +35,12 @@ use crate::stats::Stats;
 
 pub use crate::config::is_console;
 
-/// The version in SHOW VERSION.
+/// The version in SHOW VERSION. Programs look for the first numbers, to learn which columns SHOW
+/// has; some split the text from there at dots, and cast the first three parts.
 const VERSION: &str = concat!(
-    "Howdah ",
+    "PgBouncer 1.25.2.0 (Howdah ",
     env!("CARGO_PKG_VERSION"),
-    " (PgBouncer 1.25.2 compatible)"
+    ")"
 );
 
 /// The state that all consoles of a worker share.

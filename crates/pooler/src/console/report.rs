@@ -21,9 +21,9 @@ pub enum Want {
     Queries,
     /// Forget the counts of queries.
     ForgetQueries,
-    /// Rows of SHOW CLIENTS.
+    /// Rows of SHOW CLIENTS_EXTENDED.
     Clients,
-    /// Rows of SHOW SERVERS.
+    /// Rows of SHOW SERVERS_EXTENDED.
     Servers,
     /// Rows of SHOW SOCKETS.
     Sockets,

@@ -10,7 +10,7 @@ use super::statistics::{of_databases, show_queries, show_totals};
 use super::{VERSION, hosts};
 use crate::client::Client;
 use crate::config::{CONSOLE, Database, SslMode};
-use crate::console::columns::Show;
+use crate::console::columns::{PEER, Show};
 use crate::console::holdings::{ClientRow, Holdings, PoolShare, States};
 use crate::console::report::Gathered;
 use crate::event::{KnownNames, Time};
@@ -37,9 +37,9 @@ impl Pooler {
             holders,
             queries,
         } = rows;
-        let rows = match show {
-            Show::Clients => show_clients(clients),
-            Show::Servers => sorted_sockets(rows),
+        let mut rows = match show {
+            Show::Clients | Show::ClientsExtended => show_clients(clients),
+            Show::Servers | Show::ServersExtended => sorted_sockets(rows),
             Show::Holders => show_holders(holders),
             Show::Queries => show_queries(merged(queries)),
             Show::Fds => rows,
@@ -58,7 +58,7 @@ impl Pooler {
             Show::DnsZones => hosts::zones(names),
             Show::Peers => self.show_peers(),
             Show::PeerPools => show_peer_pools(&holdings),
-            Show::Pools => show_pools(&holdings),
+            Show::Pools | Show::PoolsExtended => show_pools(&holdings),
             Show::State => self.show_state(),
             Show::Stats => of_databases(&holdings, |counts| {
                 counts
@@ -75,8 +75,13 @@ impl Pooler {
             Show::Version => vec![vec![text(VERSION)]],
             Show::Workers => show_workers(&holdings),
         };
+        let columns = show.columns();
+        for row in &mut rows {
+            // Howdah's columns are the last ones.
+            row.truncate(columns.len());
+        }
         ShowTable {
-            columns: show.columns().to_vec(),
+            columns: columns.to_vec(),
             rows,
         }
     }
@@ -345,7 +350,7 @@ fn admitted(holdings: &[Holdings], which: impl Fn(&str, &str) -> bool) -> u32 {
         .sum()
 }
 
-/// Rows of SHOW CLIENTS, with each waiting client's place over all workers.
+/// Rows of SHOW CLIENTS_EXTENDED, with each waiting client's place over all workers.
 fn show_clients(mut clients: Vec<ClientRow>) -> Vec<Row> {
     clients.sort_by(|a, b| {
         let line = |client: &ClientRow| client.wait.as_ref().map(|w| (w.pool.clone(), w.since));
@@ -390,6 +395,7 @@ fn sockets(rows: Vec<Row>) -> Vec<Row> {
             "sv"
         };
         row[4] = row[4].take().map(|state| format!("{side}_{state}"));
+        row.truncate(PEER.len());
         row.extend((0..7).map(|_| number(0)));
     }
     rows
@@ -446,6 +452,7 @@ fn show_memory(holdings: &[Holdings]) -> Vec<Row> {
     ]
 }
 
+/// Rows of SHOW POOLS_EXTENDED.
 fn show_pools(holdings: &[Holdings]) -> Vec<Row> {
     let mut pools: BTreeMap<Arc<PoolKey>, (States, &PoolShare)> = BTreeMap::new();
     for share in shares(holdings) {
@@ -496,6 +503,7 @@ fn pool_row(key: &PoolKey, states: &States, mode: &str, balance: Option<String>)
     row.push(number(states.max_wait / 1000 % 1_000_000));
     row.push(text(mode));
     row.push(balance);
+    row.push(number(states.sv_listening));
     row.push(number(states.sv_pinned));
     row.push(number(states.pins));
     row.push(number(states.unseen));
@@ -515,6 +523,7 @@ impl States {
         self.sv_used += other.sv_used;
         self.sv_tested += other.sv_tested;
         self.sv_login += other.sv_login;
+        self.sv_listening += other.sv_listening;
         self.sv_pinned += other.sv_pinned;
         self.pins += other.pins;
         self.unseen += other.unseen;

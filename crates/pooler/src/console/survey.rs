@@ -49,11 +49,11 @@ impl Pooler {
                 WorkerAnswer::Done
             }
             Want::Clients => WorkerAnswer::Clients(self.client_rows()),
-            Want::Servers => WorkerAnswer::Rows(self.server_rows(true)),
+            Want::Servers => WorkerAnswer::Rows(self.server_rows()),
             Want::Sockets => {
                 let clients = self.client_rows();
                 let mut rows: Vec<Row> = clients.into_iter().map(|client| client.row).collect();
-                rows.extend(self.server_rows(false));
+                rows.extend(self.server_rows());
                 WorkerAnswer::Rows(rows)
             }
             Want::Fds => WorkerAnswer::Rows(self.fd_rows()),

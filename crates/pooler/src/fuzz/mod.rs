@@ -86,7 +86,8 @@ pub fn settings(input: &[u8]) {
 /// Any text is a list of users, up to the named line. Written and read again, the list is the same.
 pub fn users(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
-    let (users, broken) = crate::config::userlist::parse(&text);
+    let seen = crate::config::userlist::parse(&text);
+    let (users, broken) = (seen.users, seen.broken);
     if let Some((line, why)) = broken {
         assert!(line as usize <= text.lines().count() + 1 && !why.is_empty());
     }
@@ -96,7 +97,9 @@ pub fn users(input: &[u8]) {
         format!("\"{}\" \"{}\"\n", quote(user), quote(secret))
     });
     let again: String = lines.collect();
-    assert_eq!(crate::config::userlist::parse(&again), (users, None));
+    let again = crate::config::userlist::parse(&again);
+    assert_eq!((again.users, again.broken), (users, None));
+    assert!(again.skipped.is_empty());
 }
 
 /// Any text is split into statements. Each is read or refused. A statement that was read is the

@@ -173,7 +173,8 @@ impl PoolSight {
     /// Servers that are logged in.
     pub fn ready_servers(&self) -> u32 {
         let states = &self.states;
-        states.sv_active + states.sv_idle + states.sv_used + states.sv_tested
+        let free = states.sv_idle + states.sv_used;
+        states.sv_active + states.sv_listening + free + states.sv_tested
     }
 }
 

@@ -312,6 +312,7 @@ static METRICS: &[Metric] = &[
         PoolBy("state", |p| {
             vec![
                 ("active", p.states.sv_active.into()),
+                ("listening", p.states.sv_listening.into()),
                 ("idle", p.states.sv_idle.into()),
                 ("used", p.states.sv_used.into()),
                 ("tested", p.states.sv_tested.into()),
@@ -320,7 +321,7 @@ static METRICS: &[Metric] = &[
                 ("being_canceled", p.states.sv_being_canceled.into()),
             ]
         }),
-        "Servers of a pool, by the states of SHOW POOLS.",
+        "Servers of a pool, by the states of SHOW POOLS_EXTENDED.",
     ),
     metric(
         "howdah_pool_working_servers",

@@ -1,12 +1,14 @@
 //! The slow query log: one line for each query slower than `slow_query_time`, and at most
-//! `slow_query_rate` lines per second.
+//! `slow_query_rate` lines per second, of which each pool has a share.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
 use super::text::QueryText;
 use crate::event::Time;
 use crate::note::{Level, Note};
+use crate::pool::key::PoolId;
 
 /// A slow query.
 #[derive(Clone, Debug)]
@@ -104,11 +106,14 @@ impl SlowQuery {
     }
 }
 
-/// Limits the number of lines per second.
-#[derive(Clone, Copy, Debug, Default)]
+/// Limits the number of lines per second. A pool gets at most half of what the other pools leave, so
+/// that no pool takes the lines of all others.
+#[derive(Debug, Default)]
 pub struct Quota {
     second: u64,
     used: u32,
+    /// The lines of each pool in this second.
+    of_pools: BTreeMap<PoolId, u32>,
     /// Number of queries without a line since the last line.
     missed: u64,
     /// Number of all queries without a line.
@@ -117,17 +122,21 @@ pub struct Quota {
 
 impl Quota {
     /// Whether a line may be written now, and how many were left out since the last.
-    pub fn take(&mut self, now: Time, rate: u32) -> Option<u64> {
+    pub fn take(&mut self, now: Time, rate: u32, pool: PoolId) -> Option<u64> {
         let second = now.0 / 1_000_000_000;
         if second != self.second {
             (self.second, self.used) = (second, 0);
+            self.of_pools.clear();
         }
-        if self.used >= rate {
+        let own = self.of_pools.get(&pool).copied().unwrap_or(0);
+        let others = self.used - own;
+        if own >= rate.saturating_sub(others).div_ceil(2) {
             self.missed += 1;
             self.unlogged += 1;
             return None;
         }
         self.used += 1;
+        self.of_pools.insert(pool, own + 1);
         Some(std::mem::take(&mut self.missed))
     }
 }
@@ -140,13 +149,28 @@ mod tests {
     fn a_second_has_so_many_lines() {
         let mut quota = Quota::default();
         let at = |ms: u64| Time(ms * 1_000_000);
-        assert_eq!(quota.take(at(1000), 2), Some(0));
-        assert_eq!(quota.take(at(1001), 2), Some(0));
-        assert_eq!(quota.take(at(1002), 2), None);
-        assert_eq!(quota.take(at(1999), 2), None);
-        assert_eq!(quota.take(at(2000), 2), Some(2));
-        assert_eq!((quota.take(at(2001), 0), quota.unlogged), (None, 3));
-        assert_eq!(quota.take(at(9000), 2), Some(1));
+        let one = PoolId(1);
+        assert_eq!(quota.take(at(1000), 4, one), Some(0));
+        assert_eq!(quota.take(at(1001), 4, one), Some(0));
+        assert_eq!(quota.take(at(1002), 4, one), None);
+        assert_eq!(quota.take(at(1999), 4, one), None);
+        assert_eq!(quota.take(at(2000), 4, one), Some(2));
+        assert_eq!((quota.take(at(2001), 0, one), quota.unlogged), (None, 3));
+        assert_eq!(quota.take(at(9000), 4, one), Some(1));
+    }
+
+    #[test]
+    fn each_pool_has_a_share() {
+        let mut quota = Quota::default();
+        let mut lines = |second: u64, pool: u32, tries: u32| {
+            let mut take = || quota.take(Time(second * 1_000_000_000), 10, PoolId(pool));
+            (0..tries).filter(|_| take().is_some()).count()
+        };
+        assert_eq!(lines(1, 1, 100), 5, "half");
+        assert_eq!(lines(1, 2, 100), 3, "half of what is left, rounded up");
+        assert_eq!((lines(1, 1, 9), lines(1, 3, 9), lines(1, 4, 9)), (0, 1, 1));
+        assert_eq!(lines(1, 5, 9), 0, "no more than the rate in all");
+        assert_eq!((lines(2, 1, 1), lines(2, 5, 9)), (1, 5));
     }
 
     #[test]

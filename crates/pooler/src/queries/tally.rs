@@ -176,9 +176,7 @@ impl Tally {
         }
         let seeded = self.seeded;
         let hash = hash(&seeded, pool, text);
-        let same = |entry: &Entry| {
-            entry.line.text.fingerprint == text.fingerprint && Arc::ptr_eq(&entry.line.pool, pool)
-        };
+        let same = |entry: &Entry| entry.line.text == *text && Arc::ptr_eq(&entry.line.pool, pool);
         if let Some(entry) = self.entries.find_mut(hash, same) {
             entry.used += 1;
             return entry.line.counts.count(ended);
@@ -241,18 +239,18 @@ impl Tally {
 
 /// Hashes the address of the pool's key. Each row holds the key, so the address stays unique.
 fn hash(seeded: &Seeded, pool: &Arc<PoolKey>, text: &QueryText) -> u64 {
-    seeded.hash_one((Arc::as_ptr(pool) as usize, text.fingerprint))
+    seeded.hash_one((Arc::as_ptr(pool) as usize, &*text.text))
 }
 
 /// The sum of all workers' reports.
 pub fn merged(told: impl IntoIterator<Item = TopQueries>) -> TopQueries {
-    let mut all: BTreeMap<(Arc<PoolKey>, u64), CountedQuery> = BTreeMap::new();
+    let mut all: BTreeMap<(Arc<PoolKey>, Arc<QueryText>), CountedQuery> = BTreeMap::new();
     let mut sum = TopQueries::default();
     for told in told {
         sum.gone.add(&told.gone);
         sum.evicted += told.evicted;
         for line in told.lines {
-            match all.entry((line.pool.clone(), line.text.fingerprint)) {
+            match all.entry((line.pool.clone(), line.text.clone())) {
                 std::collections::btree_map::Entry::Vacant(place) => drop(place.insert(line)),
                 std::collections::btree_map::Entry::Occupied(mut there) => {
                     there.get_mut().counts.add(&line.counts);
@@ -329,6 +327,13 @@ mod tests {
                 ("u", "select a", 1, 0, 1)
             ]
         );
+        let forged = Arc::new(QueryText {
+            fingerprint: one.fingerprint,
+            text: "select forged".into(),
+        });
+        here.count(&pool, &forged, &ended(2));
+        let lines = merged([here.tell(100), there.tell(100)]).lines;
+        assert_eq!(lines.len(), 4, "an equal fingerprint is not an equal text");
         let first = &all.lines[0].counts;
         assert_eq!(
             (first.longest_ns, first.rows, first.wait_ns, first.p99_ns()),

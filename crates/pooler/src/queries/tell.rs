@@ -4,6 +4,7 @@ use crate::event::{Action, Out};
 use crate::ids::{ClientId, ServerId};
 use crate::note::{Level, Note};
 use crate::place;
+use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
 use crate::queries::slow::SlowQuery;
 use crate::queries::tally::Ended;
@@ -23,10 +24,10 @@ impl Pooler {
     ) {
         let client = gone!(self.clients.get(id));
         let number = client.number;
-        let Some(pool) = client.pool.map(|pool| self.pools.at(pool)) else {
+        let Some(pool) = client.pool else {
             return;
         };
-        let slow_ns = pool.terms.wanted.slow_ns;
+        let slow_ns = self.pools.at(pool).terms.wanted.slow_ns;
         let address = place::remote(&client.ends);
         let application = self.application(client.params.as_deref());
         let sqlstate = query
@@ -34,7 +35,7 @@ impl Pooler {
             .map(|code| String::from_utf8_lossy(&code).into_owned());
         let (database, user) = (client.database.clone(), client.user.clone());
         if let Some(place) = &query.place
-            && self.spans_left()
+            && self.spans_left(pool)
         {
             let began = query.sent.0.saturating_sub(query.waited);
             let traced = Traced {
@@ -57,7 +58,7 @@ impl Pooler {
             return;
         }
         let rate = self.config.globals.slow_query_rate;
-        let Some(missed) = self.queries.quota.take(self.now, rate) else {
+        let Some(missed) = self.queries.quota.take(self.now, rate, pool) else {
             return;
         };
         if missed > 0 {
@@ -81,8 +82,8 @@ impl Pooler {
         out.push(Action::Tell(Box::new(Seen::Slow(slow))));
     }
 
-    fn spans_left(&mut self) -> bool {
-        self.queries.spans.take(self.now, RATE).is_some()
+    fn spans_left(&mut self, pool: PoolId) -> bool {
+        self.queries.spans.take(self.now, RATE, pool).is_some()
     }
 
     /// A client or a server leaves the other: reports the running query up to this point.

@@ -5,11 +5,13 @@
 //! select * from t where id in (?, ...) and name = ?
 //! ```
 //!
-//! Constants and parameters become `?`, lists of them `?, ...`. The tokens of [`crate::effect`]
-//! split the text. Reading stops at a string that can be read in two ways (`'\'`), so that no
+//! Constants and parameters become `?`, lists of them `?, ...`. So do the values of settings, which
+//! need no quotes (`SET a = secret`, `ALTER ROLE r SET a TO secret`), and the names of channels. The
+//! tokens of [`crate::effect`] split the text. Reading stops at a string that can be read in two ways (`'\'`), so that no
 //! constant is ever taken for a word.
 
 use crate::limits;
+use std::borrow::Cow;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -23,9 +25,10 @@ use crate::effect::token::{Token, Tokens};
 const SEED: u64 = 0x686f_7764_6168;
 
 /// A query text without constants.
-#[derive(PartialEq, Eq, Debug)]
+#[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct QueryText {
-    /// A hash of the text, equal in all processes.
+    /// A hash of the text, equal in all processes. Clients can make texts with equal fingerprints, so
+    /// texts are equal only if the texts are, too.
     pub fingerprint: u64,
     /// The text without constants, shortened to about 1 KB.
     pub text: Box<str>,
@@ -78,11 +81,10 @@ impl Texts {
         normalise(sql, &mut self.scratch);
         let fingerprint = FixedState::with_seed(SEED).hash_one(&self.scratch[..]);
         let seeded = self.seeded;
-        let hash = seeded.hash_one(fingerprint);
-        let found = self
-            .known
-            .find(hash, |text| text.fingerprint == fingerprint);
-        if let Some(found) = found {
+        let kept = shortened(&self.scratch);
+        let hash = seeded.hash_one(&*kept);
+        let same = |text: &Arc<QueryText>| text.fingerprint == fingerprint && *text.text == *kept;
+        if let Some(found) = self.known.find(hash, same) {
             return found.clone();
         }
         if self.known.len() >= self.purge_at {
@@ -91,9 +93,9 @@ impl Texts {
         }
         let text = Arc::new(QueryText {
             fingerprint,
-            text: shortened(&self.scratch),
+            text: kept.into(),
         });
-        let rehash = |text: &Arc<QueryText>| seeded.hash_one(text.fingerprint);
+        let rehash = |text: &Arc<QueryText>| seeded.hash_one(&*text.text);
         self.known.insert_unique(hash, text.clone(), rehash);
         text
     }
@@ -109,10 +111,10 @@ impl Texts {
     }
 }
 
-fn shortened(text: &[u8]) -> Box<str> {
+fn shortened(text: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(text);
     if text.len() <= limits::QUERY_TEXT_KEPT {
-        return text.into();
+        return text;
     }
     let end = (0..=limits::QUERY_TEXT_KEPT)
         .rev()
@@ -129,6 +131,20 @@ enum Last<'a> {
     Sign(u8),
 }
 
+/// What of the current command becomes `?` besides constants.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hidden {
+    Nothing,
+    /// Names: of channels.
+    Names,
+    /// The value of a setting, which follows the next SET.
+    AfterSet,
+    /// The value of a setting, which follows the next `=` or TO.
+    AfterSign,
+    /// All up to the end of the command.
+    Rest,
+}
+
 /// Writes a text without its constants.
 pub fn normalise(sql: &[u8], to: &mut Vec<u8>) {
     to.clear();
@@ -139,6 +155,7 @@ pub fn normalise(sql: &[u8], to: &mut Vec<u8>) {
         to,
         last: Last::Nothing,
         before: Last::Nothing,
+        hidden: Hidden::Nothing,
     };
     let mut tokens = Tokens::new(sql);
     while let Some(token) = tokens.next() {
@@ -147,11 +164,18 @@ pub fn normalise(sql: &[u8], to: &mut Vec<u8>) {
             break;
         }
         match token {
+            Token::Sign(sign) if writer.hidden == Hidden::Rest && sign != b';' => writer.secret(),
+            Token::Word(_) | Token::Quoted(_) | Token::Unicode if writer.hides_names() => {
+                writer.secret();
+            }
             Token::Word(word) => writer.word(word),
             Token::Quoted(name) => writer.quoted(name),
             Token::Unicode => writer.quoted(b"?"),
             Token::Text { inside, .. } => {
-                writer.constant(false);
+                match writer.hidden {
+                    Hidden::Rest => writer.secret(),
+                    _ => writer.constant(false),
+                }
                 if inside.ends_with(b"\\") {
                     // With `standard_conforming_strings = off`, the constant continues.
                     writer.to.extend_from_slice(b" ...");
@@ -181,15 +205,47 @@ struct Writer<'a, 'b> {
     to: &'b mut Vec<u8>,
     last: Last<'a>,
     before: Last<'a>,
+    hidden: Hidden,
 }
 
 impl<'a> Writer<'a, '_> {
     fn word(&mut self, word: &'a [u8]) {
+        self.hidden = self.hidden_after(word);
         self.gap();
         let at = self.to.len();
         self.to.extend_from_slice(word);
         self.to[at..].make_ascii_lowercase();
         self.is(Last::Word(word));
+    }
+
+    /// What is hidden after a word.
+    fn hidden_after(&self, word: &[u8]) -> Hidden {
+        let is = |keywords: &[&str]| {
+            let mut keywords = keywords.iter();
+            keywords.any(|keyword| word.eq_ignore_ascii_case(keyword.as_bytes()))
+        };
+        let first = matches!(self.last, Last::Nothing | Last::Sign(b';'));
+        match self.hidden {
+            _ if first && is(&["set"]) => Hidden::AfterSign,
+            _ if first && is(&["alter", "create"]) => Hidden::AfterSet,
+            _ if first && is(&["listen", "notify", "unlisten"]) => Hidden::Names,
+            _ if first => Hidden::Nothing,
+            Hidden::AfterSet if is(&["set"]) => Hidden::AfterSign,
+            Hidden::AfterSign if is(&["to"]) => Hidden::Rest,
+            hidden => hidden,
+        }
+    }
+
+    fn hides_names(&self) -> bool {
+        matches!(self.hidden, Hidden::Names | Hidden::Rest)
+            && !matches!(self.last, Last::Sign(b';'))
+    }
+
+    /// Writes `?` in place of a token, once for all that stand in a row.
+    fn secret(&mut self) {
+        if self.last != Last::Constant {
+            self.constant(false);
+        }
     }
 
     fn quoted(&mut self, name: &[u8]) {
@@ -226,6 +282,11 @@ impl<'a> Writer<'a, '_> {
     }
 
     fn sign(&mut self, sign: u8) {
+        self.hidden = match (self.hidden, sign) {
+            (_, b';') => Hidden::Nothing,
+            (Hidden::AfterSign, b'=') => Hidden::Rest,
+            (hidden, _) => hidden,
+        };
         let joins = match (self.last, sign) {
             (_, b')' | b']' | b',' | b';' | b'.' | b':') | (Last::Nothing, _) => true,
             (Last::Word(word), b'(') => !is_keyword(word),
@@ -413,6 +474,74 @@ mod tests {
         ] {
             assert!(!normal(sql).contains("secret"), "{sql}");
         }
+    }
+
+    #[test]
+    fn values_of_settings_and_names_of_channels_are_constants() {
+        for (sql, text) in [
+            ("SET app.key = secret", "set app.key = ?"),
+            (
+                "set app.key to \"secret\"; select a",
+                "set app.key to ?; select a",
+            ),
+            ("set local a.b = -1, 'secret', secret;", "set local a.b = ?"),
+            (
+                "set session a=secret;set b=0x1fsecret",
+                "set session a = ?; set b = ?",
+            ),
+            ("set a = U&\"secret\" uescape '!'", "set a = ?"),
+            ("set time zone 'secret'", "set time zone ?"),
+            (
+                "ALTER ROLE r IN DATABASE d SET app.key TO secret, secret",
+                "alter role r in database d set app.key to ?",
+            ),
+            (
+                "alter database d set app.key = secret",
+                "alter database d set app.key = ?",
+            ),
+            (
+                "alter table t alter c set default 1",
+                "alter table t alter c set default ?",
+            ),
+            ("alter table t rename to u", "alter table t rename to u"),
+            (
+                "create function f() returns int set app.key = secret as 'x' language sql",
+                "create function f() returns int set app.key = ?",
+            ),
+            ("listen secret", "listen ?"),
+            (
+                "notify \"secret\", 'secret'; unlisten secret",
+                "notify ?, ...; unlisten ?",
+            ),
+            ("unlisten *", "unlisten *"),
+            (
+                "update t set a = b where c = d",
+                "update t set a = b where c = d",
+            ),
+            (
+                "select a; update t set a = b",
+                "select a; update t set a = b",
+            ),
+            ("set a = 'x\\' secret", "set a = ? ..."),
+        ] {
+            assert_eq!(normal(sql), text, "{sql}");
+        }
+    }
+
+    #[test]
+    fn texts_with_equal_fingerprints_are_not_equal() {
+        let mut texts = Texts::new(crate::seeded(1));
+        let one = texts.of(b"select a");
+        // As if another text had the same hash.
+        let other = Arc::new(QueryText {
+            fingerprint: one.fingerprint,
+            text: "select b".into(),
+        });
+        assert_ne!(one, other);
+        let hash = texts.seeded.hash_one("select b");
+        let rehash = |_: &Arc<QueryText>| hash;
+        texts.known.insert_unique(hash, other.clone(), rehash);
+        assert!(Arc::ptr_eq(&one, &texts.of(b"select a")));
     }
 
     #[test]
