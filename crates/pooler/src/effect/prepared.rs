@@ -78,7 +78,6 @@ fn definition(statement: &[u8], types: &[u32]) -> Box<[u8]> {
 
 /// Reads a parameter's type: its number in PostgreSQL, if Howdah knows it, and whether it is the
 /// last one. `None` if the list can't be read.
-#[expect(clippy::type_complexity, reason = "read by one caller")]
 fn parameter_type(tokens: &mut Tokens<'_>) -> Option<(Option<u32>, bool)> {
     let mut name = Vec::new();
     let mut known = true;

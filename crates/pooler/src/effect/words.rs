@@ -193,10 +193,13 @@ fn is_plain(text: &[u8]) -> bool {
         return text.is_empty();
     };
     let signs = Signs::of(rest);
-    !signs.has(Signs::SEMICOLON)
-        && !(command == Reading::Select && signs.has(Signs::INTO))
-        && !(command == Reading::Update && may_update_settings(rest))
-        && !(signs.has(Signs::CALL) && has_calls(rest))
+    let acts = match command {
+        Reading::Select => signs.has(Signs::INTO),
+        Reading::Update => may_update_settings(rest),
+        Reading::Other => false,
+    };
+    let acts = acts || signs.has(Signs::SEMICOLON);
+    !acts && (!signs.has(Signs::CALL) || !has_calls(rest))
 }
 
 /// A command that reads or writes rows.

@@ -505,11 +505,7 @@ impl Downstream<'_> {
                 }
                 None => self.server.forgets_statements(),
             },
-            b"PREPARE" | b"DEALLOCATE" => {
-                if !self.follow_sql_name() && command == b"PREPARE" {
-                    self.server.set_sql_prepared(true);
-                }
-            }
+            b"PREPARE" | b"DEALLOCATE" => self.follow_sql_name(command),
             b"ROLLBACK" => self.note_rollback(),
             _ => {}
         }
@@ -527,17 +523,17 @@ impl Downstream<'_> {
         Ok(())
     }
 
-    /// SQL's PREPARE or DEALLOCATE has succeeded. False if Howdah does not follow it.
+    /// SQL's PREPARE or DEALLOCATE has succeeded. The server keeps a statement whose PREPARE Howdah
+    /// does not follow.
     #[cold]
-    fn follow_sql_name(&mut self) -> bool {
-        let Some(op) = self.server.link.ledger.take_sql_name() else {
-            return false;
-        };
-        let followed = !matches!(op.change, Change::Nothing);
-        if let Some((_, client)) = &mut self.client {
-            client.agreed(op);
+    fn follow_sql_name(&mut self, command: &[u8]) {
+        let op = self.server.link.ledger.take_sql_name();
+        let op = op.filter(|op| !matches!(op.change, Change::Nothing));
+        match (op, &mut self.client) {
+            (Some(op), Some((_, client))) => client.agreed(op),
+            (None, _) if command == b"PREPARE" => self.server.set_sql_prepared(true),
+            _ => {}
         }
-        followed
     }
 
     /// A parameter has a new value on the server. If the client caused the change, the client's own

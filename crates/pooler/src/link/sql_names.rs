@@ -30,12 +30,19 @@ const EMPTY: &[u8] = b"\0\0\0";
 /// The statements that a Query names.
 #[derive(Default)]
 pub(super) struct SqlNames {
-    /// The statements that the server needs before the Query, with text and types.
-    before: Vec<(Box<[u8]>, Box<[u8]>)>,
+    /// The statements that the server needs before the Query.
+    before: Vec<Placed>,
     /// Names that the Query itself makes on the server.
     made: Vec<Box<[u8]>>,
     /// The changes of the client's names, one for each PREPARE and DEALLOCATE of the text.
     changes: VecDeque<NameOp>,
+}
+
+/// A statement that the server has under its client's name.
+struct Placed {
+    name: Box<[u8]>,
+    /// Text and types, as in a Parse message.
+    definition: Box<[u8]>,
 }
 
 impl Upstream<'_> {
@@ -164,8 +171,8 @@ impl Upstream<'_> {
     pub(super) fn place_names(&mut self, names: &SqlNames) {
         // Without a Sync behind the client's own messages, the Query belongs to their group.
         let alone = !self.linked().link.group_open();
-        for (name, definition) in &names.before {
-            self.place_name(name, definition);
+        for placed in &names.before {
+            self.place_name(&placed.name, &placed.definition);
             if alone {
                 self.sync();
             }
@@ -185,7 +192,7 @@ impl Upstream<'_> {
     /// Removes the client's names from the server, after the Query.
     #[cold]
     pub(super) fn remove_names(&mut self, names: &SqlNames) {
-        let before = names.before.iter().map(|(name, _)| name);
+        let before = names.before.iter().map(|placed| &placed.name);
         for name in before.chain(&names.made) {
             self.remove_name(name);
         }
@@ -265,13 +272,16 @@ impl SqlNames {
 
     /// The server needs the name before the Query, unless the Query makes the name first.
     fn needs(&mut self, name: Box<[u8]>, definition: &[u8]) {
-        let known = self.before.iter_mut().find(|(known, _)| *known == name);
+        let known = self.before.iter_mut().find(|placed| placed.name == name);
         match known {
             // An EXECUTE needs the text.
-            Some((_, known)) if definition != EMPTY => *known = definition.into(),
+            Some(known) if definition != EMPTY => known.definition = definition.into(),
             Some(_) => {}
             None if self.changes.iter().any(|op| op.name == name) => {}
-            None => self.before.push((name, definition.into())),
+            None => self.before.push(Placed {
+                name,
+                definition: definition.into(),
+            }),
         }
     }
 
