@@ -99,6 +99,8 @@ fn parameter_type(tokens: &mut Tokens<'_>) -> Option<(Option<u32>, bool)> {
                 name.extend(word.iter().map(u8::to_ascii_lowercase));
             }
             Token::Sign(sign @ (b'[' | b']')) => name.push(sign),
+            // `pg_catalog.oid`
+            Token::Sign(b'.') if name == b"pg_catalog" => name.clear(),
             _ => known = false,
         }
     }
@@ -170,6 +172,11 @@ mod tests {
                  as values ($1)",
                 "p",
                 text("values ($1)", &[1043, 1700, 1007, 1184]),
+            ),
+            (
+                "p(pg_catalog.oid, int) as select $1",
+                "p",
+                text("select $1", &[26, 23]),
             ),
             ("p (mood) as select $1", "p", None),
             ("p (public.mood, int) as select $1", "p", None),
