@@ -1,6 +1,8 @@
 """Prepared statements over a transaction pool, where poolers are known to go wrong: what one client
 leaves, others must never meet; caches are bounded; who vanishes harms nobody."""
 
+import os
+import re
 import resource
 
 import psycopg
@@ -271,6 +273,60 @@ def test_one_text_with_another_datestyle(howdah):
             client.ask(parse(text, f"s{days}"), sync())
             assert rows(client.ask(bind(f"s{days}"), execute(), sync())) == [[days]]
             client.ask(close(f"s{days}"), sync())
+
+
+@pytest.mark.parametrize("setting, value, text", [
+    ("transform_null_equals", "on",
+     "select count(*)::text from (values (1), (null)) v(x) where x = null"),
+    ("array_nulls", "off", "select count(*)::text from unnest('{a,NULL}'::text[]) x where x is null"),
+    ("timezone_abbreviations", "India", "select '2020-01-01 12:00 IST'::timestamptz::text"),
+    ("bytea_output", "escape", "select 'a'::bytea::text"),
+])
+def test_settings_that_only_one_has_set(howdah, setting, value, text):
+    """What a text says under a setting is only for clients with that setting: set before, or in the
+    transaction, or at the login."""
+    other = {"options": f"-c {setting}={value}"}
+    with howdah.connect() as one, howdah.connect() as two, howdah.connect(**other) as three:
+        plain = rows(two.ask(parse(text, "before"), bind("before"), execute(), sync()))
+        assert plain
+        fresh = text + " -- in a transaction"
+        one.rows(f"begin; set local {setting} = '{value}'")
+        assert rows(one.ask(parse(fresh, "in"), bind("in"), execute(), sync())) != plain
+        one.rows("rollback")
+        assert rows(two.ask(parse(fresh, "in"), bind("in"), execute(), sync())) == plain
+        fresh = text + " -- set"
+        one.rows(f"set {setting} = '{value}'")
+        for client in (one, three):
+            assert rows(client.ask(parse(fresh, "s"), bind("s"), execute(), sync())) != plain
+        assert rows(two.ask(parse(fresh, "s"), bind("s"), execute(), sync())) == plain
+
+
+def test_settings_known_to_be_harmless(howdah, postgres):
+    """Clients share a statement whose one has set a setting only if the setting is on the list of
+    those that change no text: each setting of this PostgreSQL is tried."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    source = os.path.join(here, "..", "crates", "pooler", "src")
+    with open(os.path.join(source, "harmless.rs"), encoding="utf-8") as file:
+        harmless = set(re.findall(r'^ +b"(\w+)",$', file.read(), re.M))
+    names = postgres.sql("select name from pg_settings where context in ('user', 'superuser')")
+    # Who sets `temp_buffers` keeps the server.
+    names = [name for name, in names
+             if not name.startswith("transaction_") and name != "temp_buffers"]
+    reported = {"client_encoding", "datestyle", "intervalstyle", "standard_conforming_strings",
+                "timezone"}
+    shared = set()
+    with howdah.connect() as two:
+        for name in names:
+            with howdah.connect() as one:
+                one.rows(f"select set_config('{name}', current_setting('{name}'), false)")
+                for client in (one, two):
+                    client.ask(close("s"), parse(f"select null as {name}", "s"), sync())
+            held = two.value("select count(*) from pg_prepared_statements"
+                             f" where statement = 'select null as {name}'")
+            if held == "1":
+                shared.add(name.lower())
+    assert "work_mem" in shared and "array_nulls" not in shared
+    assert shared - reported == harmless & {name.lower() for name in names}
 
 
 def test_constants_are_read_under_the_settings_of_their_parse(make_howdah):

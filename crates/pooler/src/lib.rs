@@ -30,6 +30,7 @@ pub mod event;
 pub mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
+pub mod harmless;
 pub mod hosts;
 pub mod ids;
 pub mod inbox;

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use crate::console::ConsoleSession;
 use crate::effect::Effects;
 use crate::event::{ClientId, Ends, Peer, ServerId, Time, WorkerId};
+use crate::harmless::is_harmless;
 use crate::inbox::Inbox;
 use crate::ledger::{Change, NameOp};
 use crate::limits;
@@ -534,19 +535,18 @@ impl Client {
         session.is_some_and(|session| !session.pinned.is_empty())
     }
 
-    /// The session's settings that decide the meaning of unqualified names: `search_path` (where
-    /// PostgreSQL does not report it), and the role, which replaces `"$user"`.
+    /// The session's settings that decide what PostgreSQL makes of a text, as far as PostgreSQL
+    /// does not report them: `search_path`, the role, which replaces `"$user"`, and all others that
+    /// are not known to be harmless.
     pub fn path(&self) -> Option<Vec<u8>> {
         let session = self.session.as_deref()?;
         let settings = session.settings.as_deref()?;
         let mut path = Vec::new();
-        for name in [&b"search_path"[..], b"role", b"session_authorization"] {
-            if let Some(value) = settings.get(name) {
-                path.extend_from_slice(name);
-                path.push(0);
-                path.extend_from_slice(value);
-                path.push(0);
-            }
+        for (name, value) in settings.iter().filter(|(name, _)| !is_harmless(name)) {
+            path.extend_from_slice(name);
+            path.push(0);
+            path.extend_from_slice(value);
+            path.push(0);
         }
         (!path.is_empty()).then_some(path)
     }

@@ -39,7 +39,7 @@ fn texts_without_effect() {
         "SET CONSTRAINTS ALL DEFERRED",
         "set transaction_isolation = 'serializable'",
         "select set_config('request.jwt.claims', $1, true)",
-        "select set_config('a', f('x', true), 'true')",
+        "select set_config('a.b', f('x', true), 'true')",
         "select pg_advisory_xact_lock(1), pg_try_advisory_xact_lock_shared(2)",
         "select * from pg_settings",
         "fetch all from c",
@@ -278,7 +278,7 @@ fn kinds_of_effects() {
         ("prepare a as select 1", Kinds::PREPARES),
         ("prepare a as update t set a = 1", Kinds::PREPARES),
         (
-            "prepare a as select set_config('a', 'b', false)",
+            "prepare a as select set_config('a.b', 'c', false)",
             Kinds::PREPARES.and(Kinds::STAYS).and(Kinds::SETS),
         ),
         ("/* a /* b */ */ -- c\n deallocate all", Kinds::DEALLOCATES),
@@ -706,7 +706,7 @@ fn strings_of_long_texts_are_strings() {
         format!("insert into pages values (1, $x${page}$ $y$ $xy ${page}$x$)"),
         format!("select 1 /* {flat} */ -- {page}\n, 2"),
         format!("select 1 as \"{}\"", page.replace('"', "")),
-        format!("update t set a = '{page}', b = ';set c = 1'; set local d = '{page}'"),
+        format!("update t set a = '{page}', b = ';set c = 1'; set local d.e = '{page}'"),
         format!("select set_config('a.b', '{page}', true)"),
     ] {
         let found = long(&text);

@@ -378,9 +378,13 @@ impl Changes {
         }
     }
 
-    /// A command has changed where PostgreSQL searches for names.
+    /// A command has changed where PostgreSQL searches for names; if `names` does not say where,
+    /// nobody knows.
     fn look_elsewhere(&mut self, names: Names) {
-        self.names = self.names.then(names);
+        self.names = match names {
+            Names::Same => Names::Anywhere,
+            names => self.names.then(names),
+        };
         self.private |= !matches!(self.names, Names::By(_));
     }
 
