@@ -499,6 +499,80 @@ def test_memory_of_texts_comes_back(make_howdah, named):
     assert int(known["memtotal"]) < (1 << 20)
 
 
+def kept(howdah, name):
+    """The bytes that Howdah keeps for clients, of one kind."""
+    return int(next(row for row in howdah.console("show mem") if row["name"] == name)["memtotal"])
+
+
+def test_too_many_names(howdah):
+    """A client may have 10,000 names, and goes on."""
+    with howdah.connect() as one, howdah.connect() as two:
+        for first in range(0, 10_000, 1000):
+            group = [parse("select 1", f"n{first + i}") for i in range(1000)]
+            assert set(tags(one.ask(*group, sync()))) == {"1", "Z"}
+        assert kept(howdah, "kept_names") > 10_000
+        assert one.error(parse("select 1", "more"), sync())["C"] == "54000"
+        one.ask(close("n7"), sync())
+        one.ask(parse("select 1", "more"), sync())
+        # Also at once: only the first of these is one too many.
+        one.ask(*(close(f"n{i}") for i in range(4)), sync())
+        group = [parse("select 1", f"m{i}") for i in range(6)]
+        assert tags(one.ask(*group, sync())) == "1111EZ"
+        two.ask(parse("select 1", "s"), sync())
+    machine.wait_until(lambda: kept(howdah, "kept_names") == 0, "names to be forgotten")
+
+
+def test_texts_of_one_pool_leave_room_for_others(make_howdah, postgres):
+    """Whatever one pool's clients prepare, also behind DDL: its own clients get an error, those of
+    other pools do not."""
+    howdah = make_howdah(default_pool_size=3, workers=1,
+                         databases={name: f"host={postgres.host} port={postgres.port} dbname=postgres"
+                                    for name in ("one", "two")})
+    long = "select length('" + "x" * (15 << 20) + "')"
+    clients = [howdah.connect(database="one", seconds=60) for _ in range(3)]
+    clients[0].rows("begin; create temp table behind (a int) on commit drop")
+    taken = 0
+    for client in clients:
+        for at in range(4):
+            got = client.ask(parse(f"{long} -- {taken}", f"s{at}"), sync())
+            taken += "E" not in tags(got)
+    assert taken == 8
+    assert clients[2].error(parse(long, "more"), sync())["C"] == "54000"
+    assert kept(howdah, "kept_private_texts") > (40 << 20)
+    assert kept(howdah, "kept_texts") > (40 << 20)
+    with howdah.connect(database="two", seconds=60) as other:
+        other.ask(parse(long, "s"), sync())
+        assert rows(other.ask(bind("s"), execute(), sync())) == [[str(15 << 20)]]
+    clients[0].rows("rollback")
+    for client in clients:
+        client.close()
+    machine.wait_until(lambda: kept(howdah, "kept_private_texts") == 0, "texts to be forgotten")
+
+
+def test_long_messages_take_turns(make_howdah, postgres):
+    """A Parse that must be held whole is read when there is room for it. Who sends a part and no
+    more holds up neither another pool nor, once gone, its own."""
+    howdah = make_howdah(default_pool_size=3, workers=1,
+                         databases={name: f"host={postgres.host} port={postgres.port} dbname=postgres"
+                                    for name in ("one", "two")})
+    long = parse("select length('" + "x" * (50 << 20) + "')", "long")
+    clients = [howdah.connect(database="one", seconds=60) for _ in range(3)]
+    for client in clients[:2]:
+        client.send(long[:100_000])
+    machine.wait_until(lambda: kept(howdah, "kept_messages") == 2 * len(long), "two turns")
+    last = clients[2]
+    last.send(long[:100_000])
+    with howdah.connect(database="two", seconds=60) as other:
+        assert tags(other.ask(long, sync())) == "1Z"
+        other.ask(close("long"), sync())
+    assert kept(howdah, "kept_messages") == 2 * len(long)
+    clients[0].close()
+    assert tags(last.ask(long[100_000:], sync())) == "1Z"
+    clients[1].send(long[100_000:], sync())
+    assert tags(clients[1].read_until("Z")) == "1Z"
+    assert kept(howdah, "kept_messages") == 0
+
+
 def test_a_temporary_table_in_the_place_of_another(shared_howdah, postgres):
     """Outside of the transaction that made it as well."""
     postgres.sql("drop table if exists stood_for; create table stood_for (a int)")

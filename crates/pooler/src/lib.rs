@@ -16,6 +16,7 @@ macro_rules! gone {
     };
 }
 
+pub mod account;
 pub mod adoption;
 pub mod balance;
 pub mod broker;

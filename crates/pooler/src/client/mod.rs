@@ -21,6 +21,7 @@ pub use state::ClientState;
 
 use std::sync::Arc;
 
+use crate::account::Allowance;
 use crate::console::ConsoleSession;
 use crate::effect::Effects;
 use crate::event::{ClientId, Ends, Peer, ServerId, Time, WorkerId};
@@ -219,8 +220,13 @@ impl Client {
         self.admitted = true;
     }
 
-    pub(crate) fn joins(&mut self, pool: PoolId) {
+    /// The client joins a pool with this share of the account, which pays for what the client has.
+    pub(crate) fn joins(&mut self, pool: PoolId, share: &Arc<Allowance>) {
         self.pool = Some(pool);
+        self.names.charge_to(share);
+        if let Some(statement) = &self.unnamed {
+            statement.charge_to(share);
+        }
     }
 
     pub(crate) fn mark_welcome(&mut self) {
@@ -295,7 +301,6 @@ impl Client {
     /// PostgreSQL has dropped all named statements.
     pub(crate) fn drops_names(&mut self) {
         self.names.clear();
-        self.names.shrink_to_fit();
     }
 
     /// The number for the client's next name.

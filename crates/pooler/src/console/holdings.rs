@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::account::KeptFor;
 use crate::config::{Database, PoolMode};
 use crate::console::rows::Row;
 use crate::ids::{Time, WorkerId};
@@ -37,7 +38,7 @@ pub struct States {
     pub sv_tested: u32,
     /// Not yet logged in.
     pub sv_login: u32,
-    /// Kept by clients between transactions.
+    /// KeptFor by clients between transactions.
     pub sv_pinned: u32,
     /// How often a client began to keep a server.
     pub pins: u64,
@@ -128,6 +129,8 @@ pub struct Holdings {
     pub free_servers: u32,
     /// The number of known statements, and the bytes of their texts.
     pub statements: (usize, usize),
+    /// The bytes kept for clients, by kind.
+    pub kept: [(KeptFor, usize); 4],
     /// Clients that came from other workers, and clients that went to other workers.
     pub moves: (u64, u64),
     /// The recent load of the worker's thread.

@@ -405,6 +405,11 @@ impl Ledger {
         self.carried.names > 0
     }
 
+    /// Number of changes of the client's names that are not confirmed yet.
+    pub fn names_changing(&self) -> usize {
+        self.carried.names as usize
+    }
+
     /// True if changes of the server's unnamed statement are not confirmed yet.
     pub fn changes_unnamed(&self) -> bool {
         self.carried.unnamed > 0

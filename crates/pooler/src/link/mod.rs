@@ -45,7 +45,7 @@ use crate::ledger::{Entry, Ledger, Reply};
 use crate::params::Meaning;
 use crate::queries::watched::Watched;
 use crate::statement::Statement;
-use portal::{Bound, Portal};
+use portal::{Bound, Portal, Portals};
 
 /// The state between a client and its server. After the client has left, the link holds the answers
 /// that PostgreSQL still owes.
@@ -61,9 +61,7 @@ pub struct Link {
     copy: CopyPhase,
     /// Bound portals, not yet executed, whose Execute affects the client, such as a portal of
     /// `DEALLOCATE a`.
-    portals: Vec<Portal>,
-    /// The number of these portals since the link began.
-    portals_bound: u64,
+    portals: Portals,
     /// The last portal bound, if the client has not yet seen the description of its statement.
     bound: Option<Bound>,
     /// How the transaction has changed the meaning of texts.
@@ -180,12 +178,11 @@ impl Link {
         void: bool,
         names: Names,
     ) {
-        self.portals.retain(|portal| *portal.name != *name);
+        self.portals.forget(name);
         if let Some(statement) = effect {
-            self.portals_bound += 1;
-            self.portals.push(Portal {
+            self.portals.add(Portal {
                 name: name.into(),
-                number: self.portals_bound,
+                number: self.portals.next_number(),
                 group: self.ledger.group(),
                 statement,
                 names,
@@ -198,7 +195,7 @@ impl Link {
     fn drop_portals(&mut self) {
         let over = self.ledger.groups_over();
         let stays = |portal: &Portal| portal.group.wrapping_sub(over) < u32::MAX / 2;
-        self.portals.retain(stays);
+        self.portals.forget_while(|portal| !stays(portal));
     }
 
     /// The open COPY, if any.
