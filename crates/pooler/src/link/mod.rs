@@ -34,6 +34,7 @@ pub(crate) use bind::{bind, bind_held, part};
 pub use copy::CopyPhase;
 pub use end::End;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use howdah_wire::tag::frontend;
@@ -316,7 +317,7 @@ pub struct Changes {
     unsettled: bool,
     /// Temporary objects of the client. The flag is true for an object that PostgreSQL drops at the
     /// end of the transaction.
-    temporary: Vec<(Box<[u8]>, bool)>,
+    temporary: BTreeMap<Box<[u8]>, bool>,
     /// Statements that were parsed in the transaction.
     parsed: Vec<Parsed>,
     /// The unnamed statement was parsed in the transaction.
