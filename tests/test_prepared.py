@@ -1,6 +1,8 @@
 """Prepared statements over a transaction pool, where poolers are known to go wrong: what one client
 leaves, others must never meet; caches are bounded; who vanishes harms nobody."""
 
+import os
+import re
 import resource
 
 import psycopg
@@ -273,6 +275,60 @@ def test_one_text_with_another_datestyle(howdah):
             client.ask(close(f"s{days}"), sync())
 
 
+@pytest.mark.parametrize("setting, value, text", [
+    ("transform_null_equals", "on",
+     "select count(*)::text from (values (1), (null)) v(x) where x = null"),
+    ("array_nulls", "off", "select count(*)::text from unnest('{a,NULL}'::text[]) x where x is null"),
+    ("timezone_abbreviations", "India", "select '2020-01-01 12:00 IST'::timestamptz::text"),
+    ("bytea_output", "escape", "select 'a'::bytea::text"),
+])
+def test_settings_that_only_one_has_set(howdah, setting, value, text):
+    """What a text says under a setting is only for clients with that setting: set before, or in the
+    transaction, or at the login."""
+    other = {"options": f"-c {setting}={value}"}
+    with howdah.connect() as one, howdah.connect() as two, howdah.connect(**other) as three:
+        plain = rows(two.ask(parse(text, "before"), bind("before"), execute(), sync()))
+        assert plain
+        fresh = text + " -- in a transaction"
+        one.rows(f"begin; set local {setting} = '{value}'")
+        assert rows(one.ask(parse(fresh, "in"), bind("in"), execute(), sync())) != plain
+        one.rows("rollback")
+        assert rows(two.ask(parse(fresh, "in"), bind("in"), execute(), sync())) == plain
+        fresh = text + " -- set"
+        one.rows(f"set {setting} = '{value}'")
+        for client in (one, three):
+            assert rows(client.ask(parse(fresh, "s"), bind("s"), execute(), sync())) != plain
+        assert rows(two.ask(parse(fresh, "s"), bind("s"), execute(), sync())) == plain
+
+
+def test_settings_known_to_be_harmless(howdah, postgres):
+    """Clients share a statement whose one has set a setting only if the setting is on the list of
+    those that change no text: each setting of this PostgreSQL is tried."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    source = os.path.join(here, "..", "crates", "pooler", "src")
+    with open(os.path.join(source, "harmless.rs"), encoding="utf-8") as file:
+        harmless = set(re.findall(r'^ +b"(\w+)",$', file.read(), re.M))
+    names = postgres.sql("select name from pg_settings where context in ('user', 'superuser')")
+    # Who sets `temp_buffers` keeps the server.
+    names = [name for name, in names
+             if not name.startswith("transaction_") and name != "temp_buffers"]
+    reported = {"client_encoding", "datestyle", "intervalstyle", "standard_conforming_strings",
+                "timezone"}
+    shared = set()
+    with howdah.connect() as two:
+        for name in names:
+            with howdah.connect() as one:
+                one.rows(f"select set_config('{name}', current_setting('{name}'), false)")
+                for client in (one, two):
+                    client.ask(close("s"), parse(f"select null as {name}", "s"), sync())
+            held = two.value("select count(*) from pg_prepared_statements"
+                             f" where statement = 'select null as {name}'")
+            if held == "1":
+                shared.add(name.lower())
+    assert "work_mem" in shared and "array_nulls" not in shared
+    assert shared - reported == harmless & {name.lower() for name in names}
+
+
 def test_constants_are_read_under_the_settings_of_their_parse(make_howdah):
     """Whatever its client has set since, and whichever server runs it."""
     text = "select '01/02/2020'::date - '2020-01-01'::date, '2020-06-01 00:00'::timestamptz::text"
@@ -441,6 +497,80 @@ def test_memory_of_texts_comes_back(make_howdah, named):
                        "memory to be given back", seconds=120)
     known = next(row for row in howdah.console("show mem") if row["name"] == "statement_cache")
     assert int(known["memtotal"]) < (1 << 20)
+
+
+def kept(howdah, name):
+    """The bytes that Howdah keeps for clients, of one kind."""
+    return int(next(row for row in howdah.console("show mem") if row["name"] == name)["memtotal"])
+
+
+def test_too_many_names(howdah):
+    """A client may have 10,000 names, and goes on."""
+    with howdah.connect() as one, howdah.connect() as two:
+        for first in range(0, 10_000, 1000):
+            group = [parse("select 1", f"n{first + i}") for i in range(1000)]
+            assert set(tags(one.ask(*group, sync()))) == {"1", "Z"}
+        assert kept(howdah, "kept_names") > 10_000
+        assert one.error(parse("select 1", "more"), sync())["C"] == "54000"
+        one.ask(close("n7"), sync())
+        one.ask(parse("select 1", "more"), sync())
+        # Also at once: only the first of these is one too many.
+        one.ask(*(close(f"n{i}") for i in range(4)), sync())
+        group = [parse("select 1", f"m{i}") for i in range(6)]
+        assert tags(one.ask(*group, sync())) == "1111EZ"
+        two.ask(parse("select 1", "s"), sync())
+    machine.wait_until(lambda: kept(howdah, "kept_names") == 0, "names to be forgotten")
+
+
+def test_texts_of_one_pool_leave_room_for_others(make_howdah, postgres):
+    """Whatever one pool's clients prepare, also behind DDL: its own clients get an error, those of
+    other pools do not."""
+    howdah = make_howdah(default_pool_size=3, workers=1,
+                         databases={name: f"host={postgres.host} port={postgres.port} dbname=postgres"
+                                    for name in ("one", "two")})
+    long = "select length('" + "x" * (15 << 20) + "')"
+    clients = [howdah.connect(database="one", seconds=60) for _ in range(3)]
+    clients[0].rows("begin; create temp table behind (a int) on commit drop")
+    taken = 0
+    for client in clients:
+        for at in range(4):
+            got = client.ask(parse(f"{long} -- {taken}", f"s{at}"), sync())
+            taken += "E" not in tags(got)
+    assert taken == 8
+    assert clients[2].error(parse(long, "more"), sync())["C"] == "54000"
+    assert kept(howdah, "kept_private_texts") > (40 << 20)
+    assert kept(howdah, "kept_texts") > (40 << 20)
+    with howdah.connect(database="two", seconds=60) as other:
+        other.ask(parse(long, "s"), sync())
+        assert rows(other.ask(bind("s"), execute(), sync())) == [[str(15 << 20)]]
+    clients[0].rows("rollback")
+    for client in clients:
+        client.close()
+    machine.wait_until(lambda: kept(howdah, "kept_private_texts") == 0, "texts to be forgotten")
+
+
+def test_long_messages_take_turns(make_howdah, postgres):
+    """A Parse that must be held whole is read when there is room for it. Who sends a part and no
+    more holds up neither another pool nor, once gone, its own."""
+    howdah = make_howdah(default_pool_size=3, workers=1,
+                         databases={name: f"host={postgres.host} port={postgres.port} dbname=postgres"
+                                    for name in ("one", "two")})
+    long = parse("select length('" + "x" * (50 << 20) + "')", "long")
+    clients = [howdah.connect(database="one", seconds=60) for _ in range(3)]
+    for client in clients[:2]:
+        client.send(long[:100_000])
+    machine.wait_until(lambda: kept(howdah, "kept_messages") == 2 * len(long), "two turns")
+    last = clients[2]
+    last.send(long[:100_000])
+    with howdah.connect(database="two", seconds=60) as other:
+        assert tags(other.ask(long, sync())) == "1Z"
+        other.ask(close("long"), sync())
+    assert kept(howdah, "kept_messages") == 2 * len(long)
+    clients[0].close()
+    assert tags(last.ask(long[100_000:], sync())) == "1Z"
+    clients[1].send(long[100_000:], sync())
+    assert tags(clients[1].read_until("Z")) == "1Z"
+    assert kept(howdah, "kept_messages") == 0
 
 
 def test_a_temporary_table_in_the_place_of_another(shared_howdah, postgres):

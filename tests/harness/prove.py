@@ -79,6 +79,15 @@ def instructions(output):
     return ", ".join(f"{row} {count}" for row, count in rows)
 
 
+def grown(output):
+    """Inputs, and the one that grows fastest."""
+    rows = re.findall(r"^([a-z0-9-]+) +\d+ +\d+ +(\d+\.\d+)( \(known to grow faster\))?$", output, re.M)
+    most = max((float(times), name) for name, times, known in rows if not known)
+    known = sum(bool(known) for *_, known in rows)
+    return (f"{len(rows)} inputs, at most {most[0]:.2f} times ({most[1]})"
+            + (f"; {known} known to grow faster" if known else ""))
+
+
 def fuzzed(output):
     """Runs of each target."""
     pairs = re.findall(r"^== (\w+)\n(?:.*\n)*?.*number_of_executed_units: (\d+)", output, re.M)
@@ -126,6 +135,8 @@ MACHINES = [
     Machine("decisions", "no row of `./bench decisions` needs over 1 % more instructions than "
             "`crates/bench/decisions.json` says (needs valgrind)", ["./bench", "decisions"],
             ["--bounds"], instructions),
+    Machine("growth", "twice the input takes at most 2.5 times the instructions, of every reader and "
+            "of many kinds of messages (needs valgrind)", ["./bench", "growth"], [], grown),
     Machine("fuzz", "any bytes, settings, logins, SQL: with coverage and AddressSanitizer",
             ["fuzz/run", "all"], ["60"], fuzzed),
 ]

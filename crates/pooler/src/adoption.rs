@@ -253,8 +253,9 @@ impl Pooler {
         };
         let key = PoolKey::new(name, self.pool_user(&database, user));
         let pool_id = self.pool_for(key, &database);
-        self.pools.at_mut(pool_id).client_enters();
-        self.clients.at_mut(id).joins(pool_id);
+        let pool = self.pools.at_mut(pool_id);
+        pool.client_enters();
+        self.clients.at_mut(id).joins(pool_id, &pool.share);
         Some(pool_id)
     }
 }

@@ -437,6 +437,14 @@ impl Refusal {
                 ),
                 (b'H', b"Close some, or parse without a name."),
             ],
+            Refusal::TooManyNames => &[
+                (b'C', b"54000"),
+                (
+                    b'M',
+                    b"too many prepared statements of one client for the pooler (10000)",
+                ),
+                (b'H', b"Close some, or parse without a name."),
+            ],
         }
     }
 }

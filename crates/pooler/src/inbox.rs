@@ -1,8 +1,12 @@
 //! The position in a stream of messages: bytes held back, and the unfinished part of the current
 //! message.
 
+use std::sync::Arc;
+
 use howdah_wire::WireError;
 use howdah_wire::frame::{HEADER, Header, header};
+
+use crate::account::{Allowance, Charge, KeptFor};
 
 /// What happens to the rest of the current message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -12,6 +16,15 @@ pub enum Fate {
     Relay,
     /// Drop.
     Drop,
+}
+
+/// Room in the account for the first held message, which must be held whole.
+#[derive(Debug)]
+enum Room {
+    /// The message waits for so many bytes, and nothing is read meanwhile.
+    Waits(usize),
+    /// The message has its bytes.
+    Has { _charge: Charge },
 }
 
 /// The stream of one side of a link.
@@ -25,6 +38,8 @@ pub struct Inbox {
     fate: Fate,
     /// The current message's tag.
     tag: u8,
+    /// Room for the first held message, if it is long.
+    room: Option<Box<Room>>,
 }
 
 /// Held bytes.
@@ -119,6 +134,43 @@ impl Inbox {
         let there = header.total().min(self.held.len());
         self.held.drain(..there);
         self.begin(header.tag, Fate::Drop, header.total() - there);
+    }
+}
+
+/// Room in the account, for a long message that must be held whole.
+impl Inbox {
+    /// True if the first message waits for room, or has it.
+    pub fn asked_for_room(&self) -> bool {
+        self.room.is_some()
+    }
+
+    /// The room that the first message waits for, in bytes.
+    pub fn waits_for_room(&self) -> Option<usize> {
+        match self.room.as_deref()? {
+            Room::Waits(size) => Some(*size),
+            Room::Has { .. } => None,
+        }
+    }
+
+    /// The first message begins to wait for room.
+    pub fn awaits_room(&mut self, size: usize) {
+        self.room = Some(Box::new(Room::Waits(size)));
+    }
+
+    /// The first message gets room, and memory of just this size.
+    pub fn gets_room(&mut self, share: &Arc<Allowance>, size: usize) {
+        let _charge = share.charge(KeptFor::Messages, size);
+        self.room = Some(Box::new(Room::Has { _charge }));
+        let more = size.saturating_sub(self.held.len());
+        self.held.reserve_exact(more);
+    }
+
+    /// The first message is handled: its room is free again.
+    #[inline]
+    pub fn gives_room_back(&mut self) {
+        if self.room.is_some() {
+            self.room = None;
+        }
     }
 }
 

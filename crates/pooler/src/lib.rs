@@ -16,6 +16,7 @@ macro_rules! gone {
     };
 }
 
+pub mod account;
 pub mod adoption;
 pub mod balance;
 pub mod broker;
@@ -30,6 +31,7 @@ pub mod event;
 pub mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
+pub mod harmless;
 pub mod hosts;
 pub mod ids;
 pub mod inbox;

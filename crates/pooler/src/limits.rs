@@ -108,8 +108,15 @@ pub const UNUSED_TEXTS: usize = 16 << 20;
 /// How many bytes the texts of one client's named statements may take.
 pub const CLIENT_TEXTS: usize = 64 << 20;
 
-/// How many bytes all texts of a worker may take.
-pub const WORKER_TEXTS: usize = 256 << 20;
+/// How many names of statements a client may have.
+pub const CLIENT_NAMES: usize = 10_000;
+
+/// How many bytes clients may make a worker keep: texts and names of statements, and long messages
+/// that are held whole. A pool may take half of what the other pools leave.
+pub const ACCOUNT: usize = 256 << 20;
+
+/// How many of these bytes a pool may take in any case, whatever the other pools take.
+pub const POOL_BYTES: usize = 256 << 10;
 
 /// How many bytes the texts of a server may take. If they take more, the least recently used
 /// statements are closed when the server next gets a client.

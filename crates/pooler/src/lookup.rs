@@ -42,6 +42,10 @@ impl Pooler {
     /// Begins the look-up of a client's user: the client waits for a server.
     pub(crate) fn look_up(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get(id));
+        if client.inbox.held().len() > limits::PROOF {
+            // The client has not been asked for anything yet.
+            return self.disconnect(id, Fault::TooEarly, out);
+        }
         let name = client.database.clone();
         let target = match self.lookup_database(&name) {
             Ok(Some(target)) => target,

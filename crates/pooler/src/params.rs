@@ -27,8 +27,8 @@ const WITHOUT_MEANING: usize = 4;
 /// Settings that change the meaning of texts, as hashes of their values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Meaning {
-    /// How PostgreSQL resolves names (`search_path`). After a change PostgreSQL itself resolves
-    /// names anew.
+    /// How PostgreSQL resolves names (`search_path`; after a change PostgreSQL itself resolves names
+    /// anew), and all else that may change what it makes of a text and that it does not report.
     pub names: u64,
     /// How constants are read (`DateStyle`, `TimeZone`, `client_encoding` and so on): once, when
     /// PostgreSQL parses a text.

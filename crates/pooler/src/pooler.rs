@@ -1,5 +1,6 @@
 //! The decisions of one worker: events go in, actions come out.
 
+use std::collections::VecDeque;
 use std::fmt::{Display, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -134,6 +135,8 @@ pub struct Pooler {
     pub(crate) numbers: Arc<AtomicU64>,
     /// Steps that follow from the current event.
     pub(crate) next: Upcoming,
+    /// Clients whose long messages wait for room in the account, in this order.
+    pub(crate) room_line: VecDeque<ClientId>,
     /// Free blocks for held bytes; the last one freed is used first.
     pub(crate) spare: Vec<Vec<u8>>,
     /// How many bugs (panics) the worker has survived.
@@ -175,6 +178,7 @@ impl Pooler {
             params: ParamsInterner::new(seeded),
             settings: crate::session::Shelf::new(seeded),
             statements: Interner::new(seeded, setup.worker),
+            account: Default::default(),
         };
         let queries = Queries::new(seeded, &setup.config.globals);
         let mut pooler = Pooler {
@@ -207,6 +211,7 @@ impl Pooler {
             tickets: 0,
             numbers: setup.numbers,
             next: Upcoming::default(),
+            room_line: VecDeque::new(),
             spare: Vec::new(),
             mistakes: 0,
         };
@@ -265,6 +270,10 @@ impl Pooler {
             Event::Tick => self.tick(out),
         }
         self.go_on(out);
+        if !self.room_line.is_empty() {
+            self.give_room();
+            self.go_on(out);
+        }
         if self.consoles.are_owed() {
             self.settle_orders(out);
         }

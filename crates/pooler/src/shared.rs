@@ -1,5 +1,6 @@
 //! Values that all connections of a worker share.
 
+use crate::account::Account;
 use crate::names::NameInterner;
 use crate::params::{ParamsInterner, Tracked};
 use crate::statement::Interner;
@@ -17,4 +18,6 @@ pub struct Shared {
     pub settings: crate::session::Shelf,
     /// Statements, each kept once.
     pub statements: Interner,
+    /// The bytes that clients make this worker keep.
+    pub account: Account,
 }

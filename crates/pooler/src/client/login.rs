@@ -19,6 +19,7 @@ use crate::config::{AuthType, Authority, Database};
 use crate::event::{ClientId, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
 use crate::known::LookedUp;
+use crate::limits;
 use crate::note::Level;
 use crate::pool::Failure;
 use crate::pool::greeting::{Greeting, Wishes};
@@ -196,10 +197,17 @@ impl Pooler {
             return self.disconnect(id, Fault::TooEarly, out);
         }
         while let Some(client) = self.clients.get_mut(id) {
-            let login = client.login_mut().filter(|login| login.listens());
-            let Some(longest) = login.map(|login| login.longest()) else {
+            let held = client.inbox.held().len();
+            let Some(login) = client.login_mut() else {
                 return;
             };
+            if !login.listens() {
+                if held > limits::PROOF {
+                    self.disconnect(id, Fault::TooEarly, out);
+                }
+                return;
+            }
+            let longest = login.longest();
             let fault = match client.inbox.first() {
                 Some(Ok(header)) if header.tag == frontend::TERMINATE => Fault::ClientClosed,
                 Some(Ok(header)) if header.tag != frontend::PASSWORD => Fault::TooEarly,
@@ -360,8 +368,8 @@ impl Pooler {
         let absent = pool.failure.as_ref().is_some_and(Failure::is_absent);
         let may_wait = welcomed || (full && self.workers > 1);
         let learns = absent || !may_wait;
-        let client = self.clients.at_mut(id);
-        client.joins(pool_id);
+        let share = &pool.share;
+        self.clients.at_mut(id).joins(pool_id, share);
         if let Some(fault) = self.hopeless(pool_id).filter(|_| learns) {
             return self.disconnect(id, fault, out);
         }

@@ -21,9 +21,11 @@ pub use state::ClientState;
 
 use std::sync::Arc;
 
+use crate::account::Allowance;
 use crate::console::ConsoleSession;
 use crate::effect::Effects;
 use crate::event::{ClientId, Ends, Peer, ServerId, Time, WorkerId};
+use crate::harmless::is_harmless;
 use crate::inbox::Inbox;
 use crate::ledger::{Change, NameOp};
 use crate::limits;
@@ -218,8 +220,13 @@ impl Client {
         self.admitted = true;
     }
 
-    pub(crate) fn joins(&mut self, pool: PoolId) {
+    /// The client joins a pool with this share of the account, which pays for what the client has.
+    pub(crate) fn joins(&mut self, pool: PoolId, share: &Arc<Allowance>) {
         self.pool = Some(pool);
+        self.names.charge_to(share);
+        if let Some(statement) = &self.unnamed {
+            statement.charge_to(share);
+        }
     }
 
     pub(crate) fn mark_welcome(&mut self) {
@@ -294,7 +301,6 @@ impl Client {
     /// PostgreSQL has dropped all named statements.
     pub(crate) fn drops_names(&mut self) {
         self.names.clear();
-        self.names.shrink_to_fit();
     }
 
     /// The number for the client's next name.
@@ -541,19 +547,18 @@ impl Client {
         session.is_some_and(|session| !session.pinned.is_empty())
     }
 
-    /// The session's settings that decide the meaning of unqualified names: `search_path` (where
-    /// PostgreSQL does not report it), and the role, which replaces `"$user"`.
+    /// The session's settings that decide what PostgreSQL makes of a text, as far as PostgreSQL
+    /// does not report them: `search_path`, the role, which replaces `"$user"`, and all others that
+    /// are not known to be harmless.
     pub fn path(&self) -> Option<Vec<u8>> {
         let session = self.session.as_deref()?;
         let settings = session.settings.as_deref()?;
         let mut path = Vec::new();
-        for name in [&b"search_path"[..], b"role", b"session_authorization"] {
-            if let Some(value) = settings.get(name) {
-                path.extend_from_slice(name);
-                path.push(0);
-                path.extend_from_slice(value);
-                path.push(0);
-            }
+        for (name, value) in settings.iter().filter(|(name, _)| !is_harmless(name)) {
+            path.extend_from_slice(name);
+            path.push(0);
+            path.extend_from_slice(value);
+            path.push(0);
         }
         (!path.is_empty()).then_some(path)
     }

@@ -37,7 +37,7 @@ impl Client {
                 .map_or([None, None], |session| [session.settings, session.login]),
             hearing: None,
             meaning: self.meaning,
-            names: self.names.into_iter().collect(),
+            names: self.names.into_all(),
             names_given: self.names_given,
             unnamed: self.unnamed,
             group_failed: self.end.skips(),
@@ -96,7 +96,7 @@ impl Client {
             named.under = named.under.or_else(|| self.params.clone().filter(|_| same));
             self.names.insert(name, named);
         }
-        let named = self.names.values().map(|named| &named.statement);
+        let named = self.names.iter().map(|(_, named)| &named.statement);
         self.names_keep = named.chain(&self.unnamed).any(|statement| {
             let effects = statement.effects.as_ref();
             effects.is_some_and(|effects| effects.matters_at_bind())

@@ -64,7 +64,7 @@ impl Pooler {
             asked: None,
             session: None,
             meaning: Meaning::default(),
-            names: NamedStatements::with_hasher(seeded),
+            names: NamedStatements::new(seeded),
             names_given: 0,
             unnamed: None,
             names_keep: false,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 
 use super::rows::{Row, date_time};
+use crate::account::KeptFor;
 use crate::client::{Client, ClientState, Replication};
 use crate::config::nanos;
 use crate::console::holdings::{ClientRow, Holder, Holdings, PoolShare, ServerWait, States};
@@ -105,6 +106,7 @@ impl Pooler {
             servers: self.servers.len() as u32,
             free_servers: self.servers.free() as u32,
             statements: self.shared.statements.size(),
+            kept: KeptFor::ALL.map(|kind| (kind, self.shared.account.kept(kind))),
             moves: (self.moves.arrived, self.moves.departed),
             signals: self.spread.signals(),
             mails: self.spread.posted(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::account::KeptFor;
 use crate::config::{Database, PoolMode};
 use crate::console::rows::Row;
 use crate::ids::{Time, WorkerId};
@@ -130,6 +131,8 @@ pub struct Holdings {
     pub free_servers: u32,
     /// The number of known statements, and the bytes of their texts.
     pub statements: (usize, usize),
+    /// The bytes kept for clients, by kind.
+    pub kept: [(KeptFor, usize); 4],
     /// Clients that came from other workers, and clients that went to other workers.
     pub moves: (u64, u64),
     /// The recent load of the worker's thread.

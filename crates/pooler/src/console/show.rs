@@ -8,6 +8,7 @@ use super::lines::show_holders;
 use super::rows::{Row, ShowTable, date_time, number, text};
 use super::statistics::{of_databases, show_queries, show_totals};
 use super::{VERSION, hosts};
+use crate::account::KeptFor;
 use crate::client::Client;
 use crate::config::{CONSOLE, Database, SslMode};
 use crate::console::columns::{PEER, Show};
@@ -427,7 +428,12 @@ fn show_memory(holdings: &[Holdings]) -> Vec<Row> {
     for (many, size) in holdings.iter().map(|holding| holding.statements) {
         (statements, bytes) = (statements + many, bytes + size);
     }
-    vec![
+    let kept = |kind: KeptFor| {
+        let bytes = holdings.iter().flat_map(|holding| holding.kept);
+        let bytes = bytes.filter(|(known, _)| *known == kind);
+        row(kind.row(), 1, bytes.map(|(_, bytes)| bytes as u64).sum(), 0)
+    };
+    let mut rows = vec![
         row("pool_cache", size_of::<Pool>(), pools, 0),
         row(
             "server_cache",
@@ -449,7 +455,9 @@ fn show_memory(holdings: &[Holdings]) -> Vec<Row> {
             number(0),
             number(bytes),
         ],
-    ]
+    ];
+    rows.extend(KeptFor::ALL.map(kept));
+    rows
 }
 
 /// Rows of SHOW POOLS_EXTENDED.

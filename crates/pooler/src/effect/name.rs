@@ -1,6 +1,7 @@
 //! Names in texts.
 
 use crate::effect::token::{Token, Tokens, undoubled};
+use crate::harmless::is_harmless;
 use crate::limits;
 
 /// Settings that always end with the transaction.
@@ -48,10 +49,16 @@ pub fn setting_name(name: &[u8]) -> Option<Box<[u8]>> {
     name_of(name)
 }
 
-/// True for settings that decide where PostgreSQL looks names up.
+/// True for settings that change what PostgreSQL makes of a text: where names are looked up, and
+/// all others that are not known to be harmless. PostgreSQL reports the changes of a few.
 pub(super) fn is_naming(name: &[u8]) -> bool {
-    const NAMING: [&[u8]; 3] = [b"search_path", b"role", b"session_authorization"];
-    NAMING.contains(&name)
+    const REPORTED: [&[u8]; 4] = [
+        b"client_encoding",
+        b"datestyle",
+        b"standard_conforming_strings",
+        b"timezone",
+    ];
+    !is_harmless(name) && !REPORTED.contains(&name)
 }
 
 /// Reads an identifier: in lower case unless quoted, and not longer than PostgreSQL's names.

@@ -39,7 +39,7 @@ fn texts_without_effect() {
         "SET CONSTRAINTS ALL DEFERRED",
         "set transaction_isolation = 'serializable'",
         "select set_config('request.jwt.claims', $1, true)",
-        "select set_config('a', f('x', true), 'true')",
+        "select set_config('a.b', f('x', true), 'true')",
         "select pg_advisory_xact_lock(1), pg_try_advisory_xact_lock_shared(2)",
         "select * from pg_settings",
         "fetch all from c",

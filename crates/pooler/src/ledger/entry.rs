@@ -295,8 +295,10 @@ pub enum Refusal {
     Pins,
     /// The text is too long to be remembered.
     TooLong,
-    /// The texts of this client, or of all clients, take too much memory.
+    /// The texts of this client, or of its pool, take too much memory.
     TooMuch,
+    /// The client has too many names.
+    TooManyNames,
 }
 
 /// A change of a server's statements, made once PostgreSQL has confirmed the message.

@@ -13,7 +13,7 @@ pub use entry::{
     Asked, Change, Consequences, Described, Entry, NameOp, Part, Refusal, Reply, SetOp, UnnamedOp,
 };
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use group::Group;
 
@@ -48,6 +48,54 @@ impl Carried {
     }
 }
 
+/// Where entries change names, and the server's unnamed statement: the numbers of the entries, latest
+/// last. So a message that names a statement costs no search among all that is owed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Places {
+    names: BTreeMap<Box<[u8]>, VecDeque<u64>>,
+    unnamed: VecDeque<u64>,
+}
+
+impl Places {
+    /// The name whose meaning an entry changes, once it is answered.
+    fn changed(effects: &Consequences) -> Option<&[u8]> {
+        let op = effects.name.as_deref()?;
+        let changes = !matches!(op.change, Change::Nothing | Change::Refused(_));
+        changes.then_some(&*op.name)
+    }
+
+    fn add(&mut self, effects: &Consequences, number: u64) {
+        if let Some(name) = Places::changed(effects) {
+            match self.names.get_mut(name) {
+                Some(numbers) => numbers.push_back(number),
+                None => drop(self.names.insert(name.into(), [number].into())),
+            }
+        }
+        if effects.unnamed.is_some() {
+            self.unnamed.push_back(number);
+        }
+    }
+
+    /// The first entry with these effects is gone.
+    fn take_first(&mut self, effects: &Consequences) {
+        if let Some(name) = Places::changed(effects) {
+            self.forget_first(name);
+        }
+        if effects.unnamed.is_some() {
+            self.unnamed.pop_front();
+        }
+    }
+
+    fn forget_first(&mut self, name: &[u8]) {
+        if let Some(numbers) = self.names.get_mut(name) {
+            numbers.pop_front();
+            if numbers.is_empty() {
+                self.names.remove(name);
+            }
+        }
+    }
+}
+
 /// Messages that were already sent when a COPY from the client began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopyIn {
@@ -64,6 +112,9 @@ pub struct CopyIn {
 pub struct Ledger {
     entries: VecDeque<Entry>,
     carried: Carried,
+    places: Places,
+    /// Number of entries taken out at the front, which is the number of the first entry.
+    taken: u64,
     /// Watched queries that have ended and are still to be taken.
     ended: VecDeque<Watched>,
     /// When the last taken query ended. The next one did not run before.
@@ -224,6 +275,8 @@ impl Ledger {
         self.barriers += u32::from(entry.barrier);
         if let Some(effects) = &entry.effects {
             self.carried.add(effects);
+            let number = self.taken + self.entries.len() as u64;
+            self.places.add(effects, number);
         }
         self.entries.push_back(entry);
     }
@@ -232,8 +285,10 @@ impl Ledger {
     #[inline(always)]
     pub fn pop(&mut self) -> Option<Entry> {
         let mut entry = self.entries.pop_front()?;
+        self.taken += 1;
         self.forget(&entry);
         if let Some(effects) = &mut entry.effects {
+            self.places.take_first(effects);
             self.end_watched(effects);
         }
         Some(entry)
@@ -312,9 +367,15 @@ impl Ledger {
             return;
         };
         let named = |op: &mut Box<NameOp>| !op.name.is_empty();
-        let effects = front.effects.as_mut();
-        if effects.is_some_and(|effects| effects.name.take_if(named).is_some()) {
+        let Some(effects) = &mut front.effects else {
+            return;
+        };
+        let changed = Places::changed(effects).map(Box::<[u8]>::from);
+        if effects.name.take_if(named).is_some() {
             self.carried.names -= 1;
+            if let Some(name) = changed {
+                self.places.forget_first(&name);
+            }
         }
     }
 
@@ -380,6 +441,7 @@ impl Ledger {
             !sync && !refused
         });
         self.readies -= eaten;
+        self.places = self.found_places();
         // An ignored Sync has ended no group.
         let extended = self
             .front()
@@ -404,11 +466,17 @@ impl Ledger {
             }
         }
         self.carried.names = 0;
+        self.places.names.clear();
     }
 
     /// True if changes of the client's names are not confirmed yet.
     pub fn changes_names(&self) -> bool {
         self.carried.names > 0
+    }
+
+    /// Number of changes of the client's names that are not confirmed yet.
+    pub fn names_changing(&self) -> usize {
+        self.carried.names as usize
     }
 
     /// True if changes of the server's unnamed statement are not confirmed yet.
@@ -418,11 +486,23 @@ impl Ledger {
 
     /// The last unconfirmed change of the server's unnamed statement.
     pub fn unnamed(&self) -> Option<&UnnamedOp> {
-        if self.carried.unnamed == 0 {
-            return None;
+        self.effects_of(*self.places.unnamed.back()?)
+            .unnamed
+            .as_ref()
+    }
+
+    /// The effects of the entry with this number.
+    fn effects_of(&self, number: u64) -> &Consequences {
+        self.entries[(number - self.taken) as usize].effects()
+    }
+
+    /// The places of the entries as they are now.
+    fn found_places(&self) -> Places {
+        let mut places = Places::default();
+        for (number, entry) in (self.taken..).zip(&self.entries) {
+            places.add(entry.effects(), number);
         }
-        let mut latest = self.entries.iter().rev();
-        latest.find_map(|entry| entry.effects().unnamed.as_ref())
+        places
     }
 
     /// True if a Parse of a statement under this key is on its way.
@@ -444,11 +524,8 @@ impl Ledger {
     }
 
     fn latest(&self, name: &[u8]) -> Option<&NameOp> {
-        let latest = self.entries.iter().rev();
-        let changes = latest.filter_map(|entry| entry.effects().name.as_deref());
-        changes
-            .filter(|op| !matches!(op.change, Change::Nothing | Change::Refused(_)))
-            .find(|op| *op.name == *name)
+        let numbers = self.places.names.get(name)?;
+        self.effects_of(*numbers.back()?).name.as_deref()
     }
 
     /// True while the server describes this statement for Howdah.
@@ -492,6 +569,7 @@ impl Ledger {
             carried.add(entry.effects());
         }
         assert_eq!(carried, self.carried, "effects of entries");
+        assert_eq!(self.found_places(), self.places, "places of entries");
         assert_eq!(count(|e| e.barrier), self.barriers as usize, "barriers");
         let readies = count(|e| e.reply.gets_ready());
         assert_eq!(readies, self.readies as usize, "readies");

@@ -86,7 +86,7 @@ impl Upstream<'_> {
         };
         let named = match server.link.ledger.pending_definition(asked.number) {
             Some(named) => Some(named),
-            None => self.client.names.get_mut(&asked.name),
+            None => self.client.names.told_mut(&asked.name),
         };
         if let Some(named) = named.filter(|named| named.number == asked.number) {
             named.told = Some(known);
@@ -151,7 +151,7 @@ impl Downstream<'_> {
             return;
         };
         // The client may have given the name to another statement since.
-        let named = client.names.get_mut(&asked.name);
+        let named = client.names.told_mut(&asked.name);
         let Some(named) = named.filter(|named| named.number == asked.number) else {
             return;
         };

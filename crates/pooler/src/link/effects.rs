@@ -173,8 +173,7 @@ impl Upstream<'_> {
 
     /// The remembered portal with this name, if any.
     pub(super) fn portal(&mut self, name: &[u8]) -> Option<&Portal> {
-        let mut portals = self.linked().link.portals.iter();
-        portals.find(|portal| *portal.name == *name)
+        self.linked().link.portals.get(name)
     }
 
     /// True if running a statement affects its client in a way that the server does not handle, or

@@ -17,7 +17,7 @@ use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Change, Described, Entry, NameOp, Refusal, Reply};
 use crate::limits;
 use crate::link::upstream::Verdict;
-use crate::statement::{self, Named, Statement};
+use crate::statement::{self, Statement};
 
 impl Upstream<'_> {
     pub(super) fn parse(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
@@ -33,9 +33,13 @@ impl Upstream<'_> {
             return Ok(());
         }
         if is_long_parse(chunk.rest(), header) {
-            return self.parse_long(chunk, header);
+            return self.parse_long(chunk, header, Refusal::TooLong);
         }
-        let body = whole(chunk, header).ok_or(Flow::Partial)?;
+        let Some(body) = whole(chunk, header) else {
+            self.await_whole(header)?;
+            return self.parse_long(chunk, header, Refusal::TooMuch);
+        };
+        self.client.inbox.gives_room_back();
         match Parse::read(body) {
             Ok(parse) => self.parse_renamed(chunk, header, parse)?,
             // The Parse is malformed. PostgreSQL answers with its own error.
@@ -48,7 +52,7 @@ impl Upstream<'_> {
     /// Handles a Parse that is too long to hold. A Parse without a name passes through. Its
     /// statement belongs to the transaction, and Howdah does not remember the text.
     #[cold]
-    fn parse_long(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+    fn parse_long(&mut self, chunk: &mut Chunk<'_>, header: Header, why: Refusal) -> Step {
         let there = &chunk.rest()[HEADER..];
         let name = match cstr(there) {
             Some((name, _)) => name,
@@ -57,12 +61,7 @@ impl Upstream<'_> {
         };
         match name.is_empty() {
             true => self.pass_parse(chunk, header)?,
-            false => self.refuse(
-                chunk,
-                header,
-                Entry::forward(Reply::Parse),
-                Refusal::TooLong,
-            ),
+            false => self.refuse(chunk, header, Entry::forward(Reply::Parse), why),
         }
         self.counts.client_parses += 1;
         Ok(())
@@ -87,17 +86,25 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// True if there is room to remember one more text.
-    pub(super) fn has_room(&mut self, parse: &Parse<'_>) -> bool {
+    /// The reason why Howdah can't remember one more text, or one more name, if there is one.
+    pub(super) fn lacks_room(&mut self, parse: &Parse<'_>) -> Result<Option<Refusal>, Flow> {
         let size = parse.definition.len();
-        if !self.interner.has_room(size) {
-            return false;
+        if !self.interner.has_room(self.share, size) {
+            return Ok(Some(Refusal::TooMuch));
         }
-        // Howdah counts a client's texts only once there are many texts in total.
-        let own = self.client.names.values().map(Named::size);
-        parse.name.is_empty()
-            || !self.interner.is_large()
-            || own.sum::<usize>() + size <= limits::CLIENT_TEXTS
+        let names = &self.client.names;
+        if parse.name.is_empty() {
+            return Ok(None);
+        }
+        let (count, texts) = (names.len(), names.texts());
+        let coming = self.linked().link.ledger.names_changing();
+        if count + coming >= limits::CLIENT_NAMES {
+            return match count < limits::CLIENT_NAMES {
+                true => Err(self.stall()),
+                false => Ok(Some(Refusal::TooManyNames)),
+            };
+        }
+        Ok((texts + size > limits::CLIENT_TEXTS).then_some(Refusal::TooMuch))
     }
 
     fn parse_renamed(&mut self, chunk: &mut Chunk<'_>, header: Header, parse: Parse<'_>) -> Step {
@@ -106,15 +113,15 @@ impl Upstream<'_> {
             return Err(self.stall());
         }
         self.settle_meaning()?;
-        if !self.has_room(&parse) {
+        if let Some(why) = self.lacks_room(&parse)? {
             if parse.name.is_empty() {
                 return self.pass_parse(chunk, header);
             }
-            let entry = Entry::forward(Reply::Parse);
-            self.refuse(chunk, header, entry, Refusal::TooMuch);
+            self.refuse(chunk, header, Entry::forward(Reply::Parse), why);
             return Ok(());
         }
         let statement = self.parsed_now(parse.definition);
+        statement.charge_to(self.share);
         if let Some(effects) = statement.effects.as_deref() {
             if effects.touches_session() {
                 self.await_settings()?;

@@ -185,16 +185,14 @@ impl Upstream<'_> {
         };
         let made = &mut self.linked().link.changes.temporary;
         if first.alters == Alters::Temporary {
-            if !made.iter().any(|(made, _)| *made == object.name) {
-                made.push((object.name.clone(), object.transient));
-            }
+            made.entry(object.name.clone()).or_insert(object.transient);
             return first.alters;
         }
-        let Some(at) = made.iter().position(|(made, _)| *made == object.name) else {
+        if !made.contains_key(&object.name) {
             return first.alters;
-        };
+        }
         if object.dropped {
-            made.swap_remove(at);
+            made.remove(&object.name);
         }
         Alters::Temporary
     }
@@ -264,7 +262,7 @@ impl Downstream<'_> {
         changes.private = false;
         changes.names = Names::Same;
         changes.settings = false;
-        changes.temporary.retain(|(_, goes)| !goes);
+        changes.temporary.retain(|_, goes| !*goes);
         let undone = std::mem::take(&mut changes.undone);
         if std::mem::take(&mut changes.schema) && !undone {
             self.shared.statements.schema_changed(self.schema);

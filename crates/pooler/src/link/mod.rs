@@ -35,6 +35,7 @@ pub(crate) use bind::{bind, bind_held, part};
 pub use copy::CopyPhase;
 pub use end::End;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use howdah_wire::tag::frontend;
@@ -46,7 +47,7 @@ use crate::ledger::{Entry, Ledger, Reply};
 use crate::params::Meaning;
 use crate::queries::watched::Watched;
 use crate::statement::Statement;
-use portal::{Bound, Portal};
+use portal::{Bound, Portal, Portals};
 
 /// The state between a client and its server. After the client has left, the link holds the answers
 /// that PostgreSQL still owes.
@@ -62,9 +63,7 @@ pub struct Link {
     copy: CopyPhase,
     /// Bound portals, not yet executed, whose Execute affects the client, such as a portal of
     /// `DEALLOCATE a`.
-    portals: Vec<Portal>,
-    /// The number of these portals since the link began.
-    portals_bound: u64,
+    portals: Portals,
     /// Statements that the server has under their client's names until the group's Sync.
     placed: Vec<Box<[u8]>>,
     /// The last portal bound, if the client has not yet seen the description of its statement.
@@ -183,12 +182,11 @@ impl Link {
         void: bool,
         names: Names,
     ) {
-        self.portals.retain(|portal| *portal.name != *name);
+        self.portals.forget(name);
         if let Some(statement) = effect {
-            self.portals_bound += 1;
-            self.portals.push(Portal {
+            self.portals.add(Portal {
                 name: name.into(),
-                number: self.portals_bound,
+                number: self.portals.next_number(),
                 group: self.ledger.group(),
                 statement,
                 names,
@@ -216,7 +214,7 @@ impl Link {
     fn drop_portals(&mut self) {
         let over = self.ledger.groups_over();
         let stays = |portal: &Portal| portal.group.wrapping_sub(over) < u32::MAX / 2;
-        self.portals.retain(stays);
+        self.portals.forget_while(|portal| !stays(portal));
     }
 
     /// The open COPY, if any.
@@ -343,7 +341,7 @@ pub struct Changes {
     unsettled: bool,
     /// Temporary objects of the client. The flag is true for an object that PostgreSQL drops at the
     /// end of the transaction.
-    temporary: Vec<(Box<[u8]>, bool)>,
+    temporary: BTreeMap<Box<[u8]>, bool>,
     /// Statements that were parsed in the transaction.
     parsed: Vec<Parsed>,
     /// The unnamed statement was parsed in the transaction.
@@ -402,9 +400,13 @@ impl Changes {
         }
     }
 
-    /// A command has changed where PostgreSQL searches for names.
+    /// A command has changed where PostgreSQL searches for names; if `names` does not say where,
+    /// nobody knows.
     fn look_elsewhere(&mut self, names: Names) {
-        self.names = self.names.then(names);
+        self.names = match names {
+            Names::Same => Names::Anywhere,
+            names => self.names.then(names),
+        };
         self.private |= !matches!(self.names, Names::By(_));
     }
 

@@ -234,6 +234,7 @@ impl Upstream<'_> {
             // Under another search path, PostgreSQL would look up the names in the text again.
             if !statement.private && !self.interner.is_of(statement, schema, meaning) {
                 let late = self.interner.intern(schema, meaning, &statement.definition);
+                late.charge_to(self.share);
                 let (key, held) = self.linked().set.find(&late);
                 self.await_or_add(key, held, &late, before)?;
                 return Ok(Some(There { key, late: true }));
@@ -399,7 +400,7 @@ pub fn answered(client: Option<&mut Client>, server: &mut Server) {
         return;
     };
     if entry.reply == Reply::Close && entry.named != 0 {
-        server.link.portals.retain(|p| p.number != entry.named);
+        server.link.portals.close(entry.named);
     }
     if let Some(effects) = entry.effects {
         take_effect(*effects, client, server);
@@ -516,7 +517,7 @@ pub fn concerned(
             let mut names = client.names.iter();
             let kept = names.find(|(_, named)| front.named != 0 && named.number == front.named);
             match kept {
-                Some(kept) => (kept.0.clone(), kept.1.statement.clone()),
+                Some(kept) => (kept.0.into(), kept.1.statement.clone()),
                 None if front.reply == Reply::Bind && front.named == 0 => {
                     (Box::default(), client.unnamed.clone()?)
                 }

@@ -2,6 +2,7 @@
 //! while the other side of its link reads too slowly.
 
 use crate::event::{Action, ClientId, Out, Peer, ServerId};
+use crate::next::Next;
 use crate::pooler::Pooler;
 
 impl Pooler {
@@ -26,9 +27,46 @@ impl Pooler {
         }
     }
 
-    /// Checks clients that wait for a server and are not read from: no other event would tell that
-    /// such a client has left.
+    /// A client's message must be held whole, and the account has no room for it: nothing more is
+    /// read until the message's turn.
+    #[cold]
+    pub(crate) fn await_room(&mut self, id: ClientId, size: usize, out: &mut Out) {
+        let client = self.clients.at_mut(id);
+        client.inbox.awaits_room(size);
+        client.valve.pause(Peer::Client(id), out);
+        self.room_line.push_back(id);
+    }
+
+    /// Gives room to messages that wait for it, the longest wait first. A pool without room holds
+    /// up no other pool.
+    #[cold]
+    pub(crate) fn give_room(&mut self) {
+        let mut full = Vec::new();
+        for id in std::mem::take(&mut self.room_line) {
+            let client = self.clients.get(id);
+            let wish =
+                client.and_then(|client| Some((client.inbox.waits_for_room()?, client.pool?)));
+            if let Some((size, pool)) = wish {
+                let share = &self.pools.at(pool).share;
+                if full.contains(&pool) || !share.has_room(size) {
+                    full.push(pool);
+                    self.room_line.push_back(id);
+                } else {
+                    self.clients.at_mut(id).inbox.gets_room(share, size);
+                    self.next.note(Next::Resume(id));
+                }
+            }
+        }
+    }
+
+    /// Checks clients that wait for a server or for room, and are not read from: no other event
+    /// would tell that such a client has left.
     pub(crate) fn look_for_ends(&self, out: &mut Out) {
+        for id in &self.room_line {
+            if self.clients.get(*id).is_some() {
+                out.push(Action::LookForEnd(Peer::Client(*id)));
+            }
+        }
         for (_, pool) in self.pools.iter() {
             for (id, _) in pool.waiting.iter() {
                 if self.clients.get(id).is_some_and(|c| c.valve.is_paused()) {
@@ -46,6 +84,7 @@ impl Pooler {
             return;
         }
         if !client.valve.is_paused()
+            || client.inbox.waits_for_room().is_some()
             || (client.holds_back() && client.inbox.held().len() > client.held_max())
         {
             return;

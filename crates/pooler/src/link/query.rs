@@ -81,8 +81,16 @@ impl Upstream<'_> {
         if header.total() > most {
             return Ok(None);
         }
-        let text = whole(chunk, header).ok_or(Flow::Partial)?;
-        Ok(read_effects(text))
+        match whole(chunk, header) {
+            Some(text) => {
+                self.client.inbox.gives_room_back();
+                Ok(read_effects(text))
+            }
+            None => {
+                self.await_whole(header)?;
+                Ok(None)
+            }
+        }
     }
 
     fn send_query(

@@ -72,7 +72,7 @@ impl Upstream<'_> {
         let mut names = SqlNames::default();
         let mut followed = true;
         for command in commands {
-            followed &= self.sql_name(command, &mut names, found);
+            followed &= self.sql_name(command, &mut names, found)?;
         }
         if followed {
             found.kinds = found.kinds.without(Kinds::PREPARES);
@@ -96,7 +96,7 @@ impl Upstream<'_> {
         command: StatementCommand,
         names: &mut SqlNames,
         found: &mut Effects,
-    ) -> bool {
+    ) -> Result<bool, Flow> {
         match command {
             StatementCommand::Execute(name) => {
                 if let Some(statement) = names.defines(&name) {
@@ -107,7 +107,7 @@ impl Upstream<'_> {
                 } else {
                     found.doubt();
                 }
-                true
+                Ok(true)
             }
             StatementCommand::Deallocate(name) => {
                 let own = self.lookup(&name).is_some();
@@ -119,34 +119,38 @@ impl Upstream<'_> {
                     false => Change::Nothing,
                 };
                 names.changes.push_back(*self.name_op(name, change));
-                true
+                Ok(true)
             }
             StatementCommand::Prepare { name, definition } => {
                 if self.lookup(&name).is_some() {
                     // PostgreSQL refuses the PREPARE, unless a DEALLOCATE stands before it.
                     names.needs(name.clone(), EMPTY);
                 }
-                let definition = definition.filter(|definition| {
+                let moves = self.tracking() != Tracking::Nothing && !self.keeps_sql_prepared();
+                let mut definition = definition.filter(|_| moves);
+                if let Some(text) = &definition {
                     let parse = Parse {
                         name: &name,
-                        definition,
+                        definition: text,
                     };
-                    let moves = self.tracking() != Tracking::Nothing;
-                    moves && !self.keeps_sql_prepared() && self.has_room(&parse)
-                });
+                    if self.lacks_room(&parse)?.is_some() {
+                        definition = None;
+                    }
+                }
                 let Some(definition) = definition else {
                     names
                         .changes
                         .push_back(*self.name_op(name, Change::Nothing));
-                    return false;
+                    return Ok(false);
                 };
                 let statement = self.parsed_now(&definition);
+                statement.charge_to(self.share);
                 if let Some(effects) = statement.effects.as_deref() {
                     self.client.names_statement_with(effects);
                 }
                 names.changes.push_back(*self.definition(&name, &statement));
                 names.made.push(name);
-                true
+                Ok(true)
             }
         }
     }

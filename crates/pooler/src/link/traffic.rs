@@ -54,9 +54,14 @@ impl Pooler {
                 }
                 self.settle_client(id, out);
             }
-            // A client that is not logged in sends only a password. Howdah always reads from the
-            // client, to notice when it disconnects.
-            ClientState::Admission | ClientState::Welcome | ClientState::Lookup
+            // Howdah always reads from a client that is not logged in, to notice when it
+            // disconnects.
+            ClientState::Admission | ClientState::Lookup
+                if client.inbox.held().len() + bytes.len() > limits::PROOF =>
+            {
+                self.disconnect(id, Fault::TooEarly, out);
+            }
+            ClientState::Welcome
                 if client.inbox.held().len() + bytes.len() > limits::PASSWORD_PACKET =>
             {
                 self.disconnect(id, Fault::TooEarly, out);
@@ -120,6 +125,10 @@ impl Pooler {
                     if !self.checkout(id, out) {
                         return After::Keep;
                     }
+                }
+                Some(upstream::Flow::NeedRoom(size)) => {
+                    self.await_room(id, size, out);
+                    return After::Keep;
                 }
                 Some(upstream::Flow::NeedPermission { waits }) => {
                     self.need_permission(id, waits, out);
@@ -205,6 +214,7 @@ impl Pooler {
             watch,
             schema: pool.schema,
             interner: &mut self.shared.statements,
+            share: &pool.share,
             out,
             counts: upstream::SentCounts::default(),
         };

@@ -8,6 +8,7 @@ use howdah_wire::frame::{HEADER, Header, header};
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::{WireError, tag as tags, write};
 
+use crate::account::Allowance;
 use crate::client::Client;
 use crate::config::Globals;
 use crate::effect::Names;
@@ -31,6 +32,9 @@ pub enum Flow {
     Done,
     /// Only the beginning of a message is there; more bytes must come.
     Partial,
+    /// Only the beginning of a message is there. So many bytes must be held for it, for which the
+    /// account has no room now.
+    NeedRoom(usize),
     /// The next message waits until more answers have come.
     Stalled,
     /// The next message needs a server.
@@ -104,6 +108,8 @@ pub struct Upstream<'a> {
     pub schema: SchemaId,
     /// The table of shared statements.
     pub interner: &'a mut Interner,
+    /// The pool's share of the account.
+    pub share: &'a Arc<Allowance>,
     /// The list of actions.
     pub out: &'a mut Out,
     /// The counters.
@@ -119,6 +125,7 @@ impl Upstream<'_> {
     pub fn run(&mut self, chunk: &mut Chunk<'_>) -> Flow {
         loop {
             if !self.client.inbox.at_boundary() {
+                self.client.inbox.gives_room_back();
                 if self.client.session.is_some() {
                     let count = chunk.rest().len().min(self.client.inbox.left());
                     self.note_piece(&chunk.rest()[..count]);
@@ -280,6 +287,7 @@ impl Upstream<'_> {
     /// Drops a message, as PostgreSQL would: an earlier one has failed, and no Sync came since.
     #[cold]
     fn skipped(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        self.client.inbox.gives_room_back();
         let begets_nothing = matches!(
             header.tag,
             tag::FLUSH | tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL
@@ -328,6 +336,11 @@ impl Upstream<'_> {
             _ => {
                 // No server should wait for the rest of a message. So a message that Howdah must
                 // read whole, or that is short, gets a server only when complete.
+                let there = chunk.rest().len();
+                let needed = header.total().min(limits::FRONT);
+                if there < needed {
+                    return Err(Flow::Partial);
+                }
                 let held_whole = match header.tag {
                     tag::PARSE if self.renames => !is_long_parse(chunk.rest(), header),
                     tag::QUERY | tag::PARSE => {
@@ -335,16 +348,30 @@ impl Upstream<'_> {
                     }
                     _ => false,
                 };
-                let needed = match held_whole {
-                    true => header.total(),
-                    false => header.total().min(limits::FRONT),
-                };
-                Err(if chunk.rest().len() < needed {
-                    Flow::Partial
-                } else {
-                    Flow::NeedServer
-                })
+                if held_whole && there < header.total() {
+                    // Without room, it is answered at once, or passes through.
+                    self.await_whole(header)?;
+                }
+                Err(Flow::NeedServer)
             }
+        }
+    }
+
+    /// A message of which a part is missing must be held whole. Returns `Ok` if there will never be
+    /// room for it.
+    #[cold]
+    pub(crate) fn await_whole(&mut self, header: Header) -> Step {
+        let size = header.total();
+        if size <= limits::FRONT || self.client.inbox.asked_for_room() {
+            return Err(Flow::Partial);
+        }
+        if self.share.has_room(size) {
+            self.client.inbox.gets_room(self.share, size);
+            return Err(Flow::Partial);
+        }
+        match self.share.will_have_room(size) {
+            true => Err(Flow::NeedRoom(size)),
+            false => Ok(()),
         }
     }
 

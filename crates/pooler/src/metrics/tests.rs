@@ -52,6 +52,7 @@ fn holdings(worker: u16, pools: Vec<PoolShare>) -> Holdings {
         free_clients: 0,
         servers: 2,
         free_servers: 0,
+        kept: crate::account::KeptFor::ALL.map(|kind| (kind, 0)),
         statements: (0, 0),
         peers: Vec::new(),
         console_stats: Stats::default(),

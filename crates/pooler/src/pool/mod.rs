@@ -36,6 +36,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::Seeded;
+use crate::account::Allowance;
 use crate::auth::{ScramKeys, Secret};
 use crate::config::{Host, LoadBalance, PoolMode};
 use crate::event::{ClientId, Time, WorkerId};
@@ -55,6 +56,8 @@ pub struct Pool {
     pub(crate) key: Arc<PoolKey>,
     pub(crate) terms: Terms,
     pub(crate) schema: SchemaId,
+    /// Its share of the bytes that this worker may keep for clients.
+    pub(crate) share: Arc<Allowance>,
     pub(crate) idle: Idle,
     /// Clients that wait for a server.
     pub(crate) waiting: Line,
@@ -117,11 +120,17 @@ pub struct Pool {
 
 impl Pool {
     /// A pool without servers or clients.
-    pub fn new(key: Arc<PoolKey>, terms: Terms, schema: SchemaId, now: Time) -> Self {
+    pub fn new(
+        key: Arc<PoolKey>,
+        terms: Terms,
+        (schema, share): (SchemaId, Arc<Allowance>),
+        now: Time,
+    ) -> Self {
         Pool {
             key,
             terms,
             schema,
+            share,
             idle: Idle::default(),
             waiting: Line::default(),
             pin_line: Line::default(),

@@ -31,9 +31,9 @@ impl Pooler {
         };
         let key = PoolKey::new(pool.key.database.clone(), self.shared.names.intern(user));
         let new = self.pool_for(key, &database);
-        let client = self.clients.at_mut(id);
-        client.joins(new);
-        self.pools.at_mut(new).client_enters();
+        let pool = self.pools.at_mut(new);
+        pool.client_enters();
+        self.clients.at_mut(id).joins(new, &pool.share);
         self.pools.at_mut(pool_id).client_leaves(self.now);
         new
     }
@@ -64,7 +64,8 @@ impl Pooler {
         }
         let terms = Terms::of(&self.config, &key, database.clone());
         let schema = self.shared.statements.schema_of(database.target());
-        let mut pool = Pool::new(Arc::new(key), terms, schema, self.now);
+        let share = self.shared.account.share();
+        let mut pool = Pool::new(Arc::new(key), terms, (schema, share), self.now);
         pool.set_paused(self.janitor.is_paused(&pool.key.database));
         pool.set_held(self.janitor.holds());
         self.pools.insert(pool)

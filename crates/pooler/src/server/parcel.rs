@@ -86,9 +86,13 @@ impl Pooler {
         out: &mut Out,
     ) -> ServerId {
         let mut set = ServerSet::new(self.seeded);
-        let schema = self.pools.at(pool_id).schema;
+        let (schema, share) = {
+            let pool = self.pools.at(pool_id);
+            (pool.schema, pool.share.clone())
+        };
         for (key, statement, shape) in parcel.statements {
             let own = self.shared.statements.adopt(schema, statement);
+            own.charge_to(&share);
             set.mark(key, &own, Held::Sure);
             if let Some(shape) = shape {
                 set.describe(key, shape);

@@ -35,7 +35,7 @@ impl Upstream<'_> {
         }
         match found {
             Some(found) => self.note_first(found, Via::Query),
-            None if header.total() > limits::QUERY_READ => self.note_front(chunk, header, HEADER),
+            None if whole(chunk, header).is_none() => self.note_front(chunk, header, HEADER),
             None => Ok(Verdict::Runs),
         }
     }
@@ -119,14 +119,20 @@ impl Upstream<'_> {
         if self.tracking() == Tracking::Nothing {
             return Ok(Verdict::Runs);
         }
-        if header.total() > limits::QUERY_READ {
+        let Some(body) = whole(chunk, header) else {
+            if header.total() <= limits::QUERY_READ && !self.renames {
+                self.await_whole(header)?;
+            }
             let there = &chunk.rest()[HEADER..];
-            let Some((_, text)) = howdah_wire::frame::cstr(there) else {
-                return Err(Flow::Partial);
+            let begin = match howdah_wire::frame::cstr(there) {
+                Some((name, _)) => HEADER + name.len() + 1,
+                None if there.len() < limits::FRONT => return Err(Flow::Partial),
+                // A name without end: the text is in doubt.
+                None => HEADER,
             };
-            return self.note_front(chunk, header, HEADER + there.len() - text.len());
-        }
-        let body = whole(chunk, header).ok_or(Flow::Partial)?;
+            return self.note_front(chunk, header, begin);
+        };
+        self.client.inbox.gives_room_back();
         let Some((name, text)) = howdah_wire::frame::cstr(body) else {
             return Ok(Verdict::Runs);
         };

@@ -10,6 +10,7 @@ use hashbrown::{HashMap, HashSet};
 use super::constants::tells_time;
 use super::{Constants, Statement};
 use crate::Seeded;
+use crate::account::Allowance;
 use crate::event::WorkerId;
 use crate::limits;
 use crate::params::Meaning;
@@ -197,17 +198,16 @@ impl Interner {
         self.added = 0;
     }
 
-    /// Whether a text of `size` more bytes may be remembered.
-    pub fn has_room(&mut self, size: usize) -> bool {
-        if self.bytes + size > limits::WORKER_TEXTS && self.added > 0 {
+    /// Whether a pool with this share may remember a text of `size` more bytes.
+    pub fn has_room(&mut self, share: &Allowance, size: usize) -> bool {
+        if share.has_room(size) {
+            return true;
+        }
+        // So many new texts pay for a purge.
+        if self.added > limits::TIDIED_TEXTS {
             self.purge();
         }
-        self.bytes + size <= limits::WORKER_TEXTS
-    }
-
-    /// True if texts take so much memory that it matters which clients hold them.
-    pub fn is_large(&self) -> bool {
-        self.bytes > limits::UNUSED_TEXTS
+        share.has_room(size)
     }
 
     /// True if there may be many statements that no client or server holds any more.

@@ -3,24 +3,24 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-use hashbrown::HashMap;
 use howdah_wire::frame::cstr;
 use sha2::{Digest, Sha256};
 
-use crate::Seeded;
+use crate::account::{Allowance, Charge, KeptFor};
 use crate::effect::{Effects, First, effects, first};
-use crate::params::Params;
 use crate::queries::text::{QueryText, Texts};
 
 pub use crate::effect::name::{PREFIX, UNKNOWN, VOID, is_ours};
 
 mod constants;
 mod interner;
+mod named;
 mod set;
 mod shape;
 
 pub use constants::Constants;
 pub use interner::{Interner, SchemaId};
+pub use named::{Named, NamedStatements};
 pub use set::{Held, ServerSet};
 pub use shape::{Shape, StatementDescription};
 
@@ -51,6 +51,8 @@ pub struct Statement {
     query_text: OnceLock<Arc<QueryText>>,
     /// The description that the first client got. Other clients usually get the same.
     told: OnceLock<Arc<StatementDescription>>,
+    /// Its bytes in the account of the pool whose client parsed it first.
+    charge: OnceLock<Charge>,
 }
 
 impl Statement {
@@ -70,7 +72,18 @@ impl Statement {
             key: OnceLock::new(),
             query_text: OnceLock::new(),
             told: OnceLock::new(),
+            charge: OnceLock::new(),
         }
+    }
+
+    /// Charges its bytes to a pool, unless they are charged already.
+    pub fn charge_to(&self, share: &Arc<Allowance>) {
+        let kind = match self.private {
+            true => KeptFor::PrivateTexts,
+            false => KeptFor::Texts,
+        };
+        let size = self.definition.len() + size_of::<Statement>();
+        self.charge.get_or_init(|| share.charge(kind, size));
     }
 
     /// The text without constants. Computed once, so that an Execute need not read the text.
@@ -150,28 +163,3 @@ pub fn server_name(key: u128) -> [u8; 39] {
     }
     name
 }
-
-/// A client's name for a statement.
-#[derive(Clone, Debug)]
-pub struct Named {
-    /// The statement.
-    pub statement: Arc<Statement>,
-    /// The number of this name among all names that the client has given, from 1. A name that is
-    /// given again gets a new number.
-    pub number: u64,
-    /// The description of the statement or a portal of it that the client got, if any.
-    pub told: Option<Arc<StatementDescription>>,
-    /// The settings with which PostgreSQL read the constants, if there are constants. After a
-    /// takeover they are known only if the client still has these settings.
-    pub under: Option<Arc<Params>>,
-}
-
-impl Named {
-    /// The size of its definition, in bytes.
-    pub fn size(&self) -> usize {
-        self.statement.definition.len()
-    }
-}
-
-/// A client's named statements, by the client's names.
-pub type NamedStatements = HashMap<Box<[u8]>, Named, Seeded>;

@@ -73,7 +73,7 @@ fn whole_run(program: &Path, row: &str, times: u64) -> io::Result<[u64; 4]> {
 }
 
 /// The numbers in callgrind's output, of the events `Ir` and `Ge`: `==7== Collected : 12345 67`.
-fn collected(words: &str) -> Option<[u64; 2]> {
+pub fn collected(words: &str) -> Option<[u64; 2]> {
     let line = words.lines().find(|line| line.contains("Collected :"))?;
     let mut numbers = line.split_once(": ")?.1.split(' ');
     Some([numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?])

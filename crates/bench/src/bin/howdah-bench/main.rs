@@ -13,6 +13,7 @@ mod decisions;
 mod design;
 mod estimate;
 mod figure;
+mod growth;
 mod load;
 mod machine;
 mod measure;
@@ -101,6 +102,9 @@ enum What {
         #[arg(long, conflicts_with = "bounds")]
         keep: bool,
     },
+    /// Fails if twice the input takes more than 2.5 times the instructions, by callgrind (needs
+    /// valgrind)
+    Growth,
     /// Tells what moved between two records of a design, beyond the spread of both
     Against {
         /// The record from before: a record.json
@@ -292,6 +296,10 @@ fn main() -> ExitCode {
                 decisions::keep(&counts)?;
             }
             bounds.then(|| decisions::hold(&counts)).unwrap_or(Ok(()))
+        }),
+        Some(What::Growth) => growth::count().and_then(|counts| {
+            println!("{}", growth::shown(&counts));
+            growth::hold(&counts)
         }),
         Some(What::Answers(flags)) => ask(flags),
         Some(What::Tls(flags)) => measure_tls(flags),

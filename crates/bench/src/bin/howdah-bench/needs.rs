@@ -39,7 +39,7 @@ fn packages(flags: &Flags, names_pgbouncer: bool) -> io::Result<Vec<&'static str
             crate::tls_choice(flags)?;
             Ok(compared(&flags.programs))
         }
-        Some(What::Decisions { .. }) => Ok(vec!["valgrind"]),
+        Some(What::Decisions { .. } | What::Growth) => Ok(vec!["valgrind"]),
         Some(What::Against { .. } | What::Needs { .. }) => Ok(vec![NOTHING]),
         Some(What::Answers(AnswersFlags { only, pg_bin, .. })) => {
             played(only, pg_bin.is_none(), names_pgbouncer)
@@ -116,6 +116,7 @@ mod tests {
             ("copy --pooler pgbouncer=/bin/true", "postgresql"),
             ("answers --pooler=pgbouncer=/bin/true --pg-bin /opt", ""),
             ("decisions --json", "valgrind"),
+            ("growth", "valgrind"),
             ("against a b", NOTHING),
         ] {
             assert_eq!(needs(arguments).as_deref(), Ok(told), "{arguments}");

@@ -3,7 +3,12 @@
 //! count is the same in every run of the same binary, however busy the machine is. At the end a line
 //! says how many bytes the actions handed to sockets: `relayed 720 written 0`.
 //!
+//! `howdah-decisions grow INPUT SIZE`: plays an input of this size, for `./bench growth`.
+//! `howdah-decisions --growing` names the inputs and their sizes.
+//!
 //! `howdah-decisions scrape TIMES`: asks a worker with 10,000 clients in 1,000 pools for metrics.
+
+mod growing;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::ExitCode;
@@ -139,6 +144,24 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("howdah-decisions: scrape: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    if arguments == ["--growing"] {
+        for input in growing::ALL {
+            println!("{} {}", input.name, input.size);
+        }
+        return ExitCode::SUCCESS;
+    }
+    if let [grow, name, size] = &arguments[..]
+        && grow == "grow"
+    {
+        let size = size.parse().map_err(|_| "no such size".to_string());
+        return match size.and_then(|size| growing::play(name, size)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("howdah-decisions: {name}: {error}");
                 ExitCode::FAILURE
             }
         };
@@ -314,6 +337,10 @@ struct World {
     written: usize,
     /// The number of answers for metrics.
     surveyed: u64,
+    /// Bytes that the server has got and not answered.
+    unanswered: Vec<u8>,
+    /// The server is in a transaction.
+    inside: bool,
 }
 
 impl World {
@@ -337,6 +364,8 @@ impl World {
             relayed: 0,
             written: 0,
             surveyed: 0,
+            unanswered: Vec::new(),
+            inside: false,
         })
     }
 

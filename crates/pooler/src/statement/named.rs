@@ -1,0 +1,186 @@
+//! A client's names for its statements.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::{Statement, StatementDescription};
+use crate::Seeded;
+use crate::account::{Allowance, Charge, KeptFor};
+use crate::params::Params;
+
+/// What a name takes besides its letters, in bytes: its entry, and its part of the table.
+const ENTRY: usize = 2 * size_of::<(Box<[u8]>, Named)>();
+
+/// A client's name for a statement.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// The statement.
+    pub statement: Arc<Statement>,
+    /// The number of this name among all names that the client has given, from 1. A name that is
+    /// given again gets a new number.
+    pub number: u64,
+    /// The description of the statement or a portal of it that the client got, if any.
+    pub told: Option<Arc<StatementDescription>>,
+    /// The settings with which PostgreSQL read the constants, if there are constants. After a
+    /// takeover they are known only if the client still has these settings.
+    pub under: Option<Arc<Params>>,
+}
+
+impl Named {
+    /// The size of its definition, in bytes.
+    fn size(&self) -> usize {
+        self.statement.definition.len()
+    }
+}
+
+/// A client's named statements, by the client's names. Most clients have none.
+#[derive(Debug)]
+pub struct NamedStatements {
+    all: Option<Box<Names>>,
+    seeded: Seeded,
+    /// The share that pays for the names.
+    share: Option<Arc<Allowance>>,
+}
+
+#[derive(Debug)]
+struct Names {
+    named: HashMap<Box<[u8]>, Named, Seeded>,
+    /// The total size of their texts, in bytes. (Clients may share them.)
+    texts: usize,
+    /// The bytes of the names, in the account.
+    charge: Charge,
+}
+
+impl NamedStatements {
+    /// No names.
+    pub fn new(seeded: Seeded) -> Self {
+        NamedStatements {
+            all: None,
+            seeded,
+            share: None,
+        }
+    }
+
+    /// From now on, a pool pays for the names, and for texts that nobody pays for.
+    pub fn charge_to(&mut self, share: &Arc<Allowance>) {
+        self.share = Some(share.clone());
+        if let Some(all) = &mut self.all {
+            all.charge.begins(share, KeptFor::Names);
+            for named in all.named.values() {
+                named.statement.charge_to(share);
+            }
+        }
+    }
+
+    /// The statement with this name.
+    pub fn get(&self, name: &[u8]) -> Option<&Named> {
+        self.all.as_ref()?.named.get(name)
+    }
+
+    /// The statement with this name, to note what the client was told about it.
+    pub fn told_mut(&mut self, name: &[u8]) -> Option<&mut Named> {
+        self.all.as_mut()?.named.get_mut(name)
+    }
+
+    /// Gives a name to a statement.
+    pub fn insert(&mut self, name: Box<[u8]>, named: Named) {
+        let all = self.all.get_or_insert_with(|| {
+            let mut charge = Charge::default();
+            if let Some(share) = &self.share {
+                charge.begins(share, KeptFor::Names);
+            }
+            Box::new(Names {
+                named: HashMap::with_hasher(self.seeded),
+                texts: 0,
+                charge,
+            })
+        });
+        all.texts += named.size();
+        let length = name.len();
+        match all.named.insert(name, named) {
+            Some(before) => all.texts -= before.size(),
+            None => all.charge.adds(ENTRY + length),
+        }
+    }
+
+    /// Forgets a name.
+    pub fn remove(&mut self, name: &[u8]) {
+        if let Some(all) = &mut self.all
+            && let Some(before) = all.named.remove(name)
+        {
+            all.texts -= before.size();
+            all.charge.takes(ENTRY + name.len());
+        }
+    }
+
+    /// Forgets all names.
+    pub fn clear(&mut self) {
+        self.all = None;
+    }
+
+    /// Number of names.
+    pub fn len(&self) -> usize {
+        self.all.as_ref().map_or(0, |all| all.named.len())
+    }
+
+    /// True if there are no names.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The total size of the texts, in bytes.
+    pub fn texts(&self) -> usize {
+        self.all.as_ref().map_or(0, |all| all.texts)
+    }
+
+    /// All names and statements.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Named)> {
+        let all = self.all.iter().flat_map(|all| all.named.iter());
+        all.map(|(name, named)| (&**name, named))
+    }
+
+    /// All names and statements, to move with the client.
+    pub fn into_all(self) -> Vec<(Box<[u8]>, Named)> {
+        let all = self.all.into_iter();
+        all.flat_map(|all| all.named).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::account::Account;
+    use crate::seeded;
+    use crate::statement::Constants;
+
+    #[test]
+    fn names_are_charged_as_long_as_they_are_there() {
+        let account = Account::default();
+        let (one, two) = (account.share(), account.share());
+        let named = |text: &[u8]| Named {
+            statement: Arc::new(Statement::new(0, Constants::Fixed, text, 0)),
+            number: 1,
+            told: None,
+            under: None,
+        };
+        let mut names = NamedStatements::new(seeded(1));
+        names.charge_to(&one);
+        names.insert(b"a"[..].into(), named(b"12345"));
+        names.insert(b"bc"[..].into(), named(b"123"));
+        names.insert(b"a"[..].into(), named(b"1"));
+        let kept = || account.kept(KeptFor::Names);
+        assert_eq!((names.len(), names.texts(), kept()), (2, 4, 2 * ENTRY + 3));
+        names.remove(b"bc");
+        names.remove(b"bc");
+        assert_eq!((names.len(), names.texts(), kept()), (1, 1, ENTRY + 1));
+        names.charge_to(&two);
+        assert_eq!(
+            (kept(), account.kept(KeptFor::Texts) > 0),
+            (ENTRY + 1, true)
+        );
+        names.clear();
+        assert_eq!((names.is_empty(), kept()), (true, 0));
+        assert_eq!(account.kept(KeptFor::Texts), 0);
+    }
+}
