@@ -268,6 +268,16 @@ pub enum ToBroker {
         /// The pool.
         pool: Arc<PoolKey>,
     },
+    /// What a worker's clients that keep servers of a pool do, told in every maintenance while one
+    /// of them works or a client waits for permission.
+    Pins {
+        /// The worker.
+        worker: WorkerId,
+        /// The pool.
+        pool: Arc<PoolKey>,
+        /// A client that keeps a server works: a statement runs, or began lately.
+        works: bool,
+    },
     /// An admitted client has left.
     Left {
         /// The database and user.

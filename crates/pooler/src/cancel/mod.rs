@@ -141,10 +141,29 @@ impl Pooler {
     /// A client waits for a server, or for its parameters to be set on the server. The client gets
     /// the error of a cancelled statement, as if PostgreSQL had just begun the statement.
     fn cancel_waiting(&mut self, id: ClientId, out: &mut Out) {
-        let client = gone!(self.clients.get_mut(id));
+        let error = |buf: &mut Vec<u8>| {
+            write::error(
+                buf,
+                "ERROR",
+                "57014",
+                "canceling statement due to user request",
+            );
+        };
+        self.fail_waiting(id, error, out);
+    }
+
+    /// A client waits. Its statement fails with this error, as if PostgreSQL had just begun the
+    /// statement. False if no statement waits.
+    pub(crate) fn fail_waiting(
+        &mut self,
+        id: ClientId,
+        error: impl FnOnce(&mut Vec<u8>),
+        out: &mut Out,
+    ) -> bool {
+        let client = self.clients.at_mut(id);
         // Until the client knows the result of its last statement, its next statement does not run.
         if !client.welcomed || client.is_hushed() {
-            return;
+            return false;
         }
         let waiting = matches!(client.state(), ClientState::Waiting);
         if !client.end.skips() {
@@ -157,7 +176,7 @@ impl Pooler {
         let begun = whole && inbox.held().first().is_some_and(begins);
         if !begun || client.end.skips() || !inbox.at_boundary() {
             // The statement was cancelled already, and no other statement is there.
-            return;
+            return false;
         }
         if waiting {
             client.becomes_idle(self.now);
@@ -166,16 +185,9 @@ impl Pooler {
             self.pools.at_mut(pool).waiting.leave(id);
             self.give_permission_back(id, out);
         }
-        let client = gone!(self.clients.get_mut(id));
+        let client = self.clients.at_mut(id);
         let peer = Peer::Client(id);
-        out.send_with(peer, |buf| {
-            write::error(
-                buf,
-                "ERROR",
-                "57014",
-                "canceling statement due to user request",
-            );
-        });
+        out.send_with(peer, error);
         // A Query or a FunctionCall ends with its ReadyForQuery. Extended messages are skipped up
         // to a Sync.
         match client.inbox.held().first() {
@@ -188,5 +200,6 @@ impl Pooler {
         if waiting {
             self.resume(id, out);
         }
+        true
     }
 }
