@@ -12,6 +12,7 @@ use crate::pool::bound::{Each, SharedBound};
 use crate::pool::key::{PoolKey, Welcome};
 use crate::pool::terms::{Bounds, HeldBy};
 use crate::server::ServerParcel;
+use crate::signal::Signal;
 use crate::tls::TlsFacts;
 
 /// A message between workers of one process, or from a worker to itself.
@@ -80,7 +81,9 @@ pub enum Mail {
         /// moved, or this is a second look (`again`).
         forwarded: bool,
     },
-    /// True: a cancel request is done, or had nothing to cancel. False: no client has its key.
+    /// A signal to the client that was told a process id.
+    Signal(Box<Signal>),
+    /// True: a cancel request or a signal is done, or had nothing to cancel. False: no client has its key or process id.
     Cancelled(ClientId, bool),
     /// To the worker of a listening connection.
     ToListener(ToListener),

@@ -339,6 +339,7 @@ impl Pooler {
             } => self.cancel_wanted(pid, secret, from, again, out),
             Mail::ToListener(mail) => self.listener_hears(mail, out),
             Mail::FromListener(mail) => self.listener_says(mail, out),
+            Mail::Signal(signal) => self.signal_came(signal, out),
             Mail::Cancelled(client, known) => self.cancel_done(client, known, out),
             Mail::Forward { peer, packet, from } => self.forward(peer, packet, from, out),
             Mail::Standby(key, standby) => self.learn_standby(&key, standby),

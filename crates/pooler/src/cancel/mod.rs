@@ -17,6 +17,7 @@
 pub mod carrier;
 pub mod errand;
 pub mod keys;
+pub mod told;
 
 pub use errand::Errand;
 pub use keys::{Keys, OldKey};
@@ -26,7 +27,7 @@ use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
 use crate::client;
-use crate::client::ClientState;
+use crate::client::{Client, ClientState};
 use crate::event::{Action, ClientId, Out, Peer, ServerId, WorkerId};
 use crate::fault::Fault;
 use crate::mail::Mail;
@@ -99,6 +100,9 @@ impl Pooler {
     pub(crate) fn cancel_done(&mut self, id: ClientId, known: bool, out: &mut Out) {
         if self.search_goes_on(id, known, out) {
             return;
+        }
+        if self.clients.get(id).is_some_and(Client::awaits_signal) {
+            return self.signal_answered(id, known, out);
         }
         let fault = if known {
             Fault::Cancelled

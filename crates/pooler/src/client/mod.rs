@@ -68,6 +68,8 @@ pub struct Client {
     pub(crate) names: NamedStatements,
     /// The number of the latest statement name: names are counted from 1.
     names_given: u64,
+    /// The client's latest statement that sends a signal.
+    pub(crate) signal: Option<Box<crate::signal::SignalStatement>>,
     /// The client's unnamed statement.
     pub(crate) unnamed: Option<Arc<Statement>>,
     /// One of the client's statements may make the client keep its server.

@@ -66,6 +66,7 @@ impl Pooler {
             meaning: Meaning::default(),
             names: NamedStatements::with_hasher(seeded),
             names_given: 0,
+            signal: None,
             unnamed: None,
             names_keep: false,
             asks_numbers: false,

@@ -26,6 +26,7 @@ pub mod prepare;
 pub mod pressure;
 mod query;
 pub mod release;
+mod signalled;
 pub mod traffic;
 pub mod upstream;
 mod watch;

@@ -28,6 +28,9 @@ struct QueryPlan<'a> {
 
 impl Upstream<'_> {
     pub(super) fn query(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        if self.signal_by_query(chunk, header)? {
+            return Ok(());
+        }
         let first = first_command(chunk, header)?;
         if let Some(First {
             forgets: Forgets::Name(name),
@@ -126,6 +129,18 @@ impl Upstream<'_> {
         had.then(|| self.name_op(Box::default(), Change::Forget))
     }
 
+    /// Closes the unnamed statement, which PostgreSQL drops at a Query.
+    pub(super) fn close_unnamed(&mut self) {
+        if let Some(forgets) = self.forget_unnamed() {
+            let to = self.to();
+            let mut close = Entry::swallow(Reply::Close);
+            close.effects_mut().name = Some(forgets);
+            self.out
+                .send_with(to, |buf| write::of_statement(buf, tag::CLOSE, b""));
+            self.push(close);
+        }
+    }
+
     /// True if the name in a `DEALLOCATE name` belongs to the client's statements or looks like a
     /// name made by Howdah.
     fn deallocates_ours(&mut self, name: &[u8]) -> Result<bool, Flow> {
@@ -138,15 +153,8 @@ impl Upstream<'_> {
     #[cold]
     fn deallocate(&mut self, chunk: &mut Chunk<'_>, header: Header, name: Box<[u8]>) {
         let change = self.void_or_nothing(&name);
-        if let Some(forgets) = self.forget_unnamed() {
-            // An entry carries one change of a name. So this change gets its own entry.
-            let to = self.to();
-            let mut close = Entry::swallow(Reply::Close);
-            close.effects_mut().name = Some(forgets);
-            self.out
-                .send_with(to, |buf| write::of_statement(buf, tag::CLOSE, b""));
-            self.push(close);
-        }
+        // An entry carries one change of a name. So this change gets its own entry.
+        self.close_unnamed();
         let mut entry = self.query_entry();
         entry.barrier = true;
         entry.effects_mut().name = Some(self.name_op(name, change));

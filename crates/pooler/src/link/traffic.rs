@@ -129,6 +129,10 @@ impl Pooler {
                     self.wish_for_channels(id, names, out);
                     return After::Keep;
                 }
+                Some(upstream::Flow::NeedSignal { pid, ends }) => {
+                    self.ask_for_signal(id, pid, ends, out);
+                    return After::Keep;
+                }
                 Some(upstream::Flow::NeedPass) => {
                     self.await_pass(id, Hush::Passes, out);
                     return After::Keep;
