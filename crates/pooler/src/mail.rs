@@ -100,6 +100,8 @@ pub enum Mail {
     },
     /// A server of a pool has reported whether it is a standby.
     Standby(Arc<PoolKey>, bool),
+    /// A login was told another secret of a pool's user than the one before.
+    SecretChanged(Arc<PoolKey>),
     /// The schema of a database has changed: [`crate::statement::Interner::untold`].
     SchemaChanged(Arc<str>, u64),
     /// An order for all workers.
