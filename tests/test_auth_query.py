@@ -270,5 +270,5 @@ def test_another_secret_in_the_user_file_is_another_role(make_howdah, postgres):
         howdah.write()
         howdah.console("RELOAD")
         with howdah.connect(user="anew") as client:
-            client.rows("create temp table gone (a int)")
+            client.rows("create temp table gone (a int) on commit drop")
         postgres.sql("drop role anew")

@@ -124,12 +124,12 @@ pub(crate) struct SignalStatement {
     /// The text.
     pub(crate) text: SignalText,
     /// What became of the signal.
-    pub(crate) sent: Sent,
+    pub(crate) sent: SignalSent,
 }
 
 /// What became of a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Sent {
+pub(crate) enum SignalSent {
     /// The statement has not run, or is done.
     No,
     /// The worker of the client with this process id is asked.

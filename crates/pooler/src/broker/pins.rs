@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::event::{ClientId, Time, WorkerId};
 use crate::mail::{FromBroker, Mail, PinWish, Post};
-use crate::maintenance::PERIOD_NS;
 
 /// A client that asks to keep a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,9 +39,9 @@ impl Applicant {
 /// nanoseconds.
 const SILENCE_NS: u64 = 2_000_000_000;
 
-/// How long a client waits at least, in nanoseconds: meanwhile every worker has said whether its
-/// clients work.
-const NEWS_NS: u64 = 2 * PERIOD_NS;
+/// How long a client waits at least, in nanoseconds: meanwhile every worker has said in a
+/// maintenance whether its clients work.
+const NEWS_NS: u64 = 700_000_000;
 
 /// How many clients may keep a server; 0 for no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,13 +1,13 @@
 //! Signals to clients, by the process ids that they were told at login ([`crate::signal`]).
 
 use crate::cancel::Keys;
-use crate::client::{Client, ClientState};
+use crate::client::ClientState;
 use crate::event::{Action, ClientId, Out, WorkerId};
 use crate::fault::Fault;
 use crate::mail::Mail;
 use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
-use crate::signal::{SameRole, Sent, Signal};
+use crate::signal::{SameRole, Signal, SignalSent};
 
 impl Pooler {
     /// A client sends a signal to the client with this process id. The worker that the id names is
@@ -72,7 +72,7 @@ impl Pooler {
     /// The client of this worker that was told this process id. `None` if several were.
     fn told_holder(&self, pid: u32) -> Option<ClientId> {
         let told = |id: ClientId| {
-            let client = self.clients.get(id)?;
+            let client = gone!(self.clients.get(id));
             let there = client.welcomed && !matches!(client.state(), ClientState::Closing);
             let own = crate::peering::login_pid(&self.keys, &self.peering, id, client);
             (there && own == pid).then_some(id)
@@ -87,27 +87,20 @@ impl Pooler {
         found.or_else(|| peered().and_then(|(id, _)| told(*id)))
     }
 
-    /// The worker of a signal's client has answered.
-    pub(crate) fn signal_answered(&mut self, id: ClientId, got: bool, out: &mut Out) {
+    /// The worker of a signal's client has answered. False if this client waits for no signal.
+    pub(crate) fn signal_answered(&mut self, id: ClientId, got: bool, out: &mut Out) -> bool {
         let client = gone!(self.clients.get_mut(id));
-        let Some(signal) = client.signal.as_mut() else {
-            return;
+        let Some(signal) = client.signal() else {
+            return false;
         };
-        let Sent::Asked(pid) = signal.sent else {
-            return;
+        let SignalSent::Asked(pid) = signal.sent else {
+            return false;
         };
-        signal.sent = Sent::Done(pid, got);
+        signal.sent = SignalSent::Done(pid, got);
         if matches!(client.state(), ClientState::Linked(_) | ClientState::Idle) {
             self.resume(id, out);
             self.settle_client(id, out);
         }
-    }
-}
-
-impl Client {
-    /// True while the client's next message waits for a signal.
-    pub(crate) fn awaits_signal(&self) -> bool {
-        let sent = self.signal.as_ref().map(|signal| signal.sent);
-        matches!(sent, Some(Sent::Asked(_)))
+        true
     }
 }

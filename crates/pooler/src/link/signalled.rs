@@ -11,7 +11,7 @@ use howdah_wire::write;
 use super::upstream::{Flow, Step, Upstream, whole};
 use crate::inbox::Chunk;
 use crate::ledger::{Entry, Reply};
-use crate::signal::{Sent, SignalStatement, SignalText};
+use crate::signal::{SignalSent, SignalStatement, SignalText};
 use crate::statement::VOID;
 
 /// No longer message is read.
@@ -23,10 +23,7 @@ impl Upstream<'_> {
     pub(super) fn note_signal(&mut self, parse: Parse<'_>) {
         match SignalText::read(parse.text()) {
             Some(text) => self.keep_signal(Some(parse.name.into()), text),
-            None if self.client.signal.is_some() => {
-                let name = |signal: &SignalStatement| signal.name.as_deref() == Some(parse.name);
-                self.client.signal.take_if(|signal| name(signal));
-            }
+            None if self.client.has_signal() => self.client.forgets_signal(Some(parse.name)),
             None => {}
         }
     }
@@ -44,8 +41,9 @@ impl Upstream<'_> {
 
     #[cold]
     fn keep_signal(&mut self, name: Option<Box<[u8]>>, text: SignalText) {
-        let sent = Sent::No;
-        self.client.signal = Some(Box::new(SignalStatement { name, text, sent }));
+        let sent = SignalSent::No;
+        self.client
+            .keeps_signal(SignalStatement { name, text, sent });
     }
 
     /// Answers a Query that is such a call. False for other Queries.
@@ -78,12 +76,12 @@ impl Upstream<'_> {
         let Some(pid) = text.told(None) else {
             return Ok(false);
         };
-        let kept = self.client.signal.as_ref();
+        let kept = self.client.signal();
         if kept.is_none_or(|kept| kept.name.is_some() || kept.text != text) {
             self.keep_signal(None, text.clone());
         }
         let sent = self.send_signal(pid)?;
-        self.client.signal = None;
+        self.client.forgets_signal(None);
         if sent {
             self.query_instead(chunk, header, &text.success());
         }
@@ -97,15 +95,15 @@ impl Upstream<'_> {
         chunk: &mut Chunk<'_>,
         header: Header,
     ) -> Result<bool, Flow> {
-        match self.client.signal {
-            None => Ok(false),
-            Some(_) => self.bind_signal(chunk, header),
+        match self.client.has_signal() {
+            false => Ok(false),
+            true => self.bind_signal(chunk, header),
         }
     }
 
     #[cold]
     fn bind_signal(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Result<bool, Flow> {
-        let signal = self.client.signal.as_ref();
+        let signal = self.client.signal();
         let Some(signal) = signal.filter(|_| header.body <= LONGEST) else {
             return Ok(false);
         };
@@ -136,17 +134,17 @@ impl Upstream<'_> {
         if self.linked().status == Status::Failed {
             return Ok(false);
         }
-        let Some(signal) = self.client.signal.as_mut() else {
+        let Some(signal) = self.client.signal() else {
             return Ok(false);
         };
         match signal.sent {
-            Sent::Done(of, got) if of == pid => {
-                signal.sent = Sent::No;
+            SignalSent::Done(of, got) if of == pid => {
+                signal.sent = SignalSent::No;
                 Ok(got)
             }
-            Sent::Asked(of) if of == pid => Err(self.stall()),
+            SignalSent::Asked(of) if of == pid => Err(self.stall()),
             _ => {
-                signal.sent = Sent::Asked(pid);
+                signal.sent = SignalSent::Asked(pid);
                 let ends = signal.text.ends;
                 Err(Flow::NeedSignal { pid, ends })
             }
