@@ -9,6 +9,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use crate::cancel::Keys;
+use crate::cancel::guesses::Guesses;
 use crate::client::Client;
 use crate::client::ClientState;
 use crate::config::Config;
@@ -113,6 +114,7 @@ pub struct Pooler {
     pub(crate) timers: Timers,
     pub(crate) keys: Keys,
     pub(crate) peering: Peering,
+    pub(crate) guesses: Guesses,
     pub(crate) known: Known,
     /// SQL LISTEN connections of this worker, by pool.
     pub(crate) listeners: HashMap<Arc<PoolKey>, SharedListener, Seeded>,
@@ -193,6 +195,7 @@ impl Pooler {
             timers: Timers::default(),
             keys: Keys::new(setup.worker, setup.shared_seed),
             peering: Peering::new(seeded),
+            guesses: Guesses::new(seeded),
             known: Known::new(seeded),
             listeners: HashMap::with_hasher(seeded),
             consoles: Consoles::default(),

@@ -16,6 +16,7 @@
 
 pub mod carrier;
 pub mod errand;
+pub mod guesses;
 pub mod keys;
 pub mod told;
 
@@ -26,8 +27,10 @@ use howdah_wire::backend::Status;
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
+use crate::cancel::guesses::HeldRequest;
 use crate::client;
-use crate::client::{Client, ClientState};
+use crate::client::ClientState;
+use crate::config::Host;
 use crate::event::{Action, ClientId, Out, Peer, ServerId, WorkerId};
 use crate::fault::Fault;
 use crate::mail::Mail;
@@ -101,8 +104,8 @@ impl Pooler {
         if self.search_goes_on(id, known, out) {
             return;
         }
-        if self.clients.get(id).is_some_and(Client::awaits_signal) {
-            return self.signal_answered(id, known, out);
+        if self.signal_answered(id, known, out) {
+            return;
         }
         let fault = if known {
             Fault::Cancelled
@@ -112,6 +115,44 @@ impl Pooler {
         self.end_canceller(id, fault, out);
     }
 
+    /// A cancel request has come. It may have to wait for its turn, if many wrong keys have come from
+    /// the same place.
+    pub(crate) fn cancel_came(&mut self, id: ClientId, pid: u32, secret: &[u8], out: &mut Out) {
+        self.clients.at_mut(id).wants_to_cancel(self.now);
+        let turn = self.guesses.turn(self.place_of(id), self.now);
+        if turn <= self.now {
+            self.watch_client(id);
+            return self.find_cancelled(id, pid, secret, out);
+        }
+        let secret = secret.into();
+        if self.guesses.hold(id, HeldRequest { turn, pid, secret }) {
+            return self.watch_client(id);
+        }
+        self.end_canceller(id, Fault::CancelUnknown, out);
+    }
+
+    /// It is the turn of a request that had to wait.
+    pub(crate) fn cancel_turn(&mut self, id: ClientId, out: &mut Out) {
+        if let Some(held) = self.guesses.take(id) {
+            self.watch_client(id);
+            self.find_cancelled(id, held.pid, &held.secret, out);
+        }
+    }
+
+    fn place_of(&self, id: ClientId) -> guesses::Origin {
+        guesses::place(&self.clients.at(id).ends.remote)
+    }
+
+    /// Counts a wrong key, except from a peer, which forwards keys that it does not know.
+    fn count_wrong_key(&mut self, id: ClientId) {
+        let place = self.place_of(id);
+        let mut hosts = self.config.peers.values().flat_map(|peer| &peer.hosts);
+        let is_peer = hosts.any(|host| matches!(host, Host::Ip(ip) if Some(*ip) == place));
+        if !is_peer {
+            self.guesses.wrong(place, self.now);
+        }
+    }
+
     /// Ends a client that sent a cancel request.
     pub(crate) fn end_canceller(&mut self, id: ClientId, fault: Fault, out: &mut Out) {
         if self
@@ -119,6 +160,9 @@ impl Pooler {
             .get(id)
             .is_some_and(|c| matches!(c.state(), ClientState::Canceller))
         {
+            if fault == Fault::CancelUnknown {
+                self.count_wrong_key(id);
+            }
             self.disconnect(id, fault, out);
         }
     }
