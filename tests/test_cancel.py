@@ -231,6 +231,32 @@ def test_by_psycopg(make_howdah, postgres):
         assert connection.execute("select 1").fetchone() == (1,)
 
 
+def test_many_wrong_keys_delay_only_who_sends_them(make_howdah, postgres):
+    """Whoever tries keys waits ever longer. A request from another address is carried out at once."""
+    howdah = make_howdah(workers=1, listen_addr="127.0.0.1,::1", cancel_wait_timeout=600)
+    with howdah.connect() as target:
+        target.send(sleep("guessed"))
+        machine.wait_until(lambda: runs(postgres, "guessed"), "the query")
+        pid, key = target.pid, target.key
+        guess = wire.cancel_request(pid, bytes(byte ^ 0xff for byte in key))
+        for _ in range(110):
+            with howdah.raw() as guesser:
+                guesser.send(guess)
+                guesser.read_to_end()
+        guessers = [howdah.raw() for _ in range(300)]
+        for guesser in guessers:
+            guesser.send(guess)
+        # Of these the last has its turn in minutes.
+        with wire.Wire(("::1", howdah.port)) as other:
+            other.send(wire.cancel_request(pid, key))
+            assert outcome(target.read_until()) == CANCELLED
+            other.read_to_end()
+        assert guessers[-1].quiet()
+        for guesser in guessers:
+            guesser.close()
+        assert target.value("select 'on'") == "on"
+
+
 # By the process id told at login -------------------------------------------------------------------
 
 def ways(text, pid):
