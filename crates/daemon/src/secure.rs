@@ -44,9 +44,6 @@ impl Plain {
 /// KB.
 const HANDSHAKE_MAX: usize = 128 * 1024;
 
-/// How long the first message of a client's handshake may be.
-const HELLO_MAX: usize = 32 * 1024;
-
 /// All sessions of a worker, by slot, and the state that they share.
 pub(crate) struct Sessions {
     library: Arc<dyn TlsLibrary>,
@@ -152,7 +149,10 @@ impl Sessions {
     /// Begins a handshake if there is a library and room for it, otherwise later. A client that has
     /// not sent all of its first message takes no place among the handshakes under way.
     pub(crate) fn start(&mut self, key: Key, start: TlsStart, now: Time) -> Taken {
-        let short = matches!(&start, TlsStart::Accept { received, .. } if !is_hello(received));
+        let short = match &start {
+            TlsStart::Accept { received, .. } => !self.library.is_hello(received),
+            TlsStart::Connect(_) => false,
+        };
         self.hold(key, Standing::Begins(Box::new(start)));
         match short {
             true => Taken::Handshake,
@@ -438,7 +438,8 @@ impl Sessions {
 
     /// Takes received ciphertext.
     pub(crate) fn receive(&mut self, key: Key, bytes: &[u8], now: Time) -> Taken {
-        let Some(held) = self.held(key) else {
+        let held = self.sessions.get_mut(key.slot as usize);
+        let Some(held) = held.and_then(Option::as_mut) else {
             return Taken::Handshake;
         };
         let mut short = false;
@@ -446,7 +447,7 @@ impl Sessions {
             Standing::Begins(start) => match &mut **start {
                 TlsStart::Accept { received, .. } => {
                     received.extend_from_slice(bytes);
-                    short = !is_hello(received);
+                    short = !self.library.is_hello(received);
                     received.len()
                 }
                 TlsStart::Connect(_) => 0,
@@ -506,40 +507,6 @@ impl Sessions {
             self.spare = plain.block;
         }
     }
-}
-
-/// True if a client's first message has come whole, or if the library is to refuse the bytes. The
-/// message may be in several records.
-fn is_hello(bytes: &[u8]) -> bool {
-    const HANDSHAKE: u8 = 22;
-    const CLIENT_HELLO: u8 = 1;
-    let (mut message, mut rest) = (0, bytes);
-    let mut wanted = None;
-    while let Some((head, after)) = rest.split_first_chunk::<5>() {
-        let length = usize::from(u16::from_be_bytes([head[3], head[4]]));
-        if head[0] != HANDSHAKE || length == 0 || bytes.len() > HELLO_MAX {
-            return true;
-        }
-        let record = &after[..after.len().min(length)];
-        if wanted.is_none() {
-            wanted = match *record {
-                // A header that is cut is refused.
-                [CLIENT_HELLO, a, b, c, ..] => Some(u32::from_be_bytes([0, a, b, c]) as usize + 4),
-                _ if record.len() == length
-                    || record.first().is_some_and(|b| *b != CLIENT_HELLO) =>
-                {
-                    return true;
-                }
-                _ => return false,
-            };
-        }
-        message += record.len();
-        if wanted.is_some_and(|wanted| message >= wanted) {
-            return true;
-        }
-        rest = &after[record.len()..];
-    }
-    bytes.first().is_some_and(|first| *first != HANDSHAKE) || bytes.len() > HELLO_MAX
 }
 
 /// The error text for the end of a session.
@@ -701,26 +668,5 @@ mod tests {
             assert!(matches!(taken, Taken::Handshake));
             assert_eq!(sessions.under_way, 0);
         }
-    }
-
-    #[test]
-    fn a_first_message_is_whole_or_refused() {
-        let hello = [22, 3, 1, 0, 5, 1, 0, 0, 2, 7, 22, 3, 1, 0, 1, 7];
-        for end in 0..hello.len() {
-            assert!(!is_hello(&hello[..end]), "{end}");
-        }
-        assert!(is_hello(&hello));
-        for refused in [
-            &b"G"[..],
-            &[22, 3, 1, 0, 0],
-            &[22, 3, 1, 0, 9, 2],
-            &[22, 3, 1, 0, 5, 1, 0, 0, 9, 7, 23, 3, 1, 0, 1],
-        ] {
-            assert!(is_hello(refused), "{refused:?}");
-        }
-        let mut long = vec![22, 3, 1, 255, 255, 1, 1, 0, 0];
-        assert!(!is_hello(&long));
-        long.resize(HELLO_MAX + 1, 0);
-        assert!(is_hello(&long));
     }
 }
