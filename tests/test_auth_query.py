@@ -241,3 +241,34 @@ def test_the_client_leaves(make_howdah, postgres):
     with howdah.connect(user="md5_user", password="secret") as client:
         assert client.value("select 1") == "1"
     howdah.wait_for_pool(user="admin", sv_idle=1)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_role_made_anew_gets_servers_of_its_own(make_howdah, postgres, workers):
+    """A role of the same name has other rights than the servers of the dropped one."""
+    howdah = make_howdah(auth_type="plain", auth_user="admin", workers=workers,
+                         default_pool_size=4)
+    postgres.sql("drop role if exists anew")
+    for password in ("one", "two"):
+        postgres.sql(f"create role anew login password '{password}'")
+        clients = [howdah.connect(user="anew", password=password) for _ in range(4)]
+        for client in clients:
+            client.rows("begin")
+        for client in clients:
+            client.rows("create temp table gone (a int) on commit drop")
+            client.rows("commit")
+            client.close()
+        postgres.sql("drop role anew")
+
+
+def test_another_secret_in_the_user_file_is_another_role(make_howdah, postgres):
+    howdah = make_howdah(secrets={"anew": "one"})
+    postgres.sql("drop role if exists anew")
+    for password in ("one", "two"):
+        postgres.sql(f"create role anew login password '{password}'")
+        howdah.secrets["anew"] = password
+        howdah.write()
+        howdah.console("RELOAD")
+        with howdah.connect(user="anew") as client:
+            client.rows("create temp table gone (a int) on commit drop")
+        postgres.sql("drop role anew")

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from harness import machine, scripted, wire
-from harness.wire import query, sync
+from harness.wire import bind, execute, parse, query, sync
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -229,3 +229,123 @@ def test_by_psycopg(make_howdah, postgres):
             connection.execute("select 'driver', pg_sleep(30)")
         thread.join()
         assert connection.execute("select 1").fetchone() == (1,)
+
+
+def test_many_wrong_keys_delay_only_who_sends_them(make_howdah, postgres):
+    """Whoever tries keys waits ever longer. A request from another address is carried out at once."""
+    howdah = make_howdah(workers=1, listen_addr="127.0.0.1,::1", cancel_wait_timeout=600)
+    with howdah.connect() as target:
+        target.send(sleep("guessed"))
+        machine.wait_until(lambda: runs(postgres, "guessed"), "the query")
+        pid, key = target.pid, target.key
+        guess = wire.cancel_request(pid, bytes(byte ^ 0xff for byte in key))
+        for _ in range(110):
+            with howdah.raw() as guesser:
+                guesser.send(guess)
+                guesser.read_to_end()
+        guessers = [howdah.raw() for _ in range(300)]
+        for guesser in guessers:
+            guesser.send(guess)
+        # Of these the last has its turn in minutes.
+        with wire.Wire(("::1", howdah.port)) as other:
+            other.send(wire.cancel_request(pid, key))
+            assert outcome(target.read_until()) == CANCELLED
+            other.read_to_end()
+        assert guessers[-1].quiet()
+        for guesser in guessers:
+            guesser.close()
+        assert target.value("select 'on'") == "on"
+
+
+# By the process id told at login -------------------------------------------------------------------
+
+def ways(text, pid):
+    """The messages of a call of this function with the id, in each way that drivers use."""
+    sql, name = f"select {text}($1)", f"{text} {pid}"
+    small = pid.to_bytes(4, "big")
+    return {
+        "query": [query(f"SELECT {text}({pid}) AS done;")],
+        "constant": [parse(f"select pg_catalog.{text}({pid})"), bind(), execute(), sync()],
+        "unnamed": [parse(sql), bind(values=[str(pid)]), wire.describe(kind="P"), execute(), sync()],
+        "named": [parse(sql, name), wire.describe(name), sync(),
+                  bind(name, [small], formats=[1], results=[1]), execute(), sync()],
+    }
+
+
+def flag(replies):
+    """The boolean of the one row."""
+    (row,) = [reply.row() for reply in replies if reply.tag == "D"]
+    return row[0] in (b"t", b"\x01")
+
+
+WAYS = ["query", "constant", "unnamed", "named"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_by_the_id_told_at_login(make_howdah, postgres, mode, workers, way):
+    howdah = make_howdah(pool_mode=mode, workers=workers, default_pool_size=8)
+    with howdah.connect() as other, howdah.connect() as target, howdah.connect() as gone:
+        target.send(sleep("told"))
+        machine.wait_until(lambda: runs(postgres, "told"), "the query")
+        replies = read_all(other, ways("pg_cancel_backend", target.pid)[way])
+        assert flag(replies)
+        assert outcome(target.read_until()) == CANCELLED
+        assert target.value("select 'on'") == "on"
+        replies = read_all(other, ways("pg_terminate_backend", gone.pid)[way])
+        assert flag(replies)
+        (last,) = [reply for reply in gone.read_to_end() if reply.tag == "E"]
+        assert last.fields()["C"] == "57P01"
+        # PostgreSQL itself answers for ids that nobody has.
+        nobody = 0x7fff_fff0
+        replies = read_all(other, ways("pg_cancel_backend", nobody)[way])
+        assert not flag(replies) and "N" in [reply.tag for reply in replies]
+        assert other.value("select 'on'") == "on"
+        if way == "named":
+            again = bind(f"pg_cancel_backend {nobody}", [str(target.pid)])
+            assert flag(other.ask(again, execute(), sync()))
+
+
+def read_all(client, messages):
+    """Sends messages, and reads the answers to each Sync or Query."""
+    client.send(*messages)
+    ends = sum(message[:1] in b"QS" for message in messages)
+    return [reply for _ in range(ends) for reply in client.read_until()]
+
+
+def test_no_told_id_is_one_of_a_process(make_howdah):
+    for options in ({}, {"workers": 3}, {"peer_id": 1}, {"peer_id": 300, "workers": 2}):
+        howdah = make_howdah(**options)
+        for _ in range(40):
+            with howdah.connect() as client:
+                assert 1 << 22 < client.pid < 1 << 31
+        with howdah.connect() as client, howdah.connect() as other:
+            assert other.value(f"select pg_terminate_backend({client.pid})") == "t"
+            client.read_to_end()
+        howdah.stop()
+
+
+def test_who_may_send_a_signal(make_howdah, postgres):
+    """The same role, or a user in admin_users."""
+    for role in ("sends", "gets"):
+        postgres.sql(f"drop role if exists {role}")
+        postgres.sql(f"create role {role} login password '{role}'")
+    howdah = make_howdah(workers=2, admin_users="admin,postgres",
+                         secrets={"sends": "sends", "gets": "gets"})
+    with howdah.connect("sends") as sender, howdah.connect("gets") as getter, \
+            howdah.connect("gets") as same:
+        text = f"select pg_terminate_backend({getter.pid})"
+        assert sender.value(text) == "f"
+        assert getter.value("select 'on'") == "on"
+        # Not in a failed transaction.
+        same.rows("begin")
+        same.error(query("select 1/0"))
+        assert same.error(query(text))["C"] == "25P02"
+        same.rows("rollback")
+        assert getter.value("select 'on'") == "on"
+        assert same.value(text) == "t"
+        getter.read_to_end()
+        with howdah.connect() as admin:
+            assert admin.value(f"select pg_terminate_backend({same.pid})") == "t"
+        same.read_to_end()

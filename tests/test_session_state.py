@@ -1,5 +1,6 @@
 """What a session has is its client's on every server, and nobody else's on any (transaction mode)."""
 
+import contextlib
 import re
 import threading
 
@@ -1086,6 +1087,15 @@ def row_of(howdah, show, **wanted):
     return rows[0]
 
 
+@contextlib.contextmanager
+def at_work(client):
+    """A statement of the client runs meanwhile."""
+    client.send(query("select pg_sleep(100)"))
+    yield
+    client.cancel()
+    assert [reply.fields()["C"] for reply in client.read_until("Z") if reply.tag == "E"] == ["57014"]
+
+
 PINS = {
     "query": lambda client: client.rows("create temp table t (a int)"),
     "extended": lambda client: extended(client, "create temp table t (a int)"),
@@ -1098,12 +1108,12 @@ PINS = {
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("way", PINS)
 def test_who_would_keep_a_server_too_many_waits(pool, way, workers):
-    """Half of a pool may be kept. Who waits for that has no server meanwhile."""
-    howdah = pool(4, workers=workers)
+    """All servers but one may be kept. Who waits for that has no server meanwhile."""
+    howdah = pool(3, workers=workers)
     holders = [howdah.connect() for _ in range(2)]
     for number, holder in enumerate(holders):
         holder.rows(f"create temp table t (a int); insert into t values ({number})")
-    with howdah.connect(application_name="waits") as waiter:
+    with howdah.connect(application_name="waits") as waiter, at_work(holders[1]):
         asked = []
         thread = threading.Thread(target=lambda: asked.append(PINS[way](waiter)))
         thread.start()
@@ -1111,19 +1121,16 @@ def test_who_would_keep_a_server_too_many_waits(pool, way, workers):
         machine.wait_until(lambda: [row for row in howdah.console("SHOW CLIENTS_EXTENDED")
                                     if waits.items() <= row.items()], "it to wait")
         # Others have the rest of the pool meanwhile.
-        others = [howdah.connect() for _ in range(2)]
-        for other in others:
+        with howdah.connect() as other:
             other.rows("begin")
-        for other in others:
             other.rows("create temp table gone (a int) on commit drop")
             other.rows("commit")
-            other.close()
         assert not asked
         holders[0].rows("drop table t")
         thread.join(40)
         assert asked
         howdah.wait_for_pool(sv_pinned=2)
-        assert holders[1].value("select a from t") == "1"
+    assert holders[1].value("select a from t") == "1"
     for holder in holders:
         holder.close()
     machine.wait_until(lambda: howdah.pool()["sv_pinned"] == 0, "nobody to keep a server")
@@ -1163,12 +1170,12 @@ def test_who_waits_to_keep_a_server_may_give_up(pool):
     howdah = pool(2, query_wait_timeout=1)
     with howdah.connect() as holder:
         holder.rows("create temp table t (a int)")
-        with howdah.connect() as waiter:
+        with howdah.connect() as waiter, at_work(holder):
             waiter.send(query("create temp table t (a int)"))
             (last,) = [reply for reply in waiter.read_to_end() if reply.tag == "E"]
             assert last.fields()["M"] == "query_wait_timeout"
         howdah.console("SET query_wait_timeout = 60")
-        with howdah.connect() as waiter:
+        with howdah.connect() as waiter, at_work(holder):
             waiter.send(query("create temp table t (a int)"))
             howdah.wait_for_pool(cl_waiting=1)
             waiter.cancel()
@@ -1189,21 +1196,56 @@ def test_a_pool_of_one_is_kept_by_one(pool):
     howdah = pool(1)
     with howdah.connect() as holder, howdah.connect() as other:
         holder.rows("create temp table t (a int)")
-        other.send(query("create temp table t (a int)"))
-        howdah.wait_for_pool(cl_waiting=1)
+        with at_work(holder):
+            other.send(query("create temp table t (a int)"))
+            howdah.wait_for_pool(cl_waiting=1)
         holder.rows("discard all")
         assert other.read_until("Z")[-1].tag == "Z"
         assert other.value("select count(*) from t") == "0"
 
 
 def test_a_higher_limit_lets_in_who_waits(pool):
-    howdah = pool(3)
+    howdah = pool(2)
     with howdah.connect() as holder, howdah.connect() as waiter:
         holder.rows("create temp table t (a int)")
-        waiter.send(query("create temp table t (a int)"))
-        howdah.wait_for_pool(cl_waiting=1)
-        howdah.console("SET pin_limit = 2")
-        assert waiter.read_until("Z")[-1].tag == "Z"
+        with at_work(holder):
+            waiter.send(query("create temp table t (a int)"))
+            howdah.wait_for_pool(cl_waiting=1)
+            howdah.console("SET pin_limit = 2")
+            assert [reply.tag for reply in waiter.read_until("Z")] == ["C", "Z"]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_whoever_asks_while_servers_are_idle_may_keep_one(pool, workers):
+    howdah = pool(5, workers=workers)
+    clients = [howdah.connect() for _ in range(4)]
+    for client in clients:
+        client.rows("create temp table t (a int)")
+    assert howdah.wait_for_pool(sv_pinned=4)
+    with howdah.connect() as other:
+        assert other.value("select 1") == "1"
+    for client in clients:
+        client.close()
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("protocol", ["simple", "extended"])
+def test_nobody_waits_for_clients_that_are_silent(pool, protocol, workers):
+    """One application may have all of these connections, and wait for its own."""
+    howdah = pool(3, workers=workers)
+    with howdah.connect() as one, howdah.connect() as two, howdah.connect() as three:
+        one.rows("begin; create temp table t (a int)")
+        two.rows("create temp table t (a int)")
+        text = "create temp table t (a int)"
+        asks = [query(text)] if protocol == "simple" else [parse(text), bind(), execute(), sync()]
+        fields = three.error(*asks)
+        assert (fields["S"], fields["C"]) == ("ERROR", "53000")
+        assert "pin_limit" in fields["M"] and "pool_size" in fields["H"]
+        # A statement that needs no server of its own runs.
+        assert three.value("select 1") == "1"
+        one.rows("rollback")
+        three.rows(text)
+        assert three.value("select count(*) from t") == "0"
 
 
 def test_who_keeps_a_server_behind_the_limit_is_disconnected(pool):

@@ -315,8 +315,8 @@ globals! {
         "How many clients of a pool may keep a server between transactions (because of temporary \
          tables, session locks and the like, see session_state). If so many do, a statement for \
          which one more client would keep its server waits if it comes outside a transaction, and \
-         is refused (53000) inside one. 0: half of the servers that the pool may have, at least \
-         one.";
+         is refused (53000) inside one. While no client waits for a server, all servers but one may \
+         be kept. 0: half of the servers that the pool may have, at least one.";
     pin_notice: bool = "0", G, NOWHERE, reload, Built,
         "Tells clients by a NOTICE that they keep a server between transactions, and why.";
     pkt_buf: u32 = "4096", G, G, fixed, Built,

@@ -54,11 +54,11 @@ pub(crate) struct Sessions {
     most: usize,
     /// The number of clients' handshakes under way.
     under_way: usize,
-    /// Clients that have not answered in their handshakes, and since when, oldest first. Some
-    /// entries may be out of date.
-    awaited: VecDeque<(Time, Key)>,
-    /// Clients that have sent something, and whose handshake waits until another handshake has
-    /// ended.
+    /// Clients' handshakes under way, and when each began, oldest first. Some entries may be out of
+    /// date.
+    begun: VecDeque<(Time, Key)>,
+    /// Clients that have sent the first message of a handshake, which waits until another handshake
+    /// has ended.
     waiting: VecDeque<Key>,
     /// A free block for plain bytes.
     spare: Vec<u8>,
@@ -77,8 +77,10 @@ struct Held {
     counted: bool,
     /// The handshake is in the queue of those that wait to begin.
     waits: bool,
-    /// The time of the handshake's last step, if the other side has not answered since.
-    stepped: Option<Time>,
+    /// When the handshake of a client began.
+    begun: Time,
+    /// The handshake has taken a step.
+    stepped: bool,
     /// Howdah has sent something in the handshake.
     answered: bool,
 }
@@ -120,7 +122,7 @@ impl Default for Sessions {
             line: VecDeque::new(),
             most: limits::HANDSHAKES,
             under_way: 0,
-            awaited: VecDeque::new(),
+            begun: VecDeque::new(),
             waiting: VecDeque::new(),
             spare: Vec::new(),
             helper: None,
@@ -145,18 +147,21 @@ impl Sessions {
     }
 
     /// Begins a handshake if there is a library and room for it, otherwise later. A client that has
-    /// sent nothing yet takes no memory, and no place among the handshakes under way.
-    pub(crate) fn start(&mut self, key: Key, start: TlsStart) -> Taken {
-        let silent = matches!(&start, TlsStart::Accept { received, .. } if received.is_empty());
+    /// not sent all of its first message takes no place among the handshakes under way.
+    pub(crate) fn start(&mut self, key: Key, start: TlsStart, now: Time) -> Taken {
+        let short = match &start {
+            TlsStart::Accept { received, .. } => !self.library.is_hello(received),
+            TlsStart::Connect(_) => false,
+        };
         self.hold(key, Standing::Begins(Box::new(start)));
-        match silent {
+        match short {
             true => Taken::Handshake,
-            false => self.admit(key),
+            false => self.admit(key, now),
         }
     }
 
     /// Lets a handshake begin, or wait.
-    fn admit(&mut self, key: Key) -> Taken {
+    fn admit(&mut self, key: Key, now: Time) -> Taken {
         let full = self.under_way >= self.most || !self.waiting.is_empty();
         match self.held(key) {
             // The pools bound the number of servers' handshakes.
@@ -165,11 +170,11 @@ impl Sessions {
                 self.waiting.push_back(key);
                 Taken::Waits
             }
-            _ => self.begin(key),
+            _ => self.begin(key, now),
         }
     }
 
-    fn begin(&mut self, key: Key) -> Taken {
+    fn begin(&mut self, key: Key, now: Time) -> Taken {
         let begins = |held: &mut Held| matches!(held.stands, Standing::Begins(_));
         let Some(Held {
             stands: Standing::Begins(start),
@@ -194,7 +199,14 @@ impl Sessions {
         }
         if counted && let Some(held) = self.held(key) {
             held.counted = true;
+            held.begun = now;
             self.under_way += 1;
+            self.begun.push_back((now, key));
+            if self.begun.len() > 2 * self.under_way + 64 {
+                let begun = std::mem::take(&mut self.begun);
+                let holds = |(since, key): &(Time, Key)| self.is_under_way(*since, *key);
+                self.begun = begun.into_iter().filter(holds).collect();
+            }
         }
         self.stand_in_line(key);
         Taken::Handshake
@@ -214,42 +226,47 @@ impl Sessions {
     }
 
     /// Begins the handshake of a client that had to wait.
-    pub(crate) fn begin_waiting(&mut self, key: Key) -> Taken {
-        self.begin(key)
+    pub(crate) fn begin_waiting(&mut self, key: Key, now: Time) -> Taken {
+        self.begin(key, now)
     }
 
-    /// A client whose handshake is given up, because it has not answered for too long and other
-    /// clients wait to begin theirs.
+    /// A client whose handshake is given up, because it has taken too long and other clients wait to
+    /// begin theirs.
     pub(crate) fn give_up(&mut self, now: Time) -> Option<Key> {
         while !self.waiting.is_empty() {
-            let (since, key) = self.awaited.front().copied()?;
-            let awaited = self.is_awaited(since, key);
-            if awaited && now.0 < since.0 + limits::HANDSHAKE_PATIENCE_NS {
+            let (since, key) = self.begun.front().copied()?;
+            let under_way = self.is_under_way(since, key);
+            if under_way && now.0 < since.0 + limits::HANDSHAKE_PATIENCE_NS {
                 return None;
             }
-            self.awaited.pop_front();
-            if awaited {
-                self.ended(key);
-                return Some(key);
+            self.begun.pop_front();
+            let Some(held) = self.held(key).filter(|_| under_way) else {
+                continue;
+            };
+            if held.in_line || matches!(held.stands, Standing::Away(_)) {
+                // The handshake waits for this process.
+                held.begun = now;
+                self.begun.push_back((now, key));
+                continue;
             }
+            self.ended(key);
+            return Some(key);
         }
         None
     }
 
-    /// True if a client's handshake is under way, and the client has sent nothing since then.
-    fn is_awaited(&self, since: Time, key: Key) -> bool {
+    /// True if a client's handshake that began then is under way.
+    fn is_under_way(&self, since: Time, key: Key) -> bool {
         let held = self
             .sessions
             .get(key.slot as usize)
             .and_then(Option::as_ref);
-        held.is_some_and(|held| {
-            held.key == key && held.counted && !held.in_line && held.stepped == Some(since)
-        })
+        held.is_some_and(|held| held.key == key && held.counted && held.begun == since)
     }
 
     /// When [`Sessions::give_up`] may find a client.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let (since, _) = self.awaited.front().filter(|_| !self.waiting.is_empty())?;
+        let (since, _) = self.begun.front().filter(|_| !self.waiting.is_empty())?;
         Some(Time(since.0 + limits::HANDSHAKE_PATIENCE_NS))
     }
 
@@ -278,7 +295,8 @@ impl Sessions {
             in_line: false,
             counted: false,
             waits: false,
-            stepped: None,
+            begun: Time(0),
+            stepped: false,
             answered: false,
         });
     }
@@ -336,13 +354,13 @@ impl Sessions {
 
     /// Takes one step of a handshake, and returns the bytes to send. `None` also if the helper
     /// thread takes the step.
-    pub(crate) fn step(&mut self, key: Key, now: Time) -> Option<(HandshakeStep, Option<Vec<u8>>)> {
+    pub(crate) fn step(&mut self, key: Key) -> Option<(HandshakeStep, Option<Vec<u8>>)> {
         self.held(key)?.in_line = false;
         if self.goes_away(key) {
             return None;
         }
         let step = self.get(key)?.handshake();
-        self.stepped(key, step, now)
+        self.stepped(key, step)
     }
 
     /// Gives the step with the private key to the helper, if that step takes long. Before this step
@@ -372,11 +390,7 @@ impl Sessions {
     }
 
     /// A session comes back after its step; `None` if its connection is gone.
-    pub(crate) fn returned(
-        &mut self,
-        shaken: Shaken,
-        now: Time,
-    ) -> Option<(HandshakeStep, Option<Vec<u8>>)> {
+    pub(crate) fn returned(&mut self, shaken: Shaken) -> Option<(HandshakeStep, Option<Vec<u8>>)> {
         let Shaken {
             key,
             mut session,
@@ -392,7 +406,7 @@ impl Sessions {
         if more {
             self.stand_in_line(key);
         }
-        self.stepped(key, step, now)
+        self.stepped(key, step)
     }
 
     /// A session has taken a step of its handshake.
@@ -400,36 +414,21 @@ impl Sessions {
         &mut self,
         key: Key,
         step: HandshakeStep,
-        now: Time,
     ) -> Option<(HandshakeStep, Option<Vec<u8>>)> {
         let records = self.get(key)?.take_output();
-        self.held(key)?.answered |= records.is_some();
+        let held = self.held(key)?;
+        held.answered |= records.is_some();
         match step {
-            HandshakeStep::More => self.awaits(key, now),
+            HandshakeStep::More => held.stepped = true,
             _ => self.ended(key),
         }
         Some((step, records))
     }
 
-    /// The handshake waits for the other side.
-    fn awaits(&mut self, key: Key, now: Time) {
-        let Some(held) = self.held(key) else { return };
-        held.stepped = Some(now);
-        if !held.counted {
-            return;
-        }
-        self.awaited.push_back((now, key));
-        if self.awaited.len() > 2 * self.under_way + 64 {
-            let awaited = std::mem::take(&mut self.awaited);
-            let holds = |(since, key): &(Time, Key)| self.is_awaited(*since, *key);
-            self.awaited = awaited.into_iter().filter(holds).collect();
-        }
-    }
-
     /// True if Howdah has sent something in the handshake. Then bytes that come with the end of the
     /// stream may be an answer.
     pub(crate) fn was_answered(&mut self, key: Key) -> bool {
-        self.held(key).is_some_and(|held| held.stepped.is_some())
+        self.held(key).is_some_and(|held| held.stepped)
     }
 
     /// True for a client that waits to begin its handshake: nothing is received from it.
@@ -438,12 +437,17 @@ impl Sessions {
     }
 
     /// Takes received ciphertext.
-    pub(crate) fn receive(&mut self, key: Key, bytes: &[u8]) -> Option<Taken> {
-        let held = self.held(key)?;
+    pub(crate) fn receive(&mut self, key: Key, bytes: &[u8], now: Time) -> Taken {
+        let held = self.sessions.get_mut(key.slot as usize);
+        let Some(held) = held.and_then(Option::as_mut) else {
+            return Taken::Handshake;
+        };
+        let mut short = false;
         let unread = match &mut held.stands {
             Standing::Begins(start) => match &mut **start {
                 TlsStart::Accept { received, .. } => {
                     received.extend_from_slice(bytes);
+                    short = !self.library.is_hello(received);
                     received.len()
                 }
                 TlsStart::Connect(_) => 0,
@@ -451,7 +455,7 @@ impl Sessions {
             Standing::Session(session) => {
                 session.feed(bytes);
                 if !session.is_in_handshake() {
-                    return self.open(key);
+                    return self.open(key).unwrap_or(Taken::Handshake);
                 }
                 session.unread()
             }
@@ -462,22 +466,24 @@ impl Sessions {
         };
         if unread > HANDSHAKE_MAX {
             let why = "more than 128 KB came before its handshake was done".to_owned();
-            return Some(Taken::Opened(None, Opened::Failed(why)));
+            return Taken::Opened(None, Opened::Failed(why));
         }
         match held.stands {
             Standing::Begins(_) => {}
-            Standing::Away(_) => return Some(Taken::Handshake),
+            Standing::Away(_) => return Taken::Handshake,
             Standing::Session(_) => {
                 self.stand_in_line(key);
-                return Some(Taken::Handshake);
+                return Taken::Handshake;
             }
         }
         // Receiving was just switched off, but these bytes were under way.
-        Some(if held.waits {
+        if held.waits {
             Taken::Waits
+        } else if short {
+            Taken::Handshake
         } else {
-            self.admit(key)
-        })
+            self.admit(key, now)
+        }
     }
 
     /// Decrypts all complete records.
@@ -600,18 +606,67 @@ mod tests {
         };
         let hello = || TlsStart::Accept {
             direct: false,
-            received: vec![22],
+            received: vec![22, 3, 1, 0, 5, 1, 0, 0, 1, 7],
         };
         let patience = limits::HANDSHAKE_PATIENCE_NS;
-        assert!(matches!(sessions.start(key(0), hello()), Taken::Handshake));
+        let begun = Time(5);
+        let start = |sessions: &mut Sessions, slot| sessions.start(key(slot), hello(), begun);
+        assert!(matches!(start(&mut sessions, 0), Taken::Handshake));
         assert_eq!(sessions.next_in_line(0, 0), Some(key(0)));
-        assert!(sessions.step(key(0), Time(5)).is_some());
+        assert!(sessions.step(key(0)).is_some());
         assert_eq!(sessions.give_up(Time(9 * patience)), None, "nobody waits");
-        assert!(matches!(sessions.start(key(1), hello()), Taken::Waits));
+        assert!(matches!(start(&mut sessions, 1), Taken::Waits));
         assert_eq!(sessions.deadline(), Some(Time(5 + patience)));
-        assert_eq!(sessions.give_up(Time(4 + patience)), None);
+        // One byte more does not prolong the patience.
+        let later = Time(4 + patience);
+        sessions.receive(key(0), b"x", later);
+        assert_eq!(sessions.next_in_line(0, 0), Some(key(0)));
+        assert!(sessions.step(key(0)).is_some());
+        assert_eq!(sessions.give_up(later), None);
         assert_eq!(sessions.next_waiting(), None);
         assert_eq!(sessions.give_up(Time(5 + patience)), Some(key(0)));
         assert_eq!(sessions.next_waiting(), Some(key(1)));
+    }
+
+    #[test]
+    fn a_handshake_that_waits_for_this_process_is_not_given_up() {
+        let mut sessions = Sessions::default();
+        sessions.set_library(Arc::new(SilentLibrary));
+        sessions.bound_handshakes(1);
+        let key = |slot| Key {
+            slot,
+            generation: 0,
+        };
+        let start = |sessions: &mut Sessions, slot| {
+            let received = vec![22, 3, 1, 0, 5, 1, 0, 0, 1, 7];
+            let direct = false;
+            sessions.start(key(slot), TlsStart::Accept { direct, received }, Time(0))
+        };
+        start(&mut sessions, 0);
+        start(&mut sessions, 1);
+        let patience = limits::HANDSHAKE_PATIENCE_NS;
+        assert_eq!(sessions.give_up(Time(patience)), None, "its step is due");
+        assert_eq!(sessions.deadline(), Some(Time(2 * patience)));
+        assert_eq!(sessions.next_in_line(0, 0), Some(key(0)));
+        assert!(sessions.step(key(0)).is_some());
+        assert_eq!(sessions.give_up(Time(2 * patience)), Some(key(0)));
+    }
+
+    #[test]
+    fn a_part_of_a_first_message_takes_no_place() {
+        let mut sessions = Sessions::default();
+        sessions.set_library(Arc::new(SilentLibrary));
+        let key = Key {
+            slot: 0,
+            generation: 0,
+        };
+        let (direct, received) = (false, Vec::new());
+        sessions.start(key, TlsStart::Accept { direct, received }, Time(0));
+        let hello = [22, 3, 1, 0, 4, 1, 0, 0, 4, 22, 3, 1, 0, 4, 7, 7, 7, 7];
+        for byte in &hello[..hello.len() - 1] {
+            let taken = sessions.receive(key, &[*byte], Time(0));
+            assert!(matches!(taken, Taken::Handshake));
+            assert_eq!(sessions.under_way, 0);
+        }
     }
 }

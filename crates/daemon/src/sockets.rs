@@ -307,7 +307,7 @@ impl<D: Driver> Sockets<D> {
         if let Some(output) = &mut connection.output {
             output.mark_ready();
         }
-        let taken = self.sessions.start(key, start);
+        let taken = self.sessions.start(key, start, self.now);
         self.taken(key, taken);
     }
 
@@ -651,9 +651,9 @@ impl<D: Driver> Sockets<D> {
 
     /// Ciphertext has arrived.
     fn receive_sealed(&mut self, key: Key, chunk: &ReceivedChunk) {
-        if let Some(taken) = self.sessions.receive(key, self.driver.bytes(chunk)) {
-            self.taken(key, taken);
-        }
+        let bytes = self.driver.bytes(chunk);
+        let taken = self.sessions.receive(key, bytes, self.now);
+        self.taken(key, taken);
     }
 
     /// A session has taken received bytes.
@@ -711,7 +711,7 @@ impl<D: Driver> Sockets<D> {
         if connection.stage != Stage::Open || connection.flags.lost {
             return;
         }
-        if let Some((step, records)) = self.sessions.step(key, self.now) {
+        if let Some((step, records)) = self.sessions.step(key) {
             self.stepped(key, step, records);
         }
     }
@@ -719,7 +719,7 @@ impl<D: Driver> Sockets<D> {
     /// The helper thread has taken a handshake's step.
     pub(crate) fn shaken(&mut self, shaken: Shaken) {
         let key = shaken.key;
-        if let Some((step, records)) = self.sessions.returned(shaken, self.now) {
+        if let Some((step, records)) = self.sessions.returned(shaken) {
             self.stepped(key, step, records);
         }
     }
@@ -780,7 +780,7 @@ impl<D: Driver> Sockets<D> {
             if flags.receiving && !flags.ended {
                 self.driver.receive(key, true);
             }
-            let taken = self.sessions.begin_waiting(key);
+            let taken = self.sessions.begin_waiting(key, self.now);
             self.taken(key, taken);
         }
     }

@@ -207,19 +207,36 @@ impl Broker {
                     worker,
                     ticket,
                     client,
+                    since: self.now,
                 };
                 self.bounded(&pool, worker, bounds, post);
+                let room = self.pin_room(&pool);
+                let now = self.now;
                 let pins = &mut self.pool(&pool, worker).pins;
-                pins.ask(asker, wish, bounds.pins, post);
+                pins.ask(asker, wish, room, now, post);
             }
             ToBroker::Unpin {
                 worker,
                 ticket,
                 pool,
             } => {
-                let entry = self.pool(&pool, worker);
-                entry.pins.give_back(worker, ticket);
-                entry.pins.feed(entry.bounds.pins, post);
+                let room = self.pin_room(&pool);
+                let now = self.now;
+                let pins = &mut self.pool(&pool, worker).pins;
+                pins.give_back(worker, ticket, now);
+                pins.feed(room, now, post);
+                self.forget(&pool);
+            }
+            ToBroker::Pins {
+                worker,
+                pool,
+                works,
+            } => {
+                let room = self.pin_room(&pool);
+                let now = self.now;
+                let pins = &mut self.pool(&pool, worker).pins;
+                pins.hear(works, now);
+                pins.feed(room, now, post);
                 self.forget(&pool);
             }
             ToBroker::Left { login } => {
@@ -285,6 +302,26 @@ impl Broker {
             for mail in std::mem::take(&mut self.deferred) {
                 self.handle(now, mail, post);
             }
+        }
+    }
+
+    /// How many clients of a pool may keep a server now.
+    fn pin_room(&mut self, key: &Arc<PoolKey>) -> pins::Room {
+        let waited_for = |pool: &Pool| pool.hungry.iter().any(Option::is_some);
+        let bounds = self
+            .pools
+            .get(key)
+            .map_or_else(Bounds::default, |pool| pool.bounds);
+        let own = self.pools.get(key).is_some_and(waited_for);
+        let shares = bounds.shared.iter().any(|limit| *limit > 0);
+        let waited_for = own || shares && self.sharing(key).any(|(_, pool)| waited_for(pool));
+        let most = bounds.pins_at_rest();
+        match waited_for {
+            true => pins::Room {
+                limit: bounds.pins,
+                most,
+            },
+            false => pins::Room { limit: most, most },
         }
     }
 
@@ -588,7 +625,8 @@ impl Broker {
         let pool = self.pool(key, worker);
         if pool.bounds != bounds {
             pool.bounds = bounds;
-            pool.pins.feed(bounds.pins, post);
+            let (room, now) = (self.pin_room(key), self.now);
+            self.pool(key, worker).pins.feed(room, now, post);
             self.shrink(key, post);
         }
     }

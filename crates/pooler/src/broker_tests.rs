@@ -740,3 +740,71 @@ fn connections_that_listen_take_half_of_a_bound_at_most() {
         "{said:?}"
     );
 }
+
+#[test]
+fn all_servers_but_one_may_be_kept_unless_clients_wait_for_servers() {
+    let mut broker = Broker::new(seeded(1));
+    let pool = key("d", "u");
+    let bounds = Bounds {
+        size: 4,
+        pins: 2,
+        ..Bounds::default()
+    };
+    let pin = |broker: &mut Broker, ticket, wish| {
+        let pin = ToBroker::Pin {
+            worker: WorkerId(0),
+            client: crate::event::ClientId {
+                index: 1,
+                generation: 1,
+            },
+            ticket,
+            pool: pool.clone(),
+            wish,
+            bounds,
+        };
+        tell(broker, pin)
+    };
+    for _ in 0..4 {
+        tell(&mut broker, need(0, &pool, 0, bounds));
+    }
+    for ticket in 1..=2 {
+        let said = pin(&mut broker, ticket, crate::mail::PinWish::Waits);
+        assert_eq!(said, ["pinned true"]);
+    }
+    // A client waits for a server.
+    tell(&mut broker, need(0, &pool, 0, bounds));
+    let said = pin(&mut broker, 3, crate::mail::PinWish::Knows);
+    assert_eq!(said, ["pinned false"]);
+    assert!(pin(&mut broker, 4, crate::mail::PinWish::Waits).is_empty());
+    tell(&mut broker, sated(0, &pool));
+    let works = || ToBroker::Pins {
+        worker: WorkerId(0),
+        pool: pool.clone(),
+        works: false,
+    };
+    assert_eq!(tell(&mut broker, works()), ["pinned true"]);
+    let said = pin(&mut broker, 5, crate::mail::PinWish::Knows);
+    assert_eq!(said, ["pinned false"], "one server stays free");
+    let said = pin(&mut broker, 6, crate::mail::PinWish::Waits);
+    assert!(said.is_empty());
+    assert!(tell_at(&mut broker, 1000, works()).is_empty());
+    assert_eq!(tell_at(&mut broker, 3000, works()), ["pinned false"]);
+}
+
+#[test]
+fn the_greatest_number_of_kept_servers_follows_the_tightest_limit() {
+    let most = |size, shared, pins| {
+        let bounds = Bounds {
+            size,
+            shared,
+            pins,
+            ..Bounds::default()
+        };
+        bounds.pins_at_rest()
+    };
+    assert_eq!(most(20, [0, 0], 10), 19);
+    assert_eq!(most(20, [5, 0], 2), 4);
+    assert_eq!(most(20, [9, 6], 3), 5);
+    assert_eq!((most(1, [0, 0], 1), most(3, [0, 0], 3)), (1, 3));
+    assert_eq!(most(0, [0, 0], 3), 0);
+}

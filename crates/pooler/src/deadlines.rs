@@ -30,6 +30,8 @@ enum ClientDue {
     Close(Fault),
     /// Tell the client that it waits.
     Notify,
+    /// Examine the client's cancel request.
+    Examine,
 }
 
 /// The earliest of several deadlines.
@@ -114,6 +116,7 @@ impl Pooler {
     fn client_late(&mut self, id: ClientId, due: ClientDue, out: &mut Out) {
         match due {
             ClientDue::Close(fault) => self.disconnect(id, fault, out),
+            ClientDue::Examine => self.cancel_turn(id, out),
             ClientDue::Notify => {
                 let detail = self.wait_detail(id);
                 self.clients.at_mut(id).set_notified(true);
@@ -137,6 +140,9 @@ impl Pooler {
             (ClientState::Canceller, _) => {
                 let limit = nanos(globals.cancel_wait_timeout);
                 deadlines.add(client.request(), limit, Fault::CancelWait);
+                if let Some(turn) = self.guesses.turn_of(id) {
+                    deadlines.put(turn, 1, ClientDue::Examine);
+                }
             }
             (ClientState::Leaving { .. } | ClientState::Packed(_), _) => return None,
             (ClientState::Closing | ClientState::Console(_), _) => return None,

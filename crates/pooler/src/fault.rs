@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use howdah_wire::WireError;
+use howdah_wire::tag::backend;
+use howdah_wire::{WireError, write};
 
 use crate::auth;
 use crate::ledger::Refusal;
@@ -379,6 +380,37 @@ pub const ABORTED: Words = &[
                       block",
     ),
 ];
+
+/// The error of a client that would wait for clients that are silent.
+pub const PINS_REST: Words = &[
+    (b'C', b"53000"),
+    (
+        b'M',
+        b"too many clients of the pool keep a server between transactions (pin_limit)",
+    ),
+    (
+        b'D',
+        b"All servers but one are kept, and all clients that keep them are silent.",
+    ),
+    (
+        b'H',
+        b"End what keeps servers (temporary tables, session locks and the like), or raise \
+          pool_size. SHOW CLIENTS says who keeps servers, and why.",
+    ),
+];
+
+/// Writes an ErrorResponse for a statement.
+pub fn error(buf: &mut Vec<u8>, words: Words) {
+    write::message(buf, backend::ERROR, |buf| {
+        let severity: [(u8, &[u8]); 2] = [(b'S', b"ERROR"), (b'V', b"ERROR")];
+        for (code, value) in severity.iter().chain(words) {
+            buf.push(*code);
+            buf.extend_from_slice(value);
+            buf.push(0);
+        }
+        buf.push(0);
+    });
+}
 
 impl Refusal {
     /// The error for the client.

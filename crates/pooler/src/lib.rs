@@ -69,6 +69,7 @@ pub mod seats;
 pub mod server;
 pub mod session;
 pub mod shared;
+pub mod signal;
 pub mod socket;
 pub mod spelling;
 pub mod spread;

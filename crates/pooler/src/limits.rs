@@ -55,9 +55,9 @@ pub const ERROR_FRONT: usize = 64 << 10;
 /// clients wait, and are not read from.
 pub const HANDSHAKES: usize = 1000;
 
-/// While a client waits for its handshake, how long another client may leave its own handshake
-/// unanswered before it is closed, in nanoseconds.
-pub const HANDSHAKE_PATIENCE_NS: u64 = 5_000_000_000;
+/// While a client waits for its handshake, how long another client's handshake may take before it
+/// is closed, in nanoseconds.
+pub const HANDSHAKE_PATIENCE_NS: u64 = 2_000_000_000;
 
 /// The longest password or SASL message accepted, in bytes (PgBouncer's limit on passwords and
 /// some room).
@@ -97,6 +97,12 @@ pub const CONSOLE_LOGINS: usize = 64;
 
 /// How many users' secrets are remembered on a worker, at most.
 pub const KNOWN_USERS: usize = 10_000;
+
+/// How many places a worker remembers that have sent wrong cancel keys.
+pub const GUESSERS: usize = 10_000;
+
+/// How many cancel requests of such places a worker holds until their turn.
+pub const GUESSES_HELD: usize = 1000;
 
 /// How many cancel requests may wait for one peer. Any client can send them, and a peer may hang.
 pub const FORWARDS_WAITING: usize = 10_000;

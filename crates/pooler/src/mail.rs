@@ -12,6 +12,7 @@ use crate::pool::bound::{Each, SharedBound};
 use crate::pool::key::{PoolKey, Welcome};
 use crate::pool::terms::{Bounds, HeldBy};
 use crate::server::ServerParcel;
+use crate::signal::Signal;
 use crate::tls::TlsFacts;
 
 /// A message between workers of one process, or from a worker to itself.
@@ -80,7 +81,9 @@ pub enum Mail {
         /// moved, or this is a second look (`again`).
         forwarded: bool,
     },
-    /// True: a cancel request is done, or had nothing to cancel. False: no client has its key.
+    /// A signal to the client that was told a process id.
+    Signal(Box<Signal>),
+    /// True: a cancel request or a signal is done, or had nothing to cancel. False: no client has its key or process id.
     Cancelled(ClientId, bool),
     /// To the worker of a listening connection.
     ToListener(ToListener),
@@ -97,6 +100,8 @@ pub enum Mail {
     },
     /// A server of a pool has reported whether it is a standby.
     Standby(Arc<PoolKey>, bool),
+    /// A login was told another secret of a pool's user than the one before.
+    SecretChanged(Arc<PoolKey>),
     /// The schema of a database has changed: [`crate::statement::Interner::untold`].
     SchemaChanged(Arc<str>, u64),
     /// An order for all workers.
@@ -267,6 +272,16 @@ pub enum ToBroker {
         ticket: u64,
         /// The pool.
         pool: Arc<PoolKey>,
+    },
+    /// What a worker's clients that keep servers of a pool do, told in every maintenance while one
+    /// of them works or a client waits for permission.
+    Pins {
+        /// The worker.
+        worker: WorkerId,
+        /// The pool.
+        pool: Arc<PoolKey>,
+        /// A client that keeps a server works: a statement runs, or began lately.
+        works: bool,
     },
     /// An admitted client has left.
     Left {

@@ -81,6 +81,7 @@ impl Pooler {
             self.need_anew(id, out);
             self.warm(id, out);
             self.settle_hunger(id, out);
+            self.tell_pins(id, out);
             self.collect(id, out);
         }
         self.mind_listeners(out);

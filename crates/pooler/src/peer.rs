@@ -6,14 +6,17 @@
 //!
 //! | bytes | PgBouncer | here |
 //! |---|---|---|
-//! | 0 | random, the top bit clear | the worker's low seven bits |
+//! | 0 | random, the top bit clear | the same |
 //! | 1, 2 | the peer's id, low byte first | the same |
-//! | 3 | random | the worker's high three bits, then random |
-//! | 4 to 7 | random | the same |
+//! | 3 to 7 | random | the same |
 //! | the low two bits of 7 | how often a request may still be forwarded; 3 in the key | the same |
 //!
-//! A secret of protocol 3.2 has 28 more bytes, which only this process can make. Eight bytes are
-//! too few to name a slot and also keep a secret, so these keys are kept in a table.
+//! Bytes 0 and 3, as one number modulo the number of workers, name the client's worker: a worker
+//! draws random bytes until they name it. So 45 bits vary, and a request that the named worker does
+//! not know (its client came from a process with more workers, or got its key before `peer_id` was
+//! set) goes to the other workers, too. A secret of protocol 3.2 has 28 more bytes, which only this
+//! process can make. Eight bytes are too few to name a slot and also keep a secret, so these keys are
+//! kept in a table.
 //!
 //! Worker 0 forwards for all workers, so that a peer's limit is one number. The control thread
 //! sends each request on its own connection, until the peer has closed the connection.
@@ -49,8 +52,10 @@ impl Pooler {
             return self.own_key(id, long);
         }
         let key = loop {
-            let key = PeerKey::new(peer, self.worker, self.random.next_u64());
-            if !self.peering.keys.contains_key(&key) {
+            let own = |key: &PeerKey| {
+                key.worker(self.workers) == self.worker && !self.peering.keys.contains_key(key)
+            };
+            if let Some(key) = PeerKey::new(peer, self.random.next_u64()).filter(own) {
                 break key;
             }
         };
@@ -107,7 +112,7 @@ impl Pooler {
             let search = Search {
                 pid,
                 secret: secret.into(),
-                plain: false,
+                asked: 1,
             };
             self.peering.searches.insert(id, search);
         }
@@ -118,14 +123,9 @@ impl Pooler {
     /// The worker that a key names. It is asked first.
     pub(crate) fn first_asked(&self, pid: u32, secret: &[u8]) -> WorkerId {
         let key = PeerKey::read(pid, secret).filter(|_| self.peering.ever);
-        let named = key.map(PeerKey::worker);
-        let named = named.filter(|worker| worker.0 < self.workers);
-        named.unwrap_or_else(|| self.plainly_named(pid))
-    }
-
-    /// The predecessor may have had more workers: a takeover deals out its clients by this rule.
-    fn plainly_named(&self, pid: u32) -> WorkerId {
-        WorkerId(Keys::worker(pid).0 % self.workers)
+        // The predecessor may have had more workers: a takeover deals out its clients by this rule.
+        let plain = || WorkerId(Keys::worker(pid).0 % self.workers);
+        key.map_or_else(plain, |key| key.worker(self.workers))
     }
 
     fn post_cancel(&self, to: WorkerId, id: ClientId, pid: u32, secret: &[u8], out: &mut Out) {
@@ -152,15 +152,17 @@ impl Pooler {
         searched
     }
 
-    /// Continues a search: with the key in its other form, then at the peer that the key names.
+    /// Continues a search: at the next worker, then at the peer that the key names.
     fn search_on(&mut self, id: ClientId, out: &mut Out) {
         let Some(search) = self.peering.searches.get_mut(&id) else {
             return;
         };
-        if !search.plain {
-            search.plain = true;
+        if search.asked < self.workers {
+            let asked = search.asked;
+            search.asked += 1;
             let (pid, secret) = (search.pid, search.secret.clone());
-            let worker = self.plainly_named(pid);
+            let first = self.first_asked(pid, &secret);
+            let worker = WorkerId((first.0 + asked) % self.workers);
             return self.post_cancel(worker, id, pid, &secret, out);
         }
         let Some(search) = self.peering.searches.remove(&id) else {
@@ -297,7 +299,10 @@ impl Pooler {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::signal::HIGHEST_PID;
 
     #[test]
     fn a_key_has_pgbouncers_form() {
@@ -313,7 +318,7 @@ mod tests {
 
     #[test]
     fn of_a_secret_each_bit_counts() {
-        let peered = PeerKey::new(5, WorkerId(2), 0x0123_4567_89ab_cdef);
+        let peered = PeerKey::new(5, 0x0123_4567_89ab_cdef).unwrap();
         let (pid, own) = (peered.pid(), &peered.0[4..]);
         let wrong = |bit: usize| {
             let mut secret = own.to_vec();
@@ -336,19 +341,29 @@ mod tests {
     }
 
     #[test]
-    fn a_key_names_peer_and_worker_whatever_is_random() {
+    fn a_key_names_its_peer_whatever_is_random() {
         for random in [0, u64::MAX, 0x0123_4567_89ab_cdef] {
-            for worker in [0, 1, 127, 128, 1023] {
-                let key = PeerKey::new(16383, WorkerId(worker), random);
-                assert_eq!((key.peer(), key.worker()), (16383, WorkerId(worker)));
-                assert!(key.ttl() == 3 && key.pid() != 0 && key.pid() >> 31 == 0);
-            }
+            let key = PeerKey::new(16383, random).unwrap();
+            assert_eq!(key.peer(), 16383);
+            assert!(key.ttl() == 3 && key.pid() > HIGHEST_PID && key.pid() >> 31 == 0);
         }
-        let (one, other) = (
-            PeerKey::new(1, WorkerId(0), 4),
-            PeerKey::new(1, WorkerId(0), 8),
+        assert_eq!(
+            PeerKey::new(1, 4),
+            None,
+            "PostgreSQL may have such a process"
         );
-        assert_ne!(one, other, "the secret is random");
         assert_eq!(PeerKey::read(1, &[1, 2, 3]), None);
+    }
+
+    #[test]
+    fn of_a_key_45_bits_vary() {
+        let keys = || (0..63).filter_map(|bit| PeerKey::new(1, 1 << 62 | 1 << bit));
+        let bits = |key: PeerKey| u64::from_be_bytes(key.0);
+        let ones = keys().map(bits).fold(0, |all, key| all | key);
+        let zeros = keys().map(bits).fold(u64::MAX, |all, key| all & key);
+        // The bit set in all of these keys varies, too.
+        assert_eq!((ones & !zeros).count_ones() + 1, 45);
+        let workers: BTreeSet<u16> = keys().map(|key| key.worker(3).0).collect();
+        assert_eq!(workers, BTreeSet::from([0, 1, 2]));
     }
 }

@@ -10,6 +10,7 @@ use crate::Seeded;
 use crate::cancel::keys::Keys;
 use crate::client::Client;
 use crate::ids::{ClientId, Time, WorkerId};
+use crate::signal::HIGHEST_PID;
 use crate::stats::PeerCounts;
 
 /// The bits of a key that count how often its request may still be forwarded.
@@ -20,16 +21,16 @@ const TTL_MASK: u8 = 3;
 pub struct PeerKey(pub(crate) [u8; 8]);
 
 impl PeerKey {
-    /// The key of a client of ours. `random` becomes the secret bits.
-    pub(crate) fn new(peer: u16, worker: WorkerId, random: u64) -> PeerKey {
+    /// A key for a client of ours. `random` becomes the other bits. `None` for random bits that make
+    /// a process id as low as PostgreSQL's.
+    pub(crate) fn new(peer: u16, random: u64) -> Option<PeerKey> {
         let mut key = random.to_be_bytes();
         let [low, high] = peer.to_le_bytes();
-        key[0] = (worker.0 & 0x7f) as u8;
+        key[0] &= 0x7f;
         key[1] = low;
         key[2] = high;
-        key[3] = key[3] & 0x1f | ((worker.0 >> 7) as u8) << 5;
         key[7] |= TTL_MASK;
-        PeerKey(key)
+        Some(PeerKey(key)).filter(|key| key.pid() > HIGHEST_PID)
     }
 
     /// The key in a cancel request; `None` if the secret is too short.
@@ -45,9 +46,9 @@ impl PeerKey {
         u16::from_le_bytes([self.0[1], self.0[2]])
     }
 
-    /// The worker of the client, if the peer is this process.
-    pub(crate) fn worker(self) -> WorkerId {
-        WorkerId(u16::from(self.0[0] & 0x7f) | u16::from(self.0[3] >> 5) << 7)
+    /// The worker of the client, if the peer is this process and has this number of workers.
+    pub(crate) fn worker(self, workers: u16) -> WorkerId {
+        WorkerId(u16::from_be_bytes([self.0[0], self.0[3]]) % workers)
     }
 
     /// How often the request may still be forwarded.
@@ -78,8 +79,8 @@ impl PeerKey {
 pub(crate) struct Search {
     pub(crate) pid: u32,
     pub(crate) secret: Box<[u8]>,
-    /// The request was also looked up as a key from a time without `peer_id`.
-    pub(crate) plain: bool,
+    /// How many workers have looked for the client.
+    pub(crate) asked: u16,
 }
 
 /// A cancel request for a peer.

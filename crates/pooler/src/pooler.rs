@@ -10,6 +10,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use crate::cancel::Keys;
+use crate::cancel::guesses::Guesses;
 use crate::client::Client;
 use crate::client::ClientState;
 use crate::config::Config;
@@ -114,6 +115,7 @@ pub struct Pooler {
     pub(crate) timers: Timers,
     pub(crate) keys: Keys,
     pub(crate) peering: Peering,
+    pub(crate) guesses: Guesses,
     pub(crate) known: Known,
     /// SQL LISTEN connections of this worker, by pool.
     pub(crate) listeners: HashMap<Arc<PoolKey>, SharedListener, Seeded>,
@@ -197,6 +199,7 @@ impl Pooler {
             timers: Timers::default(),
             keys: Keys::new(setup.worker, setup.shared_seed),
             peering: Peering::new(seeded),
+            guesses: Guesses::new(seeded),
             known: Known::new(seeded),
             listeners: HashMap::with_hasher(seeded),
             consoles: Consoles::default(),
@@ -348,6 +351,7 @@ impl Pooler {
             } => self.cancel_wanted(pid, secret, from, again, out),
             Mail::ToListener(mail) => self.listener_hears(mail, out),
             Mail::FromListener(mail) => self.listener_says(mail, out),
+            Mail::Signal(signal) => self.signal_came(signal, out),
             Mail::Cancelled(client, known) => self.cancel_done(client, known, out),
             Mail::Forward { peer, packet, from } => self.forward(peer, packet, from, out),
             Mail::Standby(key, standby) => self.learn_standby(&key, standby),
@@ -355,6 +359,7 @@ impl Pooler {
                 let statements = &mut self.shared.statements;
                 statements.schema_changed_elsewhere(&database, changes);
             }
+            Mail::SecretChanged(key) => self.secret_changed_elsewhere(&key, out),
             Mail::Order(Order::GiveUp) => self.successor_left(out),
             Mail::Order(order) => self.order(&order, out),
             Mail::Survey(survey) => self.survey(survey, out),

@@ -5,15 +5,18 @@ use std::sync::Arc;
 
 use crate::client::Client;
 use crate::config::{Config, Host, PoolMode};
-use crate::event::{Action, Address, Close, Out};
+use crate::event::{Action, Address, Close, Out, WorkerId};
 use crate::fault::Fault;
-use crate::mail::ToBroker;
+use crate::mail::{Mail, ToBroker};
 use crate::pool::Terms;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pool::route::is_forsaken;
 use crate::pooler::Pooler;
 use crate::server::{Ending, Server, ServerState};
 use crate::session::Tracking;
+
+/// Why servers are replaced when their user has another secret.
+const RENEWED: &str = "user has another secret";
 
 impl Pooler {
     /// Applies a new configuration.
@@ -86,7 +89,8 @@ impl Pooler {
         let forsaken = is_forsaken(key, pool.forsaken(), old, &terms.database);
         pool.set_forsaken(forsaken);
         let secret = |terms: &Terms| terms.user.as_ref().and_then(|user| user.secret.clone());
-        if secret(&pool.terms) != secret(&terms) {
+        let renewed = secret(&pool.terms) != secret(&terms);
+        if renewed {
             // The user list has a new secret, which counts more than one learned from a login.
             pool.forgets_secret();
         }
@@ -102,6 +106,8 @@ impl Pooler {
         if moved {
             pool.forgets_welcome();
             self.call_in(id, "database configuration changed", out);
+        } else if renewed {
+            self.call_in(id, RENEWED, out);
         } else if sessions_end {
             // Sessions may leave locks and other state, and nothing is reset between transactions.
             self.call_in_shared(id, "pool mode changed", out);
@@ -113,6 +119,28 @@ impl Pooler {
             self.move_waiting(id, out);
         }
         self.need(id, out);
+    }
+
+    /// A login was told another secret of a pool's user. The user may be another role under the same
+    /// name: replaces the pool's servers on all workers.
+    pub(crate) fn secret_changed(&mut self, id: PoolId, out: &mut Out) {
+        let key = self.pools.at(id).key.clone();
+        for to in (0..self.workers).map(WorkerId) {
+            if to != self.worker {
+                out.push(Action::Post(to, Mail::SecretChanged(key.clone())));
+            }
+        }
+        self.secret_changed_elsewhere(&key, out);
+    }
+
+    /// The same, when another worker has noticed the change.
+    pub(crate) fn secret_changed_elsewhere(&mut self, key: &PoolKey, out: &mut Out) {
+        // Servers in the mail are replaced when they arrive. Every worker counts every change.
+        self.janitor.epoch += 1;
+        if let Some(id) = self.pools.find(key) {
+            self.pools.at_mut(id).forgets_secret();
+            self.call_in(id, RENEWED, out);
+        }
     }
 
     /// Closes a pool's servers: idle ones now, others when they are released.

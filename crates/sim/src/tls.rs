@@ -93,6 +93,17 @@ impl TlsLibrary for Toy {
         let session = session.ok_or("what was packed can't be read")?;
         Ok(Box::new(session))
     }
+
+    fn is_hello(&self, bytes: &[u8]) -> bool {
+        match *bytes {
+            [HANDSHAKE, high, low, ..] => {
+                let length = usize::from(u16::from_be_bytes([high, low]));
+                bytes.len() >= HEAD + length + CHECK
+            }
+            [HANDSHAKE, ..] | [] => false,
+            _ => true,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

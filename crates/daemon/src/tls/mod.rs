@@ -12,6 +12,7 @@ mod curves;
 mod facts;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
+mod hello;
 mod library;
 #[cfg(any(test, feature = "fuzzing"))]
 mod samples;
@@ -50,6 +51,12 @@ pub trait TlsLibrary: fmt::Debug + Send + Sync {
     /// # Errors
     /// The bytes are damaged, or come from another library; the text says which.
     fn unpack(&self, bytes: &[u8]) -> Result<Box<dyn TlsSession>, String>;
+
+    /// True if a client's first message has come whole, or if [`TlsLibrary::accept`]'s session is to
+    /// refuse the bytes.
+    fn is_hello(&self, bytes: &[u8]) -> bool {
+        hello::is_hello(bytes)
+    }
 }
 
 /// One connection's TLS: ciphertext goes in and plain bytes come out, and the reverse. It owns no

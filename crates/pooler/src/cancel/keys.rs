@@ -9,14 +9,16 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use crate::event::{ClientId, WorkerId};
 
-/// How the 31 bits of a key's process id name worker and slot. The remaining bits count how often
-/// the slot was used before. Without them, a process id could come back at once, and pools that
+/// How the 31 bits of a key's process id name worker and slot. No process id is so low that a process
+/// of PostgreSQL could have it. The remaining bits count how often the slot was used before. Without them, a process id could come back at once, and pools that
 /// compare process ids would mistake the new connection for the old one. The count begins at a
 /// number that nobody can guess, so it is a part of the secret, too. The most frequent layouts have
 /// the most bits for it.
 #[derive(Clone, Copy)]
 struct Layout {
     worker_bits: u32,
+    /// The number of the first worker. In the first layout, 0 would make low process ids.
+    first: u32,
     /// Slots are numbered from 1, because some drivers take a process id of 0 for none.
     slot_bits: u32,
 }
@@ -26,19 +28,23 @@ struct Layout {
 const LAYOUTS: [Layout; 4] = [
     Layout {
         worker_bits: 6,
+        first: 1,
         slot_bits: 12,
     },
     Layout {
         worker_bits: 6,
+        first: 0,
         slot_bits: 18,
     },
     Layout {
-        worker_bits: 10,
-        slot_bits: 14,
+        worker_bits: 6,
+        first: 0,
+        slot_bits: 23,
     },
     Layout {
         worker_bits: 10,
-        slot_bits: 19,
+        first: 0,
+        slot_bits: 16,
     },
 ];
 /// A bit that no process id has.
@@ -53,7 +59,11 @@ impl Layout {
     }
 
     fn fits(self, worker: WorkerId, slot: u32) -> bool {
-        u32::from(worker.0) >> self.worker_bits == 0 && slot >> self.slot_bits == 0
+        self.number(worker) >> self.worker_bits == 0 && slot >> self.slot_bits == 0
+    }
+
+    fn number(self, worker: WorkerId) -> u32 {
+        u32::from(worker.0) + self.first
     }
 
     fn use_bits(self) -> u32 {
@@ -155,13 +165,22 @@ impl Keys {
         keys.find(|(secret, _)| is_it(secret)).map(|(_, id)| *id)
     }
 
+    /// The client that got a key with this first half from another process, if it is the only one.
+    pub(crate) fn inherited_alone(&self, pid: u32) -> Option<ClientId> {
+        match self.old.get(&pid)?.as_slice() {
+            [(_, id)] => Some(*id),
+            _ => None,
+        }
+    }
+
     fn pid(&self, id: ClientId) -> u32 {
         let slot = id.index + 1;
         let fits = LAYOUTS
             .iter()
             .position(|layout| layout.fits(self.worker, slot));
-        // If there are more slots than any layout has bits for, two clients may have the same key:
-        // those whose slots differ by 524,288. A cancel request then goes to the lower one.
+        // If there are more slots than any layout has bits for (8 million on one of the first 63
+        // workers, 65,535 on others), several clients have one process id. Only the client in the
+        // lowest slot can be cancelled then.
         let which = fits.unwrap_or(LAYOUTS.len() - 1);
         let layout = LAYOUTS[which];
         let begins = self
@@ -170,7 +189,7 @@ impl Keys {
         let uses = begins.wrapping_add(id.generation);
         let cut = |number: u32, bits: u32| number & ((1 << bits) - 1);
         (which as u32) << LAYOUT_BITS
-            | cut(u32::from(self.worker.0), layout.worker_bits)
+            | cut(layout.number(self.worker), layout.worker_bits)
                 << (LAYOUT_BITS - layout.worker_bits)
             | cut(uses, layout.use_bits()) << layout.slot_bits
             | cut(slot, layout.slot_bits)
@@ -180,7 +199,10 @@ impl Keys {
     pub fn of(&self, id: ClientId, long: bool) -> (u32, [u8; 32], usize) {
         let pid = self.pid(id);
         let mut secret = [0; 32];
-        self.stream(pid, id.generation).fill_bytes(&mut secret);
+        let mut stream = self.stream(pid, id.generation);
+        // The process id may lack the high bits of the slot.
+        stream.set_word_pos(u128::from(id.index >> Layout::of(pid).slot_bits) * 16);
+        stream.fill_bytes(&mut secret);
         (pid, secret, if long { 32 } else { 4 })
     }
 
@@ -205,8 +227,11 @@ impl Keys {
 
     /// The worker in a key.
     pub fn worker(pid: u32) -> WorkerId {
-        let bits = Layout::of(pid).worker_bits;
-        WorkerId((pid >> (LAYOUT_BITS - bits) & ((1 << bits) - 1)) as u16)
+        let Layout {
+            worker_bits, first, ..
+        } = Layout::of(pid);
+        let number = pid >> (LAYOUT_BITS - worker_bits) & ((1 << worker_bits) - 1);
+        WorkerId(number.wrapping_sub(first) as u16)
     }
 
     /// The slot in a key; a slot that never exists if the key names none.
@@ -220,6 +245,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::signal::HIGHEST_PID;
 
     fn pid(worker: u16, index: u32, generation: u32) -> u32 {
         let keys = Keys::new(WorkerId(worker), [7; 32]);
@@ -228,11 +254,16 @@ mod tests {
 
     #[test]
     fn a_process_id_names_worker_and_slot() {
-        for worker in [0, 1, 63, 64, 1023] {
-            for index in [0, 1, 4094, 4095, 16_383, 262_143, 500_000] {
+        for worker in [0, 1, 62, 63, 64, 1023] {
+            for index in [
+                0, 1, 4094, 4095, 16_383, 65_534, 262_143, 500_000, 8_000_000,
+            ] {
+                if worker > 63 && index > 65_534 {
+                    continue;
+                }
                 for generation in [0, 1, 5000] {
                     let pid = pid(worker, index, generation);
-                    assert!(pid > 0 && pid < 1 << 31);
+                    assert!(pid > HIGHEST_PID && pid < 1 << 31);
                     assert_eq!((Keys::worker(pid).0, Keys::slot(pid)), (worker, index));
                 }
             }
@@ -258,6 +289,18 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn clients_beyond_all_layouts_have_secrets_of_their_own() {
+        let keys = Keys::new(WorkerId(100), [7; 32]);
+        let key = |index| {
+            let generation = 3;
+            keys.of(ClientId { index, generation }, true)
+        };
+        let (low, high) = (key(70), key(70 + (1 << 16)));
+        assert_eq!(Keys::slot(low.0), Keys::slot(high.0));
+        assert_ne!(low.1, high.1);
     }
 
     #[test]

@@ -16,7 +16,9 @@
 
 pub mod carrier;
 pub mod errand;
+pub mod guesses;
 pub mod keys;
+pub mod told;
 
 pub use errand::Errand;
 pub use keys::{Keys, OldKey};
@@ -25,8 +27,10 @@ use howdah_wire::backend::Status;
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
+use crate::cancel::guesses::HeldRequest;
 use crate::client;
 use crate::client::ClientState;
+use crate::config::Host;
 use crate::event::{Action, ClientId, Out, Peer, ServerId, WorkerId};
 use crate::fault::Fault;
 use crate::mail::Mail;
@@ -100,12 +104,53 @@ impl Pooler {
         if self.search_goes_on(id, known, out) {
             return;
         }
+        if self.signal_answered(id, known, out) {
+            return;
+        }
         let fault = if known {
             Fault::Cancelled
         } else {
             Fault::CancelUnknown
         };
         self.end_canceller(id, fault, out);
+    }
+
+    /// A cancel request has come. It may have to wait for its turn, if many wrong keys have come from
+    /// the same place.
+    pub(crate) fn cancel_came(&mut self, id: ClientId, pid: u32, secret: &[u8], out: &mut Out) {
+        self.clients.at_mut(id).wants_to_cancel(self.now);
+        let turn = self.guesses.turn(self.place_of(id), self.now);
+        if turn <= self.now {
+            self.watch_client(id);
+            return self.find_cancelled(id, pid, secret, out);
+        }
+        let secret = secret.into();
+        if self.guesses.hold(id, HeldRequest { turn, pid, secret }) {
+            return self.watch_client(id);
+        }
+        self.end_canceller(id, Fault::CancelUnknown, out);
+    }
+
+    /// It is the turn of a request that had to wait.
+    pub(crate) fn cancel_turn(&mut self, id: ClientId, out: &mut Out) {
+        if let Some(held) = self.guesses.take(id) {
+            self.watch_client(id);
+            self.find_cancelled(id, held.pid, &held.secret, out);
+        }
+    }
+
+    fn place_of(&self, id: ClientId) -> guesses::Origin {
+        guesses::place(&self.clients.at(id).ends.remote)
+    }
+
+    /// Counts a wrong key, except from a peer, which forwards keys that it does not know.
+    fn count_wrong_key(&mut self, id: ClientId) {
+        let place = self.place_of(id);
+        let mut hosts = self.config.peers.values().flat_map(|peer| &peer.hosts);
+        let is_peer = hosts.any(|host| matches!(host, Host::Ip(ip) if Some(*ip) == place));
+        if !is_peer {
+            self.guesses.wrong(place, self.now);
+        }
     }
 
     /// Ends a client that sent a cancel request.
@@ -115,6 +160,9 @@ impl Pooler {
             .get(id)
             .is_some_and(|c| matches!(c.state(), ClientState::Canceller))
         {
+            if fault == Fault::CancelUnknown {
+                self.count_wrong_key(id);
+            }
             self.disconnect(id, fault, out);
         }
     }
@@ -141,10 +189,29 @@ impl Pooler {
     /// A client waits for a server, or for its parameters to be set on the server. The client gets
     /// the error of a cancelled statement, as if PostgreSQL had just begun the statement.
     fn cancel_waiting(&mut self, id: ClientId, out: &mut Out) {
-        let client = gone!(self.clients.get_mut(id));
+        let error = |buf: &mut Vec<u8>| {
+            write::error(
+                buf,
+                "ERROR",
+                "57014",
+                "canceling statement due to user request",
+            );
+        };
+        self.fail_waiting(id, error, out);
+    }
+
+    /// A client waits. Its statement fails with this error, as if PostgreSQL had just begun the
+    /// statement. False if no statement waits.
+    pub(crate) fn fail_waiting(
+        &mut self,
+        id: ClientId,
+        error: impl FnOnce(&mut Vec<u8>),
+        out: &mut Out,
+    ) -> bool {
+        let client = self.clients.at_mut(id);
         // Until the client knows the result of its last statement, its next statement does not run.
         if !client.welcomed || client.is_hushed() {
-            return;
+            return false;
         }
         let waiting = matches!(client.state(), ClientState::Waiting);
         if !client.end.skips() {
@@ -157,7 +224,7 @@ impl Pooler {
         let begun = whole && inbox.held().first().is_some_and(begins);
         if !begun || client.end.skips() || !inbox.at_boundary() {
             // The statement was cancelled already, and no other statement is there.
-            return;
+            return false;
         }
         if waiting {
             client.becomes_idle(self.now);
@@ -166,16 +233,9 @@ impl Pooler {
             self.pools.at_mut(pool).waiting.leave(id);
             self.give_permission_back(id, out);
         }
-        let client = gone!(self.clients.get_mut(id));
+        let client = self.clients.at_mut(id);
         let peer = Peer::Client(id);
-        out.send_with(peer, |buf| {
-            write::error(
-                buf,
-                "ERROR",
-                "57014",
-                "canceling statement due to user request",
-            );
-        });
+        out.send_with(peer, error);
         // A Query or a FunctionCall ends with its ReadyForQuery. Extended messages are skipped up
         // to a Sync.
         match client.inbox.held().first() {
@@ -188,5 +248,6 @@ impl Pooler {
         if waiting {
             self.resume(id, out);
         }
+        true
     }
 }

@@ -234,6 +234,7 @@ impl Pooler {
         self.clients.remove(id);
         self.keep_no_blocks();
         self.peering.forget(id);
+        self.guesses.take(id);
         self.unpacked(Peer::Client(id), out);
     }
 

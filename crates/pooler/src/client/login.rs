@@ -338,6 +338,8 @@ impl Pooler {
         if self.is_console_client(id) {
             return self.open_console(id, out);
         }
+        let proof = self.login(id).map(|login| &login.proof);
+        let by_authority = matches!(proof, Some(Proof::Authority { .. }));
         let client = gone!(self.clients.get_mut(id));
         client.awaits_welcome();
         let (name, user) = (client.database.clone(), client.user.clone());
@@ -355,6 +357,11 @@ impl Pooler {
         let Some(pool_id) = known.or_else(|| self.new_pool(id, key, out)) else {
             return self.disconnect(id, Fault::NoDatabase(name.to_string()), out);
         };
+        // A directory may accept several passwords of a user.
+        let renewed = |found: &Secret| self.pools.at(pool_id).knows_other_secret(found);
+        if entry.forced_user.is_none() && !by_authority && found.as_ref().is_some_and(renewed) {
+            self.secret_changed(pool_id, out);
+        }
         let pool = self.pools.at_mut(pool_id);
         pool.client_enters();
         if entry.forced_user.is_none() {

@@ -34,6 +34,7 @@ use crate::listen::Hush;
 use crate::params::{Meaning, Params};
 use crate::pool::key::PoolId;
 use crate::session::settings::Maybe;
+use crate::signal::SignalStatement;
 use crate::statement::{NamedStatements, Statement};
 use crate::timers::Timers;
 use crate::tls::TlsFacts;
@@ -70,6 +71,8 @@ pub struct Client {
     pub(crate) names: NamedStatements,
     /// The number of the latest statement name: names are counted from 1.
     names_given: u64,
+    /// The client's latest statement that sends a signal.
+    signal: Option<Box<SignalStatement>>,
     /// The client's unnamed statement.
     pub(crate) unnamed: Option<Arc<Statement>>,
     /// One of the client's statements may make the client keep its server.
@@ -153,6 +156,24 @@ impl Client {
             ClientState::Console(session) => Some(session),
             _ => None,
         }
+    }
+
+    /// The client's latest statement that sends a signal.
+    pub(crate) fn signal(&mut self) -> Option<&mut SignalStatement> {
+        self.signal.as_deref_mut()
+    }
+
+    pub(crate) fn has_signal(&self) -> bool {
+        self.signal.is_some()
+    }
+
+    pub(crate) fn keeps_signal(&mut self, signal: SignalStatement) {
+        self.signal = Some(Box::new(signal));
+    }
+
+    /// The statement with this name sends no signal any more; `None` is that of a Query.
+    pub(crate) fn forgets_signal(&mut self, name: Option<&[u8]>) {
+        self.signal.take_if(|signal| signal.name.as_deref() == name);
     }
 
     pub(crate) fn names_keep(&self) -> bool {
@@ -408,7 +429,7 @@ impl Client {
     }
 
     /// The client's first packet is a CancelRequest.
-    fn wants_to_cancel(&mut self, now: Time) {
+    pub(crate) fn wants_to_cancel(&mut self, now: Time) {
         self.state = ClientState::Canceller;
         self.request = now;
     }

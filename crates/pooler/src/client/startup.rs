@@ -66,6 +66,7 @@ impl Pooler {
             meaning: Meaning::default(),
             names: NamedStatements::new(seeded),
             names_given: 0,
+            signal: None,
             unnamed: None,
             names_keep: false,
             asks_numbers: false,
@@ -237,9 +238,7 @@ impl Pooler {
             }
             Ok(FirstPacket::Ssl | FirstPacket::GssEnc) => out.send(Peer::Client(id), b"N"),
             Ok(FirstPacket::Cancel { pid, secret }) => {
-                self.clients.at_mut(id).wants_to_cancel(self.now);
-                self.watch_client(id);
-                self.find_cancelled(id, pid, secret, out);
+                self.cancel_came(id, pid, secret, out);
             }
             Ok(FirstPacket::Unsupported(major, minor)) => {
                 self.disconnect(id, Fault::Protocol(major, minor), out);

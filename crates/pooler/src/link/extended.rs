@@ -22,6 +22,7 @@ use crate::statement::{self, Statement};
 impl Upstream<'_> {
     pub(super) fn parse(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         if !self.renames {
+            self.note_signal_as_is(chunk, header)?;
             self.watch_parse(chunk, header)?;
             self.sets_back = false;
             let verdict = self.note_parse(chunk, header)?;
@@ -41,7 +42,10 @@ impl Upstream<'_> {
         };
         self.client.inbox.gives_room_back();
         match Parse::read(body) {
-            Ok(parse) => self.parse_renamed(chunk, header, parse)?,
+            Ok(parse) => {
+                self.note_signal(parse);
+                self.parse_renamed(chunk, header, parse)?;
+            }
             // The Parse is malformed. PostgreSQL answers with its own error.
             Err(_) => self.ask(chunk, header, Entry::forward(Reply::Parse)),
         }
@@ -213,6 +217,9 @@ impl Upstream<'_> {
     }
 
     pub(super) fn bind(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        if self.signal_by_bind(chunk, header)? {
+            return Ok(());
+        }
         if !self.renames {
             self.watch_bind_as_is(chunk, header)?;
             self.linked().link.mark_worked();

@@ -26,6 +26,7 @@ pub mod prepare;
 pub mod pressure;
 mod query;
 pub mod release;
+mod signalled;
 mod sql_names;
 pub mod traffic;
 pub mod upstream;

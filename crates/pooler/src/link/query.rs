@@ -29,6 +29,9 @@ struct QueryPlan<'a> {
 
 impl Upstream<'_> {
     pub(super) fn query(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        if self.signal_by_query(chunk, header)? {
+            return Ok(());
+        }
         let first = first_command(chunk, header)?;
         if let Some(first) = &first
             && self.renames
@@ -150,6 +153,18 @@ impl Upstream<'_> {
         had.then(|| self.name_op(Box::default(), Change::Forget))
     }
 
+    /// Closes the unnamed statement, which PostgreSQL drops at a Query.
+    pub(super) fn close_unnamed(&mut self) {
+        if let Some(forgets) = self.forget_unnamed() {
+            let to = self.to();
+            let mut close = Entry::swallow(Reply::Close);
+            close.effects_mut().name = Some(forgets);
+            self.out
+                .send_with(to, |buf| write::of_statement(buf, tag::CLOSE, b""));
+            self.push(close);
+        }
+    }
+
     /// Answers an EXECUTE or DEALLOCATE of a name of Howdah's, which no client has: PostgreSQL gets
     /// another name, which it does not know. False for any other command.
     fn names_ours(
@@ -172,20 +187,14 @@ impl Upstream<'_> {
             return Ok(false);
         }
         let change = self.void_or_nothing(name);
-        let to = self.to();
-        if let Some(forgets) = self.forget_unnamed() {
-            // An entry carries one change of a name. So this change gets its own entry.
-            let mut close = Entry::swallow(Reply::Close);
-            close.effects_mut().name = Some(forgets);
-            self.out
-                .send_with(to, |buf| write::of_statement(buf, tag::CLOSE, b""));
-            self.push(close);
-        }
+        // An entry carries one change of a name. So this change gets its own entry.
+        self.close_unnamed();
         let mut entry = self.query_entry();
         entry.barrier = true;
         entry.effects_mut().name = Some(self.name_op(name.clone(), change));
         entry.changes_unnamed(self.unnamed_op(None));
         self.push(entry);
+        let to = self.to();
         self.out.send_with(to, |buf| {
             write::query(buf, &[command, statement::VOID].concat());
         });

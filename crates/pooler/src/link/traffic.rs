@@ -135,7 +135,11 @@ impl Pooler {
                     return After::Keep;
                 }
                 Some(upstream::Flow::NeedChannels(names)) => {
-                    self.wish_for_channels(id, names, out);
+                    self.wish_for_channels(id, names, chunk.rest(), out);
+                    return After::Keep;
+                }
+                Some(upstream::Flow::NeedSignal { pid, ends }) => {
+                    self.ask_for_signal(id, pid, ends, out);
                     return After::Keep;
                 }
                 Some(upstream::Flow::NeedPass) => {

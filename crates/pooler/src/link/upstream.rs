@@ -48,6 +48,13 @@ pub enum Flow {
     /// The next message is a LISTEN for these channels. The listening connection must listen to
     /// them first.
     NeedChannels(Vec<Name>),
+    /// A signal must go to the client that was told this process id.
+    NeedSignal {
+        /// The process id.
+        pid: u32,
+        /// The client is disconnected. If false, its statement is cancelled.
+        ends: bool,
+    },
     /// The client must first get the notifications of everything committed by now.
     NeedPass,
     /// The client sent a Terminate.

@@ -1,6 +1,6 @@
 //! The channels that a client listens to.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::{Name, Notification, NotificationPosition, Reach};
@@ -42,6 +42,9 @@ pub struct Channels {
     names: BTreeMap<Name, bool>,
     /// The channels that the client has asked to hear.
     pub wished: Vec<Name>,
+    /// Channels whose LISTEN the client has sent, but which may not have run yet. Their
+    /// notifications wait.
+    pub ahead: BTreeSet<Name>,
     /// The encoding of the client's notifications.
     pub encoding: Option<Box<[u8]>>,
     /// The client listens on a server that it keeps: the listener has refused, or there is no
@@ -100,6 +103,7 @@ impl Channels {
             listener,
             names: BTreeMap::new(),
             wished: Vec::new(),
+            ahead: BTreeSet::new(),
             encoding: None,
             alone: false,
             failed: false,
@@ -228,7 +232,11 @@ impl Channels {
                 unheard = true;
             }
         }
-        self.names.retain(|_, listens| *listens);
+        let names = &self.names;
+        self.ahead.retain(|name| names.get(name) == Some(&false));
+        let ahead = &self.ahead;
+        self.names
+            .retain(|name, listens| *listens || ahead.contains(name));
         let gone = |name: &Name| !self.names.contains_key(name);
         (before.into_keys().filter(gone).collect(), unheard)
     }
@@ -250,20 +258,28 @@ impl Channels {
     /// The LISTEN of some channels is not committed yet. Their notifications were committed before
     /// the client's transaction ends, so PostgreSQL would not deliver them: they are dropped.
     pub fn forget_tentative(&mut self) {
-        let names = &self.names;
-        self.waits
-            .retain(|heard| names.get(&heard.notification.channel) == Some(&true));
+        let (names, ahead) = (&self.names, &self.ahead);
+        self.waits.retain(|heard| {
+            let channel = &heard.notification.channel;
+            names.get(channel) == Some(&true) || ahead.contains(channel)
+        });
         self.size = self.waits.iter().map(|h| h.notification.size()).sum();
     }
 
     /// The notifications that the client must receive now.
     pub fn take(&mut self) -> Vec<Heard> {
-        self.size = 0;
-        let names = &self.names;
-        let waits = self.waits.drain(..);
-        waits
-            .filter(|heard| names.get(&heard.notification.channel) == Some(&true))
-            .collect()
+        let waits = std::mem::take(&mut self.waits);
+        let mut taken = Vec::new();
+        for heard in waits {
+            let channel = &heard.notification.channel;
+            if self.ahead.contains(channel) {
+                self.waits.push_back(heard);
+            } else if self.names.get(channel) == Some(&true) {
+                taken.push(heard);
+            }
+        }
+        self.size = self.waits.iter().map(|h| h.notification.size()).sum();
+        taken
     }
 
     /// No notification and no warning waits.

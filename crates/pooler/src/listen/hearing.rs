@@ -7,12 +7,12 @@ use howdah_wire::backend::Status;
 use howdah_wire::tag::backend;
 use howdah_wire::write;
 
+use super::ahead::{is_mark, listens_at_once};
 use super::listener::quote;
 use super::{
     Channels, FromListener, Heard, Hush, Name, Notification, Refused, Requirements, ToListener,
     Wish,
 };
-use super::{change, heritage};
 use crate::client::ClientState;
 use crate::config::ListenLost;
 use crate::effect::{Effects, Kinds};
@@ -27,10 +27,6 @@ use crate::peering::login_pid;
 use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
 use crate::{Shared, client, limits};
-
-/// The channels of Howdah's own marks. A client that listens to one of them keeps a server of its
-/// own, because the listening connection starts and stops listening to these channels as it needs.
-const MARKS: [&[u8]; 2] = [change::MARK, heritage::MARK];
 
 /// What must happen at the listener before a text runs.
 impl Upstream<'_> {
@@ -57,6 +53,13 @@ impl Upstream<'_> {
         let wished: Vec<Name> = told.listens.iter().filter(unheard).cloned().collect();
         if !wished.is_empty() {
             return Err(Flow::NeedChannels(wished));
+        }
+        if let Some(own) = self
+            .client
+            .session_if_any()
+            .and_then(|s| s.channels.as_mut())
+        {
+            own.ahead.retain(|name| !told.listens.contains(name));
         }
         self.linked().will_unlisten();
         Ok(())
@@ -114,7 +117,7 @@ impl Upstream<'_> {
             alone || session.pinned.any(Kinds::LISTENS)
         });
         // The listening connection does not see all notifications on the channels of our marks.
-        let shared = |name: &Name| !MARKS.contains(&&**name);
+        let shared = |name: &Name| !is_mark(name);
         let told = found.channels.as_ref();
         let certain = told.is_some_and(|told| told.listens.iter().all(shared));
         let shares = self.terms.shares_listen && !self.client.replication.any();
@@ -210,9 +213,22 @@ impl Pooler {
         WorkerId((hash % u64::from(self.workers)) as u16)
     }
 
-    /// A client is about to listen to channels. The listener must serve these channels first.
-    pub(crate) fn wish_for_channels(&mut self, id: ClientId, channels: Vec<Name>, out: &mut Out) {
+    /// A client is about to listen to channels. The listener must serve these channels first, and
+    /// those of the LISTENs that follow in `messages`, which begin with the current one.
+    pub(crate) fn wish_for_channels(
+        &mut self,
+        id: ClientId,
+        mut channels: Vec<Name>,
+        messages: &[u8],
+        out: &mut Out,
+    ) {
         let client = self.clients.at_mut(id);
+        let server = client.link().and_then(|server| self.servers.get(server));
+        let alone = server.is_some_and(|server| server.status == Status::Idle);
+        let ahead = match alone {
+            true => listens_at_once(messages),
+            false => Vec::new(),
+        };
         let Some(pool) = client.pool.map(|pool| self.pools.at(pool)) else {
             return;
         };
@@ -234,6 +250,10 @@ impl Pooler {
         let own = session
             .channels
             .get_or_insert_with(|| Box::new(Channels::new(Arc::new(key))));
+        let ahead = ahead.into_iter();
+        let new = ahead.filter(|name| !own.has(name) && !channels.contains(name));
+        own.ahead = new.collect();
+        channels.extend(own.ahead.iter().cloned());
         own.wished = channels.clone();
         if own.is_empty() {
             own.encoding = encoding.clone();
@@ -461,6 +481,7 @@ impl Pooler {
             Err(Refused::TooMany) => return self.disconnect(id, Fault::TooManyChannels, out),
             Err(Refused::Unfit) => {
                 own.wished.clear();
+                own.ahead.clear();
                 own.alone = true;
             }
         }
@@ -521,7 +542,12 @@ impl Pooler {
             !server.is_unheard() && key.is_some_and(|(pid, _)| *pid == notification.pid)
         });
         let channels = client.session.as_ref().and_then(|s| s.channels.as_ref());
-        let Some(channels) = channels.filter(|own| own.has(&notification.channel)) else {
+        // A LISTEN that the client has sent, but that will not run: it was cancelled.
+        let never = |own: &Channels| {
+            client.inbox.held().is_empty() && own.ahead.contains(&notification.channel)
+        };
+        let hears = |own: &Channels| own.has(&notification.channel) && !never(own);
+        let Some(channels) = channels.filter(|own| hears(own)) else {
             return;
         };
         let encoding = encoding_of(&self.shared, client.params.as_deref());

@@ -17,6 +17,10 @@
 //! through the listener. So rollbacks, savepoints and errors need no rules. Before another client gets the
 //! server, the server stops listening. Notifications that arrive on the server meanwhile are dropped.
 //!
+//! A client may send several LISTENs at once. PostgreSQL would run them within a moment. Here each may take
+//! some round trips, so the listener listens to all of their channels before the first one runs. From then
+//! on notifications wait for the client until its LISTEN is committed.
+//!
 //! **Rounds.** A round is one Query to the listener. The Query has all LISTEN and UNLISTEN commands that are
 //! due, and may be empty. One round is under way at a time; further commands wait for the next round. When
 //! the round's ReadyForQuery arrives, the listener has received every notification that was committed before
@@ -27,6 +31,7 @@
 //! ReadyForQuery of a listening client until a later round has ended. Notifications that arrive during a
 //! client's transaction wait for the transaction's end.
 
+mod ahead;
 mod change;
 mod channels;
 mod hearing;

@@ -314,6 +314,11 @@ impl Pool {
         self.found_secret = found.or(self.found_secret.take().filter(|_| keeps));
     }
 
+    /// True if a login was told another secret of the pool's user before.
+    pub(crate) fn knows_other_secret(&self, found: &Secret) -> bool {
+        self.found_secret.as_ref().is_some_and(|old| old != found)
+    }
+
     /// Takes over the keys and the secret of the same pool in another process or worker, where
     /// this pool has none or may not keep its own.
     pub(crate) fn inherits(&mut self, keys: Option<ScramKeys>, found: Option<Secret>, keeps: bool) {

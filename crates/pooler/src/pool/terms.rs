@@ -150,6 +150,17 @@ pub struct Bounds {
     pub pins: u32,
 }
 
+impl Bounds {
+    /// How many clients may keep a server while no client waits for one: all servers but one can be
+    /// kept then, or as many as `pin_limit` says if that is more. 0 for no limit.
+    pub fn pins_at_rest(&self) -> u32 {
+        let [database, user] = self.shared;
+        let bounds = [self.size, database, user].into_iter();
+        let servers = bounds.filter(|bound| *bound > 0).min();
+        servers.map_or(0, |servers| (servers - 1).max(self.pins))
+    }
+}
+
 /// The limit that holds a pool back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeldBy {

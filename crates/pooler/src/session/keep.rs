@@ -132,10 +132,14 @@ impl Pooler {
             .as_mut()
             .map(|answer| std::mem::take(&mut answer.back));
         let (client, server) = (self.clients.at_mut(client_id), self.servers.at_mut(id));
+        let done = client.inbox.held().is_empty();
         let Some(session) = client.session_if_any() else {
             return;
         };
         let before = session.pinned;
+        if let Some(own) = session.channels.as_mut().filter(|_| done) {
+            own.ahead.clear();
+        }
         let limited = self.pools.at(server.pool).terms.bounds.pins > 0;
         let held = session.ticket.as_ref().is_some_and(Ticket::is_held);
         let gone = learn_answer(session, server, answer, held || !limited);

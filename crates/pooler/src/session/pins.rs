@@ -4,6 +4,11 @@
 //! The Broker counts. A client asks before it runs a statement that may pin it. Outside of a
 //! transaction, the client gives its server back and waits, as for a server. Inside a transaction,
 //! the Broker answers at once, and the statement fails if too many clients keep a server.
+//!
+//! The limit binds while other clients wait for a server. Otherwise all servers but one can be kept.
+//! Then only those who keep a server can end a wait. If all of them are silent, the waiting
+//! application may be the one that they wait for, so the wait ends with an error.
+//!
 //! (`currval` never fails: it runs, and its value is not kept.) Sometimes a client turns out to be
 //! pinned only after its statement has run. If it has no permission, Howdah disconnects it.
 
@@ -11,9 +16,11 @@ use howdah_wire::write;
 
 use crate::client::{Client, ClientState};
 use crate::effect::Kinds;
-use crate::event::{Action, ClientId, Out, Peer};
-use crate::fault::Fault;
+use crate::event::{Action, ClientId, Out, Peer, Time};
+use crate::fault::{self, Fault};
 use crate::mail::{PinWish, ToBroker};
+use crate::maintenance::PERIOD_NS;
+use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
 use crate::server::task::Over;
 use crate::session::ticket::{Permission, Ticket};
@@ -106,6 +113,15 @@ impl Pooler {
             false => Permission::Refused,
         };
         match *client.state() {
+            ClientState::Waiting if !granted => {
+                if let Some(pool) = client.pool {
+                    self.pools.at_mut(pool).pin_line.leave(id);
+                }
+                let error = |buf: &mut Vec<u8>| fault::error(buf, fault::PINS_REST);
+                if !self.fail_waiting(id, error, out) {
+                    self.disconnect(id, Fault::TooManyPins, out);
+                }
+            }
             ClientState::Waiting => {
                 client.becomes_idle(self.now);
                 if let Some(pool) = client.pool {
@@ -129,6 +145,29 @@ impl Pooler {
             }
             ClientState::Aligning(_) if granted => {}
             _ => self.give_permission_back(id, out),
+        }
+    }
+
+    /// Tells the Broker whether clients that keep servers of a pool work.
+    pub(crate) fn tell_pins(&self, id: PoolId, out: &mut Out) {
+        let pool = self.pools.at(id);
+        if pool.terms.bounds.pins == 0 || pool.pinned() == 0 && pool.pin_line.is_empty() {
+            return;
+        }
+        let lately = Time(self.now.0.saturating_sub(PERIOD_NS));
+        let works = self.servers.iter().any(|(_, server)| {
+            let client = server.client().and_then(|id| self.clients.get(id));
+            server.pool == id
+                && (server.link.is_owed() || server.request() >= lately)
+                && client.is_some_and(Client::is_pinned)
+        });
+        if works || !pool.pin_line.is_empty() {
+            let (worker, pool) = (self.worker, pool.key.clone());
+            out.push(Action::Broker(ToBroker::Pins {
+                worker,
+                pool,
+                works,
+            }));
         }
     }
 

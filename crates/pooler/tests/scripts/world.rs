@@ -641,6 +641,7 @@ fn broker_word(mail: &ToBroker) -> String {
         ToBroker::Left { .. } => "left".into(),
         ToBroker::Pin { .. } => "pin".into(),
         ToBroker::Unpin { .. } => "unpin".into(),
+        ToBroker::Pins { works, .. } => format!("pins work: {works}"),
         other => format!("{other:?}"),
     }
 }

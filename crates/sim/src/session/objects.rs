@@ -327,10 +327,11 @@ pub(super) struct Refusable {
 
 impl Session {
     /// A statement is next that may keep its server: too many may do so. (Outside of a transaction it
-    /// waits until it may, and so may what follows in its transaction.)
+    /// waits until it may, and so may what follows in its transaction; or it is refused, because it
+    /// would wait for clients that are silent.)
     pub(super) fn may_keep(&mut self, simple: bool) {
-        self.permitted |= self.block == Block::None && !self.works;
         let refusable = self.keeping == Keeping::ForSome && !self.permitted;
+        self.permitted |= self.block == Block::None && !self.works;
         self.keeper = refusable.then(|| Refusable {
             objects: self.objects.clone(),
             simple,
@@ -345,6 +346,7 @@ impl Session {
             return false;
         };
         self.objects = before.objects;
+        self.permitted = false;
         if let Some(name) = &before.prepares {
             self.statements.remove(name);
         }

@@ -1,0 +1,183 @@
+//! A client sends `pg_cancel_backend` or `pg_terminate_backend` with a process id that Howdah may
+//! have told a client ([`crate::signal`]). Howdah carries the signal out, waits for the result, and
+//! then PostgreSQL gets a statement with that result in place of the call.
+
+use howdah_wire::backend::Status;
+use howdah_wire::frame::{HEADER, Header};
+use howdah_wire::frontend::{Bind, BindNames, Parse};
+use howdah_wire::tag::frontend as tag;
+use howdah_wire::write;
+
+use super::upstream::{Flow, Step, Upstream, whole};
+use crate::inbox::Chunk;
+use crate::ledger::{Entry, Reply};
+use crate::signal::{SignalSent, SignalStatement, SignalText};
+use crate::statement::VOID;
+
+/// No longer message is read.
+const LONGEST: u32 = 1024;
+
+impl Upstream<'_> {
+    /// Notes a Parse of such a call, or forgets the statement whose name the Parse takes.
+    #[inline]
+    pub(super) fn note_signal(&mut self, parse: Parse<'_>) {
+        match SignalText::read(parse.text()) {
+            Some(text) => self.keep_signal(Some(parse.name.into()), text),
+            None if self.client.has_signal() => self.client.forgets_signal(Some(parse.name)),
+            None => {}
+        }
+    }
+
+    /// As [`Self::note_signal`], where Howdah does not read the Parse otherwise.
+    pub(super) fn note_signal_as_is(&mut self, chunk: &Chunk<'_>, header: Header) -> Step {
+        if header.body <= LONGEST {
+            let body = whole(chunk, header).ok_or(Flow::Partial)?;
+            if let Ok(parse) = Parse::read(body) {
+                self.note_signal(parse);
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn keep_signal(&mut self, name: Option<Box<[u8]>>, text: SignalText) {
+        let sent = SignalSent::No;
+        self.client
+            .keeps_signal(SignalStatement { name, text, sent });
+    }
+
+    /// Answers a Query that is such a call. False for other Queries.
+    #[inline]
+    pub(super) fn signal_by_query(
+        &mut self,
+        chunk: &mut Chunk<'_>,
+        header: Header,
+    ) -> Result<bool, Flow> {
+        if header.body > LONGEST {
+            return Ok(false);
+        }
+        let body = &chunk.rest()[HEADER..];
+        let body = &body[..body.len().min(header.body as usize)];
+        let text = body.strip_suffix(b"\0").unwrap_or(body);
+        match SignalText::read(text) {
+            Some(text) => self.run_signal(chunk, header, text),
+            None => Ok(false),
+        }
+    }
+
+    #[cold]
+    fn run_signal(
+        &mut self,
+        chunk: &mut Chunk<'_>,
+        header: Header,
+        text: SignalText,
+    ) -> Result<bool, Flow> {
+        whole(chunk, header).ok_or(Flow::Partial)?;
+        let Some(pid) = text.told(None) else {
+            return Ok(false);
+        };
+        let kept = self.client.signal();
+        if kept.is_none_or(|kept| kept.name.is_some() || kept.text != text) {
+            self.keep_signal(None, text.clone());
+        }
+        let sent = self.send_signal(pid)?;
+        self.client.forgets_signal(None);
+        if sent {
+            self.query_instead(chunk, header, &text.success());
+        }
+        Ok(sent)
+    }
+
+    /// Answers a Bind of such a call. False for other Binds.
+    #[inline]
+    pub(super) fn signal_by_bind(
+        &mut self,
+        chunk: &mut Chunk<'_>,
+        header: Header,
+    ) -> Result<bool, Flow> {
+        match self.client.has_signal() {
+            false => Ok(false),
+            true => self.bind_signal(chunk, header),
+        }
+    }
+
+    #[cold]
+    fn bind_signal(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Result<bool, Flow> {
+        let signal = self.client.signal();
+        let Some(signal) = signal.filter(|_| header.body <= LONGEST) else {
+            return Ok(false);
+        };
+        let body = whole(chunk, header).ok_or(Flow::Partial)?;
+        let (Some(names), Ok(bind)) = (BindNames::read(body), Bind::read(body)) else {
+            return Ok(false);
+        };
+        let counts = usize::from(signal.text.pid.is_none());
+        let fits = signal.name.as_deref() == Some(names.statement) && bind.values.len() == counts;
+        let Some(pid) = signal.text.told(Some(body)).filter(|_| fits) else {
+            return Ok(false);
+        };
+        let text = signal.text.success();
+        // The effects of portals are noted by name.
+        if !self.linked().link.portals.is_empty() || !self.send_signal(pid)? {
+            return Ok(false);
+        }
+        self.bind_instead(&bind, &text);
+        self.skip(chunk, header);
+        Ok(true)
+    }
+
+    /// Sends the signal, unless this is done. True if a client got the signal.
+    fn send_signal(&mut self, pid: u32) -> Result<bool, Flow> {
+        if self.linked().link.owes_ready() {
+            return Err(self.stall());
+        }
+        if self.linked().status == Status::Failed {
+            return Ok(false);
+        }
+        let Some(signal) = self.client.signal() else {
+            return Ok(false);
+        };
+        match signal.sent {
+            SignalSent::Done(of, got) if of == pid => {
+                signal.sent = SignalSent::No;
+                Ok(got)
+            }
+            SignalSent::Asked(of) if of == pid => Err(self.stall()),
+            _ => {
+                signal.sent = SignalSent::Asked(pid);
+                let ends = signal.text.ends;
+                Err(Flow::NeedSignal { pid, ends })
+            }
+        }
+    }
+
+    fn query_instead(&mut self, chunk: &mut Chunk<'_>, header: Header, text: &[u8]) {
+        self.close_unnamed();
+        let mut entry = self.query_entry();
+        entry.changes_unnamed(self.unnamed_op(None));
+        self.push(entry);
+        let to = self.to();
+        self.out.send_with(to, |buf| write::query(buf, text));
+        self.skip(chunk, header);
+    }
+
+    fn bind_instead(&mut self, bind: &Bind<'_>, text: &[u8]) {
+        self.linked().link.set_bound(None);
+        let to = self.to();
+        let formats = 2 * (bind.wanted.len() + 1);
+        self.out.send_with(to, |buf| {
+            write::of_statement(buf, tag::CLOSE, VOID);
+            write::parse(buf, VOID, &[text, &[0, 0, 0]].concat());
+            write::bind_head(buf, bind.names.portal, VOID, 4 + formats);
+            buf.extend_from_slice(&[0; 4]);
+            for number in [bind.wanted.len() as u16].iter().chain(&bind.wanted) {
+                buf.extend_from_slice(&number.to_be_bytes());
+            }
+            write::of_statement(buf, tag::CLOSE, VOID);
+        });
+        self.push(Entry::swallow(Reply::Close));
+        self.push(Entry::swallow(Reply::Parse));
+        self.push(Entry::forward(Reply::Bind));
+        self.push(Entry::swallow(Reply::Close));
+    }
+}
