@@ -221,8 +221,8 @@ fn kinds_of_effects() {
         ),
         ("select currval('s')", Kinds::SEQUENCES),
         ("select set_config($1, $2, false)", Kinds::SETS_BOUND),
-        ("select set_config(E'a\\x62', 'c', false)", Kinds::SETS),
-        ("select set_config('a'\n'b', 'c', false)", Kinds::SETS),
+        ("select set_config(E'a.\\x62', 'c', false)", Kinds::SETS),
+        ("select set_config('a.'\n'b', 'c', false)", Kinds::SETS),
         ("select \"x\"\"set_config\"", Kinds::NOTHING),
         ("do $$ begin perform f(1); end $$", Kinds::NOTHING),
         (
