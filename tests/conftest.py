@@ -29,6 +29,8 @@ def pytest_addoption(parser):
     parser.addoption("--listening", action="store_true",
                      help="LISTEN is shared, and each connection of raw clients and psycopg listens")
     parser.addoption("--first-seed", type=int, default=1, help="the first of their seeds")
+    parser.addoption("--texts", type=int, default=300,
+                     help="how many texts that hide something to try (default: 300)")
 
 
 def pytest_configure(config):

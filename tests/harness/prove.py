@@ -121,6 +121,10 @@ MACHINES = [
     Machine("generated", "the same for messages nobody thought of: generated scripts, cut at random",
             ["target/python/bin/pytest", "-q", "tests/test_generated.py"], ["--seeds", "2000"],
             last(r"\d+ (passed|failed)")),
+    Machine("hidden", "nothing that a text hides is left for the next client: generated disguises, "
+            "with PostgreSQL as the judge",
+            ["target/python/bin/pytest", "-q", "tests/test_hidden.py"],
+            ["--texts", "20000", "--driver", "epoll"], last(r"\d+ (passed|failed)")),
     Machine("load", "wrong, late or lost answers: every reply of hundreds of clients is checked, "
             "with one, two and four workers, on both drivers, and with clients that move",
             ["./load", "all"], ["--minutes", "2", "--clients", "100"], counted),
