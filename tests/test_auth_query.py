@@ -264,6 +264,7 @@ def test_a_role_made_anew_gets_servers_of_its_own(make_howdah, postgres, workers
 def test_another_secret_in_the_user_file_is_another_role(make_howdah, postgres):
     howdah = make_howdah(secrets={"anew": "one"})
     postgres.sql("drop role if exists anew")
+    processes = set()
     for password in ("one", "two"):
         postgres.sql(f"create role anew login password '{password}'")
         howdah.secrets["anew"] = password
@@ -271,4 +272,6 @@ def test_another_secret_in_the_user_file_is_another_role(make_howdah, postgres):
         howdah.console("RELOAD")
         with howdah.connect(user="anew") as client:
             client.rows("create temp table gone (a int) on commit drop")
+            processes.add(client.value("select pg_backend_pid()"))
         postgres.sql("drop role anew")
+    assert len(processes) == 2
