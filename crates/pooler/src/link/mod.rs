@@ -237,7 +237,9 @@ impl Link {
     /// The client leaves the link. Answers that PostgreSQL owes stay in the ledger.
     #[inline(always)]
     fn ends(&mut self) {
-        self.portals.clear();
+        if !self.portals.is_empty() {
+            self.portals.clear();
+        }
         self.bound = None;
         self.changes.client_leaves();
         if let Some(watch) = &mut self.watch {
@@ -360,7 +362,9 @@ impl Changes {
 
     /// The client leaves. The next client must not see its temporary tables.
     pub(super) fn client_leaves(&mut self) {
-        self.temporary.clear();
+        if !self.temporary.is_empty() {
+            self.temporary.clear();
+        }
     }
 
     /// True if the end of the transaction, or of a part, changes the meaning of texts.
