@@ -301,7 +301,7 @@ def test_settings_that_only_one_has_set(howdah, setting, value, text):
         assert rows(two.ask(parse(fresh, "s"), bind("s"), execute(), sync())) == plain
 
 
-def test_settings_known_to_be_harmless(howdah, postgres):
+def test_settings_known_to_be_harmless(make_howdah, postgres):
     """Clients share a statement whose one has set a setting only if the setting is on the list of
     those that change no text: each setting of this PostgreSQL is tried."""
     here = os.path.dirname(os.path.abspath(__file__))
@@ -315,6 +315,7 @@ def test_settings_known_to_be_harmless(howdah, postgres):
     reported = {"client_encoding", "datestyle", "intervalstyle", "standard_conforming_strings",
                 "timezone"}
     shared = set()
+    howdah = make_howdah(default_pool_size=1, max_prepared_statements=1000)
     with howdah.connect() as two:
         for name in names:
             with howdah.connect() as one:

@@ -262,7 +262,9 @@ impl Downstream<'_> {
         changes.private = false;
         changes.names = Names::Same;
         changes.settings = false;
-        changes.temporary.retain(|_, goes| !*goes);
+        if !changes.temporary.is_empty() {
+            changes.temporary.retain(|_, goes| !*goes);
+        }
         let undone = std::mem::take(&mut changes.undone);
         if std::mem::take(&mut changes.schema) && !undone {
             self.shared.statements.schema_changed(self.schema);

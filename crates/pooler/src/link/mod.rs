@@ -258,7 +258,9 @@ impl Link {
     #[inline(always)]
     fn ends(&mut self) -> bool {
         let named = !self.placed.is_empty();
-        self.portals.clear();
+        if !self.portals.is_empty() {
+            self.portals.clear();
+        }
         self.bound = None;
         self.changes.client_leaves();
         if let Some(watch) = &mut self.watch {
@@ -385,7 +387,9 @@ impl Changes {
 
     /// The client leaves. The next client must not see its temporary tables.
     pub(super) fn client_leaves(&mut self) {
-        self.temporary.clear();
+        if !self.temporary.is_empty() {
+            self.temporary.clear();
+        }
     }
 
     /// True if the end of the transaction, or of a part, changes the meaning of texts.
