@@ -13,9 +13,6 @@ use crate::run::{progress, progress_ends};
 /// more than twice.)
 const MOST: u64 = 250;
 
-/// Inputs whose instructions are known to grow faster.
-const FASTER: [&str; 3] = ["effects-set-local", "effects-deep-do", "query-in-pieces"];
-
 /// An input, and what it takes at its size and at twice that size.
 pub struct Growth {
     name: String,
@@ -89,12 +86,8 @@ pub fn shown(counts: &[Growth]) -> String {
             name, size, once, ..
         } = growth;
         let (whole, part) = (growth.hundredths() / 100, growth.hundredths() % 100);
-        let mark = match FASTER.contains(&name.as_str()) {
-            true => " (known to grow faster)",
-            false => "",
-        };
         text.push_str(&format!(
-            "{name:<24} {size:>8} {once:>12} {whole:>4}.{part:02}{mark}\n"
+            "{name:<24} {size:>8} {once:>12} {whole:>4}.{part:02}\n"
         ));
     }
     text
@@ -105,12 +98,8 @@ pub fn shown(counts: &[Growth]) -> String {
 /// # Errors
 /// Twice an input takes more than 2.5 times the instructions.
 pub fn hold(counts: &[Growth]) -> io::Result<()> {
-    let known = |growth: &&Growth| !FASTER.contains(&growth.name.as_str());
     let above = counts.iter().filter(|growth| growth.hundredths() > MOST);
-    let above: Vec<_> = above
-        .filter(known)
-        .map(|growth| growth.name.as_str())
-        .collect();
+    let above: Vec<_> = above.map(|growth| growth.name.as_str()).collect();
     match above.is_empty() {
         true => Ok(()),
         false => Err(io::Error::other(format!(

@@ -5,7 +5,7 @@ use howdah_auth::{ClientLogin, ClientLoginSetup, LoginStep, Method, Secret};
 use howdah_bench::session::message;
 use howdah_pooler::config::{Config, userlist};
 use howdah_pooler::console::sentence::{read, split};
-use howdah_pooler::effect::{Pieces, effects, first};
+use howdah_pooler::effect::{LongText, effects, first};
 use howdah_pooler::event::Peer;
 use howdah_wire::backend::Fields;
 use howdah_wire::frame::header;
@@ -101,7 +101,7 @@ pub const ALL: &[Growing] = &[
     }),
     growing("config-user-list", 1000, |size| {
         let lines: String = (0..size).map(|n| format!("\"u{n}\" \"p\"\n")).collect();
-        match userlist::parse(&lines).0.len() == size {
+        match userlist::parse(&lines).users.len() == size {
             true => Ok(()),
             false => Err("users are missing".into()),
         }
@@ -350,11 +350,11 @@ fn config(
 fn text(before: &str, repeated: &str, behind: &str, size: usize) -> Result<(), String> {
     let text = format!("{before}{}{behind}", repeated.repeat(size));
     drop((effects(text.as_bytes()), first(text.as_bytes())));
-    let mut pieces = Pieces::default();
+    let mut long = LongText::default();
     text.as_bytes()
         .chunks(8192)
-        .for_each(|piece| pieces.read(piece));
-    drop(pieces.end());
+        .for_each(|piece| long.read(piece));
+    std::hint::black_box(long.is_doubtful());
     Ok(())
 }
 
