@@ -194,7 +194,7 @@ fn is_plain(text: &[u8]) -> bool {
     };
     let signs = Signs::of(rest);
     let acts = match command {
-        Reading::Select => signs.has(Signs::INTO),
+        Reading::Select => signs.has(Signs::TO) && has_into(rest),
         Reading::Update => may_update_settings(rest),
         Reading::Other => false,
     };
@@ -278,48 +278,50 @@ impl Signs {
     /// attribute (`(5::bigint).pg_advisory_lock`), `&` for names that hide a call (`U&"..."`).
     const CALL: u8 = 1;
     const SEMICOLON: u8 = 1 << 1;
-    /// The letters `into`.
-    const INTO: u8 = 1 << 2;
-    /// How many bytes a step looks at: sixteen, and the three after them.
-    const STEP: usize = 19;
+    /// The letters `to`, as in INTO.
+    const TO: u8 = 1 << 2;
+    /// How many bytes a step looks at: sixteen, and the one after them.
+    const STEP: usize = 17;
 
     fn of(text: &[u8]) -> Signs {
-        let mut seen = [0; 16];
+        let mut seen = [0; Self::STEP - 1];
         let mut rest = text;
         while let Some(step) = rest.first_chunk() {
             Self::look(step, &mut seen);
-            rest = &rest[16..];
+            rest = &rest[Self::STEP - 1..];
         }
-        // Checks the last bytes of the text again, with blanks after them.
+        // Checks the last bytes of the text again, with a blank after them.
         let left = &text[text.len().saturating_sub(Self::STEP - 1)..];
-        let mut padded = [b' '; Self::STEP + 16];
+        let mut padded = [b' '; Self::STEP];
         padded[..left.len()].copy_from_slice(left);
-        for start in [0, 16] {
-            if let Some(step) = padded[start..].first_chunk() {
-                Self::look(step, &mut seen);
-            }
-        }
+        Self::look(&padded, &mut seen);
         Signs(seen.into_iter().fold(0, |all, one| all | one))
     }
 
     /// Without a branch, so that the compiler makes a few instructions for all sixteen bytes.
-    fn look(step: &[u8; Self::STEP], seen: &mut [u8; 16]) {
+    fn look(step: &[u8; Self::STEP], seen: &mut [u8; Self::STEP - 1]) {
         let sign = |is: bool, sign: u8| if is { sign } else { 0 };
         for (at, seen) in seen.iter_mut().enumerate() {
-            let byte = step[at];
+            let (byte, after) = (step[at], step[at + 1]);
             *seen |= sign(byte == b'(', Self::CALL);
             *seen |= sign(byte == b'.', Self::CALL);
             *seen |= sign(byte == b'&', Self::CALL);
             *seen |= sign(byte == b';', Self::SEMICOLON);
-            let letter =
-                |ahead: usize, letter: u8| sign(step[at + ahead] | 0x20 == letter, Self::INTO);
-            *seen |= letter(0, b'i') & letter(1, b'n') & letter(2, b't') & letter(3, b'o');
+            *seen |= sign(byte | 0x20 == b't', Self::TO) & sign(after | 0x20 == b'o', Self::TO);
         }
     }
 
     fn has(self, sign: u8) -> bool {
         self.0 & sign != 0
     }
+}
+
+/// True if the letters `into` stand anywhere in a text.
+fn has_into(text: &[u8]) -> bool {
+    memchr::memchr2_iter(b'o', b'O', text).any(|at| {
+        let before = at.checked_sub(3).map(|start| &text[start..at]);
+        before.is_some_and(|before| before.eq_ignore_ascii_case(b"int"))
+    })
 }
 
 /// The look at a text that is too long to be held: it comes in pieces.
@@ -359,7 +361,7 @@ impl LongText {
             (false, None) => b"",
         };
         self.over |= semicolon.is_some();
-        self.doubtful |= self.command == Some(Reading::Select) && signs.has(Signs::INTO)
+        self.doubtful |= self.command == Some(Reading::Select) && has_into(&joined)
             || behind.iter().any(|b| !is_blank(*b) && *b != b';')
             || signs.has(Signs::CALL) && has_calls(&joined);
         // The longest word is shorter.
@@ -508,8 +510,10 @@ mod tests {
             let call = bytes.iter().any(|byte| b"(&.".contains(byte));
             prop_assert_eq!(signs.has(Signs::CALL), call, "{:?}", text);
             prop_assert_eq!(signs.has(Signs::SEMICOLON), bytes.contains(&b';'), "{:?}", text);
+            let to = text.to_lowercase().contains("to");
+            prop_assert_eq!(signs.has(Signs::TO), to, "{:?}", text);
             let into = text.to_lowercase().contains("into");
-            prop_assert_eq!(signs.has(Signs::INTO), into, "{:?}", text);
+            prop_assert_eq!(has_into(bytes), into, "{:?}", text);
         }
     }
 }

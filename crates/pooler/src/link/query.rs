@@ -19,7 +19,7 @@ use crate::statement;
 /// What a Query becomes.
 struct QueryPlan<'a> {
     /// The statements that the text names.
-    names: Option<SqlNames>,
+    names: Option<Box<SqlNames>>,
     /// The beginning of the text, if queries are watched.
     watched: Option<&'a [u8]>,
     /// The SQL that Howdah adds if the text resets settings.
@@ -54,7 +54,7 @@ impl Upstream<'_> {
     ) -> Result<QueryPlan<'a>, Flow> {
         let mut found = self.read_query(chunk, header)?;
         let names = match (&mut found, whole(chunk, header)) {
-            (Some(found), Some(text)) => self.sql_names(text, found)?,
+            (Some(found), Some(text)) => self.sql_names(text, found)?.map(Box::new),
             _ => None,
         };
         let watched = self.front_to_watch(chunk, header)?;
@@ -119,7 +119,7 @@ impl Upstream<'_> {
         match (plan.tail, plan.names) {
             _ if plan.verdict == Verdict::Refused => self.refuse_to_keep(chunk, header, entry),
             (Some(tail), _) => self.query_that_resets(chunk, header, entry, &tail),
-            (None, Some(names)) => self.query_with_names(chunk, header, entry, names),
+            (None, Some(names)) => self.query_with_names(chunk, header, entry, *names),
             (None, None) => {
                 self.enter(entry);
                 self.relay(chunk, header);
