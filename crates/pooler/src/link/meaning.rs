@@ -124,6 +124,7 @@ impl Upstream<'_> {
     }
 
     /// The statement for a text that is parsed now.
+    #[inline(always)] // Every Parse passes here; the other caller is rare.
     pub(super) fn parsed_now(&mut self, definition: &[u8]) -> Arc<Statement> {
         let (schema, meaning) = (self.schema, self.meaning());
         let temporary = self.client.has_temporary();
