@@ -18,6 +18,7 @@ COMMANDS = [
     "set app.tenant = 'evil'", "set role plain_user", "set work_mem = '7MB'", "set time zone 'Asia/Tokyo'",
     "create temp table hidden (a int)", "create table pg_temp.hidden (a int)",
     "select 1 as a into temp hidden", "select 1 as a into table pg_temp.hidden",
+    "select 1 as insert into temp hidden", "with x as (select 1) select (1) merge into temp hidden from x",
     "prepare hidden as select 1", "listen hidden", "declare hidden cursor with hold for select 1",
     "set search_path = pg_temp, public", "alter role plain_user set work_mem = '1MB'",
     "update pg_settings set setting = '7168' where name = 'work_mem'",
@@ -115,6 +116,8 @@ def calling(rng):
 
 def running(rng, text):
     """A text that runs this one."""
+    if text.startswith("select") and rng.random() < 0.2:
+        return f"select query_to_xml({constant(rng, text)}, true, true, '')"
     sql = text if rng.random() < 0.4 else "execute " + constant(rng, text)
     if rng.random() < 0.2:
         at = rng.randrange(1, len(text))

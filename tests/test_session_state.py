@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from harness import machine, wire
-from harness.wire import bind, describe, execute, parse, query, sync
+from harness.wire import bind, close, describe, execute, parse, query, sync
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -1384,6 +1384,7 @@ HIDDEN = {
     "local-path": "begin; set local search_path = U&'pg\\005ftemp'; create table hidden (a int); commit",
     "role": "do $$begin execute 'se' || 't role plain_user'; end$$",
     "attribute": "select (5::bigint).pg_advisory_lock",
+    "alias": "select 1 as insert into temp hidden",
     "prepare": "do $$begin execute 'prep' || 'are hidden as select 1'; end$$",
     "listen": "do $$begin execute 'lis' || 'ten hidden'; end$$",
 }
@@ -1513,6 +1514,39 @@ def test_what_a_rollback_leaves_of_a_prepare(pool):
         client.rows("deallocate q; prepare q as select 2; prepare r as select 3; deallocate r")
         assert client.value("execute q") == "2"
         assert failing(client, "execute r") == "26000"
+
+
+def test_arguments_and_company_of_an_execute(pool, postgres):
+    postgres.sql("drop table if exists executed; create table executed (a text)")
+    howdah = pool(2)
+    with howdah.connect(TimeZone="Asia/Tokyo") as client:
+        client.rows("prepare ins (text) as insert into executed values ($1)")
+        client.rows("prepare n as select count(*), max(length(a)) from executed")
+        client.rows("execute ins ('Copy of a report')")
+        client.rows("execute ins ('" + "x" * 2_000_000 + "')")
+        assert client.rows("execute n") == [["2", "2000000"]]
+        # Columns of an EXECUTE are those of its statement.
+        replies = client.ask(parse("execute n"), describe(""), bind(), execute(), sync())
+        assert [reply.tag for reply in replies] == list("1tT2DCZ")
+        client.rows("set time zone 'UTC'")
+        client.rows("deallocate n; reset all")
+        assert show(client, "timezone") == "Asia/Tokyo"
+        assert failing(client, "execute n") == "26000"
+        # PostgreSQL's own error, in both protocols.
+        postgres.sql("drop table executed")
+        assert failing(client, "execute ins ('a')") == "42P01"
+        with pytest.raises(wire.Refused) as refused:
+            extended(client, "execute ins ('a')")
+        assert refused.value.code == "42P01"
+
+
+def test_a_name_that_is_given_anew_within_a_group(pool):
+    howdah = pool(1)
+    with howdah.connect() as client:
+        client.rows("prepare p as select 'old'")
+        replies = client.ask(parse("execute p", "s"), bind("s"), execute(), close("p"),
+                             parse("select 'new'", "p"), bind("s"), execute(), sync())
+        assert [reply.row() for reply in replies if reply.tag == "D"] == [[b"old"], [b"new"]]
 
 
 def test_a_prepare_with_effects(pool):

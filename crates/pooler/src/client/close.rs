@@ -204,7 +204,7 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         // Several requests all run, as in PostgreSQL. A cancel request could hit a BEGIN, and
         // PostgreSQL would then commit the following INSERT on its own.
-        let single = server.link.requests() <= 1;
+        let single = server.link.has_one_request();
         if relaying {
             server.mark_cut_off();
             return self.close_server(id, "client disconnect while sending", Close::Await, out);

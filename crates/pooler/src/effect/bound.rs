@@ -149,7 +149,10 @@ fn pass_argument(tokens: &mut Tokens<'_>) -> Option<()> {
             Token::Sign(b',') if depth == 0 => return Some(()),
             Token::Sign(b';') => return None,
             // The inner call is read on its own, so each call is read once.
-            Token::Word(word) if word.eq_ignore_ascii_case(b"set_config") => return None,
+            Token::Word(word) | Token::Quoted(word) if word.eq_ignore_ascii_case(b"set_config") => {
+                return None;
+            }
+            Token::Unicode => return None,
             _ => {}
         }
     }

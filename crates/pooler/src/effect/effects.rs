@@ -89,6 +89,7 @@ impl Effects {
             .and(Kinds::SCHEMA)
             .and(Kinds::NOTIFIES)
             .and(Kinds::ASKS_CHANNELS)
+            .and(Kinds::COPIES)
             .and(Kinds::NAMES);
         !self.kinds.without(PASSES).is_empty()
     }
@@ -107,6 +108,12 @@ impl Effects {
     pub fn matters_at_bind(&self) -> bool {
         const MAY: Kinds = Kinds::SEQUENCES.and(Kinds::SETS_BOUND).and(Kinds::NAMES);
         self.kinds.any(MAY) || self.keeps_server() || !self.statements.is_empty()
+    }
+
+    /// True if the text executes a statement by its name.
+    pub fn executes_by_name(&self) -> bool {
+        let executes = |command: &StatementCommand| matches!(command, StatementCommand::Execute(_));
+        self.statements.iter().any(executes)
     }
 
     /// Where PostgreSQL looks names up after the text.
@@ -231,6 +238,8 @@ impl Effects {
             self.looks_elsewhere(name.as_deref().unwrap_or_default(), value);
         }
         match name {
+            // No end of a transaction takes a seed back.
+            Some(name) if *name == *b"seed" => self.sets(name),
             _ if call.is_local(known) => {}
             Some(name) => self.sets(name),
             None => self.doubt(),

@@ -57,6 +57,8 @@ impl Kinds {
 
     /// May do anything to the session: the server is cleaned before another client gets it.
     pub const DOUBT: Kinds = Kinds(1 << 23);
+    /// A COPY, beside commands about prepared statements.
+    pub const COPIES: Kinds = Kinds(1 << 25);
     /// Creates an object, which is temporary if the search path begins with `pg_temp`.
     pub const CREATES: Kinds = Kinds(1 << 24);
 

@@ -39,6 +39,7 @@ pub(super) fn prepare(tokens: &mut Tokens<'_>) -> Option<StatementCommand> {
     if tokens.sign(b'(') {
         loop {
             let (number, closes) = parameter_type(tokens)?;
+            types = types.filter(|types: &Vec<u32>| types.len() < usize::from(u16::MAX));
             types = types.zip(number).map(|(mut types, number)| {
                 types.push(number);
                 types
@@ -118,7 +119,7 @@ fn number_of(name: &[u8]) -> Option<u32> {
         b"oid" => 26,
         b"json" => 114,
         b"float4" | b"real" => 700,
-        b"double precision" | b"float" | b"float8" => 701,
+        b"double precision" | b"float8" => 701,
         b"inet" => 869,
         b"bool[]" | b"boolean[]" => 1000,
         b"int[]" | b"int4[]" | b"integer[]" => 1007,

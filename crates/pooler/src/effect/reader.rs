@@ -16,6 +16,7 @@ pub(super) fn read(text: &[u8]) -> Effects {
         found: Effects::default(),
         left: limits::TEXT_OUTSIDE_STRINGS,
         lasting: 0,
+        copies: false,
     };
     while let Some(token) = reader.next() {
         match token {
@@ -28,6 +29,9 @@ pub(super) fn read(text: &[u8]) -> Effects {
     if reader.tokens.is_unsure() || reader.left == 0 {
         reader.doubts();
     }
+    if reader.copies && !reader.found.statements.is_empty() {
+        reader.adds(Kinds::COPIES);
+    }
     reader.found.told(reader.lasting <= 0)
 }
 
@@ -38,6 +42,8 @@ struct Reader<'a> {
     left: usize,
     /// Temporary objects created, minus those dropped at the end of the transaction.
     lasting: i32,
+    /// A COPY came.
+    copies: bool,
 }
 
 /// Commands in which words have a meaning that they have in no other.
@@ -50,6 +56,43 @@ enum Command {
     /// CALL: the procedure may run strings.
     Call,
     Other,
+}
+
+/// Where INSERT and MERGE are commands, so that INTO behind them makes no table. Elsewhere they are
+/// names: `SELECT 1 AS insert INTO t`.
+#[derive(Default)]
+struct Inserts {
+    /// The token before is INSERT or MERGE, as a command.
+    here: bool,
+    /// A command may begin at the next token: behind `(`, or behind the `)` of a WITH.
+    may_begin: bool,
+    depth: u32,
+    /// A SELECT came outside of parentheses.
+    selects: bool,
+    begun: bool,
+}
+
+impl Inserts {
+    fn before_into(&self) -> bool {
+        self.here
+    }
+
+    fn pass(&mut self, token: Token<'_>) {
+        let is = |names: &[&[u8]]| matches!(token, Token::Word(word) if names.iter().any(|name| word.eq_ignore_ascii_case(name)));
+        let begins = self.may_begin || !std::mem::replace(&mut self.begun, true);
+        self.here = begins && is(&[b"insert", b"merge"]);
+        self.selects |= self.depth == 0 && is(&[b"select", b"values", b"table"]);
+        match token {
+            Token::Sign(b'(') => self.depth += 1,
+            Token::Sign(b')') => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+        self.may_begin = match token {
+            Token::Sign(b'(') => true,
+            Token::Sign(b')') => !self.selects,
+            _ => false,
+        };
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -91,6 +134,7 @@ impl<'a> Reader<'a> {
             b'b' if is(b"begin") => self.adds(Kinds::BEGINS),
             b'c' if is(b"call") => command = Command::Call,
             b'c' if is(b"commit") => self.adds(Kinds::ENDS),
+            b'c' if is(b"copy") => self.copies = true,
             b'c' if is(b"close") => self.adds(Kinds::CLOSES),
             b'c' if is(b"create") => {
                 self.adds(Kinds::SCHEMA);
@@ -129,11 +173,18 @@ impl<'a> Reader<'a> {
         let mut last: &[u8] = b"";
         // The token before is a dot; before the dot stands a name.
         let (mut dotted, mut named) = (false, false);
+        let mut inserts = Inserts::default();
         let mut next = Some(first);
         let mut before = self.tokens.rest();
         while let Some(token) = next {
+            if command == Command::Call && self.tokens.goes_on() {
+                // A string over two lines: neither part has the whole word.
+                self.doubts();
+            }
             match token {
                 Token::Sign(b';') => return,
+                Token::Word(word)
+                    if word.eq_ignore_ascii_case(b"into") && inserts.before_into() => {}
                 Token::Word(word) | Token::Quoted(word) => {
                     match command {
                         Command::Create => self.created(word, last),
@@ -150,7 +201,7 @@ impl<'a> Reader<'a> {
                         }
                         _ => {}
                     }
-                    self.word(word, last, dotted.then_some(named));
+                    self.word(word, dotted.then_some(named));
                     last = word;
                 }
                 Token::Unicode => {
@@ -167,6 +218,7 @@ impl<'a> Reader<'a> {
                 Token::Sign(b'.') => {}
                 Token::Sign(_) => last = b"",
             }
+            inserts.pass(token);
             // The tokens take the dot of `$1.currval` as part of a number.
             let read = &before[..before.len() - self.tokens.rest().len()];
             dotted = read.ends_with(b".") || token == Token::Sign(b'.');
@@ -196,12 +248,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A word inside a command; `last` is the word before. `dotted`: the word follows a dot, with a
-    /// name before the dot or not.
-    fn word(&mut self, word: &'a [u8], last: &[u8], dotted: Option<bool>) {
+    /// A word inside a command. `dotted`: the word follows a dot, with a name before the dot or not.
+    fn word(&mut self, word: &'a [u8], dotted: Option<bool>) {
         let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
-        let after = |names: &[&[u8]]| names.iter().any(|name| last.eq_ignore_ascii_case(name));
-        if is(b"into") && !after(&[b"insert", b"merge"]) {
+        if is(b"into") {
             return self.into();
         }
         if is(b"update") {
@@ -372,7 +422,13 @@ impl<'a> Reader<'a> {
         // What the statement does, its EXECUTE does.
         match prepared::prepare(&mut self.tokens) {
             Some(command) => self.names_statement(command),
-            None => self.doubts(),
+            None => {
+                self.doubts();
+                self.found.statements.push(StatementCommand::Prepare {
+                    name: Box::default(),
+                    definition: None,
+                });
+            }
         }
     }
 
@@ -398,7 +454,11 @@ impl<'a> Reader<'a> {
         }
         match identifier(&mut ahead) {
             Some(name) => self.names_statement(StatementCommand::Deallocate(name)),
-            None => self.doubts(),
+            None => {
+                self.doubts();
+                let unread = StatementCommand::Deallocate(Box::default());
+                self.found.statements.push(unread);
+            }
         }
     }
 
@@ -498,6 +558,8 @@ impl<'a> Reader<'a> {
             false => setting(&mut ahead),
         };
         match name {
+            // No end of a transaction takes a seed back.
+            Some(name) if *name == *b"seed" => self.adds(Kinds::STAYS),
             Some(name) => {
                 let _ = ahead.word(b"to") || ahead.sign(b'=');
                 self.looks_elsewhere(&name, ahead);
@@ -613,7 +675,11 @@ fn is_reading(word: &[u8]) -> bool {
 fn runs_plain_strings(mut tokens: Tokens<'_>) -> bool {
     tokens.sign(b'(');
     let mut begins = true;
-    for token in tokens {
+    while let Some(token) = tokens.next() {
+        if tokens.goes_on() {
+            // A string over two lines: neither part has the whole word.
+            return false;
+        }
         match token {
             Token::Text { inside, form } => {
                 if form != Form::Plain || words::has_acts(inside) {

@@ -180,6 +180,21 @@ fn kinds_of_effects() {
         ("select * into temp t from u", TEMPORARY),
         ("select 1into/**/temp t", TEMPORARY),
         ("select 1 a into table pg_temp.t", CREATES),
+        ("select 1 as insert into temp t", TEMPORARY),
+        ("select (1) insert into t", CREATES),
+        (
+            "with a as (insert into t values (1) returning 1) insert into u select f('set_config')",
+            Kinds::NOTHING,
+        ),
+        (
+            "with a as (select 1) merge into t using a on true when not matched then insert values (1)",
+            Kinds::NOTHING,
+        ),
+        (
+            "begin; set local seed = 0.5",
+            Kinds::BEGINS.and(Kinds::STAYS),
+        ),
+        ("select set_config('seed', '0.5', true)", Kinds::STAYS.and(Kinds::NAMES)),
         (
             "with a as (select 1) select * into temporary table t from a",
             TEMPORARY,
@@ -254,6 +269,8 @@ fn texts_in_doubt() {
         "do u&'begin perform set\\005fconfig(1); end'",
         "do language plperl $$ spi_exec_query(\"...\") $$",
         "call run('set role x')",
+        "call run('se'\n't role x')",
+        "select query_to_xml('select pg_advisory_lo'\n'ck(1)', true, true, '')",
         "call run(E'\\x73et role x')",
         "update only U&\"pg_settings\" set setting = '1'",
         "update pg_settings set setting = 'a' where name = 'b'",
@@ -381,6 +398,7 @@ fn no_text_costs_more_than_its_length() {
         format!("select {}", times("x' (", 200_000)),
         times("select set_config(", 100_000),
         format!("select {}", times("set_config('a', ", 100_000)),
+        format!("select {}", times("\"set_config\"(", 100_000)),
         format!("select {}", times("crosstab('a', ", 100_000)),
         format!(
             "select {}",

@@ -93,6 +93,11 @@ impl<'a> Tokens<'a> {
         self.unsure
     }
 
+    /// True if the string that was read last goes on in another line.
+    pub fn goes_on(&self) -> bool {
+        self.goes_on.is_some()
+    }
+
     /// The unread rest of the text.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
@@ -187,11 +192,13 @@ impl<'a> Tokens<'a> {
                 at += self.pass_backslash(at, quote, escapes);
                 continue;
             }
-            // In SHIFT_JIS_2004, these two bytes are a backslash.
-            self.unsure |= quote == b'\'' && text[..at].ends_with(b"\x81\x5f");
             if text.get(at + 1) != Some(&quote) {
+                let inside = &text[open..at];
+                // In SHIFT_JIS_2004, these two bytes are a backslash.
+                self.unsure |=
+                    quote == b'\'' && memchr::memmem::find(inside, b"\x81\x5f").is_some();
                 self.rest = &text[at + 1..];
-                return (&text[open..at], doubled);
+                return (inside, doubled);
             }
             doubled = true;
             at += 2;
@@ -497,6 +504,7 @@ mod tests {
             br"'a\''b'",
             b"e'\x95\\'",
             b"'\x81\x5f'",
+            b"e'\x81\x5f\\', a, '",
             b"$\xe9$a$\xe9$",
         ] {
             assert!(unsure(text), "{text:?}");

@@ -78,17 +78,21 @@ static ACTS: LazyLock<Words> = LazyLock::new(|| {
 static NOTIFIES: LazyLock<Words> = LazyLock::new(|| Words::new(&["notify"]));
 
 /// Words of what DISCARD ALL does not remove.
-static STAYS: LazyLock<Words> = LazyLock::new(|| {
-    Words::new(&[
-        "setseed",
-        "load",
-        "dblink_connect",
-        "origin",
-        "slot",
-        "backup",
-        "set_user",
-    ])
-});
+const LASTING: [&[u8]; 9] = [
+    b"load",
+    b"setseed",
+    b"seed",
+    b"dblink_connect",
+    b"dblink_connect_u",
+    b"set_user",
+    b"pg_replication_origin_session_setup",
+    b"pg_backup_start",
+    b"pg_start_backup",
+];
+
+/// Parts of these words, for a quick look.
+static STAYS: LazyLock<Words> =
+    LazyLock::new(|| Words::new(&["load", "seed", "dblink", "set_user", "origin", "backup"]));
 
 /// The functions that act, and those that run a string as SQL.
 pub(super) fn has_calls(text: &[u8]) -> bool {
@@ -107,7 +111,9 @@ pub(super) fn has_notify(text: &[u8]) -> bool {
 
 /// A word of what DISCARD ALL does not remove.
 pub(super) fn has_lasting(text: &[u8]) -> bool {
-    STAYS.stand_in(text)
+    let words = text.split(|byte| !is_word(*byte));
+    STAYS.stand_in(text) && { words }
+        .any(|word| LASTING.iter().any(|one| word.eq_ignore_ascii_case(one)))
 }
 
 /// Words to look for, in any case.
@@ -245,7 +251,10 @@ fn may_update_settings(rest: &[u8]) -> bool {
 /// beginning.
 pub(super) fn trim(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|b| !is_blank(*b) && *b != b';');
-    let mut text = &text[..end.map_or(0, |end| end + 1)];
+    trim_front(&text[..end.map_or(0, |end| end + 1)])
+}
+
+fn trim_front(mut text: &[u8]) -> &[u8] {
     loop {
         let start = text.iter().position(|b| !is_blank(*b));
         text = &text[start.unwrap_or(text.len())..];
@@ -324,36 +333,42 @@ fn has_into(text: &[u8]) -> bool {
     })
 }
 
-/// The look at a text that is too long to be held: it comes in pieces.
+/// The look at a text that is too long to be held: it comes in pieces, cut anywhere. Whatever was
+/// seen in any piece counts, in any order.
 #[derive(Clone, Debug, Default)]
 pub struct LongText {
-    /// The command; `None` before the first piece.
+    /// The command; `None` before the first piece, and for a text that is in doubt anyway.
     command: Option<Reading>,
+    begun: bool,
     /// The end of what came so far: a word may go on in the next piece.
     end: Vec<u8>,
     /// A semicolon came.
     over: bool,
-    doubtful: bool,
+    /// Something came behind the semicolon.
+    goes_on: bool,
+    /// There may be a call, or the name of a view.
+    calls: bool,
+    /// A word of [`CALLS`] came.
+    words: bool,
+    into: bool,
 }
 
 impl LongText {
     /// Reads one more piece. The first one is as long as a usual text.
     pub fn read(&mut self, piece: &[u8]) {
-        if self.doubtful {
+        let piece = piece.strip_suffix(b"\0").unwrap_or(piece);
+        if !std::mem::replace(&mut self.begun, true) {
+            self.command = Reading::begins(trim_front(piece)).map(|(command, _)| command);
+            // The name of the table may come later.
+            self.calls = self.command == Some(Reading::Update);
+        }
+        if self.command.is_none() {
             return;
         }
-        let mut piece = piece.strip_suffix(b"\0").unwrap_or(piece);
-        if self.command.is_none() {
-            let Some((command, rest)) = Reading::begins(trim(piece)) else {
-                self.doubtful = true;
-                return;
-            };
-            self.command = Some(command);
-            self.doubtful = command == Reading::Update && may_update_settings(rest);
-            piece = rest;
-        }
         let joined = [&self.end[..], piece].concat();
-        let signs = Signs::of(&joined);
+        self.calls |= Signs::of(&joined).has(Signs::CALL);
+        self.words |= has_calls(&joined);
+        self.into |= has_into(&joined);
         let semicolon = memchr::memchr(b';', piece);
         let behind = match (self.over, semicolon) {
             (true, _) => piece,
@@ -361,17 +376,21 @@ impl LongText {
             (false, None) => b"",
         };
         self.over |= semicolon.is_some();
-        self.doubtful |= self.command == Some(Reading::Select) && has_into(&joined)
-            || behind.iter().any(|b| !is_blank(*b) && *b != b';')
-            || signs.has(Signs::CALL) && has_calls(&joined);
+        self.goes_on |= behind.iter().any(|b| !is_blank(*b) && *b != b';');
         // The longest word is shorter.
         let keep = joined.len().min(32);
         self.end = joined[joined.len() - keep..].to_vec();
     }
 
+    /// Nobody has seen where the text begins.
+    pub fn doubt(&mut self) {
+        (self.begun, self.command) = (true, None);
+    }
+
     /// True if the text may have any effect.
     pub fn is_doubtful(&self) -> bool {
-        self.doubtful || self.command.is_none()
+        let creates = self.command == Some(Reading::Select) && self.into;
+        self.command.is_none() || self.goes_on || creates || self.calls && self.words
     }
 }
 
@@ -495,6 +514,9 @@ mod tests {
                 format!("select '{rows}' into t"),
                 format!("do $$ {rows} $$"),
                 format!("/* {rows} */ insert into t values {rows}"),
+                format!("insert into t values ('{}');set role x", "x".repeat(177)),
+                format!("select set_config {}('role', 'x', false)", " ".repeat(300)),
+                format!("update {} pg_settings set setting = '1'", " ".repeat(300)),
             ] {
                 assert!(long(&text, size), "{size} {}", &text[..60]);
             }

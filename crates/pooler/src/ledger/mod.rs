@@ -254,6 +254,12 @@ impl Ledger {
         self.readies
     }
 
+    /// How many of them the client will see.
+    pub fn readies_to_client(&self) -> usize {
+        let readies = self.entries.iter().filter(|entry| entry.reply.gets_ready());
+        readies.filter(|entry| !entry.hides_ready()).count()
+    }
+
     /// Whether a group that begins now is certainly not in a failed transaction; `not_failed`
     /// comes from the last ReadyForQuery. For an open group: whether this was certain when it
     /// began.

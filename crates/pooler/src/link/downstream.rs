@@ -505,7 +505,7 @@ impl Downstream<'_> {
                 }
                 None => self.server.forgets_statements(),
             },
-            b"PREPARE" | b"DEALLOCATE" => self.follow_sql_name(command),
+            b"PREPARE" | b"DEALLOCATE" => self.follow_sql_name(),
             b"ROLLBACK" => self.note_rollback(),
             _ => {}
         }
@@ -523,16 +523,22 @@ impl Downstream<'_> {
         Ok(())
     }
 
-    /// SQL's PREPARE or DEALLOCATE has succeeded. The server keeps a statement whose PREPARE Howdah
-    /// does not follow.
+    /// SQL's PREPARE or DEALLOCATE has succeeded. If Howdah does not follow it, nobody knows which
+    /// statements the server has.
     #[cold]
-    fn follow_sql_name(&mut self, command: &[u8]) {
+    fn follow_sql_name(&mut self) {
         let op = self.server.link.ledger.take_sql_name();
+        let front = self.server.link.ledger.front();
+        let named = front.and_then(|entry| entry.effects().name.as_ref());
+        if op.is_none() && named.is_some_and(|named| !named.name.is_empty()) {
+            // The message itself changes the client's name.
+            return;
+        }
         let op = op.filter(|op| !matches!(op.change, Change::Nothing));
         match (op, &mut self.client) {
             (Some(op), Some((_, client))) => client.agreed(op),
-            (None, _) if command == b"PREPARE" => self.server.set_sql_prepared(true),
-            _ => {}
+            (Some(_), None) => {}
+            (None, _) => self.server.set_sql_prepared(true),
         }
     }
 

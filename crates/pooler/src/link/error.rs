@@ -27,6 +27,9 @@ enum Telling {
     /// Nothing: a message that Howdah sent along with the client's command has failed. The client's
     /// command has failed before, or is about to fail.
     Echo,
+    /// The error of a message that Howdah sent along before: for that error the client's command
+    /// has failed.
+    Earlier(Box<[u8]>),
     /// PostgreSQL's error for a transaction that has failed before.
     FailedBefore,
     /// The reason why the statement can't be used here.
@@ -81,7 +84,16 @@ impl Downstream<'_> {
                 }
                 self.pass_front(chunk, header, Fate::Drop);
             }
-            Telling::Echo => self.pass_front(chunk, header, Fate::Drop),
+            Telling::Echo => {
+                if reply == Some(Reply::Parse) {
+                    self.server.link.refuses_name(body);
+                }
+                self.pass_front(chunk, header, Fate::Drop);
+            }
+            Telling::Earlier(error) => {
+                self.tell_earlier(&error);
+                chunk.at += header.total();
+            }
             Telling::FailedBefore => {
                 self.tell_failed(fields);
                 chunk.at += header.total();
@@ -208,7 +220,7 @@ impl Downstream<'_> {
     }
 
     fn telling(
-        &self,
+        &mut self,
         fields: Fields<'_>,
         body: &[u8],
         simple: bool,
@@ -227,6 +239,11 @@ impl Downstream<'_> {
             Telling::Ours
         } else if echo {
             Telling::Echo
+        } else if simple
+            && matches!(fields.sqlstate(), Some(b"26000" | b"25P02"))
+            && let Some(error) = self.server.link.take_refused_name()
+        {
+            Telling::Earlier(error)
         } else if let Some(refusal) = refusal {
             match self.failed_before() {
                 true => Telling::FailedBefore,
@@ -238,6 +255,15 @@ impl Downstream<'_> {
             Telling::Renamed(concerned)
         } else {
             Telling::AsItIs
+        }
+    }
+
+    /// Sends an error that came before.
+    fn tell_earlier(&mut self, error: &[u8]) {
+        if let Some((client, _)) = &self.client {
+            self.out.send_with(Peer::Client(*client), |buf| {
+                write::message(buf, tag::ERROR, |buf| buf.extend_from_slice(error));
+            });
         }
     }
 

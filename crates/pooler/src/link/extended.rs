@@ -127,6 +127,10 @@ impl Upstream<'_> {
         let statement = self.parsed_now(parse.definition);
         statement.charge_to(self.share);
         if let Some(effects) = statement.effects.as_deref() {
+            if effects.executes_by_name() {
+                // PostgreSQL describes an EXECUTE as of its Parse.
+                self.names_in_group(&mut effects.clone())?;
+            }
             if effects.touches_session() {
                 self.await_settings()?;
             }

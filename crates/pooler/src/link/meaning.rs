@@ -24,7 +24,7 @@ use super::downstream::Downstream;
 use super::portal::Portal;
 use super::upstream::{Flow, Upstream};
 use crate::effect::first::{Alters, SettingChange};
-use crate::effect::{First, Names};
+use crate::effect::{Effects, First, Names};
 use crate::event::{Out, Peer, ServerId};
 use crate::ledger::{Entry, Reply};
 use crate::limits;
@@ -134,7 +134,10 @@ impl Upstream<'_> {
             return self.interner.private(schema, meaning, settled, definition);
         }
         let statement = self.interner.intern(schema, meaning, definition);
-        match settled || statement.constants == Constants::Fixed {
+        // What `EXECUTE p` returns depends on the client's own `p`.
+        let effects = statement.effects.as_deref();
+        let executes = effects.is_some_and(Effects::executes_by_name);
+        match !executes && (settled || statement.constants == Constants::Fixed) {
             true => statement,
             false => self.interner.private(schema, meaning, settled, definition),
         }

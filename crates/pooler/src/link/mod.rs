@@ -21,6 +21,7 @@ pub mod extended;
 pub mod known;
 pub mod meaning;
 pub mod permission;
+mod placed;
 pub mod portal;
 pub mod prepare;
 pub mod pressure;
@@ -48,6 +49,7 @@ use crate::ledger::{Entry, Ledger, Reply};
 use crate::params::Meaning;
 use crate::queries::watched::Watched;
 use crate::statement::Statement;
+use placed::Placed;
 use portal::{Bound, Portal, Portals};
 
 /// The state between a client and its server. After the client has left, the link holds the answers
@@ -66,7 +68,9 @@ pub struct Link {
     /// `DEALLOCATE a`.
     portals: Portals,
     /// Statements that the server has under their client's names until the group's Sync.
-    placed: Vec<Box<[u8]>>,
+    placed: Vec<Placed>,
+    /// PostgreSQL's error for a statement that a Query names, until the Query fails for it.
+    refused_name: Option<Box<[u8]>>,
     /// The last portal bound, if the client has not yet seen the description of its statement.
     bound: Option<Bound>,
     /// How the transaction has changed the meaning of texts.
@@ -108,9 +112,9 @@ impl Link {
         !self.ledger.owes_ready() && !self.ledger.is_group_at_work()
     }
 
-    /// The number of ReadyForQuery messages that PostgreSQL owes.
-    pub(crate) fn requests(&self) -> u32 {
-        self.ledger.readies()
+    /// True if PostgreSQL owes no more than one ReadyForQuery to the client.
+    pub(crate) fn has_one_request(&self) -> bool {
+        self.ledger.readies() <= 1 || self.ledger.readies_to_client() <= 1
     }
 
     /// True if the current request ends without more messages from the client.
@@ -196,18 +200,34 @@ impl Link {
         }
     }
 
-    /// The server gets a statement under its client's name until the group's Sync. False if the
-    /// server has the name already.
-    fn places(&mut self, name: &[u8]) -> bool {
-        let fresh = !self.placed.iter().any(|placed| **placed == *name);
-        if fresh {
-            self.placed.push(name.into());
-        }
-        fresh
+    /// What the server has under this name of its client until the group's Sync.
+    fn placed(&self, name: &[u8]) -> Option<&Placed> {
+        self.placed.iter().find(|placed| *placed.name == *name)
+    }
+
+    /// The server gets a statement under its client's name until the group's Sync.
+    fn places(&mut self, new: Placed) {
+        self.placed.retain(|placed| placed.name != new.name);
+        self.placed.push(new);
+    }
+
+    /// PostgreSQL has refused a statement that the next Query names.
+    fn refuses_name(&mut self, error: &[u8]) {
+        self.refused_name.get_or_insert_with(|| error.into());
+    }
+
+    /// A Query that names statements is about to be sent.
+    fn refuses_no_name(&mut self) {
+        self.refused_name = None;
+    }
+
+    /// Takes PostgreSQL's error for a statement that the Query names.
+    fn take_refused_name(&mut self) -> Option<Box<[u8]>> {
+        self.refused_name.take()
     }
 
     /// The group is over: the names to remove.
-    fn take_placed(&mut self) -> Vec<Box<[u8]>> {
+    fn take_placed(&mut self) -> Vec<Placed> {
         std::mem::take(&mut self.placed)
     }
 

@@ -6,7 +6,7 @@ use howdah_wire::write;
 
 use super::effects::Tail;
 use super::sql_names::SqlNames;
-use super::upstream::{Flow, Step, Upstream, Verdict, whole};
+use super::upstream::{Flow, Step, Upstream, Verdict, is_execute, whole};
 use crate::effect::first::{self, First, Forgets};
 use crate::effect::{Effects, read_effects};
 use crate::inbox::Chunk;
@@ -53,9 +53,9 @@ impl Upstream<'_> {
         first: Option<&First>,
     ) -> Result<QueryPlan<'a>, Flow> {
         let mut found = self.read_query(chunk, header)?;
-        let names = match (&mut found, whole(chunk, header)) {
-            (Some(found), Some(text)) => self.sql_names(text, found)?.map(Box::new),
-            _ => None,
+        let names = match &mut found {
+            Some(found) => self.sql_names(found)?.map(Box::new),
+            None => None,
         };
         let watched = self.front_to_watch(chunk, header)?;
         let tail = self.query_resets(chunk, header, first)?;
@@ -76,6 +76,7 @@ impl Upstream<'_> {
     /// or if nobody asks.
     fn read_query(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<Option<Effects>, Flow> {
         let most = match self.tracking() {
+            _ if self.renames && is_execute(chunk.rest()) => limits::PARSE as usize,
             // Only names of statements matter.
             Tracking::Nothing if self.renames && !self.client.names.is_empty() => limits::FRONT,
             Tracking::Nothing => return Ok(None),
@@ -116,13 +117,14 @@ impl Upstream<'_> {
         self.query_alters(first, &mut entry);
         entry.changes_name(self.forget_unnamed());
         entry.changes_unnamed(self.drop_unnamed());
-        match (plan.tail, plan.names) {
-            _ if plan.verdict == Verdict::Refused => self.refuse_to_keep(chunk, header, entry),
-            (Some(tail), _) => self.query_that_resets(chunk, header, entry, &tail),
-            (None, Some(names)) => self.query_with_names(chunk, header, entry, *names),
-            (None, None) => {
-                self.enter(entry);
-                self.relay(chunk, header);
+        match (plan.verdict, plan.names) {
+            (Verdict::Refused, _) => self.refuse_to_keep(chunk, header, entry),
+            (Verdict::Runs, None) => self.pass_query(chunk, header, entry, plan.tail),
+            (Verdict::Runs, Some(mut names)) => {
+                self.place_names(&names);
+                entry.effects_mut().sql_names = Some(Box::new(names.take_changes()));
+                self.pass_query(chunk, header, entry, plan.tail);
+                self.remove_names(&names);
             }
         }
         if let Some(mark) = self.mark.take() {
@@ -130,20 +132,21 @@ impl Upstream<'_> {
         }
     }
 
-    /// Sends a Query that names statements, which have other names on the server.
-    #[cold]
-    fn query_with_names(
+    #[inline(always)] // Called in two places, one of them rare.
+    fn pass_query(
         &mut self,
         chunk: &mut Chunk<'_>,
         header: Header,
-        mut entry: Entry,
-        mut names: SqlNames,
+        entry: Entry,
+        tail: Option<Box<Tail>>,
     ) {
-        self.place_names(&names);
-        entry.effects_mut().sql_names = Some(Box::new(names.take_changes()));
-        self.enter(entry);
-        self.relay(chunk, header);
-        self.remove_names(&names);
+        match tail {
+            Some(tail) => self.query_that_resets(chunk, header, entry, &tail),
+            None => {
+                self.enter(entry);
+                self.relay(chunk, header);
+            }
+        }
     }
 
     /// PostgreSQL drops the unnamed statement at a Query. Makes this change, if the client has one.
@@ -166,7 +169,8 @@ impl Upstream<'_> {
     }
 
     /// Answers an EXECUTE or DEALLOCATE of a name of Howdah's, which no client has: PostgreSQL gets
-    /// another name, which it does not know. False for any other command.
+    /// another name, which it does not know. The same for the DEALLOCATE of a client's name inside
+    /// an open group. False for any other command.
     fn names_ours(
         &mut self,
         chunk: &mut Chunk<'_>,
@@ -178,11 +182,13 @@ impl Upstream<'_> {
             (_, Some(name)) => (name, &b"EXECUTE "[..]),
             _ => return Ok(false),
         };
-        if !statement::is_ours(name) {
+        // Inside a group, no other name can be placed on the server for a while.
+        let inside = first.executes.is_none() && self.linked().link.group_open();
+        if !inside && !statement::is_ours(name) {
             return Ok(false);
         }
         self.wait_for(name)?;
-        if self.lookup(name).is_some() {
+        if inside != self.lookup(name).is_some() {
             // A client may choose such a name.
             return Ok(false);
         }

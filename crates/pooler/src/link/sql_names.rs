@@ -9,7 +9,8 @@
 //! ```
 //!
 //! PostgreSQL itself answers the Query, whatever it does. Its answers to PREPARE and DEALLOCATE say
-//! which names the client has from then on.
+//! which names the client has from then on. If PostgreSQL refuses the Parse, the client gets that
+//! error in place of the one that its Query gets for the missing name.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,14 +19,13 @@ use howdah_wire::frontend::Parse;
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
+use super::placed::Placed;
 use super::upstream::{Flow, Step, Upstream};
 use crate::effect::{Effects, Kinds, StatementCommand};
 use crate::ledger::{Change, Entry, NameOp, Part, Reply};
+use crate::limits;
 use crate::session::Tracking;
 use crate::statement::Statement;
-
-/// A statement without text, for a name that PostgreSQL only drops or refuses.
-const EMPTY: &[u8] = b"\0\0\0";
 
 /// The statements that a Query names.
 #[derive(Default)]
@@ -38,32 +38,25 @@ pub(super) struct SqlNames {
     changes: VecDeque<NameOp>,
 }
 
-/// A statement that the server has under its client's name.
-struct Placed {
-    name: Box<[u8]>,
-    /// Text and types, as in a Parse message.
-    definition: Box<[u8]>,
-}
-
 impl Upstream<'_> {
     /// Finds the statements that a Query names, and completes the effects of its text: an EXECUTE
     /// has the effects of its statement.
-    pub(super) fn sql_names(
-        &mut self,
-        text: &[u8],
-        found: &mut Effects,
-    ) -> Result<Option<SqlNames>, Flow> {
+    pub(super) fn sql_names(&mut self, found: &mut Effects) -> Result<Option<SqlNames>, Flow> {
         if found.statements.is_empty() {
             return Ok(None);
         }
-        let commands = std::mem::take(&mut found.statements);
-        if !self.may_place_names(text) {
+        // A COPY would take the messages behind the Query for its own. And behind messages of an
+        // open group, PostgreSQL may skip the Query, but not what Howdah sends behind it.
+        let server = self.linked();
+        let alone = server.not_failed() && !server.link.group_open();
+        if !self.renames || !alone || found.kinds.any(Kinds::COPIES) {
             // The server has only statements whose PREPARE is not followed.
-            if commands.iter().any(executes) {
+            if found.executes_by_name() {
                 found.doubt();
             }
             return Ok(None);
         }
+        let commands = std::mem::take(&mut found.statements);
         self.await_settings()?;
         for command in &commands {
             self.wait_for(command.name())?;
@@ -80,15 +73,6 @@ impl Upstream<'_> {
         Ok(Some(names))
     }
 
-    /// True if Howdah may send messages about names before and behind a Query.
-    fn may_place_names(&mut self, text: &[u8]) -> bool {
-        // A COPY would take the messages behind the Query for its own.
-        let copies = text
-            .windows(4)
-            .any(|word| word.eq_ignore_ascii_case(b"copy"));
-        self.renames && !copies && self.linked().not_failed()
-    }
-
     /// Handles one command. False if it is a PREPARE that Howdah does not follow: its statement
     /// keeps the server for the client.
     fn sql_name(
@@ -101,18 +85,20 @@ impl Upstream<'_> {
             StatementCommand::Execute(name) => {
                 if let Some(statement) = names.defines(&name) {
                     add(found, &statement);
-                } else if let Some(statement) = self.statement_for_sql(&name) {
+                } else if let Some(statement) = self.statement_for_sql(&name)
+                    && names.have_room_for(&statement)
+                {
                     add(found, &statement);
-                    names.needs(name, &statement.definition);
+                    names.need(name, Some(statement));
                 } else {
                     found.doubt();
                 }
                 Ok(true)
             }
             StatementCommand::Deallocate(name) => {
-                let own = self.lookup(&name).is_some();
+                let own = !name.is_empty() && self.lookup(&name).is_some();
                 if own {
-                    names.needs(name.clone(), EMPTY);
+                    names.need(name.clone(), None);
                 }
                 let change = match own || names.defines(&name).is_some() {
                     true => Change::Forget,
@@ -122,9 +108,9 @@ impl Upstream<'_> {
                 Ok(true)
             }
             StatementCommand::Prepare { name, definition } => {
-                if self.lookup(&name).is_some() {
+                if !name.is_empty() && self.lookup(&name).is_some() {
                     // PostgreSQL refuses the PREPARE, unless a DEALLOCATE stands before it.
-                    names.needs(name.clone(), EMPTY);
+                    names.need(name.clone(), None);
                 }
                 let moves = self.tracking() != Tracking::Nothing && !self.keeps_sql_prepared();
                 let mut definition = definition.filter(|_| moves);
@@ -173,23 +159,20 @@ impl Upstream<'_> {
     /// Gives the statements that a Query names their client's names on the server.
     #[cold]
     pub(super) fn place_names(&mut self, names: &SqlNames) {
-        // Without a Sync behind the client's own messages, the Query belongs to their group.
-        let alone = !self.linked().link.group_open();
+        self.linked().link.refuses_no_name();
         for placed in &names.before {
-            self.place_name(&placed.name, &placed.definition);
-            if alone {
-                self.sync();
-            }
+            // An error of this Parse is kept for the Query.
+            let mut parse = Entry::swallow(Reply::Parse);
+            parse.effects_mut().part = Part::Rest;
+            self.place_name(&placed.name, placed.definition(), parse);
+            self.sync();
         }
     }
 
-    /// If PostgreSQL refuses this Parse, it refuses the client's message for the same reason.
-    fn place_name(&mut self, name: &[u8], definition: &[u8]) {
+    fn place_name(&mut self, name: &[u8], definition: &[u8], parse: Entry) {
         let to = self.to();
         self.out
             .send_with(to, |buf| write::parse(buf, name, definition));
-        let mut parse = Entry::swallow(Reply::Parse);
-        parse.effects_mut().part = Part::Rest;
         self.push(parse);
     }
 
@@ -219,46 +202,69 @@ impl Upstream<'_> {
         self.push(Entry::swallow(Reply::Close));
     }
 
-    /// A Bind runs `EXECUTE p`: the server gets the statement for the rest of the group. Completes
-    /// the effects, as [`Self::sql_names`] does.
+    /// A Parse or Bind of `EXECUTE p`: the server gets the statement for the rest of the group.
+    /// Completes the effects, as [`Self::sql_names`] does. An error of the Parse that Howdah sends
+    /// goes to the client: PostgreSQL then skips the client's messages up to the Sync.
     pub(super) fn names_in_group(&mut self, found: &mut Effects) -> Step {
         for command in std::mem::take(&mut found.statements) {
+            if command.name().is_empty() || matches!(command, StatementCommand::Deallocate(_)) {
+                // A portal of DEALLOCATE runs another statement.
+                continue;
+            }
             if self.renames {
                 self.wait_for(command.name())?;
                 self.settle_meaning()?;
             }
-            let own = self.renames && self.lookup(command.name()).is_some();
+            let own = match self.renames && self.linked().not_failed() {
+                true => self.statement_for_sql(command.name()),
+                false => None,
+            };
             match command {
                 StatementCommand::Execute(name) => {
-                    let statement = self.statement_for_sql(&name).filter(|_| own);
-                    let Some(statement) = statement else {
-                        found.doubt();
-                        continue;
-                    };
-                    add(found, &statement);
-                    self.place_in_group(name, &statement.definition);
+                    match &own {
+                        Some(statement) => add(found, statement),
+                        None => found.doubt(),
+                    }
+                    self.place_in_group(Placed {
+                        name,
+                        statement: own,
+                    });
                 }
                 // PostgreSQL refuses a PREPARE of a name that exists.
-                StatementCommand::Prepare { name, .. } if own => self.place_in_group(name, EMPTY),
-                // A portal of DEALLOCATE runs another statement.
+                StatementCommand::Prepare { name, .. } if own.is_some() => {
+                    self.place_in_group(Placed {
+                        name,
+                        statement: own,
+                    });
+                }
                 StatementCommand::Prepare { .. } | StatementCommand::Deallocate(_) => {}
             }
         }
         Ok(())
     }
 
-    fn place_in_group(&mut self, name: Box<[u8]>, definition: &[u8]) {
-        if self.linked().link.places(&name) {
-            self.place_name(&name, definition);
+    /// Gives a name its present statement, or none, for the rest of the group.
+    fn place_in_group(&mut self, placed: Placed) {
+        let there = self.linked().link.placed(&placed.name);
+        if there.is_some_and(|there| there.same(placed.statement.as_ref())) {
+            return;
         }
+        if there.is_some() {
+            self.remove_name(&placed.name);
+        }
+        if let Some(statement) = &placed.statement {
+            let parse = Entry::swallow(Reply::Parse);
+            self.place_name(&placed.name, &statement.definition, parse);
+        }
+        self.linked().link.places(placed);
     }
 
     /// A Sync has ended the group: removes the names that it had on the server. (PostgreSQL would
     /// skip a Close before the Sync if the group has failed.)
     #[cold]
     pub(super) fn remove_placed(&mut self) {
-        for name in self.linked().link.take_placed() {
-            self.remove_name(&name);
+        for placed in self.linked().link.take_placed() {
+            self.remove_name(&placed.name);
         }
         self.sync();
     }
@@ -274,18 +280,20 @@ impl SqlNames {
         }
     }
 
+    /// Whether a Query may bring one more statement along: it is sent with each Query.
+    fn have_room_for(&self, statement: &Statement) -> bool {
+        let sizes = self.before.iter().map(|placed| placed.definition().len());
+        sizes.sum::<usize>() + statement.definition.len() <= limits::QUERY_READ
+    }
+
     /// The server needs the name before the Query, unless the Query makes the name first.
-    fn needs(&mut self, name: Box<[u8]>, definition: &[u8]) {
+    fn need(&mut self, name: Box<[u8]>, statement: Option<Arc<Statement>>) {
         let known = self.before.iter_mut().find(|placed| placed.name == name);
         match known {
             // An EXECUTE needs the text.
-            Some(known) if definition != EMPTY => known.definition = definition.into(),
-            Some(_) => {}
+            Some(known) => known.statement = known.statement.take().or(statement),
             None if self.changes.iter().any(|op| op.name == name) => {}
-            None => self.before.push(Placed {
-                name,
-                definition: definition.into(),
-            }),
+            None => self.before.push(Placed { name, statement }),
         }
     }
 
@@ -300,8 +308,4 @@ fn add(found: &mut Effects, statement: &Statement) {
     if let Some(executed) = statement.effects.as_deref() {
         found.executes(executed);
     }
-}
-
-fn executes(command: &StatementCommand) -> bool {
-    matches!(command, StatementCommand::Execute(_))
 }

@@ -350,6 +350,9 @@ impl Upstream<'_> {
                 }
                 let held_whole = match header.tag {
                     tag::PARSE if self.renames => !is_long_parse(chunk.rest(), header),
+                    tag::QUERY if self.renames && is_execute(chunk.rest()) => {
+                        header.total() <= limits::PARSE as usize
+                    }
                     tag::QUERY | tag::PARSE => {
                         header.total() <= limits::QUERY_READ && self.tracking() != Tracking::Nothing
                     }
@@ -564,6 +567,13 @@ fn begins_or_ends(tag: u8) -> bool {
 /// The body of a message, if all of it is there.
 pub(crate) fn whole<'a>(chunk: &Chunk<'a>, header: Header) -> Option<&'a [u8]> {
     chunk.rest().get(HEADER..header.total())
+}
+
+/// True for a Query that begins with EXECUTE: its arguments may be long.
+pub(super) fn is_execute(message: &[u8]) -> bool {
+    message
+        .get(HEADER..HEADER + 7)
+        .is_some_and(|word| word.eq_ignore_ascii_case(b"execute"))
 }
 
 /// True if a Parse is too long to remember. `front` is its beginning.

@@ -35,7 +35,9 @@ impl Upstream<'_> {
         }
         match found {
             Some(found) => self.note_first(found, Via::Query),
-            None if whole(chunk, header).is_none() => self.note_front(chunk, header, HEADER),
+            None if header.total() > limits::QUERY_READ || whole(chunk, header).is_none() => {
+                self.note_front(chunk, header, Some(HEADER))
+            }
             None => Ok(Verdict::Runs),
         }
     }
@@ -63,12 +65,12 @@ impl Upstream<'_> {
     }
 
     /// Looks at the front of a text that is too long to be held; `begin` is where the text begins
-    /// in its message.
+    /// in its message, if that is known.
     fn note_front(
         &mut self,
         chunk: &Chunk<'_>,
         header: Header,
-        begin: usize,
+        begin: Option<usize>,
     ) -> Result<Verdict, Flow> {
         let there = chunk.rest().len().min(header.total());
         if there < limits::FRONT {
@@ -76,7 +78,10 @@ impl Upstream<'_> {
         }
         let session = self.client.session_mut();
         let long = session.long.insert(Box::default());
-        long.read(&chunk.rest()[begin..there]);
+        match begin {
+            Some(begin) => long.read(&chunk.rest()[begin..there]),
+            None => long.doubt(),
+        }
         if there == header.total() {
             self.note_end();
         }
@@ -125,10 +130,9 @@ impl Upstream<'_> {
             }
             let there = &chunk.rest()[HEADER..];
             let begin = match howdah_wire::frame::cstr(there) {
-                Some((name, _)) => HEADER + name.len() + 1,
+                Some((name, _)) => Some(HEADER + name.len() + 1),
                 None if there.len() < limits::FRONT => return Err(Flow::Partial),
-                // A name without end: the text is in doubt.
-                None => HEADER,
+                None => None,
             };
             return self.note_front(chunk, header, begin);
         };
@@ -141,6 +145,10 @@ impl Upstream<'_> {
         let Some(mut found) = read_effects(text) else {
             return Ok(Verdict::Runs);
         };
+        if !found.statements.is_empty() {
+            // Nobody knows what a statement does that is executed by its name.
+            found.doubt();
+        }
         if !name.is_empty() && found.touches_session() {
             // Howdah looks at no Bind of this statement, not even later.
             found.kinds.add(Kinds::STAYS);

@@ -151,6 +151,9 @@ pub const ALL: &[Growing] = &[
     growing("effects-set-config", 1000, |size| {
         text("select ", "set_config('a.b',", "", size)
     }),
+    growing("effects-set-config-quoted", 1000, |size| {
+        text("select ", "\"set_config\"(", "", size)
+    }),
     growing("effects-slots", 500, |size| {
         text("select ", "pg_create_physical_replication_slot(", "", size)
     }),
