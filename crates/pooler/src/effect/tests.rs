@@ -194,7 +194,10 @@ fn kinds_of_effects() {
             "begin; set local seed = 0.5",
             Kinds::BEGINS.and(Kinds::STAYS),
         ),
-        ("select set_config('seed', '0.5', true)", Kinds::STAYS.and(Kinds::NAMES)),
+        (
+            "select set_config('seed', '0.5', true)",
+            Kinds::STAYS.and(Kinds::NAMES),
+        ),
         (
             "with a as (select 1) select * into temporary table t from a",
             TEMPORARY,
