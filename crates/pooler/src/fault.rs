@@ -225,10 +225,7 @@ impl Fault {
 
     /// True if the client could not prove its identity, or nothing lets its user in.
     pub fn refuses_login(&self) -> bool {
-        matches!(
-            self,
-            Fault::LoginFailed(_) | Fault::NoSuchUser | Fault::NotAllowed
-        )
+        matches!(self, Fault::LoginFailed(_) | Fault::NoSuchUser)
     }
 
     /// True if the client gets a message. False if the client has left, or if PostgreSQL would send
@@ -395,7 +392,7 @@ pub const PINS_REST: Words = &[
     (
         b'H',
         b"End what keeps servers (temporary tables, session locks and the like), or raise \
-          pool_size. SHOW CLIENTS says who keeps servers, and why.",
+          pool_size. SHOW CLIENTS_EXTENDED says who keeps servers, and why.",
     ),
 ];
 

@@ -21,6 +21,10 @@ pub const QUERY_READ: usize = 1 << 20;
 /// How many bytes outside of strings are read of a text that may have effects.
 pub const TEXT_OUTSIDE_STRINGS: usize = 1 << 20;
 
+/// The longest name of a statement or portal that is accepted, in bytes. PostgreSQL tells names
+/// apart by their first 63 bytes.
+pub const STATEMENT_NAME: usize = 4096;
+
 /// How many commands about statements (`EXECUTE p`) of one text are followed.
 pub const STATEMENTS_NAMED: usize = 1000;
 

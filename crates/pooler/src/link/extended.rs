@@ -31,6 +31,7 @@ impl Upstream<'_> {
                 Verdict::Runs => self.ask(chunk, header, entry),
                 Verdict::Refused => self.refuse_to_keep(chunk, header, entry),
             }
+            self.client.inbox.gives_room_back();
             return Ok(());
         }
         if is_long_parse(chunk.rest(), header) {
@@ -40,7 +41,6 @@ impl Upstream<'_> {
             self.await_whole(header)?;
             return self.parse_long(chunk, header, Refusal::TooMuch);
         };
-        self.client.inbox.gives_room_back();
         match Parse::read(body) {
             Ok(parse) => {
                 self.note_signal(parse);
@@ -49,6 +49,7 @@ impl Upstream<'_> {
             // The Parse is malformed. PostgreSQL answers with its own error.
             Err(_) => self.ask(chunk, header, Entry::forward(Reply::Parse)),
         }
+        self.client.inbox.gives_room_back();
         self.counts.client_parses += 1;
         Ok(())
     }
@@ -92,7 +93,10 @@ impl Upstream<'_> {
 
     /// The reason why Howdah can't remember one more text, or one more name, if there is one.
     pub(super) fn lacks_room(&mut self, parse: &Parse<'_>) -> Result<Option<Refusal>, Flow> {
-        let size = parse.definition.len();
+        if parse.name.len() > limits::STATEMENT_NAME {
+            return Ok(Some(Refusal::TooLong));
+        }
+        let size = parse.definition.len() + parse.name.len();
         if !self.interner.has_room(self.share, size) {
             return Ok(Some(Refusal::TooMuch));
         }
@@ -103,7 +107,8 @@ impl Upstream<'_> {
         let (count, texts) = (names.len(), names.texts());
         let coming = self.linked().link.ledger.names_changing();
         if count + coming >= limits::CLIENT_NAMES {
-            return match count < limits::CLIENT_NAMES {
+            // A Close may be under way.
+            return match coming > 0 {
                 true => Err(self.stall()),
                 false => Ok(Some(Refusal::TooManyNames)),
             };
@@ -250,6 +255,10 @@ impl Upstream<'_> {
         header: Header,
         names: BindNames<'_>,
     ) -> Step {
+        if names.portal.len() > limits::STATEMENT_NAME {
+            self.refuse(chunk, header, Entry::forward(Reply::Bind), Refusal::TooLong);
+            return Ok(());
+        }
         let found = self.bound(names, chunk, header)?;
         if self.watch.is_some() {
             self.watch_bind(names.portal, found.statement.as_ref(), whole(chunk, header));

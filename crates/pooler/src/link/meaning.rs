@@ -238,6 +238,8 @@ impl Downstream<'_> {
                 changes.temporary.clear();
             }
             b"COMMIT" | b"PREPARE TRANSACTION" => {
+                // Another transaction may begin at once: COMMIT AND CHAIN.
+                changes.doubt_names();
                 changes.undone = false;
                 // `private` stays set for all commands until the server is idle.
                 if std::mem::take(&mut changes.schema) {

@@ -48,7 +48,10 @@ impl Pooler {
                 client.and_then(|client| Some((client.inbox.waits_for_room()?, client.pool?)));
             if let Some((size, pool)) = wish {
                 let share = &self.pools.at(pool).share;
-                if full.contains(&pool) || !share.has_room(size) {
+                if !share.will_have_room(size) {
+                    // Texts have taken the room for good. The message is answered without it.
+                    self.next.note(Next::Resume(id));
+                } else if full.contains(&pool) || !share.has_room(size) {
                     full.push(pool);
                     self.room_line.push_back(id);
                 } else {

@@ -41,6 +41,7 @@ impl Upstream<'_> {
         }
         let plan = self.plan_query(chunk, header, first.as_ref())?;
         self.send_query(chunk, header, first.as_ref(), plan);
+        self.client.inbox.gives_room_back();
         Ok(())
     }
 
@@ -86,10 +87,7 @@ impl Upstream<'_> {
             return Ok(None);
         }
         match whole(chunk, header) {
-            Some(text) => {
-                self.client.inbox.gives_room_back();
-                Ok(read_effects(text))
-            }
+            Some(text) => Ok(read_effects(text)),
             None => {
                 self.await_whole(header)?;
                 Ok(None)
@@ -183,7 +181,7 @@ impl Upstream<'_> {
             _ => return Ok(false),
         };
         // Inside a group, no other name can be placed on the server for a while.
-        let inside = first.executes.is_none() && self.linked().link.group_open();
+        let inside = first.executes.is_none() && self.linked().link.is_group_at_work();
         if !inside && !statement::is_ours(name) {
             return Ok(false);
         }

@@ -48,7 +48,7 @@ impl Upstream<'_> {
         // A COPY would take the messages behind the Query for its own. And behind messages of an
         // open group, PostgreSQL may skip the Query, but not what Howdah sends behind it.
         let server = self.linked();
-        let alone = server.not_failed() && !server.link.group_open();
+        let alone = server.not_failed() && !server.link.is_group_at_work();
         if !self.renames || !alone || found.kinds.any(Kinds::COPIES) {
             // The server has only statements whose PREPARE is not followed.
             if found.executes_by_name() {

@@ -375,7 +375,8 @@ impl Upstream<'_> {
         if size <= limits::FRONT || self.client.inbox.asked_for_room() {
             return Err(Flow::Partial);
         }
-        if self.share.has_room(size) {
+        // Who has a server does not wait: others may wait for that server.
+        if self.share.has_room(size) || self.server.is_some() && self.share.will_have_room(size) {
             self.client.inbox.gets_room(self.share, size);
             return Err(Flow::Partial);
         }

@@ -136,7 +136,6 @@ impl Upstream<'_> {
             };
             return self.note_front(chunk, header, begin);
         };
-        self.client.inbox.gives_room_back();
         let Some((name, text)) = howdah_wire::frame::cstr(body) else {
             return Ok(Verdict::Runs);
         };

@@ -200,14 +200,15 @@ impl Interner {
 
     /// Whether a pool with this share may remember a text of `size` more bytes.
     pub fn has_room(&mut self, share: &Allowance, size: usize) -> bool {
-        if share.has_room(size) {
+        // Messages give their room back soon: they refuse no text.
+        if share.will_have_room(size) {
             return true;
         }
         // So many new texts pay for a purge.
         if self.added > limits::TIDIED_TEXTS {
             self.purge();
         }
-        share.has_room(size)
+        share.will_have_room(size)
     }
 
     /// True if there may be many statements that no client or server holds any more.
