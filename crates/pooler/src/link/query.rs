@@ -182,12 +182,14 @@ impl Upstream<'_> {
         };
         // Inside a group, no other name can be placed on the server for a while.
         let inside = first.executes.is_none() && self.linked().link.is_group_at_work();
-        if !inside && !statement::is_ours(name) {
+        let ours = statement::is_ours(name);
+        if !inside && !ours {
             return Ok(false);
         }
         self.wait_for(name)?;
-        if inside != self.lookup(name).is_some() {
-            // A client may choose such a name.
+        // A client may choose such a name.
+        let own = self.lookup(name).is_some();
+        if own && !inside || !own && !ours {
             return Ok(false);
         }
         let change = self.void_or_nothing(name);

@@ -246,11 +246,12 @@ impl Upstream<'_> {
     /// Gives a name its present statement, or none, for the rest of the group.
     fn place_in_group(&mut self, placed: Placed) {
         let there = self.linked().link.placed(&placed.name);
-        if there.is_some_and(|there| there.same(placed.statement.as_ref())) {
-            return;
-        }
-        if there.is_some() {
-            self.remove_name(&placed.name);
+        match (there, &placed.statement) {
+            // Whatever the server has by this name, the client itself has made.
+            (None, None) => return,
+            (Some(there), statement) if there.same(statement.as_ref()) => return,
+            (Some(_), _) => self.remove_name(&placed.name),
+            (None, Some(_)) => {}
         }
         if let Some(statement) = &placed.statement {
             let parse = Entry::swallow(Reply::Parse);
