@@ -232,6 +232,7 @@ impl Downstream<'_> {
             let named = entry.swallow && entry.reply == Reply::Parse;
             entry.part() == Part::Rest && (named || fields.sqlstate() == Some(b"25P02"))
         });
+        let names = front.is_some_and(|entry| entry.effects().sql_names.is_some());
         let nobody = self.client.is_none() || self.is_nobodys();
         if self.server.inquiry.is_some() && front.is_none() {
             Telling::NothingYet
@@ -239,7 +240,7 @@ impl Downstream<'_> {
             Telling::Ours
         } else if echo {
             Telling::Echo
-        } else if simple
+        } else if names
             && matches!(fields.sqlstate(), Some(b"26000" | b"25P02"))
             && let Some(error) = self.server.link.take_refused_name()
         {
