@@ -162,7 +162,11 @@ impl Upstream<'_> {
     }
 
     fn bind_instead(&mut self, bind: &Bind<'_>, text: &[u8]) {
-        self.linked().link.set_bound(None);
+        let link = &mut self.linked().link;
+        link.set_bound(None);
+        if let Some(watch) = &mut link.watch {
+            watch.bound = None;
+        }
         let to = self.to();
         let formats = 2 * (bind.wanted.len() + 1);
         self.out.send_with(to, |buf| {
