@@ -252,6 +252,7 @@ impl Pooler {
             self.give_permission_back(id, out);
         }
         let client = self.clients.at_mut(id);
+        client.forgets_signal(None);
         let peer = Peer::Client(id);
         out.send_with(peer, error);
         // A Query or a FunctionCall ends with its ReadyForQuery. Extended messages are skipped up
