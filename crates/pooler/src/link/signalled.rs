@@ -202,11 +202,8 @@ impl Upstream<'_> {
     }
 
     fn bind_instead(&mut self, bind: &Bind<'_>, text: &[u8]) {
-        let link = &mut self.linked().link;
-        link.set_bound(None);
-        if let Some(watch) = &mut link.watch {
-            watch.bound = None;
-        }
+        self.linked().link.set_bound(None);
+        self.watch_bind(bind.names.portal, None, None);
         let to = self.to();
         let formats = 2 * (bind.wanted.len() + 1);
         self.out.send_with(to, |buf| {
