@@ -225,7 +225,7 @@ impl Upstream<'_> {
 
 /// The call in a Query that is nothing else.
 #[inline]
-fn signal_text(chunk: &Chunk<'_>, header: Header) -> Option<SignalText> {
+pub(super) fn signal_text(chunk: &Chunk<'_>, header: Header) -> Option<SignalText> {
     if header.body > LONGEST {
         return None;
     }
