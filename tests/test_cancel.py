@@ -232,8 +232,8 @@ def test_by_psycopg(make_howdah, postgres):
 
 
 def test_many_wrong_keys_delay_only_who_sends_them(make_howdah, postgres):
-    """Whoever tries keys waits, even if it never waits for the answers, and is refused if too many
-    wait. A request from another address is carried out at once."""
+    """Whoever tries keys waits, even if it never waits for the answers. A request from another
+    address is carried out at once."""
     howdah = make_howdah(workers=1, listen_addr="127.0.0.1,::1", cancel_wait_timeout=600)
     with howdah.connect() as target:
         target.send(sleep("guessed"))
@@ -243,15 +243,15 @@ def test_many_wrong_keys_delay_only_who_sends_them(make_howdah, postgres):
         for _ in range(110):
             with howdah.raw() as guesser:
                 guesser.send(guess)
-        guessers = [howdah.raw() for _ in range(300)]
+        guessers = [howdah.raw() for _ in range(30)]
         for guesser in guessers:
             guesser.send(guess)
-        guessers[-1].read_to_end()
-        assert guessers[20].quiet(0.01), "has its turn in more than a second"
+        # Of these the last has its turn in more than a second.
         with wire.Wire(("::1", howdah.port)) as other:
             other.send(wire.cancel_request(pid, key))
             assert outcome(target.read_until()) == CANCELLED
             other.read_to_end()
+        assert guessers[-1].quiet(0.01)
         for guesser in guessers:
             guesser.read_to_end()
             guesser.close()
