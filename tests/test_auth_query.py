@@ -263,7 +263,8 @@ def test_a_role_made_anew_gets_servers_of_its_own(make_howdah, postgres, workers
 
 def test_a_changed_password_is_known_to_all_workers(make_howdah, postgres):
     """One login with the new password is enough for the servers of all clients."""
-    howdah = make_howdah(auth_type="plain", auth_user="admin", workers=3, default_pool_size=10)
+    howdah = make_howdah(auth_type="plain", auth_user="admin", workers=3, default_pool_size=10,
+                         pool_spread="always")
     postgres.sql("drop role if exists anew")
     postgres.sql("create role anew login password 'one'")
     clients = [howdah.connect(user="anew", password="one") for _ in range(6)]
