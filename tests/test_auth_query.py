@@ -261,10 +261,14 @@ def test_a_role_made_anew_gets_servers_of_its_own(make_howdah, postgres, workers
         postgres.sql("drop role anew")
 
 
-def test_a_changed_password_is_known_to_all_workers(make_howdah, postgres):
+def test_a_changed_password_is_known_to_all_workers(make_howdah, own_postgres):
     """One login with the new password is enough for the servers of all clients."""
-    howdah = make_howdah(auth_type="plain", auth_user="admin", workers=3, default_pool_size=10,
-                         pool_spread="always")
+    postgres = own_postgres
+    postgres.write_hba("local all all trust", "host all anew all scram-sha-256",
+                       "host all all all trust")
+    postgres.sql("select pg_reload_conf()")
+    howdah = make_howdah(postgres=postgres, auth_type="plain", auth_user="postgres", workers=3,
+                         default_pool_size=10, pool_spread="always")
     postgres.sql("drop role if exists anew")
     postgres.sql("create role anew login password 'one'")
     clients = [howdah.connect(user="anew", password="one") for _ in range(6)]
