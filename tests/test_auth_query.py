@@ -261,6 +261,27 @@ def test_a_role_made_anew_gets_servers_of_its_own(make_howdah, postgres, workers
         postgres.sql("drop role anew")
 
 
+def test_a_changed_password_is_known_to_all_workers(make_howdah, own_postgres):
+    """One login with the new password is enough for the servers of all clients."""
+    postgres = own_postgres
+    postgres.write_hba("local all all trust", "host all anew all scram-sha-256",
+                       "host all all all trust")
+    postgres.sql("select pg_reload_conf()")
+    howdah = make_howdah(postgres=postgres, auth_type="plain", auth_user="postgres", workers=3,
+                         default_pool_size=10, pool_spread="always")
+    postgres.sql("drop role if exists anew")
+    postgres.sql("create role anew login password 'one'")
+    clients = [howdah.connect(user="anew", password="one") for _ in range(6)]
+    postgres.sql("alter role anew password 'two'")
+    howdah.connect(user="anew", password="two").close()
+    for client in clients:
+        client.rows("begin")
+    for client in clients:
+        client.rows("commit")
+        client.close()
+    postgres.sql("drop role anew")
+
+
 def test_another_secret_in_the_user_file_is_another_role(make_howdah, postgres):
     howdah = make_howdah(secrets={"anew": "one"})
     postgres.sql("drop role if exists anew")

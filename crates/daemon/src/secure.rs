@@ -354,13 +354,13 @@ impl Sessions {
 
     /// Takes one step of a handshake, and returns the bytes to send. `None` also if the helper
     /// thread takes the step.
-    pub(crate) fn step(&mut self, key: Key) -> Option<(HandshakeStep, Option<Vec<u8>>)> {
+    pub(crate) fn step(&mut self, key: Key, now: Time) -> Option<(HandshakeStep, Option<Vec<u8>>)> {
         self.held(key)?.in_line = false;
         if self.goes_away(key) {
             return None;
         }
         let step = self.get(key)?.handshake();
-        self.stepped(key, step)
+        self.stepped(key, step, now)
     }
 
     /// Gives the step with the private key to the helper, if that step takes long. Before this step
@@ -390,7 +390,11 @@ impl Sessions {
     }
 
     /// A session comes back after its step; `None` if its connection is gone.
-    pub(crate) fn returned(&mut self, shaken: Shaken) -> Option<(HandshakeStep, Option<Vec<u8>>)> {
+    pub(crate) fn returned(
+        &mut self,
+        shaken: Shaken,
+        now: Time,
+    ) -> Option<(HandshakeStep, Option<Vec<u8>>)> {
         let Shaken {
             key,
             mut session,
@@ -406,7 +410,7 @@ impl Sessions {
         if more {
             self.stand_in_line(key);
         }
-        self.stepped(key, step)
+        self.stepped(key, step, now)
     }
 
     /// A session has taken a step of its handshake.
@@ -414,12 +418,20 @@ impl Sessions {
         &mut self,
         key: Key,
         step: HandshakeStep,
+        now: Time,
     ) -> Option<(HandshakeStep, Option<Vec<u8>>)> {
         let records = self.get(key)?.take_output();
         let held = self.held(key)?;
         held.answered |= records.is_some();
         match step {
-            HandshakeStep::More => held.stepped = true,
+            HandshakeStep::More => {
+                let first = !std::mem::replace(&mut held.stepped, true);
+                if first && held.counted {
+                    // Until now the client has waited for this process.
+                    held.begun = now;
+                    self.begun.push_back((now, key));
+                }
+            }
             _ => self.ended(key),
         }
         Some((step, records))
@@ -613,7 +625,7 @@ mod tests {
         let start = |sessions: &mut Sessions, slot| sessions.start(key(slot), hello(), begun);
         assert!(matches!(start(&mut sessions, 0), Taken::Handshake));
         assert_eq!(sessions.next_in_line(0, 0), Some(key(0)));
-        assert!(sessions.step(key(0)).is_some());
+        assert!(sessions.step(key(0), begun).is_some());
         assert_eq!(sessions.give_up(Time(9 * patience)), None, "nobody waits");
         assert!(matches!(start(&mut sessions, 1), Taken::Waits));
         assert_eq!(sessions.deadline(), Some(Time(5 + patience)));
@@ -621,7 +633,7 @@ mod tests {
         let later = Time(4 + patience);
         sessions.receive(key(0), b"x", later);
         assert_eq!(sessions.next_in_line(0, 0), Some(key(0)));
-        assert!(sessions.step(key(0)).is_some());
+        assert!(sessions.step(key(0), later).is_some());
         assert_eq!(sessions.give_up(later), None);
         assert_eq!(sessions.next_waiting(), None);
         assert_eq!(sessions.give_up(Time(5 + patience)), Some(key(0)));
@@ -648,8 +660,11 @@ mod tests {
         assert_eq!(sessions.give_up(Time(patience)), None, "its step is due");
         assert_eq!(sessions.deadline(), Some(Time(2 * patience)));
         assert_eq!(sessions.next_in_line(0, 0), Some(key(0)));
-        assert!(sessions.step(key(0)).is_some());
-        assert_eq!(sessions.give_up(Time(2 * patience)), Some(key(0)));
+        // The client's time begins with the step.
+        assert!(sessions.step(key(0), Time(2 * patience - 1)).is_some());
+        assert_eq!(sessions.give_up(Time(2 * patience)), None);
+        let late = Time(3 * patience - 1);
+        assert_eq!(sessions.give_up(late), Some(key(0)));
     }
 
     #[test]

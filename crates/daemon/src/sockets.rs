@@ -711,7 +711,7 @@ impl<D: Driver> Sockets<D> {
         if connection.stage != Stage::Open || connection.flags.lost {
             return;
         }
-        if let Some((step, records)) = self.sessions.step(key) {
+        if let Some((step, records)) = self.sessions.step(key, self.now) {
             self.stepped(key, step, records);
         }
     }
@@ -719,7 +719,7 @@ impl<D: Driver> Sockets<D> {
     /// The helper thread has taken a handshake's step.
     pub(crate) fn shaken(&mut self, shaken: Shaken) {
         let key = shaken.key;
-        if let Some((step, records)) = self.sessions.returned(shaken) {
+        if let Some((step, records)) = self.sessions.returned(shaken, self.now) {
             self.stepped(key, step, records);
         }
     }

@@ -788,7 +788,7 @@ fn all_servers_but_one_may_be_kept_unless_clients_wait_for_servers() {
     let said = pin(&mut broker, 6, crate::mail::PinWish::Waits);
     assert!(said.is_empty());
     assert!(tell_at(&mut broker, 1000, works()).is_empty());
-    assert_eq!(tell_at(&mut broker, 3000, works()), ["pinned false"]);
+    assert_eq!(tell_at(&mut broker, 11_000, works()), ["pinned false"]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
 use crate::console::{Report, Survey};
 use crate::event::{Address, ClientId, Ends, LooseSocket, Order};
@@ -101,7 +102,7 @@ pub enum Mail {
     /// A server of a pool has reported whether it is a standby.
     Standby(Arc<PoolKey>, bool),
     /// A login was told another secret of a pool's user than the one before.
-    SecretChanged(Arc<PoolKey>),
+    SecretChanged(Box<ChangedSecret>),
     /// The schema of a database has changed: [`crate::statement::Interner::untold`].
     SchemaChanged(Arc<str>, u64),
     /// An order for all workers.
@@ -118,6 +119,17 @@ pub enum Mail {
     NoMoreArrivals,
     /// The rest of the predecessor's state.
     Inherit(Arc<Estate>),
+}
+
+/// What a login has told of its pool's user, for logins to PostgreSQL on other workers.
+#[derive(Clone, Debug)]
+pub struct ChangedSecret {
+    /// The pool.
+    pub pool: Arc<PoolKey>,
+    /// The secret.
+    pub secret: Secret,
+    /// The keys of the login, if it used SCRAM.
+    pub keys: Option<ScramKeys>,
 }
 
 /// A new client on its way to its worker.

@@ -14,7 +14,7 @@
 //! Bytes 0 and 3, as one number modulo the number of workers, name the client's worker: a worker
 //! draws random bytes until they name it. So 45 bits vary, and a request that the named worker does
 //! not know (its client came from a process with more workers, or got its key before `peer_id` was
-//! set) goes to the other workers, too. A secret of protocol 3.2 has 28 more bytes, which only this
+//! set) goes to the other workers, too, unless it names a peer in `[peers]`. A secret of protocol 3.2 has 28 more bytes, which only this
 //! process can make. Eight bytes are too few to name a slot and also keep a secret, so these keys are
 //! kept in a table.
 //!
@@ -128,6 +128,13 @@ impl Pooler {
         key.map_or_else(plain, |key| key.worker(self.workers))
     }
 
+    /// True for a key of another peer, which can get the request.
+    fn is_others(&self, key: PeerKey) -> bool {
+        let (own, peer) = (self.config.globals.peer_id, key.peer());
+        let other = own != 0 && u32::from(peer) != own;
+        other && key.ttl() > 0 && self.config.peers.contains_key(&peer)
+    }
+
     fn post_cancel(&self, to: WorkerId, id: ClientId, pid: u32, secret: &[u8], out: &mut Out) {
         let mail = Mail::Cancel {
             pid,
@@ -154,10 +161,13 @@ impl Pooler {
 
     /// Continues a search: at the next worker, then at the peer that the key names.
     fn search_on(&mut self, id: ClientId, out: &mut Out) {
+        let search = self.peering.searches.get(&id);
+        let key = search.and_then(|search| PeerKey::read(search.pid, &search.secret));
+        let others = key.is_some_and(|key| self.is_others(key));
         let Some(search) = self.peering.searches.get_mut(&id) else {
             return;
         };
-        if search.asked < self.workers {
+        if search.asked < self.workers && !others {
             let asked = search.asked;
             search.asked += 1;
             let (pid, secret) = (search.pid, search.secret.clone());
@@ -189,8 +199,11 @@ impl Pooler {
                 packet,
                 from: (self.worker, id),
             };
+            // The peer examines the key.
+            self.guesses.examined(id);
             return out.push(Action::Post(Self::FIRST, mail));
         };
+        self.key_examined(id, false);
         self.end_canceller(id, fault, out);
     }
 

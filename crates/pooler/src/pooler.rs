@@ -359,7 +359,7 @@ impl Pooler {
                 let statements = &mut self.shared.statements;
                 statements.schema_changed_elsewhere(&database, changes);
             }
-            Mail::SecretChanged(key) => self.secret_changed_elsewhere(&key, out),
+            Mail::SecretChanged(changed) => self.secret_changed_elsewhere(*changed, out),
             Mail::Order(Order::GiveUp) => self.successor_left(out),
             Mail::Order(order) => self.order(&order, out),
             Mail::Survey(survey) => self.survey(survey, out),

@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::config::{Config, Host, PoolMode};
 use crate::event::{Action, Address, Close, Out, WorkerId};
 use crate::fault::Fault;
-use crate::mail::{Mail, ToBroker};
+use crate::mail::{ChangedSecret, Mail, ToBroker};
 use crate::pool::Terms;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pool::route::is_forsaken;
@@ -107,7 +107,7 @@ impl Pooler {
             pool.forgets_welcome();
             self.call_in(id, "database configuration changed", out);
         } else if renewed {
-            self.call_in(id, RENEWED, out);
+            self.call_in_shared(id, RENEWED, out);
         } else if sessions_end {
             // Sessions may leave locks and other state, and nothing is reset between transactions.
             self.call_in_shared(id, "pool mode changed", out);
@@ -122,24 +122,31 @@ impl Pooler {
     }
 
     /// A login was told another secret of a pool's user. The user may be another role under the same
-    /// name: replaces the pool's servers on all workers.
-    pub(crate) fn secret_changed(&mut self, id: PoolId, out: &mut Out) {
-        let key = self.pools.at(id).key.clone();
+    /// name: replaces the pool's servers on all workers. The servers' logins use the new secret.
+    pub(crate) fn secret_changed(&mut self, changed: &ChangedSecret, out: &mut Out) {
         for to in (0..self.workers).map(WorkerId) {
             if to != self.worker {
-                out.push(Action::Post(to, Mail::SecretChanged(key.clone())));
+                let mail = Mail::SecretChanged(Box::new(changed.clone()));
+                out.push(Action::Post(to, mail));
             }
         }
-        self.secret_changed_elsewhere(&key, out);
+        self.secret_changed_elsewhere(changed.clone(), out);
     }
 
     /// The same, when another worker has noticed the change.
-    pub(crate) fn secret_changed_elsewhere(&mut self, key: &PoolKey, out: &mut Out) {
+    pub(crate) fn secret_changed_elsewhere(&mut self, changed: ChangedSecret, out: &mut Out) {
         // Servers in the mail are replaced when they arrive. Every worker counts every change.
         self.janitor.epoch += 1;
-        if let Some(id) = self.pools.find(key) {
-            self.pools.at_mut(id).forgets_secret();
-            self.call_in(id, RENEWED, out);
+        let ChangedSecret { pool, secret, keys } = changed;
+        let Some(id) = self.pools.find(&pool) else {
+            return;
+        };
+        let pool = self.pools.at_mut(id);
+        // A login here may have told this worker already.
+        let new = !pool.knows_secret(&secret);
+        pool.learn_login(keys, Some(secret), false);
+        if new {
+            self.call_in_shared(id, RENEWED, out);
         }
     }
 

@@ -145,8 +145,10 @@ pub struct Signal {
     pub(crate) pid: u32,
     /// The client is disconnected. If false, its statement is cancelled.
     pub(crate) ends: bool,
-    /// Who may get the signal; `None`: every client, because an administrator sends it.
-    pub(crate) of: Option<SameRole>,
+    /// Who may get the signal.
+    pub(crate) of: SameRole,
+    /// An administrator sends the signal: clients of all users at the same server may get it.
+    pub(crate) by_admin: bool,
     /// The client that sends the signal.
     pub(crate) from: (WorkerId, ClientId),
     /// How many workers have looked for the client.

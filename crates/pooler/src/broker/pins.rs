@@ -37,7 +37,7 @@ impl Applicant {
 
 /// How long all clients that keep a server must have been silent before nobody waits for them, in
 /// nanoseconds.
-const SILENCE_NS: u64 = 2_000_000_000;
+const SILENCE_NS: u64 = 10_000_000_000;
 
 /// How long a client waits at least, in nanoseconds: meanwhile every worker has said in a
 /// maintenance whether its clients work.

@@ -3,7 +3,8 @@
 //!
 //! The first requests with wrong keys cost nothing. A key may be that of a client that is gone, or of
 //! another process behind the same address. Further requests from the same place wait for their
-//! turn, one behind the other. Requests from other places do not wait.
+//! turn, one behind the other, a short while: honest requests may come from the same place. If too
+//! many wait, further ones are refused. Requests from other places do not wait.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -18,18 +19,18 @@ const FREE: u64 = 100;
 /// How long it takes until a wrong key is forgotten, in nanoseconds.
 const FORGETS_NS: u64 = 1_000_000_000;
 
-/// The first wait, in nanoseconds. It doubles with every ten wrong keys.
-const FIRST_NS: u64 = 10_000_000;
+/// No more wrong keys of a place are counted, so that all are forgotten in a few minutes.
+const MOST: u64 = FREE + 100;
 
-/// The longest wait, in nanoseconds.
-const LONGEST_NS: u64 = 1_000_000_000;
+/// The time between two requests that have to wait, in nanoseconds.
+const WAIT_NS: u64 = 50_000_000;
 
-/// Where requests come from: an address, or a network of IPv6 addresses that one host may use.
-/// `None`: unix sockets.
-pub(crate) type Origin = Option<IpAddr>;
+/// No request waits longer, in nanoseconds.
+const LONGEST_NS: u64 = 2_000_000_000;
 
-/// The place of a client.
-pub(crate) fn place(remote: &Address) -> Origin {
+/// The place that a client comes from: an address, or a network of IPv6 addresses that one host may
+/// use. `None` for a unix socket.
+pub(crate) fn place(remote: &Address) -> Option<IpAddr> {
     match remote {
         Address::Tcp(IpAddr::V6(ip), _) => {
             let ip = ip.to_canonical();
@@ -67,7 +68,9 @@ pub(crate) struct HeldRequest {
 /// The places that have sent wrong keys to a worker, and their requests that wait.
 #[derive(Debug)]
 pub struct Guesses {
-    places: HashMap<Origin, Guesser, Seeded>,
+    places: HashMap<IpAddr, Guesser, Seeded>,
+    /// The places of the requests that are being examined. (The connection may have ended.)
+    examined: HashMap<ClientId, IpAddr, Seeded>,
     held: HashMap<ClientId, HeldRequest, Seeded>,
 }
 
@@ -76,23 +79,40 @@ impl Guesses {
     pub fn new(seeded: Seeded) -> Guesses {
         Guesses {
             places: HashMap::with_hasher(seeded),
+            examined: HashMap::with_hasher(seeded),
             held: HashMap::with_hasher(seeded),
         }
     }
 
-    /// When the next request of a place may be examined.
-    pub(crate) fn turn(&mut self, place: Origin, now: Time) -> Time {
+    /// When the next request of a place may be examined; `None` if too many wait.
+    pub(crate) fn turn(&mut self, place: IpAddr, now: Time) -> Option<Time> {
         let Some(guesser) = self.places.get_mut(&place) else {
-            return now;
+            return Some(now);
         };
         guesser.forget(now);
         let turn = guesser.next.max(now);
-        guesser.next = Time(turn.0 + guesser.wait());
-        turn
+        if guesser.wrong < FREE {
+            return Some(turn);
+        }
+        if turn.0 > now.0 + LONGEST_NS {
+            return None;
+        }
+        guesser.next = Time(turn.0 + WAIT_NS);
+        Some(turn)
+    }
+
+    /// A request from this place is examined from now on.
+    pub(crate) fn examine(&mut self, id: ClientId, place: IpAddr) {
+        self.examined.insert(id, place);
+    }
+
+    /// The request has been examined, or another process examines it. Returns its place.
+    pub(crate) fn examined(&mut self, id: ClientId) -> Option<IpAddr> {
+        self.examined.remove(&id)
     }
 
     /// A place has sent a wrong key.
-    pub(crate) fn wrong(&mut self, place: Origin, now: Time) {
+    pub(crate) fn wrong(&mut self, place: IpAddr, now: Time) {
         if self.places.len() >= limits::GUESSERS && !self.places.contains_key(&place) {
             self.places.retain(|_, guesser| {
                 guesser.forget(now);
@@ -108,7 +128,7 @@ impl Guesses {
             next: now,
         });
         guesser.forget(now);
-        guesser.wrong += 1;
+        guesser.wrong = (guesser.wrong + 1).min(MOST);
     }
 
     /// Holds a request until its turn. False if too many are held.
@@ -140,42 +160,46 @@ impl Guesser {
             _ => Time(self.at.0 + forgotten * FORGETS_NS),
         };
     }
-
-    /// How long the request behind the next one waits for that, in nanoseconds.
-    fn wait(&self) -> u64 {
-        match self.wrong.checked_sub(FREE) {
-            None => 0,
-            Some(more) => (FIRST_NS << (more / 10).min(16)).min(LONGEST_NS),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const HERE: Origin = Some(IpAddr::V6(Ipv6Addr::LOCALHOST));
+    const HERE: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
+    const THERE: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
     #[test]
-    fn wrong_keys_are_examined_ever_slower_and_others_at_once() {
+    fn wrong_keys_are_examined_slowly_and_others_at_once() {
         let mut guesses = Guesses::new(crate::seeded(1));
         let mut now = Time(5);
         let mut examined = 0;
         // Somebody tries all the time for an hour.
         while now.0 < 3_600_000_000_000 {
-            let turn = guesses.turn(HERE, now);
-            assert!(turn.0 <= now.0 + LONGEST_NS);
-            now = turn.max(now);
+            now = guesses.turn(HERE, now).unwrap();
             guesses.wrong(HERE, now);
             examined += 1;
-            assert_eq!(guesses.turn(None, now), now, "another place");
+            assert_eq!(guesses.turn(THERE, now), Some(now), "another place");
         }
-        assert!((100..5000).contains(&examined), "{examined}");
+        assert!((100..75_000).contains(&examined), "{examined}");
         // After some minutes, all is forgotten.
-        let later = Time(now.0 + 600_000_000_000);
+        let later = Time(now.0 + 200_000_000_000);
         for _ in 0..1000 {
-            assert_eq!(guesses.turn(HERE, later), later);
+            assert_eq!(guesses.turn(HERE, later), Some(later));
         }
+    }
+
+    #[test]
+    fn a_flood_is_refused_and_delays_what_follows_a_short_while() {
+        let mut guesses = Guesses::new(crate::seeded(1));
+        for _ in 0..60_000 {
+            guesses.wrong(HERE, Time(5));
+        }
+        let turns: Vec<_> = (0..60_000).map(|_| guesses.turn(HERE, Time(5))).collect();
+        let held = turns.iter().flatten().count() as u64;
+        assert_eq!(held, LONGEST_NS / WAIT_NS + 1);
+        let late = Time(5 + 2 * LONGEST_NS);
+        assert_eq!(guesses.turn(HERE, late), Some(late));
     }
 
     #[test]
@@ -183,7 +207,7 @@ mod tests {
         let mut guesses = Guesses::new(crate::seeded(1));
         for _ in 0..FREE - 1 {
             guesses.wrong(HERE, Time(5));
-            assert_eq!(guesses.turn(HERE, Time(5)), Time(5));
+            assert_eq!(guesses.turn(HERE, Time(5)), Some(Time(5)));
         }
     }
 
@@ -200,7 +224,7 @@ mod tests {
     fn places_and_held_requests_are_bounded() {
         let mut guesses = Guesses::new(crate::seeded(1));
         for number in 0..=limits::GUESSERS as u32 {
-            guesses.wrong(Some(IpAddr::V4(number.into())), Time(5));
+            guesses.wrong(IpAddr::V4(number.into()), Time(5));
         }
         assert_eq!(guesses.places.len(), limits::GUESSERS);
         guesses.wrong(HERE, Time(5 + FORGETS_NS));

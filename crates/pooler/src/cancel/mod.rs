@@ -23,6 +23,8 @@ pub mod told;
 pub use errand::Errand;
 pub use keys::{Keys, OldKey};
 
+use std::net::IpAddr;
+
 use howdah_wire::backend::Status;
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
@@ -31,7 +33,7 @@ use crate::cancel::guesses::HeldRequest;
 use crate::client;
 use crate::client::ClientState;
 use crate::config::Host;
-use crate::event::{Action, ClientId, Out, Peer, ServerId, WorkerId};
+use crate::event::{Action, Address, ClientId, Out, Peer, ServerId, WorkerId};
 use crate::fault::Fault;
 use crate::mail::Mail;
 use crate::pooler::Pooler;
@@ -104,6 +106,7 @@ impl Pooler {
         if self.search_goes_on(id, known, out) {
             return;
         }
+        self.key_examined(id, known);
         if self.signal_answered(id, known, out) {
             return;
         }
@@ -119,13 +122,17 @@ impl Pooler {
     /// the same place.
     pub(crate) fn cancel_came(&mut self, id: ClientId, pid: u32, secret: &[u8], out: &mut Out) {
         self.clients.at_mut(id).wants_to_cancel(self.now);
-        let turn = self.guesses.turn(self.place_of(id), self.now);
-        if turn <= self.now {
+        let turn = match self.guesser(id) {
+            Some(place) => self.guesses.turn(place, self.now),
+            None => Some(self.now),
+        };
+        if turn.is_some_and(|turn| turn <= self.now) {
             self.watch_client(id);
-            return self.find_cancelled(id, pid, secret, out);
+            return self.examine(id, pid, secret, out);
         }
         let secret = secret.into();
-        if self.guesses.hold(id, HeldRequest { turn, pid, secret }) {
+        let held = |turn| self.guesses.hold(id, HeldRequest { turn, pid, secret });
+        if turn.is_some_and(held) {
             return self.watch_client(id);
         }
         self.end_canceller(id, Fault::CancelUnknown, out);
@@ -135,20 +142,34 @@ impl Pooler {
     pub(crate) fn cancel_turn(&mut self, id: ClientId, out: &mut Out) {
         if let Some(held) = self.guesses.take(id) {
             self.watch_client(id);
-            self.find_cancelled(id, held.pid, &held.secret, out);
+            self.examine(id, held.pid, &held.secret, out);
         }
     }
 
-    fn place_of(&self, id: ClientId) -> guesses::Origin {
-        guesses::place(&self.clients.at(id).ends.remote)
+    fn examine(&mut self, id: ClientId, pid: u32, secret: &[u8], out: &mut Out) {
+        if let Some(place) = self.guesser(id) {
+            self.guesses.examine(id, place);
+        }
+        self.find_cancelled(id, pid, secret, out);
     }
 
-    /// Counts a wrong key, except from a peer, which forwards keys that it does not know.
-    fn count_wrong_key(&mut self, id: ClientId) {
-        let place = self.place_of(id);
+    /// The place whose wrong keys are counted. `None` for unix sockets, and for peers, which forward
+    /// keys that they do not know.
+    fn guesser(&self, id: ClientId) -> Option<IpAddr> {
+        let place = guesses::place(&self.clients.at(id).ends.remote)?;
         let mut hosts = self.config.peers.values().flat_map(|peer| &peer.hosts);
-        let is_peer = hosts.any(|host| matches!(host, Host::Ip(ip) if Some(*ip) == place));
-        if !is_peer {
+        let is_it = |host: &Host| match host {
+            Host::Ip(ip) => guesses::place(&Address::Tcp(*ip, 0)) == Some(place),
+            _ => false,
+        };
+        (!hosts.any(is_it)).then_some(place)
+    }
+
+    /// A key has been examined: a wrong one counts, even if its sender has left.
+    pub(crate) fn key_examined(&mut self, id: ClientId, known: bool) {
+        if let Some(place) = self.guesses.examined(id)
+            && !known
+        {
             self.guesses.wrong(place, self.now);
         }
     }
@@ -160,9 +181,6 @@ impl Pooler {
             .get(id)
             .is_some_and(|c| matches!(c.state(), ClientState::Canceller))
         {
-            if fault == Fault::CancelUnknown {
-                self.count_wrong_key(id);
-            }
             self.disconnect(id, fault, out);
         }
     }
@@ -234,6 +252,7 @@ impl Pooler {
             self.give_permission_back(id, out);
         }
         let client = self.clients.at_mut(id);
+        client.forgets_signal(None);
         let peer = Peer::Client(id);
         out.send_with(peer, error);
         // A Query or a FunctionCall ends with its ReadyForQuery. Extended messages are skipped up

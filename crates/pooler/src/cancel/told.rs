@@ -16,12 +16,12 @@ impl Pooler {
         let client = self.clients.at_mut(id);
         client.end.stalls();
         let Some(pool) = client.pool else { return };
-        let admin = self.config.globals.admin_users.has(&client.user);
-        let of = self.same_role(pool);
+        let by_admin = self.config.globals.admin_users.has(&client.user);
         let signal = Signal {
             pid,
             ends,
-            of: (!admin).then_some(of),
+            of: self.same_role(pool),
+            by_admin,
             from: (self.worker, id),
             asked: 0,
         };
@@ -51,7 +51,12 @@ impl Pooler {
         };
         let client = self.clients.at(id);
         let role = client.pool.map(|pool| self.same_role(pool));
-        let may = role.is_some_and(|role| signal.of.as_ref().is_none_or(|of| *of == role));
+        let may = role.is_some_and(|mut role| {
+            if signal.by_admin {
+                role.user = signal.of.user.clone();
+            }
+            role == signal.of
+        });
         if !may {
             return out.push(Action::Post(from.0, Mail::Cancelled(from.1, false)));
         }

@@ -20,6 +20,7 @@ use crate::event::{ClientId, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
 use crate::known::LookedUp;
 use crate::limits;
+use crate::mail::ChangedSecret;
 use crate::note::Level;
 use crate::pool::Failure;
 use crate::pool::greeting::{Greeting, Wishes};
@@ -358,9 +359,13 @@ impl Pooler {
             return self.disconnect(id, Fault::NoDatabase(name.to_string()), out);
         };
         // A directory may accept several passwords of a user.
-        let renewed = |found: &Secret| self.pools.at(pool_id).knows_other_secret(found);
-        if entry.forced_user.is_none() && !by_authority && found.as_ref().is_some_and(renewed) {
-            self.secret_changed(pool_id, out);
+        let pool = self.pools.at(pool_id);
+        if entry.forced_user.is_none()
+            && !by_authority
+            && let Some(secret) = found.clone().filter(|found| pool.knows_other_secret(found))
+        {
+            let (pool, keys) = (pool.key.clone(), keys.clone());
+            self.secret_changed(&ChangedSecret { pool, secret, keys }, out);
         }
         let pool = self.pools.at_mut(pool_id);
         pool.client_enters();

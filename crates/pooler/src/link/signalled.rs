@@ -53,15 +53,32 @@ impl Upstream<'_> {
         chunk: &mut Chunk<'_>,
         header: Header,
     ) -> Result<bool, Flow> {
-        if header.body > LONGEST {
-            return Ok(false);
-        }
-        let body = &chunk.rest()[HEADER..];
-        let body = &body[..body.len().min(header.body as usize)];
-        let text = body.strip_suffix(b"\0").unwrap_or(body);
-        match SignalText::read(text) {
+        match signal_text(chunk, header) {
             Some(text) => self.run_signal(chunk, header, text),
             None => Ok(false),
+        }
+    }
+
+    /// Sends the signal of a Query whose client has no server: the signal needs none, and may free
+    /// one. The answer needs a server.
+    #[inline]
+    pub(super) fn signal_ahead(&mut self, chunk: &Chunk<'_>, header: Header) -> Step {
+        match signal_text(chunk, header) {
+            Some(text) => self.signal_first(chunk, header, &text),
+            None => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn signal_first(&mut self, chunk: &Chunk<'_>, header: Header, text: &SignalText) -> Step {
+        let Some(pid) = self.keep_query(chunk, header, text)? else {
+            return Ok(());
+        };
+        match self.client.signal() {
+            Some(signal) if !matches!(signal.sent, SignalSent::Done(of, _) if of == pid) => {
+                self.ask_once(pid)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -72,20 +89,31 @@ impl Upstream<'_> {
         header: Header,
         text: SignalText,
     ) -> Result<bool, Flow> {
-        whole(chunk, header).ok_or(Flow::Partial)?;
-        let Some(pid) = text.told(None) else {
+        let Some(pid) = self.keep_query(chunk, header, &text)? else {
             return Ok(false);
         };
-        let kept = self.client.signal();
-        if kept.is_none_or(|kept| kept.name.is_some() || kept.text != text) {
-            self.keep_signal(None, text.clone());
-        }
         let sent = self.send_signal(pid)?;
         self.client.forgets_signal(None);
         if sent {
             self.query_instead(chunk, header, &text.success());
         }
         Ok(sent)
+    }
+
+    /// Keeps a Query of this kind, and returns the process id if Howdah may have told it.
+    fn keep_query(
+        &mut self,
+        chunk: &Chunk<'_>,
+        header: Header,
+        text: &SignalText,
+    ) -> Result<Option<u32>, Flow> {
+        whole(chunk, header).ok_or(Flow::Partial)?;
+        let pid = text.told(None);
+        let kept = self.client.signal();
+        if pid.is_some() && kept.is_none_or(|kept| kept.name.is_some() || kept.text != *text) {
+            self.keep_signal(None, text.clone());
+        }
+        Ok(pid)
     }
 
     /// Answers a Bind of such a call. False for other Binds.
@@ -142,13 +170,25 @@ impl Upstream<'_> {
                 signal.sent = SignalSent::No;
                 Ok(got)
             }
-            SignalSent::Asked(of) if of == pid => Err(self.stall()),
-            _ => {
-                signal.sent = SignalSent::Asked(pid);
-                let ends = signal.text.ends;
-                Err(Flow::NeedSignal { pid, ends })
-            }
+            _ => self.ask_once(pid).map(|()| false),
         }
+    }
+
+    /// Asks for the signal, or waits for the answer.
+    fn ask_once(&mut self, pid: u32) -> Step {
+        let Some(signal) = self.client.signal() else {
+            return Ok(());
+        };
+        if matches!(signal.sent, SignalSent::Asked(of) if of == pid) {
+            self.client.end.stalls();
+            return Err(match &self.server {
+                Some(_) => self.stall(),
+                None => Flow::Stalled,
+            });
+        }
+        signal.sent = SignalSent::Asked(pid);
+        let ends = signal.text.ends;
+        Err(Flow::NeedSignal { pid, ends })
     }
 
     fn query_instead(&mut self, chunk: &mut Chunk<'_>, header: Header, text: &[u8]) {
@@ -163,6 +203,7 @@ impl Upstream<'_> {
 
     fn bind_instead(&mut self, bind: &Bind<'_>, text: &[u8]) {
         self.linked().link.set_bound(None);
+        self.watch_bind(bind.names.portal, None, None);
         let to = self.to();
         let formats = 2 * (bind.wanted.len() + 1);
         self.out.send_with(to, |buf| {
@@ -180,4 +221,15 @@ impl Upstream<'_> {
         self.push(Entry::forward(Reply::Bind));
         self.push(Entry::swallow(Reply::Close));
     }
+}
+
+/// The call in a Query that is nothing else.
+#[inline]
+pub(super) fn signal_text(chunk: &Chunk<'_>, header: Header) -> Option<SignalText> {
+    if header.body > LONGEST {
+        return None;
+    }
+    let body = &chunk.rest()[HEADER..];
+    let body = &body[..body.len().min(header.body as usize)];
+    SignalText::read(body.strip_suffix(b"\0").unwrap_or(body))
 }

@@ -5,6 +5,7 @@ use howdah_wire::frame::header;
 
 use super::assign::evict_statements;
 use super::downstream::{self, Downstream};
+use super::signalled;
 use super::upstream::{self, Upstream};
 use crate::client::{Client, ClientState};
 use crate::config::Globals;
@@ -440,4 +441,5 @@ fn plainly_needs_server(client: &Client, globals: &Globals, chunk: &Chunk<'_>) -
     upstream::needs_server(header.tag)
         && header.total() <= most
         && header.body + 4 <= globals.max_packet_size
+        && (header.tag != b'Q' || signalled::signal_text(chunk, header).is_none())
 }

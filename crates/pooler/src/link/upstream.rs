@@ -362,6 +362,9 @@ impl Upstream<'_> {
                     // Without room, it is answered at once, or passes through.
                     self.await_whole(header)?;
                 }
+                if header.tag == tag::QUERY {
+                    self.signal_ahead(chunk, header)?;
+                }
                 Err(Flow::NeedServer)
             }
         }

@@ -240,9 +240,10 @@ impl Pooler {
             listens: true,
         };
         let own = client.session.as_ref().and_then(|s| s.channels.as_ref());
-        if own.map_or(0, |own| own.count()) + channels.len() > limits::CHANNELS_OF_CLIENT {
+        let wanted = own.map_or(0, |own| own.count()) + channels.len();
+        let Some(room) = limits::CHANNELS_OF_CLIENT.checked_sub(wanted) else {
             return self.disconnect(id, Fault::TooManyOwnChannels, out);
-        }
+        };
         client.hushes(Hush::Wishes, self.now);
         let encoding = encoding_of(&self.shared, client.params.as_deref());
         let encoding: Option<Box<[u8]>> = encoding.map(Box::from);
@@ -252,7 +253,7 @@ impl Pooler {
             .get_or_insert_with(|| Box::new(Channels::new(Arc::new(key))));
         let ahead = ahead.into_iter();
         let new = ahead.filter(|name| !own.has(name) && !channels.contains(name));
-        own.ahead = new.collect();
+        own.ahead = new.take(room).collect();
         channels.extend(own.ahead.iter().cloned());
         own.wished = channels.clone();
         if own.is_empty() {

@@ -319,6 +319,11 @@ impl Pool {
         self.found_secret.as_ref().is_some_and(|old| old != found)
     }
 
+    /// True if the last login was told this secret of the pool's user.
+    pub(crate) fn knows_secret(&self, found: &Secret) -> bool {
+        self.found_secret.as_ref() == Some(found)
+    }
+
     /// Takes over the keys and the secret of the same pool in another process or worker, where
     /// this pool has none or may not keep its own.
     pub(crate) fn inherits(&mut self, keys: Option<ScramKeys>, found: Option<Secret>, keeps: bool) {

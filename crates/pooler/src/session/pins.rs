@@ -12,6 +12,7 @@
 //! (`currval` never fails: it runs, and its value is not kept.) Sometimes a client turns out to be
 //! pinned only after its statement has run. If it has no permission, Howdah disconnects it.
 
+use howdah_wire::backend::Status;
 use howdah_wire::write;
 
 use crate::client::{Client, ClientState};
@@ -151,15 +152,16 @@ impl Pooler {
     /// Tells the Broker whether clients that keep servers of a pool work.
     pub(crate) fn tell_pins(&self, id: PoolId, out: &mut Out) {
         let pool = self.pools.at(id);
-        if pool.terms.bounds.pins == 0 || pool.pinned() == 0 && pool.pin_line.is_empty() {
+        if pool.terms.bounds.pins == 0 || self.tickets == 0 {
             return;
         }
         let lately = Time(self.now.0.saturating_sub(PERIOD_NS));
         let works = self.servers.iter().any(|(_, server)| {
             let client = server.client().and_then(|id| self.clients.get(id));
+            let in_transaction = server.status != Status::Idle;
             server.pool == id
-                && (server.link.is_owed() || server.request() >= lately)
-                && client.is_some_and(Client::is_pinned)
+                && (server.link.is_owed() || in_transaction || server.request() >= lately)
+                && client.is_some_and(Client::may_keep)
         });
         if works || !pool.pin_line.is_empty() {
             let (worker, pool) = (self.worker, pool.key.clone());
