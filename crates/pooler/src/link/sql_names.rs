@@ -45,6 +45,15 @@ impl Upstream<'_> {
         if found.statements.is_empty() {
             return Ok(None);
         }
+        if self.renames {
+            // Answers that are owed decide which names there are, and whether the transaction has
+            // failed.
+            self.await_settings()?;
+            for command in &found.statements {
+                self.wait_for(command.name())?;
+            }
+            self.settle_meaning()?;
+        }
         // A COPY would take the messages behind the Query for its own. And behind messages of an
         // open group, PostgreSQL may skip the Query, but not what Howdah sends behind it.
         let server = self.linked();
@@ -57,11 +66,6 @@ impl Upstream<'_> {
             return Ok(None);
         }
         let commands = std::mem::take(&mut found.statements);
-        self.await_settings()?;
-        for command in &commands {
-            self.wait_for(command.name())?;
-        }
-        self.settle_meaning()?;
         let mut names = SqlNames::default();
         let mut followed = true;
         for command in commands {
