@@ -225,7 +225,10 @@ impl Fault {
 
     /// True if the client could not prove its identity, or nothing lets its user in.
     pub fn refuses_login(&self) -> bool {
-        matches!(self, Fault::LoginFailed(_) | Fault::NoSuchUser)
+        matches!(
+            self,
+            Fault::LoginFailed(_) | Fault::NoSuchUser | Fault::NotAllowed
+        )
     }
 
     /// True if the client gets a message. False if the client has left, or if PostgreSQL would send

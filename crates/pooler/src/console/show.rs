@@ -431,11 +431,7 @@ fn show_memory(holdings: &[Holdings]) -> Vec<Row> {
     let kept = |kind: KeptFor| {
         let bytes = holdings.iter().flat_map(|holding| holding.kept);
         let bytes = bytes.filter(|(known, _)| *known == kind);
-        let kilobytes = bytes
-            .map(|(_, bytes)| bytes as u64)
-            .sum::<u64>()
-            .div_ceil(1024);
-        row(kind.row(), 1024, kilobytes, 0)
+        row(kind.row(), 1, bytes.map(|(_, bytes)| bytes as u64).sum(), 0)
     };
     let mut rows = vec![
         row("pool_cache", size_of::<Pool>(), pools, 0),
