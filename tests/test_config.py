@@ -329,7 +329,7 @@ def test_reload_takes_the_star_away(make_howdah, postgres):
         howdah.write()
         howdah.reload()
         assert client.value("select 1") == "1"
-        with pytest.raises(wire.Refused, match="no such database"):
+        with pytest.raises(wire.Refused, match="does not exist"):
             howdah.connect()
     machine.wait_until(lambda: howdah.pool("postgres") is None, "the pool to be forgotten")
 
