@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use postgres::{Client, SimpleQueryMessage};
 
-use crate::arguments::Arguments;
 use crate::table::Table;
+use crate::target::{Target, told};
 
 /// A connection to the console.
 pub(crate) struct Console {
@@ -37,10 +37,8 @@ pub(crate) struct Snapshot {
 
 impl Console {
     /// Connects.
-    pub fn open(arguments: &Arguments) -> Result<Console, String> {
-        let connector = arguments.tls.connector()?;
-        let client = arguments.target.connect(connector);
-        let client = client.map_err(|why| told(&why))?;
+    pub fn open(target: &mut Target) -> Result<Console, String> {
+        let client = target.connect()?;
         let mut console = Console {
             client,
             version: String::new(),
@@ -98,56 +96,5 @@ impl Console {
             }
         }
         Ok(table)
-    }
-}
-
-/// The server's words, if it has said some.
-fn told(why: &postgres::Error) -> String {
-    if let Some(said) = why.as_db_error() {
-        return said.message().to_string();
-    }
-    let mut text = why.to_string();
-    if let Some(source) = std::error::Error::source(why) {
-        let source = source.to_string();
-        if !text.contains(&source) {
-            text = format!("{text}: {source}");
-        }
-    }
-    without_places(&text)
-}
-
-/// The reasons of a TLS library, without its numbers, and without the files of its source.
-fn without_places(text: &str) -> String {
-    let is_place = |part: &str| {
-        let numbered = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let file = part.contains('/') && (part.ends_with(".c") || part.ends_with(".cc"));
-        let library = part == "error" || part == "SSL routines" || part.starts_with("OPENSSL_");
-        part.is_empty() || numbered || file || library
-    };
-    if !text.contains("error:") {
-        return text.to_owned();
-    }
-    let parts = text.split(':').map(str::trim);
-    let reasons = parts.filter(|part| !is_place(part));
-    let reasons = reasons.map(|part| match part.contains('_') {
-        true => part.to_ascii_lowercase().replace('_', " "),
-        false => part.to_owned(),
-    });
-    reasons.collect::<Vec<_>>().join(": ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_library_tells_reasons_not_places() {
-        let text = "error performing TLS handshake: error:1000007D:SSL routines:OPENSSL_internal:\
-                    CERTIFICATE_VERIFY_FAILED:/somewhere/ssl/handshake.cc:290:: IP address mismatch";
-        assert_eq!(
-            without_places(text),
-            "error performing TLS handshake: certificate verify failed: IP address mismatch"
-        );
-        assert_eq!(without_places("it is away: no way"), "it is away: no way");
     }
 }
