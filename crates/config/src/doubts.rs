@@ -150,9 +150,7 @@ pub(super) fn leads_here(host: &Host, port: u16, globals: &Globals) -> bool {
     let everywhere = listens("*") || listens("0.0.0.0") || listens("::");
     let local = !globals.listen_addr.is_empty();
     match host {
-        Host::Ip(address) => {
-            listens(&address.to_string()) || (everywhere && address.is_loopback())
-        }
+        Host::Ip(address) => listens(&address.to_string()) || (everywhere && address.is_loopback()),
         Host::Name(name) => listens(name) || (local && name == "localhost"),
         Host::Unix(folder) => *folder == globals.unix_socket_dir,
     }
@@ -163,7 +161,8 @@ pub(super) fn shares_port(globals: &Globals) -> bool {
     let http = globals.http_listen_addr.parse::<IpAddr>();
     let meets = |address: &String| {
         let other = address.parse::<IpAddr>();
-        let whole = |address: &Result<IpAddr, _>| address.as_ref().is_ok_and(|a| a.is_unspecified());
+        let whole =
+            |address: &Result<IpAddr, _>| address.as_ref().is_ok_and(|a| a.is_unspecified());
         address == "*" || whole(&http) || whole(&other) || http.is_ok() && http == other
     };
     globals.http_listen_port != 0
@@ -197,13 +196,19 @@ mod tests {
     #[test]
     fn urls() {
         for (url, pairs) in [
-            ("postgres://u:p@ss/w@h:6000/shop?a=b", "host=h port=6000 dbname=shop,"),
+            (
+                "postgres://u:p@ss/w@h:6000/shop?a=b",
+                "host=h port=6000 dbname=shop,",
+            ),
             ("postgresql://h", "host=h,"),
             ("'postgres://u@[::1]:1'", "host=::1 port=1,"),
             ("postgres:///shop", "host=HOST dbname=shop,"),
         ] {
             let said = instead_of_url(url).unwrap();
-            assert!(said.contains(pairs) && !said.contains("p@ss"), "{url}: {said}");
+            assert!(
+                said.contains(pairs) && !said.contains("p@ss"),
+                "{url}: {said}"
+            );
         }
         assert_eq!(instead_of_url("host=h"), None);
     }

@@ -79,10 +79,14 @@ impl Reader<'_> {
                 // What was read of the line is a key, a header or a path. A line of an auth_file has
                 // quotes.
                 let read = &start[..start.len() - cursor.rest.len()];
-                let read = read.lines().next().filter(|read| !read.contains(['"', '=']));
+                let read = read
+                    .lines()
+                    .next()
+                    .filter(|read| !read.contains(['"', '=']));
                 let read = read.filter(|read| !read.is_empty());
                 let mistake = Mistake::at(&place, text, remedy);
-                self.mistakes.push(mistake.showing(read.map(Excerpt::of_start)));
+                self.mistakes
+                    .push(mistake.showing(read.map(Excerpt::of_start)));
                 // The mistake may be in the middle of a line.
                 if cursor.line == place.line {
                     cursor.take_line();

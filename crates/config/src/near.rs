@@ -11,20 +11,24 @@ pub fn nearest<'a>(text: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     near.map(|(_, word)| word)
 }
 
-/// The Levenshtein distance: the number of letters to add, remove or change.
+/// The number of letters to add, remove, change, or exchange with the next one.
 pub(super) fn distance(a: &str, b: &str) -> usize {
-    let b = b.as_bytes();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let change = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut older: Vec<usize> = Vec::new();
+    let mut old: Vec<usize> = (0..=b.len()).collect();
+    for i in 0..a.len() {
+        let mut row = vec![i + 1];
+        for j in 0..b.len() {
+            let change = old[j] + usize::from(a[i] != b[j]);
+            let mut least = change.min(old[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
+                least = least.min(older[j - 1] + 1);
+            }
+            row.push(least);
         }
+        older = std::mem::replace(&mut old, row);
     }
-    row[b.len()]
+    old[b.len()]
 }
 
 #[cfg(test)]
@@ -38,6 +42,7 @@ mod tests {
             ("pool", Some("pools")),
             ("cleints", Some("clients")),
             ("fd", Some("fds")),
+            ("fsd", Some("fds")),
             ("foo", None),
             ("elephants", None),
             ("", None),

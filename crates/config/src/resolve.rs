@@ -635,11 +635,21 @@ impl Resolver {
         let address = globals.http_listen_addr.parse::<std::net::IpAddr>();
         let local = address.is_ok_and(|address| address.is_loopback());
         if globals.http_listen_port != 0 && !local && globals.http_token.is_empty() {
-            let address = &globals.http_listen_addr;
-            self.warn(format!(
+            let address = globals.http_listen_addr.clone();
+            let page = match globals.http_page {
+                true => ", and the page (http_page) is not served: set http_token",
+                false => "",
+            };
+            let text = format!(
                 "http_listen_addr = {address} without http_token: whoever reaches it reads the names \
-                 of databases and users in /metrics"
-            ));
+                 of databases and users in /metrics{page}"
+            );
+            match self.written.get("http_listen_addr").cloned() {
+                Some((value, place)) => {
+                    self.warn_at(&place, Excerpt::of_value("http_listen_addr", &value), text);
+                }
+                None => self.warn(text),
+            }
         }
     }
 

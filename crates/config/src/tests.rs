@@ -533,8 +533,7 @@ fn what_stands_twice_is_warned_of() {
 fn what_is_hardly_meant_is_warned_of() {
     let secret = "SCRAM-SHA-256$4096:W7rlyLVkwGiV5i0YGKTiKA==$fg/d3A";
     let md5 = "md50123456789abcdef0123456789abcdef";
-    let users =
-        format!("\"a\" \"{secret}\"\n\"b\" \"{md5}\"\n\"c\" \"{md5}\"\n\"a\" \"x\"\n");
+    let users = format!("\"a\" \"{secret}\"\n\"b\" \"{md5}\"\n\"c\" \"{md5}\"\n\"a\" \"x\"\n");
     let mut files = |_: &str| Ok(users.clone());
     let text = "[databases]\n\
                 a = host=127.0.0.1 port=6432\n\
@@ -584,7 +583,9 @@ fn a_mistake_is_shown_in_its_line_without_secrets() {
                 pasword = hush\n";
     let reading = Config::read("h.ini", text, &mut files);
     let shown = reading.mistakes.iter().map(Mistake::shown_line);
-    let shown: Vec<String> = shown.map(|two| two.lines().next().unwrap_or("").into()).collect();
+    let shown: Vec<String> = shown
+        .map(|two| two.lines().next().unwrap_or("").into())
+        .collect();
     assert_eq!(
         shown,
         [
@@ -603,16 +604,27 @@ fn a_mistake_is_shown_in_its_line_without_secrets() {
     let said: Vec<_> = reading.mistakes.iter().map(Mistake::to_string).collect();
     let said = |at: usize| said[at].as_str();
     assert!(said(0).ends_with("write host=h dbname=a, and the user's secret into auth_file"));
-    assert!(said(6).contains("a comment needs a line of its own"), "{}", said(6));
+    assert!(
+        said(6).contains("a comment needs a line of its own"),
+        "{}",
+        said(6)
+    );
     let (all, hush) = (format!("{:?}", reading.mistakes), "hush");
-    assert_eq!(all.matches(hush).count(), 2 + 1, "only the comment, and pasword: {all}");
+    assert_eq!(
+        all.matches(hush).count(),
+        2 + 1,
+        "only the comment, and pasword: {all}"
+    );
 }
 
 #[test]
 fn another_format_is_one_mistake() {
     let said = mistakes_of("general:\n  host: x\npools:\n");
     assert_eq!(said.len(), 1);
-    assert!(said[0].starts_with("config file h.ini is in YAML format: "), "{said:?}");
+    assert!(
+        said[0].starts_with("config file h.ini is in YAML format: "),
+        "{said:?}"
+    );
     let said = mistakes_of("[general]\nhost = \"0.0.0.0\"\n[pools.a]\n");
     assert!(said.len() == 1 && said[0].contains("TOML"), "{said:?}");
 }
@@ -833,6 +845,11 @@ fn metrics_for_everybody_are_warned_of() {
             "http_listen_addr = 0.0.0.0 without http_token: whoever reaches it reads the names of \
           databases and users in /metrics"
         ]
+    );
+    let page = warnings(&at("http_listen_addr=0.0.0.0\nhttp_page=1"));
+    assert!(
+        page[0].ends_with("is not served: set http_token"),
+        "{page:?}"
     );
     good(&at("http_listen_addr=0.0.0.0\nhttp_token=x"));
     good(&at("http_listen_addr=::1"));

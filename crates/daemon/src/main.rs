@@ -5,6 +5,8 @@
 
 mod authority;
 mod boot;
+mod build;
+mod check;
 mod cli;
 mod control;
 mod derive;
@@ -16,6 +18,7 @@ mod leave;
 mod listen;
 mod log;
 mod nameserver;
+mod reach;
 mod reload;
 mod signals;
 mod syslog;
@@ -45,14 +48,15 @@ use tracer::Tracer;
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os().skip(1)) {
         Ok(Command::Help) => print!("{}", cli::USAGE),
-        Ok(Command::Version) => println!("{}", cli::VERSION),
+        Ok(Command::Version(false)) => println!("{}", cli::VERSION),
+        Ok(Command::Version(true)) => print!("{}\n{}", cli::VERSION, build::story()),
         Ok(Command::Settings) => print!("{}", howdah_pooler::config::settings_page()),
         Ok(Command::Top(arguments)) if howdah_top::run(arguments.iter().cloned()) => {}
-        Ok(Command::Top(_)) => return ExitCode::FAILURE,
+        Ok(Command::Init(arguments)) if howdah_top::init(arguments.iter().cloned()) => {}
+        Ok(Command::Top(_) | Command::Init(_)) => return ExitCode::FAILURE,
         Ok(Command::Metrics) => print!("{}", howdah_pooler::metrics::metrics_page()),
         Ok(Command::Manual) => print!("{}", howdah_pooler::config::settings_manual()),
-        Ok(Command::Check(arguments)) if boot::check(&arguments) => {}
-        Ok(Command::Check(_)) => return ExitCode::FAILURE,
+        Ok(Command::Check(arguments)) => return check::check(&arguments),
         Ok(Command::Run(arguments)) => {
             let log = Log::new(arguments.quiet, arguments.verbose);
             let Err(Fatal(why)) = run(&arguments, &log);

@@ -4,6 +4,7 @@
 
 mod arguments;
 mod console;
+mod init;
 mod keys;
 mod passwords;
 mod screen;
@@ -14,6 +15,7 @@ mod tls;
 mod view;
 
 pub use arguments::USAGE;
+pub use init::init;
 pub use target::connect;
 
 use std::ffi::OsString;

@@ -82,6 +82,28 @@ impl Tls {
         Ok((rest, tls))
     }
 
+    /// The settings with which a pooler asks its servers for the same; none for its defaults.
+    pub fn lines(&self) -> Vec<String> {
+        let mode = match (self.mode, self.verify) {
+            (SslMode::Disable, _) => "disable",
+            (SslMode::Require, Verify::Nothing) => "require",
+            (SslMode::Require, Verify::Authority) => "verify-ca",
+            (SslMode::Require, Verify::Name) => "verify-full",
+            _ => return Vec::new(),
+        };
+        let mut lines = vec![format!("server_tls_sslmode = {mode}")];
+        if self.verify != Verify::Nothing
+            && let Some(file) = &self.authorities
+        {
+            lines.push(format!("server_tls_ca_file = {file}"));
+        }
+        if let Some((certificate, key)) = &self.certificate {
+            lines.push(format!("server_tls_cert_file = {certificate}"));
+            lines.push(format!("server_tls_key_file = {key}"));
+        }
+        lines
+    }
+
     /// What makes sessions.
     ///
     /// # Errors
