@@ -48,7 +48,9 @@ impl Pooler {
             let (sqlstate, text) = (fault.sqlstate().to_string(), fault.told());
             let detail = self.why_in_vain(id, &fault);
             out.send_with(Peer::Client(id), |buf| match &detail {
-                Some(detail) => write::error_with_detail(buf, "FATAL", &sqlstate, &text, detail),
+                Some(detail) => {
+                    write::error_with(buf, "FATAL", &sqlstate, &text, [Some(detail), None]);
+                }
                 None => write::error(buf, "FATAL", &sqlstate, &text),
             });
             if self.config.globals.log_pooler_errors {
