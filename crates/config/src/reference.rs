@@ -25,8 +25,8 @@ const FORMAT: &[&str] = &[
      which `''` is one quote. The key of an entry of `[databases]` is the name that clients ask \
      for, and `*` is for all names that have no entry; of `[users]`, the name of a user; of \
      `[peers]`, a `peer_id`.",
-    "`howdah --check FILE` says what is wrong with a file, and where. A file with a mistake stops \
-     the start; a reload with one changes nothing.",
+    "`howdah --check FILE` says what is wrong with a file, and where; with `--connect` it also looks \
+     at the servers. A file with a mistake stops the start; a reload with one changes nothing.",
 ];
 
 /// An example of each section.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write as _};
+use std::net::TcpListener;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -473,6 +474,14 @@ fn report(
              chown USER {0}/howdah.ini {0}/userlist.txt\n",
             shell(folder)
         );
+    }
+    for port in [orders.port, orders.http_port] {
+        if port > 0 && TcpListener::bind(("127.0.0.1", port)).is_err() {
+            let _ = write!(
+                text,
+                "\nSomething listens on port {port} already: end it, or write another port into howdah.ini.\n"
+            );
+        }
     }
     let mut with_secret = users.iter().map(|(name, _)| name.as_str());
     let has_secret = |name: &&str| !silent.contains(name);
