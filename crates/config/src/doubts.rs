@@ -16,10 +16,12 @@ pub(super) const QUOTES: &str = "the quotes are a part of it: leave them out";
 
 /// What is odd about a value of `[pgbouncer]`.
 pub(super) fn of_value(setting: &Setting, value: &str) -> Option<&'static str> {
-    // SQL, and words of other systems, may have any character.
-    let free = setting.name.ends_with("_query")
-        || matches!(setting.name, "http_token" | "auth_ldap_options");
-    if !free && is_commented(value) {
+    // Their values are secrets, which are not shown.
+    if matches!(setting.name, "http_token" | "auth_ldap_options") {
+        return None;
+    }
+    let is_sql = setting.name.ends_with("_query");
+    if !is_sql && is_commented(value) {
         return Some(COMMENT);
     }
     let quoted = match setting.kind {
