@@ -1,6 +1,6 @@
 //! `howdah top`: pools, clients, servers and waits in a terminal, over the admin console. So it works
-//! from anywhere, and against PgBouncer, too, as far as that has the columns. `howdah init`: the first configuration
-//! of a pooler, over a connection to PostgreSQL.
+//! from anywhere, and against PgBouncer, too, as far as that has the columns. And `howdah init`: the
+//! first configuration of a pooler, over a connection to PostgreSQL.
 #![forbid(unsafe_code)]
 
 mod arguments;
