@@ -256,11 +256,12 @@ fn tls_mode(config: &Config, database: &Database) -> SslMode {
 
 /// A user whose password is known in clear text, and that password.
 fn credentials<'a>(config: &'a Config, database: &'a Database) -> Option<(&'a str, &'a str)> {
-    let listed = |name: &str| match config.users.get_key_value(name)? {
-        (name, user) => match &user.secret {
+    let listed = |name: &str| {
+        let (name, user) = config.users.get_key_value(name)?;
+        match &user.secret {
             Some(Secret::Plain(password)) => Some((name.as_str(), password.as_str())),
             _ => None,
-        },
+        }
     };
     if let Some(user) = &database.forced_user {
         let own = database

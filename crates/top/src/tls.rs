@@ -248,7 +248,7 @@ mod tests {
         let text = "host=h password='a sslmode=disable' sslmode='verify-ca' sslrootcert=system";
         let (rest, tls) = read(text);
         assert_eq!(rest, "host=h password='a sslmode=disable'");
-        assert_eq!((tls.verify, tls.authorities), (Verify::Authority, None));
+        assert_eq!((tls.verify, &tls.authorities), (Verify::Authority, &None));
         assert_eq!(
             tls.lines(),
             ["server_tls_sslmode = verify-ca"],
