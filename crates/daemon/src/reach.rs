@@ -176,7 +176,11 @@ fn try_tls(
     let mode = tls_mode(config, database);
     let broken = |why: std::io::Error| {
         let remedy = "is it PostgreSQL that listens on this port?";
-        (format!("no answer: {}", log::text(&why)), remedy)
+        let why = match why.kind() {
+            ErrorKind::WouldBlock => format!("no answer in {} s", PATIENCE.as_secs()),
+            _ => format!("no answer: {}", log::text(&why)),
+        };
+        (why, remedy)
     };
     let limits = [
         stream.set_read_timeout(Some(PATIENCE)),
