@@ -50,7 +50,7 @@ impl Source {
         let text = read_file(path).map_err(|why| vec![not_read(path, &why)])?;
         let (config, warnings) = Config::load(path, &text, &mut read_file)
             .map_err(|mistakes| mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>())?;
-        if let Some(missing) = crate::authority::missing(&config) {
+        if let Some(missing) = left_out(&config) {
             return Err(vec![missing]);
         }
         self.with_arguments(config)
@@ -353,6 +353,11 @@ fn expected_servers(config: &Config) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
+/// The error for a configuration that this build can't serve.
+fn left_out(config: &Config) -> Option<String> {
+    crate::authority::missing(config).or_else(|| crate::tracer::missing(config))
+}
+
 /// `howdah --check`: prints all mistakes of the configuration to standard error.
 pub fn check(arguments: &Arguments) -> bool {
     let path = &arguments.config;
@@ -374,7 +379,7 @@ pub fn check(arguments: &Arguments) -> bool {
     let mut errors: Vec<String> = mistakes.iter().map(Mistake::to_string).collect();
     let broken = warnings.iter().filter(|warning| warning.broken);
     errors.extend(broken.map(Warning::to_string));
-    errors.extend(crate::authority::missing(&config));
+    errors.extend(left_out(&config));
     let mut advice = advice(&config);
     advice.extend(checked_as_root(&config.globals, arguments));
     let needless = needless(&config);

@@ -6,6 +6,8 @@
 mod authority;
 mod boot;
 mod cli;
+#[cfg(feature = "traces")]
+mod collector;
 mod control;
 mod derive;
 mod dns;
@@ -16,6 +18,8 @@ mod leave;
 mod listen;
 mod log;
 mod nameserver;
+#[cfg(feature = "traces")]
+mod otlp;
 mod reload;
 mod signals;
 mod syslog;
@@ -26,6 +30,7 @@ mod workers;
 mod writer;
 
 use std::convert::Infallible;
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -47,7 +52,7 @@ fn main() -> ExitCode {
         Ok(Command::Help) => print!("{}", cli::USAGE),
         Ok(Command::Version) => println!("{}", cli::VERSION),
         Ok(Command::Settings) => print!("{}", howdah_pooler::config::settings_page()),
-        Ok(Command::Top(arguments)) if howdah_top::run(arguments.iter().cloned()) => {}
+        Ok(Command::Top(arguments)) if top(&arguments) => {}
         Ok(Command::Top(_)) => return ExitCode::FAILURE,
         Ok(Command::Metrics) => print!("{}", howdah_pooler::metrics::metrics_page()),
         Ok(Command::Manual) => print!("{}", howdah_pooler::config::settings_manual()),
@@ -65,6 +70,18 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// `howdah top`: watches a pooler in the terminal. Returns true if all went well.
+#[cfg(feature = "top")]
+fn top(arguments: &[OsString]) -> bool {
+    howdah_top::run(arguments.iter().cloned())
+}
+
+#[cfg(not(feature = "top"))]
+fn top(_: &[OsString]) -> bool {
+    eprintln!("howdah: top is not part of this build: build with the Cargo feature top");
+    false
 }
 
 /// Runs the pooler. Returns only if the pooler can't start.

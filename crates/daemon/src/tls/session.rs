@@ -410,12 +410,12 @@ impl Role {
 }
 
 /// True if a host is a name, not an address. Only a name is sent as SNI, and checked as a name.
-fn is_name(host: &str) -> bool {
+pub(super) fn is_name(host: &str) -> bool {
     host.parse::<std::net::IpAddr>().is_err()
 }
 
 /// The reason why a call failed.
-fn failure(ssl: &SslRef, error: &Error) -> String {
+pub(super) fn failure(ssl: &SslRef, error: &Error) -> String {
     let verdict = ssl.verify_result();
     let text = match error.ssl_error() {
         Some(errors) => stack(errors),
