@@ -12,7 +12,7 @@ use openssl::x509::verify::X509VerifyFlags;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_openssl::SslStream;
 
-use super::session::{failure, is_name, stack};
+use super::session::{UNFIT, failure, is_name, stack};
 use super::{facts, library};
 
 /// The certificates that directories may show.
@@ -87,8 +87,20 @@ impl DirectoryTls {
         };
         let mut stream = prepare().map_err(|why| stack(&why))?;
         let shaken = Pin::new(&mut stream).connect().await;
-        shaken.map_err(|why| failure(stream.ssl(), &why))?;
-        let named = || facts::verified(stream.ssl(), None).is_some_and(|own| own.is_for_host(host));
+        shaken.map_err(|why| {
+            let why = failure(stream.ssl(), &why);
+            match why.contains(library::UNFIT_TO_SIGN) {
+                true => UNFIT.into(),
+                false => why,
+            }
+        })?;
+        let named = || {
+            facts::verified(stream.ssl(), None).is_some_and(|mut own| {
+                // The subject's common name is no name of a host.
+                own.common_name = None;
+                own.is_for_host(host)
+            })
+        };
         if self.verifies && !named() {
             return Err(format!("name '{host}' not present in server certificate"));
         }

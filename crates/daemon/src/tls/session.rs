@@ -61,6 +61,9 @@ pub enum HandshakeStep {
     Failed(String),
 }
 
+/// The error for a certificate that TLS 1.3 does not take.
+pub(super) const UNFIT: &str = "the server's certificate is not for digital signatures (keyUsage)";
+
 /// The result of decrypting.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Opened {
@@ -363,9 +366,7 @@ impl Role {
                 to,
                 elders: Some(elders),
             } if unfit && elders.remember(&to.host) => AGAIN.into(),
-            Role::Client { .. } if unfit => "the server's certificate is not for digital \
-                                             signatures (keyUsage)"
-                .into(),
+            Role::Client { .. } if unfit => UNFIT.into(),
             _ => why,
         }
     }
