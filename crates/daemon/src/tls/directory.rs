@@ -119,3 +119,67 @@ fn begin() -> Result<SslContextBuilder, ErrorStack> {
     library::accept_signatures(&mut builder)?;
     Ok(builder)
 }
+
+#[cfg(test)]
+mod tests {
+    use openssl::pkey::{PKey, Private};
+
+    use super::super::samples::{Folder, certificate, elliptic};
+    use super::*;
+
+    /// The client's side of a handshake with a directory that shows a certificate.
+    fn meet(
+        directories: &DirectoryTls,
+        host: &str,
+        (key, own): &(PKey<Private>, X509),
+    ) -> Result<(), String> {
+        let mut server = SslContext::builder(SslMethod::tls_server()).unwrap();
+        server.set_private_key(key).unwrap();
+        server.set_certificate(own).unwrap();
+        let ssl = Ssl::new(&server.build()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(async {
+            let (near, far) = tokio::io::duplex(16 << 10);
+            let mut server = SslStream::new(ssl, far).unwrap();
+            let (ours, _) = tokio::join!(
+                directories.connect(host, near),
+                Pin::new(&mut server).accept()
+            );
+            ours.map(drop)
+        })
+    }
+
+    #[test]
+    fn authority_and_name_are_checked() {
+        let key = elliptic();
+        let own = certificate(&key, 3, &["ldap.example", "*.dc.example", "127.0.0.1"]);
+        let nameless = (key.clone(), certificate(&key, 3, &[]));
+        let folder = Folder::new("directory");
+        let pem = [own.to_pem().unwrap(), nameless.1.to_pem().unwrap()].concat();
+        let file = folder.write("ca", &pem);
+        let trusting = DirectoryTls::trusting(std::slice::from_ref(&file)).unwrap();
+        let directory = (key, own);
+        for host in ["ldap.example", "LDAP.example", "a.dc.example", "127.0.0.1"] {
+            assert_eq!(meet(&trusting, host, &directory), Ok(()), "{host}");
+        }
+        // `localhost` is the common name.
+        for host in [
+            "example",
+            "dc.example",
+            "a.b.dc.example",
+            "127.0.0.2",
+            "localhost",
+        ] {
+            let why = meet(&trusting, host, &directory).unwrap_err();
+            assert!(why.contains("not present in server certificate"), "{why}");
+        }
+        assert!(meet(&trusting, "localhost", &nameless).is_err());
+        let other = elliptic();
+        let stranger = (other.clone(), certificate(&other, 3, &["ldap.example"]));
+        let why = meet(&trusting, "ldap.example", &stranger).unwrap_err();
+        assert!(why.starts_with("certificate verify failed: "), "{why}");
+        let credulous = DirectoryTls::credulous().unwrap();
+        assert_eq!(meet(&credulous, "x", &stranger), Ok(()));
+        assert!(DirectoryTls::trusting(&[folder.write("none", b"")]).is_err());
+    }
+}
