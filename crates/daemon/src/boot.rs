@@ -44,7 +44,7 @@ impl Source {
         let text = read_file(path).map_err(|why| vec![not_read(path, &why)])?;
         let (config, warnings) = Config::load(path, &text, &mut read_file)
             .map_err(|mistakes| mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>())?;
-        if let Some(missing) = crate::authority::missing(&config) {
+        if let Some(missing) = left_out(&config) {
             return Err(vec![missing]);
         }
         self.with_arguments(config)
@@ -385,6 +385,11 @@ pub fn expected_servers(config: &Config, database: &Database) -> u64 {
         0 => all,
         limit => all.min(limit.into()),
     }
+}
+
+/// The error for a configuration that this build can't serve.
+pub fn left_out(config: &Config) -> Option<String> {
+    crate::authority::missing(config).or_else(|| crate::tracer::missing(config))
 }
 
 /// Settings that are probably not meant this way. Printed by `--check` and at start.

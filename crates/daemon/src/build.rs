@@ -10,6 +10,8 @@ pub fn story() -> String {
         ("aws-lc", cfg!(feature = "aws-lc")),
         ("ldap", cfg!(feature = "ldap")),
         ("pam", cfg!(feature = "pam")),
+        ("top", cfg!(feature = "top")),
+        ("traces", cfg!(feature = "traces")),
     ];
     let features: Vec<_> = features.iter().filter(|(_, on)| *on).collect();
     let features: Vec<_> = features.iter().map(|(name, _)| *name).collect();

@@ -17,7 +17,9 @@ use howdah_daemon::tls::contexts::TicketSeed;
 
 use crate::boot::{self, Fatal, Source};
 use crate::cli::Arguments;
-use crate::{listen, log, reach, workers};
+#[cfg(feature = "top")]
+use crate::reach::try_all;
+use crate::{listen, log, workers};
 
 /// The exit code for a good configuration with a server that can't be reached.
 const OUT_OF_REACH: u8 = 2;
@@ -50,7 +52,7 @@ pub fn check(arguments: &Arguments) -> ExitCode {
         .map(|mistake| (mistake.to_string(), mistake.shown_line()))
         .collect();
     errors.extend(broken.into_iter().map(|it| (it.text, it.shown_line)));
-    let missing = crate::authority::missing(&config);
+    let missing = boot::left_out(&config);
     errors.extend(missing.map(|text| (text, String::new())));
     let mut advice = boot::advice(&config);
     advice.extend(checked_as_root(&config.globals, arguments));
@@ -78,11 +80,16 @@ pub fn check(arguments: &Arguments) -> ExitCode {
     print!("{}", way_back(&beyond_pgbouncer));
     match good {
         None => ExitCode::FAILURE,
-        Some(config) if arguments.connect && !reach::try_all(&config) => {
-            ExitCode::from(OUT_OF_REACH)
-        }
+        Some(config) if arguments.connect && !try_all(&config) => ExitCode::from(OUT_OF_REACH),
         Some(_) => ExitCode::SUCCESS,
     }
+}
+
+/// The client of PostgreSQL comes with the feature.
+#[cfg(not(feature = "top"))]
+fn try_all(_: &Config) -> bool {
+    println!("FAIL --connect is not part of this build: build with the Cargo feature top");
+    false
 }
 
 /// What was read, and what it comes to.

@@ -8,6 +8,8 @@ mod boot;
 mod build;
 mod check;
 mod cli;
+#[cfg(feature = "traces")]
+mod collector;
 mod control;
 mod derive;
 mod dns;
@@ -18,6 +20,9 @@ mod leave;
 mod listen;
 mod log;
 mod nameserver;
+#[cfg(feature = "traces")]
+mod otlp;
+#[cfg(feature = "top")]
 mod reach;
 mod reload;
 mod signals;
@@ -29,6 +34,7 @@ mod workers;
 mod writer;
 
 use std::convert::Infallible;
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -51,8 +57,8 @@ fn main() -> ExitCode {
         Ok(Command::Version(false)) => println!("{}", cli::VERSION),
         Ok(Command::Version(true)) => print!("{}\n{}", cli::VERSION, build::story()),
         Ok(Command::Settings) => print!("{}", howdah_pooler::config::settings_page()),
-        Ok(Command::Top(arguments)) if howdah_top::run(arguments.iter().cloned()) => {}
-        Ok(Command::Init(arguments)) if howdah_top::init(arguments.iter().cloned()) => {}
+        Ok(Command::Top(arguments)) if top(&arguments) => {}
+        Ok(Command::Init(arguments)) if init(&arguments) => {}
         Ok(Command::Top(_) | Command::Init(_)) => return ExitCode::FAILURE,
         Ok(Command::Metrics) => print!("{}", howdah_pooler::metrics::metrics_page()),
         Ok(Command::Manual) => print!("{}", howdah_pooler::config::settings_manual()),
@@ -69,6 +75,30 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// `howdah top`: watches a pooler in the terminal. Returns true if all went well.
+#[cfg(feature = "top")]
+fn top(arguments: &[OsString]) -> bool {
+    howdah_top::run(arguments.iter().cloned())
+}
+
+/// `howdah init`: writes a first configuration. Returns true if all went well.
+#[cfg(feature = "top")]
+fn init(arguments: &[OsString]) -> bool {
+    howdah_top::init(arguments.iter().cloned())
+}
+
+#[cfg(not(feature = "top"))]
+fn top(_: &[OsString]) -> bool {
+    eprintln!("howdah: top is not part of this build: build with the Cargo feature top");
+    false
+}
+
+#[cfg(not(feature = "top"))]
+fn init(_: &[OsString]) -> bool {
+    eprintln!("howdah: init is not part of this build: build with the Cargo feature top");
+    false
 }
 
 /// Runs the pooler. Returns only if the pooler can't start.
