@@ -22,6 +22,9 @@ pub struct Sampler {
     awaited: usize,
     late: u64,
     started: f64,
+    /// Whether the last reload succeeded, and when one did last.
+    reload_succeeded: bool,
+    reloaded_at: f64,
 }
 
 impl Sampler {
@@ -34,6 +37,16 @@ impl Sampler {
             awaited: 0,
             late: 0,
             started: now(),
+            reload_succeeded: true,
+            reloaded_at: now(),
+        }
+    }
+
+    /// The configuration was read again, or could not be.
+    pub fn reloaded(&mut self, succeeded: bool) {
+        self.reload_succeeded = succeeded;
+        if succeeded {
+            self.reloaded_at = now();
         }
     }
 
@@ -87,6 +100,8 @@ impl Sampler {
             spans_sent: spans.0,
             spans_lost: spans.1,
             late_samples: self.late,
+            reload_succeeded: self.reload_succeeded,
+            reloaded_at: self.reloaded_at,
         }
     }
 }

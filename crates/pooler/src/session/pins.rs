@@ -119,6 +119,9 @@ impl Pooler {
                     self.pools.at_mut(pool).pin_line.leave(id);
                 }
                 let error = |buf: &mut Vec<u8>| fault::error(buf, fault::PINS_REST);
+                if let Some(pool) = client.pool {
+                    self.pools.at_mut(pool).count_error(b"53000");
+                }
                 if !self.fail_waiting(id, error, out) {
                     self.disconnect(id, Fault::TooManyPins, out);
                 }
