@@ -41,7 +41,7 @@ pub struct Stats {
     /// PostgreSQL's `max_connections`.
     pub evictions: u64,
     /// Links that ended because of a bug in Howdah.
-    pub mistakes: u64,
+    pub internal_errors: u64,
     /// In the counts of a period only: clients that wait at its end. `wait_ns` then includes their
     /// waits so far.
     pub still_waiting: u64,
@@ -86,7 +86,7 @@ impl Stats {
         }
         self.slow_queries += other.slow_queries;
         self.evictions += other.evictions;
-        self.mistakes += other.mistakes;
+        self.internal_errors += other.internal_errors;
         self.still_waiting += other.still_waiting;
     }
 
@@ -130,7 +130,7 @@ impl Stats {
             pins_for: std::array::from_fn(|at| self.pins_for[at] - earlier.pins_for[at]),
             slow_queries: self.slow_queries - earlier.slow_queries,
             evictions: self.evictions - earlier.evictions,
-            mistakes: self.mistakes - earlier.mistakes,
+            internal_errors: self.internal_errors - earlier.internal_errors,
             still_waiting: self.still_waiting - earlier.still_waiting,
         }
     }

@@ -59,7 +59,8 @@ fn of_pool(pool: &PoolSight) -> Option<String> {
     let why = match pool.reason.as_ref()? {
         Reason::Paused => "the pool is paused: RESUME ends that".into(),
         Reason::Suspended => "the pooler is suspended, or a successor takes over".into(),
-        Reason::LoginFailed(why) => format!("no server can be opened: {why}"),
+        Reason::LoginFailed(why) => format!("PostgreSQL lets no server in: {why}"),
+        Reason::Unreachable(why) => format!("PostgreSQL is unreachable: {why}"),
         Reason::ServerLogin => {
             "servers are being opened: if this lasts, PostgreSQL is slow to let them in".into()
         }
@@ -133,14 +134,14 @@ fn full(pool: &PoolSight, by: &HeldBy) -> String {
         2 * slow.count() >= active.count()
     });
     let work = match working == all {
-        true => format!("all {all} work"),
-        false => format!("{working} of {all} work"),
+        true => format!("all {all} are busy"),
+        false => format!("{working} of {all} are busy"),
     };
     match slow {
         Some(holder) => {
-            let text = holder.query.as_ref().map_or("one query", |q| &*q.text);
-            let (name, text) = (name(holder), shortened(text));
-            let time = duration(holder.stayed);
+            let text = holder.query.as_ref().map(|query| shortened(&query.text));
+            let text = text.unwrap_or_else(|| "one query".into());
+            let (name, time) = (name(holder), duration(holder.stayed));
             format!(
                 "{limit}, and {work}, {name} for {time} on {text}: a faster query would help more \
                  than {more}"
@@ -230,7 +231,7 @@ mod tests {
         let working = (0..5).map(|_| holder(Held::Active, 0, ""));
         assert_eq!(
             says(&pool(full(), working.collect())),
-            "3 clients wait: the pool of 5 is full, and all 5 work: a larger pool would help, if \
+            "3 clients wait: the pool of 5 is full, and all 5 are busy: a larger pool would help, if \
              PostgreSQL has CPU to spare"
         );
         let open = (0..5).map(|at| holder(Held::InTransaction, 16 + at, ""));
@@ -249,8 +250,8 @@ mod tests {
         let slow = (0..5).map(|_| holder(Held::Active, 30, ""));
         assert_eq!(
             says(&pool(full(), slow.collect())),
-            "3 clients wait: the pool of 5 is full, and all 5 work, billing for 30 s on `one \
-             query`: a faster query would help more than a larger pool"
+            "3 clients wait: the pool of 5 is full, and all 5 are busy, billing for 30 s on one \
+             query: a faster query would help more than a larger pool"
         );
         let none = pool(Reason::HeldBy(HeldBy::DATABASE), Vec::new());
         assert!(says(&none).contains("other pools have the servers"));

@@ -316,7 +316,9 @@ fn waiters_are_seen() {
     world.pass_ms(1500);
     let told = world.query(console, "show pools_extended");
     assert!(
-        told.contains("\nD d|u|1|1|0|0|0|0|0|0|0|0|0|1|500000|transaction|NULL|0|0|0|0|0|0|1500000|0\n"),
+        told.contains(
+            "\nD d|u|1|1|0|0|0|0|0|0|0|0|0|1|500000|transaction|NULL|0|0|0|0|0|0|1500000|0\n"
+        ),
         "{told}"
     );
     assert_eq!(
