@@ -21,6 +21,8 @@ pub struct Sampler {
     /// The number of workers that have not answered yet.
     awaited: usize,
     late: u64,
+    /// The name of the machine.
+    host: String,
     started: f64,
     /// Whether the last reload succeeded, and when one did last.
     reload_succeeded: bool,
@@ -36,6 +38,7 @@ impl Sampler {
             holdings: Vec::new(),
             awaited: 0,
             late: 0,
+            host: host_name().unwrap_or_default(),
             started: now(),
             reload_succeeded: true,
             reloaded_at: now(),
@@ -90,6 +93,7 @@ impl Sampler {
     fn process(&self, draining: bool, spans: (u64, u64), globals: &Globals) -> Process {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         Process {
+            host: self.host.clone(),
             started: self.started,
             cpu_seconds: cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9,
             resident_bytes: resident_bytes().unwrap_or(0),
@@ -104,6 +108,11 @@ impl Sampler {
             reloaded_at: self.reloaded_at,
         }
     }
+}
+
+fn host_name() -> Option<String> {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_string())
 }
 
 fn now() -> f64 {

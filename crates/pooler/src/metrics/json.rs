@@ -11,6 +11,7 @@ pub fn page(sight: &Sight) -> String {
     let pools = sight.pools.iter().zip(&sight.recent);
     json!({
         "version": env!("CARGO_PKG_VERSION"),
+        "host": sight.process.host,
         "started": sight.process.started,
         "cpu_seconds": sight.process.cpu_seconds,
         "resident_bytes": sight.process.resident_bytes,

@@ -19,6 +19,8 @@ use crate::tls::TlsTold;
 /// Figures of the process.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
+    /// The name of the machine.
+    pub host: String,
     /// The start time, in seconds since 1970.
     pub started: f64,
     /// Processor time so far, in seconds.
