@@ -137,10 +137,10 @@ fn summary(summary: &Summary) -> Value {
     json!({
         "transactions_per_second": summary.transactions,
         "queries_per_second": summary.queries,
-        "clients": summary.clients,
-        "clients_waiting": summary.waiting,
-        "servers_active": summary.active,
-        "servers_idle": summary.idle,
+        "clients": summary.clients as u64,
+        "clients_waiting": summary.waiting as u64,
+        "servers_active": summary.active as u64,
+        "servers_idle": summary.idle as u64,
         "query_mean_seconds": seconds(summary.query_us),
         "wait_mean_seconds": seconds(summary.wait_us),
     })

@@ -10,7 +10,9 @@ use super::rows::{Row, date_time};
 use crate::account::KeptFor;
 use crate::client::{Client, ClientState, Replication};
 use crate::config::nanos;
-use crate::console::holdings::{ClientRow, Held, Holder, Holdings, PoolShare, ServerWait, States};
+use crate::console::holdings::{
+    ClientRow, Holder, HolderState, Holdings, PoolShare, ServerWait, States,
+};
 use crate::event::{Ends, Time};
 use crate::params::Params;
 use crate::pool::Reason;
@@ -211,11 +213,13 @@ impl Pooler {
                 self.now.0.saturating_sub(server.linked().0),
             );
             *match state {
-                Held::Active => &mut states.sv_working,
-                Held::InTransaction | Held::InFailedTransaction => &mut states.sv_in_transaction,
-                Held::Idle => &mut states.sv_kept,
+                HolderState::Active => &mut states.sv_working,
+                HolderState::InTransaction | HolderState::InFailedTransaction => {
+                    &mut states.sv_in_transaction
+                }
+                HolderState::Idle => &mut states.sv_kept,
             } += 1;
-            if state != Held::Idle {
+            if state != HolderState::Idle {
                 states.oldest_transaction = states.oldest_transaction.max(age);
             }
         }

@@ -201,7 +201,7 @@ pub struct WaiterRow {
 
 /// What a client that has a server does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Held {
+pub enum HolderState {
     /// The server executes a statement.
     Active,
     /// A transaction is open.
@@ -212,14 +212,14 @@ pub enum Held {
     Idle,
 }
 
-impl Held {
+impl HolderState {
     /// PostgreSQL's word in `pg_stat_activity`.
     pub fn word(self) -> &'static str {
         match self {
-            Held::Active => "active",
-            Held::InTransaction => "idle in transaction",
-            Held::InFailedTransaction => "idle in failed transaction",
-            Held::Idle => "idle",
+            HolderState::Active => "active",
+            HolderState::InTransaction => "idle in transaction",
+            HolderState::InFailedTransaction => "idle in failed transaction",
+            HolderState::Idle => "idle",
         }
     }
 }
@@ -236,7 +236,7 @@ pub struct Holder {
     /// The process id of PostgreSQL.
     pub pid: u32,
     /// What the client does.
-    pub state: Held,
+    pub state: HolderState,
     /// How long its transaction has lasted, in nanoseconds.
     pub held: u64,
     /// How long it has been in this state, in nanoseconds.

@@ -6,9 +6,9 @@ use howdah_wire::backend::Status;
 
 use super::rows::{Row, number, text};
 use crate::client::{Client, ClientState};
-use crate::console::holdings::{Held, Holder, Holdings, WaiterRow, Who};
+use crate::console::holdings::{Holder, HolderState, Holdings, WaiterRow, Who};
 use crate::event::Time;
-use crate::metrics::{Process, Sight, Verdict, verdicts};
+use crate::metrics::{PoolVerdict, Process, Sight, verdicts};
 use crate::params::Params;
 use crate::place;
 use crate::pool::key::PoolId;
@@ -59,7 +59,7 @@ impl Pooler {
             pid: server.key.as_ref().map_or(0, |(pid, _)| *pid),
             state,
             held: since(server.linked()),
-            stayed: since(if state == Held::Active {
+            stayed: since(if state == HolderState::Active {
                 server.request()
             } else {
                 client.quiet()
@@ -90,7 +90,7 @@ impl Pooler {
 /// The rows of SHOW VERDICT: the worst first.
 pub(super) fn show_verdicts(holdings: Vec<Holdings>) -> Vec<Row> {
     let sight = Sight::of(holdings, Process::default());
-    let row = |verdict: Verdict| {
+    let row = |verdict: PoolVerdict| {
         let pool = verdict.pool.as_ref();
         vec![
             pool.map(|pool| pool.database.to_string()),
@@ -108,13 +108,13 @@ pub(super) fn is_waiting(client: &Client) -> bool {
 }
 
 /// What the client of a linked server does.
-pub(super) fn state_of(server: &Server) -> Held {
+pub(super) fn state_of(server: &Server) -> HolderState {
     match server.status {
-        _ if server.link.is_owed() => Held::Active,
-        Status::Transaction => Held::InTransaction,
-        Status::Failed => Held::InFailedTransaction,
-        Status::Idle if server.link.group_open() => Held::InTransaction,
-        Status::Idle => Held::Idle,
+        _ if server.link.is_owed() => HolderState::Active,
+        Status::Transaction => HolderState::InTransaction,
+        Status::Failed => HolderState::InFailedTransaction,
+        Status::Idle if server.link.group_open() => HolderState::InTransaction,
+        Status::Idle => HolderState::Idle,
     }
 }
 

@@ -56,6 +56,11 @@ pub(super) struct WatchedPortal {
 }
 
 impl Watch {
+    /// A query has ended.
+    pub(super) fn query_ended(&mut self, text: &Arc<QueryText>) {
+        self.last = Some(text.clone());
+    }
+
     /// The client has left.
     pub(super) fn clear(&mut self) {
         self.last = None;

@@ -299,6 +299,11 @@ impl Link {
         self.ledger.take_watched(now)
     }
 
+    /// A watched query has ended.
+    fn query_ended(&mut self, text: &Arc<QueryText>) {
+        self.watch.get_or_insert_default().query_ended(text);
+    }
+
     /// The text of the running query, or else of the query that ended last, without constants, if
     /// queries are watched.
     pub(crate) fn known_text(&self) -> Option<&Arc<QueryText>> {

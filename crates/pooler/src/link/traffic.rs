@@ -359,7 +359,7 @@ impl Pooler {
         while let Some((query, run_ns)) = server.link.ledger.next_ended(self.now) {
             let failed = query.sqlstate.is_some();
             let ended = Ended::new(&query, run_ns, failed);
-            server.link.watch.get_or_insert_default().last = Some(query.text.clone());
+            server.link.query_ended(&query.text);
             if self.queries.counts(pool, &query, &ended) {
                 remarkable.push((query, ended));
             }

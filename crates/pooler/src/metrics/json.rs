@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::sight::{Point, PoolSight, Sight, quantile};
-use super::verdict::{Verdict, verdicts};
+use super::verdict::{PoolVerdict, verdicts};
 use crate::queries::tally::CountedQuery;
 
 /// The whole content of the page.
@@ -41,7 +41,7 @@ pub fn page(sight: &Sight) -> String {
     .to_string()
 }
 
-fn of_verdict(verdict: &Verdict) -> Value {
+fn of_verdict(verdict: &PoolVerdict) -> Value {
     let pool = verdict.pool.as_ref();
     json!({
         "database": pool.map(|pool| &*pool.database),

@@ -66,14 +66,15 @@ impl Memory {
     fn remember(&mut self, at: f64, sight: &mut Sight) {
         let mut all = (Stats::default(), Times::default());
         let (mut last, mut waits) = (BTreeMap::new(), Histogram::default());
-        let (mut active, mut waiting, mut working) = (0, 0, 0);
+        let (mut active, mut waiting, mut working, mut longest) = (0, 0, 0, 0);
         for pool in &sight.pools {
             all.0.add(&pool.stats);
             all.1.add(&pool.times);
             waits.add(&pool.waits);
+            longest = longest.max(pool.states.max_wait);
             let now = (pool.stats, pool.times);
             let before = self.last.get(&pool.key).copied().unwrap_or_default();
-            let mut point = Point::between(&before, &now, &pool.waits);
+            let mut point = Point::between(&before, &now, (&pool.waits, pool.states.max_wait));
             point.at = at;
             point.active = pool.states.cl_active;
             point.waiting = pool.states.cl_waiting;
@@ -86,7 +87,7 @@ impl Memory {
             last.insert(pool.key.clone(), now);
         }
         let first = self.history.is_empty();
-        let mut point = Point::between(&self.last_all, &all, &waits);
+        let mut point = Point::between(&self.last_all, &all, (&waits, longest));
         if first {
             // The first sample has no previous one to compare with.
             point = Point::default();

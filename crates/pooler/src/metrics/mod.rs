@@ -18,4 +18,4 @@ pub use memory::Memory;
 pub use readiness::readiness;
 pub use sight::{Levels, Point, PoolSight, Process, Sight, WorkerSight};
 pub use table::{Format, metrics_page, text};
-pub use verdict::{Verdict, verdicts};
+pub use verdict::{PoolVerdict, verdicts};

@@ -347,16 +347,17 @@ pub struct Point {
 }
 
 impl Point {
-    /// `waits` are those that are not over.
+    /// `waits` are those that are not over, and the longest of them in nanoseconds.
     pub(super) fn between(
         before: &(Stats, Times),
         now: &(Stats, Times),
-        waits: &Histogram,
+        (waits, longest): (&Histogram, u64),
     ) -> Point {
         let count = |now: u64, before: u64| now.saturating_sub(before);
         let all = |of: &(Stats, Times)| of.1.all_waits(of.0.server_assignments);
         let mut wait_counts = difference(&all(now), &all(before));
-        let mut waited: u64 = difference(&now.1.wait, &before.1.wait).iter().sum();
+        let over: u64 = difference(&now.1.wait, &before.1.wait).iter().sum();
+        let mut waited = over;
         for (count, more) in wait_counts.iter_mut().zip(waits.counts()) {
             *count += more;
             waited += more;
@@ -364,6 +365,8 @@ impl Point {
         // Clients that got a server at once did not wait.
         let wait_p99 = match waited * 100 <= wait_counts.iter().sum() {
             true => 0.0,
+            // No wait was longer than the longest one.
+            false if over == 0 => quantile(&wait_counts, 0.99).min(longest as f64 / 1e9),
             false => quantile(&wait_counts, 0.99),
         };
         let queries = difference(&now.1.query, &before.1.query);

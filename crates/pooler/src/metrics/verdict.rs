@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::sight::{PoolSight, Sight};
-use crate::console::holdings::{Held, Holder};
+use crate::console::holdings::{Holder, HolderState};
 use crate::pool::Reason;
 use crate::pool::key::PoolKey;
 use crate::pool::terms::HeldBy;
@@ -18,7 +18,7 @@ const TEXT: usize = 60;
 
 /// A sentence about a pool, or about the process.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Verdict {
+pub struct PoolVerdict {
     /// The pool, if it is about one.
     pub pool: Option<Arc<PoolKey>>,
     /// The sentence.
@@ -26,17 +26,17 @@ pub struct Verdict {
 }
 
 /// What is wrong, the pool with the longest wait first. Empty if nothing is.
-pub fn verdicts(sight: &Sight) -> Vec<Verdict> {
+pub fn verdicts(sight: &Sight) -> Vec<PoolVerdict> {
     let mut pools: Vec<&PoolSight> = sight.pools.iter().collect();
     pools.sort_by_key(|pool| std::cmp::Reverse(pool.states.max_wait));
     let of_pools = pools.into_iter().filter_map(|pool| {
-        Some(Verdict {
+        Some(PoolVerdict {
             text: of_pool(pool)?,
             pool: Some(pool.key.clone()),
         })
     });
     let busy = sight.workers.iter().filter(|worker| worker.busy > BUSY);
-    let of_workers = busy.map(|worker| Verdict {
+    let of_workers = busy.map(|worker| PoolVerdict {
         text: format!(
             "worker {} has no time left: more workers, or more cores, would help",
             worker.worker
@@ -102,12 +102,17 @@ fn full(pool: &PoolSight, by: &HeldBy) -> String {
     if all == 0 {
         return format!("{limit}, and other pools have the servers: {more} would help");
     }
-    let longest = |is: fn(Held) -> bool| {
+    let longest = |is: fn(HolderState) -> bool| {
         let those = pool.holders.iter().filter(|holder| is(holder.state));
         those.max_by_key(|holder| holder.stayed)
     };
     if 2 * (open + kept) >= all {
-        let idle = |state| matches!(state, Held::InTransaction | Held::InFailedTransaction);
+        let idle = |state| {
+            matches!(
+                state,
+                HolderState::InTransaction | HolderState::InFailedTransaction
+            )
+        };
         if open >= kept {
             let by = longest(idle).map_or_else(String::new, |holder| {
                 let (name, time) = (name(holder), duration(holder.stayed));
@@ -118,7 +123,7 @@ fn full(pool: &PoolSight, by: &HeldBy) -> String {
                  help, shorter transactions would"
             );
         }
-        let by = longest(|state| state == Held::Idle);
+        let by = longest(|state| state == HolderState::Idle);
         let by = by.map_or_else(String::new, |holder| {
             format!(", the longest by {}", name(holder))
         });
@@ -128,8 +133,11 @@ fn full(pool: &PoolSight, by: &HeldBy) -> String {
              those are kept, too"
         );
     }
-    let slow = longest(|state| state == Held::Active).filter(|_| {
-        let active = pool.holders.iter().filter(|h| h.state == Held::Active);
+    let slow = longest(|state| state == HolderState::Active).filter(|_| {
+        let active = pool
+            .holders
+            .iter()
+            .filter(|h| h.state == HolderState::Active);
         let slow = active.clone().filter(|holder| holder.stayed >= SLOW_NS);
         2 * slow.count() >= active.count()
     });
@@ -188,7 +196,7 @@ mod tests {
     use crate::config::PoolMode;
     use crate::console::holdings::Who;
 
-    fn holder(state: Held, stayed_s: u64, kept_for: &str) -> Holder {
+    fn holder(state: HolderState, stayed_s: u64, kept_for: &str) -> Holder {
         Holder {
             pool: Arc::new(PoolKey::new("shop".into(), "web".into())),
             who: Who {
@@ -212,8 +220,8 @@ mod tests {
         pool.states.cl_waiting = 3;
         for holder in &holders {
             *match holder.state {
-                Held::Active => &mut pool.states.sv_working,
-                Held::Idle => &mut pool.states.sv_kept,
+                HolderState::Active => &mut pool.states.sv_working,
+                HolderState::Idle => &mut pool.states.sv_kept,
                 _ => &mut pool.states.sv_in_transaction,
             } += 1;
         }
@@ -228,26 +236,26 @@ mod tests {
     #[test]
     fn a_full_pool_tells_what_would_help() {
         let full = || Reason::HeldBy(HeldBy::Pool);
-        let working = (0..5).map(|_| holder(Held::Active, 0, ""));
+        let working = (0..5).map(|_| holder(HolderState::Active, 0, ""));
         assert_eq!(
             says(&pool(full(), working.collect())),
             "3 clients wait: the pool of 5 is full, and all 5 are busy: a larger pool would help, if \
              PostgreSQL has CPU to spare"
         );
-        let open = (0..5).map(|at| holder(Held::InTransaction, 16 + at, ""));
+        let open = (0..5).map(|at| holder(HolderState::InTransaction, 16 + at, ""));
         assert_eq!(
             says(&pool(full(), open.collect())),
             "3 clients wait: the pool of 5 is full, and 5 of 5 are held idle in transaction, the \
              longest by billing for 20 s: a larger pool would not help, shorter transactions would"
         );
-        let kept = (0..5).map(|_| holder(Held::Idle, 9, "temporary objects"));
+        let kept = (0..5).map(|_| holder(HolderState::Idle, 9, "temporary objects"));
         assert_eq!(
             says(&pool(full(), kept.collect())),
             "3 clients wait: the pool of 5 is full, and 5 of 5 are kept idle for temporary \
              objects, the longest by billing: a larger pool would help only until those are kept, \
              too"
         );
-        let slow = (0..5).map(|_| holder(Held::Active, 30, ""));
+        let slow = (0..5).map(|_| holder(HolderState::Active, 30, ""));
         assert_eq!(
             says(&pool(full(), slow.collect())),
             "3 clients wait: the pool of 5 is full, and all 5 are busy, billing for 30 s on one \
