@@ -17,6 +17,7 @@ pub(crate) struct Console {
     /// It knows SHOW HOLDERS and SHOW QUERIES: PgBouncer does not.
     has_holders: bool,
     has_queries: bool,
+    has_verdict: bool,
 }
 
 /// What the console said at a moment.
@@ -33,6 +34,8 @@ pub(crate) struct Snapshot {
     /// Likewise, or if queries are not counted.
     pub queries: Table,
     pub databases: Table,
+    /// What is wrong, the worst first; likewise empty.
+    pub verdicts: Table,
 }
 
 impl Console {
@@ -45,21 +48,46 @@ impl Console {
             extended: "",
             has_holders: true,
             has_queries: true,
+            has_verdict: true,
         };
-        let version = console.ask("SHOW VERSION")?;
+        let version = match console.ask("SHOW VERSION") {
+            Ok(version) if !version.value(0, "version").is_empty() => version,
+            answer => return Err(console.what_else(target, answer.err())),
+        };
         console.version = version.value(0, "version").to_string();
         if console.ask("SHOW POOLS_EXTENDED").is_ok() {
             console.extended = "_EXTENDED";
         }
         console.has_holders = console.ask("SHOW HOLDERS").is_ok();
+        console.has_verdict = console.ask("SHOW VERDICT").is_ok();
         console.has_queries = console.ask("SHOW QUERIES").is_ok();
         Ok(console)
+    }
+
+    /// What is at the other end, if it is no console.
+    fn what_else(&mut self, target: &Target, why: Option<String>) -> String {
+        let (name, database) = (target.name(), target.database());
+        match self.ask("SHOW server_version") {
+            Ok(version) => format!(
+                "{name}: the database {database} of PostgreSQL {}, no console: name the database \
+                 pgbouncer, at the pooler's port",
+                version.value(0, "server_version")
+            ),
+            Err(_) => format!(
+                "{name}: the database {database} is no console ({}): name the database pgbouncer",
+                why.unwrap_or_else(|| "it has no version".into())
+            ),
+        }
     }
 
     /// Asks for all that is shown.
     pub fn look(&mut self) -> Result<Snapshot, String> {
         let holders = match self.has_holders {
             true => self.ask("SHOW HOLDERS")?,
+            false => Table::default(),
+        };
+        let verdicts = match self.has_verdict {
+            true => self.ask("SHOW VERDICT")?,
             false => Table::default(),
         };
         let queries = match self.has_queries {
@@ -77,6 +105,7 @@ impl Console {
             databases: self.ask("SHOW DATABASES")?,
             holders,
             queries,
+            verdicts,
         })
     }
 

@@ -6,6 +6,7 @@
 mod arguments;
 mod console;
 mod init;
+mod json;
 mod keys;
 mod passwords;
 mod screen;
@@ -55,7 +56,7 @@ fn once(mut arguments: Arguments) -> Result<(), String> {
     std::thread::sleep(arguments.interval);
     let second = console.look()?;
     let text = match arguments.json {
-        true => view::json(&second, Some(&first)),
+        true => json::json(&second, Some(&first)),
         false => view::plain(&second, Some(&first)),
     };
     // Whoever reads may have had enough.

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use postgres::config::Host;
+use postgres::error::SqlState;
 use postgres::{Client, Config};
 
 use crate::passwords::{self, Wanted};
@@ -39,6 +40,7 @@ pub(crate) enum Kind {
 /// Where to connect, and how.
 pub(crate) struct Target {
     config: Config,
+    kind: Kind,
     tls: Tls,
     /// The unix socket that was found, and whose process may log in without a password.
     found: Option<Socket>,
@@ -123,7 +125,12 @@ impl Target {
             config.connect_timeout(Duration::from_secs(5));
         }
         config.ssl_mode(tls.mode);
-        let mut target = Target { config, tls, found };
+        let mut target = Target {
+            config,
+            kind,
+            tls,
+            found,
+        };
         if target.config.get_password().is_none()
             && let Some(path) = passwords::file(variable)
             && let Some(password) = passwords::find(&path, &target.wanted())
@@ -233,6 +240,11 @@ impl Target {
         if text.contains("parsing response") || text.contains("unexpected message") {
             let name = self.name();
             return format!("{name} answers, but not as PostgreSQL or a pooler does: {said}");
+        }
+        let no_database = why.code() == Some(&SqlState::UNDEFINED_DATABASE);
+        if no_database && self.kind == Kind::Console && said.contains("does not exist") {
+            let name = self.name();
+            return format!("{name} is PostgreSQL, not a pooler ({said}): name the pooler's port");
         }
         if why.as_db_error().is_some() {
             return self.explained(said);
