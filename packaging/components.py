@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""What the program howdah is made of: the crates that are linked, what those have in them, and Rust's
-standard library. The sources of all crates must be there, as they are after a build.
+"""What the program howdah is made of: the crates that are linked, what those have in them, and
+Rust's standard library. Writes their licences, and a bill of materials.
 
-  packaging/components.py notices    all their licences' texts
-  packaging/components.py sbom       a bill of materials: CycloneDX 1.5, JSON
-
-SOURCE_DATE_EPOCH is the time that the bill tells. Equal sources give equal output.
+The sources of all crates must be there, as they are after a build. SOURCE_DATE_EPOCH is the time
+that the bill tells. Equal sources give equal output.
 """
 
+import argparse
 import collections
 import datetime
 import html
@@ -36,8 +35,8 @@ def run(*argv):
 def linked(target):
     """Pairs of name and version of the crates that are linked, each with those it needs itself.
 
-    `cargo tree` knows the features of this one program. Build scripts and macros run while it is built,
-    and are no part of it.
+    `cargo tree` knows the features of this one program. Build scripts and macros run while it is
+    built, and are no part of it.
     """
     needs, path = {}, []
     for line in run("cargo", "tree", "--locked", "--package", PACKAGE, "--target", target,
@@ -89,7 +88,8 @@ def standard_text(package):
 def components(target):
     """All that is linked, our own crates too, by name and version."""
     with open(os.path.join(ROOT, "Cargo.lock")) as file:
-        locked = re.findall(r'name = "(.*)"\nversion = "(.*)"\nsource = .*\nchecksum = "(.*)"', file.read())
+        locked = re.findall(r'name = "(.*)"\nversion = "(.*)"\nsource = .*\nchecksum = "(.*)"',
+                            file.read())
     checksums = {(name, version): checksum for name, version, checksum in locked}
     metadata = json.loads(run("cargo", "metadata", "--format-version", "1", "--locked",
                               "--filter-platform", target))
@@ -102,8 +102,9 @@ def components(target):
         # Our own crates have the licence of the program.
         texts = package["source"] and (licence_files(folder) or standard_text(package))
         found[key] = Component(
-            name, version, spdx(package["license"]), f"pkg:cargo/{name}@{version}", checksums.get(key),
-            package["repository"], [(standard.name, standard.version), *sorted(needs)], texts or [])
+            name, version, spdx(package["license"]), f"pkg:cargo/{name}@{version}",
+            checksums.get(key), package["repository"],
+            [(standard.name, standard.version), *sorted(needs)], texts or [])
         if name == "aws-lc-sys":
             library = aws_lc(folder, found[key].licence)
             found[library.name, library.version] = library
@@ -130,7 +131,8 @@ def standard_library():
             page = file.read()
         # A heading for each crate, then its files.
         for heading, name, text in re.findall(
-                r"<h3>\W*([^<]*)</h3>|<code>([^<]*)</code>\s*</summary>\s*<pre>(.*?)</pre>", page, re.S):
+                r"<h3>\W*([^<]*)</h3>|<code>([^<]*)</code>\s*</summary>\s*<pre>(.*?)</pre>",
+                page, re.S):
             crate = heading or crate
             if name:
                 texts.append((html.unescape(f"{crate}, {name}"), html.unescape(text)))
@@ -145,8 +147,8 @@ def notices(found):
     """All texts, equal ones once."""
     parts = sorted((part for part in found.values() if not part.name.startswith("howdah-")),
                    key=lambda part: (part.name.lower(), part.version))
-    page = ["Howdah is licensed under MIT OR Apache-2.0. The program has these parts of others in it.",
-            "Where a licence says OR, either may be chosen. All texts follow.", ""]
+    page = ["Howdah is licensed under MIT OR Apache-2.0. The program has these parts of others in",
+            "it. Where a licence says OR, either may be chosen. All texts follow.", ""]
     page += [f"  {part.name} {part.version}: {part.licence}" for part in parts]
     owners, texts = collections.defaultdict(list), {}
     for part in parts:
@@ -161,8 +163,9 @@ def notices(found):
 
 def entry(part):
     """A component in the bill."""
-    value = {"type": "library", "bom-ref": part.reference, "name": part.name, "version": part.version,
-             "licenses": [{"expression": part.licence}], "purl": part.reference}
+    value = {"type": "library", "bom-ref": part.reference, "name": part.name,
+             "version": part.version, "licenses": [{"expression": part.licence}],
+             "purl": part.reference}
     if part.checksum:
         value["hashes"] = [{"alg": "SHA-256", "content": part.checksum}]
     if part.repository:
@@ -181,8 +184,9 @@ def bill(found):
                           "dependsOn": sorted(found[key].reference for key in part.needs)}
                          for part in parts],
     }
-    if os.environ.get("SOURCE_DATE_EPOCH"):
-        moment = datetime.datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), datetime.timezone.utc)
+    seconds = os.environ.get("SOURCE_DATE_EPOCH")
+    if seconds:
+        moment = datetime.datetime.fromtimestamp(int(seconds), datetime.timezone.utc)
         value["metadata"]["timestamp"] = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
     number = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(value, sort_keys=True))
     value = {"bomFormat": "CycloneDX", "specVersion": "1.5", "serialNumber": f"urn:uuid:{number}",
@@ -191,12 +195,17 @@ def bill(found):
 
 
 def main():
-    """Prints what was asked for."""
-    answers = {"notices": notices, "sbom": bill}
-    if len(sys.argv) != 2 or sys.argv[1] not in answers:
-        sys.exit(__doc__)
+    """Writes what was asked for."""
+    options = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    options.add_argument("--notices", metavar="FILE", help="all their licences' texts")
+    options.add_argument("--sbom", metavar="FILE", help="a bill of materials: CycloneDX 1.5, JSON")
+    files = options.parse_args()
     host = re.search(r"^host: (.*)", run("rustc", "-vV"), re.M).group(1)
-    sys.stdout.write(answers[sys.argv[1]](components(host)))
+    found = components(host)
+    for path, page in [(files.notices, notices), (files.sbom, bill)]:
+        if path:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(page(found))
 
 
 if __name__ == "__main__":
