@@ -117,7 +117,7 @@ def test_manual_pages(package, tmp_path):
     for name, examples in {
         str(page): ["orders = host=10.0.0.5 port=5432 pool_size=40", "* = host=10.0.0.6"],
         os.path.join(PACKAGING, "man", "howdah.8"): [
-            "runuser -u howdah -- howdah --check --connect /etc/howdah/howdah.ini",
+            "howdah --check --connect howdah.ini",
             "psql -h 127.0.0.1 -p 6432 -U postgres pgbouncer -c 'SHOW POOLS'"],
         os.path.join(PACKAGING, "man", "howdah-top.1"): [
             "howdah top 'postgres://admin@pooler.example.com:6432/pgbouncer?sslmode=verify-full'"],
@@ -140,7 +140,8 @@ def test_every_option_is_told():
     """By the manual pages, and by what completes a shell's command lines."""
     manual = text("man", "howdah.8").replace("\\-", "-")
     manual_of_top = text("man", "howdah-top.1").replace("\\-", "-")
-    for arguments, page in [(["--help"], manual), (["top", "--help"], manual_of_top)]:
+    for arguments, page in [(["--help"], manual), (["init", "--help"], manual),
+                            (["top", "--help"], manual_of_top)]:
         for option in re.findall(r"--[a-z-]+", shell(PROGRAM, *arguments)):
             assert option in page, option
             for shells in ["bash", "zsh"]:

@@ -10,12 +10,12 @@ _howdah() {
     case $before in
         -u | --user) COMPREPLY=($(compgen -u -- "$word")); return ;;
         --io-driver) COMPREPLY=($(compgen -W 'auto io_uring epoll' -- "$word")); return ;;
-        --workers | --interval) return ;;
+        --workers | --interval | --port | --http-port) return ;;
         --dir) compopt -o filenames; COMPREPLY=($(compgen -d -- "$word")); return ;;
     esac
     case ${COMP_WORDS[1]} in
         top) offered='--interval= --once --json --help' ;;
-        init) offered='--dir --help' ;;
+        init) offered='--dir= --port= --http-port= --help' ;;
         *)
             offered='--daemon --quiet --reboot --user= --verbose --check --connect --settings --man
                 --metrics --workers= --io-driver= --version --help'

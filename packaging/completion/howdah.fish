@@ -17,6 +17,8 @@ complete -c howdah -n "not $command" -l io-driver -x -a 'auto io_uring epoll' -d
 complete -c howdah -n "not $command" -s V -l version -d 'Show the version'
 complete -c howdah -s h -l help -d 'Show the options'
 complete -c howdah -f -n '__fish_seen_subcommand_from init' -l dir -x -a '(__fish_complete_directories)' -d 'Where to write both files'
+complete -c howdah -f -n '__fish_seen_subcommand_from init' -l port -x -d 'Where clients will connect'
+complete -c howdah -f -n '__fish_seen_subcommand_from init' -l http-port -x -d 'Where metrics will be'
 complete -c howdah -f -n '__fish_seen_subcommand_from top' -l interval -x -d 'Seconds between two looks'
 complete -c howdah -f -n '__fish_seen_subcommand_from top' -l once -d 'Look once, print and exit'
 complete -c howdah -f -n '__fish_seen_subcommand_from top' -l json -d 'Print as JSON'

@@ -15,7 +15,9 @@ case ${words[2]} in
         shift words
         (( CURRENT-- ))
         _arguments \
-            '--dir[where to write both files]:folder:_files -/' \
+            '--dir=[where to write both files]:folder:_files -/' \
+            '--port=[where clients will connect]:port:' \
+            '--http-port=[where metrics will be]:port:' \
             '(-h --help)'{-h,--help}'[show the options]' \
             ':connection string of PostgreSQL:'
         ;;
