@@ -154,7 +154,7 @@ def test_every_option_is_told():
     ("howdah --ch", "--check"),
     ("howdah --io-driver = ep", "epoll"),
     ("howdah top --o", "--once"),
-    ("howdah init --d", "--dir"),
+    ("howdah init --d", "--dir="),
     ("howdah -d /etc/passw", "/etc/passwd"),
 ])
 def test_completion_by_bash(line, offered):
