@@ -291,6 +291,19 @@ fn object(time: &str, pid: u32, note: &Note) -> String {
     if let Some(connection) = connection {
         fields.insert("connection".into(), connection.into());
     }
+    if let Some(about) = &note.about {
+        let named = [
+            ("user", &about.user),
+            ("database", &about.database),
+            ("address", &about.address),
+        ];
+        let fault = about.fault.iter();
+        let fault =
+            fault.flat_map(|(sqlstate, reason)| [("sqlstate", sqlstate), ("reason", reason)]);
+        for (name, value) in named.into_iter().chain(fault) {
+            fields.insert(name.into(), bounded(value).into());
+        }
+    }
     fields.insert("text".into(), text.into());
     format!("{}\n", serde_json::Value::Object(fields))
 }

@@ -25,7 +25,7 @@ use howdah_pooler::tls::TlsStart;
 
 use crate::connections::{Connection, Connections, Stage};
 use crate::driver::socket::SocketOptions;
-use crate::driver::{Completion, Driver, Errno, Key, ReceivedChunk, error_text};
+use crate::driver::{Completion, Driver, Errno, Key, ReceivedChunk, error_text, unreached};
 use crate::helper::{Helper, Shaken};
 use crate::output::FreeBuffers;
 use crate::reserve;
@@ -482,7 +482,7 @@ impl<D: Driver> Sockets<D> {
             Err(error) => {
                 connection.flags.ended = true;
                 self.begin_close(key);
-                Err(error_text(error))
+                Err(unreached(error))
             }
         };
         self.tell(Event::Connected(server, result));

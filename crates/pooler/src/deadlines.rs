@@ -11,6 +11,8 @@ use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
 use crate::maintenance::PERIOD_NS;
 use crate::pool::Pool;
+use crate::pool::key::PoolId;
+use crate::pool::reason::Reason;
 use crate::pooler::Pooler;
 use crate::server::{Server, ServerState};
 
@@ -19,6 +21,10 @@ const REST_NS: u64 = 15_000_000_000;
 
 /// How long auth_query may take if no setting limits it, in nanoseconds.
 const LOOKUP_NS: u64 = 60_000_000_000;
+
+/// How long the first clients of a pool wait for a host that refuses connections, in nanoseconds.
+/// So an entry with a wrong port shows its error soon, and a restart of PostgreSQL has some time.
+const NOBODY_NS: u64 = 2_000_000_000;
 
 /// PgBouncer's text for the end of an old server.
 const LIFE_OVER: &str = "server lifetime over";
@@ -152,7 +158,7 @@ impl Pooler {
             }
             (ClientState::Waiting, Some(pool)) => {
                 let limit = pool.terms.query_wait_timeout;
-                deadlines.add(client.request(), limit, Fault::QueryWait);
+                deadlines.add(client.request(), limit, self.waited_too_long(client.pool));
                 let limit = pool.terms.query_timeout;
                 deadlines.add(client.request(), limit, Fault::QueryTimeoutWaiting);
                 if !client.notified && client.welcomed {
@@ -164,25 +170,45 @@ impl Pooler {
             }
             // As with PgBouncer, a client that waits for auth_query counts as waiting for a server.
             (ClientState::Lookup, Some(pool)) => {
+                if let Some(fault) = client.pool.and_then(|pool| self.nobody_there(pool)) {
+                    deadlines.add(client.request(), NOBODY_NS, fault);
+                }
                 let limit = nanos(globals.client_login_timeout);
                 deadlines.add(client.connected, limit, Fault::LoginTimeout);
                 let limit = pool.terms.query_wait_timeout;
-                deadlines.add(client.request(), limit, Fault::QueryWait);
+                deadlines.add(client.request(), limit, self.waited_too_long(client.pool));
             }
             (ClientState::Welcome, Some(pool)) => {
+                if let Some(fault) = client.pool.and_then(|pool| self.nobody_there(pool)) {
+                    deadlines.add(client.request(), NOBODY_NS, fault);
+                }
                 let limit = nanos(globals.client_login_timeout);
                 deadlines.add(client.connected, limit, Fault::LoginTimeoutServerDown);
                 let limit = pool.terms.query_timeout;
                 deadlines.add(client.connected, limit, Fault::QueryTimeoutWaiting);
                 let limit = pool.terms.query_wait_timeout;
-                deadlines.add(client.request(), limit, Fault::QueryWait);
+                deadlines.add(client.request(), limit, self.waited_too_long(client.pool));
             }
-            _ => {
+            (state, _) => {
                 let limit = nanos(globals.client_login_timeout);
-                deadlines.add(client.connected, limit, Fault::LoginTimeout);
+                let silent =
+                    matches!(state, ClientState::Startup) && client.inbox.held().is_empty();
+                let fault = match silent && !client.is_tls() {
+                    true => Fault::LoginTimeoutSilent,
+                    false => Fault::LoginTimeout,
+                };
+                deadlines.add(client.connected, limit, fault);
             }
         }
         deadlines.first
+    }
+
+    /// The error of a client of this pool at `query_wait_timeout`.
+    fn waited_too_long(&self, pool: Option<PoolId>) -> Fault {
+        match pool.map(|pool| self.reason(pool)) {
+            Some(Reason::HeldBy(_) | Reason::Asked | Reason::PinLimit) | None => Fault::QueryWait,
+            Some(_) => Fault::QueryWaitServerDown,
+        }
     }
 
     fn linked_deadlines(

@@ -20,7 +20,7 @@ pub use crate::config::Address;
 pub use crate::hosts::{KnownHost, KnownNames, KnownZone};
 pub use crate::ids::{ClientId, Peer, ServerId, Time, WorkerId};
 pub use crate::order::{Order, Shutdown};
-pub use crate::place::{Ends, UnixPeer};
+pub use crate::place::{Ends, UnixPeer, Unreached};
 pub use crate::socket::LooseSocket;
 
 /// What can happen to a worker. An event is handled, and its actions are carried out, before the
@@ -32,7 +32,7 @@ pub enum Event<'a> {
     Accepted(Ends),
     /// The [`Action::Connect`] of this server ended. After an error the server counts as closed;
     /// `Closed` still follows.
-    Connected(ServerId, Result<Ends, String>),
+    Connected(ServerId, Result<Ends, Unreached>),
     /// Bytes arrived, in stream order. After `Action::Receive{on: false}`, a few more bytes may
     /// arrive.
     Received(Peer, &'a [u8]),

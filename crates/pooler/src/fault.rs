@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use howdah_wire::tag::backend;
-use howdah_wire::{WireError, write};
+use howdah_wire::WireError;
 
 use crate::auth;
-use crate::ledger::Refusal;
 use crate::note::Level;
+
+pub mod advice;
+pub mod refusal;
 
 /// A reason to end a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,6 +18,8 @@ pub enum Fault {
     ClientBytes(WireError),
     /// The start-up packet, or a later message, has an invalid length. The client gets no message.
     ClientLength(WireError),
+    /// The client speaks another protocol, which is named.
+    OtherProtocol(Foreign),
     /// The protocol version is not 3.
     Protocol(u16, u16),
     /// The client sent bytes after an SSLRequest or GSSENCRequest, before our answer.
@@ -93,6 +96,8 @@ pub enum Fault {
     TooManyClients(&'static str),
     /// `client_login_timeout`.
     LoginTimeout,
+    /// `client_login_timeout`, and the client has not sent a byte.
+    LoginTimeoutSilent,
     /// `client_login_timeout` while the client waited for a server.
     LoginTimeoutServerDown,
     /// `client_idle_timeout`.
@@ -107,8 +112,10 @@ pub enum Fault {
     QueryTimeout,
     /// `query_timeout` while the client waited for a server.
     QueryTimeoutWaiting,
-    /// `query_wait_timeout`.
+    /// `query_wait_timeout`: other clients had the servers.
     QueryWait,
+    /// `query_wait_timeout`: there was no server, because of PostgreSQL, PAUSE or SUSPEND.
+    QueryWaitServerDown,
     /// `cancel_wait_timeout`.
     CancelWait,
     /// The process is ending.
@@ -119,6 +126,8 @@ pub enum Fault {
     DatabaseRemoved,
     /// The server's settings changed during a session.
     DatabaseChanged,
+    /// SUSPEND or a takeover: the client did not read in time what was sent to it.
+    Suspended,
     /// The administrator ended the connection.
     Forced,
 
@@ -151,11 +160,37 @@ pub enum Fault {
     Server(&'static str),
 }
 
+/// A protocol that is not PostgreSQL's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Foreign {
+    /// A browser, a probe or a scraper.
+    Http,
+    /// A TLS handshake without an SSLRequest, where clients may not use TLS.
+    Tls,
+}
+
+impl Foreign {
+    /// The protocol of a client's first bytes, if it is another than PostgreSQL's. A start-up packet
+    /// begins with its length, and all of these would be far too long.
+    pub fn of(first: &[u8]) -> Option<Foreign> {
+        let methods = [
+            "GET ", "HEAD", "POST", "PUT ", "DELE", "OPTI", "CONN", "PATC", "TRAC", "PRI ",
+        ];
+        match first {
+            [0x16, 3, ..] => Some(Foreign::Tls),
+            _ if methods
+                .iter()
+                .any(|method| first.starts_with(method.as_bytes())) =>
+            {
+                Some(Foreign::Http)
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Fault {
-    /// The SQLSTATE for the client: PostgreSQL's own code if PostgreSQL has the same condition. The
-    /// pooler's limits on queries and transactions use PgBouncer's code: with `57014`, `25P03` or
-    /// `25P04`, drivers would report that PostgreSQL ended a statement or a transaction, not that a
-    /// connection is gone.
+    /// The SQLSTATE for the client: PostgreSQL's own code if PostgreSQL has the same condition.
     pub fn sqlstate(&self) -> &str {
         use Fault::*;
         match self {
@@ -178,38 +213,32 @@ impl Fault {
                 | auth::BINDING_UNKNOWN
                 | auth::BINDING_ATTRIBUTE,
             ) => "08P01",
-            LoginFailed(_) => "28P01",
+            LoginFailed(_) | NoSuchUser => "28P01",
             NoUser | TlsRequired => "28000",
             NoDatabase(_) => "3D000",
-            TooManyClients(_) => "53300",
+            TooManyClients(_) | QueryWait => "53300",
             TooManyPins => "53000",
             TooManyChannels | TooManyOwnChannels | TooMuchHeard => "54000",
             OtherEncoding | NameNotUtf8(_) => "22021",
-            Parameter(_) | OptionsForm | OptionsSetting(_) | ReplicationValue(_) => "08P01",
             ClientIdle | PinIdle => "57P05",
-            NoSuchUser => "28000",
-            ListenerLost => "57P01",
-            ShuttingDown | ServerShuttingDown | Forced | DatabaseRemoved => "57P01",
+            IdleTransaction => "25P03",
+            TransactionTimeout => "25P04",
+            QueryTimeout | QueryTimeoutWaiting | LoginTimeout | LoginTimeoutSilent => "57014",
+            QueryWaitServerDown
+            | LoginTimeoutServerDown
+            | DatabaseDisabled(_)
+            | AuthDatabaseDisabled(_) => "57P03",
+            ListenerLost | ShuttingDown | ServerShuttingDown | Forced | DatabaseRemoved
+            | DatabaseChanged | Suspended => "57P01",
             ServerLogin(sqlstate, _)
             | ServerLoginFailing(sqlstate, _)
             | ServerParameter(sqlstate, _) => sqlstate,
             ServerGone => "08006",
             Internal => "XX000",
-            Protocol(..) | QueriesRefused | PinsInStatementMode | UnlistenUnclear
-            | ChannelsUnclear => "0A000",
+            Config(_) => "F0000",
+            Protocol(..) | QueriesRefused | PinsInStatementMode | TransactionBlock
+            | UnlistenUnclear | ChannelsUnclear => "0A000",
             _ => "08P01",
-        }
-    }
-
-    /// The text for the client, if it differs from the text for the log.
-    pub fn told(&self) -> String {
-        match self {
-            Fault::ServerParameter(_, text) => text.clone(),
-            // The client gets PostgreSQL's own text of a failed login. Class 08 is our own.
-            Fault::ServerLoginFailing(sqlstate, text) if !sqlstate.starts_with("08") => {
-                text.clone()
-            }
-            fault => fault.to_string(),
         }
     }
 
@@ -238,6 +267,7 @@ impl Fault {
             self,
             Fault::ClientGone(_)
                 | Fault::ClientLength(_)
+                | Fault::OtherProtocol(_)
                 | Fault::TlsHandshake(_)
                 | Fault::ClientClosed
                 | Fault::CancelWait
@@ -334,6 +364,15 @@ impl fmt::Display for Fault {
                 f.write_str("failed to forward cancel request because its TTL was exhausted")
             }
             QueriesRefused => f.write_str("PQexec disallowed"),
+            OtherProtocol(Foreign::Http) => {
+                f.write_str("the client speaks HTTP, and this port is for PostgreSQL clients")
+            }
+            OtherProtocol(Foreign::Tls) => f.write_str(
+                "the client begins with TLS, which is not enabled (client_tls_sslmode)",
+            ),
+            LoginTimeoutSilent => f.write_str(
+                "client_login_timeout (the client has sent nothing, as MySQL clients and probes do)",
+            ),
             LoginTimeout => f.write_str("client_login_timeout"),
             LoginTimeoutServerDown => f.write_str("client_login_timeout (server down)"),
             ClientIdle => f.write_str("client_idle_timeout"),
@@ -342,12 +381,13 @@ impl fmt::Display for Fault {
             TransactionTimeout => f.write_str("transaction timeout"),
             QueryTimeout => f.write_str("query timeout"),
             QueryTimeoutWaiting => f.write_str("query_timeout"),
-            QueryWait => f.write_str("query_wait_timeout"),
+            QueryWait | QueryWaitServerDown => f.write_str("query_wait_timeout"),
             CancelWait => f.write_str("cancel_wait_timeout"),
             ShuttingDown => f.write_str("pooler is shutting down"),
             ServerShuttingDown => f.write_str("server shutting down"),
             DatabaseRemoved => f.write_str("database removed"),
             DatabaseChanged => f.write_str("database configuration changed"),
+            Suspended => f.write_str("suspend_timeout"),
             Forced => f.write_str("admin forced disconnect"),
             NoDatabase(name) => write!(f, "no such database: {name}"),
             DatabaseDisabled(name) => write!(f, "database \"{name}\" is disabled"),
@@ -364,119 +404,6 @@ impl fmt::Display for Fault {
             ),
             ServerGone => f.write_str("server conn crashed?"),
             ServerParameter(..) => f.write_str("invalid server parameter"),
-        }
-    }
-}
-
-/// Fields of an error that Howdah sends in place of PostgreSQL's.
-pub type Words = &'static [(u8, &'static [u8])];
-
-/// PostgreSQL's error in a failed transaction.
-pub const ABORTED: Words = &[
-    (b'C', b"25P02"),
-    (
-        b'M',
-        b"current transaction is aborted, commands ignored until end of transaction \
-                      block",
-    ),
-];
-
-/// The error of a client that would wait for clients that are silent.
-pub const PINS_REST: Words = &[
-    (b'C', b"53000"),
-    (
-        b'M',
-        b"too many clients of the pool keep a server between transactions (pin_limit)",
-    ),
-    (
-        b'D',
-        b"All servers but one are kept, and all clients that keep them are silent.",
-    ),
-    (
-        b'H',
-        b"End what keeps servers (temporary tables, session locks and the like), or raise \
-          pool_size. SHOW CLIENTS_EXTENDED says who keeps servers, and why.",
-    ),
-];
-
-/// Writes an ErrorResponse for a statement.
-pub fn error(buf: &mut Vec<u8>, words: Words) {
-    write::message(buf, backend::ERROR, |buf| {
-        let severity: [(u8, &[u8]); 2] = [(b'S', b"ERROR"), (b'V', b"ERROR")];
-        for (code, value) in severity.iter().chain(words) {
-            buf.push(*code);
-            buf.extend_from_slice(value);
-            buf.push(0);
-        }
-        buf.push(0);
-    });
-}
-
-impl Refusal {
-    /// The error for the client.
-    pub fn words(self) -> Words {
-        match self {
-            // PostgreSQL's own error when a statement's result columns change: drivers then
-            // describe the statement anew.
-            Refusal::Changed => &[
-                (b'C', b"0A000"),
-                (b'M', b"cached plan must not change result type"),
-                (b'F', b"plancache.c"),
-                (b'R', b"RevalidateCachedQuery"),
-            ],
-            // By the code and the routine, drivers know that they must parse the statement anew.
-            Refusal::Settings => &[
-                (b'C', b"0A000"),
-                (
-                    b'M',
-                    b"prepared statement has constants that were read under other settings, \
-                      and this server does not have it",
-                ),
-                (b'H', b"Prepare it again after SET."),
-                (b'F', b"plancache.c"),
-                (b'R', b"RevalidateCachedQuery"),
-            ],
-            Refusal::Pins => &[
-                (b'C', b"53000"),
-                (
-                    b'M',
-                    b"too many clients of the pool keep a server between transactions (pin_limit)",
-                ),
-                (
-                    b'D',
-                    b"Temporary tables, advisory locks, LISTEN and the like keep a server for \
-                      their client.",
-                ),
-                (
-                    b'H',
-                    b"Try again outside of a transaction, where the statement waits, or raise \
-                      pin_limit. SHOW CLIENTS_EXTENDED says who keeps servers, and why.",
-                ),
-            ],
-            Refusal::TooLong => &[
-                (b'C', b"54000"),
-                (
-                    b'M',
-                    b"statement is too long to be prepared by name through the pooler",
-                ),
-                (b'H', b"Parse it without a name, or use session pooling."),
-            ],
-            Refusal::TooMuch => &[
-                (b'C', b"54000"),
-                (
-                    b'M',
-                    b"prepared statements take more memory than the pooler has for them",
-                ),
-                (b'H', b"Close some, or parse without a name."),
-            ],
-            Refusal::TooManyNames => &[
-                (b'C', b"54000"),
-                (
-                    b'M',
-                    b"too many prepared statements of one client for the pooler (10000)",
-                ),
-                (b'H', b"Close some, or parse without a name."),
-            ],
         }
     }
 }

@@ -212,7 +212,12 @@ impl Pooler {
                 false => Cause::Known,
             };
             let level = Level::Log;
-            out.note(Note { level, text, cause });
+            out.note(Note {
+                level,
+                text,
+                cause,
+                about: None,
+            });
             self.pools.remove(id);
         }
     }

@@ -43,6 +43,21 @@ pub struct Note {
     pub text: String,
     /// Who can cause it.
     pub cause: Cause,
+    /// The connection that the record is about. Only for a log in JSON.
+    pub about: Option<Box<About>>,
+}
+
+/// What a record is about, in fields that programs can search.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct About {
+    /// The user of the login.
+    pub user: String,
+    /// The database of the login.
+    pub database: String,
+    /// The address of the other end.
+    pub address: String,
+    /// The SQLSTATE and the text of the error, if the record reports one.
+    pub fault: Option<(String, String)>,
 }
 
 /// Who can cause a record.
@@ -58,12 +73,13 @@ pub enum Cause {
 }
 
 impl Note {
-    /// A record that strangers can't cause.
+    /// A record that unauthenticated clients can't cause.
     pub fn new(level: Level, text: impl Into<String>) -> Note {
         Note {
             level,
             text: text.into(),
             cause: Cause::Known,
+            about: None,
         }
     }
 

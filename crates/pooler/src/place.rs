@@ -2,6 +2,15 @@
 
 use crate::config::Address;
 
+/// Why a connect came to nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unreached {
+    /// The system's text.
+    pub text: String,
+    /// The host answered that nobody listens, or there is no such socket.
+    pub nobody: bool,
+}
+
 /// The remote end of a client or server, as PgBouncer writes it: `1.2.3.4:5`, `[::1]:5`,
 /// `unix(pid):5`.
 pub fn remote(ends: &Ends) -> String {

@@ -13,7 +13,7 @@ use crate::cancel::Keys;
 use crate::cancel::guesses::Guesses;
 use crate::client::Client;
 use crate::client::ClientState;
-use crate::config::Config;
+use crate::config::{Config, LogFormat};
 use crate::console::Consoles;
 use crate::event::{
     Action, Answer, ClientId, Event, Order, Out, Peer, Question, ServerId, Time, WorkerId,
@@ -25,7 +25,7 @@ use crate::listen::SharedListener;
 use crate::mail::{FromBroker, Mail, ToBroker};
 use crate::moves::Moves;
 use crate::next::{Next, Upcoming};
-use crate::note::{Cause, Level, Note};
+use crate::note::{About, Cause, Level, Note};
 use crate::params::{ParamsInterner, Tracked};
 use crate::peering::Peering;
 use crate::pool::Pools;
@@ -494,6 +494,18 @@ impl Pooler {
         said: impl Display,
         out: &mut Out,
     ) {
+        self.note_fault(level, id, said, None, out);
+    }
+
+    /// Logs a text about a client, and the error that it reports.
+    pub(crate) fn note_fault(
+        &self,
+        level: Level,
+        id: ClientId,
+        said: impl Display,
+        fault: Option<&Fault>,
+        out: &mut Out,
+    ) {
         if level > Level::Log && !self.noisy(level) {
             return;
         }
@@ -504,8 +516,26 @@ impl Pooler {
             false if proves && level <= Level::Warning => Cause::Refused,
             false => Cause::Unauthenticated,
         };
-        let text = client_line(client, said);
-        out.note(Note { level, text, cause });
+        out.note(Note {
+            level,
+            text: client_line(client, said),
+            cause,
+            about: self.about(client, fault),
+        });
+    }
+
+    /// The fields of a record about a client, if the log has fields.
+    fn about(&self, client: &Client, fault: Option<&Fault>) -> Option<Box<About>> {
+        if self.config.globals.log_format != LogFormat::Json {
+            return None;
+        }
+        let fault = fault.map(|fault| (fault.sqlstate().to_owned(), fault.to_string()));
+        Some(Box::new(About {
+            user: client.user.to_string(),
+            database: client.database.to_string(),
+            address: crate::place::remote(&client.ends),
+            fault,
+        }))
     }
 
     /// Logs that a client's login is refused.
@@ -515,6 +545,7 @@ impl Pooler {
             level: Level::Error,
             text: client_line(client, said),
             cause: Cause::Refused,
+            about: self.about(client, None),
         });
     }
 
@@ -537,7 +568,20 @@ impl Pooler {
             true => Cause::Unauthenticated,
             false => Cause::Known,
         };
-        out.note(Note { level, text, cause });
+        let about = (self.config.globals.log_format == LogFormat::Json).then(|| {
+            Box::new(About {
+                user: key.user.to_string(),
+                database: key.database.to_string(),
+                address: place,
+                fault: None,
+            })
+        });
+        out.note(Note {
+            level,
+            text,
+            cause,
+            about,
+        });
     }
 
     /// True if the log takes records of this level.

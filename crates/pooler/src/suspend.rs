@@ -217,11 +217,11 @@ impl Pooler {
     /// Closes a connection that is not at rest in time.
     pub(crate) fn close_late(&mut self, peer: Peer, out: &mut Out) {
         match peer {
-            Peer::Client(id) => self.disconnect(id, Fault::Server(WHY), out),
+            Peer::Client(id) => self.disconnect(id, Fault::Suspended, out),
             Peer::Server(id) => {
                 // Closing a late client may already have closed its server.
                 gone!(self.servers.get(id));
-                self.drop_linked(id, Fault::Server(WHY), out);
+                self.drop_linked(id, Fault::Suspended, out);
                 self.close_server(id, WHY, Close::Abort, out);
             }
         }

@@ -311,6 +311,10 @@ impl Pooler {
                 pool.idle.remove(id);
                 return true;
             }
+            ServerState::Idle if server.is_tls() => {
+                let why = "obsolete connection: TLS to servers does not move to a new process";
+                self.close_server(id, why, Close::Await, out);
+            }
             ServerState::Idle => self.close_server(id, "obsolete connection", Close::Await, out),
             ServerState::Resolving
             | ServerState::Connecting

@@ -157,32 +157,32 @@ pub fn negotiate<'a>(buf: &mut Vec<u8>, minor: u16, options: impl Iterator<Item 
 
 /// ErrorResponse with severity, SQLSTATE and message.
 pub fn error(buf: &mut Vec<u8>, severity: &str, sqlstate: &str, text: &str) {
-    fields(buf, backend::ERROR, severity, sqlstate, text, None);
+    error_with(buf, severity, sqlstate, text, [None, None]);
 }
 
-/// ErrorResponse with a detail.
-pub fn error_with_detail(
+/// ErrorResponse with a detail and a hint.
+pub fn error_with(
     buf: &mut Vec<u8>,
     severity: &str,
     sqlstate: &str,
     text: &str,
-    detail: &str,
+    [detail, hint]: [Option<&str>; 2],
 ) {
-    fields(buf, backend::ERROR, severity, sqlstate, text, Some(detail));
+    let more = [(b'D', detail), (b'H', hint)];
+    fields(buf, backend::ERROR, [severity, sqlstate, text], &more);
 }
 
 /// NoticeResponse with severity, SQLSTATE, message and perhaps a detail.
 pub fn notice(buf: &mut Vec<u8>, severity: &str, sqlstate: &str, text: &str, detail: Option<&str>) {
-    fields(buf, backend::NOTICE, severity, sqlstate, text, detail);
+    let more = [(b'D', detail)];
+    fields(buf, backend::NOTICE, [severity, sqlstate, text], &more);
 }
 
 fn fields(
     buf: &mut Vec<u8>,
     tag: u8,
-    severity: &str,
-    sqlstate: &str,
-    text: &str,
-    detail: Option<&str>,
+    [severity, sqlstate, text]: [&str; 3],
+    more: &[(u8, Option<&str>)],
 ) {
     message(buf, tag, |buf| {
         let mut field = |code: u8, value: &str| {
@@ -193,8 +193,10 @@ fn fields(
         field(b'V', severity);
         field(b'C', sqlstate);
         field(b'M', text);
-        if let Some(detail) = detail {
-            field(b'D', detail);
+        for (code, value) in more {
+            if let Some(value) = value {
+                field(*code, value);
+            }
         }
         buf.push(0);
     });

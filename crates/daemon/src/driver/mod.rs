@@ -10,7 +10,7 @@ pub mod memory;
 pub mod socket;
 pub mod uring;
 
-use howdah_pooler::event::{Address, Ends, LooseSocket, Time};
+use howdah_pooler::event::{Address, Ends, LooseSocket, Time, Unreached};
 pub use rustix::io::Errno;
 
 use socket::SocketOptions;
@@ -229,6 +229,14 @@ pub fn error_text(error: Errno) -> String {
         text.truncate(end);
     }
     text
+}
+
+/// The reason why a connect failed.
+pub fn unreached(error: Errno) -> Unreached {
+    Unreached {
+        text: error_text(error),
+        nobody: matches!(error, Errno::CONNREFUSED | Errno::NOENT),
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@
 use howdah_wire::write;
 
 use crate::cancel::errand::Errand;
-use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, ServerId, WorkerId};
+use crate::event::{
+    Action, Address, ClientId, Close, Ends, Out, Peer, ServerId, Unreached, WorkerId,
+};
 use crate::mail::Mail;
 use crate::note::Level;
 use crate::pooler::Pooler;
@@ -69,7 +71,7 @@ impl Pooler {
     pub(crate) fn carrier_connected(
         &mut self,
         id: ServerId,
-        result: Result<Ends, String>,
+        result: Result<Ends, Unreached>,
         out: &mut Out,
     ) {
         let server = self.servers.at_mut(id);
@@ -77,7 +79,7 @@ impl Pooler {
             Ok(ends) => ends,
             Err(error) => {
                 // The carrier has signalled nothing.
-                return self.carrier_failed(id, &error, out);
+                return self.carrier_failed(id, &error.text, out);
             }
         };
         server.set_ends(ends);

@@ -4,8 +4,9 @@ use howdah_wire::write;
 
 use crate::auth::WRONG_PASSWORD;
 use crate::client::ClientState;
-use crate::event::{Action, ClientId, Close, Order, Out, Peer, ServerId};
+use crate::event::{Action, Address, ClientId, Close, Order, Out, Peer, ServerId};
 use crate::fault::Fault;
+use crate::fault::advice::Case;
 use crate::mail::ToBroker;
 use crate::next::Next;
 use crate::note::Level;
@@ -45,19 +46,10 @@ impl Pooler {
         }
         let told = fault.is_told() && between && !mute;
         if told {
-            let (sqlstate, text) = (fault.sqlstate().to_string(), fault.told());
-            let detail = self.why_in_vain(id, &fault);
-            out.send_with(Peer::Client(id), |buf| match &detail {
-                Some(detail) => write::error_with_detail(buf, "FATAL", &sqlstate, &text, detail),
-                None => write::error(buf, "FATAL", &sqlstate, &text),
-            });
+            self.tell_fatal(id, &fault, out);
             if self.config.globals.log_pooler_errors {
-                self.note_client(
-                    Level::Warning,
-                    id,
-                    format_args!("pooler error: {fault}"),
-                    out,
-                );
+                let text = format_args!("pooler error: {fault}");
+                self.note_fault(Level::Warning, id, text, Some(&fault), out);
             }
         }
         let quiet = matches!(fault, Fault::ClientClosed | Fault::ClientGone(_));
@@ -79,6 +71,29 @@ impl Pooler {
         self.end_client(id, how, departure, out);
     }
 
+    /// The client's last message: why its connection ends, what was met, and what to change.
+    fn tell_fatal(&self, id: ClientId, fault: &Fault, out: &mut Out) {
+        let client = gone!(self.clients.get(id));
+        let case = Case {
+            user: &client.user,
+            database: &client.database,
+            host: &match &client.ends.remote {
+                Address::Tcp(ip, _) => ip.to_string(),
+                Address::Unix(..) => "[local]".to_owned(),
+            },
+            encrypted: client.tls.is_some(),
+            config: &self.config,
+            terms: client.pool.map(|pool| &self.pools.at(pool).terms),
+        };
+        let (sqlstate, text) = (fault.sqlstate(), fault.told(&case));
+        let waited = self.why_in_vain(id, fault);
+        let (detail, hint) = (waited.or_else(|| fault.detail()), fault.hint(&case));
+        out.send_with(Peer::Client(id), |buf| {
+            let more = [detail.as_deref(), hint.as_deref()];
+            write::error_with(buf, "FATAL", sqlstate, &text, more);
+        });
+    }
+
     fn note_leaving(&self, id: ClientId, why: &Fault, out: &mut Out) {
         let level = why.level();
         if !self.config.globals.log_disconnections && level == Level::Log {
@@ -87,7 +102,7 @@ impl Pooler {
         let client = gone!(self.clients.get(id));
         let age = self.now.0.saturating_sub(client.connected.0) / 1_000_000_000;
         let text = format_args!("closing because: {why} (age={age}s)");
-        self.note_client(level, id, text, out);
+        self.note_fault(level, id, text, Some(why), out);
     }
 
     /// Removes a client from all structures and closes it.

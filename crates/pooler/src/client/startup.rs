@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use howdah_wire::WireError;
 use howdah_wire::startup::{FirstPacket, Startup, length, read};
 
 use super::{Client, Replication};
@@ -9,7 +10,7 @@ use crate::auth::CERT_REQUIRED;
 use crate::client::ClientState;
 use crate::config::{SessionState, SslMode};
 use crate::event::{Action, Address, ClientId, Ends, Out, Peer, Time};
-use crate::fault::Fault;
+use crate::fault::{Fault, Foreign};
 use crate::inbox::Inbox;
 use crate::link::End;
 use crate::params::{Meaning, Params};
@@ -107,8 +108,7 @@ impl Pooler {
             }
             let size = match length(client.inbox.held()) {
                 None => return,
-                // PostgreSQL also closes the connection without a message here.
-                Some(Err(error)) => return self.disconnect(id, Fault::ClientLength(error), out),
+                Some(Err(error)) => return self.refuse_first(id, error, out),
                 Some(Ok(size)) if client.inbox.held().len() < size => return,
                 Some(Ok(size)) => size,
             };
@@ -126,6 +126,30 @@ impl Pooler {
             let packet = client.inbox.take_front(size);
             self.first_packet(id, &packet, out);
         }
+    }
+
+    /// A client's first bytes are no start-up packet. PostgreSQL closes the connection without a
+    /// message. A browser gets an answer that it can show.
+    fn refuse_first(&mut self, id: ClientId, error: WireError, out: &mut Out) {
+        let client = gone!(self.clients.get(id));
+        let fault = match Foreign::of(client.inbox.held()) {
+            Some(foreign) => Fault::OtherProtocol(foreign),
+            None => Fault::ClientLength(error),
+        };
+        if fault == Fault::OtherProtocol(Foreign::Http) {
+            let place = match self.config.globals.http_listen_port {
+                0 => "Set http_listen_port for metrics, probes and the page.".to_owned(),
+                port => format!("Metrics, probes and the page are on port {port}."),
+            };
+            let body = format!("This port is for PostgreSQL clients. {place}\n");
+            let answer = format!(
+                "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\
+                 Connection: close\r\n\r\n{body}",
+                body.len()
+            );
+            out.send(Peer::Client(id), answer.as_bytes());
+        }
+        self.disconnect(id, fault, out);
     }
 
     /// Begins the logins that a takeover has delayed.

@@ -128,7 +128,7 @@ impl World<'_> {
         };
         if refused {
             socket.stage = Stage::Closing;
-            return self.handle(worker, Event::Connected(id, Err("refused".into())), &[]);
+            return self.handle(worker, Event::Connected(id, Err(nobody())), &[]);
         }
         socket.stage = Stage::Open;
         self.handle(worker, Event::Connected(id, Ok(ends())), &[]);
@@ -453,5 +453,12 @@ pub(super) fn ends() -> Ends {
         remote: Address::Tcp([127, 0, 0, 1].into(), 5432),
         local: Address::Tcp([127, 0, 0, 1].into(), 6432),
         unix_peer: None,
+    }
+}
+
+fn nobody() -> crate::event::Unreached {
+    crate::event::Unreached {
+        text: "refused".into(),
+        nobody: true,
     }
 }

@@ -17,7 +17,7 @@ use super::portal::Bound;
 use super::prepare::There;
 use super::upstream::{self, Upstream};
 use crate::event::Peer;
-use crate::fault;
+use crate::fault::refusal;
 use crate::inbox::Chunk;
 use crate::ledger::{Asked, Change, Described, Entry, Refusal, Reply};
 use crate::limits;
@@ -224,11 +224,11 @@ impl Downstream<'_> {
 
     /// Sends the client PostgreSQL's error for any statement in a failed transaction.
     pub(super) fn tell_failed(&mut self, fields: Fields<'_>) {
-        self.tell_instead(fields, fault::ABORTED);
+        self.tell_instead(fields, refusal::ABORTED);
     }
 
     /// Sends an error with other words, but with the severity of the error that came.
-    fn tell_instead(&mut self, fields: Fields<'_>, others: fault::Words) {
+    fn tell_instead(&mut self, fields: Fields<'_>, others: refusal::Words) {
         let Some((client, _)) = &self.client else {
             return;
         };

@@ -65,6 +65,25 @@ impl Pooler {
         fails.then(|| Fault::ServerLoginFailing(failure.sqlstate.clone(), failure.text.clone()))
     }
 
+    /// The last connect found nobody at the host: clients that wait for the pool's first server get
+    /// the error after a while.
+    pub(crate) fn nobody_is_there(&mut self, pool_id: PoolId) {
+        let pool = self.pools.at_mut(pool_id);
+        pool.finds_nobody();
+        let waiting = pool.waiting.iter().map(|(client, _)| client);
+        let new: Vec<_> = pool.newcomers().iter().copied().chain(waiting).collect();
+        for id in new {
+            self.watch_client(id);
+        }
+    }
+
+    /// The error for clients that wait for the first server of a pool whose host has nobody.
+    pub(crate) fn nobody_there(&self, pool_id: PoolId) -> Option<Fault> {
+        let failure = self.pools.at(pool_id).failure.as_ref()?;
+        let vain = failure.nobody && !self.has_usable_server(pool_id);
+        vain.then(|| Fault::ServerLoginFailing(failure.sqlstate.clone(), failure.text.clone()))
+    }
+
     /// True if the pool has a server that clients can still get.
     pub(crate) fn has_usable_server(&self, pool_id: PoolId) -> bool {
         use ServerState::{Cancel, Closing, ConnectQuery, Connecting, Login, Resolving, Securing};

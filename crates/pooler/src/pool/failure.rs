@@ -20,6 +20,8 @@ pub struct Failure {
     pub sqlstate: String,
     /// Error text from PostgreSQL or Howdah.
     pub text: String,
+    /// Nobody listens at the host's port or socket, or the host has no address.
+    pub nobody: bool,
 }
 
 impl Failure {
@@ -37,6 +39,7 @@ impl Failure {
             until: at,
             sqlstate: sqlstate.to_string(),
             text: text.to_string(),
+            nobody: false,
         };
         let pause = if failure.is_absent() {
             let goes_on = |last: &&Failure| last.is_absent() && at.0 < last.until.0 + retry;

@@ -292,6 +292,13 @@ impl Pool {
         self.failure = Some(why);
     }
 
+    /// The failed connect found nobody at the host.
+    pub(crate) fn finds_nobody(&mut self) {
+        if let Some(failure) = &mut self.failure {
+            failure.nobody = true;
+        }
+    }
+
     /// Logins may succeed again.
     pub(crate) fn login_may_succeed(&mut self) {
         self.failure = None;

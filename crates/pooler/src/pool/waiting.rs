@@ -148,6 +148,7 @@ impl Pooler {
     pub(crate) fn why_in_vain(&self, id: ClientId, fault: &Fault) -> Option<String> {
         match fault {
             Fault::QueryWait
+            | Fault::QueryWaitServerDown
             | Fault::QueryTimeoutWaiting
             | Fault::LoginTimeout
             | Fault::LoginTimeoutServerDown => self.wait_detail(id),

@@ -9,7 +9,9 @@ use super::{Ending, Server};
 use crate::client;
 use crate::client::ClientState;
 use crate::config::{Host, nanos};
-use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, Question, ServerId};
+use crate::event::{
+    Action, Address, ClientId, Close, Ends, Out, Peer, Question, ServerId, Unreached,
+};
 use crate::fault::Fault;
 use crate::mail::ToBroker;
 use crate::next::Next;
@@ -94,7 +96,12 @@ impl Pooler {
     }
 
     /// `Connect` has ended.
-    pub(crate) fn connected(&mut self, id: ServerId, result: Result<Ends, String>, out: &mut Out) {
+    pub(crate) fn connected(
+        &mut self,
+        id: ServerId,
+        result: Result<Ends, Unreached>,
+        out: &mut Out,
+    ) {
         let server = gone!(self.servers.get_mut(id));
         if let ServerState::Cancel(_) = *server.state() {
             return self.carrier_connected(id, result, out);
@@ -108,9 +115,12 @@ impl Pooler {
                 self.secure(id, out);
             }
             Err(error) => {
-                let text = format!("connect failed: {error}");
+                let (text, pool) = (format!("connect failed: {}", error.text), server.pool);
                 self.note_server(Level::Warning, id, &text, out);
                 self.login_failed(id, "08006", &text, out);
+                if error.nobody {
+                    self.nobody_is_there(pool);
+                }
                 self.close_server(id, "connect failed", Close::Abort, out);
             }
         }
@@ -119,8 +129,10 @@ impl Pooler {
     /// Ends a server that never had a socket.
     fn never_connected(&mut self, id: ServerId, why: &'static str, detail: &str, out: &mut Out) {
         let text = format!("{why}: {detail}");
+        let pool = gone!(self.servers.get(id)).pool;
         self.note_server(Level::Warning, id, &text, out);
         self.login_failed(id, "08006", &text, out);
+        self.nobody_is_there(pool);
         self.note_closing(id, why, out);
         self.server_gone(id, out);
     }

@@ -166,7 +166,14 @@ impl Pooler {
                 };
             }
         };
+        let established = format!("SSL established: {}", facts.summary());
         server.set_secured(facts);
+        let level = match self.config.globals.log_connections {
+            true => Level::Log,
+            false => Level::Noise,
+        };
+        self.note_server(level, id, &established, out);
+        let server = gone!(self.servers.get(id));
         match *server.state() {
             ServerState::Cancel(_) => self.carrier_ready(id, out),
             ServerState::Securing(_) => self.begin_server_login(id, out),

@@ -18,7 +18,7 @@ use howdah_wire::write;
 use crate::client::{Client, ClientState};
 use crate::effect::Kinds;
 use crate::event::{Action, ClientId, Out, Peer, Time};
-use crate::fault::{self, Fault};
+use crate::fault::{Fault, refusal};
 use crate::mail::{PinWish, ToBroker};
 use crate::maintenance::PERIOD_NS;
 use crate::pool::key::PoolId;
@@ -118,7 +118,7 @@ impl Pooler {
                 if let Some(pool) = client.pool {
                     self.pools.at_mut(pool).pin_line.leave(id);
                 }
-                let error = |buf: &mut Vec<u8>| fault::error(buf, fault::PINS_REST);
+                let error = |buf: &mut Vec<u8>| refusal::error(buf, refusal::PINS_REST);
                 if !self.fail_waiting(id, error, out) {
                     self.disconnect(id, Fault::TooManyPins, out);
                 }

@@ -491,7 +491,7 @@ impl World {
                 };
                 self.handle(at, Event::Connected(id, Ok(ends)), &[]);
             }
-            "refused" => self.handle(at, Event::Connected(id, Err("refused".into())), &[]),
+            "refused" => self.handle(at, Event::Connected(id, Err(refused())), &[]),
             "reset" => self.handle(at, Event::Lost(peer, Some("reset".into())), &[]),
             _ => self.lesser(name, what, at, peer),
         }
@@ -643,5 +643,12 @@ fn broker_word(mail: &ToBroker) -> String {
         ToBroker::Unpin { .. } => "unpin".into(),
         ToBroker::Pins { works, .. } => format!("pins work: {works}"),
         other => format!("{other:?}"),
+    }
+}
+
+fn refused() -> howdah_pooler::event::Unreached {
+    howdah_pooler::event::Unreached {
+        text: "refused".into(),
+        nobody: true,
     }
 }
