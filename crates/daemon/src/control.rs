@@ -280,7 +280,7 @@ pub struct Control {
     pub reloads: VecDeque<Option<QuestionId>>,
     pub handover: HandOver,
     pub http: Http,
-    sampler: Sampler,
+    pub sampler: Sampler,
     pub tracer: Tracer,
     /// The process ends as soon as possible.
     pub ending: bool,

@@ -75,6 +75,7 @@ impl Control {
                 Err(mistakes.join("\n"))
             }
         };
+        self.sampler.reloaded(result.is_ok());
         // Log files are rotated by moving them away and reloading.
         if let Err(why) = self.log.open(&self.config.globals.logfile) {
             self.log.say(Level::Error, why);

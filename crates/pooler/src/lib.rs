@@ -27,6 +27,7 @@ pub mod client;
 pub mod console;
 pub mod deadlines;
 pub mod effect;
+pub mod errors;
 pub mod event;
 pub mod fault;
 #[cfg(any(test, feature = "fuzzing"))]

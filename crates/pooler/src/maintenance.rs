@@ -248,7 +248,13 @@ impl Pooler {
         self.consoles.end_period();
         let mut total = crate::stats::Stats::default();
         for id in self.pools.ids() {
-            total.add(&self.pools.at_mut(id).period_ends());
+            self.trim_waiting(id);
+            let pool = self.pools.at_mut(id);
+            total.add(&pool.period_ends());
+            for (_, since) in pool.waiting.iter() {
+                total.still_waiting += 1;
+                total.wait_ns += self.now.0.saturating_sub(since.0);
+            }
         }
         if self.config.globals.log_stats {
             let seconds = (period / 1_000_000_000).max(1);

@@ -5,9 +5,9 @@ use std::fmt::{Display, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 use hashbrown::HashMap;
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use crate::cancel::Keys;
 use crate::cancel::guesses::Guesses;
@@ -15,6 +15,7 @@ use crate::client::Client;
 use crate::client::ClientState;
 use crate::config::{Config, LogFormat};
 use crate::console::Consoles;
+use crate::errors::NotLetIn;
 use crate::event::{
     Action, Answer, ClientId, Event, Order, Out, Peer, Question, ServerId, Time, WorkerId,
 };
@@ -125,6 +126,8 @@ pub struct Pooler {
     pub(crate) moves: Moves,
     /// TLS handshakes: with clients, and with servers.
     pub(crate) handshakes: [Handshakes; 2],
+    /// Clients that were not let in.
+    pub(crate) not_let_in: NotLetIn,
     pub(crate) random: ChaCha20Rng,
     pub(crate) seeded: Seeded,
     /// The askers of open questions, by ticket.
@@ -207,6 +210,7 @@ impl Pooler {
             spread: Spread::new(setup.usable.clamp(1, setup.workers), seeded),
             moves: Moves::default(),
             handshakes: Default::default(),
+            not_let_in: NotLetIn::default(),
             random,
             seeded,
             asks: HashMap::with_hasher(seeded),

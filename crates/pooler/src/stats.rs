@@ -42,6 +42,9 @@ pub struct Stats {
     pub evictions: u64,
     /// Links that ended because of a bug in Howdah.
     pub internal_errors: u64,
+    /// In the counts of a period only: clients that wait at its end. `wait_ns` then includes their
+    /// waits so far.
+    pub still_waiting: u64,
 }
 
 impl Stats {
@@ -84,6 +87,7 @@ impl Stats {
         self.slow_queries += other.slow_queries;
         self.evictions += other.evictions;
         self.internal_errors += other.internal_errors;
+        self.still_waiting += other.still_waiting;
     }
 
     /// PgBouncer's log line about the counts in this many seconds.
@@ -101,7 +105,7 @@ impl Stats {
             self.sent / seconds,
             per(self.transaction_ns, self.transactions),
             per(self.query_ns, self.queries),
-            per(self.wait_ns, self.transactions),
+            per(self.wait_ns, self.transactions + self.still_waiting),
         )
     }
 
@@ -127,6 +131,7 @@ impl Stats {
             slow_queries: self.slow_queries - earlier.slow_queries,
             evictions: self.evictions - earlier.evictions,
             internal_errors: self.internal_errors - earlier.internal_errors,
+            still_waiting: self.still_waiting - earlier.still_waiting,
         }
     }
 }

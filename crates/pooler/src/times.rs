@@ -71,9 +71,20 @@ pub struct Times {
     pub connect_ns: u64,
     /// Failed connections and logins to PostgreSQL.
     pub connect_failures: u64,
+    /// Those of `wait` that no server ended: the client left, or was disconnected.
+    pub waits_in_vain: u64,
 }
 
 impl Times {
+    /// All waits for a server, including those of clients that got one at once: `assignments` is how
+    /// often a client got a server.
+    pub fn all_waits(&self, assignments: u64) -> Histogram {
+        let mut waits = self.wait;
+        let measured = waits.total().saturating_sub(self.waits_in_vain);
+        waits.add_instant(assignments.saturating_sub(measured));
+        waits
+    }
+
     /// Counts the login of a client.
     pub fn count_login(&mut self, ns: u64) {
         self.login.count(ns);
@@ -96,6 +107,7 @@ impl Times {
         self.login_ns += other.login_ns;
         self.connect_ns += other.connect_ns;
         self.connect_failures += other.connect_failures;
+        self.waits_in_vain += other.waits_in_vain;
     }
 }
 

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use postgres::{Client, SimpleQueryMessage};
 
-use crate::arguments::Arguments;
 use crate::table::Table;
+use crate::target::{Target, told};
 
 /// A connection to the console.
 pub(crate) struct Console {
@@ -17,6 +17,7 @@ pub(crate) struct Console {
     /// It knows SHOW HOLDERS and SHOW QUERIES: PgBouncer does not.
     has_holders: bool,
     has_queries: bool,
+    has_verdict: bool,
 }
 
 /// What the console said at a moment.
@@ -33,35 +34,60 @@ pub(crate) struct Snapshot {
     /// Likewise, or if queries are not counted.
     pub queries: Table,
     pub databases: Table,
+    /// What is wrong, the worst first; likewise empty.
+    pub verdicts: Table,
 }
 
 impl Console {
     /// Connects.
-    pub fn open(arguments: &Arguments) -> Result<Console, String> {
-        let connector = arguments.tls.connector()?;
-        let client = arguments.target.connect(connector);
-        let client = client.map_err(|why| told(&why))?;
+    pub fn open(target: &mut Target) -> Result<Console, String> {
+        let client = target.connect()?;
         let mut console = Console {
             client,
             version: String::new(),
             extended: "",
             has_holders: true,
             has_queries: true,
+            has_verdict: true,
         };
-        let version = console.ask("SHOW VERSION")?;
+        let version = match console.ask("SHOW VERSION") {
+            Ok(version) if !version.value(0, "version").is_empty() => version,
+            answer => return Err(console.what_else(target, answer.err())),
+        };
         console.version = version.value(0, "version").to_string();
         if console.ask("SHOW POOLS_EXTENDED").is_ok() {
             console.extended = "_EXTENDED";
         }
         console.has_holders = console.ask("SHOW HOLDERS").is_ok();
+        console.has_verdict = console.ask("SHOW VERDICT").is_ok();
         console.has_queries = console.ask("SHOW QUERIES").is_ok();
         Ok(console)
+    }
+
+    /// What is at the other end, if it is no console.
+    fn what_else(&mut self, target: &Target, why: Option<String>) -> String {
+        let (name, database) = (target.name(), target.database());
+        match self.ask("SHOW server_version") {
+            Ok(version) => format!(
+                "{name}: the database {database} of PostgreSQL {}, no console: name the database \
+                 pgbouncer, at the pooler's port",
+                version.value(0, "server_version")
+            ),
+            Err(_) => format!(
+                "{name}: the database {database} is no console ({}): name the database pgbouncer",
+                why.unwrap_or_else(|| "it has no version".into())
+            ),
+        }
     }
 
     /// Asks for all that is shown.
     pub fn look(&mut self) -> Result<Snapshot, String> {
         let holders = match self.has_holders {
             true => self.ask("SHOW HOLDERS")?,
+            false => Table::default(),
+        };
+        let verdicts = match self.has_verdict {
+            true => self.ask("SHOW VERDICT")?,
             false => Table::default(),
         };
         let queries = match self.has_queries {
@@ -79,6 +105,7 @@ impl Console {
             databases: self.ask("SHOW DATABASES")?,
             holders,
             queries,
+            verdicts,
         })
     }
 
@@ -98,56 +125,5 @@ impl Console {
             }
         }
         Ok(table)
-    }
-}
-
-/// The server's words, if it has said some.
-fn told(why: &postgres::Error) -> String {
-    if let Some(said) = why.as_db_error() {
-        return said.message().to_string();
-    }
-    let mut text = why.to_string();
-    if let Some(source) = std::error::Error::source(why) {
-        let source = source.to_string();
-        if !text.contains(&source) {
-            text = format!("{text}: {source}");
-        }
-    }
-    without_places(&text)
-}
-
-/// The reasons of a TLS library, without its numbers, and without the files of its source.
-fn without_places(text: &str) -> String {
-    let is_place = |part: &str| {
-        let numbered = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let file = part.contains('/') && (part.ends_with(".c") || part.ends_with(".cc"));
-        let library = part == "error" || part == "SSL routines" || part.starts_with("OPENSSL_");
-        part.is_empty() || numbered || file || library
-    };
-    if !text.contains("error:") {
-        return text.to_owned();
-    }
-    let parts = text.split(':').map(str::trim);
-    let reasons = parts.filter(|part| !is_place(part));
-    let reasons = reasons.map(|part| match part.contains('_') {
-        true => part.to_ascii_lowercase().replace('_', " "),
-        false => part.to_owned(),
-    });
-    reasons.collect::<Vec<_>>().join(": ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_library_tells_reasons_not_places() {
-        let text = "error performing TLS handshake: error:1000007D:SSL routines:OPENSSL_internal:\
-                    CERTIFICATE_VERIFY_FAILED:/somewhere/ssl/handshake.cc:290:: IP address mismatch";
-        assert_eq!(
-            without_places(text),
-            "error performing TLS handshake: certificate verify failed: IP address mismatch"
-        );
-        assert_eq!(without_places("it is away: no way"), "it is away: no way");
     }
 }

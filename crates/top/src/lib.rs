@@ -1,17 +1,24 @@
 //! `howdah top`: pools, clients, servers and waits in a terminal, over the admin console. So it works
-//! from anywhere, and against PgBouncer, too, as far as that has the columns.
+//! from anywhere, and against PgBouncer, too, as far as that has the columns. And `howdah init`: the
+//! first configuration of a pooler, over a connection to PostgreSQL.
 #![forbid(unsafe_code)]
 
 mod arguments;
 mod console;
+mod init;
+mod json;
 mod keys;
+mod passwords;
 mod screen;
 mod state;
 mod table;
+mod target;
 mod tls;
 mod view;
 
 pub use arguments::USAGE;
+pub use init::init;
+pub use target::connect;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -21,6 +28,7 @@ use arguments::Arguments;
 use console::{Console, Snapshot};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use state::State;
+use target::Target;
 
 /// How long a lost console is left alone.
 const RETRY: Duration = Duration::from_secs(1);
@@ -32,8 +40,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> bool {
             print!("{USAGE}");
             Ok(())
         }
-        Some(arguments) if arguments.once => once(&arguments),
-        Some(arguments) => watch(&arguments),
+        Some(arguments) if arguments.once => once(arguments),
+        Some(arguments) => watch(arguments),
     });
     if let Err(why) = &done {
         eprintln!("howdah top: {}", view::printable(why));
@@ -42,13 +50,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> bool {
 }
 
 /// Looks twice, so that there are rates, and prints.
-fn once(arguments: &Arguments) -> Result<(), String> {
-    let mut console = Console::open(arguments)?;
+fn once(mut arguments: Arguments) -> Result<(), String> {
+    let mut console = Console::open(&mut arguments.target)?;
     let first = console.look()?;
     std::thread::sleep(arguments.interval);
     let second = console.look()?;
     let text = match arguments.json {
-        true => view::json(&second, Some(&first)),
+        true => json::json(&second, Some(&first)),
         false => view::plain(&second, Some(&first)),
     };
     // Whoever reads may have had enough.
@@ -56,20 +64,20 @@ fn once(arguments: &Arguments) -> Result<(), String> {
     Ok(())
 }
 
-fn watch(arguments: &Arguments) -> Result<(), String> {
+fn watch(mut arguments: Arguments) -> Result<(), String> {
     if !std::io::stdout().is_terminal() {
         return Err("standard output is no terminal; use --once".into());
     }
     // Before the screen is taken: what is wrong can be read then.
-    let mut console = Some(Console::open(arguments)?);
+    let mut console = Some(Console::open(&mut arguments.target)?);
     let mut terminal = ratatui::try_init().map_err(|why| why.to_string())?;
-    let mut state = State::new(arguments.target_name());
+    let mut state = State::new(arguments.target.name());
     let mut due = Instant::now();
     let ended = loop {
         if Instant::now() >= due {
             due = Instant::now() + arguments.interval;
             if !state.paused {
-                look(&mut console, arguments, &mut state);
+                look(&mut console, &mut arguments.target, &mut state);
                 if console.is_none() {
                     due = Instant::now() + RETRY;
                 }
@@ -95,10 +103,10 @@ fn watch(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// Takes a new snapshot, over a new connection if the last one was lost.
-fn look(console: &mut Option<Console>, arguments: &Arguments, state: &mut State) {
+fn look(console: &mut Option<Console>, target: &mut Target, state: &mut State) {
     let seen: Result<Snapshot, String> = match console {
         Some(console) => console.look(),
-        None => Console::open(arguments).and_then(|mut new| {
+        None => Console::open(target).and_then(|mut new| {
             let seen = new.look();
             *console = Some(new);
             seen

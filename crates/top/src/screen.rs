@@ -9,21 +9,27 @@ use ratatui::widgets::{Clear, Paragraph, Row, Table as Grid, TableState, Wrap};
 use crate::arguments::USAGE;
 use crate::state::State;
 use crate::table::Table;
-use crate::view::{View, summary};
+use crate::view::{Summary, View, printable, verdicts};
 
 /// The widest a column gets.
 const WIDEST: usize = 40;
 
+/// The least lines below the heading: tabs, three of a table, and the foot.
+const AROUND_HEADING: usize = 5;
+
 /// Draws everything.
 pub(crate) fn draw(frame: &mut Frame<'_>, state: &mut State) {
+    let mut heading = heading(state, frame.area().width);
+    let room = usize::from(frame.area().height).saturating_sub(AROUND_HEADING);
+    heading.truncate(room.max(2));
     let [head, tabs, body, foot] = Layout::vertical([
-        Constraint::Length(2),
+        Constraint::Length(heading.len() as u16),
         Constraint::Length(1),
         Constraint::Min(0),
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    frame.render_widget(heading(state), head);
+    frame.render_widget(Paragraph::new(heading), head);
     frame.render_widget(tab_line(state), tabs);
     draw_table(frame, state, body);
     frame.render_widget(foot_line(state), foot);
@@ -34,21 +40,55 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &mut State) {
     }
 }
 
-fn heading(state: &State) -> Paragraph<'static> {
+/// The most lines of the verdict, of which there is one for the worst pool.
+const VERDICT_LINES: usize = 3;
+
+/// The lines above the tables. Nothing is cut that fits into a few lines.
+fn heading(state: &State, width: u16) -> Vec<Line<'static>> {
     let version = state.now.as_ref().map_or("", |now| now.version.as_str());
     let mut first = vec![Span::from(state.target.clone()).bold(), Span::from("  ")];
     match &state.lost {
-        Some(why) => first.push(Span::from(format!("lost: {why}")).red().bold()),
+        Some(_) => first.push(Span::from("lost").red().bold()),
         None => first.push(Span::from(version.to_string()).dim()),
     }
     if state.paused {
         first.insert(1, Span::from(" paused").yellow().bold());
     }
-    let second = match &state.now {
-        Some(now) => summary(now, state.before()),
-        None => "looking".into(),
+    let mut lines = vec![Line::from(first)];
+    let width = usize::from(width);
+    if let Some(why) = &state.lost {
+        let why = folded(&printable(why), width, " ");
+        lines.extend(why.into_iter().map(|line| Line::from(line).red()));
+    }
+    let Some(now) = &state.now else {
+        lines.push(Line::from("looking"));
+        return lines;
     };
-    Paragraph::new(vec![Line::from(first), Line::from(second)])
+    let summary = Summary::of(now, state.before()).text();
+    lines.extend(folded(&summary, width, "; ").into_iter().map(Line::from));
+    if let Some(verdict) = verdicts(now).first() {
+        let mut text = folded(&printable(verdict), width, " ");
+        text.truncate(VERDICT_LINES);
+        lines.extend(
+            text.into_iter()
+                .map(|line| Line::from(line).yellow().bold()),
+        );
+    }
+    lines
+}
+
+/// A text in lines of at most this width, divided where `between` stands.
+fn folded(text: &str, width: usize, between: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in text.split_inclusive(between) {
+        let fits =
+            |line: &&mut String| line.chars().count() + part.trim_end().chars().count() <= width;
+        match lines.last_mut().filter(fits) {
+            Some(line) => line.push_str(part),
+            None => lines.push(part.to_string()),
+        }
+    }
+    lines
 }
 
 fn tab_line(state: &State) -> Line<'static> {
@@ -131,7 +171,14 @@ fn style(view: &View, table: &Table, row: &[String]) -> Style {
         View::Queries => value("errors") != "0",
         View::Servers => false,
     };
-    if waits {
+    let keeps = match view {
+        View::Holders => !value("kept for").is_empty(),
+        View::Pool(..) => value("what").contains(", keeps "),
+        _ => false,
+    };
+    if keeps {
+        Style::new().fg(Color::Magenta)
+    } else if waits {
         Style::new().fg(Color::Yellow)
     } else {
         Style::new()
@@ -223,12 +270,20 @@ mod tests {
             ),
             holders: match ours {
                 true => table(
-                    "database|user|state|held_us|state_us|client_id|client_addr|application_name|server_id|remote_pid\n\
-                     shop|web|idle in transaction|90000000|80000000|5|10.0.0.2:4001|export|6|77",
+                    "database|user|state|held_us|state_us|client_id|client_addr|application_name|server_id|remote_pid|kept_for|query\n\
+                     shop|web|idle in transaction|90000000|80000000|5|10.0.0.2:4001|export|6|77||update stock",
                 ),
                 false => Table::default(),
             },
             databases: table("name|pool_size\nshop|2"),
+            verdicts: match ours {
+                true => table(
+                    "database|user|verdict\n\
+                     shop|web|4 clients wait: the pool of 2 is full, and 2 of 2 are held idle in \
+                     transaction, the longest by export for 80 s: a larger pool would not help",
+                ),
+                false => Table::default(),
+            },
             queries: match ours {
                 true => table(&format!(
                     "database|user|calls|errors|rows|total_us|mean_us|p99_us|max_us|wait_us|fingerprint|query\n\
@@ -276,9 +331,13 @@ mod tests {
             "{screen}"
         );
         assert!(
-            lines[4].contains("shop")
-                && lines[4].contains("pool_full")
-                && lines[4].contains("7.5 s"),
+            lines[2].starts_with("shop/web: 4 clients wait: the pool of 2 is full"),
+            "{screen}"
+        );
+        assert!(
+            lines[6].contains("shop")
+                && lines[6].contains("pool_full")
+                && lines[6].contains("7.5 s"),
             "{screen}"
         );
         press(&mut state, &[KeyCode::Enter]);
@@ -388,6 +447,6 @@ mod tests {
     fn a_lost_console_is_told_of() {
         let mut state = state(true);
         state.lost = Some("connection refused".into());
-        assert!(drawn(&mut state, 80, 10).contains("lost: connection refused"));
+        assert!(drawn(&mut state, 80, 10).contains("connection refused"));
     }
 }

@@ -28,6 +28,11 @@ impl Table {
         self.value(row, name).parse().unwrap_or(0.0)
     }
 
+    /// A wait in microseconds, which the console tells in two columns: seconds, and the rest.
+    pub fn wait(&self, row: usize, seconds: &str, us: &str) -> f64 {
+        self.number(row, seconds) * 1e6 + self.number(row, us)
+    }
+
     /// Sorts by a column: numbers as numbers.
     pub fn sort(&mut self, at: usize, downward: bool) {
         self.rows.sort_by(|a, b| {

@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
-
 use crate::console::Snapshot;
 use crate::table::{Table, duration};
 
@@ -63,7 +61,7 @@ fn pools(now: &Snapshot, before: Option<&Snapshot>) -> Table {
     let rows = (0..all.rows.len()).map(|row| {
         let (database, user) = (all.value(row, "database"), all.value(row, "user"));
         let number = |name| all.number(row, name);
-        let wait = number("maxwait") * 1e6 + number("maxwait_us");
+        let wait = all.wait(row, "maxwait", "maxwait_us");
         let rate = rates.get(database).copied().unwrap_or_default();
         let key = (database.to_string(), user.to_string());
         vec![
@@ -94,16 +92,19 @@ fn pools(now: &Snapshot, before: Option<&Snapshot>) -> Table {
 
 /// What a database did between two snapshots.
 #[derive(Clone, Copy, Default)]
-struct Rate {
+pub(crate) struct Rate {
     /// Per second.
-    transactions: f64,
-    queries: f64,
-    /// On average.
-    query_us: f64,
-    wait_us: f64,
+    pub transactions: f64,
+    pub queries: f64,
+    /// On average. Waits that are not over count as long as they have lasted.
+    pub query_us: f64,
+    pub wait_us: f64,
+    /// How many waits the average is of.
+    waits: f64,
 }
 
-fn rates(now: &Snapshot, before: Option<&Snapshot>) -> HashMap<String, Rate> {
+/// What each database did.
+pub(crate) fn rates(now: &Snapshot, before: Option<&Snapshot>) -> HashMap<String, Rate> {
     let Some(before) = before else {
         return HashMap::new();
     };
@@ -119,13 +120,18 @@ fn rates(now: &Snapshot, before: Option<&Snapshot>) -> HashMap<String, Rate> {
         };
         let per = |sum: f64, count: f64| if count > 0.0 { sum / count } else { 0.0 };
         let (transactions, queries) = (grown("total_xact_count"), grown("total_query_count"));
+        let here =
+            (0..now.pools.rows.len()).filter(|pool| now.pools.value(*pool, "database") == database);
+        let open = |name| total(here.clone().map(|pool| now.pools.number(pool, name)));
+        let waits = transactions + open("cl_waiting");
         rates.insert(
             database.to_string(),
             Rate {
                 transactions: transactions / seconds,
                 queries: queries / seconds,
                 query_us: per(grown("total_query_time"), queries),
-                wait_us: per(grown("total_wait_time"), transactions),
+                wait_us: per(grown("total_wait_time") + open("waits_us"), waits),
+                waits,
             },
         );
     }
@@ -133,7 +139,7 @@ fn rates(now: &Snapshot, before: Option<&Snapshot>) -> HashMap<String, Rate> {
 }
 
 /// The size of each database's pools.
-fn sizes(now: &Snapshot) -> HashMap<&str, String> {
+pub(crate) fn sizes(now: &Snapshot) -> HashMap<&str, String> {
     let all = &now.databases;
     let row = |row| {
         (
@@ -145,7 +151,7 @@ fn sizes(now: &Snapshot) -> HashMap<&str, String> {
 }
 
 /// Why clients of each pool wait: the first of them.
-fn reasons(now: &Snapshot) -> HashMap<(String, String), String> {
+pub(crate) fn reasons(now: &Snapshot) -> HashMap<(String, String), String> {
     let all = &now.clients;
     let mut reasons = HashMap::new();
     for row in 0..all.rows.len() {
@@ -162,7 +168,7 @@ fn reasons(now: &Snapshot) -> HashMap<(String, String), String> {
 fn clients(now: &Snapshot, wanted: impl Fn(usize) -> bool) -> Table {
     let all = &now.clients;
     let rows = (0..all.rows.len()).filter(|row| wanted(*row)).map(|row| {
-        let wait = all.number(row, "wait") * 1e6 + all.number(row, "wait_us");
+        let wait = all.wait(row, "wait", "wait_us");
         let waits = all.value(row, "state") == "waiting";
         vec![
             all.value(row, "database").to_string(),
@@ -234,9 +240,11 @@ fn holders(now: &Snapshot, wanted: impl Fn(&str, &str) -> bool) -> Table {
                 duration(all.number(row, "held_us")),
                 all.value(row, "state").to_string(),
                 duration(all.number(row, "state_us")),
+                all.value(row, "kept_for").to_string(),
                 all.value(row, "application_name").to_string(),
                 all.value(row, "client_addr").to_string(),
                 all.value(row, "remote_pid").to_string(),
+                all.value(row, "query").to_string(),
             ]
         });
     Table {
@@ -246,9 +254,11 @@ fn holders(now: &Snapshot, wanted: impl Fn(&str, &str) -> bool) -> Table {
             "held",
             "state",
             "for",
+            "kept for",
             "application",
             "client",
             "pid",
+            "query",
         ]),
         rows: rows.collect(),
     }
@@ -320,10 +330,25 @@ fn queries(now: &Snapshot, before: Option<&Snapshot>) -> Table {
 fn pool(now: &Snapshot, database: &str, user: &str) -> Table {
     let mut rows = Vec::new();
     for row in holders(now, |d, u| d == database && u == user).rows {
-        let [_, _, held, state, stayed, application, client, pid] = &row[..] else {
+        let [
+            _,
+            _,
+            held,
+            state,
+            stayed,
+            kept,
+            application,
+            client,
+            pid,
+            query,
+        ] = &row[..]
+        else {
             continue;
         };
-        let does = format!("{state} {stayed}");
+        let does = match kept.as_str() {
+            "" => format!("{state} {stayed}"),
+            kept => format!("{state} {stayed}, keeps {kept}"),
+        };
         rows.push(vec![
             "holds".to_string(),
             held.clone(),
@@ -331,6 +356,7 @@ fn pool(now: &Snapshot, database: &str, user: &str) -> Table {
             application.clone(),
             client.clone(),
             pid.clone(),
+            query.clone(),
         ]);
     }
     let all = &now.clients;
@@ -341,7 +367,7 @@ fn pool(now: &Snapshot, database: &str, user: &str) -> Table {
         if !here || state != "waiting" && !holds {
             continue;
         }
-        let wait = all.number(row, "wait") * 1e6 + all.number(row, "wait_us");
+        let wait = all.wait(row, "wait", "wait_us");
         rows.push(vec![
             if holds { "holds" } else { "waits" }.to_string(),
             if holds { String::new() } else { duration(wait) },
@@ -349,10 +375,11 @@ fn pool(now: &Snapshot, database: &str, user: &str) -> Table {
             all.value(row, "application_name").to_string(),
             address(all, row),
             String::new(),
+            String::new(),
         ]);
     }
     Table {
-        columns: columns(&["", "for", "what", "application", "client", "pid"]),
+        columns: columns(&["", "for", "what", "application", "client", "pid", "query"]),
         rows,
     }
 }
@@ -370,57 +397,77 @@ fn total(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(0.0, |sum, value| sum + value)
 }
 
-/// One line about everything.
-pub(crate) fn summary(now: &Snapshot, before: Option<&Snapshot>) -> String {
-    // Who looks at the console is no load.
-    let pools =
-        (0..now.pools.rows.len()).filter(|row| now.pools.value(*row, "database") != "pgbouncer");
-    let pools: Vec<usize> = pools.collect();
-    let sum = |name| total(pools.iter().map(|row| now.pools.number(*row, name)));
-    let rates = rates(now, before);
-    let all: Vec<_> = rates
-        .iter()
-        .filter(|(name, _)| *name != "pgbouncer")
-        .collect();
-    let transactions = total(all.iter().map(|(_, rate)| rate.transactions));
-    let queries = total(all.iter().map(|(_, rate)| rate.queries));
-    let weighted = |of: fn(&Rate) -> f64, by: fn(&Rate) -> f64| {
-        let weight = total(all.iter().map(|(_, rate)| by(rate)));
-        let sum = total(all.iter().map(|(_, rate)| of(rate) * by(rate)));
-        if weight > 0.0 { sum / weight } else { 0.0 }
-    };
-    format!(
-        "{transactions:.0} tx/s, {queries:.0} q/s; {} clients wait of {}; {} servers active, {} \
-         idle; query {}, wait {}",
-        sum("cl_waiting"),
-        sum("cl_active") + sum("cl_waiting"),
-        sum("sv_active"),
-        sum("sv_idle") + sum("sv_used"),
-        duration(weighted(|rate| rate.query_us, |rate| rate.queries)),
-        duration(weighted(|rate| rate.wait_us, |rate| rate.transactions)),
-    )
+/// Everything in a few numbers.
+pub(crate) struct Summary {
+    /// Per second.
+    pub transactions: f64,
+    pub queries: f64,
+    pub waiting: f64,
+    pub clients: f64,
+    pub active: f64,
+    pub idle: f64,
+    /// On average.
+    pub query_us: f64,
+    pub wait_us: f64,
 }
 
-/// All views for scripts.
-pub(crate) fn json(now: &Snapshot, before: Option<&Snapshot>) -> String {
-    let mut all = serde_json::Map::new();
-    all.insert("version".into(), json!(now.version));
-    for view in View::MAIN {
-        let table = view.table(now, before);
-        let rows = table.rows.iter().map(|row| {
-            let fields = table.columns.iter().cloned();
-            let values = row.iter().map(|value| json!(value));
-            Value::Object(fields.zip(values).collect())
-        });
-        all.insert(view.name(), rows.collect());
+impl Summary {
+    /// The summary of all databases but the console: who looks is no load.
+    pub fn of(now: &Snapshot, before: Option<&Snapshot>) -> Summary {
+        let rows = 0..now.pools.rows.len();
+        let pools = rows.filter(|row| now.pools.value(*row, "database") != "pgbouncer");
+        let pools: Vec<usize> = pools.collect();
+        let sum = |name| total(pools.iter().map(|row| now.pools.number(*row, name)));
+        let rates = rates(now, before);
+        let all: Vec<_> = rates
+            .iter()
+            .filter(|(name, _)| *name != "pgbouncer")
+            .collect();
+        let weighted = |of: fn(&Rate) -> f64, by: fn(&Rate) -> f64| {
+            let weight = total(all.iter().map(|(_, rate)| by(rate)));
+            let sum = total(all.iter().map(|(_, rate)| of(rate) * by(rate)));
+            if weight > 0.0 { sum / weight } else { 0.0 }
+        };
+        Summary {
+            transactions: total(all.iter().map(|(_, rate)| rate.transactions)),
+            queries: total(all.iter().map(|(_, rate)| rate.queries)),
+            waiting: sum("cl_waiting"),
+            clients: sum("cl_active") + sum("cl_waiting"),
+            active: sum("sv_active"),
+            idle: sum("sv_idle") + sum("sv_used"),
+            query_us: weighted(|rate| rate.query_us, |rate| rate.queries),
+            wait_us: weighted(|rate| rate.wait_us, |rate| rate.waits),
+        }
     }
-    let text = Value::Object(all).to_string();
-    // JSON escapes but the first 32 control characters.
-    let escaped = text.chars().map(|c| match c.is_control() {
-        true => format!("\\u{:04x}", u32::from(c)),
-        false => c.to_string(),
-    });
-    format!("{}\n", escaped.collect::<String>())
+
+    /// The same in words.
+    pub fn text(&self) -> String {
+        format!(
+            "{:.0} tx/s, {:.0} q/s; {} clients wait of {}; {} servers active, {} idle; query {}, \
+             wait {}",
+            self.transactions,
+            self.queries,
+            self.waiting,
+            self.clients,
+            self.active,
+            self.idle,
+            duration(self.query_us),
+            duration(self.wait_us),
+        )
+    }
+}
+
+/// What is wrong with a pool, or with the pooler, and what would help: the worst first.
+pub(crate) fn verdicts(now: &Snapshot) -> Vec<String> {
+    let all = &now.verdicts;
+    let text = |row| {
+        let of = |name| all.value(row, name);
+        match of("database") {
+            "" => of("verdict").to_string(),
+            database => format!("{database}/{}: {}", of("user"), of("verdict")),
+        }
+    };
+    (0..all.rows.len()).map(text).collect()
 }
 
 /// How many holders and waiters [`plain`] tells of each pool.
@@ -434,7 +481,12 @@ pub(crate) fn plain(now: &Snapshot, before: Option<&Snapshot>) -> String {
         pools.sort(waiting, true);
     }
     let version = printable(&now.version);
-    let mut text = format!("{version}\n{}\n\n", summary(now, before));
+    let summary = Summary::of(now, before).text();
+    let mut text = format!("{version}\n{summary}\n");
+    for verdict in verdicts(now) {
+        text.push_str(&format!("{}\n", printable(&verdict)));
+    }
+    text.push('\n');
     lines(&pools, &mut text);
     for row in (0..pools.rows.len()).filter(|row| pools.number(*row, "waiting") > 0.0) {
         let (database, user) = (pools.value(row, "database"), pools.value(row, "user"));

@@ -21,7 +21,12 @@ pub struct Sampler {
     /// The number of workers that have not answered yet.
     awaited: usize,
     late: u64,
+    /// The name of the machine.
+    host: String,
     started: f64,
+    /// Whether the last reload succeeded, and when one did last.
+    reload_succeeded: bool,
+    reloaded_at: f64,
 }
 
 impl Sampler {
@@ -33,7 +38,18 @@ impl Sampler {
             holdings: Vec::new(),
             awaited: 0,
             late: 0,
+            host: host_name().unwrap_or_default(),
             started: now(),
+            reload_succeeded: true,
+            reloaded_at: now(),
+        }
+    }
+
+    /// The configuration was read again, or could not be.
+    pub fn reloaded(&mut self, succeeded: bool) {
+        self.reload_succeeded = succeeded;
+        if succeeded {
+            self.reloaded_at = now();
         }
     }
 
@@ -77,6 +93,7 @@ impl Sampler {
     fn process(&self, draining: bool, spans: (u64, u64), globals: &Globals) -> Process {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         Process {
+            host: self.host.clone(),
             started: self.started,
             cpu_seconds: cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9,
             resident_bytes: resident_bytes().unwrap_or(0),
@@ -87,8 +104,15 @@ impl Sampler {
             spans_sent: spans.0,
             spans_lost: spans.1,
             late_samples: self.late,
+            reload_succeeded: self.reload_succeeded,
+            reloaded_at: self.reloaded_at,
         }
     }
+}
+
+fn host_name() -> Option<String> {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_string())
 }
 
 fn now() -> f64 {

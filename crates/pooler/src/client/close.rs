@@ -44,8 +44,17 @@ impl Pooler {
             // Before the client learns of it. Programs that block guessers look for this line.
             self.note_refusal(id, WRONG_PASSWORD, out);
         }
+        let canceller = matches!(client.state(), ClientState::Canceller);
+        if !client.welcomed && !canceller {
+            self.not_let_in.count(&fault);
+        }
         let told = fault.is_told() && between && !mute;
         if told {
+            if let Some(pool) = self.clients.at(id).pool {
+                self.pools
+                    .at_mut(pool)
+                    .count_error(fault.sqlstate().as_bytes());
+            }
             self.tell_fatal(id, &fault, out);
             if self.config.globals.log_pooler_errors {
                 let text = format_args!("pooler error: {fault}");
@@ -112,6 +121,12 @@ impl Pooler {
             self.abandon(id, server, departure, out);
         }
         let client = self.clients.at_mut(id);
+        if matches!(client.state(), ClientState::Waiting)
+            && let Some(pool) = client.pool
+        {
+            let waited = self.now.0.saturating_sub(client.request().0);
+            self.pools.at_mut(pool).count_wait_in_vain(waited);
+        }
         let undo = match client.state() {
             ClientState::Console(session) => session.undo(),
             ClientState::Successor => Some(Order::GiveUp),

@@ -50,6 +50,7 @@ impl Show {
             Show::Tls => TLS,
             Show::Totals => &[("name", 's'), ("value", 'n')],
             Show::Users => USERS,
+            Show::Verdict => &[("database", 's'), ("user", 's'), ("verdict", 's')],
             Show::Version => &[("version", 's')],
             Show::Workers => WORKERS,
         }
@@ -193,6 +194,8 @@ const HOLDERS: Columns = &[
     ("application_name", 's'),
     ("server_id", 'q'),
     ("remote_pid", 'i'),
+    ("kept_for", 's'),
+    ("query", 's'),
 ];
 
 /// The columns of SHOW SERVERS, then: why and since when the client keeps this server between
@@ -270,15 +273,20 @@ const POOLS: [ShowColumn; 17] = [
 ];
 
 /// The columns of SHOW POOLS, then: servers that listen for all clients, servers that clients keep
-/// between transactions, how often a client began to keep one, and how often a server had state that
-/// no text had shown.
-const POOLS_EXTENDED: Columns = &joined::<21>(
+/// between transactions, how often a client began to keep one, how often a server had state that
+/// no text had shown, active servers that execute something or whose clients are idle in a
+/// transaction, the sum of the waits that are not over, and the age of the oldest transaction.
+const POOLS_EXTENDED: Columns = &joined::<25>(
     &POOLS,
     &[
         ("sv_listening", 'i'),
         ("sv_pinned", 'i'),
         ("pins", 'n'),
         ("unseen_state", 'n'),
+        ("sv_working", 'i'),
+        ("sv_in_transaction", 'i'),
+        ("waits_us", 'q'),
+        ("oldest_transaction_us", 'q'),
     ],
 );
 
@@ -404,6 +412,8 @@ pub enum Show {
     Totals,
     /// Users.
     Users,
+    /// What is wrong, and what would help.
+    Verdict,
     /// The version.
     Version,
     /// The clients, servers and load of each worker.
@@ -440,6 +450,7 @@ impl Show {
             "tls" => Show::Tls,
             "totals" => Show::Totals,
             "users" => Show::Users,
+            "verdict" => Show::Verdict,
             "version" => Show::Version,
             "workers" => Show::Workers,
             _ => return None,
@@ -455,6 +466,7 @@ impl Show {
             Show::Fds => Some(Want::Fds),
             Show::Holders => Some(Want::Holders),
             Show::Queries => Some(Want::Queries),
+            Show::Verdict => Some(Want::Metrics),
             Show::Config
             | Show::DnsHosts
             | Show::DnsZones

@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 
+use super::lines::state_of;
 use super::rows::{Row, date_time};
 use crate::account::KeptFor;
 use crate::client::{Client, ClientState, Replication};
 use crate::config::nanos;
-use crate::console::holdings::{ClientRow, Holder, Holdings, PoolShare, ServerWait, States};
+use crate::console::holdings::{
+    ClientRow, Holder, HolderState, Holdings, PoolShare, ServerWait, States,
+};
 use crate::event::{Ends, Time};
 use crate::params::Params;
 use crate::pool::Reason;
@@ -17,6 +20,7 @@ use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
 use crate::queries::tally::TopQueries;
 use crate::server::{Server, ServerState};
+use crate::times::Histogram;
 use crate::tls::{TlsFacts, TlsTold};
 use crate::{Seeded, place};
 
@@ -67,18 +71,18 @@ impl Pooler {
                 let login = (client.database.as_ptr(), client.user.as_ptr());
                 logins.entry(login).or_insert((client, 0)).1 += 1;
             }
-            let states = client
-                .pool
-                .and_then(|id| shares.get_mut(&id))
-                .map(|s| &mut s.states);
-            match (client.state(), states) {
+            let share = client.pool.and_then(|id| shares.get_mut(&id));
+            match (client.state(), share) {
                 (ClientState::Console(_), _) => consoles += 1,
                 (ClientState::Canceller | ClientState::Closing, _) => {}
                 (ClientState::Lookup, _) => login_clients += 1,
-                (ClientState::Waiting | ClientState::Welcome, Some(states)) => {
-                    states.cl_waiting += 1;
+                (ClientState::Waiting | ClientState::Welcome, Some(share)) => {
+                    let waited = self.now.0.saturating_sub(client.request().0);
+                    share.states.cl_waiting += 1;
+                    share.states.waits += waited;
+                    share.waits.count(waited);
                 }
-                (_, Some(states)) => states.cl_active += 1,
+                (_, Some(share)) => share.states.cl_active += 1,
                 (_, None) => login_clients += 1,
             }
         }
@@ -92,7 +96,6 @@ impl Pooler {
                 continue;
             };
             share.connections += u32::from(server.permitted);
-            share.working += u32::from(server.is_at_work());
             self.count_server(server, &mut share.states);
         }
         Holdings {
@@ -117,6 +120,7 @@ impl Pooler {
             unlogged: self.queries.quota.unlogged,
             paused: self.janitor.is_paused_all(),
             suspended: self.janitor.holds(),
+            not_let_in: self.not_let_in,
             tls: TlsTold {
                 handshakes: self.handshakes,
                 ends: self.config.tls.ends,
@@ -183,7 +187,8 @@ impl Pooler {
             stats: *pool.stats(),
             older: pool.older_stats(),
             times: *pool.times(),
-            working: 0,
+            waits: Histogram::default(),
+            errors: *pool.errors(),
             size: pool.terms.bounds.size,
             paused: pool.paused(),
             failure: pool.failure.as_ref().map(|failure| failure.text.clone()),
@@ -200,6 +205,24 @@ impl Pooler {
         let Some(seen) = self.seen(server) else {
             return;
         };
+        if server.client().is_none() {
+            states.sv_working += u32::from(server.is_at_work());
+        } else {
+            let (state, age) = (
+                state_of(server),
+                self.now.0.saturating_sub(server.linked().0),
+            );
+            *match state {
+                HolderState::Active => &mut states.sv_working,
+                HolderState::InTransaction | HolderState::InFailedTransaction => {
+                    &mut states.sv_in_transaction
+                }
+                HolderState::Idle => &mut states.sv_kept,
+            } += 1;
+            if state != HolderState::Idle {
+                states.oldest_transaction = states.oldest_transaction.max(age);
+            }
+        }
         *match seen {
             Seen::Active => &mut states.sv_active,
             Seen::Listening => &mut states.sv_listening,

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use crate::account::KeptFor;
 use crate::config::{Database, PoolMode};
 use crate::console::rows::Row;
+use crate::errors::{ErrorCounts, NotLetIn};
 use crate::ids::{Time, WorkerId};
 use crate::load::ThreadLoad;
 use crate::pool::key::PoolKey;
 use crate::pool::reason::Reason;
 use crate::queries::tally::TopQueries;
+use crate::queries::text::QueryText;
 use crate::stats::{PeerCounts, Stats};
-use crate::times::Times;
+use crate::times::{Histogram, Times};
 use crate::tls::TlsTold;
 
 /// Clients and servers of a pool, by state.
@@ -48,6 +50,16 @@ pub struct States {
     pub unseen: u64,
     /// The longest wait of a client, in nanoseconds.
     pub max_wait: u64,
+    /// Of the active servers: those that execute a statement.
+    pub sv_working: u32,
+    /// Of the active servers: those with clients that are idle in a transaction.
+    pub sv_in_transaction: u32,
+    /// Of the active servers: those that clients have between transactions.
+    pub sv_kept: u32,
+    /// How long the oldest transaction has lasted, in nanoseconds.
+    pub oldest_transaction: u64,
+    /// The sum of the waits that are not over, in nanoseconds.
+    pub waits: u64,
 }
 
 /// A worker's share of a pool.
@@ -73,8 +85,10 @@ pub struct PoolShare {
     pub older: Stats,
     /// Durations since the start.
     pub times: Times,
-    /// Servers that execute a statement.
-    pub working: u32,
+    /// The waits of clients that still wait.
+    pub waits: Histogram,
+    /// The errors that clients got.
+    pub errors: ErrorCounts,
     /// `pool_size`; 0 means no limit.
     pub size: u32,
     /// PAUSE: no server is given out.
@@ -155,6 +169,8 @@ pub struct Holdings {
     pub paused: bool,
     /// SUSPEND, or a successor takes over.
     pub suspended: bool,
+    /// Clients that were not let in.
+    pub not_let_in: NotLetIn,
     /// The state of TLS.
     pub tls: TlsTold,
 }
@@ -183,6 +199,31 @@ pub struct WaiterRow {
     pub reason: &'static str,
 }
 
+/// What a client that has a server does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HolderState {
+    /// The server executes a statement.
+    Active,
+    /// A transaction is open.
+    InTransaction,
+    /// A transaction is open, and has failed.
+    InFailedTransaction,
+    /// No transaction is open: the client's session keeps the server.
+    Idle,
+}
+
+impl HolderState {
+    /// PostgreSQL's word in `pg_stat_activity`.
+    pub fn word(self) -> &'static str {
+        match self {
+            HolderState::Active => "active",
+            HolderState::InTransaction => "idle in transaction",
+            HolderState::InFailedTransaction => "idle in failed transaction",
+            HolderState::Idle => "idle",
+        }
+    }
+}
+
 /// A client that has a server.
 #[derive(Clone, Debug)]
 pub struct Holder {
@@ -194,11 +235,14 @@ pub struct Holder {
     pub server: u64,
     /// The process id of PostgreSQL.
     pub pid: u32,
-    /// `active`, `idle in transaction`, `idle in failed transaction`, or `idle` if a session keeps
-    /// its server.
-    pub state: &'static str,
+    /// What the client does.
+    pub state: HolderState,
     /// How long its transaction has lasted, in nanoseconds.
     pub held: u64,
     /// How long it has been in this state, in nanoseconds.
     pub stayed: u64,
+    /// Why the client keeps its server between transactions; empty if it keeps none.
+    pub kept_for: String,
+    /// The text of the running query, or else of the last one, if queries are watched.
+    pub query: Option<Arc<QueryText>>,
 }

@@ -6,8 +6,9 @@ use howdah_wire::backend::Status;
 
 use super::rows::{Row, number, text};
 use crate::client::{Client, ClientState};
-use crate::console::holdings::{Holder, WaiterRow, Who};
+use crate::console::holdings::{Holder, HolderState, Holdings, WaiterRow, Who};
 use crate::event::Time;
+use crate::metrics::{PoolVerdict, Process, Sight, verdicts};
 use crate::params::Params;
 use crate::place;
 use crate::pool::key::PoolId;
@@ -48,14 +49,8 @@ impl Pooler {
     /// The client that has this server, if any.
     pub(super) fn holder(&self, server: &Server) -> Option<Holder> {
         let client = self.clients.get(server.client()?)?;
-        let working = server.link.is_owed();
-        let state = match (working, server.status) {
-            (true, _) => "active",
-            (false, Status::Transaction) => "idle in transaction",
-            (false, Status::Failed) => "idle in failed transaction",
-            (false, Status::Idle) if server.link.group_open() => "idle in transaction",
-            (false, Status::Idle) => "idle",
-        };
+        let state = state_of(server);
+        let pinned = client.session.as_deref().map(|session| session.pinned);
         let since = |at: Time| self.now.0.saturating_sub(at.0);
         Some(Holder {
             pool: self.pools.at(server.pool).key.clone(),
@@ -64,11 +59,13 @@ impl Pooler {
             pid: server.key.as_ref().map_or(0, |(pid, _)| *pid),
             state,
             held: since(server.linked()),
-            stayed: since(if working {
+            stayed: since(if state == HolderState::Active {
                 server.request()
             } else {
                 client.quiet()
             }),
+            kept_for: pinned.map_or_else(String::new, crate::session::reasons),
+            query: server.link.known_text().cloned(),
         })
     }
 
@@ -90,10 +87,35 @@ impl Pooler {
     }
 }
 
+/// The rows of SHOW VERDICT: the worst first.
+pub(super) fn show_verdicts(holdings: Vec<Holdings>) -> Vec<Row> {
+    let sight = Sight::of(holdings, Process::default());
+    let row = |verdict: PoolVerdict| {
+        let pool = verdict.pool.as_ref();
+        vec![
+            pool.map(|pool| pool.database.to_string()),
+            pool.map(|pool| pool.user.to_string()),
+            text(&verdict.text),
+        ]
+    };
+    verdicts(&sight).into_iter().map(row).collect()
+}
+
 /// True if the client waits for a server or for its greeting.
 pub(super) fn is_waiting(client: &Client) -> bool {
     use ClientState::{Lookup, Waiting, Welcome};
     matches!(client.state(), Waiting | Welcome | Lookup)
+}
+
+/// What the client of a linked server does.
+pub(super) fn state_of(server: &Server) -> HolderState {
+    match server.status {
+        _ if server.link.is_owed() => HolderState::Active,
+        Status::Transaction => HolderState::InTransaction,
+        Status::Failed => HolderState::InFailedTransaction,
+        Status::Idle if server.link.group_open() => HolderState::InTransaction,
+        Status::Idle => HolderState::Idle,
+    }
 }
 
 /// The rows of SHOW HOLDERS: by pool, and in a pool the longest holder first.
@@ -103,7 +125,7 @@ pub(super) fn show_holders(mut holders: Vec<Holder>) -> Vec<Row> {
         vec![
             text(&holder.pool.database),
             text(&holder.pool.user),
-            text(holder.state),
+            text(holder.state.word()),
             number(holder.held / 1000),
             number(holder.stayed / 1000),
             number(holder.who.number),
@@ -111,6 +133,8 @@ pub(super) fn show_holders(mut holders: Vec<Holder>) -> Vec<Row> {
             text(&holder.who.application),
             number(holder.server),
             number(holder.pid),
+            (!holder.kept_for.is_empty()).then(|| holder.kept_for.clone()),
+            holder.query.as_ref().map(|query| query.text.to_string()),
         ]
     };
     holders.into_iter().map(row).collect()

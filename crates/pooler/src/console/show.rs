@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::command::has_host_list;
-use super::lines::show_holders;
+use super::lines::{show_holders, show_verdicts};
 use super::rows::{Row, ShowTable, date_time, number, text};
 use super::statistics::{of_databases, show_queries, show_totals};
 use super::{VERSION, hosts};
@@ -73,6 +73,7 @@ impl Pooler {
             Show::Tls => self.show_tls(&holdings),
             Show::Totals => show_totals(&holdings),
             Show::Users => self.show_users(&holdings),
+            Show::Verdict => show_verdicts(holdings),
             Show::Version => vec![vec![text(VERSION)]],
             Show::Workers => show_workers(&holdings),
         };
@@ -515,6 +516,10 @@ fn pool_row(key: &PoolKey, states: &States, mode: &str, balance: Option<String>)
     row.push(number(states.sv_pinned));
     row.push(number(states.pins));
     row.push(number(states.unseen));
+    row.push(number(states.sv_working));
+    row.push(number(states.sv_in_transaction));
+    row.push(number(states.waits / 1000));
+    row.push(number(states.oldest_transaction / 1000));
     row
 }
 
@@ -531,6 +536,11 @@ impl States {
         self.sv_used += other.sv_used;
         self.sv_tested += other.sv_tested;
         self.sv_login += other.sv_login;
+        self.sv_working += other.sv_working;
+        self.sv_in_transaction += other.sv_in_transaction;
+        self.sv_kept += other.sv_kept;
+        self.oldest_transaction = self.oldest_transaction.max(other.oldest_transaction);
+        self.waits += other.waits;
         self.sv_listening += other.sv_listening;
         self.sv_pinned += other.sv_pinned;
         self.pins += other.pins;

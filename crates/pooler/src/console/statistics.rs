@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::columns::TOTALS;
 use super::rows::{Row, number, text};
 use crate::config::CONSOLE;
-use crate::console::holdings::Holdings;
+use crate::console::holdings::{Holdings, PoolShare};
 use crate::queries::tally::{QueryCounts, TopQueries};
 use crate::stats::Stats;
 
@@ -19,6 +19,8 @@ pub(super) struct DatabaseCounts {
     recent: Stats,
     /// The length of the window, in nanoseconds.
     window: u64,
+    /// The clients that still wait, and the sum of their waits so far, in nanoseconds.
+    waiting: (u64, u64),
 }
 
 impl DatabaseCounts {
@@ -26,6 +28,13 @@ impl DatabaseCounts {
         self.stats.add(stats);
         self.recent.add(&stats.since(older));
         self.window = self.window.max(window);
+    }
+
+    /// Adds a worker's share of a pool.
+    fn add_share(&mut self, share: &PoolShare, window: u64) {
+        self.add(&share.stats, &share.older, window);
+        self.waiting.0 += u64::from(share.states.cl_waiting);
+        self.waiting.1 += share.states.waits;
     }
 
     pub(super) fn totals(&self) -> [u64; 11] {
@@ -45,7 +54,9 @@ impl DatabaseCounts {
         let per = |ns: u64, count: u64| (ns / 1000).checked_div(count).unwrap_or(0);
         columns[5] = per(recent.transaction_ns, recent.transactions);
         columns[6] = per(recent.query_ns, recent.queries);
-        columns[7] = per(recent.wait_ns, recent.server_assignments);
+        // Waits that are not over count as long as they have lasted.
+        let (waiting, waits) = self.waiting;
+        columns[7] = per(recent.wait_ns + waits, recent.server_assignments + waiting);
         columns
     }
 }
@@ -59,7 +70,7 @@ pub(super) fn of_databases(
     for holding in holdings {
         for share in &holding.pools {
             let counts = databases.entry(share.key.database.clone()).or_default();
-            counts.add(&share.stats, &share.older, holding.window);
+            counts.add_share(share, holding.window);
         }
         let counts = databases.entry(CONSOLE.into()).or_default();
         counts.add(
@@ -114,7 +125,7 @@ pub(super) fn show_totals(holdings: &[Holdings]) -> Vec<Row> {
     let mut all = DatabaseCounts::default();
     for holding in holdings {
         for share in &holding.pools {
-            all.add(&share.stats, &share.older, holding.window);
+            all.add_share(share, holding.window);
         }
         all.add(
             &holding.console_stats,

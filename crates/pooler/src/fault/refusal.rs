@@ -50,6 +50,12 @@ pub fn error(buf: &mut Vec<u8>, words: Words) {
 }
 
 impl Refusal {
+    /// The SQLSTATE.
+    pub fn sqlstate(self) -> &'static [u8] {
+        let code = self.words().iter().find(|(code, _)| *code == b'C');
+        code.map_or(b"XX000", |(_, sqlstate)| sqlstate)
+    }
+
     /// The error for the client.
     pub fn words(self) -> Words {
         match self {

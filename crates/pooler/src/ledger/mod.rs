@@ -20,6 +20,7 @@ use group::Group;
 use crate::effect::Names;
 use crate::effect::first::Alters;
 use crate::event::Time;
+use crate::queries::text::QueryText;
 use crate::queries::watched::Watched;
 use crate::statement::Named;
 
@@ -313,6 +314,20 @@ impl Ledger {
         if let Some(query) = front.and_then(Entry::watched) {
             query.rows += rows;
         }
+    }
+
+    /// The query that PostgreSQL is answering has sent as many rows as its Execute asked for.
+    pub fn fill_rows(&mut self) {
+        let front = self.entries.front_mut();
+        if let Some(query) = front.and_then(Entry::watched) {
+            query.rows += u64::from(query.row_limit);
+        }
+    }
+
+    /// The text of the query that PostgreSQL is answering, or answers next, if it is watched.
+    pub fn running_text(&self) -> Option<&std::sync::Arc<QueryText>> {
+        let mut texts = self.entries.iter();
+        texts.find_map(|entry| Some(&entry.effects.as_ref()?.watched.as_ref()?.text))
     }
 
     /// Takes out the query that PostgreSQL is answering, or answers next, and how long it has run,

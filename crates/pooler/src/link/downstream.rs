@@ -8,6 +8,7 @@ use howdah_wire::{WireError, tag as tags, write};
 use super::prepare::{answered, forget_all, make};
 use crate::cancel::Keys;
 use crate::client::Client;
+use crate::errors::ErrorCounts;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
@@ -85,6 +86,8 @@ pub struct Aside {
     pub standby: Option<bool>,
     /// A notification came, and no client listens on this server.
     pub stray: bool,
+    /// The errors that the client got.
+    pub errors: ErrorCounts,
 }
 
 impl Downstream<'_> {
@@ -307,13 +310,17 @@ impl Downstream<'_> {
             tag::NOTICE | tag::NOTIFICATION => return self.make(),
             _ if front.reply == Reply::Settings => return,
             tag::ROW_DESCRIPTION | tag::NO_DATA => Reply::Describe,
-            tag::EMPTY_QUERY | tag::PORTAL_SUSPENDED => Reply::Execute,
+            tag::EMPTY_QUERY => Reply::Execute,
+            tag::PORTAL_SUSPENDED => Reply::Execute,
             tag::COPY_IN => return self.copy_begins(),
             tag::COPY_BOTH => return self.server.link.copy.begin_both(),
             _ => return,
         };
         if front.reply == answers {
             let part = front.part();
+            if tag == tag::PORTAL_SUSPENDED {
+                self.server.link.ledger.fill_rows();
+            }
             self.answered_whole(part);
         }
     }

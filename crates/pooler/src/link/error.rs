@@ -7,6 +7,7 @@ use howdah_wire::write;
 
 use super::downstream::{Downstream, Halt};
 use super::prepare::{Concerned, concerned, failed};
+use crate::errors::ErrorSource;
 use crate::event::Peer;
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
@@ -69,7 +70,9 @@ impl Downstream<'_> {
         if self.parameters_come_first(refusal) {
             self.tell_described_parameters();
         }
-        match self.telling(fields, body, simple, refusal, concerned) {
+        let telling = self.telling(fields, body, simple, refusal, concerned);
+        self.count(&telling, fields);
+        match telling {
             Telling::NothingYet => {
                 self.server.must_close(match dies {
                     true => Ending::CrashedUnheard,
@@ -118,6 +121,19 @@ impl Downstream<'_> {
             true => Err(Halt::Broken(Fault::CopyUnclear)),
             false => Ok(()),
         }
+    }
+
+    /// Counts an error that the client gets.
+    fn count(&mut self, telling: &Telling, fields: Fields<'_>) {
+        let (source, sqlstate) = match telling {
+            Telling::NothingYet | Telling::Ours | Telling::Echo => return,
+            Telling::Earlier(error) => (ErrorSource::Server, Fields::new(error).sqlstate()),
+            Telling::Refusal(refusal) => (ErrorSource::Pooler, Some(refusal.sqlstate())),
+            Telling::FailedBefore => (ErrorSource::Server, Some(&b"25P02"[..])),
+            Telling::Renamed(_) | Telling::AsItIs => (ErrorSource::Server, fields.sqlstate()),
+        };
+        let sqlstate = sqlstate.unwrap_or(NO_SQLSTATE.as_bytes());
+        self.aside().errors.count(source, sqlstate);
     }
 
     /// PostgreSQL has refused the client's settings and skips the client's messages after them.

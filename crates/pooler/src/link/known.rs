@@ -11,6 +11,8 @@ use crate::statement::Statement;
 /// The texts that Howdah knows on a link.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
+    /// The text of the query that ended last.
+    pub(super) last: Option<Arc<QueryText>>,
     /// The portal bound last.
     pub(super) bound: Option<WatchedPortal>,
     /// The text of the unnamed statement, if statements are not shared.
@@ -54,8 +56,14 @@ pub(super) struct WatchedPortal {
 }
 
 impl Watch {
+    /// A query has ended.
+    pub(super) fn query_ended(&mut self, text: &Arc<QueryText>) {
+        self.last = Some(text.clone());
+    }
+
     /// The client has left.
     pub(super) fn clear(&mut self) {
+        self.last = None;
         self.bound = None;
         self.unnamed = None;
         self.named.clear();

@@ -47,6 +47,7 @@ use crate::effect::Names;
 use crate::event::{Out, Peer, Time};
 use crate::ledger::{Entry, Ledger, Reply};
 use crate::params::Meaning;
+use crate::queries::text::QueryText;
 use crate::queries::watched::Watched;
 use crate::statement::Statement;
 use placed::Placed;
@@ -296,6 +297,18 @@ impl Link {
     /// query is not recorded.
     pub(crate) fn take_watched(&mut self, now: Time) -> Option<(Watched, u64)> {
         self.ledger.take_watched(now)
+    }
+
+    /// A watched query has ended.
+    fn query_ended(&mut self, text: &Arc<QueryText>) {
+        self.watch.get_or_insert_default().query_ended(text);
+    }
+
+    /// The text of the running query, or else of the query that ended last, without constants, if
+    /// queries are watched.
+    pub(crate) fn known_text(&self) -> Option<&Arc<QueryText>> {
+        let last = || self.watch.as_ref()?.last.as_ref();
+        self.ledger.running_text().or_else(last)
     }
 
     /// The client has left. Howdah fails its COPY and undoes its open group of messages. Howdah

@@ -345,6 +345,7 @@ impl Pooler {
         if let Some(standby) = aside.standby {
             self.standby_reported(pool, standby, out);
         }
+        self.pools.at_mut(pool).count_errors(&aside.errors);
         if let Some((sqlstate, error)) = aside.task_error {
             self.task_failed(id, &sqlstate, &error, out);
         }
@@ -358,6 +359,7 @@ impl Pooler {
         while let Some((query, run_ns)) = server.link.ledger.next_ended(self.now) {
             let failed = query.sqlstate.is_some();
             let ended = Ended::new(&query, run_ns, failed);
+            server.link.query_ended(&query.text);
             if self.queries.counts(pool, &query, &ended) {
                 remarkable.push((query, ended));
             }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use howdah_wire::frame::{HEADER, Header, cstr};
-use howdah_wire::frontend::{Bind, BindNames, format_of};
+use howdah_wire::frontend::{Bind, BindNames, execute_rows, format_of};
 
 use super::upstream::{Flow, Upstream, whole};
 use crate::inbox::Chunk;
@@ -166,7 +166,8 @@ impl Upstream<'_> {
             return Ok(None);
         }
         let body = front(chunk, header, limits::FRONT)?;
-        let portal = cstr(body).map_or(&[][..], |(portal, _)| portal);
+        let (portal, rest) = cstr(body).unwrap_or_default();
+        let row_limit = execute_rows(rest);
         let bound = self
             .linked()
             .link
@@ -185,7 +186,11 @@ impl Upstream<'_> {
             };
             (text, None)
         });
-        Ok(self.begin_query(text.query, text.sql.bytes(), values))
+        let mut query = self.begin_query(text.query, text.sql.bytes(), values);
+        if let Some(query) = &mut query {
+            query.row_limit = row_limit;
+        }
+        Ok(query)
     }
 }
 

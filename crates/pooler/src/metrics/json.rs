@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::sight::{Point, PoolSight, Sight, quantile};
+use super::verdict::{PoolVerdict, verdicts};
 use crate::queries::tally::CountedQuery;
 
 /// The whole content of the page.
@@ -10,6 +11,7 @@ pub fn page(sight: &Sight) -> String {
     let pools = sight.pools.iter().zip(&sight.recent);
     json!({
         "version": env!("CARGO_PKG_VERSION"),
+        "host": sight.process.host,
         "started": sight.process.started,
         "cpu_seconds": sight.process.cpu_seconds,
         "resident_bytes": sight.process.resident_bytes,
@@ -28,13 +30,24 @@ pub fn page(sight: &Sight) -> String {
             "servers": worker.servers,
             "transactions": worker.transactions,
             "lends": worker.lends,
+            "busy": worker.busy,
         })).collect::<Value>(),
+        "verdicts": verdicts(sight).iter().map(of_verdict).collect::<Value>(),
         "queries": sight.queries.lines.iter().map(of_query).collect::<Value>(),
         "evicted_queries": sight.queries.evicted,
         "history": sight.history.iter().map(point).collect::<Value>(),
         "pools": pools.map(|(pool, recent)| of_pool(pool, recent)).collect::<Value>(),
     })
     .to_string()
+}
+
+fn of_verdict(verdict: &PoolVerdict) -> Value {
+    let pool = verdict.pool.as_ref();
+    json!({
+        "database": pool.map(|pool| &*pool.database),
+        "user": pool.map(|pool| &*pool.user),
+        "text": verdict.text,
+    })
 }
 
 fn of_query(line: &CountedQuery) -> Value {
@@ -86,7 +99,9 @@ fn of_pool(pool: &PoolSight, recent: &Point) -> Value {
             "client": holder.who.number,
             "address": holder.who.address,
             "application": holder.who.application,
-            "state": holder.state,
+            "state": holder.state.word(),
+            "kept_for": holder.kept_for,
+            "query": holder.query.as_ref().map(|query| &*query.text),
             "held": holder.held as f64 / 1e9,
             "stayed": holder.stayed as f64 / 1e9,
             "pid": holder.pid,
@@ -107,7 +122,10 @@ fn of_pool(pool: &PoolSight, recent: &Point) -> Value {
             "text": reason.text(),
         })),
         "active": pool.states.sv_active,
-        "working": pool.working,
+        "working": pool.states.sv_working,
+        "in_transaction": pool.states.sv_in_transaction,
+        "kept": pool.states.sv_kept,
+        "oldest_transaction": pool.states.oldest_transaction as f64 / 1e9,
         "idle": pool.states.sv_idle + pool.states.sv_used,
         "login": pool.states.sv_login + pool.states.sv_tested,
         "transactions": pool.stats.transactions,

@@ -8,7 +8,7 @@ use crate::console::holdings::Holdings;
 use crate::metrics::sight::{Levels, Point, PoolSight, Process, Sight};
 use crate::pool::key::PoolKey;
 use crate::stats::Stats;
-use crate::times::Times;
+use crate::times::{Histogram, Times};
 
 /// How many samples the page shows: five minutes.
 const HISTORY: usize = 300;
@@ -54,7 +54,7 @@ impl Memory {
         for pool in pools {
             let mut of_pool = self.levels.remove(&pool.key).unwrap_or_default();
             if pool.states.cl_waiting > 0 {
-                of_pool.count(u64::from(pool.working));
+                of_pool.count(u64::from(pool.states.sv_working));
             }
             pool.levels = of_pool;
             levels.insert(pool.key.clone(), of_pool);
@@ -65,18 +65,20 @@ impl Memory {
     /// Computes the work of each pool, and of all pools, since the last sample.
     fn remember(&mut self, at: f64, sight: &mut Sight) {
         let mut all = (Stats::default(), Times::default());
-        let mut last = BTreeMap::new();
-        let (mut active, mut waiting, mut working) = (0, 0, 0);
+        let (mut last, mut waits) = (BTreeMap::new(), Histogram::default());
+        let (mut active, mut waiting, mut working, mut longest) = (0, 0, 0, 0);
         for pool in &sight.pools {
             all.0.add(&pool.stats);
             all.1.add(&pool.times);
+            waits.add(&pool.waits);
+            longest = longest.max(pool.states.max_wait);
             let now = (pool.stats, pool.times);
             let before = self.last.get(&pool.key).copied().unwrap_or_default();
-            let mut point = Point::between(&before, &now);
+            let mut point = Point::between(&before, &now, (&pool.waits, pool.states.max_wait));
             point.at = at;
             point.active = pool.states.cl_active;
             point.waiting = pool.states.cl_waiting;
-            point.working = pool.working;
+            point.working = pool.states.sv_working;
             point.servers = pool.ready_servers();
             active += point.active;
             waiting += point.waiting;
@@ -85,7 +87,7 @@ impl Memory {
             last.insert(pool.key.clone(), now);
         }
         let first = self.history.is_empty();
-        let mut point = Point::between(&self.last_all, &all);
+        let mut point = Point::between(&self.last_all, &all, (&waits, longest));
         if first {
             // The first sample has no previous one to compare with.
             point = Point::default();
@@ -152,6 +154,7 @@ fn counters_of(pool: &PoolSight) -> PoolSight {
     PoolSight {
         stats: pool.stats,
         times: pool.times,
+        errors: pool.errors,
         levels: pool.levels,
         ..other()
     }

@@ -11,9 +11,11 @@ mod sight;
 mod table;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 pub use json::page;
 pub use memory::Memory;
 pub use readiness::readiness;
 pub use sight::{Levels, Point, PoolSight, Process, Sight, WorkerSight};
 pub use table::{Format, metrics_page, text};
+pub use verdict::{PoolVerdict, verdicts};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::client::Client;
 use crate::config::PoolMode;
 use crate::console::holdings::{Holder, Holdings, PoolShare, States, WaiterRow};
+use crate::errors::{ErrorCounts, NotLetIn};
 use crate::pool::key::PoolKey;
 use crate::pool::{Pool, Reason};
 use crate::queries::tally::{TopQueries, merged};
@@ -18,6 +19,8 @@ use crate::tls::TlsTold;
 /// Figures of the process.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
+    /// The name of the machine.
+    pub host: String,
     /// The start time, in seconds since 1970.
     pub started: f64,
     /// Processor time so far, in seconds.
@@ -38,6 +41,10 @@ pub struct Process {
     pub spans_lost: u64,
     /// Seconds without a sample, because a worker had not answered the previous one.
     pub late_samples: u64,
+    /// Whether the last reload of the configuration succeeded, or the start if there was none.
+    pub reload_succeeded: bool,
+    /// The time of the last reload or the start that succeeded, in seconds since 1970.
+    pub reloaded_at: f64,
 }
 
 /// Counts of working servers, one count for each second in which clients waited.
@@ -88,8 +95,10 @@ pub struct PoolSight {
     pub size: u32,
     /// Its clients and servers.
     pub states: States,
-    /// Servers that are executing something.
-    pub working: u32,
+    /// The waits of clients that still wait.
+    pub waits: Histogram,
+    /// The errors that clients got.
+    pub errors: ErrorCounts,
     /// Clients that keep a server between transactions.
     pub pinned: u32,
     /// Counts since the start.
@@ -120,7 +129,8 @@ impl PoolSight {
             mode,
             size,
             states: States::default(),
-            working: 0,
+            waits: Histogram::default(),
+            errors: ErrorCounts::default(),
             pinned: 0,
             stats: Stats::default(),
             times: Times::default(),
@@ -136,7 +146,8 @@ impl PoolSight {
 
     fn add_share(&mut self, share: PoolShare) {
         self.states.add(&share.states);
-        self.working += share.working;
+        self.waits.add(&share.waits);
+        self.errors.add(&share.errors);
         self.pinned += share.pinned;
         self.stats.add(&share.stats);
         self.times.add(&share.times);
@@ -160,7 +171,8 @@ impl PoolSight {
     pub(super) fn add_pool(&mut self, other: &PoolSight) {
         self.size = self.size.saturating_add(other.size);
         self.states.add(&other.states);
-        self.working += other.working;
+        self.waits.add(&other.waits);
+        self.errors.add(&other.errors);
         self.pinned += other.pinned;
         self.stats.add(&other.stats);
         self.times.add(&other.times);
@@ -197,6 +209,8 @@ pub struct WorkerSight {
     pub departed: u64,
     /// Mails to other workers.
     pub mails: u64,
+    /// The share of its time that it works, from 0 to 1.
+    pub busy: f64,
 }
 
 /// The sums over all workers.
@@ -224,6 +238,8 @@ pub struct Sight {
     pub queries: TopQueries,
     /// Slow queries without a line in the log, because there were too many in a second.
     pub unlogged: u64,
+    /// Clients that were not let in.
+    pub not_let_in: NotLetIn,
     /// PAUSE of all pools.
     pub paused: bool,
     /// SUSPEND, or a successor takes over.
@@ -238,7 +254,7 @@ pub struct Sight {
 
 impl Sight {
     /// The sums of all workers' answers. All pools are still separate, and sorted.
-    pub(super) fn of(mut holdings: Vec<Holdings>, process: Process) -> Sight {
+    pub(crate) fn of(mut holdings: Vec<Holdings>, process: Process) -> Sight {
         holdings.sort_by_key(|holding| holding.worker);
         let mut sight = Sight {
             process,
@@ -258,6 +274,7 @@ impl Sight {
                 arrived: holding.moves.0,
                 departed: holding.moves.1,
                 mails: holding.mails,
+                busy: holding.signals.busy(),
             });
             tables[0] += holding.pools.len() as u64;
             tables[1] += u64::from(holding.servers + holding.free_servers);
@@ -268,6 +285,7 @@ impl Sight {
             sight.servers += holding.servers;
             sight.unlogged += holding.unlogged;
             queries.push(holding.queries);
+            sight.not_let_in.add(&holding.not_let_in);
             sight.paused |= holding.paused;
             sight.suspended |= holding.suspended;
             sight.tls.ends = holding.tls.ends;
@@ -323,23 +341,33 @@ pub struct Point {
     pub query_p99: f64,
     /// The 99th percentile of transactions.
     pub transaction_p99: f64,
-    /// The 99th percentile of transactions' waits for a server.
+    /// The 99th percentile of transactions' waits for a server. Waits that are not over count as
+    /// long as they have lasted.
     pub wait_p99: f64,
 }
 
 impl Point {
-    pub(super) fn between(before: &(Stats, Times), now: &(Stats, Times)) -> Point {
+    /// `waits` are those that are not over, and the longest of them in nanoseconds.
+    pub(super) fn between(
+        before: &(Stats, Times),
+        now: &(Stats, Times),
+        (waits, longest): (&Histogram, u64),
+    ) -> Point {
         let count = |now: u64, before: u64| now.saturating_sub(before);
-        let assigned = count(now.0.server_assignments, before.0.server_assignments);
-        let waits = difference(&now.1.wait, &before.1.wait);
-        let mut wait_counts = waits;
-        let waited: u64 = waits.iter().sum();
+        let all = |of: &(Stats, Times)| of.1.all_waits(of.0.server_assignments);
+        let mut wait_counts = difference(&all(now), &all(before));
+        let over: u64 = difference(&now.1.wait, &before.1.wait).iter().sum();
+        let mut waited = over;
+        for (count, more) in wait_counts.iter_mut().zip(waits.counts()) {
+            *count += more;
+            waited += more;
+        }
         // Clients that got a server at once did not wait.
-        wait_counts[0] += assigned.saturating_sub(waited);
-        let wait_p99 = if waited * 100 <= assigned {
-            0.0
-        } else {
-            quantile(&wait_counts, 0.99)
+        let wait_p99 = match waited * 100 <= wait_counts.iter().sum() {
+            true => 0.0,
+            // No wait was longer than the longest one.
+            false if over == 0 => quantile(&wait_counts, 0.99).min(longest as f64 / 1e9),
+            false => quantile(&wait_counts, 0.99),
         };
         let queries = difference(&now.1.query, &before.1.query);
         Point {

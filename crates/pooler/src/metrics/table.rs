@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::sight::{Levels, PoolSight, Sight, WorkerSight};
+use crate::errors::{ErrorCounts, LOGIN_FAILURES, REFUSALS};
 use crate::pool::Reason;
 use crate::session::PIN_REASONS;
 use crate::times::{BOUNDS, Histogram};
@@ -39,11 +40,13 @@ enum Source {
     /// The given label.
     ProcessBy(&'static str, fn(&Sight) -> ByWord),
     /// `worker`.
-    Worker(fn(&WorkerSight) -> u64),
+    Worker(fn(&WorkerSight) -> f64),
     /// `database`, `user`.
     Pool(fn(&PoolSight) -> f64),
     /// `database`, `user` and the given label.
     PoolBy(&'static str, fn(&PoolSight) -> ByWord),
+    /// `database`, `user`, `source` and `class`.
+    Errors(fn(&PoolSight) -> &ErrorCounts),
     /// `database`, `user`: durations, and their sum in nanoseconds.
     Times(fn(&PoolSight) -> (Histogram, u64)),
     /// `database`, `user`: counts of servers.
@@ -90,6 +93,11 @@ fn handshakes(counts: &Handshakes) -> ByWord {
     ]
 }
 
+fn by_word(words: &[&'static str], counts: &[u64]) -> ByWord {
+    let counts = counts.iter().map(|count| *count as f64);
+    words.iter().copied().zip(counts).collect()
+}
+
 static METRICS: &[Metric] = &[
     metric(
         "howdah_info",
@@ -115,6 +123,32 @@ static METRICS: &[Metric] = &[
         Gauge,
         Process(|s| s.process.max_clients.into()),
         "The setting max_client_conn.",
+    ),
+    metric(
+        "howdah_login_failures_total",
+        Counter,
+        ProcessBy("reason", |s| {
+            by_word(&LOGIN_FAILURES, &s.not_let_in.failures)
+        }),
+        "Clients whose login failed.",
+    ),
+    metric(
+        "howdah_clients_refused_total",
+        Counter,
+        ProcessBy("reason", |s| by_word(&REFUSALS, &s.not_let_in.refusals)),
+        "Clients that were refused for another reason before they were logged in.",
+    ),
+    metric(
+        "howdah_config_last_reload_successful",
+        Gauge,
+        Process(|s| truth(s.process.reload_succeeded)),
+        "1 unless the last reload of the configuration failed.",
+    ),
+    metric(
+        "howdah_config_last_reload_success_timestamp_seconds",
+        Gauge,
+        Process(|s| s.process.reloaded_at),
+        "When the configuration in force was read, in seconds since 1970.",
     ),
     metric(
         "howdah_servers",
@@ -250,32 +284,39 @@ static METRICS: &[Metric] = &[
     metric(
         "howdah_worker_transactions_total",
         Counter,
-        Worker(|w| w.transactions),
+        Worker(|w| w.transactions as f64),
         "Transactions that a worker has passed.",
     ),
     metric(
         "howdah_worker_lends_total",
         Counter,
-        Worker(|w| w.lends),
+        Worker(|w| w.lends as f64),
         "Servers that a worker has lent to others.",
     ),
     metric(
         "howdah_worker_arrived_clients_total",
         Counter,
-        Worker(|w| w.arrived),
+        Worker(|w| w.arrived as f64),
         "Clients that have come to a worker from others.",
     ),
     metric(
         "howdah_worker_departed_clients_total",
         Counter,
-        Worker(|w| w.departed),
+        Worker(|w| w.departed as f64),
         "Clients that have left a worker for others.",
     ),
     metric(
         "howdah_worker_mails_total",
         Counter,
-        Worker(|w| w.mails),
+        Worker(|w| w.mails as f64),
         "Mails that a worker has sent to others.",
+    ),
+    metric(
+        "howdah_worker_busy_ratio",
+        Gauge,
+        Worker(|w| w.busy),
+        "The share of its time that a worker works, from 0 to 1, over the last moments. Above 0.95: no \
+         time is left.",
     ),
     metric(
         "howdah_pool_clients",
@@ -307,6 +348,13 @@ static METRICS: &[Metric] = &[
         "For how long the client in front has waited.",
     ),
     metric(
+        "howdah_pool_waits_in_progress_seconds",
+        Gauge,
+        Pool(|p| p.states.waits as f64 / 1e9),
+        "The sum of the waits that are not over. howdah_pool_wait_seconds counts a wait when it is \
+         over.",
+    ),
+    metric(
         "howdah_pool_servers",
         Gauge,
         PoolBy("state", |p| {
@@ -326,8 +374,26 @@ static METRICS: &[Metric] = &[
     metric(
         "howdah_pool_working_servers",
         Gauge,
-        Pool(|p| p.working.into()),
+        Pool(|p| p.states.sv_working.into()),
         "Servers that execute something: active, and not idle in a transaction.",
+    ),
+    metric(
+        "howdah_pool_held_servers",
+        Gauge,
+        PoolBy("state", |p| {
+            vec![
+                ("idle_in_transaction", p.states.sv_in_transaction.into()),
+                ("kept", p.states.sv_kept.into()),
+            ]
+        }),
+        "Servers that clients hold without using them: in an open transaction, or between two \
+         transactions.",
+    ),
+    metric(
+        "howdah_pool_oldest_transaction_seconds",
+        Gauge,
+        Pool(|p| p.states.oldest_transaction as f64 / 1e9),
+        "The age of the oldest transaction; 0 if none is open.",
     ),
     metric(
         "howdah_pool_size",
@@ -415,6 +481,13 @@ static METRICS: &[Metric] = &[
         "Clients that an internal error of Howdah has disconnected.",
     ),
     metric(
+        "howdah_pool_errors_total",
+        Counter,
+        Source::Errors(|p| &p.errors),
+        "Errors that clients got, by who made them (`server`, `pooler`) and by the class of their \
+         SQLSTATE: its first two characters, or `other`.",
+    ),
+    metric(
         "howdah_pool_connect_failures_total",
         Counter,
         Pool(|p| p.times.connect_failures as f64),
@@ -451,11 +524,11 @@ static METRICS: &[Metric] = &[
     times(
         "howdah_pool_wait_seconds",
         |p| {
-            let mut waits = p.times.wait;
-            waits.add_instant(p.stats.server_assignments.saturating_sub(waits.total()));
+            let waits = p.times.all_waits(p.stats.server_assignments);
             (waits, p.stats.wait_ns)
         },
-        "How long clients waited for a server, including clients that got one at once.",
+        "How long clients waited for a server, including clients that got one at once, and those \
+         that gave up.",
     ),
     times(
         "howdah_pool_query_seconds",
@@ -570,7 +643,7 @@ impl Page {
             Worker(value) => {
                 for worker in &sight.workers {
                     let label = format!("worker=\"{}\"", worker.worker);
-                    self.value(name, &label, value(worker) as f64);
+                    self.value(name, &label, value(worker));
                 }
             }
             Pool(value) => pools.for_each(|(pool, labels)| self.value(name, labels, value(pool))),
@@ -578,6 +651,14 @@ impl Page {
                 for (pool, labels) in pools {
                     for (word, value) in values(pool) {
                         self.value(name, &format!("{labels},{label}=\"{word}\""), value);
+                    }
+                }
+            }
+            Source::Errors(errors) => {
+                for (pool, labels) in pools {
+                    for (source, class, count) in errors(pool).rows() {
+                        let labels = format!("{labels},source=\"{source}\",class=\"{class}\"");
+                        self.value(name, &labels, count as f64);
                     }
                 }
             }
@@ -659,6 +740,7 @@ pub fn metrics_page() -> String {
             ProcessBy(label, _) => format!("`{label}`"),
             Worker(_) => "`worker`".into(),
             Pool(_) | Source::Times(_) | Source::Levels(_) => "`database`, `user`".into(),
+            Source::Errors(_) => "`database`, `user`, `source`, `class`".into(),
             PoolBy(label, _) => format!("`database`, `user`, `{label}`"),
         };
         let _ = writeln!(

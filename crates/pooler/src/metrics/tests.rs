@@ -31,7 +31,8 @@ fn share(database: &str, transactions: u64) -> PoolShare {
         },
         older: Stats::default(),
         times,
-        working: 0,
+        waits: Histogram::default(),
+        errors: Default::default(),
         size: 5,
         paused: false,
         failure: None,
@@ -65,6 +66,7 @@ fn holdings(worker: u16, pools: Vec<PoolShare>) -> Holdings {
         unlogged: 0,
         paused: false,
         suspended: false,
+        not_let_in: Default::default(),
         tls: Default::default(),
     }
 }
@@ -72,7 +74,7 @@ fn holdings(worker: u16, pools: Vec<PoolShare>) -> Holdings {
 fn waiting(mut share: PoolShare, count: u32, reason: Reason) -> PoolShare {
     share.states.cl_waiting = count;
     share.reason = Some(reason);
-    share.working = 2;
+    share.states.sv_working = 2;
     share
 }
 

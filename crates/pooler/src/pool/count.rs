@@ -2,6 +2,7 @@
 
 use super::Pool;
 use crate::effect::Kinds;
+use crate::errors::{ErrorCounts, ErrorSource};
 use crate::session::PIN_REASONS;
 use crate::stats::Stats;
 use crate::times::Times;
@@ -15,6 +16,11 @@ impl Pool {
     /// The durations of logins, waits, queries and transactions.
     pub fn times(&self) -> &Times {
         &self.counts.times
+    }
+
+    /// The errors that clients got.
+    pub fn errors(&self) -> &ErrorCounts {
+        &self.counts.errors
     }
 
     /// The counters at the end of the period before last.
@@ -69,6 +75,22 @@ impl Pool {
     pub(crate) fn count_wait(&mut self, ns: u64) {
         self.counts.stats.wait_ns += ns;
         self.counts.times.wait.count(ns);
+    }
+
+    /// A client has given up its wait for a server, after `ns`.
+    pub(crate) fn count_wait_in_vain(&mut self, ns: u64) {
+        self.count_wait(ns);
+        self.counts.times.waits_in_vain += 1;
+    }
+
+    /// A client gets an error of Howdah's own.
+    pub(crate) fn count_error(&mut self, sqlstate: &[u8]) {
+        self.counts.errors.count(ErrorSource::Pooler, sqlstate);
+    }
+
+    /// Clients got these errors from a server.
+    pub(crate) fn count_errors(&mut self, errors: &ErrorCounts) {
+        self.counts.errors.add(errors);
     }
 
     #[inline]

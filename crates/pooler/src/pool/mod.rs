@@ -39,6 +39,7 @@ use crate::Seeded;
 use crate::account::Allowance;
 use crate::auth::{ScramKeys, Secret};
 use crate::config::{Host, LoadBalance, PoolMode};
+use crate::errors::ErrorCounts;
 use crate::event::{ClientId, Time, WorkerId};
 use crate::pool::greeting::{Greeting, Wishes};
 use crate::pool::terms::HeldBy;
@@ -605,4 +606,5 @@ pub(super) struct PoolCounts {
     /// Transactions that the balancer has been told of.
     told_transactions: u64,
     times: Times,
+    errors: ErrorCounts,
 }

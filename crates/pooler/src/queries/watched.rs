@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::RngCore;
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::Rng;
 
 use crate::config::{Config, Database, User, nanos};
 use crate::ids::Time;
@@ -56,6 +56,8 @@ pub struct Watched {
     pub waited: u64,
     /// Number of rows so far.
     pub rows: u64,
+    /// The most rows that an Execute asks for; 0 for all. After so many, PostgreSQL stops.
+    pub row_limit: u32,
     /// The SQLSTATE, if the query got an error.
     pub sqlstate: Option<[u8; 5]>,
     /// The text and values as sent, if they are recorded.
@@ -89,6 +91,7 @@ impl Watching<'_> {
             sent: self.now,
             waited,
             rows: 0,
+            row_limit: 0,
             sqlstate: None,
             values: None,
             place,

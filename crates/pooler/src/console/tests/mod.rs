@@ -316,8 +316,14 @@ fn waiters_are_seen() {
     world.pass_ms(1500);
     let told = world.query(console, "show pools_extended");
     assert!(
-        told.contains("\nD d|u|1|1|0|0|0|0|0|0|0|0|0|1|500000|transaction|NULL|0|0|0|0\n"),
+        told.contains(
+            "\nD d|u|1|1|0|0|0|0|0|0|0|0|0|1|500000|transaction|NULL|0|0|0|0|0|0|1500000|0\n"
+        ),
         "{told}"
+    );
+    assert_eq!(
+        world.query(console, "show verdict"),
+        "T database user verdict\nD d|u|1 client waits: the pool is paused: RESUME ends that\nC SHOW\nZ Idle"
     );
     let told = world.query(console, "show clients_extended");
     let row = told
