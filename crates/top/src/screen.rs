@@ -215,6 +215,12 @@ fn fitting(table: &Table, room: usize, sorted: Option<usize>) -> Vec<(usize, usi
         }
     }
     chosen.sort_unstable();
+    // A text in the last column takes what is left.
+    let last = table.columns.len() - 1;
+    match chosen.last_mut() {
+        Some((at, width)) if *at == last && *width == WIDEST => *width += left,
+        _ => {}
+    }
     chosen
 }
 
