@@ -98,6 +98,13 @@ need_promtool() {
   have promtool || install_debian "promtool" prometheus || say "The checks by promtool will be skipped"
 }
 
+# What reads packages, units and manual pages, for tests/test_package.py, which skips that without.
+need_packaging_tools() {
+  have lintian || install_debian "a checker of packages" lintian || say "The check by lintian will be skipped"
+  have groff || install_debian "a formatter of manual pages" groff-base ||
+    say "The test of manual pages will be skipped"
+}
+
 # GnuTLS's client, for tests/test_tls_clients.py, which skips what needs it without.
 need_gnutls() {
   have gnutls-cli || install_debian "GnuTLS's client" gnutls-bin || say "Tests of GnuTLS will be skipped"

@@ -20,6 +20,9 @@ def test_version(make_howdah):
         code, said = howdah.run_to_end(flag)
         assert code == 0
         assert said.splitlines()[0] == f"{ours} (PgBouncer 1.25.2 compatible)"
+    code, said = howdah.run_to_end("-V", "-v")
+    facts = [line.split(":")[0] for line in said.splitlines()[1:]]
+    assert facts == ["commit", "compiler", "target", "features", "TLS", "drivers", "kernel"], said
 
 
 def test_help(make_howdah):
@@ -329,7 +332,7 @@ def test_reload_takes_the_star_away(make_howdah, postgres):
         howdah.write()
         howdah.reload()
         assert client.value("select 1") == "1"
-        with pytest.raises(wire.Refused, match="no such database"):
+        with pytest.raises(wire.Refused, match="does not exist"):
             howdah.connect()
     machine.wait_until(lambda: howdah.pool("postgres") is None, "the pool to be forgotten")
 

@@ -286,19 +286,20 @@ def test_own_settings_are_shown(console, driver):
     assert state["active"] == "yes" and state["paused"] == "no" and state["suspended"] == "no"
 
 
-@pytest.mark.parametrize("command, text", [
-    ("DANCE", "invalid command 'DANCE', use SHOW HELP;"),
-    ("SHOW ELEPHANTS", "invalid command 'SHOW ELEPHANTS', use SHOW HELP;"),
-    ("PAUSE nowhere", "no such database: nowhere"),
-    ("RESUME", "pooler is not paused/suspended"),
-    ("RESUME postgres", "database postgres is not paused"),
+@pytest.mark.parametrize("command, text, hint", [
+    ("DANCE", "invalid command 'DANCE', use SHOW HELP;", None),
+    ("SHOW POOL", "invalid command 'SHOW POOL', use SHOW HELP;", "did you mean SHOW POOLS?"),
+    ("PAUSE nowhere", "no such database: nowhere", None),
+    ("RESUME", "pooler is not paused/suspended", None),
+    ("RESUME postgres", "database postgres is not paused", None),
 ])
-def test_errors(make_howdah, postgres, command, text):
+def test_errors(make_howdah, postgres, command, text, hint):
     """Errors as PgBouncer words them; the console goes on."""
     howdah = make_howdah(databases={"postgres": f"host={postgres.host} port={postgres.port}"})
     console = howdah.connect(user="admin", database="pgbouncer", password="secret")
     error = console.error(wire.query(command))
     assert (error["S"], error["C"], error["M"]) == ("ERROR", "08P01", text)
+    assert error.get("H") == hint
     assert console.value("SHOW VERSION")
     console.close()
 

@@ -374,7 +374,7 @@ def test_servers_are_half_open(behind_proxy, postgres):
         client.send(query("select 'lost'"))
     for client in clients:
         errors = [got.fields() for got in client.read_to_end() if got.tag == "E"]
-        assert [error["C"] for error in errors] == ["08P01"]
+        assert [error["C"] for error in errors] == ["57014"]
         client.close()
     # PostgreSQL holds the other ends until it is told; that is its matter, not the pool's.
     health.back(log="closing because: query timeout", check_sessions=False)
@@ -479,7 +479,7 @@ def test_host_is_unplugged(make_howdah, own_postgres, apart):
         apart.cut()
         busy.send(query("select 'lost'"))
         errors = [got.fields() for got in busy.read_to_end() if got.tag == "E"]
-        assert [error["C"] for error in errors] in (["08P01"], ["08006"]), errors
+        assert [error["C"] for error in errors] in (["57014"], ["08006"]), errors
         # Whoever asks now is told within a limit.
         other.send(query("select 1"))
         assert [got.tag for got in other.read_to_end()][:1] == ["E"]

@@ -14,9 +14,9 @@ pytestmark = pytest.mark.timeout(60)
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 CONSOLE_RULE = "host pgbouncer admin 127.0.0.1/32 trust"
-NO_RULE = "no authentication method is found"
-REJECTED = "login rejected"
-NOT_A_PEER = "unix socket login rejected"
+NO_RULE = "no pg_hba.conf entry"
+REJECTED = "pg_hba.conf rejects connection"
+NOT_A_PEER = "Peer authentication failed"
 RELOAD_FAILED = "RELOAD failed, see logs for additional details"
 LISTED = {"ann": "secret", "bob": "secret", "md5": wire.md5_secret("md5", "secret"),
           "scram": wire.scram_secret("secret")}
@@ -53,10 +53,10 @@ def over_unix(howdah, **options):
 
 
 def refusal(connect, **options):
-    """The text with which a login is refused."""
+    """The text with which a login is refused, without the names in it."""
     with pytest.raises(wire.Refused) as refused:
         connect(**options)
-    return refused.value.text
+    return refused.value.text.split(" for ")[0]
 
 
 def asked(howdah, user):
@@ -160,7 +160,7 @@ def test_console(with_rules):
     howdah = with_rules("host pgbouncer ann all reject", "host all all all trust",
                         admin_users="admin,ann")
     assert refusal(howdah.connect, database="pgbouncer", user="ann") == REJECTED
-    assert refusal(howdah.connect, database="pgbouncer") == "not allowed"
+    assert refusal(howdah.connect, database="pgbouncer") == 'permission denied'
     assert howdah.console("SHOW VERSION")
 
 
@@ -194,7 +194,7 @@ def test_looked_up(with_rules):
     for user in ("scram_user", "md5_user", "plain_user"):
         with howdah.connect(user=user, password="secret") as client:
             assert client.value("select current_user") == user
-    assert refusal(howdah.connect, user="nobody_at_all") == "no such user"
+    assert refusal(howdah.connect, user="nobody_at_all") == "password authentication failed"
 
 
 def test_refused_without_a_look(with_rules):
@@ -214,7 +214,7 @@ def test_peer_looked_up(with_rules, workers):
     for _ in range(3):
         with over_unix(howdah, user="plain_user") as client:
             assert client.value("select current_user") == "plain_user"
-    assert refusal(lambda: over_unix(howdah, user="nobody_at_all")) == "no such user"
+    assert refusal(lambda: over_unix(howdah, user="nobody_at_all")) == "password authentication failed"
 
 
 # peer -------------------------------------------------------------------------------------------

@@ -162,7 +162,7 @@ def test_tls(with_rules, slapd, monkeypatch, scratch, request):
     strict = with_rules(*rules)
     for database in ("startls", "ldaps"):
         assert refusal(strict, user="ann", database=database, password="secret") == FAILED
-    strict.wait_for_log("TLS: invalid peer certificate")
+    strict.wait_for_log("TLS: certificate verify failed: ")
     slapd._write("credulous.conf", "TLS_REQCERT never\n")
     monkeypatch.setenv("LDAPCONF", os.path.join(slapd.folder, "credulous.conf"))
     credulous = with_rules(*rules)
@@ -262,7 +262,7 @@ def test_reload(with_rules, slapd, silent):
     howdah.reload()
     let_in(howdah, "ann", "secret")
     assert refusal(howdah, user="ann", database="other", password="secret")[1] \
-        == "SASL authentication failed"
+        == "password authentication failed"
     write_rules(howdah, f"host all all all ldap {slapd.url()} ldapprefix=x")
     with pytest.raises(wire.Refused):
         howdah.reload()

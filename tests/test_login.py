@@ -250,7 +250,7 @@ def test_settings_of_a_user_are_no_login(make_howdah):
     howdah = make_howdah(users={"md5_user": "pool_size=3"})
     with pytest.raises(wire.Refused) as refused:
         howdah.connect(user="md5_user")
-    assert refused.value.text == '"trust" authentication failed'
+    assert refused.value.text == 'role "md5_user" does not exist'
 
 
 @pytest.mark.parametrize("name, value", [

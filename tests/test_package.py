@@ -1,14 +1,16 @@
-"""The Debian package: what is in it; installed, started, upgraded, removed."""
+"""The Debian package: what is in it; installed, started, upgraded, removed. A release's files."""
 
 import configparser
 import grp
 import gzip
+import json
 import os
 import pwd
 import re
 import shutil
 import stat
 import subprocess
+import tarfile
 
 import pytest
 
@@ -31,10 +33,10 @@ def text(*path):
         return file.read()
 
 
-def shell(*argv, **options):
+def shell(*argv, **environment):
     """Runs a command to its end; what it printed."""
     done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, **options)
+                          env={**os.environ, "DEBIAN_FRONTEND": "noninteractive", **environment})
     assert done.returncode == 0, f"{argv}:\n{done.stdout}"
     return done.stdout
 
@@ -42,7 +44,7 @@ def shell(*argv, **options):
 def build(scratch, *options):
     """Builds the package of the binary under test; its path."""
     said = shell(os.path.join(PACKAGING, "build-deb"), "--binary", os.path.abspath(PROGRAM),
-                 "--output", os.path.join(scratch, "deb"), *options)
+                 "--output", os.path.join(scratch, "deb"), *options, DPKG_DEB_COMPRESSOR_LEVEL="0")
     return said.split()[-1]
 
 
@@ -62,17 +64,18 @@ def unit():
 
 def test_contents(package, tmp_path, unit):
     shell("dpkg-deb", "--extract", package, str(tmp_path))
-    for path in ["usr/sbin/howdah", "etc/howdah/howdah.ini", "etc/howdah/userlist.txt",
-                 "lib/systemd/system/howdah.service", "usr/lib/howdah/howdah-reload", "usr/share/man/man8/howdah.8.gz",
-                 "usr/share/man/man5/howdah.ini.5.gz", "usr/share/doc/howdah/copyright",
+    for path in ["etc/howdah/userlist.txt", "lib/systemd/system/howdah.service",
+                 "usr/lib/howdah/howdah-reload",
+                 "usr/share/man/man8/howdah.8.gz", "usr/share/man/man5/howdah.ini.5.gz",
+                 "usr/share/man/man1/howdah-top.1.gz",
+                 "usr/share/bash-completion/completions/howdah",
+                 "usr/share/doc/howdah/copyright", "usr/share/doc/howdah/THIRD-PARTY-NOTICES.gz",
                  "usr/share/doc/howdah/changelog.gz", "usr/share/doc/howdah/docs/settings.md",
-                 "usr/share/doc/howdah/docs/seeing-inside.md",
                  "usr/share/doc/howdah/packaging/grafana-dashboard.json",
-                 "usr/share/doc/howdah/packaging/prometheus-alerts.yml"]:
+                 "usr/share/doc/howdah/packaging/howdah.logrotate"]:
         assert (tmp_path / path).is_file(), path
-    program, config = unit["Service"]["ExecStart"].split()
-    assert (tmp_path / program.lstrip("/")).is_file()
-    assert (tmp_path / config.lstrip("/")).is_file()
+    for path in [*unit["Service"]["ExecStart"].split(), unit["Service"]["ExecReload"].split()[0]]:
+        assert (tmp_path / path.lstrip("/")).is_file()
     # Secrets are nobody's to read before the package has said whose they are.
     for path in ["howdah.ini", "userlist.txt"]:
         assert stat.S_IMODE((tmp_path / "etc/howdah" / path).stat().st_mode) == 0o640
@@ -80,17 +83,47 @@ def test_contents(package, tmp_path, unit):
     assert shell("dpkg-deb", "--field", package, "Version").strip() == version
 
 
-def test_manual_of_settings(package, tmp_path):
-    """The page is the binary's own, and what reads manual pages finds nothing odd in it."""
-    shell("dpkg-deb", "--extract", package, str(tmp_path))
+@pytest.mark.skipif(not shutil.which("lintian"), reason="needs lintian")
+def test_lintian_finds_nothing(package):
+    assert shell("lintian", "--allow-root", "--fail-on", "error,warning", package) == ""
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
+def test_unit_is_hardened(unit):
+    """It may do no more than it needs, which io_uring's calls are part of."""
+    said = shell("systemd-analyze", "security", "--offline=true", "--threshold=20", "--no-pager",
+                 os.path.join(PACKAGING, "howdah.service"))
+    assert "Overall exposure level" in said
+    calls = unit["Service"]["SystemCallFilter"].split()
+    assert {"io_uring_setup", "io_uring_enter", "io_uring_register"} <= set(calls)
+
+
+def rendered(page):
+    """A manual page as a reader sees it; nothing in it is odd to groff."""
+    assert shell("groff", "-man", "-Tutf8", "-ww", "-z", page) == ""
+    return shell("groff", "-man", "-Tascii", "-P-cbou", page)
+
+
+@pytest.mark.skipif(not shutil.which("groff"), reason="needs groff")
+def test_manual_pages(package, tmp_path):
+    """The page of settings is the binary's own. Examples can be copied from the terminal."""
     page = tmp_path / "howdah.ini.5"
+    page.write_text(shell(PROGRAM, "--man"))
+    shell("dpkg-deb", "--extract", package, str(tmp_path))
     with gzip.open(tmp_path / "usr/share/man/man5/howdah.ini.5.gz", "rt") as packed:
-        page.write_text(packed.read())
-    assert page.read_text() == shell(PROGRAM, "--man")
-    if shutil.which("groff"):
-        assert shell("groff", "-man", "-Tutf8", "-ww", "-z", str(page)) == ""
+        assert packed.read() == page.read_text()
     if shutil.which("lexgrog"):
         assert "howdah.ini - settings of Howdah" in shell("lexgrog", str(page))
+    for name, examples in {
+        str(page): ["orders = host=10.0.0.5 port=5432 pool_size=40", "* = host=10.0.0.6"],
+        os.path.join(PACKAGING, "man", "howdah.8"): [
+            "howdah --check --connect howdah.ini",
+            "psql -h 127.0.0.1 -p 6432 -U postgres pgbouncer -c 'SHOW POOLS'"],
+        os.path.join(PACKAGING, "man", "howdah-top.1"): [
+            "howdah top 'postgres://admin@pooler.example.com:6432/pgbouncer?sslmode=verify-full'"],
+    }.items():
+        lines = [line.strip() for line in rendered(name).splitlines()]
+        assert {"FILES", "EXAMPLES", *examples} <= set(lines), name
 
 
 def test_sample_configuration_is_right(tmp_path):
@@ -103,39 +136,132 @@ def test_sample_configuration_is_right(tmp_path):
     assert "warning" not in shell(PROGRAM, "--check", "-u", user, str(ini)).lower()
 
 
-def test_manual_tells_every_option():
-    manual = text("howdah.8").replace("\\-", "-")
-    for option in re.findall(r"--[a-z-]+", shell(PROGRAM, "--help")):
-        assert option in manual, option
+def test_every_option_is_told():
+    """By the manual pages, and by what completes a shell's command lines."""
+    manual = text("man", "howdah.8").replace("\\-", "-")
+    manual_of_top = text("man", "howdah-top.1").replace("\\-", "-")
+    for arguments, page in [(["--help"], manual), (["init", "--help"], manual),
+                            (["top", "--help"], manual_of_top)]:
+        for option in re.findall(r"--[a-z-]+", shell(PROGRAM, *arguments)):
+            assert option in page, option
+            for shells in ["bash", "zsh"]:
+                assert option in text("completion", f"howdah.{shells}"), option
+            assert f" -l {option[2:]} " in text("completion", "howdah.fish"), option
+
+
+@pytest.mark.parametrize("line, offered", [
+    ("howdah t", "top"),
+    ("howdah --ch", "--check"),
+    ("howdah --io-driver = ep", "epoll"),
+    ("howdah top --o", "--once"),
+    ("howdah init --d", "--dir="),
+    ("howdah -d /etc/passw", "/etc/passwd"),
+])
+def test_completion_by_bash(line, offered):
+    words = line.split()
+    script = (f"source {PACKAGING}/completion/howdah.bash; COMP_WORDS=({line}); "
+              f"COMP_CWORD={len(words) - 1}; _howdah 2>/dev/null; printf '%s\n' \"${{COMPREPLY[@]}}\"")
+    assert offered in shell("bash", "-c", script).split()
+
+
+PROGRAM_TEXT = """
+#include <stdio.h>
+#include <string.h>
+int main(int count, char **words) {
+    puts(strcmp(words[1], "-V") ? ".TH HOWDAH.INI 5" : "Howdah 1.2.3 (stand-in)");
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory):
+    """A small program with howdah's version and manual page."""
+    folder = tmp_path_factory.mktemp("stand-in")
+    (folder / "howdah.c").write_text(PROGRAM_TEXT)
+    shell("cc", "-g", "-o", str(folder / "howdah"), str(folder / "howdah.c"))
+    return str(folder / "howdah")
+
+
+def test_release(stand_in, tmp_path):
+    """The same program packed twice, at other times and with another umask, gives equal files."""
+    moment = "1700000000"
+
+    def release(name, mask, **environment):
+        script = f"umask {mask}; {PACKAGING}/release --binary {stand_in} --output {tmp_path / name}"
+        shell("bash", "-c", script, SOURCE_DATE_EPOCH=moment, **environment)
+        shell("sh", "-c", f"cd {tmp_path / name} && sha256sum --check --quiet SHA256SUMS")
+        return (tmp_path / name / "SHA256SUMS").read_text()
+    sums = release("one", "022")
+    os.utime(os.path.join(PACKAGING, "howdah.ini"))
+    assert sums == release("other", "077", TZ="Asia/Tokyo", LC_ALL="C.UTF-8")
+    folder = tmp_path / "one"
+    assert len(sums.splitlines()) == len(list(folder.iterdir())) - 1 == 5
+
+    [path] = folder.glob("*.tar.gz")
+    with tarfile.open(path) as tar:
+        members = {member.name.partition("/")[2]: member for member in tar}
+        for name in ["howdah", "README.md", "LICENSE-MIT", "LICENSE-APACHE",
+                     "THIRD-PARTY-NOTICES", "man/howdah.8", "man/howdah.ini.5",
+                     "completion/howdah.bash", "docs/install.md", "packaging/howdah.ini",
+                     "packaging/howdah.service", "packaging/howdah-reload"]:
+            assert name in members, name
+        assert {(member.mtime, member.uid, member.gid) for member in tar} == {(int(moment), 0, 0)}
+        assert members["howdah"].mode == 0o755 and members["README.md"].mode == 0o644
+
+    notices = (folder / "THIRD-PARTY-NOTICES").read_text()
+    for part in ["The OpenSSL Project", "the fiat-crypto authors", "Tokio Contributors",
+                 "Rust's standard library"]:
+        assert part in notices, part
+
+    [path] = folder.glob("*.cdx.json")
+    bill = json.loads(path.read_text())
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
+    assert bill["metadata"]["timestamp"] == "2023-11-14T22:13:20Z"
+    names = {part["name"] for part in bill["components"]}
+    assert {"AWS-LC", "openssl", "tokio", "howdah-pooler", "Rust's standard library"} <= names
+    # What builds or tests is not in the program; neither are macros, or other systems' crates.
+    assert not {"bindgen", "cmake", "howdah-sim", "syn", "tokio-macros", "windows-sys"} & names
+    known = {part["bom-ref"] for part in [bill["metadata"]["component"], *bill["components"]]}
+    for entry in bill["dependencies"]:
+        assert {entry["ref"], *entry["dependsOn"]} <= known
+
+
+def accounts():
+    """The names of all users."""
+    return {user.pw_name for user in pwd.getpwall()}
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not os.environ.get("CI"),
                     reason="installs into this very system: only as root with CI set")
 @pytest.mark.skipif(os.path.exists("/usr/sbin/howdah"), reason="Howdah is installed here")
-def test_install_start_upgrade_remove(scratch, package, unit, postgres):
-    ini, program = "/etc/howdah/howdah.ini", "/usr/sbin/howdah"
-    place = machine.folder(scratch, "installed")
+def test_install_start_upgrade_remove(package, unit, postgres, scratch):
+    ini, users, program = "/etc/howdah/howdah.ini", "/etc/howdah/userlist.txt", "/usr/sbin/howdah"
+    own = "/etc/systemd/system/howdah.service.d/user.conf"
+    user, group = unit["Service"]["User"], unit["Service"]["Group"]
+    before = accounts()
     port = machine.free_port()
     try:
         shell("dpkg", "--install", package)
-        for path in [ini, "/etc/howdah/userlist.txt"]:
+        for path in [ini, users]:
             status = os.stat(path)
-            assert pwd.getpwuid(status.st_uid).pw_name == unit["Service"]["User"]
-            assert grp.getgrgid(status.st_gid).gr_name == unit["Service"]["Group"]
+            assert (status.st_uid, grp.getgrgid(status.st_gid).gr_name) == (0, group)
             assert stat.S_IMODE(status.st_mode) == 0o640
+        assert not os.path.exists(own)
 
         with open(ini) as file:
             changed = file.read()
         changed = changed.replace("listen_port = 6432", f"listen_port = {port}")
-        changed = changed.replace("/run/howdah", place)
         changed = changed.replace("port=5432", f"port={postgres.port}")
         with open(ini, "w") as file:
             file.write(changed)
-        with open("/etc/howdah/userlist.txt", "a") as file:
+        with open(users, "a") as file:
             file.write('"postgres" "secret"\n')
 
         # As systemd would, were there one.
-        child = machine.spawn(unit["Service"]["ExecStart"].split(), cwd="/")
+        shell("install", "-d", "-o", user, "-g", group, "/run/howdah")
+        child = machine.spawn(["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups",
+                               *unit["Service"]["ExecStart"].split()], as_user=False, cwd="/")
         try:
             def answers():
                 assert child.poll() is None
@@ -148,13 +274,22 @@ def test_install_start_upgrade_remove(scratch, package, unit, postgres):
         finally:
             machine.end(child)
 
+        # Where Howdah ran as postgres, it goes on so, with its files as they are.
+        for path in [ini, users]:
+            shutil.chown(path, "postgres", "postgres")
         shell("dpkg", "--install", build(scratch, "--version", "999.0"))
         assert shell("dpkg-query", "--show", "--showformat=${Version}", "howdah") == "999.0"
         with open(ini) as file:
             assert file.read() == changed, "an upgrade keeps the administrator's file"
+        assert grp.getgrgid(os.stat(ini).st_gid).gr_name == "postgres"
+        with open(own) as file:
+            assert "User=postgres\n" in file.read()
 
         shell("dpkg", "--remove", "howdah")
         assert not os.path.exists(program) and os.path.exists(ini)
     finally:
         shell("dpkg", "--purge", "howdah")
-    assert not os.path.exists("/etc/howdah")
+        shutil.rmtree("/run/howdah", ignore_errors=True)
+    assert not os.path.exists("/etc/howdah") and not os.path.exists(own)
+    if user not in before:
+        shell("userdel", user)

@@ -90,6 +90,6 @@ def test_configurations_are_right(page, tmp_path, authority):
             body += "\n[databases]\n* = host=127.0.0.1\n"
         ini = tmp_path / "example.ini"
         ini.write_text(body)
-        told = subprocess.run([PROGRAM, "--check", "-u", user, str(ini)], text=True,
+        told = subprocess.run([os.path.abspath(PROGRAM), "--check", "-u", user, str(ini)], text=True, cwd=folder,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         assert told.returncode == 0, f"{body}\n{told.stdout}"

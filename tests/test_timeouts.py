@@ -33,7 +33,7 @@ def test_idle_transaction_timeout(make_howdah):
     with howdah.connect() as idle, howdah.connect() as next_one:
         idle.rows("begin")
         next_one.send(query("select 'served'"))
-        assert fatal(idle.read_to_end()) == ("08P01", "idle transaction timeout")
+        assert fatal(idle.read_to_end()) == ("25P03", "idle transaction timeout")
         assert [got.row() for got in next_one.read_until() if got.tag == "D"] == [[b"served"]]
     howdah.wait_for_log("closing because: idle transaction timeout")
 
@@ -44,7 +44,7 @@ def test_transaction_timeout(make_howdah):
     with howdah.connect() as slow, howdah.connect() as next_one:
         slow.send(query("begin"), query("select pg_sleep(30)"))
         next_one.send(query("select 'served'"))
-        assert fatal(slow.read_to_end()) == ("08P01", "transaction timeout")
+        assert fatal(slow.read_to_end()) == ("25P04", "transaction timeout")
         assert [got.row() for got in next_one.read_until() if got.tag == "D"] == [[b"served"]]
 
 
@@ -53,7 +53,7 @@ def test_query_timeout(make_howdah, postgres):
     howdah = make_howdah(query_timeout=1, default_pool_size=1)
     with howdah.connect() as slow:
         slow.send(query("select 'query_timeout', pg_sleep(30)"))
-        assert fatal(slow.read_to_end()) == ("08P01", "query timeout")
+        assert fatal(slow.read_to_end()) == ("57014", "query timeout")
     machine.wait_until(lambda: postgres.value(
         "select count(*) from pg_stat_activity where state = 'active' and "
         "query = 'select ''query_timeout'', pg_sleep(30)'") == "0", "the query to end")
@@ -67,7 +67,7 @@ def test_query_wait_timeout(make_howdah):
     with howdah.connect() as holder, howdah.connect() as waiter:
         holder.rows("begin")
         waiter.send(query("select 1"))
-        assert fatal(waiter.read_to_end()) == ("08P01", "query_wait_timeout")
+        assert fatal(waiter.read_to_end()) == ("53300", "query_wait_timeout")
         holder.rows("commit")
         assert holder.value("select 1") == "1"
     howdah.wait_for_log("closing because: query_wait_timeout")
@@ -83,7 +83,7 @@ def test_query_wait_timeout_of_the_first(make_howdah):
                              query_wait_timeout=1, workers=2)
         with pytest.raises(wire.Refused) as refused:
             howdah.connect(seconds=10)
-    assert (refused.value.code, refused.value.text) == ("08P01", "query_wait_timeout")
+    assert (refused.value.code, refused.value.text) == ("53300", "query_wait_timeout")
     howdah.wait_for_log("closing because: query_wait_timeout")
 
 

@@ -373,7 +373,7 @@ def test_certificates_by_rules(make_howdah, scratch, authority, site):
 
     failed = ("28000", "certificate authentication failed")
     missing = ("28000", "connection requires a valid client certificate")
-    nothing = ("28000", "no authentication method is found")
+    nothing = ("28000", "no pg_hba.conf entry")
     for user, database, context, said in [
             ("plain_user", "postgres", own, failed), ("md5_user", "postgres", own, failed),
             ("plain_user", "postgres", no_certificate, failed),

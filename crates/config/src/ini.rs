@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::{Mistake, Place};
+use super::{Excerpt, Mistake, Place};
 
 /// The greatest depth of `%include`.
 const MAX_INCLUDE: usize = 10;
@@ -61,7 +61,7 @@ impl Reader<'_> {
         };
         loop {
             cursor.skip_space();
-            let place = cursor.place();
+            let (place, start) = (cursor.place(), cursor.rest);
             let Some(first) = cursor.peek() else { return };
             let done = match first {
                 '#' | ';' => {
@@ -76,7 +76,17 @@ impl Reader<'_> {
                 _ => self.assignment(&mut cursor, place.clone()),
             };
             if let Err((text, remedy)) = done {
-                self.mistakes.push(Mistake::at(&place, text, remedy));
+                // What was read of the line is a key, a header or a path. A line of an auth_file has
+                // quotes.
+                let read = &start[..start.len() - cursor.rest.len()];
+                let read = read
+                    .lines()
+                    .next()
+                    .filter(|read| !read.contains(['"', '=']));
+                let read = read.filter(|read| !read.is_empty());
+                let mistake = Mistake::at(&place, text, remedy);
+                self.mistakes
+                    .push(mistake.showing(read.map(Excerpt::of_start)));
                 // The mistake may be in the middle of a line.
                 if cursor.line == place.line {
                     cursor.take_line();

@@ -10,8 +10,11 @@ mod address;
 mod authority;
 mod connstr;
 mod database;
+mod doubts;
+mod excerpt;
 mod ini;
 pub mod ldap;
+pub mod near;
 mod peer;
 pub mod quotes;
 mod reference;
@@ -35,6 +38,7 @@ pub use access::{Hba, HbaMethod, IdentMap};
 pub use address::Address;
 pub use authority::Authority;
 pub use database::{Database, Host};
+pub use excerpt::Excerpt;
 pub use peer::PeerProcess;
 pub use reference::{settings_manual, settings_page};
 pub use table::Globals;
@@ -88,6 +92,8 @@ pub struct Mistake {
     pub text: String,
     /// How to correct it.
     pub remedy: String,
+    /// The line, if it may be shown.
+    pub excerpt: Option<Excerpt>,
 }
 
 impl Mistake {
@@ -96,6 +102,22 @@ impl Mistake {
             place: Some(place.clone()),
             text: text.into(),
             remedy: remedy.into(),
+            excerpt: None,
+        }
+    }
+
+    fn showing(self, excerpt: impl Into<Option<Excerpt>>) -> Mistake {
+        Mistake {
+            excerpt: excerpt.into(),
+            ..self
+        }
+    }
+
+    /// The line with a caret below the mistake, in two lines; empty if the line may not be shown.
+    pub fn shown_line(&self) -> String {
+        match (&self.place, &self.excerpt) {
+            (Some(place), Some(excerpt)) => excerpt.show(place.line),
+            _ => String::new(),
         }
     }
 
@@ -134,6 +156,8 @@ pub struct Warning {
     pub text: String,
     /// The warning is about a malformed or missing file: `--check` counts it as a mistake.
     pub broken: bool,
+    /// The line with a caret below its place, in two lines; empty if there is nothing to show.
+    pub shown_line: String,
 }
 
 impl fmt::Display for Warning {
@@ -153,6 +177,8 @@ pub struct Reading {
     pub warnings: Vec<Warning>,
     /// Settings that PgBouncer 1.25.2 does not know, in the order of their lines.
     pub beyond_pgbouncer: Vec<Beyond>,
+    /// How many files were read, the first one included.
+    pub files: usize,
 }
 
 /// A setting that makes PgBouncer 1.25.2 refuse the file.
@@ -581,6 +607,12 @@ impl Config {
         let entry = self.entry(database);
         let own = entry.and_then(|entry| entry.client_tls_sslmode);
         own.unwrap_or(self.tls.clients)
+    }
+
+    /// The line of a setting, with its value in force.
+    pub fn excerpt(&self, name: &str) -> Option<Excerpt> {
+        let setting = self.show().find(|setting| setting.key == name)?;
+        Some(Excerpt::of_value(setting.key, &setting.value?))
     }
 
     /// The rows of SHOW CONFIG.

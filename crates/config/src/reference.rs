@@ -25,8 +25,8 @@ const FORMAT: &[&str] = &[
      which `''` is one quote. The key of an entry of `[databases]` is the name that clients ask \
      for, and `*` is for all names that have no entry; of `[users]`, the name of a user; of \
      `[peers]`, a `peer_id`.",
-    "`howdah --check FILE` says what is wrong with a file, and where. A file with a mistake stops \
-     the start; a reload with one changes nothing.",
+    "`howdah --check FILE` says what is wrong with a file, and where; with `--connect` it also looks \
+     at the servers. A file with a mistake stops the start; a reload with one changes nothing.",
 ];
 
 /// An example of each section.
@@ -44,6 +44,16 @@ reports = pool_mode=session max_user_connections=5
 listen_addr = *
 auth_file = /etc/howdah/userlist.txt
 pool_mode = transaction
+";
+
+/// The files of the Debian package, for the manual page.
+const MANUAL_FILES: &str = ".SH FILES
+.TP
+.I /etc/howdah/howdah.ini
+The configuration of the packaged service.
+.TP
+.I /etc/howdah/userlist.txt
+The auth_file that it names.
 ";
 
 /// The settings of `[pgbouncer]` by topic. In each topic the most used come first.
@@ -277,11 +287,6 @@ pub fn settings_manual() -> String {
     for paragraph in FORMAT {
         let _ = writeln!(page, "{}\n.PP", roff(paragraph));
     }
-    let example: String = EXAMPLE
-        .lines()
-        .map(|line| format!("{}\n", roff(line)))
-        .collect();
-    let _ = write!(page, ".EX\n{example}.EE\n");
     for chapter in chapters() {
         let _ = writeln!(page, ".SH \"{}\"", roff(&chapter.title));
         if let Some(also) = &chapter.also {
@@ -297,7 +302,11 @@ pub fn settings_manual() -> String {
             );
         }
     }
-    page.push_str(".SH SEE ALSO\n.BR howdah (8)\n");
+    // Here an asterisk is one.
+    let example = EXAMPLE.replace('\\', "\\e").replace('-', "\\-");
+    page.push_str(MANUAL_FILES);
+    let _ = write!(page, ".SH EXAMPLES\n.EX\n{example}.EE\n");
+    page.push_str(".SH SEE ALSO\n.BR howdah (8),\n.BR howdah\\-top (1)\n");
     page
 }
 
@@ -463,11 +472,14 @@ mod tests {
         }
         for line in manual.lines() {
             let macros = [
-                ".TH ", ".SH ", ".TP", ".B ", ".br", ".BR ", ".PP", ".EX", ".EE",
+                ".TH ", ".SH ", ".TP", ".B ", ".I ", ".br", ".BR ", ".PP", ".EX", ".EE",
             ];
             let is_macro = macros.iter().any(|name| line.starts_with(name));
             assert!(is_macro || !line.starts_with(['.', '\'']), "{line}");
         }
+        assert!(
+            manual.contains("\n.EX\n[databases]\n") && manual.contains("\n* = host=10.0.0.6\n")
+        );
     }
 
     #[test]

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use super::access::TLS_TWICE;
 use super::database::{Database, Host};
 use super::ini::{self, Item};
+use super::near::{distance, nearest};
 use super::peer::PeerProcess;
 use super::table::{self, Globals, Scope, Setting, Support};
 use super::user::User;
 use super::userlist::{self, MAX_USER};
 use super::value::{AuthType, Kind, List, SslMode, Value, read_number};
 use super::{
-    Authority, Beyond, CAUSES, CONSOLE, Config, Mistake, Place, Reading, Warning, access, connstr,
-    is_console,
+    Authority, Beyond, CAUSES, CONSOLE, Config, Excerpt, Mistake, Place, Reading, Warning, access,
+    connstr, doubts, is_console,
 };
 use howdah_auth::Secret;
 
@@ -29,14 +30,31 @@ pub(super) fn read(
     read_file: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> Reading {
     let mut mistakes = Vec::new();
-    let items = ini::parse(path, text, read_file, &mut mistakes);
+    let mut files = 1;
+    let read_file = &mut |path: &str| {
+        let text = read_file(path);
+        files += usize::from(text.is_ok());
+        text
+    };
+    let mut items = ini::parse(path, text, read_file, &mut mistakes);
     let main = |item: &Item| matches!(item, Item::Section(name, _) if name == "pgbouncer");
-    if !items.iter().any(main) {
+    let misses_main = !items.iter().any(main);
+    if let Some(format) = doubts::other_format(text).filter(|_| misses_main) {
+        // One mistake says more than one for each line.
+        items.clear();
+        mistakes = vec![Mistake {
+            place: None,
+            text: format!("config file {path} is in {format} format"),
+            remedy: doubts::OTHER_FORMAT.into(),
+            excerpt: None,
+        }];
+    } else if misses_main {
         // Important for an empty or truncated file: a reload would remove all databases.
         mistakes.push(Mistake {
             place: None,
             text: format!("main section missing from config file {path}"),
             remedy: "write [pgbouncer], if only with its defaults".into(),
+            excerpt: None,
         });
     }
     let mut resolver = Resolver {
@@ -54,7 +72,9 @@ pub(super) fn read(
     for item in items {
         resolver.item(item);
     }
-    resolver.finish(read_file)
+    let mut reading = resolver.finish(read_file);
+    reading.files = files;
+    reading
 }
 
 /// SET: assigns one global setting, with the checks of a load.
@@ -163,6 +183,9 @@ impl Section {
     }
 }
 
+/// What is odd about a user of the auth_file, and what helps.
+type Doubt = (&'static str, &'static str);
+
 struct Resolver {
     path: String,
     config: Config,
@@ -193,13 +216,22 @@ impl Resolver {
                     // string is shown.
                     let shown = matches!(self.section, Section::Pooler | Section::None)
                         && !value.contains("passw")
-                        && key != "http_token";
-                    let text = match self.section.entry() {
-                        Some(entry) => format!("{entry} \"{key}\""),
-                        None if shown => invalid(&value, &key),
-                        None => invalid("...", &key),
+                        && !matches!(key.as_str(), "http_token" | "auth_ldap_options");
+                    let (text, excerpt) = match self.section.entry() {
+                        // The value is well formed, so the key is what is wrong.
+                        Some(entry) if connstr::parse(&value).is_ok() => {
+                            (format!("{entry} \"{key}\""), Excerpt::of_key(&key))
+                        }
+                        Some(entry) => (format!("{entry} \"{key}\""), Excerpt::of_hidden(&key)),
+                        None if table::find(Scope::Global, &key).is_none() => {
+                            let value = if shown { &value } else { "..." };
+                            (invalid(value, &key), Excerpt::of_key(&key))
+                        }
+                        None if shown => (invalid(&value, &key), Excerpt::of_value(&key, &value)),
+                        None => (invalid("...", &key), Excerpt::of_hidden(&key)),
                     };
-                    self.mistakes.push(Mistake::at(&place, text, remedy));
+                    let mistake = Mistake::at(&place, text, remedy);
+                    self.mistakes.push(mistake.showing(excerpt));
                 }
             }
         }
@@ -264,10 +296,22 @@ impl Resolver {
                 did_you_mean(Scope::Global, key)
             )
         })?;
-        assign(&mut self.config.globals, setting, value)?;
+        let doubt = doubts::of_value(setting, value);
+        assign(&mut self.config.globals, setting, value).map_err(|remedy| match doubt {
+            Some(doubt) => format!("{remedy}; {doubt}"),
+            None => remedy,
+        })?;
+        if let Some(doubt) = doubt {
+            let excerpt = Excerpt::of_value(key, value);
+            self.warn_at(place, excerpt, format!("{key} ({place}): {doubt}"));
+        }
         self.note_beyond(Scope::Global, setting, String::new(), place);
-        self.written
-            .insert(setting.name, (value.into(), place.clone()));
+        let written = (value.into(), place.clone());
+        if let Some((_, first)) = self.written.insert(setting.name, written) {
+            self.warn(format!(
+                "{key} is set twice ({first} and {place}): the last counts"
+            ));
+        }
         Ok(())
     }
 
@@ -283,14 +327,18 @@ impl Resolver {
                 MAX_DATABASE - 1
             ));
         }
+        let not_read = doubts::instead_of_url(connstr).or_else(|| connstr::parse(connstr).err());
         if name == "*"
-            && let Err(why) = connstr::parse(connstr)
+            && let Some(why) = not_read
         {
             // PgBouncer reads this entry when a client needs it, and then refuses the client.
             self.warn(format!(
                 "database \"*\" ({place}) can't be read and is left out: {why}"
             ));
             return Ok(());
+        }
+        if let Some(remedy) = doubts::instead_of_url(connstr) {
+            return Err(remedy);
         }
         let mut database = Database::new(name);
         self.entry(Scope::Database, name, connstr, place, |key, value| {
@@ -357,15 +405,18 @@ impl Resolver {
         // In an entry with a password, any value may be a part of the password, for example after a
         // blank.
         let has_password = pairs.iter().any(|pair| pair.key.contains("pass"));
-        for pair in pairs {
-            let (key, value) = (pair.key, pair.value);
+        let known = |key: &str| table::find(scope, key).is_some();
+        let excerpt = |at| Excerpt::of_pair(name, &pairs, at, known);
+        for (at, pair) in pairs.iter().enumerate() {
+            let (key, value) = (pair.key.clone(), pair.value.clone());
             if pair.in_double_quotes {
                 let quotes = "its value is read without the double quotes: write single ones";
                 self.warn_of_pair(name, &key, quotes, place);
             }
             let Some(setting) = table::find(scope, &key) else {
                 let near = did_you_mean(scope, &key);
-                self.mistaken_pair(name, &key, format!("there is no such setting{near}"), place);
+                let remedy = format!("there is no such setting{near}");
+                self.mistaken_pair(name, &key, remedy, place, excerpt(at));
                 continue;
             };
             if setting.status != Support::Built {
@@ -394,7 +445,9 @@ impl Resolver {
                     "" => must_be(setting, &value),
                     _ => why,
                 };
-                self.mistaken_pair(name, &pair, remedy, place);
+                self.mistaken_pair(name, &pair, remedy, place, excerpt(at));
+            } else if let Some(doubt) = doubts::of_pair(&key, &value) {
+                self.warn_of_pair(name, &key, doubt, place);
             }
         }
         Ok(())
@@ -406,10 +459,18 @@ impl Resolver {
         self.warn(format!("{what} \"{entry}\", {key} ({place}): {read}"));
     }
 
-    fn mistaken_pair(&mut self, entry: &str, pair: &str, remedy: String, place: &Place) {
+    fn mistaken_pair(
+        &mut self,
+        entry: &str,
+        pair: &str,
+        remedy: String,
+        place: &Place,
+        excerpt: Option<Excerpt>,
+    ) {
         let what = self.section.entry().unwrap_or_default();
         let text = format!("{what} \"{entry}\", {pair}");
-        self.mistakes.push(Mistake::at(place, text, remedy));
+        let mistake = Mistake::at(place, text, remedy);
+        self.mistakes.push(mistake.showing(excerpt));
     }
 
     /// Notes a setting that PgBouncer does not know here.
@@ -431,6 +492,7 @@ impl Resolver {
         self.judge_lookups();
         self.judge_metrics();
         self.place_hosts();
+        self.judge_ports();
         if !matches!(self.config.globals.auth_type, AuthType::Any | AuthType::Pam) {
             self.read_users(read_file);
         }
@@ -446,6 +508,7 @@ impl Resolver {
             mistakes: self.mistakes,
             warnings: self.warnings,
             beyond_pgbouncer: self.beyond_pgbouncer,
+            files: 0,
         }
     }
 
@@ -457,7 +520,9 @@ impl Resolver {
             let Some(field) = setting.field else { continue };
             if let Some(why) = stop(setting, value) {
                 let text = invalid(value, setting.name);
-                self.mistakes.push(Mistake::at(place, text, why));
+                let excerpt = Excerpt::of_value(setting.name, value);
+                let mistake = Mistake::at(place, text, why);
+                self.mistakes.push(mistake.showing(excerpt));
                 continue;
             }
             let as_default =
@@ -513,6 +578,7 @@ impl Resolver {
                     remedy:
                         "set client_tls_sslmode = allow in [pgbouncer], with key and certificate"
                             .into(),
+                    excerpt: None,
                 });
             }
         }
@@ -524,6 +590,7 @@ impl Resolver {
             place: written.map(|(_, place)| place.clone()),
             text: "auth_type = cert requires client_tls_sslmode = verify-full".into(),
             remedy: "set that, and client_tls_ca_file".into(),
+            excerpt: Some(Excerpt::of_value("auth_type", "cert")),
         });
     }
 
@@ -568,10 +635,50 @@ impl Resolver {
         let address = globals.http_listen_addr.parse::<std::net::IpAddr>();
         let local = address.is_ok_and(|address| address.is_loopback());
         if globals.http_listen_port != 0 && !local && globals.http_token.is_empty() {
-            let address = &globals.http_listen_addr;
-            self.warn(format!(
+            let address = globals.http_listen_addr.clone();
+            let page = match globals.http_page {
+                true => ", and the page (http_page) is not served: set http_token",
+                false => "",
+            };
+            let text = format!(
                 "http_listen_addr = {address} without http_token: whoever reaches it reads the names \
-                 of databases and users in /metrics"
+                 of databases and users in /metrics{page}"
+            );
+            match self.written.get("http_listen_addr").cloned() {
+                Some((value, place)) => {
+                    self.warn_at(&place, Excerpt::of_value("http_listen_addr", &value), text);
+                }
+                None => self.warn(text),
+            }
+        }
+    }
+
+    /// Refuses one port for two purposes, and warns of databases that lead to Howdah itself.
+    fn judge_ports(&mut self) {
+        let globals = &self.config.globals;
+        if doubts::shares_port(globals) {
+            let port = globals.http_listen_port;
+            let written = self.written.get("http_listen_port");
+            self.mistakes.push(Mistake {
+                place: written.map(|(_, place)| place.clone()),
+                text: format!("http_listen_port = {port} is listen_port, too"),
+                remedy: "write another port".into(),
+                excerpt: Some(Excerpt::of_value("http_listen_port", &port.to_string())),
+            });
+        }
+        let databases = self.config.databases.values().chain(&self.config.fallback);
+        let circles = databases.filter(|database| {
+            let mut hosts = database.hosts.iter();
+            hosts.any(|host| doubts::leads_here(host, database.port, globals))
+        });
+        let circles: Vec<_> = circles.map(|database| database.name.clone()).collect();
+        let port = globals.listen_port;
+        for name in circles {
+            let entry = self.entries.get(&(Section::Databases, name.clone()));
+            let place = entry.map_or_else(String::new, |place| format!(" ({place})"));
+            self.warn(format!(
+                "database \"{name}\"{place} leads to Howdah itself: port {port} of that host is \
+                 listen_port; write PostgreSQL's port"
             ));
         }
     }
@@ -615,6 +722,7 @@ impl Resolver {
         };
         let userlist::Users {
             users,
+            lines,
             broken,
             skipped,
         } = userlist::parse(&text);
@@ -638,18 +746,48 @@ impl Resolver {
                 ));
             }
         }
-        let readable = |(name, secret): &(String, String)| {
-            !name.contains(NO_TEXT) && !secret.contains(NO_TEXT)
-        };
-        for (name, secret) in users.into_iter().filter(readable) {
+        let readable =
+            |name: &str, secret: &str| !name.contains(NO_TEXT) && !secret.contains(NO_TEXT);
+        let auth = self.config.globals.auth_type;
+        let mut doubtful = Vec::new();
+        for ((name, secret), line) in users.into_iter().zip(lines) {
+            if !readable(&name, &secret) {
+                continue;
+            }
             let user = self.config.users.entry(name.clone()).or_insert_with(|| {
                 Arc::new(User {
                     name,
                     ..User::default()
                 })
             });
-            Arc::make_mut(user).listed = true;
-            Arc::make_mut(user).secret = (!secret.is_empty()).then(|| Secret::classify(secret));
+            let user = Arc::make_mut(user);
+            if user.listed {
+                let twice = ("stands there twice", "the last line counts");
+                doubtful.push((twice, line, user.name.clone()));
+            }
+            user.listed = true;
+            user.secret = (!secret.is_empty()).then(|| Secret::classify(secret));
+            let secret = user.secret.as_ref();
+            if let Some(doubt) = secret.and_then(|secret| doubts::of_secret(secret, auth)) {
+                doubtful.push((doubt, line, user.name.clone()));
+            }
+        }
+        self.warn_of_users(&path, doubtful);
+    }
+
+    /// One warning for each kind of doubt, with the first user.
+    fn warn_of_users(&mut self, path: &str, mut doubtful: Vec<(Doubt, u32, String)>) {
+        while let Some((doubt, line, name)) = doubtful.first().cloned() {
+            let all = doubtful.len();
+            doubtful.retain(|(other, ..)| *other != doubt);
+            let (what, remedy) = doubt;
+            let more = match all - doubtful.len() - 1 {
+                0 => String::new(),
+                more => format!(", and {more} more like it"),
+            };
+            self.warn(format!(
+                "auth file ({path}:{line}): user \"{name}\"{more} {what}: {remedy}"
+            ));
         }
     }
 
@@ -671,6 +809,7 @@ impl Resolver {
                     place: written.map(|(_, place)| place.clone()),
                     text: format!("auth_ldap_options: {why}"),
                     remedy,
+                    excerpt: None,
                 });
             }
         }
@@ -694,6 +833,7 @@ impl Resolver {
             let warning = |mistake: Mistake| Warning {
                 text: mistake.to_string(),
                 broken,
+                shown_line: String::new(),
             };
             self.warnings.extend(mistakes.into_iter().map(warning));
         }
@@ -703,11 +843,24 @@ impl Resolver {
         self.warnings.push(Warning {
             text,
             broken: false,
+            shown_line: String::new(),
+        });
+    }
+
+    fn warn_at(&mut self, place: &Place, excerpt: Excerpt, text: String) {
+        self.warnings.push(Warning {
+            text,
+            broken: false,
+            shown_line: excerpt.show(place.line),
         });
     }
 
     fn warn_broken(&mut self, text: String) {
-        self.warnings.push(Warning { text, broken: true });
+        self.warnings.push(Warning {
+            text,
+            broken: true,
+            shown_line: String::new(),
+        });
     }
 }
 
@@ -719,11 +872,8 @@ fn leading_digits(text: &str) -> Option<&str> {
 
 /// `; did you mean X?` if a known name is similar.
 fn did_you_mean(scope: Scope, name: &str) -> String {
-    let near = table::in_scope(scope)
-        .map(|setting| (distance(setting.name, name), setting.name))
-        .min()
-        .filter(|&(distance, _)| distance <= 2.max(name.len() / 4));
-    near.map_or_else(String::new, |(_, name)| format!("; did you mean {name}?"))
+    let near = nearest(name, table::in_scope(scope).map(|setting| setting.name));
+    near.map_or_else(String::new, |name| format!("; did you mean {name}?"))
 }
 
 /// `; did you mean X?` if the setting takes one of a few words, and one of them is similar.
@@ -754,20 +904,4 @@ fn must_be(setting: &Setting, value: &str) -> String {
 /// PgBouncer's text.
 fn invalid(value: &str, key: &str) -> String {
     format!("invalid value \"{value}\" for parameter {key} in configuration")
-}
-
-/// The Levenshtein distance: the number of letters to add, remove or change.
-fn distance(a: &str, b: &str) -> usize {
-    let b = b.as_bytes();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let change = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }

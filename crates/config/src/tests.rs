@@ -45,6 +45,12 @@ fn mistakes(text: &str) -> Vec<String> {
         .collect()
 }
 
+/// The mistakes of a text as it is.
+fn mistakes_of(text: &str) -> Vec<String> {
+    let mistakes = Config::load("h.ini", text, &mut files).unwrap_err();
+    mistakes.iter().map(Mistake::to_string).collect()
+}
+
 fn warnings(text: &str) -> Vec<String> {
     load(text)
         .unwrap()
@@ -117,7 +123,9 @@ fn nothing_written_means_the_defaults() {
 
 #[test]
 fn the_last_assignment_wins_but_a_second_header_starts_over() {
-    let config = good("[pgbouncer]\nlisten_port=1\n listen_port = 0x10\n[databases]\n");
+    let (config, said) = load("[pgbouncer]\nlisten_port=1\n listen_port = 0x10\n").unwrap();
+    let twice = "listen_port is set twice (h.ini:2 and h.ini:3): the last counts";
+    assert_eq!(said[0].to_string(), twice);
     assert_eq!(config.globals.listen_port, 16);
     let text = "[pgbouncer]\nlisten_port=1\nuser=x\n[databases]\na=\n[pgbouncer]\nverbose=2";
     let (config, warnings) = load(text).unwrap();
@@ -522,6 +530,119 @@ fn what_stands_twice_is_warned_of() {
 }
 
 #[test]
+fn what_is_hardly_meant_is_warned_of() {
+    let secret = "SCRAM-SHA-256$4096:W7rlyLVkwGiV5i0YGKTiKA==$fg/d3A";
+    let md5 = "md50123456789abcdef0123456789abcdef";
+    let users = format!("\"a\" \"{secret}\"\n\"b\" \"{md5}\"\n\"c\" \"{md5}\"\n\"a\" \"x\"\n");
+    let mut files = |_: &str| Ok(users.clone());
+    let text = "[databases]\n\
+                a = host=127.0.0.1 port=6432\n\
+                b = host=postgres://h dbname=\"b\"\n\
+                c = host=localhost port=6433\n\
+                [pgbouncer]\n\
+                auth_type = scram-sha-256\n\
+                auth_file = u\n\
+                listen_addr = *\n\
+                logfile = /tmp/log ; the log\n\
+                admin_users = 'ann', bob\n";
+    let reading = Config::read("h.ini", text, &mut files);
+    assert_eq!((reading.mistakes, reading.files), (vec![], 2));
+    let said: Vec<_> = reading.warnings.iter().map(|said| &*said.text).collect();
+    for (seen, expected) in said.iter().zip([
+        "database \"b\", host (h.ini:3): write the host alone",
+        "database \"b\", dbname (h.ini:3): the quotes are a part",
+        "logfile (h.ini:9): what follows the blank is a part of the value",
+        "admin_users (h.ini:10): the quotes are a part",
+        "database \"a\" (h.ini:2) leads to Howdah itself: port 6432",
+        "auth file (u:1): user \"a\" begins like a secret of PostgreSQL",
+        "auth file (u:2): user \"b\", and 1 more like it is an md5 secret",
+        "auth file (u:4): user \"a\" stands there twice: the last",
+    ]) {
+        assert!(seen.starts_with(expected), "{seen}");
+    }
+    assert_eq!(said.len(), 8);
+    assert_eq!(
+        reading.warnings[2].shown_line,
+        "  9 | logfile = /tmp/log ; the log\n    |           ^\n"
+    );
+}
+
+#[test]
+fn a_mistake_is_shown_in_its_line_without_secrets() {
+    let text = "[databases]\n\
+                a = postgres://u:hush@h/a\n\
+                b = host=h port=x\n\
+                c = host=h pasword=hush\n\
+                d = host=h port=x password=hush\n\
+                e = host=h password=hush more\n\
+                [pgbouncer]\n\
+                http_token = hush hush\n\
+                pool_mode = transaction # hush\n\
+                pool_mode transaction\n\
+                \"ann\" \"hush\"\n\
+                pasword = hush\n";
+    let reading = Config::read("h.ini", text, &mut files);
+    let shown = reading.mistakes.iter().map(Mistake::shown_line);
+    let shown: Vec<String> = shown
+        .map(|two| two.lines().next().unwrap_or("").into())
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "  2 | a = ...",
+            "  3 | b = host=h port=x",
+            "  4 | c = host=h pasword=...",
+            "",
+            "  6 | e = ...",
+            "  8 | http_token = ...",
+            "  9 | pool_mode = transaction # hush",
+            "  10 | pool_mode ...",
+            "",
+            "  12 | pasword = ...",
+        ]
+    );
+    let said: Vec<_> = reading.mistakes.iter().map(Mistake::to_string).collect();
+    let said = |at: usize| said[at].as_str();
+    assert!(said(0).ends_with("write host=h dbname=a, and the user's secret into auth_file"));
+    assert!(
+        said(6).contains("a comment needs a line of its own"),
+        "{}",
+        said(6)
+    );
+    let (all, hush) = (format!("{:?}", reading.mistakes), "hush");
+    assert_eq!(
+        all.matches(hush).count(),
+        2 + 1,
+        "only the comment, and pasword: {all}"
+    );
+}
+
+#[test]
+fn another_format_is_one_mistake() {
+    let said = mistakes_of("general:\n  host: x\npools:\n");
+    assert_eq!(said.len(), 1);
+    assert!(
+        said[0].starts_with("config file h.ini is in YAML format: "),
+        "{said:?}"
+    );
+    let said = mistakes_of("[general]\nhost = \"0.0.0.0\"\n[pools.a]\n");
+    assert!(said.len() == 1 && said[0].contains("TOML"), "{said:?}");
+}
+
+#[test]
+fn one_port_has_one_purpose() {
+    let at = |rest: &str| format!("[pgbouncer]\nhttp_listen_port=6432\n{rest}");
+    let said = mistakes(&at("listen_addr=127.0.0.1"));
+    assert_eq!(
+        said,
+        ["http_listen_port = 6432 is listen_port, too (h.ini:2): write another port"]
+    );
+    assert_eq!(mistakes(&at("listen_addr=*")).len(), 1);
+    good(&at("listen_addr=127.0.0.2"));
+    good(&at(""));
+}
+
+#[test]
 fn a_word_that_is_nearly_right_is_told() {
     for (line, hint) in [
         ("auth_type = scram", "; did you mean scram-sha-256?"),
@@ -724,6 +845,11 @@ fn metrics_for_everybody_are_warned_of() {
             "http_listen_addr = 0.0.0.0 without http_token: whoever reaches it reads the names of \
           databases and users in /metrics"
         ]
+    );
+    let page = warnings(&at("http_listen_addr=0.0.0.0\nhttp_page=1"));
+    assert!(
+        page[0].ends_with("is not served: set http_token"),
+        "{page:?}"
     );
     good(&at("http_listen_addr=0.0.0.0\nhttp_token=x"));
     good(&at("http_listen_addr=::1"));

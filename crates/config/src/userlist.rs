@@ -17,6 +17,8 @@ type Broken = (u32, &'static str);
 pub struct Users {
     /// User and secret of each line.
     pub users: Vec<Line>,
+    /// The number of each of these lines.
+    pub lines: Vec<u32>,
     /// Nothing from this line on was read.
     pub broken: Option<Broken>,
     /// The numbers of lines with more than blanks between user and secret, such as `"a":"b"`.
@@ -42,6 +44,7 @@ pub fn parse(text: &str) -> Users {
                     if !between.chars().all(|c| matches!(c, ' ' | '\t')) {
                         all.skipped.push(line);
                     }
+                    all.lines.push(line);
                     line += newlines(&rest[..rest.len() - after.len()]);
                     all.users.push((user, secret));
                     rest = after;
@@ -96,6 +99,7 @@ mod tests {
         ];
         let seen = parse(text);
         assert_eq!((seen.users, seen.broken), (expected, None));
+        assert_eq!(seen.lines, [3, 4, 5, 6]);
         assert_eq!(parse(""), Users::default());
         assert_eq!(parse("; only a comment"), Users::default());
     }

@@ -1,15 +1,10 @@
 //! The steps before the workers start: configuration, user, directory, limit of descriptors.
 
-use std::fmt::Write as _;
 use std::fs;
-use std::io::ErrorKind;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
-use std::sync::Arc;
 
-use howdah_pooler::config::{
-    AuthType, Beyond, Config, Globals, Mistake, Reading, SessionState, SslMode, Warning,
-};
+use howdah_pooler::config::{AuthType, Config, Database, Globals, Mistake, Warning};
 use howdah_pooler::note::Level;
 use howdah_pooler::tls::TlsInForce;
 use nix::unistd::{Gid, Uid, User};
@@ -19,8 +14,7 @@ use howdah_daemon::reserve;
 use howdah_daemon::tls::Contexts;
 use howdah_daemon::tls::contexts::TicketSeed;
 
-use crate::cli::Arguments;
-use crate::listen;
+use crate::cli::{self, Arguments};
 use crate::log::{self, Log};
 
 /// The reason why the process can't start, or can't go on.
@@ -50,7 +44,7 @@ impl Source {
         let text = read_file(path).map_err(|why| vec![not_read(path, &why)])?;
         let (config, warnings) = Config::load(path, &text, &mut read_file)
             .map_err(|mistakes| mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>())?;
-        if let Some(missing) = crate::authority::missing(&config) {
+        if let Some(missing) = left_out(&config) {
             return Err(vec![missing]);
         }
         self.with_arguments(config)
@@ -58,7 +52,11 @@ impl Source {
             .map_err(|why| vec![why])
     }
 
-    fn with_arguments(&self, mut config: Config) -> Result<Config, String> {
+    /// The configuration with the command line's options in place of its settings.
+    ///
+    /// # Errors
+    /// An option's value is not valid.
+    pub fn with_arguments(&self, mut config: Config) -> Result<Config, String> {
         let globals = &mut config.globals;
         globals.verbose = globals.verbose.max(self.arguments.verbose);
         if let Some(user) = &self.arguments.user {
@@ -79,15 +77,31 @@ impl Source {
 
 /// A file's text. Bytes that are not UTF-8 become replacement characters, and the configuration
 /// judges them: in a comment they do no harm.
-fn read_file(path: &str) -> Result<String, String> {
+///
+/// # Errors
+/// Why it can't be read.
+pub fn read_file(path: &str) -> Result<String, String> {
     match fs::read(path) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        Err(why) => Err(log::text(&why)),
+        Err(why) => Err(log::text(&why) + &looked_in(path)),
     }
 }
 
-fn not_read(path: &str, why: &str) -> String {
-    format!("could not load file \"{path}\": {why}")
+/// The folder in which a relative path was looked for; empty for other paths.
+pub fn looked_in(path: &str) -> String {
+    match std::env::current_dir() {
+        Ok(folder) if !Path::new(path).is_absolute() => {
+            format!(" (looked for in {})", folder.display())
+        }
+        _ => String::new(),
+    }
+}
+
+/// The message for a configuration file that can't be read.
+pub fn not_read(path: &str, why: &str) -> String {
+    let near = cli::subcommand_like(path);
+    let near = near.map_or_else(String::new, |name| format!("; did you mean howdah {name}?"));
+    format!("could not load file \"{path}\": {why}{near}")
 }
 
 /// Reads the configuration at start, and logs warnings and mistakes.
@@ -177,7 +191,10 @@ pub fn become_user(name: Option<&str>) -> Result<(), Fatal> {
 }
 
 /// The user to become, if the settings name one.
-fn find_user(name: Option<&str>) -> Result<Option<User>, Fatal> {
+///
+/// # Errors
+/// There is no such user.
+pub fn find_user(name: Option<&str>) -> Result<Option<User>, Fatal> {
     let Some(name) = name.filter(|name| !name.is_empty()) else {
         return Ok(None);
     };
@@ -268,6 +285,32 @@ const DESCRIPTORS_PER_WORKER: u64 = 4;
 /// kernel memory.
 const DESCRIPTORS_AT_ONCE: u64 = 1 << 16;
 
+/// How many descriptors the settings may take.
+pub struct Descriptors {
+    /// Those of the process itself.
+    pub own: u64,
+    /// Those of servers.
+    pub servers: u64,
+    /// All, those of clients included.
+    pub all: u64,
+}
+
+/// How many descriptors the settings may take.
+pub fn descriptors(config: &Config, workers: u16) -> Descriptors {
+    let http = match config.globals.http_listen_port {
+        0 => 0,
+        _ => crate::http::CONNECTIONS as u64 + 1,
+    };
+    let own = OWN_DESCRIPTORS + DESCRIPTORS_PER_WORKER * u64::from(workers) + http;
+    let databases = config.databases.values().chain(&config.fallback);
+    let servers = databases.map(|database| expected_servers(config, database));
+    let servers = servers.fold(0, u64::saturating_add);
+    let all = u64::from(config.globals.max_client_conn)
+        .saturating_add(servers)
+        .saturating_add(own);
+    Descriptors { own, servers, all }
+}
+
 /// Raises the limit of descriptors as far as the system allows, logs the limit, and reserves
 /// descriptors for servers that clients must not use.
 pub fn raise_limits(config: &Config, workers: u16, log: &Log) {
@@ -279,15 +322,11 @@ pub fn raise_limits(config: &Config, workers: u16, log: &Log) {
     let raised = limit.current == limit.maximum || setrlimit(Resource::Nofile, all).is_ok();
     let current = if raised { limit.maximum } else { limit.current };
     let number = |limit: Option<u64>| limit.map_or_else(|| "unlimited".into(), |n| n.to_string());
-    let http = match config.globals.http_listen_port {
-        0 => 0,
-        _ => crate::http::CONNECTIONS as u64 + 1,
-    };
-    let own = OWN_DESCRIPTORS + DESCRIPTORS_PER_WORKER * u64::from(workers) + http;
-    let servers = expected_servers(config);
-    let expected = u64::from(config.globals.max_client_conn)
-        .saturating_add(servers)
-        .saturating_add(own);
+    let Descriptors {
+        own,
+        servers,
+        all: expected,
+    } = descriptors(config, workers);
     let short = current.filter(|current| *current < expected);
     // If there are enough descriptors for all, none is reserved.
     let places = short.map_or(0, |limit| reserve::places(limit, own, servers));
@@ -328,123 +367,29 @@ fn make_room(descriptors: u64) {
     }
 }
 
-/// The number of servers that the settings allow, over all databases and users. A pool without a
+/// The number of servers that the settings allow in a database, over all users. A pool without a
 /// size may have one server for each client.
-fn expected_servers(config: &Config) -> u64 {
+pub fn expected_servers(config: &Config, database: &Database) -> u64 {
     let users = config.users.len().max(1) as u64;
-    let databases = config.databases.values().chain(&config.fallback);
-    databases
-        .map(|database| {
-            let pools = if database.forced_user.is_some() {
-                1
-            } else {
-                users
-            };
-            let size = match config.pool_size(database, None) {
-                0 => config.globals.max_client_conn,
-                size => size.saturating_add(config.reserve_pool_size(database, None)),
-            };
-            let all = pools.saturating_mul(size.into());
-            match config.max_db_connections(database) {
-                0 => all,
-                limit => all.min(limit.into()),
-            }
-        })
-        .fold(0, u64::saturating_add)
-}
-
-/// `howdah --check`: prints all mistakes of the configuration to standard error.
-pub fn check(arguments: &Arguments) -> bool {
-    let path = &arguments.config;
-    let text = match read_file(path) {
-        Ok(text) => text,
-        Err(why) => {
-            eprintln!("ERROR {}", not_read(path, &why));
-            return false;
-        }
+    let pools = if database.forced_user.is_some() {
+        1
+    } else {
+        users
     };
-    let Reading {
-        config,
-        mut mistakes,
-        warnings,
-        beyond_pgbouncer,
-    } = Config::read(path, &text, &mut read_file);
-    mistakes.extend(judge_machine(&config));
-    Mistake::sort(&mut mistakes, path);
-    let mut errors: Vec<String> = mistakes.iter().map(Mistake::to_string).collect();
-    let broken = warnings.iter().filter(|warning| warning.broken);
-    errors.extend(broken.map(Warning::to_string));
-    errors.extend(crate::authority::missing(&config));
-    let mut advice = advice(&config);
-    advice.extend(checked_as_root(&config.globals, arguments));
-    let needless = needless(&config);
-    errors.extend(Source::new(arguments).with_arguments(config).err());
-    for error in &errors {
-        eprintln!("ERROR {error}");
-    }
-    for warning in warnings.iter().filter(|warning| !warning.broken) {
-        eprintln!("WARNING {warning}");
-    }
-    for text in advice {
-        eprintln!("WARNING {text}");
-    }
-    if errors.is_empty() {
-        println!("{path}: configuration OK");
-    }
-    if let Some(text) = needless {
-        println!("HINT {text}");
-    }
-    print!("{}", way_back(&beyond_pgbouncer));
-    errors.is_empty()
-}
-
-/// A warning: root has run the check, but the pooler will run as another user.
-fn checked_as_root(globals: &Globals, arguments: &Arguments) -> Option<String> {
-    let user = arguments.user.as_ref().or(globals.user.as_ref());
-    let stays_root = user.is_none_or(String::is_empty);
-    (Uid::effective().is_root() && stays_root).then(|| {
-        "this check ran as root, who may read every file, and Howdah does not run as root: check as \
-         the user that it will have (runuser -u postgres -- howdah --check ...), or set user"
-            .into()
-    })
-}
-
-/// Settings that a user of PgBouncer can remove.
-fn needless(config: &Config) -> Option<String> {
-    let ignored = config.globals.ignore_startup_parameters.iter();
-    let ignored: Vec<_> = ignored.map(String::as_str).collect();
-    let place = config.written.get("ignore_startup_parameters")?;
-    let kept = config.globals.session_state != SessionState::Share;
-    (kept && !ignored.is_empty()).then(|| {
-        format!(
-            "ignore_startup_parameters ({place}) drops what clients ask for at connect: {}. Without that \
-             line each client gets what it asks for",
-            ignored.join(", ")
-        )
-    })
-}
-
-/// Settings that must be removed before PgBouncer accepts the file again.
-fn way_back(beyond_pgbouncer: &[Beyond]) -> String {
-    if beyond_pgbouncer.is_empty() {
-        return String::new();
-    }
-    let mut text =
-        "PgBouncer 1.25.2 refuses the file as long as these settings are in it:\n".to_string();
-    let shown = |beyond: &Beyond| match beyond.section.split_once(' ') {
-        Some((section, entry)) => format!("{} of {entry} in {section}", beyond.setting),
-        None => beyond.setting.to_string(),
+    let size = match config.pool_size(database, None) {
+        0 => config.globals.max_client_conn,
+        size => size.saturating_add(config.reserve_pool_size(database, None)),
     };
-    let names: Vec<_> = beyond_pgbouncer.iter().map(shown).collect();
-    let width = names
-        .iter()
-        .map(|name| name.chars().count())
-        .max()
-        .unwrap_or(0);
-    for (name, beyond) in names.iter().zip(beyond_pgbouncer) {
-        let _ = writeln!(text, "  {name:width$}  {}", beyond.place);
+    let all = pools.saturating_mul(size.into());
+    match config.max_db_connections(database) {
+        0 => all,
+        limit => all.min(limit.into()),
     }
-    text
+}
+
+/// The error for a configuration that this build can't serve.
+pub fn left_out(config: &Config) -> Option<String> {
+    crate::authority::missing(config).or_else(|| crate::tracer::missing(config))
 }
 
 /// Settings that are probably not meant this way. Printed by `--check` and at start.
@@ -474,114 +419,6 @@ pub fn advice(config: &Config) -> Vec<String> {
     }
     advice.extend(Contexts::doubts(config));
     advice
-}
-
-/// Mistakes in settings that depend on this machine and would stop the start.
-fn judge_machine(config: &Config) -> Vec<Mistake> {
-    let globals = &config.globals;
-    let mut mistakes = Vec::new();
-    let mut wrong = |setting: &str, text: String, remedy: &str| {
-        mistakes.push(Mistake {
-            place: config.written.get(setting).cloned(),
-            text,
-            remedy: remedy.into(),
-        });
-    };
-    if globals.listen_addr.is_empty() && globals.unix_socket_dir.is_empty() {
-        let text = "nowhere to listen on".into();
-        wrong(
-            "listen_addr",
-            text,
-            "set listen_addr, unix_socket_dir or both",
-        );
-    }
-    if let Err(Fatal(text)) = listen::tcp_addresses(globals) {
-        let remedy = "write addresses of this machine, or * for all, separated by commas";
-        wrong("listen_addr", text, remedy);
-    }
-    if let Err(Fatal(text)) = unix_address(globals) {
-        wrong("unix_socket_dir", text, "name a folder with a shorter path");
-    }
-    if let Err(text) = listen::unix_group(globals) {
-        let remedy = "name a group of this machine, or its number";
-        wrong("unix_socket_group", text, remedy);
-    }
-    for (setting, path) in [("logfile", &globals.logfile), ("pidfile", &globals.pidfile)] {
-        if let Err(why) = may_write(path) {
-            let remedy = "name a file in a folder that is there and that Howdah may write to";
-            wrong(
-                setting,
-                format!("could not open {setting} {path}: {why}"),
-                remedy,
-            );
-        }
-    }
-    let folder = &globals.unix_socket_dir;
-    if !folder.is_empty()
-        && let Some(path) = is_file_path(folder)
-        && let Err(why) = may_create_in(path)
-    {
-        let text = format!("could not open unix_socket_dir {folder}: {why}");
-        let remedy = "name a folder that is there and that Howdah may write to, or none";
-        wrong("unix_socket_dir", text, remedy);
-    }
-    if let Err(bad) = Contexts::build(config, TicketSeed::default()) {
-        let remedy = "put it right, or switch TLS off on that side (sslmode = disable)";
-        let clients_side = bad.setting.starts_with("client_tls");
-        wrong(bad.setting, bad.text, remedy);
-        // Mistakes on the servers' side are found without the clients' side.
-        if clients_side
-            && let Err(bad) =
-                Contexts::build(&without_tls_to_clients(config), TicketSeed::default())
-        {
-            wrong(bad.setting, bad.text, remedy);
-        }
-    }
-    if let Err(Fatal(text)) = find_user(globals.user.as_deref()) {
-        wrong("user", text, "name a user of this machine");
-    }
-    mistakes
-}
-
-fn without_tls_to_clients(config: &Config) -> Config {
-    let mut config = config.clone();
-    config.globals.client_tls_sslmode = SslMode::Disable;
-    let databases = config.databases.values_mut().chain(&mut config.fallback);
-    for database in databases {
-        Arc::make_mut(database).client_tls_sslmode = None;
-    }
-    config
-}
-
-/// Whether a file can be opened for writing or created. Changes nothing.
-fn may_write(path: &str) -> Result<(), String> {
-    if path.is_empty() {
-        return Ok(());
-    }
-    let path = Path::new(path);
-    match fs::OpenOptions::new().append(true).open(path) {
-        Err(why) if why.kind() == ErrorKind::NotFound => match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => may_create_in(folder),
-            _ => may_create_in(Path::new(".")),
-        },
-        opened => opened.map(drop).map_err(|why| log::text(&why)),
-    }
-}
-
-/// Whether files can be created in a directory.
-fn may_create_in(folder: &Path) -> Result<(), String> {
-    use rustix::fs::{Access, AtFlags, CWD, accessat};
-    let what = fs::metadata(folder).map_err(|why| log::text(&why))?;
-    if !what.is_dir() {
-        return Err("Not a directory".into());
-    }
-    let allowed = accessat(
-        CWD,
-        folder,
-        Access::WRITE_OK | Access::EXEC_OK,
-        AtFlags::EACCESS,
-    );
-    allowed.map_err(|why| log::text(&why.into()))
 }
 
 /// The path, unless it names an abstract socket.

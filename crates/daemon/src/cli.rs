@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use howdah_pooler::config::near;
 use lexopt::prelude::*;
 
 /// The task of the process.
@@ -9,12 +10,14 @@ use lexopt::prelude::*;
 pub enum Command {
     /// `-h`
     Help,
-    /// `-V`
-    Version,
+    /// `-V`; true with `-v`: with all about the build.
+    Version(bool),
     /// `--settings`: the reference of settings.
     Settings,
     /// `top` and its arguments: watch a pooler in the terminal.
     Top(Vec<OsString>),
+    /// `init` and its arguments: write a first configuration.
+    Init(Vec<OsString>),
     /// `--metrics`: the reference of metrics.
     Metrics,
     /// `--man`: the same as a manual page.
@@ -44,7 +47,30 @@ pub struct Arguments {
     pub workers: Option<String>,
     /// `--io-driver`: overrides the setting `io_driver`.
     pub io_driver: Option<String>,
+    /// `--connect`: the check looks at the servers, too.
+    pub connect: bool,
 }
+
+/// The subcommands.
+const SUBCOMMANDS: [&str; 2] = ["init", "top"];
+
+/// The long options.
+const OPTIONS: [&str; 14] = [
+    "--check",
+    "--connect",
+    "--daemon",
+    "--help",
+    "--io-driver",
+    "--man",
+    "--metrics",
+    "--quiet",
+    "--reboot",
+    "--settings",
+    "--user",
+    "--verbose",
+    "--version",
+    "--workers",
+];
 
 /// The output of `-V`.
 pub const VERSION: &str = concat!(
@@ -59,6 +85,7 @@ Howdah is a connection pooler for PostgreSQL.
 
 Usage:
   howdah [OPTION]... CONFIG_FILE
+  howdah init [OPTION]... [URL]     write a first configuration for a PostgreSQL; see howdah init --help
   howdah top [OPTION]... [URL]      watch a running pooler; see howdah top --help
 
 Options:
@@ -68,13 +95,17 @@ Options:
   -u, --user=NAME        become this system user
   -v, --verbose          log more; may be repeated
       --check            read the configuration, say what is wrong, and exit
+      --connect          with --check: look also whether the servers can be reached
       --settings         print the reference of all settings and exit
       --man              print it as a manual page and exit
       --metrics          print the reference of all metrics and exit
       --workers=N        number of worker threads (0: one per core)
       --io-driver=NAME   auto, io_uring or epoll
-  -V, --version          show the version and exit
+  -V, --version          show the version and exit; with -v all about the build
   -h, --help             show this help and exit
+
+Exit codes: 0 done, 1 something is wrong; --check --connect: 2 if the configuration is right, but a
+server can't be reached.
 ";
 
 /// Reads the arguments, without the program's name.
@@ -87,13 +118,16 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
     if arguments.next_if(|first| first == "top").is_some() {
         return Ok(Command::Top(arguments.collect()));
     }
+    if arguments.next_if(|first| first == "init").is_some() {
+        return Ok(Command::Init(arguments.collect()));
+    }
     let mut parser = lexopt::Parser::from_args(arguments);
     let mut seen = Arguments::default();
-    let (mut check, mut config) = (false, None);
+    let (mut check, mut version, mut config) = (false, false, None);
     while let Some(argument) = parser.next().map_err(|why| why.to_string())? {
         match argument {
             Short('h') | Long("help") => return Ok(Command::Help),
-            Short('V') | Long("version") => return Ok(Command::Version),
+            Short('V') | Long("version") => version = true,
             Long("man") => return Ok(Command::Manual),
             Long("metrics") => return Ok(Command::Metrics),
             Long("settings") => return Ok(Command::Settings),
@@ -105,18 +139,52 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
             Long("workers") => seen.workers = Some(value(&mut parser)?),
             Long("io-driver") => seen.io_driver = Some(value(&mut parser)?),
             Long("check") => check = true,
+            Long("connect") => seen.connect = true,
             Value(path) if config.is_none() => {
                 config = Some(path.string().map_err(|why| why.to_string())?)
             }
-            other => return Err(other.unexpected().to_string()),
+            other => {
+                let near = option_like(&other, config.as_deref());
+                return Err(other.unexpected().to_string() + &near);
+            }
         }
     }
+    if version {
+        return Ok(Command::Version(seen.verbose > 0));
+    }
+    if seen.connect && !check {
+        return Err("--connect needs --check".into());
+    }
     seen.config = config.ok_or("no configuration file specified")?;
+    if seen.config.starts_with("postgres://") || seen.config.starts_with("postgresql://") {
+        let text = "a configuration file is needed, not a URL: howdah init URL writes one";
+        return Err(text.into());
+    }
     Ok(if check {
         Command::Check(seen)
     } else {
         Command::Run(seen)
     })
+}
+
+/// The subcommand that was probably meant by a word.
+pub fn subcommand_like(word: &str) -> Option<&'static str> {
+    near::nearest(word, SUBCOMMANDS)
+}
+
+/// `; did you mean X?` if an option is like this argument. Behind a word that is no file, the word
+/// may be an option without its dashes.
+fn option_like(argument: &lexopt::Arg<'_>, config: Option<&str>) -> String {
+    let option = match (argument, config) {
+        (Long(name), _) => format!("--{name}"),
+        (_, Some(word)) => match subcommand_like(word) {
+            Some(name) => return format!("; did you mean howdah {name}?"),
+            None => format!("--{word}"),
+        },
+        _ => return String::new(),
+    };
+    let near = near::nearest(&option, OPTIONS);
+    near.map_or_else(String::new, |name| format!("; did you mean {name}?"))
 }
 
 fn value(parser: &mut lexopt::Parser) -> Result<String, String> {
@@ -204,7 +272,9 @@ mod tests {
         }
         assert_eq!(parsed("--check a.ini"), Ok(Command::Check(config())));
         assert_eq!(parsed("--settings"), Ok(Command::Settings));
-        assert_eq!(parsed("-V"), Ok(Command::Version));
+        assert_eq!(parsed("-V"), Ok(Command::Version(false)));
+        assert_eq!(parsed("-V -v"), Ok(Command::Version(true)));
+        assert_eq!(parsed("init a"), Ok(Command::Init(vec!["a".into()])));
         assert_eq!(parsed("-vh a.ini"), Ok(Command::Help));
     }
 
@@ -216,6 +286,24 @@ mod tests {
             ("a.ini b.ini", "unexpected argument"),
             ("--frobnicate a.ini", "invalid option '--frobnicate'"),
             ("a.ini -u", "missing argument for option '-u'"),
+            (
+                "--chek a.ini",
+                "invalid option '--chek'; did you mean --check?",
+            ),
+            (
+                "check a.ini",
+                "unexpected argument \"a.ini\"; did you mean --check?",
+            ),
+            ("tpo --once", "invalid option '--once'"),
+            (
+                "inti a",
+                "unexpected argument \"a\"; did you mean howdah init?",
+            ),
+            ("--connect a.ini", "--connect needs --check"),
+            (
+                "postgres://u@h",
+                "a configuration file is needed, not a URL",
+            ),
         ] {
             let seen = parsed(line).unwrap_err();
             assert!(seen.starts_with(said), "{line}: {seen}");
@@ -231,6 +319,7 @@ mod tests {
             "-u, --user",
             "-v, --verbose",
             "--check",
+            "--connect",
             "--settings",
             "--metrics",
             "--man",

@@ -5,7 +5,11 @@
 
 mod authority;
 mod boot;
+mod build;
+mod check;
 mod cli;
+#[cfg(feature = "traces")]
+mod collector;
 mod control;
 mod derive;
 mod dns;
@@ -16,6 +20,10 @@ mod leave;
 mod listen;
 mod log;
 mod nameserver;
+#[cfg(feature = "traces")]
+mod otlp;
+#[cfg(feature = "top")]
+mod reach;
 mod reload;
 mod signals;
 mod syslog;
@@ -26,6 +34,7 @@ mod workers;
 mod writer;
 
 use std::convert::Infallible;
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -45,14 +54,15 @@ use tracer::Tracer;
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os().skip(1)) {
         Ok(Command::Help) => print!("{}", cli::USAGE),
-        Ok(Command::Version) => println!("{}", cli::VERSION),
+        Ok(Command::Version(false)) => println!("{}", cli::VERSION),
+        Ok(Command::Version(true)) => print!("{}\n{}", cli::VERSION, build::story()),
         Ok(Command::Settings) => print!("{}", howdah_pooler::config::settings_page()),
-        Ok(Command::Top(arguments)) if howdah_top::run(arguments.iter().cloned()) => {}
-        Ok(Command::Top(_)) => return ExitCode::FAILURE,
+        Ok(Command::Top(arguments)) if top(&arguments) => {}
+        Ok(Command::Init(arguments)) if init(&arguments) => {}
+        Ok(Command::Top(_) | Command::Init(_)) => return ExitCode::FAILURE,
         Ok(Command::Metrics) => print!("{}", howdah_pooler::metrics::metrics_page()),
         Ok(Command::Manual) => print!("{}", howdah_pooler::config::settings_manual()),
-        Ok(Command::Check(arguments)) if boot::check(&arguments) => {}
-        Ok(Command::Check(_)) => return ExitCode::FAILURE,
+        Ok(Command::Check(arguments)) => return check::check(&arguments),
         Ok(Command::Run(arguments)) => {
             let log = Log::new(arguments.quiet, arguments.verbose);
             let Err(Fatal(why)) = run(&arguments, &log);
@@ -65,6 +75,30 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// `howdah top`: watches a pooler in the terminal. Returns true if all went well.
+#[cfg(feature = "top")]
+fn top(arguments: &[OsString]) -> bool {
+    howdah_top::run(arguments.iter().cloned())
+}
+
+/// `howdah init`: writes a first configuration. Returns true if all went well.
+#[cfg(feature = "top")]
+fn init(arguments: &[OsString]) -> bool {
+    howdah_top::init(arguments.iter().cloned())
+}
+
+#[cfg(not(feature = "top"))]
+fn top(_: &[OsString]) -> bool {
+    eprintln!("howdah: top is not part of this build: build with the Cargo feature top");
+    false
+}
+
+#[cfg(not(feature = "top"))]
+fn init(_: &[OsString]) -> bool {
+    eprintln!("howdah: init is not part of this build: build with the Cargo feature top");
+    false
 }
 
 /// Runs the pooler. Returns only if the pooler can't start.

@@ -205,8 +205,8 @@ impl Fault {
                 | auth::NO_RULE
                 | auth::BINDING_DOWNGRADE
                 | auth::BINDING_WRONG,
-            )
-            | NotAllowed => "28000",
+            ) => "28000",
+            NotAllowed => "42501",
             LoginFailed(
                 auth::SCRAM_MALFORMED
                 | auth::MECHANISM_UNKNOWN

@@ -43,7 +43,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rand_chacha::rand_core::RngCore;
+use chacha20::rand_core::Rng;
 
 use crate::cancel::OldKey;
 use crate::client::{Client, ClientState};

@@ -21,8 +21,8 @@
 //! Worker 0 forwards for all workers, so that a peer's limit is one number. The control thread
 //! sends each request on its own connection, until the peer has closed the connection.
 
+use chacha20::rand_core::Rng;
 use howdah_wire::write;
-use rand_chacha::rand_core::RngCore;
 use subtle::ConstantTimeEq;
 
 use crate::cancel::{Keys, OldKey};

@@ -1,9 +1,11 @@
 //! `howdah top`: pools, clients, servers and waits in a terminal, over the admin console. So it works
-//! from anywhere, and against PgBouncer, too, as far as that has the columns.
+//! from anywhere, and against PgBouncer, too, as far as that has the columns. And `howdah init`: the
+//! first configuration of a pooler, over a connection to PostgreSQL.
 #![forbid(unsafe_code)]
 
 mod arguments;
 mod console;
+mod init;
 mod json;
 mod keys;
 mod passwords;
@@ -15,6 +17,7 @@ mod tls;
 mod view;
 
 pub use arguments::USAGE;
+pub use init::init;
 pub use target::connect;
 
 use std::ffi::OsString;

@@ -210,6 +210,32 @@ impl Target {
         self.config.get_dbname().unwrap_or_default()
     }
 
+    /// The host, or the folder of the unix socket, and the port.
+    pub fn place(&self) -> (String, u16) {
+        let host = match self.config.get_hosts().first() {
+            Some(Host::Tcp(name)) => name.clone(),
+            Some(Host::Unix(path)) => path.display().to_string(),
+            None => String::new(),
+        };
+        (host, self.port())
+    }
+
+    /// The user.
+    pub fn user(&self) -> &str {
+        self.config.get_user().unwrap_or_default()
+    }
+
+    /// The password, if one is known by now.
+    pub fn password(&self) -> Option<String> {
+        let password = self.config.get_password()?.to_vec();
+        String::from_utf8(password).ok()
+    }
+
+    /// The pooler's settings for the same TLS to servers.
+    pub fn tls_lines(&self) -> Vec<String> {
+        self.tls.lines()
+    }
+
     fn port(&self) -> u16 {
         self.config.get_ports().first().copied().unwrap_or_default()
     }

@@ -82,6 +82,33 @@ impl Tls {
         Ok((rest, tls))
     }
 
+    /// The settings with which a pooler asks its servers for the same; none for its defaults.
+    pub fn lines(&self) -> Vec<String> {
+        let mode = match (self.mode, self.verify) {
+            (SslMode::Disable, _) => "disable",
+            (SslMode::Require, Verify::Nothing) => "require",
+            (SslMode::Require, Verify::Authority) => "verify-ca",
+            (SslMode::Require, Verify::Name) => "verify-full",
+            _ => return Vec::new(),
+        };
+        // A pooler may be started in another folder.
+        let absolute = |file: &str| match std::path::absolute(file) {
+            Ok(path) => path.display().to_string(),
+            Err(_) => file.to_string(),
+        };
+        let mut lines = vec![format!("server_tls_sslmode = {mode}")];
+        if self.verify != Verify::Nothing
+            && let Some(file) = &self.authorities
+        {
+            lines.push(format!("server_tls_ca_file = {}", absolute(file)));
+        }
+        if let Some((certificate, key)) = &self.certificate {
+            lines.push(format!("server_tls_cert_file = {}", absolute(certificate)));
+            lines.push(format!("server_tls_key_file = {}", absolute(key)));
+        }
+        lines
+    }
+
     /// What makes sessions.
     ///
     /// # Errors
@@ -221,8 +248,23 @@ mod tests {
         let text = "host=h password='a sslmode=disable' sslmode='verify-ca' sslrootcert=system";
         let (rest, tls) = read(text);
         assert_eq!(rest, "host=h password='a sslmode=disable'");
-        assert_eq!((tls.verify, tls.authorities), (Verify::Authority, None));
+        assert_eq!((tls.verify, &tls.authorities), (Verify::Authority, &None));
+        assert_eq!(
+            tls.lines(),
+            ["server_tls_sslmode = verify-ca"],
+            "the system's authorities"
+        );
         assert_eq!(read("").1.mode, SslMode::Prefer);
+        let (_, tls) = read("sslmode=require sslcert=/c sslkey=/k");
+        assert_eq!(
+            tls.lines(),
+            [
+                "server_tls_sslmode = require",
+                "server_tls_cert_file = /c",
+                "server_tls_key_file = /k"
+            ]
+        );
+        assert!(read("host=h").1.lines().is_empty());
     }
 
     #[test]

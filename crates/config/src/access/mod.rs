@@ -41,6 +41,7 @@ impl Findings {
             place: None,
             text: format!("could not open {what} config file {path}: {why}"),
             remedy: remedy.into(),
+            excerpt: None,
         });
     }
 
@@ -73,6 +74,7 @@ pub(super) fn load(
             place: None,
             text: "auth_type = hba without auth_hba_file lets nobody in".into(),
             remedy: "name the file of the rules".into(),
+            excerpt: None,
         });
         return Hba::default();
     }

@@ -163,7 +163,6 @@ impl Directory {
         host: &str,
         stream: Box<dyn Stream>,
     ) -> Result<Box<dyn Stream>, String> {
-        let stream = within_limit("TLS", self.trust.connect(host, stream)).await?;
-        Ok(Box::new(stream))
+        within_limit("TLS", self.trust.connect(host, stream)).await
     }
 }

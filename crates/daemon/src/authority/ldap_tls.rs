@@ -3,17 +3,11 @@
 //! `LDAPTLS_...` of the same names. Without these, Howdah trusts the system's certificates.
 
 use std::fs;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use howdah_daemon::tls::contexts::SYSTEM_BUNDLES;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
+use howdah_daemon::tls::directory::DirectoryTls;
 
 use super::ldap_connection::Stream;
 
@@ -35,7 +29,7 @@ const KEYS: [&str; 5] = [
 /// The trusted certificates, as they were last read.
 #[derive(Default)]
 pub(super) struct Trust {
-    known: Mutex<Option<(Instant, Arc<ClientConfig>)>>,
+    known: Mutex<Option<(Instant, DirectoryTls)>>,
 }
 
 impl Trust {
@@ -47,24 +41,23 @@ impl Trust {
         &self,
         host: &str,
         stream: Box<dyn Stream>,
-    ) -> Result<TlsStream<Box<dyn Stream>>, String> {
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| format!("\"{host}\" is no name a certificate can have"))?;
-        let connector = TlsConnector::from(self.config()?);
-        let stream = connector.connect(name, stream).await;
-        stream.map_err(|why| format!("TLS: {why}"))
+    ) -> Result<Box<dyn Stream>, String> {
+        let failed = |why| format!("TLS: {why}");
+        let directories = self.directories().map_err(failed)?;
+        let stream = directories.connect(host, stream).await;
+        Ok(Box::new(stream.map_err(failed)?))
     }
 
-    fn config(&self) -> Result<Arc<ClientConfig>, String> {
+    fn directories(&self) -> Result<DirectoryTls, String> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((read, config)) = &*known
+        if let Some((read, directories)) = &*known
             && read.elapsed() < KEPT
         {
-            return Ok(config.clone());
+            return Ok(directories.clone());
         }
-        let config = Arc::new(Wanted::read().config()?);
-        *known = Some((Instant::now(), config.clone()));
-        Ok(config)
+        let directories = Wanted::read().directories()?;
+        *known = Some((Instant::now(), directories.clone()));
+        Ok(directories)
     }
 }
 
@@ -123,36 +116,17 @@ impl Wanted {
             .any(|word| word.eq_ignore_ascii_case(demand))
     }
 
-    fn config(&self) -> Result<ClientConfig, String> {
-        let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .map_err(|why| format!("TLS: {why}"))?;
+    fn directories(&self) -> Result<DirectoryTls, String> {
         if self.demands_nothing() {
-            let verifier = Arc::new(Credulous { provider });
-            let builder = builder
-                .dangerous()
-                .with_custom_certificate_verifier(verifier);
-            return Ok(builder.with_no_client_auth());
+            return DirectoryTls::credulous();
         }
         let asked = self.revoked.as_deref();
         if asked.is_some_and(|value| !value.eq_ignore_ascii_case("none")) {
-            let why = "TLS: revoked certificates cannot be looked for: take TLS_CRLCHECK and \
+            let why = "revoked certificates cannot be looked for: take TLS_CRLCHECK and \
                        TLS_CRLFILE out of ldap.conf";
             return Err(why.into());
         }
-        let mut roots = RootCertStore::empty();
-        for file in self.bundles()? {
-            let Ok(certificates) = CertificateDer::pem_file_iter(&file) else {
-                return Err(format!("TLS: cannot read {file}"));
-            };
-            roots.add_parsable_certificates(certificates.filter_map(Result::ok));
-        }
-        if roots.is_empty() {
-            let why = "TLS: no authority is trusted: name a file as TLS_CACERT in ldap.conf";
-            return Err(why.into());
-        }
-        Ok(builder.with_root_certificates(roots).with_no_client_auth())
+        DirectoryTls::trusting(&self.bundles()?)
     }
 
     /// The files with trusted certificates.
@@ -160,7 +134,7 @@ impl Wanted {
         let mut files: Vec<String> = self.file.iter().cloned().collect();
         if let Some(folder) = &self.folder {
             let entries = fs::read_dir(folder);
-            let entries = entries.map_err(|why| format!("TLS: cannot read {folder}: {why}"))?;
+            let entries = entries.map_err(|why| format!("cannot read {folder}: {why}"))?;
             let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
             let paths = paths.filter(|path| path.is_file());
             files.extend(paths.map(|path| path.to_string_lossy().into_owned()));
@@ -175,49 +149,6 @@ impl Wanted {
             );
         }
         Ok(files)
-    }
-}
-
-/// Accepts any certificate, as `TLS_REQCERT never` demands.
-#[derive(Debug)]
-struct Credulous {
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for Credulous {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
     }
 }
 
@@ -241,6 +172,10 @@ mod tests {
         wanted.add("TLS_REQCERT demand");
         assert!(!wanted.demands_nothing());
         wanted.add("TLS_CRLCHECK all");
-        assert!(wanted.config().unwrap_err().contains("TLS_CRLCHECK"));
+        assert!(
+            wanted
+                .directories()
+                .is_err_and(|why| why.contains("TLS_CRLCHECK"))
+        );
     }
 }

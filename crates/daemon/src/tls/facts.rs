@@ -87,7 +87,7 @@ fn pss_digest(certificate: &[u8]) -> Option<MessageDigest> {
 }
 
 /// The other side's certificate, if it was verified.
-fn verified(ssl: &SslRef, shown: Option<&Shown>) -> Option<Box<PeerCertificate>> {
+pub(super) fn verified(ssl: &SslRef, shown: Option<&Shown>) -> Option<Box<PeerCertificate>> {
     let checked = ssl.verify_mode().contains(SslVerifyMode::PEER);
     if !checked || ssl.verify_result() != X509VerifyResult::OK {
         return None;

@@ -1,14 +1,16 @@
 //! TLS, between the driver's bytes and the plain bytes that `Pooler` gets.
 //!
 //! [`contexts`] builds the contexts of sessions from the settings and their files. [`session`] is one
-//! connection's TLS, as a value without a socket. [`facts`] tells `Pooler` about the other end. Only this
-//! folder calls the TLS library (OpenSSL, or AWS-LC with the feature `aws-lc`): through the safe wrappers of
+//! connection's TLS, as a value without a socket. [`facts`] tells `Pooler` about the other end. `directory`
+//! is for logins by LDAP. Only this folder calls the TLS library (OpenSSL, or AWS-LC with the feature `aws-lc`): through the safe wrappers of
 //! the crate `openssl`, or through [`library`] for calls without a wrapper. To use another library, rewrite
 //! this folder.
 
 mod ciphers;
 pub mod contexts;
 mod curves;
+#[cfg(feature = "ldap")]
+pub mod directory;
 mod facts;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;

@@ -61,6 +61,9 @@ pub enum HandshakeStep {
     Failed(String),
 }
 
+/// The error for a certificate that TLS 1.3 does not take.
+pub(super) const UNFIT: &str = "the server's certificate is not for digital signatures (keyUsage)";
+
 /// The result of decrypting.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Opened {
@@ -363,9 +366,7 @@ impl Role {
                 to,
                 elders: Some(elders),
             } if unfit && elders.remember(&to.host) => AGAIN.into(),
-            Role::Client { .. } if unfit => "the server's certificate is not for digital \
-                                             signatures (keyUsage)"
-                .into(),
+            Role::Client { .. } if unfit => UNFIT.into(),
             _ => why,
         }
     }
@@ -410,12 +411,12 @@ impl Role {
 }
 
 /// True if a host is a name, not an address. Only a name is sent as SNI, and checked as a name.
-fn is_name(host: &str) -> bool {
+pub(super) fn is_name(host: &str) -> bool {
     host.parse::<std::net::IpAddr>().is_err()
 }
 
 /// The reason why a call failed.
-fn failure(ssl: &SslRef, error: &Error) -> String {
+pub(super) fn failure(ssl: &SslRef, error: &Error) -> String {
     let verdict = ssl.verify_result();
     let text = match error.ssl_error() {
         Some(errors) => stack(errors),

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 
 use crate::event::{ClientId, WorkerId};
 

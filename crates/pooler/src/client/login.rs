@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use chacha20::rand_core::Rng;
 use howdah_wire::backend::Status;
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
-use rand_chacha::rand_core::RngCore;
 
 use super::demand::Demand;
 use crate::auth::{

@@ -9,12 +9,14 @@ use super::is_console;
 use super::rows::ShowTable;
 use super::session::Goal;
 use crate::client::ClientState;
+use crate::config::near::nearest;
 use crate::config::{Database, SslMode};
 use crate::console::columns::Show;
 use crate::console::report::{Gathered, Want};
 use crate::console::sentence::{Sentence, Unread, is_empty, read};
 use crate::event::{Action, ClientId, KnownNames, Order, Out, Peer, Question};
 use crate::fault::Fault;
+use crate::limits;
 use crate::note::{Level, Note};
 use crate::parcel::VERSION;
 use crate::pooler::{Asker, Pooler};
@@ -142,8 +144,9 @@ impl Pooler {
     }
 
     pub(super) fn unknown(&mut self, id: ClientId, text: &str, out: &mut Out) {
+        let near = command_like(text).map(|near| format!("did you mean {near}?"));
         let (sqlstate, text) = drivers::refusal(text);
-        self.refuse_as(id, sqlstate, &text, out);
+        self.refuse_with(id, sqlstate, &text, [None, near.as_deref()], out);
     }
 
     fn show_what(&mut self, id: ClientId, text: &str, what: &str, out: &mut Out) {
@@ -412,6 +415,31 @@ impl Pooler {
     }
 }
 
+/// The command that was probably meant.
+fn command_like(text: &str) -> Option<String> {
+    let words = text.trim_end_matches(|c: char| c.is_ascii_whitespace() || c == ';');
+    let words = words.to_ascii_lowercase();
+    let words: Vec<&str> = words.split_ascii_whitespace().collect();
+    if words.iter().any(|word| word.len() > limits::CONSOLE_WORD) {
+        return None;
+    }
+    let shown = HELP.lines().filter_map(|line| line.strip_prefix("\tSHOW "));
+    let shown = shown.flat_map(|names| names.split('|'));
+    let shown: Vec<String> = shown.map(str::to_ascii_lowercase).collect();
+    let show_like = |word| nearest(word, shown.iter().map(String::as_str));
+    let of_show = match words[..] {
+        [verb, what] if nearest(verb, ["show"]).is_some() => show_like(what),
+        [what] => show_like(what),
+        _ => None,
+    };
+    if let Some(name) = of_show {
+        return Some(format!("SHOW {}", name.to_ascii_uppercase()));
+    }
+    let verb = words.first()?;
+    let near = nearest(verb, COMMANDS.into_iter().chain(["show", "set"]))?;
+    (near != *verb).then(|| near.to_ascii_uppercase())
+}
+
 /// The number at the start of a text, as C's `sscanf` would read it.
 fn leading_number(text: &str) -> Option<u64> {
     let end = text
@@ -450,3 +478,26 @@ const HELP: &str = "
 \tSHUTDOWN
 \tSHUTDOWN WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS
 \tWAIT_CLOSE [<db>]";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_nearly_a_command_is_known() {
+        for (text, near) in [
+            ("SHOW POOL;", Some("SHOW POOLS")),
+            ("shwo cleints", Some("SHOW CLIENTS")),
+            ("pools", Some("SHOW POOLS")),
+            ("show server", Some("SHOW SERVERS")),
+            ("reoad", Some("RELOAD")),
+            ("RESUNE db ;", Some("RESUME")),
+            ("reload x", None),
+            ("show elephants", None),
+            ("dance", None),
+            ("", None),
+        ] {
+            assert_eq!(command_like(text).as_deref(), near, "{text}");
+        }
+    }
+}

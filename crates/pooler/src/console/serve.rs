@@ -125,12 +125,24 @@ impl Pooler {
     }
 
     pub(super) fn refuse_as(&mut self, id: ClientId, sqlstate: &str, text: &str, out: &mut Out) {
+        self.refuse_with(id, sqlstate, text, [None, None], out);
+    }
+
+    /// Refuses a statement with a detail and a hint.
+    pub(super) fn refuse_with(
+        &mut self,
+        id: ClientId,
+        sqlstate: &str,
+        text: &str,
+        detail_and_hint: [Option<&str>; 2],
+        out: &mut Out,
+    ) {
         let client = self.clients.at_mut(id);
         let session = gone!(client.console_mut());
         session.statements.clear();
         session.extended.fail(session.in_query);
         out.send_with(Peer::Client(id), |buf| {
-            write::error(buf, "ERROR", sqlstate, text)
+            write::error_with(buf, "ERROR", sqlstate, text, detail_and_hint)
         });
         out.note(Note::new(Level::Error, text));
         if self.config.globals.log_pooler_errors {
@@ -231,9 +243,9 @@ impl Pooler {
         };
         match (wait.goal, result) {
             (Goal::Reload, Ok(_)) => self.complete(id, "RELOAD", out),
-            (Goal::Reload, Err(_)) => {
+            (Goal::Reload, Err(why)) => {
                 let text = "RELOAD failed, see logs for additional details";
-                self.refuse_as(id, "F0000", text, out);
+                self.refuse_with(id, "F0000", text, [Some(&why), None], out);
             }
             (Goal::Set(tag), Ok(notice)) => {
                 let key = tag.strip_prefix("SET ").and_then(|set| set.split_once('='));

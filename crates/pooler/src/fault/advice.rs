@@ -33,7 +33,7 @@ impl Fault {
             LoginTimeoutSilent => LoginTimeout.to_string(),
             NoSuchUser => format!("{} for user \"{user}\"", auth::PASSWORD_FAILED),
             NoDatabase(name) => format!("database \"{name}\" does not exist"),
-            NotAllowed => format!("user \"{user}\" may not use the console \"{database}\""),
+            NotAllowed => format!("permission denied for database \"{database}\""),
             ServerParameter(_, text) => text.clone(),
             // The client gets PostgreSQL's own text of a failed login. Class 08 is our own.
             ServerLoginFailing(sqlstate, text) if !sqlstate.starts_with("08") => text.clone(),

@@ -228,7 +228,7 @@ impl SharedListener {
             if round.adds.len() == limits::CHANNELS_A_ROUND {
                 continue;
             }
-            let channel = self.channels.entry_ref(&name[..]).or_default();
+            let channel = self.channels.entry_ref(name).or_default();
             if !std::mem::replace(&mut channel.on, true) {
                 round.adds.push(name.clone());
             }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rand_chacha::rand_core::RngCore;
+use chacha20::rand_core::Rng;
 
 use super::heritage::{MARK, PARTNER};
 use super::operator::by_worker;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::RngCore;
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::Rng;
 
 use crate::config::{Config, Database, User, nanos};
 use crate::ids::Time;

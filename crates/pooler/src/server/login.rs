@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use chacha20::rand_core::Rng;
 use howdah_wire::backend::{Fields, key_data, parameter_status};
 use howdah_wire::frame::u32_be;
 use howdah_wire::tag::backend as tag;
 use howdah_wire::write;
-use rand_chacha::rand_core::RngCore;
 
 use crate::auth::{
     Derivation, LoginRefusal, LoginStep, Secret, ServerLogin, ServerLoginSetup, ServerStep,

@@ -104,7 +104,7 @@ fn who_gets_in() {
     );
     assert_eq!(
         world.log_in(0, "u", "pgbouncer").1,
-        "FATAL 28000 not allowed"
+        "FATAL 42501 permission denied for database \"pgbouncer\""
     );
     let stat = world.console(0, "stat");
     assert!(world.query(stat, "show version").contains("\nC SHOW\n"));
@@ -729,7 +729,7 @@ fn disable_and_enable() {
     assert_eq!(world.query(console, "disable d"), "C DISABLE\nZ Idle");
     for worker in 0..2 {
         let (_, told) = world.log_in(worker, "u", "d");
-        assert_eq!(told, "FATAL 08P01 database \"d\" is disabled");
+        assert_eq!(told, "FATAL 57P03 database \"d\" is disabled");
     }
     assert_eq!(world.query(console, "enable d"), "C ENABLE\nZ Idle");
     assert!(world.log_in(0, "u", "d").1.ends_with("Z Idle"));

@@ -1,0 +1,301 @@
+//! `howdah --check`: all mistakes of a configuration, and what it comes to.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use howdah_pooler::config::{
+    Beyond, Config, Globals, Mistake, Reading, SessionState, SslMode, Warning,
+};
+use nix::unistd::Uid;
+
+use howdah_daemon::tls::Contexts;
+use howdah_daemon::tls::contexts::TicketSeed;
+
+use crate::boot::{self, Fatal, Source};
+use crate::cli::Arguments;
+#[cfg(feature = "top")]
+use crate::reach::try_all;
+use crate::{listen, log, workers};
+
+/// The exit code for a good configuration with a server that can't be reached.
+const OUT_OF_REACH: u8 = 2;
+
+/// Prints all mistakes of the configuration to standard error. If there are none, prints what was
+/// read, and with `--connect` looks at the servers. The exit code is 1 if there are mistakes, and 2
+/// if a server is out of reach.
+pub fn check(arguments: &Arguments) -> ExitCode {
+    let path = &arguments.config;
+    let text = match boot::read_file(path) {
+        Ok(text) => text,
+        Err(why) => {
+            eprintln!("ERROR {}", boot::not_read(path, &why));
+            return ExitCode::FAILURE;
+        }
+    };
+    let Reading {
+        config,
+        mut mistakes,
+        warnings,
+        beyond_pgbouncer,
+        files,
+    } = Config::read(path, &text, &mut boot::read_file);
+    mistakes.extend(judge_machine(&config));
+    Mistake::sort(&mut mistakes, path);
+    let (broken, warnings): (Vec<Warning>, Vec<Warning>) =
+        warnings.into_iter().partition(|warning| warning.broken);
+    let mut errors: Vec<(String, String)> = mistakes
+        .iter()
+        .map(|mistake| (mistake.to_string(), mistake.shown_line()))
+        .collect();
+    errors.extend(broken.into_iter().map(|it| (it.text, it.shown_line)));
+    let missing = boot::left_out(&config);
+    errors.extend(missing.map(|text| (text, String::new())));
+    let mut advice = boot::advice(&config);
+    advice.extend(checked_as_root(&config.globals, arguments));
+    let needless = needless(&config);
+    let config = Source::new(arguments).with_arguments(config);
+    let config = config.map_err(|why| errors.push((why, String::new())));
+    for (error, line) in &errors {
+        eprintln!("ERROR {error}");
+        eprint!("{line}");
+    }
+    for warning in warnings {
+        eprintln!("WARNING {warning}");
+        eprint!("{}", warning.shown_line);
+    }
+    for text in advice {
+        eprintln!("WARNING {text}");
+    }
+    let good = config.ok().filter(|_| errors.is_empty());
+    if let Some(config) = &good {
+        println!("{path}: {}", summary(config, files));
+    }
+    if let Some(text) = needless {
+        println!("HINT {text}");
+    }
+    print!("{}", way_back(&beyond_pgbouncer));
+    match good {
+        None => ExitCode::FAILURE,
+        Some(config) if arguments.connect && !try_all(&config) => ExitCode::from(OUT_OF_REACH),
+        Some(_) => ExitCode::SUCCESS,
+    }
+}
+
+/// The client of PostgreSQL comes with the feature.
+#[cfg(not(feature = "top"))]
+fn try_all(_: &Config) -> bool {
+    println!("FAIL --connect is not part of this build: build with the Cargo feature top");
+    false
+}
+
+/// What was read, and what it comes to.
+fn summary(config: &Config, files: usize) -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let needs = boot::descriptors(config, workers::count(&config.globals, cores));
+    let databases = config.databases.len() + usize::from(config.fallback.is_some());
+    let several = |count: usize, one: &str| {
+        let plural = if count == 1 { "" } else { "s" };
+        format!("{} {one}{plural}", grouped(count as u64))
+    };
+    format!(
+        "configuration OK: {}, {}, {}; up to {} servers, {} descriptors",
+        several(databases, "database"),
+        several(config.users.len(), "user"),
+        several(files, "file"),
+        grouped(needs.servers),
+        grouped(needs.all),
+    )
+}
+
+/// A number with commas between groups of three digits.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A warning: root has run the check, but the pooler will run as another user.
+fn checked_as_root(globals: &Globals, arguments: &Arguments) -> Option<String> {
+    let user = arguments.user.as_ref().or(globals.user.as_ref());
+    let stays_root = user.is_none_or(String::is_empty);
+    (Uid::effective().is_root() && stays_root).then(|| {
+        "this check ran as root, who may read every file, and Howdah does not run as root: check as \
+         the user that it will have (runuser -u postgres -- howdah --check ...), or set user"
+            .into()
+    })
+}
+
+/// Settings that a user of PgBouncer can remove.
+fn needless(config: &Config) -> Option<String> {
+    let ignored = config.globals.ignore_startup_parameters.iter();
+    let ignored: Vec<_> = ignored.map(String::as_str).collect();
+    let place = config.written.get("ignore_startup_parameters")?;
+    let kept = config.globals.session_state != SessionState::Share;
+    (kept && !ignored.is_empty()).then(|| {
+        format!(
+            "ignore_startup_parameters ({place}) drops what clients ask for at connect: {}. Without that \
+             line each client gets what it asks for",
+            ignored.join(", ")
+        )
+    })
+}
+
+/// Settings that must be removed before PgBouncer accepts the file again.
+fn way_back(beyond_pgbouncer: &[Beyond]) -> String {
+    if beyond_pgbouncer.is_empty() {
+        return String::new();
+    }
+    let mut text =
+        "PgBouncer 1.25.2 refuses the file as long as these settings are in it:\n".to_string();
+    let shown = |beyond: &Beyond| match beyond.section.split_once(' ') {
+        Some((section, entry)) => format!("{} of {entry} in {section}", beyond.setting),
+        None => beyond.setting.to_string(),
+    };
+    let names: Vec<_> = beyond_pgbouncer.iter().map(shown).collect();
+    let width = names
+        .iter()
+        .map(|name| name.chars().count())
+        .max()
+        .unwrap_or(0);
+    for (name, beyond) in names.iter().zip(beyond_pgbouncer) {
+        let _ = writeln!(text, "  {name:width$}  {}", beyond.place);
+    }
+    text
+}
+
+/// Mistakes in settings that depend on this machine and would stop the start.
+fn judge_machine(config: &Config) -> Vec<Mistake> {
+    let globals = &config.globals;
+    let mut mistakes = Vec::new();
+    let mut wrong = |setting: &str, text: String, remedy: &str| {
+        mistakes.push(Mistake {
+            place: config.written.get(setting).cloned(),
+            text,
+            remedy: remedy.into(),
+            excerpt: config.excerpt(setting),
+        });
+    };
+    if globals.listen_addr.is_empty() && globals.unix_socket_dir.is_empty() {
+        let text = "nowhere to listen on".into();
+        wrong(
+            "listen_addr",
+            text,
+            "set listen_addr, unix_socket_dir or both",
+        );
+    }
+    if let Err(Fatal(text)) = listen::tcp_addresses(globals) {
+        let remedy = "write addresses of this machine, or * for all, separated by commas";
+        wrong("listen_addr", text, remedy);
+    }
+    if let Err(Fatal(text)) = boot::unix_address(globals) {
+        wrong("unix_socket_dir", text, "name a folder with a shorter path");
+    }
+    if let Err(text) = listen::unix_group(globals) {
+        let remedy = "name a group of this machine, or its number";
+        wrong("unix_socket_group", text, remedy);
+    }
+    for (setting, path) in [("logfile", &globals.logfile), ("pidfile", &globals.pidfile)] {
+        if let Err(why) = may_write(path) {
+            let remedy = "name a file in a folder that is there and that Howdah may write to";
+            wrong(
+                setting,
+                format!("could not open {setting} {path}: {why}"),
+                remedy,
+            );
+        }
+    }
+    let folder = &globals.unix_socket_dir;
+    if !folder.is_empty()
+        && let Some(path) = boot::is_file_path(folder)
+        && let Err(why) = may_create_in(path)
+    {
+        let text = format!("could not open unix_socket_dir {folder}: {why}");
+        let remedy = "name a folder that is there and that Howdah may write to, or none";
+        wrong("unix_socket_dir", text, remedy);
+    }
+    if let Err(bad) = Contexts::build(config, TicketSeed::default()) {
+        let remedy = "put it right, or switch TLS off on that side (sslmode = disable)";
+        let clients_side = bad.setting.starts_with("client_tls");
+        wrong(bad.setting, bad.text, remedy);
+        // Mistakes on the servers' side are found without the clients' side.
+        if clients_side
+            && let Err(bad) =
+                Contexts::build(&without_tls_to_clients(config), TicketSeed::default())
+        {
+            wrong(bad.setting, bad.text, remedy);
+        }
+    }
+    if let Err(Fatal(text)) = boot::find_user(globals.user.as_deref()) {
+        wrong("user", text, "name a user of this machine");
+    }
+    mistakes
+}
+
+fn without_tls_to_clients(config: &Config) -> Config {
+    let mut config = config.clone();
+    config.globals.client_tls_sslmode = SslMode::Disable;
+    let databases = config.databases.values_mut().chain(&mut config.fallback);
+    for database in databases {
+        Arc::make_mut(database).client_tls_sslmode = None;
+    }
+    config
+}
+
+/// Whether a file can be opened for writing or created. Changes nothing.
+fn may_write(written: &str) -> Result<(), String> {
+    if written.is_empty() {
+        return Ok(());
+    }
+    let path = Path::new(written);
+    let opened = match fs::OpenOptions::new().append(true).open(path) {
+        Err(why) if why.kind() == ErrorKind::NotFound => match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => may_create_in(folder),
+            _ => may_create_in(Path::new(".")),
+        },
+        opened => opened.map(drop).map_err(|why| log::text(&why)),
+    };
+    opened.map_err(|why| why + &boot::looked_in(written))
+}
+
+/// Whether files can be created in a directory.
+fn may_create_in(folder: &Path) -> Result<(), String> {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    let what = fs::metadata(folder).map_err(|why| log::text(&why))?;
+    if !what.is_dir() {
+        return Err("Not a directory".into());
+    }
+    let allowed = accessat(
+        CWD,
+        folder,
+        Access::WRITE_OK | Access::EXEC_OK,
+        AtFlags::EACCESS,
+    );
+    allowed.map_err(|why| log::text(&why.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_commas() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (2169, "2,169"),
+            (1_000_000, "1,000,000"),
+        ] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! `howdah --check --connect`: whether PostgreSQL can be reached as the settings say.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use howdah_pooler::config::{Config, Database, Host, Secret, SslMode};
+use openssl::ssl::{SslConnector, SslFiletype, SslMethod, SslVerifyMode};
+
+use crate::boot::expected_servers;
+use crate::check::grouped;
+use crate::log;
+
+/// How long each step may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Asks whether there is TLS. PostgreSQL answers with `S` or `N`.
+const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
+
+/// What is wrong, and how to correct it.
+type Failed = (String, &'static str);
+
+/// The settings of PostgreSQL that say how many servers it takes.
+const ROOM: &str = "select current_setting('max_connections')::int \
+     - current_setting('superuser_reserved_connections')::int \
+     - coalesce(current_setting('reserved_connections', true), '0')::int";
+
+/// A host, what leads to it, and how many servers the settings allow there.
+struct Place<'a> {
+    host: &'a Host,
+    port: u16,
+    servers: u64,
+    /// What PostgreSQL leaves for users, if there was a login.
+    room: Option<u64>,
+}
+
+/// Looks at all hosts of all databases, one line each. False if a host can't be used.
+pub fn try_all(config: &Config) -> bool {
+    let mut good = true;
+    let mut places: Vec<Place<'_>> = Vec::new();
+    for database in config.databases.values().chain(&config.fallback) {
+        if database.hosts.is_empty() {
+            println!("FAIL {}: no host: write host=", database.name);
+            good = false;
+        }
+        for host in &database.hosts {
+            let (name, port) = (&database.name, database.port);
+            let seen = try_host(config, database, host);
+            let room = match &seen {
+                Ok((text, room)) => {
+                    println!("OK {name} at {}: {text}", place_name(host, port));
+                    *room
+                }
+                Err((why, remedy)) => {
+                    good = false;
+                    println!("FAIL {name} at {}: {why}: {remedy}", place_name(host, port));
+                    None
+                }
+            };
+            let servers = expected_servers(config, database);
+            match places
+                .iter_mut()
+                .find(|place| place.host == host && place.port == port)
+            {
+                Some(place) => {
+                    place.servers = place.servers.saturating_add(servers);
+                    place.room = place.room.or(room);
+                }
+                None => places.push(Place {
+                    host,
+                    port,
+                    servers,
+                    room,
+                }),
+            }
+        }
+    }
+    places.iter().for_each(compare);
+    good
+}
+
+/// Compares what pools may open with what PostgreSQL takes.
+fn compare(place: &Place<'_>) {
+    let Some(room) = place.room else { return };
+    let (name, servers) = (place_name(place.host, place.port), grouped(place.servers));
+    let room_text = grouped(room);
+    if place.servers > room {
+        println!(
+            "WARNING {name}: pools may open {servers} servers, and max_connections leaves {room_text} \
+             for users: lower default_pool_size, set max_db_connections, or raise max_connections"
+        );
+    } else {
+        println!("OK {name}: pools may open {servers} of the {room_text} connections for users");
+    }
+}
+
+/// Tries one host of a database as far as possible: what worked, and how many connections
+/// PostgreSQL has for users.
+fn try_host(
+    config: &Config,
+    database: &Database,
+    host: &Host,
+) -> Result<(String, Option<u64>), Failed> {
+    let tls = match host {
+        Host::Unix(folder) => {
+            let path = format!("{folder}/.s.PGSQL.{}", database.port);
+            try_socket(&path)?;
+            "the socket answers".to_string()
+        }
+        Host::Name(name) => try_tcp(config, database, name)?,
+        Host::Ip(address) => try_tcp(config, database, &address.to_string())?,
+    };
+    if database.name == "*" {
+        return Ok((tls, None));
+    }
+    let Some((user, password)) = credentials(config, database) else {
+        return Ok((
+            format!("{tls}; no login tried: no user's password is known in clear text"),
+            None,
+        ));
+    };
+    let room = log_in(config, database, host, user, password)?;
+    Ok((format!("{tls}; logged in as {user}"), room))
+}
+
+fn try_socket(path: &str) -> Result<(), Failed> {
+    let remedy = "is PostgreSQL running, and are host and port its own (unix_socket_directories)?";
+    let failed = |why| (format!("{path}: {}", log::text(&why)), remedy);
+    match path.strip_prefix('@') {
+        Some(name) => {
+            use std::os::linux::net::SocketAddrExt;
+            let address = std::os::unix::net::SocketAddr::from_abstract_name(name);
+            address.and_then(|address| UnixStream::connect_addr(&address))
+        }
+        None => UnixStream::connect(path),
+    }
+    .map(drop)
+    .map_err(failed)
+}
+
+/// Resolves, connects, and shakes hands as the settings say: what became of TLS.
+fn try_tcp(config: &Config, database: &Database, name: &str) -> Result<String, Failed> {
+    let addresses = (name, database.port).to_socket_addrs();
+    let addresses: Vec<SocketAddr> = addresses
+        .map_err(|why| (log::text(&why), "check host= and the name server"))?
+        .collect();
+    let mut failed = ("the name has no address".to_string(), "check host=");
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(stream) => return try_tls(config, database, name, stream),
+            Err(why) => failed = not_connected(&address, &why),
+        }
+    }
+    Err(failed)
+}
+
+fn not_connected(address: &SocketAddr, why: &std::io::Error) -> Failed {
+    let remedy = match why.kind() {
+        ErrorKind::ConnectionRefused => {
+            "nothing listens there: is PostgreSQL running, with this port and with listen_addresses \
+             for this host?"
+        }
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => "is the host up, and is there a firewall?",
+        _ => "check host= and the network",
+    };
+    (format!("{address}: {}", log::text(why)), remedy)
+}
+
+fn try_tls(
+    config: &Config,
+    database: &Database,
+    name: &str,
+    mut stream: TcpStream,
+) -> Result<String, Failed> {
+    let mode = tls_mode(config, database);
+    let broken = |why: std::io::Error| {
+        let remedy = "is it PostgreSQL that listens on this port?";
+        let why = match why.kind() {
+            ErrorKind::WouldBlock => format!("no answer in {} s", PATIENCE.as_secs()),
+            _ => format!("no answer: {}", log::text(&why)),
+        };
+        (why, remedy)
+    };
+    let limits = [
+        stream.set_read_timeout(Some(PATIENCE)),
+        stream.set_write_timeout(Some(PATIENCE)),
+    ];
+    limits
+        .into_iter()
+        .collect::<Result<(), _>>()
+        .map_err(broken)?;
+    if !database.sslnegotiation.is_direct() {
+        let mut answer = [0];
+        stream.write_all(&SSL_REQUEST).map_err(broken)?;
+        stream.read_exact(&mut answer).map_err(broken)?;
+        match &answer {
+            b"S" if matches!(mode, SslMode::Disable | SslMode::Allow) => {
+                return Ok("connected, without TLS".into());
+            }
+            b"S" => {}
+            b"N" if mode.is_required() => {
+                let remedy = "set ssl = on in PostgreSQL, or sslmode = prefer";
+                return Err((
+                    format!("PostgreSQL offers no TLS, and sslmode is {mode}"),
+                    remedy,
+                ));
+            }
+            b"N" => return Ok("connected, without TLS: PostgreSQL offers none".into()),
+            _ => {
+                let remedy = "write PostgreSQL's port";
+                return Err(("what answers is not PostgreSQL".into(), remedy));
+            }
+        }
+    }
+    let failed = |why: String| {
+        let remedy = "check server_tls_ca_file, the names in PostgreSQL's certificate, and sslmode";
+        (format!("TLS: {why}"), remedy)
+    };
+    let connector = connector(config, mode).map_err(|why| failed(why.to_string()))?;
+    let session = connector
+        .configure()
+        .map_err(|why| failed(why.to_string()))?;
+    let session = session.verify_hostname(mode == SslMode::VerifyFull);
+    match session.connect(name, stream) {
+        Ok(session) => Ok(format!("connected, {}", session.ssl().version_str())),
+        Err(openssl::ssl::HandshakeError::Failure(session)) => {
+            let verdict = session.ssl().verify_result();
+            let why = match verdict == openssl::x509::X509VerifyResult::OK {
+                true => session.error().to_string(),
+                false => verdict.error_string().to_string(),
+            };
+            Err(failed(why))
+        }
+        Err(why) => Err(failed(why.to_string())),
+    }
+}
+
+fn connector(config: &Config, mode: SslMode) -> Result<SslConnector, openssl::error::ErrorStack> {
+    let globals = &config.globals;
+    let mut builder = SslConnector::builder(SslMethod::tls_client())?;
+    if !mode.is_verified() {
+        builder.set_verify(SslVerifyMode::NONE);
+    } else if !globals.server_tls_ca_file.is_empty() {
+        builder.set_ca_file(&globals.server_tls_ca_file)?;
+    }
+    let (certificate, key) = (&globals.server_tls_cert_file, &globals.server_tls_key_file);
+    if !certificate.is_empty() && !key.is_empty() {
+        builder.set_certificate_chain_file(certificate)?;
+        builder.set_private_key_file(key, SslFiletype::PEM)?;
+    }
+    Ok(builder.build())
+}
+
+fn tls_mode(config: &Config, database: &Database) -> SslMode {
+    database
+        .sslmode
+        .unwrap_or(config.globals.server_tls_sslmode)
+}
+
+/// A user whose password is known in clear text, and that password.
+fn credentials<'a>(config: &'a Config, database: &'a Database) -> Option<(&'a str, &'a str)> {
+    let listed = |name: &str| {
+        let (name, user) = config.users.get_key_value(name)?;
+        match &user.secret {
+            Some(Secret::Plain(password)) => Some((name.as_str(), password.as_str())),
+            _ => None,
+        }
+    };
+    if let Some(user) = &database.forced_user {
+        let own = database
+            .password
+            .as_deref()
+            .map(|password| (user.as_str(), password));
+        return own.or_else(|| listed(user));
+    }
+    let lookup = database
+        .auth_user
+        .as_ref()
+        .or(config.globals.auth_user.as_ref());
+    let mut names: Vec<&String> = config.users.keys().collect();
+    names.sort_unstable();
+    let mut names = lookup.into_iter().chain(names);
+    names.find_map(|name| listed(name))
+}
+
+/// Logs in, and asks how many connections there are for users.
+fn log_in(
+    config: &Config,
+    database: &Database,
+    host: &Host,
+    user: &str,
+    password: &str,
+) -> Result<Option<u64>, Failed> {
+    let globals = &config.globals;
+    let host = match host {
+        Host::Name(name) => name.clone(),
+        Host::Ip(address) => address.to_string(),
+        Host::Unix(folder) => folder.clone(),
+    };
+    let mode = tls_mode(config, database).to_string();
+    let port = database.port.to_string();
+    let target = database.target();
+    let mut text = String::new();
+    for (key, value) in [
+        ("host", host.as_str()),
+        ("port", &port),
+        ("dbname", target),
+        ("user", user),
+        ("password", password),
+        ("sslmode", &mode),
+        ("sslrootcert", &globals.server_tls_ca_file),
+        ("sslcert", &globals.server_tls_cert_file),
+        ("sslkey", &globals.server_tls_key_file),
+    ] {
+        if !value.is_empty() {
+            let value = value.replace('\\', "\\\\").replace('\'', "\\'");
+            text.push_str(&format!("{key}='{value}' "));
+        }
+    }
+    let mut client = howdah_top::connect(text.trim_end()).map_err(|why| {
+        let remedy = if why.contains("password authentication failed") {
+            "the secret in auth_file or password= is not the one that PostgreSQL has"
+        } else if why.contains("pg_hba.conf") {
+            "add a line for this host, user and database to pg_hba.conf"
+        } else if why.contains("does not exist") {
+            "write dbname= or user=, or create what is missing"
+        } else if why.contains("too many") || why.contains("connection slots") {
+            "PostgreSQL has no connection left: lower the pools or raise max_connections"
+        } else {
+            "see PostgreSQL's log"
+        };
+        (format!("login as {user}: {why}"), remedy)
+    })?;
+    let room = client.query_one(ROOM, &[]).ok();
+    let room = room.and_then(|row| row.try_get::<_, i32>(0).ok());
+    Ok(room.and_then(|room| u64::try_from(room).ok()))
+}
+
+/// A host and its port, for people.
+fn place_name(host: &Host, port: u16) -> String {
+    match host {
+        Host::Name(name) => format!("{name}:{port}"),
+        Host::Ip(address) => SocketAddr::new(*address, port).to_string(),
+        Host::Unix(folder) => format!("{folder}/.s.PGSQL.{port}"),
+    }
+}

@@ -1,0 +1,37 @@
+# Completion of howdah's command line for bash.
+_howdah() {
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} offered
+    # bash takes "--option=value" apart.
+    if [ "$word" = = ]; then
+        word=
+    elif [ "$before" = = ]; then
+        before=${COMP_WORDS[COMP_CWORD-2]}
+    fi
+    case $before in
+        -u | --user) COMPREPLY=($(compgen -u -- "$word")); return ;;
+        --io-driver) COMPREPLY=($(compgen -W 'auto io_uring epoll' -- "$word")); return ;;
+        --workers | --interval | --port | --http-port) return ;;
+        --dir) compopt -o filenames; COMPREPLY=($(compgen -d -- "$word")); return ;;
+    esac
+    case ${COMP_WORDS[1]} in
+        top) offered='--interval= --once --json --help' ;;
+        init) offered='--dir= --port= --http-port= --help' ;;
+        *)
+            offered='--daemon --quiet --reboot --user= --verbose --check --connect --settings --man
+                --metrics --workers= --io-driver= --version --help'
+            if [[ $word != -* ]]; then
+                compopt -o filenames
+                COMPREPLY=($(compgen -f -- "$word"))
+                if [ "$COMP_CWORD" = 1 ]; then
+                    COMPREPLY+=($(compgen -W 'init top' -- "$word"))
+                fi
+                return
+            fi
+            ;;
+    esac
+    COMPREPLY=($(compgen -W "$offered" -- "$word"))
+    if [[ ${COMPREPLY[0]-} == *= ]]; then
+        compopt -o nospace
+    fi
+}
+complete -F _howdah howdah

@@ -1,0 +1,42 @@
+#compdef howdah
+# Completion of howdah's command line for zsh.
+case ${words[2]} in
+    top)
+        shift words
+        (( CURRENT-- ))
+        _arguments \
+            '--interval=[how often to look]:seconds:' \
+            '--once[look once, print and exit]' \
+            '--json[print as JSON]' \
+            '(-h --help)'{-h,--help}'[show the options and keys]' \
+            ':connection string of the console:'
+        ;;
+    init)
+        shift words
+        (( CURRENT-- ))
+        _arguments \
+            '--dir=[where to write both files]:folder:_files -/' \
+            '--port=[where clients will connect]:port:' \
+            '--http-port=[where metrics will be]:port:' \
+            '(-h --help)'{-h,--help}'[show the options]' \
+            ':connection string of PostgreSQL:'
+        ;;
+    *)
+        _arguments \
+            '(-d --daemon)'{-d,--daemon}'[run in the background]' \
+            '(-q --quiet)'{-q,--quiet}'[print nothing to standard error]' \
+            '(-R --reboot)'{-R,--reboot}'[take over from a running process]' \
+            '(-u --user)'{-u+,--user=}'[become this system user]:user:_users' \
+            '*'{-v,--verbose}'[log more]' \
+            '--check[read the configuration, say what is wrong, and exit]' \
+            '--connect[with --check: connect and log in, too]' \
+            '--settings[print the reference of all settings]' \
+            '--man[print it as a manual page]' \
+            '--metrics[print the reference of all metrics]' \
+            '--workers=[number of worker threads]:number:' \
+            '--io-driver=[how to talk to the kernel]:driver:(auto io_uring epoll)' \
+            '(-V --version)'{-V,--version}'[show the version]' \
+            '(-h --help)'{-h,--help}'[show the options]' \
+            '1: :{ _alternative "commands:command:((init\:write\ a\ configuration top\:watch\ a\ running\ pooler))" "files:configuration:_files" }'
+        ;;
+esac
