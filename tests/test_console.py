@@ -327,7 +327,7 @@ def test_disabled_database_of_the_star(make_howdah):
 def test_set_in_vain(make_howdah):
     """It is said which setting is wrong, and how, also in the log, and what takes a restart."""
     howdah = make_howdah()
-    for command, why in (("query_timeout=soon", "write a number of seconds"),
+    for command, why in (("query_timeout=soon", "must be a number of seconds"),
                          ("nosuch=1", "unknown setting nosuch")):
         said = f"SET failed: {command.split('=')[0]}: {why}"
         with pytest.raises(wire.Refused, match=said):

@@ -262,7 +262,7 @@ def test_the_log_as_json(make_howdah):
 def test_strangers_fill_no_log(make_howdah):
     """Lines about clients that are not logged in are counted beyond a rate, others are written. So
     are refused logins, which the rest do not crowd out."""
-    howdah = make_howdah(log_strangers_rate=5, auth_type="plain", secrets={"postgres": "secret"})
+    howdah = make_howdah(log_unauthenticated_rate=5, auth_type="plain", secrets={"postgres": "secret"})
     for number in range(60):
         with howdah.raw() as client:
             client.send(b"half of a length"[:3])

@@ -141,7 +141,7 @@ def test_slow_queries_and_tls_are_counted(endpoint, authority):
         wait_for(howdah, "howdah_pool_slow_queries_total{%s}" % POOL, 1)
     seen = metrics(howdah)
     assert seen['howdah_client_tls_handshakes_total{result="full"}'] == 1
-    ends = seen['howdah_tls_certificate_end_seconds{setting="client_tls_cert_file"}']
+    ends = seen['howdah_tls_certificate_expiry_seconds{setting="client_tls_cert_file"}']
     assert ends > time.time(), "the certificate is valid"
 
 

@@ -258,7 +258,7 @@ def test_check(make_howdah):
     assert code == 1
     for text, why in (("0 = host=/b", "a peer's id is a number from 1 to 65535"),
                       ("3 = port=5", "a peer needs host="),
-                      ("peer_id = 16384", "write a whole number from 0 to 16383")):
+                      ("peer_id = 16384", "must be an integer from 0 to 16383")):
         assert f"{place[text]}: {why}" in output
     howdah.sections["peers"] = {1: "host=/a"}
     howdah.write(peer_id=0)

@@ -395,7 +395,7 @@ def test_bad_trace_settings_are_named(make_howdah):
         ("trace_endpoint", "https://127.0.0.1:4318/v1/traces", "a URL such as http://"),
         ("trace_endpoint", "127.0.0.1:4318", "a URL such as http://"),
         ("trace_ratio", "1.5", "a number from 0 to 1"),
-        ("slow_query_time", "-1", "a number of seconds, not negative"),
+        ("slow_query_time", "-1", "a number of seconds, 0 or more"),
     ]:
         howdah = make_howdah(start=False, **{setting: value})
         code, output = howdah.check()

@@ -114,7 +114,7 @@ def test_absurd_numbers_of_workers(make_howdah):
     code, said = howdah.check()
     assert code == 1, said
     assert 'invalid value "9999" for parameter workers' in said, said
-    assert "write a whole number from 0 to 1024" in said, said
+    assert "must be an integer from 0 to 1024" in said, said
     howdah = make_howdah(workers=200, files=64, start=False)
     assert howdah.check()[0] == 0
     code, said = howdah.run_to_end(howdah.ini_path)

@@ -949,7 +949,7 @@ def test_takeover_by_another_library(make_howdah, system_programs, authority, si
 # Clients: what is told ----------------------------------------------------------------------------
 
 def test_show_tls(make_howdah, authority, site):
-    """Modes, when certificates end, and how handshakes went."""
+    """Modes, when certificates expire, and how handshakes went."""
     howdah = make_howdah(**listener(site, authority))
     howdah.connect(tls=trusting(authority)).close()
     with pytest.raises((ssl.SSLError, ConnectionResetError, wire.Ended)):
@@ -959,9 +959,9 @@ def test_show_tls(make_howdah, authority, site):
     clients, servers = howdah.console("SHOW TLS")
     assert (clients["side"], clients["sslmode"], clients["certificate"]) == (
         "clients", "require", site.chain)
-    assert clients["days_left"] in ("29", "30") and clients["ends"].endswith("UTC"), clients
+    assert clients["days_left"] in ("29", "30") and clients["expires"].endswith("UTC"), clients
     assert (clients["handshakes"], clients["resumed"], clients["failed"]) == ("1", "0", "1")
-    assert (servers["sslmode"], servers["certificate"], servers["ends"]) == ("prefer", None, None)
+    assert (servers["sslmode"], servers["certificate"], servers["expires"]) == ("prefer", None, None)
 
 
 @pytest.mark.parametrize("version, group", [("1.3", "X25519"), ("1.2", "prime256v1")])

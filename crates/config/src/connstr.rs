@@ -24,7 +24,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Pair>, String> {
         let Some(after) = after.trim_start().strip_prefix('=') else {
             // The word may be the rest of a password that contains a blank.
             return Err(
-                "a word has no value: write `key=value` pairs parted by blanks, and values with \
+                "missing = after a word: write `key=value` pairs separated by spaces, and values with \
                  blanks in quotes"
                     .into(),
             );
@@ -123,8 +123,8 @@ mod tests {
     #[test]
     fn mistakes() {
         for (text, said) in [
-            ("a", "a word has no value"),
-            ("a b=c", "a word has no value"),
+            ("a", "missing ="),
+            ("a b=c", "missing ="),
             ("=b", "a key is missing"),
             ("a=", "the value of a is empty"),
             ("a='' b=c", "the value of a is empty"),

@@ -108,7 +108,7 @@ impl Reader<'_> {
         cursor.skip_blanks();
         if cursor.peek() != Some('=') {
             return Err(syntax(
-                "write `key = value`; a key with other characters than letters, \
+                "missing =: write `key = value`; a key with other characters than letters, \
                                digits and _ . - * goes in quotes",
             ));
         }

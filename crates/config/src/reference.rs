@@ -181,7 +181,7 @@ const TOPICS: &[(&str, &[&str])] = &[
             "log_connections",
             "log_disconnections",
             "log_pooler_errors",
-            "log_strangers_rate",
+            "log_unauthenticated_rate",
             "log_stats",
             "stats_period",
             "verbose",

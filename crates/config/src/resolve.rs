@@ -104,10 +104,10 @@ fn assign(globals: &mut Globals, setting: &Setting, value: &str) -> Result<(), S
     } else {
         let near = did_you_mean_word(setting.kind, value);
         let range = match read_number(value) {
-            Some(..0) if setting.kind == Kind::Number => ", not negative",
+            Some(..0) if setting.kind == Kind::Number => ", 0 or more",
             _ => range(setting.name),
         };
-        Err(format!("write {}{range}{near}", setting.kind))
+        Err(format!("must be {}{range}{near}", setting.kind))
     }
 }
 
@@ -543,7 +543,7 @@ impl Resolver {
         }
     }
 
-    /// Warns if strangers could choose the database of auth_query. auth_query runs before a client
+    /// Warns if an unauthenticated client could choose the database of auth_query. auth_query runs before a client
     /// has proved anything, and with a `*` entry any name is a database.
     fn judge_lookups(&mut self) {
         let globals = &self.config.globals;
@@ -748,7 +748,7 @@ fn must_be(setting: &Setting, value: &str) -> String {
         _ => "",
     };
     let near = did_you_mean_word(setting.kind, value);
-    format!("write {}{range}{near}", setting.kind)
+    format!("must be {}{range}{near}", setting.kind)
 }
 
 /// PgBouncer's text.

@@ -277,7 +277,7 @@ globals! {
         "Logs the errors that Howdah itself sends to clients.";
     log_stats: bool = "1", G, G, reload, Built,
         "Logs a line of statistics every stats_period.";
-    log_strangers_rate: u32 = "500", G, NOWHERE, reload, Built,
+    log_unauthenticated_rate: u32 = "500", G, NOWHERE, reload, Built,
         "How many lines a second the log has about clients that have not logged in, and as many \
          again about refused logins. Of further ones the log tells only the number. 0: no limit.";
     logfile: String = "", G, G, reload, Built,

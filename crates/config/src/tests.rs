@@ -310,34 +310,34 @@ fn every_mistake_is_found_and_placed() {
     let expected = [
         "invalid value \"1\" for parameter early in configuration (h.ini:1): it stands before any \
          section: begin with [pgbouncer]",
-        "invalid value \"70000\" for parameter listen_port in configuration (h.ini:3): write a \
-         whole number from 0 to 65535",
-        "invalid value \"transactoin\" for parameter pool_mode in configuration (h.ini:4): write \
-         one of session, transaction, statement; did you mean transaction?",
+        "invalid value \"70000\" for parameter listen_port in configuration (h.ini:3): must be \
+         an integer from 0 to 65535",
+        "invalid value \"transactoin\" for parameter pool_mode in configuration (h.ini:4): must \
+         be one of session, transaction, statement; did you mean transaction?",
         "invalid value \"1\" for parameter listen_prot in configuration (h.ini:5): there is no \
          such setting; did you mean listen_port?",
-        "invalid value \"-1\" for parameter server_lifetime in configuration (h.ini:6): write a \
-         number of seconds, not negative",
-        "invalid value \"yes\" for parameter log_stats in configuration (h.ini:7): write 0 or 1",
+        "invalid value \"-1\" for parameter server_lifetime in configuration (h.ini:6): must be a \
+         number of seconds, 0 or more",
+        "invalid value \"yes\" for parameter log_stats in configuration (h.ini:7): must be 0 or 1",
         "invalid value \"pgbouncer\" for parameter auth_dbname in configuration (h.ini:8): cannot \
          use the reserved \"pgbouncer\" database as an auth_dbname",
-        "invalid value \"0\" for parameter stats_period in configuration (h.ini:9): write a number \
-         of seconds, not negative, at least 1",
+        "invalid value \"0\" for parameter stats_period in configuration (h.ini:9): must be a number \
+         of seconds, 0 or more, at least 1",
         "database \"pgbouncer\" (h.ini:11): database name \"pgbouncer\" is reserved for the console",
-        "database \"a\" (h.ini:12): a word has no value: write `key=value` pairs parted by blanks, and \
+        "database \"a\" (h.ini:12): missing = after a word: write `key=value` pairs separated by spaces, and \
          values with blanks in quotes",
         "database \"b\", hots (h.ini:13): there is no such setting; did you mean host?",
-        "database \"c\", port = 0 (h.ini:14): write a whole number from 1 to 65535",
-        "database \"d\", pool_size = x (h.ini:15): write a whole number",
+        "database \"c\", port = 0 (h.ini:14): must be an integer from 1 to 65535",
+        "database \"d\", pool_size = x (h.ini:15): must be an integer",
         "database \"d\", foo (h.ini:15): there is no such setting",
-        "database \"e\", port (h.ini:16): write a whole number from 1 to 65535",
-        "user \"f\", pool_mode = x (h.ini:18): write one of session, transaction, statement",
+        "database \"e\", port (h.ini:16): must be an integer from 1 to 65535",
+        "user \"f\", pool_mode = x (h.ini:18): must be one of session, transaction, statement",
         "user \"g\", host (h.ini:19): there is no such setting",
         "peer \"0\" (h.ini:21): a peer's id is a number from 1 to 65535",
         "peer \"1\" (h.ini:22): a peer needs host=",
         "invalid section \"what\" in configuration (h.ini:23): there are [pgbouncer], \
          [databases], [users] and [peers]",
-        "peer \"2\", port = x (h.ini:26): write a whole number from 1 to 65535",
+        "peer \"2\", port = x (h.ini:26): must be an integer from 1 to 65535",
         "peer \"3\", host = , (h.ini:27): write names or addresses, separated by commas",
         "peer \"4\", user (h.ini:28): there is no such setting",
     ];
@@ -372,7 +372,7 @@ fn peers() {
     assert_eq!((other.port, config.peer_pool_size(other)), (7, 3));
     let wrong = mistakes("[pgbouncer]\npeer_id = 16384");
     assert!(
-        wrong[0].contains("(h.ini:2): write a whole number from 0 to 16383"),
+        wrong[0].contains("(h.ini:2): must be an integer from 0 to 16383"),
         "{wrong:?}"
     );
 }
@@ -530,7 +530,7 @@ fn a_word_that_is_nearly_right_is_told() {
         ("pool_mode = transactional", "; did you mean transaction?"),
         ("io_driver = uring", "epoll"),
         ("auth_type = on", "scram-sha-256"),
-        ("max_client_conn = -3", "write a whole number, not negative"),
+        ("max_client_conn = -3", "must be an integer, 0 or more"),
     ] {
         let said = mistakes(&format!("[pgbouncer]\n{line}"));
         assert!(said.len() == 1 && said[0].ends_with(hint), "{said:?}");
@@ -593,8 +593,8 @@ fn set_changes_what_may_change() {
             "unknown setting verbsoe; did you mean verbose?",
         ),
         ("host", "a", "unknown setting host"),
-        ("verbose", "x", "write a whole number"),
-        ("client_tls_sslmode", "on", "write one of disable"),
+        ("verbose", "x", "must be an integer"),
+        ("client_tls_sslmode", "on", "must be one of disable"),
     ] {
         let seen = config.with(key, value).unwrap_err();
         assert!(seen.starts_with(said), "{seen}");
@@ -699,7 +699,7 @@ fn a_password_is_the_forced_users() {
 }
 
 #[test]
-fn lookups_that_strangers_place_are_warned_of() {
+fn lookups_that_the_unauthenticated_place_are_warned_of() {
     let open = [
         "[pgbouncer]\nauth_user=a\n[databases]\n*=host=h",
         "[databases]\n*=host=h auth_user=a",

@@ -13,7 +13,7 @@ use crate::ldap::LdapText;
 pub enum Kind {
     /// 0 or 1 (any number but 0 is 1).
     Flag,
-    /// A whole number; `0x1F` is hexadecimal and `0777` octal.
+    /// An integer; `0x1F` is hexadecimal and `0777` octal.
     Number,
     /// Seconds, perhaps with a fraction.
     Seconds,
@@ -35,8 +35,8 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Kind::Flag => f.write_str("0 or 1"),
-            Kind::Number => f.write_str("a whole number"),
-            Kind::Seconds => f.write_str("a number of seconds, not negative"),
+            Kind::Number => f.write_str("an integer"),
+            Kind::Seconds => f.write_str("a number of seconds, 0 or more"),
             Kind::Share => f.write_str("a number from 0 to 1"),
             Kind::HttpUrl => {
                 f.write_str("a URL such as http://HOST:PORT/PATH (without TLS), or nothing")
@@ -66,7 +66,7 @@ pub(super) trait Value: Sized + Clone {
     fn show(&self) -> Option<String>;
 }
 
-/// Reads a whole number as C's `strtol` does with base 0: blanks, a sign, `0x` for hexadecimal, a
+/// Reads an integer as C's `strtol` does with base 0: blanks, a sign, `0x` for hexadecimal, a
 /// leading `0` for octal. Nothing may follow the number.
 pub(super) fn read_number(text: &str) -> Option<i64> {
     let text = text.trim_start();

@@ -103,7 +103,7 @@ pub fn load(source: &Source, log: &Log) -> Result<(Config, Vec<Warning>), Fatal>
     })?;
     log.set_verbose(config.globals.verbose);
     log.set_format(config.globals.log_format);
-    log.set_strangers(config.globals.log_strangers_rate);
+    log.set_unauthenticated(config.globals.log_unauthenticated_rate);
     Ok((config, warnings))
 }
 
@@ -132,7 +132,7 @@ pub fn load_again(
     }
     log.set_verbose(newer.globals.verbose);
     log.set_format(newer.globals.log_format);
-    log.set_strangers(newer.globals.log_strangers_rate);
+    log.set_unauthenticated(newer.globals.log_unauthenticated_rate);
     log.set_syslog(&newer.globals);
     (newer, contexts)
 }
@@ -145,11 +145,11 @@ pub fn set_up_tls(config: &mut Config, tickets: TicketSeed, log: &Log) -> Result
     match Contexts::build(config, tickets) {
         Ok(contexts) => {
             config.tls = TlsInForce {
-                ends: contexts.certificate_ends(),
+                ends: contexts.certificate_expiries(),
                 travels_by: howdah_daemon::tls::travels_by(),
                 ..TlsInForce::asked(config, 0)
             };
-            for ending in contexts.endings(crate::reload::now()) {
+            for ending in contexts.expiring(crate::reload::now()) {
                 log.say(Level::Warning, ending);
             }
             Ok(contexts)
@@ -389,7 +389,7 @@ pub fn check(arguments: &Arguments) -> bool {
         eprintln!("WARNING {text}");
     }
     if errors.is_empty() {
-        println!("{path}: the configuration is right");
+        println!("{path}: configuration OK");
     }
     if let Some(text) = needless {
         println!("HINT {text}");

@@ -25,16 +25,16 @@ pub struct Log {
 struct Shared {
     verbose: AtomicU32,
     json: AtomicBool,
-    strangers: Mutex<Strangers>,
+    unauthenticated: Mutex<Unauthenticated>,
     zone: TimeZone,
     writer: Writer,
     syslog: Mutex<Option<Syslog>>,
 }
 
-/// Lines that a stranger can cause. Only a limited number is written each second, so that nobody
+/// Lines that an unauthenticated client can cause. Only a limited number is written each second, so that nobody
 /// can fill a disk with them or delay others. The number of lines left out is logged later.
 #[derive(Default)]
-struct Strangers {
+struct Unauthenticated {
     /// The greatest number of lines each second; 0 means no limit.
     most: u32,
     /// The current second, and the lines written in it.
@@ -52,7 +52,7 @@ struct Lines<T> {
     others: T,
 }
 
-impl Strangers {
+impl Unauthenticated {
     /// A line comes in this second. `None`: the line must be left out. Otherwise returns the number
     /// of lines left out before, if it must be reported now.
     fn admits(&mut self, second: i64, cause: Cause) -> Option<Lines<u64>> {
@@ -62,7 +62,7 @@ impl Strangers {
         }
         let counts = match cause {
             Cause::Known => None,
-            Cause::Stranger => Some((&mut self.written.others, &mut self.left_out.others)),
+            Cause::Unauthenticated => Some((&mut self.written.others, &mut self.left_out.others)),
             Cause::Refused => Some((&mut self.written.refused, &mut self.left_out.refused)),
         };
         if let Some((written, left_out)) = counts {
@@ -88,7 +88,7 @@ impl Log {
             shared: Arc::new(Shared {
                 verbose,
                 json: AtomicBool::new(false),
-                strangers: Mutex::default(),
+                unauthenticated: Mutex::default(),
                 zone,
                 writer: Writer::new(!quiet, tell),
                 syslog: Mutex::new(None),
@@ -109,13 +109,13 @@ impl Log {
 
     /// Sets how many lines each second are written about clients that have not proved their
     /// identity; 0 means no limit.
-    pub fn set_strangers(&self, most: u32) {
-        self.strangers().most = most;
+    pub fn set_unauthenticated(&self, most: u32) {
+        self.unauthenticated().most = most;
     }
 
-    fn strangers(&self) -> std::sync::MutexGuard<'_, Strangers> {
-        let strangers = self.shared.strangers.lock();
-        strangers.unwrap_or_else(PoisonError::into_inner)
+    fn unauthenticated(&self) -> std::sync::MutexGuard<'_, Unauthenticated> {
+        let lines = self.shared.unauthenticated.lock();
+        lines.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens the log file, or opens it again. With an empty path, there is no file.
@@ -207,7 +207,7 @@ impl Log {
             return;
         }
         let now = jiff::Timestamp::now();
-        let Some(left_out) = self.strangers().admits(now.as_second(), note.cause) else {
+        let Some(left_out) = self.unauthenticated().admits(now.as_second(), note.cause) else {
             return;
         };
         let now = now.to_zoned(self.shared.zone.clone());
@@ -215,7 +215,7 @@ impl Log {
             let all = left_out.refused + left_out.others;
             let text = format!(
                 "{all} lines about clients that were not logged in were left out, {} of them about \
-                 refused logins (log_strangers_rate)",
+                 refused logins (log_unauthenticated_rate)",
                 left_out.refused
             );
             let left_out = Note::new(Level::Warning, text);
@@ -410,25 +410,25 @@ mod tests {
     }
 
     #[test]
-    fn strangers_lines_are_counted_beyond_a_rate() {
-        let mut strangers = Strangers {
+    fn unauthenticated_clients_lines_are_counted_beyond_a_rate() {
+        let mut bound = Unauthenticated {
             most: 2,
-            ..Strangers::default()
+            ..Unauthenticated::default()
         };
-        use Cause::{Known, Refused, Stranger};
+        use Cause::{Known, Refused, Unauthenticated as Unknown};
         let lines = [
-            (1, Stranger),
-            (1, Stranger),
-            (1, Stranger),
+            (1, Unknown),
+            (1, Unknown),
+            (1, Unknown),
             (1, Refused),
-            (1, Stranger),
+            (1, Unknown),
             (1, Refused),
             (1, Refused),
             (1, Known),
             (2, Known),
-            (2, Stranger),
+            (2, Unknown),
         ];
-        let seen = lines.map(|(second, cause)| strangers.admits(second, cause));
+        let seen = lines.map(|(second, cause)| bound.admits(second, cause));
         let none = Some(Lines::default());
         let told = Some(Lines {
             refused: 1,
@@ -438,8 +438,8 @@ mod tests {
             seen,
             [none, none, None, none, None, none, None, none, told, none]
         );
-        strangers.most = 0;
-        assert_eq!([0; 9].map(|_| strangers.admits(3, Stranger)), [none; 9]);
+        bound.most = 0;
+        assert_eq!([0; 9].map(|_| bound.admits(3, Unknown)), [none; 9]);
     }
 
     #[test]

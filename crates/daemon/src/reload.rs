@@ -97,7 +97,7 @@ impl Control {
         self.log.set_verbose(self.config.globals.verbose);
         self.log.set_format(self.config.globals.log_format);
         self.log
-            .set_strangers(self.config.globals.log_strangers_rate);
+            .set_unauthenticated(self.config.globals.log_unauthenticated_rate);
         self.log.set_syslog(&self.config.globals);
         listen::defer_accept(&self.config.globals);
         self.http.set(&self.config.globals);
@@ -163,12 +163,12 @@ impl Control {
                 return Err(text);
             }
         };
-        for ending in contexts.endings(now()) {
+        for ending in contexts.expiring(now()) {
             self.log.say(Level::Warning, ending);
         }
         let changed = contexts.of_servers != self.contexts.of_servers;
         config.tls = TlsInForce {
-            ends: contexts.certificate_ends(),
+            ends: contexts.certificate_expiries(),
             travels_by: howdah_daemon::tls::travels_by(),
             ..TlsInForce::asked(config, old.generation + u64::from(changed))
         };

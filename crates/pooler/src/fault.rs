@@ -124,7 +124,7 @@ pub enum Fault {
 
     // Caused by Howdah.
     /// A bug: a state that must be impossible.
-    Mistake,
+    Internal,
 
     // Caused by the configuration.
     /// The database does not exist.
@@ -194,7 +194,7 @@ impl Fault {
             | ServerLoginFailing(sqlstate, _)
             | ServerParameter(sqlstate, _) => sqlstate,
             ServerGone => "08006",
-            Mistake => "XX000",
+            Internal => "XX000",
             Protocol(..) | QueriesRefused | PinsInStatementMode | UnlistenUnclear
             | ChannelsUnclear => "0A000",
             _ => "08P01",
@@ -217,7 +217,7 @@ impl Fault {
     pub fn level(&self) -> Level {
         use Fault::*;
         match self {
-            Config(_) | ServerBytes(_) | Mistake => Level::Error,
+            Config(_) | ServerBytes(_) | Internal => Level::Error,
             ServerParameter(..) => Level::Warning,
             _ => Level::Log,
         }
@@ -354,7 +354,7 @@ impl fmt::Display for Fault {
             AuthDatabaseDisabled(name) => {
                 write!(f, "authentication database \"{name}\" is disabled")
             }
-            Mistake => f.write_str("internal error of the pooler"),
+            Internal => f.write_str("internal error of the pooler"),
             Config(_) => f.write_str("bouncer config error"),
             ServerBytes(error) => write!(f, "unexpected bytes from server: {error}"),
             ServerLogin(_, text) => f.write_str(text),

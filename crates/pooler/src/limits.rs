@@ -203,7 +203,7 @@ pub const QUERIES_TOLD: usize = 50;
 
 /// How many bugs (panics) a worker survives before the process ends: an attacker may know how to
 /// cause them.
-pub const MISTAKES: u64 = 100;
+pub const INTERNAL_ERRORS: u64 = 100;
 
 /// The approximate limit of a log line, in bytes.
 pub const LOG_LINE: usize = 2048;

@@ -208,7 +208,7 @@ impl Pooler {
                 pool.key.database, pool.key.user
             );
             let cause = match stray {
-                true => Cause::Stranger,
+                true => Cause::Unauthenticated,
                 false => Cause::Known,
             };
             let level = Level::Log;

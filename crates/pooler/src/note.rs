@@ -48,12 +48,12 @@ pub struct Note {
 /// Who can cause a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
-    /// No stranger.
+    /// A client that has proved its identity, a server, or Howdah itself.
     Known,
     /// Anybody, any number of times: the client has not proved its identity.
-    Stranger,
+    Unauthenticated,
     /// Anybody, but the record reports a refused login. Such records show that passwords are being
-    /// guessed, so other strangers' must not crowd them out.
+    /// guessed, so other records must not crowd them out.
     Refused,
 }
 

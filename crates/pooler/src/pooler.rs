@@ -142,7 +142,7 @@ pub struct Pooler {
     /// Free blocks for held bytes; the last one freed is used first.
     pub(crate) spare: Vec<Vec<u8>>,
     /// How many bugs (panics) the worker has survived.
-    pub(crate) mistakes: u64,
+    pub(crate) internal_errors: u64,
 }
 
 /// The usual limit of a log line, in bytes.
@@ -216,7 +216,7 @@ impl Pooler {
             next: Upcoming::default(),
             room_line: VecDeque::new(),
             spare: Vec::new(),
-            mistakes: 0,
+            internal_errors: 0,
         };
         pooler.peers_changed();
         pooler
@@ -502,7 +502,7 @@ impl Pooler {
         let cause = match client.welcomed {
             true => Cause::Known,
             false if proves && level <= Level::Warning => Cause::Refused,
-            false => Cause::Stranger,
+            false => Cause::Unauthenticated,
         };
         let text = client_line(client, said);
         out.note(Note { level, text, cause });
@@ -534,7 +534,7 @@ impl Pooler {
         );
         // The server was opened for an unproved client, in a database that may not exist.
         let cause = match key.lookups && pool.is_untried() {
-            true => Cause::Stranger,
+            true => Cause::Unauthenticated,
             false => Cause::Known,
         };
         out.note(Note { level, text, cause });

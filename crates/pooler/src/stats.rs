@@ -41,7 +41,7 @@ pub struct Stats {
     /// PostgreSQL's `max_connections`.
     pub evictions: u64,
     /// Links that ended because of a bug in Howdah.
-    pub mistakes: u64,
+    pub internal_errors: u64,
 }
 
 impl Stats {
@@ -83,7 +83,7 @@ impl Stats {
         }
         self.slow_queries += other.slow_queries;
         self.evictions += other.evictions;
-        self.mistakes += other.mistakes;
+        self.internal_errors += other.internal_errors;
     }
 
     /// PgBouncer's log line about the counts in this many seconds.
@@ -126,7 +126,7 @@ impl Stats {
             pins_for: std::array::from_fn(|at| self.pins_for[at] - earlier.pins_for[at]),
             slow_queries: self.slow_queries - earlier.slow_queries,
             evictions: self.evictions - earlier.evictions,
-            mistakes: self.mistakes - earlier.mistakes,
+            internal_errors: self.internal_errors - earlier.internal_errors,
         }
     }
 }

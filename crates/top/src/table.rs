@@ -62,7 +62,7 @@ fn measure(text: &str) -> Option<f64> {
     let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
     let factor = match unit {
         "" | "s" => 1.0,
-        "us" => 1e-6,
+        "µs" => 1e-6,
         "ms" => 1e-3,
         "min" => 60.0,
         "h" => 3600.0,
@@ -76,7 +76,7 @@ fn measure(text: &str) -> Option<f64> {
 pub(crate) fn duration(us: f64) -> String {
     match us {
         us if us <= 0.0 => "0".into(),
-        us if us < 1e3 => format!("{us:.0} us"),
+        us if us < 1e3 => format!("{us:.0} µs"),
         us if us < 1e4 => format!("{:.1} ms", us / 1e3),
         us if us < 1e6 => format!("{:.0} ms", us / 1e3),
         us if us < 1e7 => format!("{:.1} s", us / 1e6),
@@ -109,7 +109,7 @@ mod tests {
     fn durations_are_short() {
         for (us, text) in [
             (0.0, "0"),
-            (12.0, "12 us"),
+            (12.0, "12 µs"),
             (1234.0, "1.2 ms"),
             (250_000.0, "250 ms"),
             (5e6, "5.0 s"),

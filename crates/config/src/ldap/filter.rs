@@ -72,7 +72,7 @@ fn filter<'a>(text: &'a str, depth: usize, out: &mut String) -> Result<&'a str, 
 fn item(text: &str, out: &mut String) -> Result<(), String> {
     let (left, value) = text
         .split_once('=')
-        .ok_or_else(|| format!("there is no = in \"{text}\""))?;
+        .ok_or_else(|| format!("missing = in \"{text}\""))?;
     let (attribute, sign) = match left.as_bytes().last() {
         Some(b'>' | b'<' | b'~') => left.split_at(left.len() - 1),
         Some(b':') => return extensible(&left[..left.len() - 1], value, out),

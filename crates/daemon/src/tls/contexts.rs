@@ -55,7 +55,7 @@ pub struct Contexts {
     pub of_clients: [u8; 32],
     /// The same for servers' TLS.
     pub of_servers: [u8; 32],
-    /// The ends of certificates, in seconds since 1970, each with the setting that names the file.
+    /// The expiries of certificates, in seconds since 1970, each with the setting that names the file.
     pub ends: Vec<(&'static str, i64)>,
 }
 
@@ -201,21 +201,21 @@ impl Contexts {
         }
     }
 
-    /// Warnings about certificates that have ended, or will end within 30 days. `now`: seconds
+    /// Warnings about certificates that have expired, or will expire within 30 days. `now`: seconds
     /// since 1970.
-    pub fn endings(&self, now: i64) -> Vec<String> {
+    pub fn expiring(&self, now: i64) -> Vec<String> {
         let soon = self.ends.iter().filter(|(_, end)| *end < now + 30 * DAY);
         soon.map(|(setting, end)| match (end - now).div_euclid(DAY) {
             ..0 => {
-                format!("the certificate in {setting} has ended: nobody who verifies it comes in")
+                format!("the certificate in {setting} has expired: clients and servers that verify it refuse it")
             }
-            days => format!("the certificate in {setting} ends in {days} days"),
+            days => format!("the certificate in {setting} expires in {days} days"),
         })
         .collect()
     }
 
-    /// The ends of Howdah's certificates for clients and for servers.
-    pub fn certificate_ends(&self) -> [Option<i64>; 2] {
+    /// The expiries of Howdah's certificates for clients and for servers.
+    pub fn certificate_expiries(&self) -> [Option<i64>; 2] {
         ["client_tls_cert_file", "server_tls_cert_file"].map(|file| {
             let found = self.ends.iter().find(|(setting, _)| *setting == file);
             found.map(|(_, end)| *end)

@@ -584,11 +584,11 @@ fn a_change_of_one_side_is_seen_as_one() {
     };
     assert_eq!(changed(&ciphers), (true, false));
     assert_eq!(changed(&trust), (false, true));
-    let ends = |days: i64| first.endings(first.ends[0].1 - days * 86_400 - 1);
+    let ends = |days: i64| first.expiring(first.ends[0].1 - days * 86_400 - 1);
     assert_eq!(first.ends.len(), 2);
     assert_eq!(ends(31), [""; 0]);
-    assert!(ends(9)[0].contains("client_tls_cert_file ends in 9 days"));
-    assert!(ends(-2)[1].contains("server_tls_cert_file has ended"));
+    assert!(ends(9)[0].contains("client_tls_cert_file expires in 9 days"));
+    assert!(ends(-2)[1].contains("server_tls_cert_file has expired"));
     let settings = config(&folder, &key, &own, "");
     let before = Contexts::looks(&settings);
     assert!(before.len() == 6 && before.iter().all(Option::is_some));

@@ -75,7 +75,7 @@ const TLS: Columns = &[
     ("side", 's'),
     ("sslmode", 's'),
     ("certificate", 's'),
-    ("ends", 's'),
+    ("expires", 's'),
     ("days_left", 'i'),
     ("handshakes", 'n'),
     ("resumed", 'n'),

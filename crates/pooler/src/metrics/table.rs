@@ -170,7 +170,7 @@ static METRICS: &[Metric] = &[
         "TLS handshakes with servers.",
     ),
     metric(
-        "howdah_tls_certificate_end_seconds",
+        "howdah_tls_certificate_expiry_seconds",
         Gauge,
         ProcessBy("setting", |s| {
             ["client_tls_cert_file", "server_tls_cert_file"]
@@ -179,7 +179,7 @@ static METRICS: &[Metric] = &[
                 .filter_map(|(setting, end)| Some((setting, end? as f64)))
                 .collect()
         }),
-        "When the certificate of this setting ends, in seconds since 1970.",
+        "When the certificate of this setting expires, in seconds since 1970.",
     ),
     metric(
         "howdah_late_samples_total",
@@ -409,9 +409,9 @@ static METRICS: &[Metric] = &[
          had no room (`max_connections`).",
     ),
     metric(
-        "howdah_pool_mistakes_total",
+        "howdah_internal_errors_total",
         Counter,
-        Pool(|p| p.stats.mistakes as f64),
+        Pool(|p| p.stats.internal_errors as f64),
         "Clients that an internal error of Howdah has disconnected.",
     ),
     metric(
@@ -649,7 +649,7 @@ pub fn metrics_page() -> String {
          the sum of the others has `(other)` in both labels. A pool does not change between the \
          two, so no counter falls. Workers and pools add up: `sum without (database, user)` is right for \
          every counter and histogram.\n\n\
-         Durations are histograms with fixed bounds, each twice the one before, from 131 us to \
+         Durations are histograms with fixed bounds, each twice the one before, from 131 µs to \
          69 s; a quantile is exact to its bucket.\n\n\
          | metric | type | labels | what |\n|---|---|---|---|\n",
     );

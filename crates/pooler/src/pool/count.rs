@@ -118,8 +118,8 @@ impl Pool {
     }
 
     /// A link has ended because of a bug in Howdah.
-    pub(crate) fn count_mistake(&mut self) {
-        self.counts.stats.mistakes += 1;
+    pub(crate) fn count_internal_error(&mut self) {
+        self.counts.stats.internal_errors += 1;
     }
 
     /// A client was let in, `ns` after it had connected.

@@ -59,9 +59,14 @@ impl Failure {
         self.is_absent() || self.is_full()
     }
 
-    /// PostgreSQL can't be reached (08006) or is starting up (57P03).
+    /// PostgreSQL can't be reached, or is starting up (57P03).
     pub fn is_absent(&self) -> bool {
-        matches!(&*self.sqlstate, "08006" | "57P03")
+        self.is_unreachable() || self.sqlstate == "57P03"
+    }
+
+    /// No connection to PostgreSQL came about, or one was lost during the login (08006).
+    pub fn is_unreachable(&self) -> bool {
+        self.sqlstate == "08006"
     }
 
     /// PostgreSQL has no room for one more server (class 53). The existing ones may be enough.

@@ -9,6 +9,8 @@ pub enum Reason {
     Paused,
     /// SUSPEND or a takeover is under way.
     Suspended,
+    /// PostgreSQL's host can't be reached, with the error of the last attempt.
+    Unreachable(String),
     /// The last login to PostgreSQL failed with this error.
     LoginFailed(String),
     /// A limit is reached.
@@ -25,9 +27,10 @@ pub enum Reason {
 
 impl Reason {
     /// The words of all reasons, for a page that lists them.
-    pub const WORDS: [&str; 11] = [
+    pub const WORDS: [&str; 12] = [
         "paused",
         "suspended",
+        "unreachable",
         "login_failed",
         "pool_full",
         "database_full",
@@ -40,10 +43,11 @@ impl Reason {
     ];
 
     /// An example of each reason, for a page that explains them.
-    pub fn all() -> [Reason; 11] {
+    pub fn all() -> [Reason; 12] {
         [
             Reason::Paused,
             Reason::Suspended,
+            Reason::Unreachable("(the error)".into()),
             Reason::LoginFailed("(PostgreSQL's words)".into()),
             Reason::HeldBy(HeldBy::Pool),
             Reason::HeldBy(HeldBy::DATABASE),
@@ -61,6 +65,7 @@ impl Reason {
         match self {
             Reason::Paused => "paused",
             Reason::Suspended => "suspended",
+            Reason::Unreachable(_) => "unreachable",
             Reason::LoginFailed(_) => "login_failed",
             Reason::HeldBy(HeldBy::Pool) => "pool_full",
             Reason::HeldBy(HeldBy::DATABASE) => "database_full",
@@ -78,6 +83,7 @@ impl Reason {
         match self {
             Reason::Paused => "the pool is paused (PAUSE)".into(),
             Reason::Suspended => "the pooler is suspended".into(),
+            Reason::Unreachable(why) => format!("PostgreSQL can't be reached: {why}"),
             Reason::LoginFailed(why) => format!("the last login to PostgreSQL failed: {why}"),
             Reason::HeldBy(HeldBy::Pool) => "all servers of the pool are in use (pool_size)".into(),
             Reason::HeldBy(HeldBy::DATABASE) => {

@@ -101,7 +101,10 @@ impl Pooler {
             return Reason::Suspended;
         }
         if let Some(failure) = &pool.failure {
-            return Reason::LoginFailed(failure.text.clone());
+            return match failure.is_unreachable() {
+                true => Reason::Unreachable(failure.text.clone()),
+                false => Reason::LoginFailed(failure.text.clone()),
+            };
         }
         if !pool.is_waited_for() && !pool.pin_line.is_empty() {
             return Reason::PinLimit;

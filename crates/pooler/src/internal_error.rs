@@ -34,8 +34,11 @@ impl Pooler {
     /// # Panics
     /// The remaining state breaks an invariant, or there were too many bugs: the process must end.
     pub fn give_up(&mut self, peer: Peer, out: &mut Out) {
-        self.mistakes += 1;
-        assert!(self.mistakes <= limits::MISTAKES, "too many mistakes");
+        self.internal_errors += 1;
+        assert!(
+            self.internal_errors <= limits::INTERNAL_ERRORS,
+            "too many internal errors"
+        );
         let (client, server) = match peer {
             Peer::Client(id) => (Some(id), self.clients.get(id).and_then(|c| c.link())),
             Peer::Server(id) => (self.servers.get(id).and_then(|s| s.client()), Some(id)),
@@ -43,7 +46,7 @@ impl Pooler {
         let pool = server.and_then(|id| Some(self.servers.get(id)?.pool));
         let pool = pool.or_else(|| self.clients.get(client?)?.pool);
         if let Some(pool) = pool {
-            self.pools.at_mut(pool).count_mistake();
+            self.pools.at_mut(pool).count_internal_error();
         }
         let sides = [client.map(Peer::Client), server.map(Peer::Server)];
         let is_side = |peer: &Peer| sides.contains(&Some(*peer));
@@ -57,12 +60,12 @@ impl Pooler {
             _ => true,
         });
         if let (None, Some(id), true) = (server, client, cut) {
-            self.cut_short(id, Fault::Mistake, out);
+            self.cut_short(id, Fault::Internal, out);
         }
         if let Some(id) = server {
             match cut {
-                true => self.drop_linked_untold(id, Fault::Mistake, out),
-                false => self.drop_linked(id, Fault::Mistake, out),
+                true => self.drop_linked_untold(id, Fault::Internal, out),
+                false => self.drop_linked(id, Fault::Internal, out),
             }
             if let Some(server) = self.servers.get_mut(id) {
                 // The bytes that the server received may end in the middle of a message.
@@ -71,7 +74,7 @@ impl Pooler {
             self.close_server(id, "internal error", Close::Await, out);
         }
         if let Some(id) = client {
-            self.disconnect(id, Fault::Mistake, out);
+            self.disconnect(id, Fault::Internal, out);
         }
         self.go_on(out);
         self.check();
