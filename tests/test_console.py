@@ -62,9 +62,10 @@ COLUMNS = {
 OUR_COLUMNS = {
     "CLIENTS_EXTENDED": f"{COLUMNS['CLIENTS']} wait_reason wait_place pin_reason pinned_since",
     "SERVERS_EXTENDED": f"{COLUMNS['SERVERS']} pin_reason pinned_since",
-    "POOLS_EXTENDED": f"{COLUMNS['POOLS']} sv_listening sv_pinned pins unseen_state",
+    "POOLS_EXTENDED": f"{COLUMNS['POOLS']} sv_listening sv_pinned pins unseen_state "
+                      "sv_working sv_in_transaction waits_us oldest_transaction_us",
     "HOLDERS": "database user state held_us state_us client_id client_addr application_name "
-               "server_id remote_pid",
+               "server_id remote_pid kept_for query",
     "QUERIES": "database user calls errors rows total_us mean_us p99_us max_us wait_us fingerprint "
                "query",
 }
@@ -107,7 +108,8 @@ def test_strangers_are_refused_before_a_password(make_howdah):
     with howdah.raw() as client:
         client.send(wire.startup("ann", "pgbouncer"))
         got = client.read()
-        assert got.tag == "E" and got.fields()["M"] == "not allowed"
+        assert got.tag == "E"
+        assert got.fields()["M"] == 'permission denied for database "pgbouncer"'
     with howdah.raw() as client:
         client.send(wire.startup("admin", "pgbouncer"))
         assert client.read().tag == "R"

@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -114,6 +115,37 @@ def test_why_clients_wait_is_a_label(endpoint):
         holder.ask(wire.query("COMMIT"))
         waiter.read_until()
         wait_for(howdah, 'howdah_pool_clients{%s,state="waiting"}' % POOL, 0)
+
+
+def test_errors_and_refused_clients_are_counted(endpoint):
+    howdah = endpoint(auth_type="scram-sha-256", max_client_conn=2)
+    with howdah.connect(password="secret") as client:
+        client.ask(wire.query("SELECT * FROM nowhere"))
+        client.ask(wire.query("SELECT 1/0"))
+        client.ask(wire.query("BEGIN"))
+        with pytest.raises(wire.Refused):
+            howdah.connect(password="wrong")
+        seen = 'howdah_pool_errors_total{%s,source="server",class="%%s"}' % POOL
+        wait_for(howdah, seen % "42", 1)
+        wait_for(howdah, seen % "22", 1)
+        wait_for(howdah, 'howdah_login_failures_total{reason="password"}', 1)
+        wait_for(howdah, "howdah_pool_oldest_transaction_seconds{%s}" % POOL, lambda age: age > 0)
+        assert metrics(howdah)['howdah_pool_held_servers{%s,state="idle_in_transaction"}' % POOL] == 1
+        with howdah.raw() as second, howdah.raw() as third:
+            for raw, answer in ((second, "R"), (third, "E")):
+                raw.send(wire.startup("postgres", "postgres"))
+                assert raw.read().tag == answer
+            wait_for(howdah, 'howdah_clients_refused_total{reason="too_many_clients"}', 1)
+    began = metrics(howdah)["howdah_config_last_reload_success_timestamp_seconds"]
+    howdah.write(pool_mode="nonsense")
+    os.kill(howdah.child.pid, signal.SIGHUP)
+    wait_for(howdah, "howdah_config_last_reload_successful", 0)
+    howdah.write(pool_mode="transaction")
+    howdah.reload()
+    wait_for(howdah, "howdah_config_last_reload_successful", 1)
+    seen = metrics(howdah)
+    assert seen["howdah_config_last_reload_success_timestamp_seconds"] > began
+    assert 0 <= seen['howdah_worker_busy_ratio{worker="0"}'] <= 1
 
 
 def test_pins_are_counted_by_reason(endpoint):
@@ -282,6 +314,7 @@ def test_page_json_tells_who_waits_for_whom(endpoint):
             return next((pool for pool in pools if pool["waiting"]), None)
         pool = machine.wait_until(told, "the wait to be seen")
         assert pool["reason"]["word"] == "pool_full"
+        assert pool["recent"]["wait_p99"] > 0, "the wait that is not over counts"
         assert [one["application"] for one in pool["waiters"]] == ["waiter"]
         assert [(one["application"], one["state"]) for one in pool["holders"]] == [
             ("holder", "idle in transaction")]

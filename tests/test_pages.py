@@ -7,11 +7,11 @@ import subprocess
 import pytest
 
 from conftest import PROGRAM
-from harness import machine
+from harness import machine, purpose
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DOCS = os.path.join(ROOT, "docs")
-PAGES = ["README.md", "ARCHITECTURE.md",
+PAGES = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md",
          *(f"docs/{name}" for name in sorted(os.listdir(DOCS)) if name.endswith(".md"))]
 
 # Of its own suite.
@@ -50,6 +50,12 @@ def test_links_lead_somewhere(page):
         target = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
         assert os.path.exists(os.path.join(ROOT, target)), link
         assert not anchor or anchor in anchors(target), link
+
+
+def test_the_picture_has_the_figures():
+    """Of the page that it is made from."""
+    with open(purpose.PICTURE) as file:
+        assert file.read() == purpose.picture(), "python3 -m harness.purpose writes it"
 
 
 def test_named_tests_exist():

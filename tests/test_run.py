@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.request
 
 import pytest
 
@@ -37,21 +38,14 @@ def looks_right(said):
     for name in ("PostgreSQL", "through Howdah"):
         row = re.search(rf"^{name} +([\d,]+) +[\d.]+ +(\d+) +(\d+)$", said, re.M)
         assert row and row.group(1) != "0" and row.group(2) == "0", said
-    assert re.search(r"Howdah used [\d.]+ microseconds of CPU per transaction", said), said
+    assert re.search(r"Howdah used [\d.]+ µs of CPU per transaction", said), said
     assert "psql 'postgres://" in said and "SHOW POOLS" in said, said
-
-
-def test_once():
-    """With a throw-away PostgreSQL; nothing is left behind."""
-    code, said = once()
-    assert code == 0, said
-    looks_right(said)
-    folder = re.search(r"Config: +(/tmp/[^/]+)/", said).group(1)
-    assert not os.path.exists(folder)
+    crowd = r"^500 clients on \d+ connections to PostgreSQL: [\d,]+ transactions, .* 0 errors\.$"
+    assert re.search(crowd, said, re.M), said
 
 
 def test_until_interrupted(system_programs):
-    """What it prints connects; Ctrl-C ends it and all its children."""
+    """What it prints connects; Ctrl-C ends it and all its children, and nothing is left behind."""
     child = start()
     said = ""
     for line in child.stdout:
@@ -62,10 +56,13 @@ def test_until_interrupted(system_programs):
     for line in re.findall(r"psql '(postgres://[^']+)'", said):
         sql = "SHOW VERSION" if line.endswith("pgbouncer") else "select 'Howdah 1'"
         assert "Howdah" in machine.run([system_programs.path("psql"), line, "-Atc", sql])
+    with urllib.request.urlopen(re.search(r"Page: +(http://\S+)", said).group(1)) as page:
+        assert b"<title>" in page.read()
     port = int(re.search(r"@127.0.0.1:(\d+)/", said).group(1))
     child.send_signal(signal.SIGINT)
     rest, _ = child.communicate()
     assert child.returncode == 0, rest
+    assert not os.path.exists(re.search(r"Config: +(/tmp/[^/]+)/", said).group(1))
     with pytest.raises(RuntimeError):
         machine.run([system_programs.path("psql"), f"postgres://x@127.0.0.1:{port}/x", "-c", ""])
 

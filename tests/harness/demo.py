@@ -14,6 +14,7 @@ from . import machine, postgres as pg, wire
 from .howdah import ADMIN, Howdah
 
 CLIENTS = 40
+CROWD = 500  # clients; the throw-away PostgreSQL takes 120 connections
 POOL = 10
 SECONDS = 3
 USER = "demo"
@@ -119,11 +120,11 @@ def pgbench(program, target, port, host, options):
                         target.database], as_user=False, env=environment)
 
 
-def measure(program, target, port, host, pooler=None):
+def measure(program, target, port, host, pooler=None, clients=CLIENTS, length=("-T", SECONDS)):
     """A short pgbench run: transactions per second, latency, failures, CPU of the pooler."""
     before = machine.cpu_seconds(pooler) if pooler else 0
     said = pgbench(program, target, port, host,
-                   ["-n", "-c", str(CLIENTS), "-j", "2", "-T", str(SECONDS), "-M", "prepared",
+                   ["-n", "-c", str(clients), "-j", "2", *map(str, length), "-M", "prepared",
                     *target.script])
     def number(pattern):
         match = re.search(pattern, said)
@@ -144,20 +145,32 @@ def measure(program, target, port, host, pooler=None):
 
 
 def prove(program, target, howdah):
-    """pgbench directly and through Howdah, side by side; whether no transaction failed."""
+    """pgbench directly and through Howdah, side by side, and more clients than PostgreSQL would take;
+    whether no transaction failed."""
     say(f"pgbench -c {CLIENTS} -T {SECONDS} -M prepared, directly and through Howdah")
     direct = measure(program, target, target.port, target.host)
     through = measure(program, target, howdah.port, howdah.host, howdah.child.pid)
-    servers = [row for row in howdah.console("SHOW SERVERS") if row["database"] == target.database]
+    servers = servers_of(howdah, target)
     print(f"{'':16}{'TPS':>10}{'latency ms':>12}{'failed':>8}{'connections':>13}")
     print(f"{'PostgreSQL':16}{direct['tps']:>10,.0f}{direct['latency']:>12.2f}"
           f"{direct['failed']:>8}{CLIENTS:>13}")
     print(f"{'through Howdah':16}{through['tps']:>10,.0f}{through['latency']:>12.2f}"
-          f"{through['failed']:>8}{len(servers):>13}")
-    print(f"Howdah used {through['cpu']:.1f} microseconds of CPU per transaction.")
-    if len(servers) > POOL:
+          f"{through['failed']:>8}{servers:>13}")
+    print(f"Howdah used {through['cpu']:.1f} µs of CPU per transaction.")
+    each = max(1, int(through["tps"]) // CROWD)  # about a second, however far the server is
+    crowd = measure(program, target, howdah.port, howdah.host, clients=CROWD, length=("-t", each))
+    most = max(servers, servers_of(howdah, target))
+    print(bold(f"{CROWD} clients on {most} connections to PostgreSQL: "
+               f"{crowd['transactions']:,.0f} transactions, {crowd['tps']:,.0f} a second, "
+               f"{crowd['failed']} errors."))
+    if most > POOL:
         print(f"More than the {POOL} server connections allowed: a fault of Howdah's.")
-    return direct["failed"] == through["failed"] == 0 and 0 < len(servers) <= POOL
+    return direct["failed"] == through["failed"] == crowd["failed"] == 0 and 0 < most <= POOL
+
+
+def servers_of(howdah, target):
+    """How many connections to the target there are."""
+    return sum(row["database"] == target.database for row in howdah.console("SHOW SERVERS"))
 
 
 def select_one(scratch):
@@ -182,6 +195,7 @@ def start(options, scratch, target, secret):
         auth_type="scram-sha-256" if secret else "trust",
         admin_users=f"{ADMIN}, {target.user}",
         default_pool_size=POOL, max_client_conn=1000,
+        http_listen_port=machine.free_port(), http_page=1,
         server_tls_ca_file=target.sslrootcert or None,
     )
     howdah.secrets = {ADMIN: secrets.token_hex(16), target.user: secret}
@@ -198,6 +212,7 @@ def how_to_connect(howdah, target):
     print()
     print(f"Connect:   psql '{base}/{quoted(target.database)}'")
     print(f"Console:   psql '{base}/pgbouncer' -c 'SHOW POOLS'")
+    print(f"Page:      http://{howdah.host}:{howdah.sections['pgbouncer']['http_listen_port']}/")
     print(f"Config:    {howdah.ini_path}")
 
 

@@ -208,13 +208,23 @@ fn fitting(table: &Table, room: usize, sorted: Option<usize>) -> Vec<(usize, usi
         } else {
             width(at)
         };
-        let taken = wanted + usize::from(!chosen.is_empty());
+        let space = usize::from(!chosen.is_empty());
+        // A long text is of use even if it is cut.
+        let wanted = match wanted + space > left && wanted == WIDEST && left > WIDEST / 2 {
+            true => left - space,
+            false => wanted,
+        };
+        let taken = wanted + space;
         if taken <= left {
             left -= taken;
             chosen.push((at, wanted));
         }
     }
     chosen.sort_unstable();
+    // A text that was cut takes what is left.
+    if let Some((_, width)) = chosen.iter_mut().find(|(_, width)| *width == WIDEST) {
+        *width += left;
+    }
     chosen
 }
 

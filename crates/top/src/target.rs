@@ -8,9 +8,13 @@ use std::time::Duration;
 use postgres::config::Host;
 use postgres::error::SqlState;
 use postgres::{Client, Config};
+use postgres_openssl::MakeTlsConnector;
 
 use crate::passwords::{self, Wanted};
 use crate::tls::Tls;
+
+/// How long a connection and its login may take, unless `connect_timeout` says so.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Folders of unix sockets, in the order in which they are looked at.
 const SOCKET_FOLDERS: [&str; 3] = ["/run/howdah", "/var/run/postgresql", "/tmp"];
@@ -122,7 +126,7 @@ impl Target {
             config.password(password);
         }
         if config.get_connect_timeout().is_none() {
-            config.connect_timeout(Duration::from_secs(5));
+            config.connect_timeout(CONNECT_LIMIT);
         }
         config.ssl_mode(tls.mode);
         let mut target = Target {
@@ -152,7 +156,7 @@ impl Target {
     /// What is wrong, in one line for people.
     pub fn connect(&mut self) -> Result<Client, String> {
         let connector = self.tls.connector()?;
-        let error = match self.config.connect(connector.clone()) {
+        let error = match self.try_once(connector.clone())? {
             Ok(client) => return Ok(client),
             Err(why) => why,
         };
@@ -163,10 +167,31 @@ impl Target {
                 return Err(self.explained("a password is needed".into()));
             };
             self.config.password(password);
-            let again = self.config.connect(connector);
-            return again.map_err(|why| self.failed(&why));
+            return self.try_once(connector)?.map_err(|why| self.failed(&why));
         }
         Err(self.failed(&error))
+    }
+
+    /// Tries to connect, on a thread of its own: the driver's own limit ends with the connection,
+    /// and what answers there may never say a word of the login.
+    fn try_once(
+        &self,
+        connector: MakeTlsConnector,
+    ) -> Result<Result<Client, postgres::Error>, String> {
+        let (config, (tell, told)) = (self.config.clone(), std::sync::mpsc::channel());
+        std::thread::spawn(move || {
+            // Nobody listens once the limit is over.
+            let _ = tell.send(config.connect(connector));
+        });
+        let limit = self.config.get_connect_timeout().copied();
+        let limit = limit.unwrap_or(CONNECT_LIMIT);
+        told.recv_timeout(limit).map_err(|_| {
+            format!(
+                "{}: no answer to the login within {} s, so it may be no PostgreSQL and no pooler",
+                self.name(),
+                limit.as_secs()
+            )
+        })
     }
 
     /// Host and port, for people.

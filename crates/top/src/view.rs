@@ -242,9 +242,9 @@ fn holders(now: &Snapshot, wanted: impl Fn(&str, &str) -> bool) -> Table {
                 duration(all.number(row, "state_us")),
                 all.value(row, "kept_for").to_string(),
                 all.value(row, "application_name").to_string(),
-                all.value(row, "client_addr").to_string(),
                 all.value(row, "remote_pid").to_string(),
                 all.value(row, "query").to_string(),
+                all.value(row, "client_addr").to_string(),
             ]
         });
     Table {
@@ -256,9 +256,9 @@ fn holders(now: &Snapshot, wanted: impl Fn(&str, &str) -> bool) -> Table {
             "for",
             "kept for",
             "application",
-            "client",
             "pid",
             "query",
+            "client",
         ]),
         rows: rows.collect(),
     }
@@ -338,9 +338,9 @@ fn pool(now: &Snapshot, database: &str, user: &str) -> Table {
             stayed,
             kept,
             application,
-            client,
             pid,
             query,
+            client,
         ] = &row[..]
         else {
             continue;
@@ -354,9 +354,9 @@ fn pool(now: &Snapshot, database: &str, user: &str) -> Table {
             held.clone(),
             does,
             application.clone(),
-            client.clone(),
             pid.clone(),
             query.clone(),
+            client.clone(),
         ]);
     }
     let all = &now.clients;
@@ -373,13 +373,13 @@ fn pool(now: &Snapshot, database: &str, user: &str) -> Table {
             if holds { String::new() } else { duration(wait) },
             all.value(row, "wait_reason").replace('_', " "),
             all.value(row, "application_name").to_string(),
+            String::new(),
+            String::new(),
             address(all, row),
-            String::new(),
-            String::new(),
         ]);
     }
     Table {
-        columns: columns(&["", "for", "what", "application", "client", "pid", "query"]),
+        columns: columns(&["", "for", "what", "application", "pid", "query", "client"]),
         rows,
     }
 }

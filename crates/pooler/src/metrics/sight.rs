@@ -362,12 +362,21 @@ impl Point {
             *count += more;
             waited += more;
         }
-        // Clients that got a server at once did not wait.
+        let longest = longest as f64 / 1e9;
+        let measured = quantile(&wait_counts, 0.99);
         let wait_p99 = match waited * 100 <= wait_counts.iter().sum() {
+            // Clients that got a server at once did not wait.
             true => 0.0,
             // No wait was longer than the longest one.
-            false if over == 0 => quantile(&wait_counts, 0.99).min(longest as f64 / 1e9),
-            false => quantile(&wait_counts, 0.99),
+            false if over == 0 => measured.min(longest),
+            false => measured,
+        };
+        // The last bucket has no bound.
+        let above_all = measured >= Histogram::bound(BOUNDS - 1) as f64 / 1e9;
+        let wait_p99 = if above_all {
+            wait_p99.max(longest)
+        } else {
+            wait_p99
         };
         let queries = difference(&now.1.query, &before.1.query);
         Point {
