@@ -10,6 +10,7 @@ use std::time::Duration;
 use howdah_pooler::config::{Config, Database, Host, Secret, SslMode};
 use howdah_pooler::note::Level;
 use openssl::ssl::{SslConnector, SslFiletype, SslMethod, SslVerifyMode};
+use openssl::x509::store::X509StoreBuilder;
 
 use crate::boot::expected_servers;
 use crate::check::grouped;
@@ -285,6 +286,8 @@ fn connector(config: &Config, mode: SslMode) -> Result<SslConnector, openssl::er
     if !mode.is_verified() {
         builder.set_verify(SslVerifyMode::NONE);
     } else if !globals.server_tls_ca_file.is_empty() {
+        // Only these: not the system's, which the builder has read.
+        builder.set_cert_store(X509StoreBuilder::new()?.build());
         builder.set_ca_file(&globals.server_tls_ca_file)?;
     }
     let (certificate, key) = (&globals.server_tls_cert_file, &globals.server_tls_key_file);
