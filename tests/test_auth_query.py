@@ -5,6 +5,7 @@ import os
 import pytest
 
 from harness import machine, wire
+from harness.logins import nameless
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -28,7 +29,7 @@ def test_looked_up(shared_howdah, auth_type, user, workers):
     for name, password in ((user, "wrong"), ("nobody_at_all", "secret")):
         with pytest.raises(wire.Refused) as refused:
             howdah.connect(user=name, password=password)
-        refusals.append((refused.value.code, refused.value.text))
+        refusals.append((refused.value.code, nameless(refused.value.text)))
     assert refusals[0][0] == "28P01"
     assert refusals[1] == ("28P01", "password authentication failed")
     howdah.wait_for_log(r"closing because: no such user \(age=")
@@ -41,7 +42,7 @@ def test_trust_asks_too(shared_howdah):
         assert client.value("select current_user") == "md5_user"
     with pytest.raises(wire.Refused) as refused:
         howdah.connect(user="nobody_at_all")
-    assert refused.value.code == "28000"
+    assert refused.value.code == "28P01"
 
 
 def test_without_a_password(shared_howdah):

@@ -69,7 +69,7 @@ impl Fault {
         Some(match self {
             LoginFailed(_) | NoSuchUser | Config(_) => "The pooler's log says why.".into(),
             NoDatabase(_) => "Add the database, or *, to [databases] in the pooler's file.".into(),
-            ClientBytes(_) | TooEarly => {
+            TooEarly => {
                 "A program that is no PostgreSQL client, or an error of the driver, sent this."
                     .into()
             }
