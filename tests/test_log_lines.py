@@ -249,10 +249,13 @@ def test_the_log_as_json(make_howdah):
     howdah = make_howdah(log_format="json")
     with pytest.raises(wire.Refused):
         howdah.connect(user='no"body\n{', database="postgres")
-    howdah.wait_for_log("no such user")
+    howdah.wait_for_log("closing because")
     lines = [json.loads(line) for line in howdah.log().splitlines()]
     assert all({"time", "pid", "level", "text"} <= line.keys() for line in lines)
-    assert any(line.get("connection", "").startswith("C-0x") for line in lines)
+    line = next(line for line in lines if "authentication failed (age" in line["text"])
+    assert line["connection"].startswith("C-0x") and line["address"].startswith("127."), line
+    assert (line["user"], line["database"], line["sqlstate"], line["reason"]) == \
+        ('no"body\n{', "postgres", "28000", '"trust" authentication failed'), line
     howdah.console("SET log_format = text")
     mark = howdah.log_mark()
     howdah.connect().close()

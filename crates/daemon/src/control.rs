@@ -15,6 +15,7 @@ use howdah_pooler::balance::{BalanceStep, Balancer, DECIDES};
 use howdah_pooler::config::{Config, PoolSpread};
 use howdah_pooler::event::{Answer, Order, Question, Time, WorkerId};
 use howdah_pooler::load::Load;
+use howdah_pooler::maintenance::long_wait;
 use howdah_pooler::note::Level;
 use howdah_pooler::order::Shutdown;
 use howdah_pooler::stats::Stats;
@@ -30,6 +31,7 @@ use crate::handover::{HandOver, Round, Sent};
 use crate::http::{Http, Sampler};
 use crate::leave::leave;
 use crate::log::{self, Log};
+use crate::long_waits::LongWaits;
 use crate::reload::Loaded;
 use crate::signals::{OperatorRequest, Signals};
 use crate::systemd;
@@ -211,12 +213,14 @@ impl Desk {
             handover: HandOver::new(listeners),
             http,
             sampler: Sampler::new(),
+            long_waits: LongWaits::default(),
             tracer,
             ending: false,
             idle: HashSet::new(),
             counted: Stats::default(),
             counted_by: HashSet::new(),
         };
+        crate::reach::look_once(control.config.clone(), control.log.clone());
         runtime.block_on(async {
             let mut zones_at = Instant::now();
             let mut samples = tokio::time::interval(SAMPLE_EVERY);
@@ -281,6 +285,7 @@ pub struct Control {
     pub handover: HandOver,
     pub http: Http,
     pub sampler: Sampler,
+    long_waits: LongWaits,
     pub tracer: Tracer,
     /// The process ends as soon as possible.
     pub ending: bool,
@@ -477,7 +482,18 @@ impl Control {
                     .sampler
                     .answered(serial, *holdings, (self.ending, spans), globals);
                 if let Some(sight) = sight {
+                    let long = long_wait(&self.config.globals);
+                    for line in self.long_waits.lines(&sight, long, Instant::now()) {
+                        self.log.say(Level::Warning, line);
+                    }
                     self.http.publish(sight);
+                }
+            }
+            Question::LongWaits => {
+                self.long_waits.ask();
+                // Otherwise the next sample comes within a second.
+                if !self.http.is_on() {
+                    self.sampler.ask(&self.workers);
                 }
             }
             Question::Idle(worker, ending) => {

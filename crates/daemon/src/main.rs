@@ -19,6 +19,7 @@ mod http;
 mod leave;
 mod listen;
 mod log;
+mod long_waits;
 mod nameserver;
 #[cfg(feature = "traces")]
 mod otlp;

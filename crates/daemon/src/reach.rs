@@ -1,16 +1,20 @@
-//! `howdah --check --connect`: whether PostgreSQL can be reached as the settings say.
+//! Whether PostgreSQL can be reached as the settings say: `howdah --check --connect`, and a look at
+//! each host at start.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use howdah_pooler::config::{Config, Database, Host, Secret, SslMode};
+use howdah_pooler::note::Level;
 use openssl::ssl::{SslConnector, SslFiletype, SslMethod, SslVerifyMode};
+use openssl::x509::store::X509StoreBuilder;
 
 use crate::boot::expected_servers;
 use crate::check::grouped;
-use crate::log;
+use crate::log::{self, Log};
 
 /// How long each step may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -80,6 +84,40 @@ pub fn try_all(config: &Config) -> bool {
     good
 }
 
+/// At start: looks on a thread of its own whether somebody listens at each named host, and logs who
+/// does not. Nothing is sent, so PostgreSQL logs nothing.
+pub fn look_once(config: Arc<Config>, log: Log) {
+    let look = move || {
+        let mut seen: Vec<(&Host, u16)> = Vec::new();
+        for database in config.databases.values().chain(&config.fallback) {
+            for host in &database.hosts {
+                let place = (host, database.port);
+                if seen.contains(&place) {
+                    continue;
+                }
+                seen.push(place);
+                if let Err((why, remedy)) = connect(host, database.port) {
+                    let name = &database.name;
+                    let text = format!("database \"{name}\" can't be reached: {why}: {remedy}");
+                    log.say(Level::Warning, text);
+                }
+            }
+        }
+    };
+    // Without the thread, clients find out.
+    let _ = std::thread::Builder::new()
+        .name("howdah-look".into())
+        .spawn(look);
+}
+
+fn connect(host: &Host, port: u16) -> Result<(), Failed> {
+    match host {
+        Host::Unix(folder) => try_socket(&format!("{folder}/.s.PGSQL.{port}")),
+        Host::Name(name) => connect_tcp(name, port).map(drop),
+        Host::Ip(address) => connect_tcp(&address.to_string(), port).map(drop),
+    }
+}
+
 /// Compares what pools may open with what PostgreSQL takes.
 fn compare(place: &Place<'_>) {
     let Some(room) = place.room else { return };
@@ -141,14 +179,20 @@ fn try_socket(path: &str) -> Result<(), Failed> {
 
 /// Resolves, connects, and shakes hands as the settings say: what became of TLS.
 fn try_tcp(config: &Config, database: &Database, name: &str) -> Result<String, Failed> {
-    let addresses = (name, database.port).to_socket_addrs();
-    let addresses: Vec<SocketAddr> = addresses
+    let stream = connect_tcp(name, database.port)?;
+    try_tls(config, database, name, stream)
+}
+
+/// Resolves and connects, to the first address that answers.
+fn connect_tcp(name: &str, port: u16) -> Result<TcpStream, Failed> {
+    let addresses: Vec<SocketAddr> = (name, port)
+        .to_socket_addrs()
         .map_err(|why| (log::text(&why), "check host= and the name server"))?
         .collect();
     let mut failed = ("the name has no address".to_string(), "check host=");
     for address in addresses {
         match TcpStream::connect_timeout(&address, PATIENCE) {
-            Ok(stream) => return try_tls(config, database, name, stream),
+            Ok(stream) => return Ok(stream),
             Err(why) => failed = not_connected(&address, &why),
         }
     }
@@ -242,6 +286,8 @@ fn connector(config: &Config, mode: SslMode) -> Result<SslConnector, openssl::er
     if !mode.is_verified() {
         builder.set_verify(SslVerifyMode::NONE);
     } else if !globals.server_tls_ca_file.is_empty() {
+        // Only these: not the system's, which the builder has read.
+        builder.set_cert_store(X509StoreBuilder::new()?.build());
         builder.set_ca_file(&globals.server_tls_ca_file)?;
     }
     let (certificate, key) = (&globals.server_tls_cert_file, &globals.server_tls_key_file);

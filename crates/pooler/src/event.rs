@@ -188,6 +188,8 @@ pub enum Question {
         /// The client's address.
         remote: Address,
     },
+    /// Clients have waited for long. The log should say why, at most once a minute for each pool.
+    LongWaits,
     /// List all known host names, for SHOW DNS_HOSTS and SHOW DNS_ZONES.
     Names {
         /// Comes back with the answer.

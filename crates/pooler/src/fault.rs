@@ -96,7 +96,7 @@ pub enum Fault {
     TooManyClients(&'static str),
     /// `client_login_timeout`.
     LoginTimeout,
-    /// `client_login_timeout`, and the client has not sent a byte.
+    /// `client_login_timeout`, and the client has not even sent a part of a start-up packet.
     LoginTimeoutSilent,
     /// `client_login_timeout` while the client waited for a server.
     LoginTimeoutServerDown,
@@ -370,10 +370,7 @@ impl fmt::Display for Fault {
             OtherProtocol(Foreign::Tls) => f.write_str(
                 "the client begins with TLS, which is not enabled (client_tls_sslmode)",
             ),
-            LoginTimeoutSilent => f.write_str(
-                "client_login_timeout (the client has sent nothing, as MySQL clients and probes do)",
-            ),
-            LoginTimeout => f.write_str("client_login_timeout"),
+            LoginTimeout | LoginTimeoutSilent => f.write_str("client_login_timeout"),
             LoginTimeoutServerDown => f.write_str("client_login_timeout (server down)"),
             ClientIdle => f.write_str("client_idle_timeout"),
             PinIdle => f.write_str("pin_idle_timeout"),

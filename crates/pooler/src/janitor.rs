@@ -34,6 +34,8 @@ pub struct Janitor {
     kills: u64,
     kills_of: HashMap<String, u64, foldhash::quality::FixedState>,
     pub(crate) tidied: Time,
+    /// When the control thread was last asked to log that clients wait.
+    pub(crate) waits_told: Time,
     pub(crate) stats_at: Time,
     pub(crate) period_ends: Option<Time>,
     pub(crate) older_stats_at: Time,

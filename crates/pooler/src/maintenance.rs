@@ -3,7 +3,7 @@
 
 use hashbrown::HashSet;
 
-use crate::config::nanos;
+use crate::config::{Globals, nanos};
 use crate::event::{Action, Out, Question};
 use crate::ids::{Peer, Time};
 use crate::limits;
@@ -21,6 +21,18 @@ const HUNGER_NS: u64 = 10_000_000;
 
 /// How often unused statements are forgotten, in nanoseconds.
 const TIDY_NS: u64 = 5_000_000_000;
+
+/// The shortest wait that the log tells of, in nanoseconds: `query_wait_notify`, when clients are
+/// told, too, or five seconds.
+pub fn long_wait(globals: &Globals) -> u64 {
+    match nanos(globals.query_wait_notify) {
+        0 => 5_000_000_000,
+        notify => notify,
+    }
+}
+
+/// How often a worker whose clients wait asks for a line in the log, in nanoseconds.
+const LONG_WAITS_NS: u64 = 5_000_000_000;
 
 impl Pooler {
     /// A deadline has passed.
@@ -84,6 +96,7 @@ impl Pooler {
             self.tell_pins(id, out);
             self.collect(id, out);
         }
+        self.tell_long_waits(out);
         self.mind_listeners(out);
         self.look_for_ends(out);
         if self.now.0 >= self.janitor.tidied.0 + TIDY_NS {
@@ -99,6 +112,24 @@ impl Pooler {
         self.drop_unpacked(out);
         self.drop_left_behind(out);
         self.maybe_end(out);
+    }
+
+    /// Clients of a pool have waited for long: the log says so. Workers ask for it again and again,
+    /// because the control thread may have told of another pool just before.
+    fn tell_long_waits(&mut self, out: &mut Out) {
+        if self.now.0 < self.janitor.waits_told.0 + LONG_WAITS_NS {
+            return;
+        }
+        let long = long_wait(&self.config.globals);
+        if self
+            .pools
+            .ids()
+            .into_iter()
+            .any(|id| self.oldest_wait(id) >= long)
+        {
+            self.janitor.waits_told = self.now;
+            out.push(Action::Ask(Question::LongWaits));
+        }
     }
 
     /// While clients wait, each worker often reports for how long. A wait not clearly longer than

@@ -187,6 +187,7 @@ impl Control {
                 | Question::CheckPassword { .. }
                 | Question::Forward { .. }
                 | Question::LogStats { .. }
+                | Question::LongWaits
                 | Question::Surveyed { .. }
                 | Question::Exit(_)
                 | Question::StopListening { .. } => {}

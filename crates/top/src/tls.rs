@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use openssl::ssl::{SslConnector, SslFiletype, SslMethod, SslVerifyMode};
+use openssl::x509::store::X509StoreBuilder;
 use postgres::config::SslMode;
 use postgres_openssl::MakeTlsConnector;
 
@@ -124,6 +125,9 @@ impl Tls {
             Verify::Nothing => builder.set_verify(SslVerifyMode::NONE),
             Verify::Authority | Verify::Name => {
                 if let Some(file) = &self.authorities {
+                    // Only these: not the system's, which the builder has read.
+                    let none = X509StoreBuilder::new().map_err(|why| failed("TLS", why))?;
+                    builder.set_cert_store(none.build());
                     builder
                         .set_ca_file(file)
                         .map_err(|why| failed(&format!("sslrootcert={file}"), why))?;

@@ -48,6 +48,11 @@ impl Pooler {
         if !client.welcomed && !canceller {
             self.not_let_in.count(&fault);
         }
+        if fault == Fault::LoginTimeoutSilent {
+            let text = "no start-up packet came: MySQL clients and probes wait for the server to \
+                        speak first";
+            self.note_client(Level::Log, id, text, out);
+        }
         let told = fault.is_told() && between && !mute;
         if told {
             if let Some(pool) = self.clients.at(id).pool {

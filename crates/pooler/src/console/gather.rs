@@ -169,7 +169,7 @@ impl Pooler {
         let pool = self.pools.at(id);
         let leave = pool.pin_line.longest_wait(self.now);
         let waited_for = pool.is_waited_for() || leave.is_some();
-        let max_wait = pool.longest_wait(self.now).max(leave).unwrap_or(0);
+        let max_wait = self.oldest_wait(id).max(leave.unwrap_or(0));
         PoolShare {
             key: pool.key.for_clients(),
             database: pool.terms.database.clone(),

@@ -30,7 +30,6 @@ impl Fault {
         let Case { user, database, .. } = case;
         match self {
             LoginFailed(why) => told_of_login(why, case),
-            LoginTimeoutSilent => LoginTimeout.to_string(),
             NoSuchUser => format!("{} for user \"{user}\"", auth::PASSWORD_FAILED),
             NoDatabase(name) => format!("database \"{name}\" does not exist"),
             NotAllowed => format!("permission denied for database \"{database}\""),
@@ -49,7 +48,7 @@ impl Fault {
                 "The pooler reads its rules from auth_hba_file.".into()
             }
             LoginFailed(_) | NoSuchUser => "The pooler refused this login.".into(),
-            LoginTimeoutSilent => "The client has sent nothing.".into(),
+            LoginTimeoutSilent => "The client has sent no start-up packet.".into(),
             NoDatabase(_) => "The pooler's [databases] has neither this name nor *.".into(),
             BytesBeforeAnswer(_) => "This could be either a client-software bug or evidence of an \
                                      attempted man-in-the-middle attack."

@@ -382,6 +382,7 @@ impl World<'_> {
             }
             Question::Surveyed { .. }
             | Question::LogStats { .. }
+            | Question::LongWaits
             | Question::Idle(..)
             | Question::Busy(_)
             | Question::Load(_)

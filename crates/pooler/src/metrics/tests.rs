@@ -92,6 +92,26 @@ fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 }
 
 #[test]
+fn waits_that_are_not_over_count() {
+    let mut memory = Memory::default();
+    sample(&mut memory, vec![holdings(0, vec![share("d", 5)])]);
+    for (seconds, told) in [(3, 3.0), (200, 200.0)] {
+        let waited = seconds * 1_000_000_000;
+        let mut stuck = share("d", 5);
+        stuck.states.cl_waiting = 1;
+        (stuck.states.max_wait, stuck.states.waits) = (waited, waited);
+        stuck.waits.count(waited);
+        let sight = sample(&mut memory, vec![holdings(0, vec![stuck])]);
+        // Nothing has ended, and no percentile is above the longest wait.
+        assert_eq!(sight.recent[0].wait_p99, told);
+        assert_eq!(sight.history.last().unwrap().wait_p99, told);
+        let text = text(&sight, Format::Prometheus);
+        let name = r#"howdah_pool_waits_in_progress_seconds{database="d",user="u"}"#;
+        assert_eq!(value(&text, name), Some(&*seconds.to_string()));
+    }
+}
+
+#[test]
 fn workers_add_up() {
     let sight = sample(
         &mut Memory::default(),

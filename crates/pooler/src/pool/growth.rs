@@ -42,7 +42,7 @@ impl Pooler {
 
     /// How long the oldest client has waited, in nanoseconds. Clients that wait for the pool's first
     /// server count, too. Otherwise they would never get one while all other servers are busy.
-    fn oldest_wait(&self, pool_id: PoolId) -> u64 {
+    pub(crate) fn oldest_wait(&self, pool_id: PoolId) -> u64 {
         let (now, pool) = (self.now, self.pools.at(pool_id));
         let newcomers = { pool.newcomers().iter() }.filter_map(|id| self.clients.get(*id));
         let newcomers = newcomers.map(|client| now.0.saturating_sub(client.connected.0));

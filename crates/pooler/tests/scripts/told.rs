@@ -189,6 +189,7 @@ impl World {
             }
             Question::Idle(..) => self.tell(&format!("{worker} may end")),
             Question::Load(_) => {}
+            Question::LongWaits => self.tell(&format!("{worker} has clients that wait for long")),
             Question::Busy(_) => self.tell(&format!("{worker} has clients again")),
             other => panic!("{other:?}"),
         }

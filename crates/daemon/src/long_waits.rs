@@ -1,0 +1,53 @@
+//! The log's lines about clients that wait: one a pool and minute.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use howdah_pooler::metrics::{Sight, verdicts};
+use howdah_pooler::pool::key::PoolKey;
+
+/// How often the log tells of a pool.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// Which pools the log has told of.
+#[derive(Default)]
+pub struct LongWaits {
+    /// A worker has asked, and no sample of all workers has come since.
+    asked: bool,
+    told: HashMap<Arc<PoolKey>, Instant>,
+}
+
+impl LongWaits {
+    /// A worker's clients have waited for long.
+    pub fn ask(&mut self) {
+        self.asked = true;
+    }
+
+    /// The lines to log, if a worker has asked. `long`: the shortest wait to tell of, in
+    /// nanoseconds.
+    pub fn lines(&mut self, sight: &Sight, long: u64, now: Instant) -> Vec<String> {
+        if !std::mem::take(&mut self.asked) {
+            return Vec::new();
+        }
+        self.told.retain(|_, at| now.duration_since(*at) < EVERY);
+        let mut lines = Vec::new();
+        for verdict in verdicts(sight) {
+            let Some(key) = verdict.pool else { continue };
+            let pool = sight.pools.iter().find(|pool| pool.key == key);
+            let wait = pool.map_or(0, |pool| pool.states.max_wait);
+            if wait < long || self.told.contains_key(&key) {
+                continue;
+            }
+            lines.push(format!(
+                "{}/{}: {} (longest wait {} s)",
+                key.database,
+                key.user,
+                verdict.text,
+                wait / 1_000_000_000
+            ));
+            self.told.insert(key, now);
+        }
+        lines
+    }
+}
