@@ -512,7 +512,7 @@ def bad_scram(peer):
 
 
 SERVER_LOGINS = {
-    "hangs up": (hangs_up, ".*", "08006|08P01|08001"),
+    "hangs up": (hangs_up, ".*", "08006|57P03"),
     "talks rubbish": (talks_rubbish, ".*", "08006|08P01"),
     "asks for GSS": (asks_for_gss, ".*", "08006|08P01|28000|0A000"),
     "refuses without SQLSTATE": (refuses_without_code, ".*go away.*", "08P01|XX000"),

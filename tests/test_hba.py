@@ -161,7 +161,7 @@ def test_console(with_rules):
     howdah = with_rules("host pgbouncer ann all reject", "host all all all trust",
                         admin_users="admin,ann")
     assert refusal(howdah.connect, database="pgbouncer", user="ann") == REJECTED
-    assert refusal(howdah.connect, database="pgbouncer") == 'permission denied'
+    assert refusal(howdah.connect, database="pgbouncer") == 'permission denied for database "pgbouncer"'
     assert howdah.console("SHOW VERSION")
 
 

@@ -83,8 +83,9 @@ pub(crate) fn ask(prompt: &str) -> Option<String> {
     let mut silent = before.clone();
     silent.local_modes.remove(LocalModes::ECHO);
     silent.local_modes.insert(LocalModes::ECHONL);
-    terminal.write_all(prompt.as_bytes()).ok()?;
+    // First, because this drops what was typed before: whoever answers the prompt must be heard.
     tcsetattr(&terminal, OptionalActions::Flush, &silent).ok()?;
+    let _ = terminal.write_all(prompt.as_bytes());
     let mut line = String::new();
     let read = BufReader::new(&terminal).read_line(&mut line);
     // Whatever was read, the terminal shows again what is typed.
