@@ -18,7 +18,8 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 pub type Failed = (String, &'static str);
 
 /// At start: looks on a thread of its own whether somebody listens at each named host, and logs who
-/// does not. Nothing is sent, so PostgreSQL logs nothing.
+/// does not. Nothing is sent: PostgreSQL logs no more than that somebody connected, and that only with
+/// `log_connections = on`.
 pub fn look_once(config: Arc<Config>, log: Log) {
     let look = move || {
         let mut seen: Vec<(&Host, u16)> = Vec::new();
@@ -29,6 +30,9 @@ pub fn look_once(config: Arc<Config>, log: Log) {
                     continue;
                 }
                 seen.push(place);
+                if is_ours_to_resolve(&config, host) {
+                    continue;
+                }
                 if let Err((why, remedy)) = connect(host, database.port) {
                     let name = &database.name;
                     let text = format!("database \"{name}\" can't be reached: {why}: {remedy}");
@@ -41,6 +45,12 @@ pub fn look_once(config: Arc<Config>, log: Log) {
     let _ = std::thread::Builder::new()
         .name("howdah-look".into())
         .spawn(look);
+}
+
+/// Whether only Howdah's own name servers know this host: the system's resolver, which is used here,
+/// may say something else.
+pub fn is_ours_to_resolve(config: &Config, host: &Host) -> bool {
+    matches!(host, Host::Name(_)) && !config.globals.resolv_conf.is_empty()
 }
 
 fn connect(host: &Host, port: u16) -> Result<(), Failed> {

@@ -10,7 +10,7 @@ use openssl::x509::store::X509StoreBuilder;
 use crate::boot::expected_servers;
 use crate::check::grouped;
 use crate::log;
-use crate::look::{Failed, PATIENCE, connect_tcp, try_socket};
+use crate::look::{Failed, PATIENCE, connect_tcp, is_ours_to_resolve, try_socket};
 
 /// Asks whether there is TLS. PostgreSQL answers with `S` or `N`.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
@@ -40,6 +40,14 @@ pub fn try_all(config: &Config) -> bool {
         }
         for host in &database.hosts {
             let (name, port) = (&database.name, database.port);
+            if is_ours_to_resolve(config, host) {
+                println!(
+                    "SKIP {name} at {}: this check asks the system for names, and Howdah asks the name \
+                     servers of resolv_conf",
+                    place_name(host, port)
+                );
+                continue;
+            }
             let seen = try_host(config, database, host);
             let room = match &seen {
                 Ok((text, room)) => {
@@ -257,7 +265,13 @@ fn log_in(
         Host::Ip(address) => address.to_string(),
         Host::Unix(folder) => folder.clone(),
     };
-    let mode = tls_mode(config, database).to_string();
+    let mode = tls_mode(config, database);
+    // Only a mode that verifies asks authorities: libpq's `require` would, if it had any.
+    let authorities = match mode.is_verified() {
+        true => globals.server_tls_ca_file.as_str(),
+        false => "",
+    };
+    let mode = mode.to_string();
     let port = database.port.to_string();
     let target = database.target();
     let mut text = String::new();
@@ -268,7 +282,7 @@ fn log_in(
         ("user", user),
         ("password", password),
         ("sslmode", &mode),
-        ("sslrootcert", &globals.server_tls_ca_file),
+        ("sslrootcert", authorities),
         ("sslcert", &globals.server_tls_cert_file),
         ("sslkey", &globals.server_tls_key_file),
     ] {
