@@ -1,12 +1,9 @@
 //! What is wrong with a pool, and what would help, in one sentence. The table of docs/tuning.md as
 //! code: `howdah top`, the page and SHOW VERDICT say the same.
 
-use std::sync::Arc;
-
-use super::sight::{PoolSight, Sight};
+use super::sight::{PoolSight, PoolVerdict, Sight};
 use crate::console::holdings::{Holder, HolderState};
 use crate::pool::Reason;
-use crate::pool::key::PoolKey;
 use crate::pool::terms::HeldBy;
 
 /// A query that has run for so long is called slow, in nanoseconds.
@@ -16,23 +13,16 @@ const BUSY: f64 = 0.95;
 /// How many characters of a query are shown.
 const TEXT: usize = 60;
 
-/// A sentence about a pool, or about the process.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PoolVerdict {
-    /// The pool, if it is about one.
-    pub pool: Option<Arc<PoolKey>>,
-    /// The sentence.
-    pub text: String,
-}
-
-/// What is wrong, the pool with the longest wait first. Empty if nothing is.
-pub fn verdicts(sight: &Sight) -> Vec<PoolVerdict> {
+/// What is wrong, the pool with the longest wait first. Empty if nothing is. All pools must still be
+/// separate.
+pub(crate) fn verdicts(sight: &Sight) -> Vec<PoolVerdict> {
     let mut pools: Vec<&PoolSight> = sight.pools.iter().collect();
     pools.sort_by_key(|pool| std::cmp::Reverse(pool.states.max_wait));
     let of_pools = pools.into_iter().filter_map(|pool| {
         Some(PoolVerdict {
             text: of_pool(pool)?,
             pool: Some(pool.key.clone()),
+            longest: pool.states.max_wait,
         })
     });
     let busy = sight.workers.iter().filter(|worker| worker.busy > BUSY);
@@ -42,6 +32,7 @@ pub fn verdicts(sight: &Sight) -> Vec<PoolVerdict> {
             worker.worker
         ),
         pool: None,
+        longest: 0,
     });
     of_pools.chain(of_workers).collect()
 }
@@ -192,9 +183,12 @@ fn duration(ns: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::config::PoolMode;
     use crate::console::holdings::Who;
+    use crate::pool::key::PoolKey;
 
     fn holder(state: HolderState, stayed_s: u64, kept_for: &str) -> Holder {
         Holder {
