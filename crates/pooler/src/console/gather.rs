@@ -179,6 +179,7 @@ impl Pooler {
                 sv_pinned: pool.pinned(),
                 pins: pool.stats().pins,
                 unseen: pool.stats().unseen,
+                waits_in_vain: pool.stats().waits_in_vain,
                 ..States::default()
             },
             connections: 0,

@@ -58,6 +58,8 @@ pub struct States {
     pub sv_kept: u32,
     /// How long the oldest transaction has lasted, in nanoseconds.
     pub oldest_transaction: u64,
+    /// Waits since the start that no server ended.
+    pub waits_in_vain: u64,
     /// The sum of the waits that are not over, in nanoseconds.
     pub waits: u64,
 }

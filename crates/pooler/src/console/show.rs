@@ -520,6 +520,8 @@ fn pool_row(key: &PoolKey, states: &States, mode: &str, balance: Option<String>)
     row.push(number(states.sv_in_transaction));
     row.push(number(states.waits / 1000));
     row.push(number(states.oldest_transaction / 1000));
+    row.push(number(states.sv_kept));
+    row.push(number(states.waits_in_vain));
     row
 }
 
@@ -541,6 +543,7 @@ impl States {
         self.sv_kept += other.sv_kept;
         self.oldest_transaction = self.oldest_transaction.max(other.oldest_transaction);
         self.waits += other.waits;
+        self.waits_in_vain += other.waits_in_vain;
         self.sv_listening += other.sv_listening;
         self.sv_pinned += other.sv_pinned;
         self.pins += other.pins;

@@ -367,7 +367,7 @@ impl Point {
         (waits, longest): (&Histogram, u64),
     ) -> Point {
         let count = |now: u64, before: u64| now.saturating_sub(before);
-        let all = |of: &(Stats, Times)| of.1.all_waits(of.0.server_assignments);
+        let all = |of: &(Stats, Times)| of.1.all_waits(of.0.server_assignments, of.0.waits_in_vain);
         let mut wait_counts = difference(&all(now), &all(before));
         let over: u64 = difference(&now.1.wait, &before.1.wait).iter().sum();
         let mut waited = over;
