@@ -220,7 +220,8 @@ impl Pooler {
                 }
                 HolderState::Idle => &mut states.sv_kept,
             } += 1;
-            if state != HolderState::Idle {
+            // Replication is no transaction, and lasts for days.
+            if state != HolderState::Idle && !server.replication {
                 states.oldest_transaction = states.oldest_transaction.max(age);
             }
         }
