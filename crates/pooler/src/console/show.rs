@@ -530,6 +530,7 @@ impl States {
     pub(crate) fn add(&mut self, other: &States) {
         self.cl_active += other.cl_active;
         self.cl_waiting += other.cl_waiting;
+        self.cl_lookups += other.cl_lookups;
         self.cl_active_cancel += other.cl_active_cancel;
         self.sv_active += other.sv_active;
         self.sv_active_cancel += other.sv_active_cancel;
@@ -539,6 +540,7 @@ impl States {
         self.sv_tested += other.sv_tested;
         self.sv_login += other.sv_login;
         self.sv_working += other.sv_working;
+        self.sv_slow += other.sv_slow;
         self.sv_in_transaction += other.sv_in_transaction;
         self.sv_kept += other.sv_kept;
         self.oldest_transaction = self.oldest_transaction.max(other.oldest_transaction);
