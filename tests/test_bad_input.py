@@ -913,6 +913,14 @@ def test_check_as_root(make_howdah):
     assert "root" not in howdah.check()[1]
 
 
+def test_check_of_a_folder_that_the_unit_makes(make_howdah):
+    """Below /run services' folders come and go with them."""
+    _, code, said = checked(make_howdah, "unix_socket_dir = /run/howdah-of-nobody")
+    assert code == 0 and "configuration OK" in said, said
+    assert "WARNING unix_socket_dir /run/howdah-of-nobody is not there" in said
+    assert checked(make_howdah, "unix_socket_dir = /run/howdah-of-nobody/below")[1] == 1
+
+
 def test_check_reports_paths_beside_other_mistakes(make_howdah):
     """What can't be opened is found although the file has other mistakes, in the order of lines."""
     settings = "logfile = /no/such/folder/log\npool_mode = carpool\npidfile = /proc/nothing/pid"

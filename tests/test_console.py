@@ -63,7 +63,8 @@ OUR_COLUMNS = {
     "CLIENTS_EXTENDED": f"{COLUMNS['CLIENTS']} wait_reason wait_place pin_reason pinned_since",
     "SERVERS_EXTENDED": f"{COLUMNS['SERVERS']} pin_reason pinned_since",
     "POOLS_EXTENDED": f"{COLUMNS['POOLS']} sv_listening sv_pinned pins unseen_state "
-                      "sv_working sv_in_transaction waits_us oldest_transaction_us",
+                      "sv_working sv_in_transaction waits_us oldest_transaction_us "
+                      "sv_kept waits_in_vain",
     "HOLDERS": "database user state held_us state_us client_id client_addr application_name "
                "server_id remote_pid kept_for query",
     "QUERIES": "database user calls errors rows total_us mean_us p99_us max_us wait_us fingerprint "

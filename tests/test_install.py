@@ -183,7 +183,8 @@ def test_what_is_out_of_reach(newcomer):
                    f"absent = host=127.0.0.1 port={server.port} user=app password=other\n"
                    f"good = host=127.0.0.1 port={server.port} user=app password=other dbname=shop pool_size=200\n"
                    "[pgbouncer]\nlisten_addr = 127.0.0.1\nauth_type = any\n")
-    code, said = newcomer.run("howdah --check --connect a.ini")
+    # The environment is psql's, not the pooler's.
+    code, said = newcomer.run("howdah --check --connect a.ini", PGSSLCERT="/nonexistent")
     assert code == 2 and "hush" not in said, said
     for pattern in [r"FAIL refused at .*Connection refused: nothing listens there",
                     r"FAIL nameless at .*check host=",
@@ -193,3 +194,14 @@ def test_what_is_out_of_reach(newcomer):
                     r"OK good at .*logged in as app",
                     r"WARNING 127.0.0.1:\d+: pools may open 260 servers.*leaves 117"]:
         assert re.search(pattern, said), f"{pattern}:\n{said}"
+
+
+def test_names_for_other_name_servers_are_skipped(newcomer):
+    """Only Howdah asks those of resolv_conf."""
+    with open(newcomer.file("resolv.conf"), "w") as file:
+        file.write("nameserver 127.0.0.1\n")
+    with open(newcomer.file("a.ini"), "w") as file:
+        file.write(f"[databases]\na = host={machine.NO_HOST}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+                   "auth_type = any\nresolv_conf = resolv.conf\n")
+    code, said = newcomer.run("howdah --check --connect a.ini")
+    assert code == 0 and f"SKIP a at {machine.NO_HOST}:5432: " in said, said

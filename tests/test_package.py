@@ -227,6 +227,51 @@ def test_release(stand_in, tmp_path):
         assert {entry["ref"], *entry["dependsOn"]} <= known
 
 
+STAND_INS = """
+adduser, deb-systemd-helper, dpkg-statoverride: true
+systemctl: case $* in *show*) echo "$AS_USER";; esac
+deb-systemd-invoke: echo "$@" >>"$SEEN"; test "$1" = restart
+runuser: echo runuser "$@" >>"$SEEN"; exit "$CHECK"
+"""
+
+
+@pytest.mark.parametrize("user, check, done", [
+    ("postgres", 0, "restart howdah.service"),
+    ("howdah", 1, None),
+])
+def test_upgrade_under_systemd(tmp_path, user, check, done):
+    """The unit that runs says as whom Howdah goes on. Where the new program can't start, the old one
+    stays. A purge removes only the package's own file."""
+    for line in STAND_INS.strip().splitlines():
+        names, _, script = line.partition(": ")
+        for name in names.split(", "):
+            path = tmp_path / "bin" / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(f"#!/bin/sh\n{script}\n")
+            path.chmod(0o755)
+    (tmp_path / "run/systemd/system").mkdir(parents=True)
+    (tmp_path / "etc/howdah").mkdir(parents=True)
+    (tmp_path / "etc/howdah/howdah.ini").touch()
+    seen = tmp_path / "seen"
+    own = tmp_path / "etc/systemd/system/howdah.service.d/00-howdah-package.conf"
+
+    def run(script, *words):
+        rooted = re.sub(r"(?<![\w}])/(etc|run|var)/", rf"{tmp_path}/\1/", text("debian", script))
+        return shell("sh", "-c", rooted, script, *words, AS_USER=user, CHECK=str(check),
+                     SEEN=str(seen), PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
+    said = run("postinst", "configure", "0.0.1")
+    wanted = ["reload howdah.service",
+              f"runuser -u {user} -- /usr/sbin/howdah --check {tmp_path}/etc/howdah/howdah.ini", done]
+    assert seen.read_text().splitlines() == [line for line in wanted if line]
+    assert ("the old process goes on" in said) == bool(check)
+    assert own.exists() == (user == "postgres")
+    if not own.exists():
+        own.parent.mkdir(parents=True)
+        own.write_text("[Service]\n")
+    run("postrm", "purge")
+    assert own.exists() == (user != "postgres")
+
+
 def accounts():
     """The names of all users."""
     return {user.pw_name for user in pwd.getpwall()}
@@ -237,7 +282,7 @@ def accounts():
 @pytest.mark.skipif(os.path.exists("/usr/sbin/howdah"), reason="Howdah is installed here")
 def test_install_start_upgrade_remove(package, unit, postgres, scratch):
     ini, users, program = "/etc/howdah/howdah.ini", "/etc/howdah/userlist.txt", "/usr/sbin/howdah"
-    own = "/etc/systemd/system/howdah.service.d/user.conf"
+    own = "/etc/systemd/system/howdah.service.d/00-howdah-package.conf"
     user, group = unit["Service"]["User"], unit["Service"]["Group"]
     before = accounts()
     port = machine.free_port()

@@ -76,13 +76,9 @@ impl Reader<'_> {
                 _ => self.assignment(&mut cursor, place.clone()),
             };
             if let Err((text, remedy)) = done {
-                // What was read of the line is a key, a header or a path. A line of an auth_file has
-                // quotes.
+                // A header or a path is shown. Another line may be the rest of a secret.
                 let read = &start[..start.len() - cursor.rest.len()];
-                let read = read
-                    .lines()
-                    .next()
-                    .filter(|read| !read.contains(['"', '=']));
+                let read = read.lines().next().filter(|_| "[%".contains(first));
                 let read = read.filter(|read| !read.is_empty());
                 let mistake = Mistake::at(&place, text, remedy);
                 self.mistakes

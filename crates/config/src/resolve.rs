@@ -1,5 +1,6 @@
 //! The second stage: from written settings to a configuration.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -224,10 +225,13 @@ impl Resolver {
                         }
                         Some(entry) => (format!("{entry} \"{key}\""), Excerpt::of_hidden(&key)),
                         None if table::find(Scope::Global, &key).is_none() => {
-                            let value = if shown { &value } else { "..." };
-                            (invalid(value, &key), Excerpt::of_key(&key))
+                            // It may be a secret whose key is misspelt.
+                            (invalid("...", &key), Excerpt::of_key(&key))
                         }
-                        None if shown => (invalid(&value, &key), Excerpt::of_value(&key, &value)),
+                        None if shown => {
+                            let value = without_login(&value);
+                            (invalid(&value, &key), Excerpt::of_value(&key, &value))
+                        }
                         None => (invalid("...", &key), Excerpt::of_hidden(&key)),
                     };
                     let mistake = Mistake::at(&place, text, remedy);
@@ -899,6 +903,16 @@ fn must_be(setting: &Setting, value: &str) -> String {
     };
     let near = did_you_mean_word(setting.kind, value);
     format!("must be {}{range}{near}", setting.kind)
+}
+
+/// A value without the user and password of a URL in it.
+fn without_login(value: &str) -> Cow<'_, str> {
+    match (value.split_once("://"), value.rsplit_once('@')) {
+        (Some((scheme, rest)), Some((_, host))) if rest.contains('@') => {
+            format!("{scheme}://...@{host}").into()
+        }
+        _ => value.into(),
+    }
 }
 
 /// PgBouncer's text.

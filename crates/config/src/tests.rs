@@ -316,13 +316,13 @@ fn every_mistake_is_found_and_placed() {
          [pgbouncer\n%include gone.ini\n",
     );
     let expected = [
-        "invalid value \"1\" for parameter early in configuration (h.ini:1): it stands before any \
+        "invalid value \"...\" for parameter early in configuration (h.ini:1): it stands before any \
          section: begin with [pgbouncer]",
         "invalid value \"70000\" for parameter listen_port in configuration (h.ini:3): must be \
          an integer from 0 to 65535",
         "invalid value \"transactoin\" for parameter pool_mode in configuration (h.ini:4): must \
          be one of session, transaction, statement; did you mean transaction?",
-        "invalid value \"1\" for parameter listen_prot in configuration (h.ini:5): there is no \
+        "invalid value \"...\" for parameter listen_prot in configuration (h.ini:5): there is no \
          such setting; did you mean listen_port?",
         "invalid value \"-1\" for parameter server_lifetime in configuration (h.ini:6): must be a \
          number of seconds, 0 or more",
@@ -580,7 +580,10 @@ fn a_mistake_is_shown_in_its_line_without_secrets() {
                 pool_mode = transaction # hush\n\
                 pool_mode transaction\n\
                 \"ann\" \"hush\"\n\
-                pasword = hush\n";
+                pasword = hush\n\
+                http_tokn = hush\n\
+                trace_endpoint = https://u:hush@h/\n\
+                hush\n";
     let reading = Config::read("h.ini", text, &mut files);
     let shown = reading.mistakes.iter().map(Mistake::shown_line);
     let shown: Vec<String> = shown
@@ -596,9 +599,12 @@ fn a_mistake_is_shown_in_its_line_without_secrets() {
             "  6 | e = ...",
             "  8 | http_token = ...",
             "  9 | pool_mode = transaction # hush",
-            "  10 | pool_mode ...",
+            "",
             "",
             "  12 | pasword = ...",
+            "  13 | http_tokn = ...",
+            "  14 | trace_endpoint = https://...@h/",
+            "",
         ]
     );
     let said: Vec<_> = reading.mistakes.iter().map(Mistake::to_string).collect();
@@ -610,11 +616,7 @@ fn a_mistake_is_shown_in_its_line_without_secrets() {
         said(6)
     );
     let (all, hush) = (format!("{:?}", reading.mistakes), "hush");
-    assert_eq!(
-        all.matches(hush).count(),
-        2 + 1,
-        "only the comment, and pasword: {all}"
-    );
+    assert_eq!(all.matches(hush).count(), 2, "only the comment: {all}");
 }
 
 #[test]

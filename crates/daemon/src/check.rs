@@ -55,6 +55,7 @@ pub fn check(arguments: &Arguments) -> ExitCode {
     let missing = boot::left_out(&config);
     errors.extend(missing.map(|text| (text, String::new())));
     let mut advice = boot::advice(&config);
+    advice.extend(made_at_start(&config.globals));
     advice.extend(checked_as_root(&config.globals, arguments));
     let needless = needless(&config);
     let config = Source::new(arguments).with_arguments(config);
@@ -130,8 +131,24 @@ fn checked_as_root(globals: &Globals, arguments: &Arguments) -> Option<String> {
     let stays_root = user.is_none_or(String::is_empty);
     (Uid::effective().is_root() && stays_root).then(|| {
         "this check ran as root, who may read every file, and Howdah does not run as root: check as \
-         the user that it will have (runuser -u postgres -- howdah --check ...), or set user"
+         the user that it will have (runuser -u USER -- howdah --check ...), or set user"
             .into()
+    })
+}
+
+/// A warning: the folder of the unix socket is missing, directly below `/run`. There services' folders
+/// come and go with them, so this is no mistake.
+fn made_at_start(globals: &Globals) -> Option<String> {
+    let folder = &globals.unix_socket_dir;
+    let path = boot::is_file_path(folder)?;
+    let parent = path.parent()?;
+    let below_run = parent == Path::new("/run") || parent == Path::new("/var/run");
+    let missing = fs::metadata(path).is_err_and(|why| why.kind() == ErrorKind::NotFound);
+    (below_run && missing).then(|| {
+        format!(
+            "unix_socket_dir {folder} is not there: the packaged unit creates /run/howdah at start; for \
+             another unit write RuntimeDirectory="
+        )
     })
 }
 
@@ -216,6 +233,7 @@ fn judge_machine(config: &Config) -> Vec<Mistake> {
     }
     let folder = &globals.unix_socket_dir;
     if !folder.is_empty()
+        && made_at_start(globals).is_none()
         && let Some(path) = boot::is_file_path(folder)
         && let Err(why) = may_create_in(path)
     {

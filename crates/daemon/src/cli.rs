@@ -173,14 +173,14 @@ pub fn subcommand_like(word: &str) -> Option<&'static str> {
 }
 
 /// `; did you mean X?` if an option is like this argument. Behind a word that is no file, the word
-/// may be an option without its dashes.
+/// may be a subcommand, or an option without its dashes.
 fn option_like(argument: &lexopt::Arg<'_>, config: Option<&str>) -> String {
+    if let Some(name) = config.and_then(subcommand_like) {
+        return format!("; did you mean howdah {name}?");
+    }
     let option = match (argument, config) {
         (Long(name), _) => format!("--{name}"),
-        (_, Some(word)) => match subcommand_like(word) {
-            Some(name) => return format!("; did you mean howdah {name}?"),
-            None => format!("--{word}"),
-        },
+        (_, Some(word)) => format!("--{word}"),
         _ => return String::new(),
     };
     let near = near::nearest(&option, OPTIONS);
@@ -294,7 +294,10 @@ mod tests {
                 "check a.ini",
                 "unexpected argument \"a.ini\"; did you mean --check?",
             ),
-            ("tpo --once", "invalid option '--once'"),
+            (
+                "tpo --once",
+                "invalid option '--once'; did you mean howdah top?",
+            ),
             (
                 "inti a",
                 "unexpected argument \"a\"; did you mean howdah init?",

@@ -220,7 +220,7 @@ impl Desk {
             counted: Stats::default(),
             counted_by: HashSet::new(),
         };
-        crate::reach::look_once(control.config.clone(), control.log.clone());
+        crate::look::look_once(control.config.clone(), control.log.clone());
         runtime.block_on(async {
             let mut zones_at = Instant::now();
             let mut samples = tokio::time::interval(SAMPLE_EVERY);

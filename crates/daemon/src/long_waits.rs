@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use howdah_pooler::metrics::{Sight, verdicts};
+use howdah_pooler::metrics::Sight;
 use howdah_pooler::pool::key::PoolKey;
 
 /// How often the log tells of a pool.
@@ -32,11 +32,9 @@ impl LongWaits {
         }
         self.told.retain(|_, at| now.duration_since(*at) < EVERY);
         let mut lines = Vec::new();
-        for verdict in verdicts(sight) {
-            let Some(key) = verdict.pool else { continue };
-            let pool = sight.pools.iter().find(|pool| pool.key == key);
-            let wait = pool.map_or(0, |pool| pool.states.max_wait);
-            if wait < long || self.told.contains_key(&key) {
+        for verdict in &sight.verdicts {
+            let Some(key) = &verdict.pool else { continue };
+            if verdict.longest < long || self.told.contains_key(key) {
                 continue;
             }
             lines.push(format!(
@@ -44,9 +42,9 @@ impl LongWaits {
                 key.database,
                 key.user,
                 verdict.text,
-                wait / 1_000_000_000
+                verdict.longest / 1_000_000_000
             ));
-            self.told.insert(key, now);
+            self.told.insert(key.clone(), now);
         }
         lines
     }

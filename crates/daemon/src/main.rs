@@ -20,6 +20,7 @@ mod leave;
 mod listen;
 mod log;
 mod long_waits;
+mod look;
 mod nameserver;
 #[cfg(feature = "traces")]
 mod otlp;

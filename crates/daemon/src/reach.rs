@@ -1,29 +1,19 @@
-//! Whether PostgreSQL can be reached as the settings say: `howdah --check --connect`, and a look at
-//! each host at start.
+//! Whether PostgreSQL can be reached as the settings say: `howdah --check --connect`.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::time::Duration;
+use std::net::{SocketAddr, TcpStream};
 
 use howdah_pooler::config::{Config, Database, Host, Secret, SslMode};
-use howdah_pooler::note::Level;
 use openssl::ssl::{SslConnector, SslFiletype, SslMethod, SslVerifyMode};
 use openssl::x509::store::X509StoreBuilder;
 
 use crate::boot::expected_servers;
 use crate::check::grouped;
-use crate::log::{self, Log};
-
-/// How long each step may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+use crate::log;
+use crate::look::{Failed, PATIENCE, connect_tcp, is_ours_to_resolve, try_socket};
 
 /// Asks whether there is TLS. PostgreSQL answers with `S` or `N`.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
-
-/// What is wrong, and how to correct it.
-type Failed = (String, &'static str);
 
 /// The settings of PostgreSQL that say how many servers it takes.
 const ROOM: &str = "select current_setting('max_connections')::int \
@@ -50,6 +40,14 @@ pub fn try_all(config: &Config) -> bool {
         }
         for host in &database.hosts {
             let (name, port) = (&database.name, database.port);
+            if is_ours_to_resolve(config, host) {
+                println!(
+                    "SKIP {name} at {}: this check asks the system for names, and Howdah asks the name \
+                     servers of resolv_conf",
+                    place_name(host, port)
+                );
+                continue;
+            }
             let seen = try_host(config, database, host);
             let room = match &seen {
                 Ok((text, room)) => {
@@ -82,40 +80,6 @@ pub fn try_all(config: &Config) -> bool {
     }
     places.iter().for_each(compare);
     good
-}
-
-/// At start: looks on a thread of its own whether somebody listens at each named host, and logs who
-/// does not. Nothing is sent, so PostgreSQL logs nothing.
-pub fn look_once(config: Arc<Config>, log: Log) {
-    let look = move || {
-        let mut seen: Vec<(&Host, u16)> = Vec::new();
-        for database in config.databases.values().chain(&config.fallback) {
-            for host in &database.hosts {
-                let place = (host, database.port);
-                if seen.contains(&place) {
-                    continue;
-                }
-                seen.push(place);
-                if let Err((why, remedy)) = connect(host, database.port) {
-                    let name = &database.name;
-                    let text = format!("database \"{name}\" can't be reached: {why}: {remedy}");
-                    log.say(Level::Warning, text);
-                }
-            }
-        }
-    };
-    // Without the thread, clients find out.
-    let _ = std::thread::Builder::new()
-        .name("howdah-look".into())
-        .spawn(look);
-}
-
-fn connect(host: &Host, port: u16) -> Result<(), Failed> {
-    match host {
-        Host::Unix(folder) => try_socket(&format!("{folder}/.s.PGSQL.{port}")),
-        Host::Name(name) => connect_tcp(name, port).map(drop),
-        Host::Ip(address) => connect_tcp(&address.to_string(), port).map(drop),
-    }
 }
 
 /// Compares what pools may open with what PostgreSQL takes.
@@ -162,53 +126,10 @@ fn try_host(
     Ok((format!("{tls}; logged in as {user}"), room))
 }
 
-fn try_socket(path: &str) -> Result<(), Failed> {
-    let remedy = "is PostgreSQL running, and are host and port its own (unix_socket_directories)?";
-    let failed = |why| (format!("{path}: {}", log::text(&why)), remedy);
-    match path.strip_prefix('@') {
-        Some(name) => {
-            use std::os::linux::net::SocketAddrExt;
-            let address = std::os::unix::net::SocketAddr::from_abstract_name(name);
-            address.and_then(|address| UnixStream::connect_addr(&address))
-        }
-        None => UnixStream::connect(path),
-    }
-    .map(drop)
-    .map_err(failed)
-}
-
 /// Resolves, connects, and shakes hands as the settings say: what became of TLS.
 fn try_tcp(config: &Config, database: &Database, name: &str) -> Result<String, Failed> {
     let stream = connect_tcp(name, database.port)?;
     try_tls(config, database, name, stream)
-}
-
-/// Resolves and connects, to the first address that answers.
-fn connect_tcp(name: &str, port: u16) -> Result<TcpStream, Failed> {
-    let addresses: Vec<SocketAddr> = (name, port)
-        .to_socket_addrs()
-        .map_err(|why| (log::text(&why), "check host= and the name server"))?
-        .collect();
-    let mut failed = ("the name has no address".to_string(), "check host=");
-    for address in addresses {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
-            Ok(stream) => return Ok(stream),
-            Err(why) => failed = not_connected(&address, &why),
-        }
-    }
-    Err(failed)
-}
-
-fn not_connected(address: &SocketAddr, why: &std::io::Error) -> Failed {
-    let remedy = match why.kind() {
-        ErrorKind::ConnectionRefused => {
-            "nothing listens there: is PostgreSQL running, with this port and with listen_addresses \
-             for this host?"
-        }
-        ErrorKind::TimedOut | ErrorKind::WouldBlock => "is the host up, and is there a firewall?",
-        _ => "check host= and the network",
-    };
-    (format!("{address}: {}", log::text(why)), remedy)
 }
 
 fn try_tls(
@@ -344,7 +265,13 @@ fn log_in(
         Host::Ip(address) => address.to_string(),
         Host::Unix(folder) => folder.clone(),
     };
-    let mode = tls_mode(config, database).to_string();
+    let mode = tls_mode(config, database);
+    // Only a mode that verifies asks authorities: libpq's `require` would, if it had any.
+    let authorities = match mode.is_verified() {
+        true => globals.server_tls_ca_file.as_str(),
+        false => "",
+    };
+    let mode = mode.to_string();
     let port = database.port.to_string();
     let target = database.target();
     let mut text = String::new();
@@ -355,7 +282,7 @@ fn log_in(
         ("user", user),
         ("password", password),
         ("sslmode", &mode),
-        ("sslrootcert", &globals.server_tls_ca_file),
+        ("sslrootcert", authorities),
         ("sslcert", &globals.server_tls_cert_file),
         ("sslkey", &globals.server_tls_key_file),
     ] {

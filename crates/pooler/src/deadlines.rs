@@ -11,7 +11,6 @@ use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
 use crate::maintenance::PERIOD_NS;
 use crate::pool::Pool;
-use crate::pool::key::PoolId;
 use crate::pool::reason::Reason;
 use crate::pooler::Pooler;
 use crate::server::{Server, ServerState};
@@ -121,6 +120,10 @@ impl Pooler {
 
     fn client_late(&mut self, id: ClientId, due: ClientDue, out: &mut Out) {
         match due {
+            ClientDue::Close(Fault::QueryWait) => {
+                let fault = self.waited_too_long(id);
+                self.disconnect(id, fault, out);
+            }
             ClientDue::Close(fault) => self.disconnect(id, fault, out),
             ClientDue::Examine => self.cancel_turn(id, out),
             ClientDue::Notify => {
@@ -158,7 +161,7 @@ impl Pooler {
             }
             (ClientState::Waiting, Some(pool)) => {
                 let limit = pool.terms.query_wait_timeout;
-                deadlines.add(client.request(), limit, self.waited_too_long(client.pool));
+                deadlines.add(client.request(), limit, Fault::QueryWait);
                 let limit = pool.terms.query_timeout;
                 deadlines.add(client.request(), limit, Fault::QueryTimeoutWaiting);
                 if !client.notified && client.welcomed {
@@ -176,7 +179,7 @@ impl Pooler {
                 let limit = nanos(globals.client_login_timeout);
                 deadlines.add(client.connected, limit, Fault::LoginTimeout);
                 let limit = pool.terms.query_wait_timeout;
-                deadlines.add(client.request(), limit, self.waited_too_long(client.pool));
+                deadlines.add(client.request(), limit, Fault::QueryWait);
             }
             (ClientState::Welcome, Some(pool)) => {
                 if let Some(fault) = client.pool.and_then(|pool| self.nobody_there(pool)) {
@@ -187,7 +190,7 @@ impl Pooler {
                 let limit = pool.terms.query_timeout;
                 deadlines.add(client.connected, limit, Fault::QueryTimeoutWaiting);
                 let limit = pool.terms.query_wait_timeout;
-                deadlines.add(client.request(), limit, self.waited_too_long(client.pool));
+                deadlines.add(client.request(), limit, Fault::QueryWait);
             }
             (state, _) => {
                 let limit = nanos(globals.client_login_timeout);
@@ -203,11 +206,18 @@ impl Pooler {
         deadlines.first
     }
 
-    /// The error of a client of this pool at `query_wait_timeout`.
-    fn waited_too_long(&self, pool: Option<PoolId>) -> Fault {
-        match pool.map(|pool| self.reason(pool)) {
-            Some(Reason::HeldBy(_) | Reason::Asked | Reason::PinLimit) | None => Fault::QueryWait,
-            Some(_) => Fault::QueryWaitServerDown,
+    /// The error of a client at `query_wait_timeout`. A server that only other clients can have for
+    /// now is a server.
+    fn waited_too_long(&self, id: ClientId) -> Fault {
+        let Some(pool) = self.clients.get(id).and_then(|client| client.pool) else {
+            return Fault::QueryWait;
+        };
+        match self.reason(pool) {
+            Reason::Paused | Reason::Suspended => Fault::QueryWaitServerDown,
+            // Other workers or other pools have the servers.
+            Reason::HeldBy(_) | Reason::Asked | Reason::PinLimit => Fault::QueryWait,
+            _ if self.has_usable_server(pool) => Fault::QueryWait,
+            _ => Fault::QueryWaitServerDown,
         }
     }
 

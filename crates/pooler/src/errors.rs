@@ -1,7 +1,7 @@
 //! Counts of the errors that clients got, and of the clients that were not let in.
 
 use crate::auth;
-use crate::fault::Fault;
+use crate::fault::{Fault, Foreign};
 
 /// The classes of SQLSTATEs that are counted apart; all others are `other`.
 pub const CLASSES: [&str; 17] = [
@@ -67,7 +67,7 @@ pub const LOGIN_FAILURES: [&str; 7] = [
 ];
 
 /// Why clients were refused without a look at their password: the label of metrics.
-pub const REFUSALS: [&str; 8] = [
+pub const REFUSALS: [&str; 12] = [
     "too_many_clients",
     "no_database",
     "database_disabled",
@@ -76,6 +76,10 @@ pub const REFUSALS: [&str; 8] = [
     "server_unavailable",
     "login_timeout",
     "shutting_down",
+    "wait_timeout",
+    "administrator",
+    "configuration",
+    "internal_error",
 ];
 
 /// How many clients were not let in, by reason.
@@ -110,10 +114,12 @@ impl NotLetIn {
     }
 }
 
-/// The reason in a word; `None` if the client left by itself.
+/// The reason in a word; `None` if the client left by itself, or if only clients that are logged in
+/// meet this fault.
 fn word(fault: &Fault) -> Option<&'static str> {
+    use Fault::*;
     Some(match fault {
-        Fault::LoginFailed(text) => match *text {
+        LoginFailed(text) => match *text {
             auth::TRUST_FAILED | auth::PEER_FAILED | auth::REJECTED | auth::NO_RULE => "rule",
             auth::CERT_FAILED | auth::CERT_REQUIRED => "certificate",
             auth::LDAP_FAILED | auth::PAM_FAILED => "ldap_or_pam",
@@ -125,17 +131,42 @@ fn word(fault: &Fault) -> Option<&'static str> {
             | auth::BINDING_ATTRIBUTE => "protocol",
             _ => "password",
         },
-        Fault::NoSuchUser => "no_user",
-        Fault::NotAllowed => "not_allowed",
-        Fault::TooManyClients(..) => "too_many_clients",
-        Fault::NoDatabase(..) => "no_database",
-        Fault::DatabaseDisabled(..) | Fault::AuthDatabaseDisabled(..) => "database_disabled",
-        Fault::TlsRequired | Fault::TlsHandshake(..) => "tls",
-        Fault::ServerLogin(..) | Fault::ServerLoginFailing(..) => "server_unavailable",
-        Fault::LoginTimeout | Fault::LoginTimeoutServerDown => "login_timeout",
-        Fault::ShuttingDown | Fault::ServerShuttingDown => "shutting_down",
-        Fault::ClientGone(..) | Fault::ClientClosed | Fault::Told(..) => return None,
-        _ => "startup",
+        NoSuchUser => "no_user",
+        NotAllowed => "not_allowed",
+        TooManyClients(_) => "too_many_clients",
+        NoDatabase(_) => "no_database",
+        DatabaseDisabled(_) | AuthDatabaseDisabled(_) => "database_disabled",
+        TlsRequired | TlsHandshake(_) | OtherProtocol(Foreign::Tls) => "tls",
+        ServerLogin(..) | ServerLoginFailing(..) | ServerGone | ServerBytes(_) | Server(_) => {
+            "server_unavailable"
+        }
+        LoginTimeout | LoginTimeoutSilent | LoginTimeoutServerDown => "login_timeout",
+        QueryWait | QueryWaitServerDown | QueryTimeout | QueryTimeoutWaiting => "wait_timeout",
+        ShuttingDown | ServerShuttingDown => "shutting_down",
+        Forced | DatabaseRemoved | DatabaseChanged | Suspended => "administrator",
+        Config(_) => "configuration",
+        Internal => "internal_error",
+        ClientBytes(_)
+        | ClientLength(_)
+        | OtherProtocol(Foreign::Http)
+        | Protocol(..)
+        | BytesBeforeAnswer(_)
+        | TooEarly
+        | NoUser
+        | NameTooLong(_)
+        | NameNotUtf8(_)
+        | Parameter(_)
+        | OptionsForm
+        | OptionsSetting(_)
+        | ReplicationValue(_)
+        | ServerParameter(..) => "startup",
+        ClientGone(_) | ClientClosed | Told(_) => return None,
+        CopyUnclear | TransactionBlock | PinsInStatementMode | TooManyPins | ListenerLost
+        | TooManyChannels | TooManyOwnChannels | TooMuchHeard | OtherEncoding | UnlistenUnclear
+        | ChannelsUnclear | QueriesRefused | ClientIdle | PinIdle | IdleTransaction
+        | TransactionTimeout => return None,
+        // These end cancel requests.
+        Cancelled | CancelUnknown | CancelNoPeer | CancelTtl | CancelWait => return None,
     })
 }
 
@@ -165,6 +196,13 @@ mod tests {
             Fault::NoSuchUser,
             Fault::TooManyClients("no more"),
             Fault::NoUser,
+            Fault::LoginTimeoutSilent,
+            Fault::OtherProtocol(Foreign::Tls),
+            Fault::OtherProtocol(Foreign::Http),
+            Fault::QueryWait,
+            Fault::Forced,
+            Fault::Config("no rule".into()),
+            Fault::Internal,
             Fault::ClientClosed,
         ] {
             counts.count(&fault);
@@ -172,6 +210,12 @@ mod tests {
         let mut sum = NotLetIn::default();
         sum.add(&counts);
         assert_eq!(sum.failures, [1, 1, 0, 0, 1, 0, 0]);
-        assert_eq!(sum.refusals, [1, 0, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(sum.refusals, [1, 0, 0, 1, 2, 0, 1, 0, 1, 1, 1, 1]);
+        for word in [
+            word(&Fault::DatabaseRemoved),
+            word(&Fault::QueryTimeoutWaiting),
+        ] {
+            assert!(word.is_some_and(|word| REFUSALS.contains(&word)));
+        }
     }
 }

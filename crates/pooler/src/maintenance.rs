@@ -282,9 +282,16 @@ impl Pooler {
             self.trim_waiting(id);
             let pool = self.pools.at_mut(id);
             total.add(&pool.period_ends());
-            for (_, since) in pool.waiting.iter() {
-                total.still_waiting += 1;
-                total.wait_ns += self.now.0.saturating_sub(since.0);
+            let lines = pool.waiting.iter().chain(pool.pin_line.iter());
+            let waiting = lines.map(|(client, _)| client);
+            for client in waiting.chain(pool.newcomers().iter().copied()) {
+                // Those that have left may still be in the queue.
+                if let Some(client) = self.clients.get(client)
+                    && client.is_waiting()
+                {
+                    total.still_waiting += 1;
+                    total.wait_ns += self.now.0.saturating_sub(client.request().0);
+                }
             }
         }
         if self.config.globals.log_stats {

@@ -21,6 +21,8 @@ pub struct Stats {
     pub query_ns: u64,
     /// Time clients waited for a server.
     pub wait_ns: u64,
+    /// Waits that no server ended: the client left, or was disconnected. `wait_ns` includes them.
+    pub waits_in_vain: u64,
     /// Parses from clients.
     pub client_parses: u64,
     /// Parses to servers.
@@ -75,6 +77,7 @@ impl Stats {
         self.transaction_ns += other.transaction_ns;
         self.query_ns += other.query_ns;
         self.wait_ns += other.wait_ns;
+        self.waits_in_vain += other.waits_in_vain;
         self.client_parses += other.client_parses;
         self.server_parses += other.server_parses;
         self.binds += other.binds;
@@ -93,6 +96,7 @@ impl Stats {
     /// PgBouncer's log line about the counts in this many seconds.
     pub fn log_line(&self, seconds: u64) -> String {
         let per = |total: u64, count: u64| total.checked_div(count).unwrap_or(0) / 1000;
+        let waits = self.transactions + self.waits_in_vain + self.still_waiting;
         format!(
             "stats: {} xacts/s, {} queries/s, {} client parses/s, {} server parses/s, \
              {} binds/s, in {} B/s, out {} B/s, xact {} us, query {} us, wait {} us",
@@ -105,7 +109,7 @@ impl Stats {
             self.sent / seconds,
             per(self.transaction_ns, self.transactions),
             per(self.query_ns, self.queries),
-            per(self.wait_ns, self.transactions + self.still_waiting),
+            per(self.wait_ns, waits),
         )
     }
 
@@ -121,6 +125,7 @@ impl Stats {
             transaction_ns: self.transaction_ns - earlier.transaction_ns,
             query_ns: self.query_ns - earlier.query_ns,
             wait_ns: self.wait_ns - earlier.wait_ns,
+            waits_in_vain: self.waits_in_vain - earlier.waits_in_vain,
             client_parses: self.client_parses - earlier.client_parses,
             server_parses: self.server_parses - earlier.server_parses,
             binds: self.binds - earlier.binds,
@@ -147,4 +152,26 @@ pub struct PeerCounts {
     pub connecting: u32,
     /// Requests that wait for their turn.
     pub waiting: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_average_wait_is_of_all_waits() {
+        let stats = Stats {
+            transactions: 1,
+            waits_in_vain: 2,
+            still_waiting: 1,
+            wait_ns: 8_000_000,
+            ..Stats::default()
+        };
+        assert!(stats.log_line(1).ends_with("wait 2000 us"));
+        let twice = Stats {
+            waits_in_vain: 4,
+            ..stats
+        };
+        assert_eq!(twice.since(&stats).waits_in_vain, 2);
+    }
 }

@@ -71,16 +71,14 @@ pub struct Times {
     pub connect_ns: u64,
     /// Failed connections and logins to PostgreSQL.
     pub connect_failures: u64,
-    /// Those of `wait` that no server ended: the client left, or was disconnected.
-    pub waits_in_vain: u64,
 }
 
 impl Times {
     /// All waits for a server, including those of clients that got one at once: `assignments` is how
-    /// often a client got a server.
-    pub fn all_waits(&self, assignments: u64) -> Histogram {
+    /// often a client got a server, and `in_vain` how many of the measured waits no server ended.
+    pub fn all_waits(&self, assignments: u64, in_vain: u64) -> Histogram {
         let mut waits = self.wait;
-        let measured = waits.total().saturating_sub(self.waits_in_vain);
+        let measured = waits.total().saturating_sub(in_vain);
         waits.add_instant(assignments.saturating_sub(measured));
         waits
     }
@@ -107,7 +105,6 @@ impl Times {
         self.login_ns += other.login_ns;
         self.connect_ns += other.connect_ns;
         self.connect_failures += other.connect_failures;
-        self.waits_in_vain += other.waits_in_vain;
     }
 }
 

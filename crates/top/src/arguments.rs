@@ -17,8 +17,8 @@ Usage:
 URL is a libpq connection string, as postgresql://admin@127.0.0.1:6432/pgbouncer. What is missing
 comes from PGHOST, PGPORT, PGUSER, PGPASSWORD, and PGPASSFILE or ~/.pgpass. Without a host, the
 unix socket of port 6432 in /run/howdah, /var/run/postgresql or /tmp is used: the system user that
-runs the pooler needs no password there. sslmode, sslrootcert, sslcert and sslkey mean what they
-mean to psql.
+runs the pooler needs no password there. In /tmp a socket counts only if it is yours or root's.
+sslmode, sslrootcert, sslcert and sslkey mean what they mean to psql.
 
 Options:
       --interval=SECONDS  how often to look (1)

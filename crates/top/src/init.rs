@@ -12,6 +12,7 @@ use lexopt::prelude::*;
 use postgres::{Client, SimpleQueryMessage};
 
 use crate::target::{Kind, Target, environment, told};
+use crate::view::printable;
 
 /// What `howdah init --help` prints.
 pub const USAGE: &str = "\
@@ -89,7 +90,7 @@ pub fn init(arguments: impl IntoIterator<Item = OsString>) -> bool {
             // Whoever reads may have had enough.
             let _ = std::io::stdout().write_all(text.as_bytes());
         }
-        Err(why) => eprintln!("howdah init: {}", crate::view::printable(why)),
+        Err(why) => eprintln!("howdah init: {}", printable(why)),
     }
     done.is_ok()
 }
@@ -270,7 +271,7 @@ fn outcome(orders: &Orders, facts: &Facts, folder: &str) -> Outcome {
     }
     let mut list = format!(
         "; A line for each user: \"name\" \"secret\". Written by howdah init from {}.\n",
-        orders.target.name()
+        printable(&orders.target.name())
     );
     for (name, secret) in &users {
         match secret
@@ -290,14 +291,14 @@ fn outcome(orders: &Orders, facts: &Facts, folder: &str) -> Outcome {
         }
     }
     let known = |name: &&str| is_plain(name) && !["pgbouncer", "howdah", "*"].contains(name);
-    let databases: Vec<&str> = facts
-        .databases
-        .iter()
-        .map(String::as_str)
-        .filter(known)
-        .collect();
+    let databases = facts.databases.iter().map(String::as_str);
+    let (databases, skipped): (Vec<&str>, Vec<&str>) = databases.partition(known);
     let sizes = Sizes::of(facts.room, databases.len());
     let ini = ini(orders, facts, &place, &databases, &sizes, folder);
+    let databases = Databases {
+        taken: databases,
+        skipped,
+    };
     let told = report(orders, facts, &users, &silent, &databases, &sizes, folder);
     Outcome {
         ini,
@@ -306,21 +307,37 @@ fn outcome(orders: &Orders, facts: &Facts, folder: &str) -> Outcome {
     }
 }
 
+/// Databases that are in the file, and those that can't be.
+struct Databases<'a> {
+    taken: Vec<&'a str>,
+    skipped: Vec<&'a str>,
+}
+
+/// Names for a terminal.
+fn listed(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| printable(name)).collect();
+    names.join(", ")
+}
+
 /// The sizes of pools.
 struct Sizes {
     /// What all pools may take of PostgreSQL's connections.
     all: u32,
+    /// That leaves something for others.
+    fits: bool,
     database: u32,
     pool: u32,
 }
 
 impl Sizes {
     fn of(room: u32, databases: usize) -> Sizes {
-        let all = (room.saturating_mul(SHARE_OF_POOLS) / 100).max(1);
+        let share = (room.saturating_mul(SHARE_OF_POOLS) / 100).max(1);
         let count = u32::try_from(databases.max(1)).unwrap_or(u32::MAX);
-        let database = (all / count).max(1);
+        let database = (share / count).max(1);
+        let all = database.saturating_mul(count);
         Sizes {
-            all: database.saturating_mul(count),
+            all,
+            fits: all <= share && all < room,
             database,
             pool: database.min(MAX_POOL),
         }
@@ -386,6 +403,15 @@ fn ini(
         ),
     };
     let (room, all, of_database, pool) = (facts.room, sizes.all, sizes.database, sizes.pool);
+    let share = match sizes.fits {
+        true => format!(
+            "Pools take at most {all} of them, and leave the rest to\n; what does not come through Howdah"
+        ),
+        false => format!(
+            "With one server for each database pools may open\n; {all}, which leaves too few for what does not \
+             come through Howdah: remove databases that need no\n; pool, or raise max_connections"
+        ),
+    };
     let (own_port, own_user) = (orders.port, orders.target.user());
     let admin = match is_plain(own_user) && !own_user.contains([',', ' ']) {
         true => own_user,
@@ -419,15 +445,14 @@ admin_users = {admin}
 pool_mode = transaction
 max_client_conn = 1000
 
-; PostgreSQL has {room} connections for users. Pools take at most {all} of them, and leave the rest to
-; what does not come through Howdah. The first is the number of servers for each database and user,
+; PostgreSQL has {room} connections for users. {share}. The first is the number of servers for each database and user,
 ; the second for each database; give a busy database more with pool_size= and
 ; max_db_connections= in its line.
 default_pool_size = {pool}
 max_db_connections = {of_database}
 {tls}{http}",
-        version = facts.version,
-        name = orders.target.name(),
+        version = printable(&facts.version),
+        name = printable(&orders.target.name()),
     )
 }
 
@@ -436,7 +461,7 @@ fn report(
     facts: &Facts,
     users: &[(String, Option<String>)],
     silent: &[&str],
-    databases: &[&str],
+    databases: &Databases<'_>,
     sizes: &Sizes,
     folder: &str,
 ) -> String {
@@ -448,10 +473,22 @@ fn report(
     let mut text = format!(
         "{folder}/howdah.ini: {}, up to {all} servers of the {} that PostgreSQL has for users\n\
          {folder}/userlist.txt: {} with their secrets, readable for you alone\n",
-        several(databases.len(), "database"),
+        several(databases.taken.len(), "database"),
         facts.room,
         several(users.len() - silent.len(), "user"),
     );
+    if !sizes.fits {
+        text.push_str(
+            "\nThat is too much: remove databases that need no pool from howdah.ini, or raise max_connections.\n",
+        );
+    }
+    if !databases.skipped.is_empty() {
+        let _ = write!(
+            text,
+            "\nNot in howdah.ini, as the name is the console's or fits on no line: {}\n",
+            listed(&databases.skipped)
+        );
+    }
     let own = orders.target.user();
     if !facts.sees_secrets {
         let _ = write!(
@@ -464,7 +501,7 @@ fn report(
         let _ = write!(
             text,
             "\nWithout a password in PostgreSQL, and so without a login here: {}\n",
-            silent.join(", ")
+            listed(silent)
         );
     }
     if rustix::process::geteuid().is_root() {
@@ -492,6 +529,7 @@ fn report(
     let file = shell(&format!("{folder}/howdah.ini"));
     let _ = write!(text, "\nstart:  howdah {file}\n");
     let connected = orders.target.database();
+    let databases = &databases.taken;
     let database = databases.iter().find(|name| **name == connected);
     let database = database.or(databases.first());
     match (user, database) {
@@ -550,19 +588,55 @@ mod tests {
     #[test]
     fn pools_leave_something() {
         for (room, databases, sizes) in [
-            (97, 1, (87, 87, 20)),
-            (97, 2, (86, 43, 20)),
-            (97, 10, (80, 8, 8)),
-            (10, 100, (100, 1, 1)),
-            (1, 0, (1, 1, 1)),
+            (97, 1, (87, 87, 20, true)),
+            (97, 2, (86, 43, 20, true)),
+            (97, 10, (80, 8, 8, true)),
+            (10, 10, (10, 1, 1, false)),
+            (10, 100, (100, 1, 1, false)),
+            (1, 0, (1, 1, 1, false)),
         ] {
             let seen = Sizes::of(room, databases);
             assert_eq!(
-                (seen.all, seen.database, seen.pool),
+                (seen.all, seen.database, seen.pool, seen.fits),
                 sizes,
                 "{room} {databases}"
             );
         }
+    }
+
+    #[test]
+    fn what_the_server_says_adds_no_line() {
+        let target = Target::read("postgres://me@h", Kind::Database, &|_| None).unwrap();
+        let orders = Orders {
+            target,
+            folder: PathBuf::new(),
+            port: 1,
+            http_port: 0,
+        };
+        let facts = Facts {
+            version: "17\nadmin_users = *".into(),
+            databases: ["a", "a\nb", "pgbouncer"].map(String::from).into(),
+            users: vec![("x\ny\x1b[2J".into(), None)],
+            sees_secrets: true,
+            room: 10,
+            listens: String::new(),
+        };
+        let seen = outcome(&orders, &facts, "/f");
+        assert!(
+            seen.ini.starts_with(
+                "; Written by howdah init from PostgreSQL 17\\nadmin_users = * at h:5432.\n"
+            ),
+            "{}",
+            seen.ini
+        );
+        assert!(
+            seen.told.contains("no line: a\\nb, pgbouncer\n"),
+            "{}",
+            seen.told
+        );
+        let silent = "without a login here: x\\ny\\u{1b}[2J\n";
+        assert!(seen.told.contains(silent), "{}", seen.told);
+        assert!(!seen.users.contains("\ny"), "{}", seen.users);
     }
 
     #[test]
@@ -581,7 +655,7 @@ mod tests {
         for (line, said) in [
             ("", "name PostgreSQL and a superuser"),
             ("--port=x host=h", "x: write a port"),
-            ("--port=9127 host=h user=u", "write two ports"),
+            ("--port=9127 postgres://u@h", "write two ports"),
             ("host=h b", "unexpected argument"),
         ] {
             let words = line.split(' ').filter(|word| !word.is_empty());

@@ -31,7 +31,7 @@ const POOLS: &[Key] = &[
         "sv_in_transaction",
         As::Number,
     ),
-    ("servers_kept", "sv_pinned", As::Number),
+    ("servers_kept", "sv_kept", As::Number),
     ("servers_idle", "sv_idle", As::Number),
     ("servers_used", "sv_used", As::Number),
     ("servers_tested", "sv_tested", As::Number),

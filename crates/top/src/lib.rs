@@ -70,6 +70,7 @@ fn watch(mut arguments: Arguments) -> Result<(), String> {
     }
     // Before the screen is taken: what is wrong can be read then.
     let mut console = Some(Console::open(&mut arguments.target)?);
+    arguments.target.ask_no_more();
     let mut terminal = ratatui::try_init().map_err(|why| why.to_string())?;
     let mut state = State::new(arguments.target.name());
     let mut due = Instant::now();

@@ -385,6 +385,29 @@ mod tests {
     }
 
     #[test]
+    fn waits_that_no_server_ended_count() {
+        let mut now = snapshot(2, true);
+        let mut before = snapshot(0, true);
+        for (snapshot, vain, waited) in [(&mut before, "10", "0"), (&mut now, "110", "600000")] {
+            for (table, name, value) in [
+                (&mut snapshot.pools, "waits_in_vain", vain),
+                (&mut snapshot.stats, "total_wait_time", waited),
+            ] {
+                let at = table.columns.iter().position(|column| column == name);
+                let at = at.unwrap_or_else(|| {
+                    table.columns.push(name.into());
+                    table.rows.iter_mut().for_each(|row| row.push("0".into()));
+                    table.columns.len() - 1
+                });
+                table.rows.last_mut().unwrap()[at] = value.into();
+            }
+        }
+        // 200 transactions, 100 waits in vain and 4 that are not over.
+        let rates = crate::view::rates(&now, Some(&before));
+        assert_eq!(rates["shop"].wait_us, 600_000.0 / 304.0);
+    }
+
+    #[test]
     fn pgbouncer_has_fewer_columns() {
         let mut state = state(false);
         assert!(drawn(&mut state, 140, 10).contains("7.5 s"));

@@ -3,6 +3,7 @@
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use postgres::config::Host;
@@ -16,20 +17,24 @@ use crate::tls::Tls;
 /// How long a connection and its login may take, unless `connect_timeout` says so.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
+/// How long a connection may be silent before its other end is asked for a sign of life.
+const KEEPALIVES_IDLE: Duration = Duration::from_secs(60);
+
 /// Folders of unix sockets, in the order in which they are looked at.
 const SOCKET_FOLDERS: [&str; 3] = ["/run/howdah", "/var/run/postgresql", "/tmp"];
 
 /// The database of consoles, and the user that needs no password there.
 const CONSOLE: &str = "pgbouncer";
 
-/// Connects to the PostgreSQL that a connection string names, as psql would: what is missing comes
-/// from `PGHOST`, `PGPORT`, `PGUSER`, `PGDATABASE`, `PGPASSWORD`, and `PGPASSFILE` or `.pgpass`. If the server
-/// asks for a password that none of them has, and there is a terminal, the person is asked.
+/// Connects to the PostgreSQL that a connection string names. Neither the environment nor files in the
+/// home folder add anything, and nobody is asked for a password.
 ///
 /// # Errors
 /// What is wrong, in one line for people.
 pub fn connect(connection_string: &str) -> Result<Client, String> {
-    Target::read(connection_string, Kind::Database, &environment)?.connect()
+    let mut target = Target::read(connection_string, Kind::Database, &|_| None)?;
+    target.ask_no_more();
+    target.connect()
 }
 
 /// What is looked for.
@@ -48,7 +53,14 @@ pub(crate) struct Target {
     tls: Tls,
     /// The unix socket that was found, and whose process may log in without a password.
     found: Option<Socket>,
+    /// A person may be asked for a password.
+    may_ask: bool,
+    /// An attempt that has no answer yet.
+    pending: Option<Receiver<Attempt>>,
 }
+
+/// What became of an attempt to connect.
+type Attempt = Result<Client, postgres::Error>;
 
 /// A unix socket and its owner.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -128,12 +140,18 @@ impl Target {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_LIMIT);
         }
+        // An attempt ends if the other end is gone.
+        if config.get_keepalives_idle() > KEEPALIVES_IDLE {
+            config.keepalives_idle(KEEPALIVES_IDLE);
+        }
         config.ssl_mode(tls.mode);
         let mut target = Target {
             config,
             kind,
             tls,
             found,
+            may_ask: true,
+            pending: None,
         };
         if target.config.get_password().is_none()
             && let Some(path) = passwords::file(variable)
@@ -147,6 +165,11 @@ impl Target {
     /// The name in `pg_stat_activity` and SHOW CLIENTS.
     pub fn application_name(&mut self, name: &str) {
         self.config.application_name(name);
+    }
+
+    /// From now on nobody is asked for a password: the terminal has something else on it.
+    pub fn ask_no_more(&mut self) {
+        self.may_ask = false;
     }
 
     /// Connects. If a password is needed and not known, asks for it, and keeps the answer for the
@@ -163,7 +186,8 @@ impl Target {
         if lacks_password(&error) {
             let user = self.config.get_user().unwrap_or_default();
             let prompt = format!("Password for {user} at {}: ", self.name());
-            let Some(password) = passwords::ask(&prompt) else {
+            let answer = self.may_ask.then(|| passwords::ask(&prompt)).flatten();
+            let Some(password) = answer else {
                 return Err(self.explained("a password is needed".into()));
             };
             self.config.password(password);
@@ -173,25 +197,32 @@ impl Target {
     }
 
     /// Tries to connect, on a thread of its own: the driver's own limit ends with the connection,
-    /// and what answers there may never say a word of the login.
-    fn try_once(
-        &self,
-        connector: MakeTlsConnector,
-    ) -> Result<Result<Client, postgres::Error>, String> {
-        let (config, (tell, told)) = (self.config.clone(), std::sync::mpsc::channel());
-        std::thread::spawn(move || {
-            // Nobody listens once the limit is over.
-            let _ = tell.send(config.connect(connector));
+    /// and what answers there may never say a word of the login. An attempt without an answer goes on,
+    /// and the next call waits for it: so a pooler that hangs is left with one connection.
+    fn try_once(&mut self, connector: MakeTlsConnector) -> Result<Attempt, String> {
+        let attempt = self.pending.take().unwrap_or_else(|| {
+            let (config, (tell, told)) = (self.config.clone(), std::sync::mpsc::channel());
+            std::thread::spawn(move || {
+                // Nobody listens if the program ends.
+                let _ = tell.send(config.connect(connector));
+            });
+            told
         });
         let limit = self.config.get_connect_timeout().copied();
         let limit = limit.unwrap_or(CONNECT_LIMIT);
-        told.recv_timeout(limit).map_err(|_| {
-            format!(
-                "{}: no answer to the login within {} s, so it may be no PostgreSQL and no pooler",
-                self.name(),
-                limit.as_secs()
-            )
-        })
+        match attempt.recv_timeout(limit) {
+            Ok(answer) => Ok(answer),
+            Err(why) => {
+                if why == RecvTimeoutError::Timeout {
+                    self.pending = Some(attempt);
+                }
+                Err(format!(
+                    "{}: no answer to the login within {} s, so it may be no PostgreSQL and no pooler",
+                    self.name(),
+                    limit.as_secs()
+                ))
+            }
+        }
     }
 
     /// Host and port, for people.
@@ -292,15 +323,24 @@ impl Target {
     }
 }
 
-/// The first folder with a socket of this port.
+/// The first folder with a socket of this port. Where everybody may put a socket, only our own and
+/// root's count: a stranger's would get to see passwords.
 fn socket_at<'a>(port: u16, folders: &[&'a str]) -> Option<(&'a str, Socket)> {
+    let own = rustix::process::geteuid().as_raw();
     folders.iter().find_map(|folder| {
         let path = format!("{folder}/.s.PGSQL.{port}");
+        let open_to_all = Path::new(folder).metadata().ok()?.mode() & 0o002 != 0;
         let facts = Path::new(&path).metadata().ok()?;
         let owner = facts.uid();
         let is_socket = facts.file_type().is_socket();
-        is_socket.then_some((*folder, Socket { path, owner }))
+        let trusted = !open_to_all || is_trusted(owner, own);
+        (is_socket && trusted).then_some((*folder, Socket { path, owner }))
     })
+}
+
+/// Whether a socket in a folder of everybody is ours or root's.
+fn is_trusted(owner: u32, own: u32) -> bool {
+    owner == own || owner == 0
 }
 
 /// A connection string without its password.
@@ -392,6 +432,31 @@ mod tests {
             .err()
             .unwrap();
         assert!(!secret.contains("hush"), "{secret}");
+    }
+
+    #[test]
+    fn a_socket_of_a_stranger_is_left_alone() {
+        assert!(is_trusted(7, 7) && is_trusted(0, 7));
+        assert!(!is_trusted(8, 7) && !is_trusted(7, 0));
+    }
+
+    #[test]
+    fn a_pooler_that_hangs_has_one_attempt() {
+        let hung = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = hung.local_addr().unwrap().port();
+        let text = format!("host=127.0.0.1 port={port} user=u password=p");
+        let mut target = read(&text, Kind::Console, &[]).unwrap();
+        target.config.connect_timeout(Duration::from_millis(50));
+        for _ in 0..2 {
+            let why = target.connect().err().unwrap();
+            assert!(why.contains("no answer to the login"), "{why}");
+        }
+        drop(hung.accept().unwrap());
+        target.config.connect_timeout(CONNECT_LIMIT);
+        let why = target.connect().err().unwrap();
+        assert!(!why.contains("no answer to the login"), "{why}");
+        hung.set_nonblocking(true).unwrap();
+        assert!(hung.accept().is_err(), "a second connection");
     }
 
     #[test]

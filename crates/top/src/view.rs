@@ -123,7 +123,9 @@ pub(crate) fn rates(now: &Snapshot, before: Option<&Snapshot>) -> HashMap<String
         let here =
             (0..now.pools.rows.len()).filter(|pool| now.pools.value(*pool, "database") == database);
         let open = |name| total(here.clone().map(|pool| now.pools.number(pool, name)));
-        let waits = transactions + open("cl_waiting");
+        // Waits of pools that are gone count as none.
+        let in_vain = (given_up(now, database) - given_up(before, database)).max(0.0);
+        let waits = transactions + in_vain + open("cl_waiting");
         rates.insert(
             database.to_string(),
             Rate {
@@ -136,6 +138,13 @@ pub(crate) fn rates(now: &Snapshot, before: Option<&Snapshot>) -> HashMap<String
         );
     }
     rates
+}
+
+/// How many waits of a database's clients no server has ended.
+fn given_up(snapshot: &Snapshot, database: &str) -> f64 {
+    let pools = &snapshot.pools;
+    let rows = (0..pools.rows.len()).filter(|row| pools.value(*row, "database") == database);
+    total(rows.map(|row| pools.number(row, "waits_in_vain")))
 }
 
 /// The size of each database's pools.

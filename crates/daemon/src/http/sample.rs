@@ -38,7 +38,7 @@ impl Sampler {
             holdings: Vec::new(),
             awaited: 0,
             late: 0,
-            host: host_name().unwrap_or_default(),
+            host: host_name(),
             started: now(),
             reload_succeeded: true,
             reloaded_at: now(),
@@ -110,9 +110,10 @@ impl Sampler {
     }
 }
 
-fn host_name() -> Option<String> {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
-    Some(name.trim().to_string())
+/// By a system call: the unit hides most of `/proc`.
+fn host_name() -> String {
+    let uname = rustix::system::uname();
+    uname.nodename().to_string_lossy().into_owned()
 }
 
 fn now() -> f64 {

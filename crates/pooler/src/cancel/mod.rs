@@ -215,7 +215,7 @@ impl Pooler {
                 "canceling statement due to user request",
             );
         };
-        self.fail_waiting(id, error, out);
+        self.fail_waiting(id, b"57014", error, out);
     }
 
     /// A client waits. Its statement fails with this error, as if PostgreSQL had just begun the
@@ -223,6 +223,7 @@ impl Pooler {
     pub(crate) fn fail_waiting(
         &mut self,
         id: ClientId,
+        sqlstate: &[u8],
         error: impl FnOnce(&mut Vec<u8>),
         out: &mut Out,
     ) -> bool {
@@ -246,6 +247,9 @@ impl Pooler {
         }
         if waiting {
             client.becomes_idle(self.now);
+        }
+        if let Some(pool) = client.pool {
+            self.pools.at_mut(pool).count_error(sqlstate);
         }
         if let (true, Some(pool)) = (waiting, client.pool) {
             self.pools.at_mut(pool).waiting.leave(id);

@@ -543,6 +543,11 @@ impl Client {
         matches!(self.state, ClientState::Waiting | ClientState::Lookup)
     }
 
+    /// True if the client waits for a server, for a look-up or for its greeting.
+    pub fn is_waiting(&self) -> bool {
+        self.waits() || matches!(self.state, ClientState::Welcome)
+    }
+
     /// True if the client waits for a server of its own.
     pub fn waits_for_its_own(&self) -> bool {
         matches!(self.state, ClientState::Waiting) && self.replication.any()

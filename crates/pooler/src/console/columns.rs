@@ -275,8 +275,9 @@ const POOLS: [ShowColumn; 17] = [
 /// The columns of SHOW POOLS, then: servers that listen for all clients, servers that clients keep
 /// between transactions, how often a client began to keep one, how often a server had state that
 /// no text had shown, active servers that execute something or whose clients are idle in a
-/// transaction, the sum of the waits that are not over, and the age of the oldest transaction.
-const POOLS_EXTENDED: Columns = &joined::<25>(
+/// transaction, the sum of the waits that are not over, the age of the oldest transaction, active
+/// servers whose clients have them between transactions, and how many waits no server ended.
+const POOLS_EXTENDED: Columns = &joined::<27>(
     &POOLS,
     &[
         ("sv_listening", 'i'),
@@ -287,6 +288,8 @@ const POOLS_EXTENDED: Columns = &joined::<25>(
         ("sv_in_transaction", 'i'),
         ("waits_us", 'q'),
         ("oldest_transaction_us", 'q'),
+        ("sv_kept", 'i'),
+        ("waits_in_vain", 'q'),
     ],
 );
 

@@ -11,7 +11,7 @@ use crate::account::KeptFor;
 use crate::client::{Client, ClientState, Replication};
 use crate::config::nanos;
 use crate::console::holdings::{
-    ClientRow, Holder, HolderState, Holdings, PoolShare, ServerWait, States,
+    ClientRow, Holder, HolderState, Holdings, PoolShare, SLOW_NS, ServerWait, States,
 };
 use crate::event::{Ends, Time};
 use crate::params::Params;
@@ -75,9 +75,14 @@ impl Pooler {
             match (client.state(), share) {
                 (ClientState::Console(_), _) => consoles += 1,
                 (ClientState::Canceller | ClientState::Closing, _) => {}
-                (ClientState::Lookup, _) => login_clients += 1,
-                (ClientState::Waiting | ClientState::Welcome, Some(share)) => {
+                (state, Some(share)) if client.is_waiting() => {
                     let waited = self.now.0.saturating_sub(client.request().0);
+                    if matches!(state, ClientState::Lookup) {
+                        login_clients += 1;
+                        share.states.cl_lookups += 1;
+                        // Some are in no queue: their query runs.
+                        share.states.max_wait = share.states.max_wait.max(waited);
+                    }
                     share.states.cl_waiting += 1;
                     share.states.waits += waited;
                     share.waits.count(waited);
@@ -179,6 +184,7 @@ impl Pooler {
                 sv_pinned: pool.pinned(),
                 pins: pool.stats().pins,
                 unseen: pool.stats().unseen,
+                waits_in_vain: pool.stats().waits_in_vain,
                 ..States::default()
             },
             connections: 0,
@@ -205,21 +211,27 @@ impl Pooler {
         let Some(seen) = self.seen(server) else {
             return;
         };
-        if server.client().is_none() {
+        let age = |since: Time| self.now.0.saturating_sub(since.0);
+        let slow = u32::from(age(server.request()) >= SLOW_NS);
+        if matches!(server.state(), ServerState::Lookup(_)) {
+            states.sv_working += 1;
+            states.sv_slow += slow;
+        } else if server.client().is_none() {
             states.sv_working += u32::from(server.is_at_work());
         } else {
-            let (state, age) = (
-                state_of(server),
-                self.now.0.saturating_sub(server.linked().0),
-            );
-            *match state {
-                HolderState::Active => &mut states.sv_working,
-                HolderState::InTransaction | HolderState::InFailedTransaction => {
-                    &mut states.sv_in_transaction
+            let (state, age) = (state_of(server), age(server.linked()));
+            match state {
+                HolderState::Active => {
+                    states.sv_working += 1;
+                    states.sv_slow += slow;
                 }
-                HolderState::Idle => &mut states.sv_kept,
-            } += 1;
-            if state != HolderState::Idle {
+                HolderState::InTransaction | HolderState::InFailedTransaction => {
+                    states.sv_in_transaction += 1;
+                }
+                HolderState::Idle => states.sv_kept += 1,
+            }
+            // Replication is no transaction, and lasts for days.
+            if state != HolderState::Idle && !server.replication {
                 states.oldest_transaction = states.oldest_transaction.max(age);
             }
         }

@@ -17,6 +17,9 @@ use crate::stats::{PeerCounts, Stats};
 use crate::times::{Histogram, Times};
 use crate::tls::TlsTold;
 
+/// A statement that has run for so long is called slow, in nanoseconds.
+pub const SLOW_NS: u64 = 1_000_000_000;
+
 /// Clients and servers of a pool, by state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct States {
@@ -24,6 +27,8 @@ pub struct States {
     pub cl_active: u32,
     /// Waiting for a server.
     pub cl_waiting: u32,
+    /// Of those: clients whose login waits for auth_query.
+    pub cl_lookups: u32,
     /// Cancel requests under way to PostgreSQL.
     pub cl_active_cancel: u32,
     /// Bound to clients.
@@ -52,12 +57,16 @@ pub struct States {
     pub max_wait: u64,
     /// Of the active servers: those that execute a statement.
     pub sv_working: u32,
+    /// Of those: servers whose statement is slow.
+    pub sv_slow: u32,
     /// Of the active servers: those with clients that are idle in a transaction.
     pub sv_in_transaction: u32,
     /// Of the active servers: those that clients have between transactions.
     pub sv_kept: u32,
     /// How long the oldest transaction has lasted, in nanoseconds.
     pub oldest_transaction: u64,
+    /// Waits since the start that no server ended.
+    pub waits_in_vain: u64,
     /// The sum of the waits that are not over, in nanoseconds.
     pub waits: u64,
 }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use howdah_wire::backend::Status;
 
 use super::rows::{Row, number, text};
-use crate::client::{Client, ClientState};
+use crate::client::Client;
 use crate::console::holdings::{Holder, HolderState, Holdings, WaiterRow, Who};
 use crate::event::Time;
 use crate::metrics::{PoolVerdict, Process, Sight, verdicts};
@@ -24,7 +24,7 @@ impl Pooler {
         let line = line.map(|(client, _)| client);
         line.chain(pool.newcomers().iter().copied())
             .filter_map(|client| self.clients.get(client))
-            .filter(|client| is_waiting(client))
+            .filter(|client| client.is_waiting())
             .take(most)
             .map(|client| WaiterRow {
                 pool: pool.key.clone(),
@@ -99,12 +99,6 @@ pub(super) fn show_verdicts(holdings: Vec<Holdings>) -> Vec<Row> {
         ]
     };
     verdicts(&sight).into_iter().map(row).collect()
-}
-
-/// True if the client waits for a server or for its greeting.
-pub(super) fn is_waiting(client: &Client) -> bool {
-    use ClientState::{Lookup, Waiting, Welcome};
-    matches!(client.state(), Waiting | Welcome | Lookup)
 }
 
 /// What the client of a linked server does.

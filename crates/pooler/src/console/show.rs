@@ -520,6 +520,8 @@ fn pool_row(key: &PoolKey, states: &States, mode: &str, balance: Option<String>)
     row.push(number(states.sv_in_transaction));
     row.push(number(states.waits / 1000));
     row.push(number(states.oldest_transaction / 1000));
+    row.push(number(states.sv_kept));
+    row.push(number(states.waits_in_vain));
     row
 }
 
@@ -528,6 +530,7 @@ impl States {
     pub(crate) fn add(&mut self, other: &States) {
         self.cl_active += other.cl_active;
         self.cl_waiting += other.cl_waiting;
+        self.cl_lookups += other.cl_lookups;
         self.cl_active_cancel += other.cl_active_cancel;
         self.sv_active += other.sv_active;
         self.sv_active_cancel += other.sv_active_cancel;
@@ -537,10 +540,12 @@ impl States {
         self.sv_tested += other.sv_tested;
         self.sv_login += other.sv_login;
         self.sv_working += other.sv_working;
+        self.sv_slow += other.sv_slow;
         self.sv_in_transaction += other.sv_in_transaction;
         self.sv_kept += other.sv_kept;
         self.oldest_transaction = self.oldest_transaction.max(other.oldest_transaction);
         self.waits += other.waits;
+        self.waits_in_vain += other.waits_in_vain;
         self.sv_listening += other.sv_listening;
         self.sv_pinned += other.sv_pinned;
         self.pins += other.pins;

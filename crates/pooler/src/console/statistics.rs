@@ -56,7 +56,8 @@ impl DatabaseCounts {
         columns[6] = per(recent.query_ns, recent.queries);
         // Waits that are not over count as long as they have lasted.
         let (waiting, waits) = self.waiting;
-        columns[7] = per(recent.wait_ns + waits, recent.server_assignments + waiting);
+        let count = recent.server_assignments + recent.waits_in_vain + waiting;
+        columns[7] = per(recent.wait_ns + waits, count);
         columns
     }
 }

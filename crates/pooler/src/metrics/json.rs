@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::sight::{Point, PoolSight, Sight, quantile};
-use super::verdict::{PoolVerdict, verdicts};
+use super::sight::{Point, PoolSight, PoolVerdict, Sight, quantile};
 use crate::queries::tally::CountedQuery;
 
 /// The whole content of the page.
@@ -32,7 +31,7 @@ pub fn page(sight: &Sight) -> String {
             "lends": worker.lends,
             "busy": worker.busy,
         })).collect::<Value>(),
-        "verdicts": verdicts(sight).iter().map(of_verdict).collect::<Value>(),
+        "verdicts": sight.verdicts.iter().map(of_verdict).collect::<Value>(),
         "queries": sight.queries.lines.iter().map(of_query).collect::<Value>(),
         "evicted_queries": sight.queries.evicted,
         "history": sight.history.iter().map(point).collect::<Value>(),

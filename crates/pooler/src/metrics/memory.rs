@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::config::PoolMode;
 use crate::console::holdings::Holdings;
 use crate::metrics::sight::{Levels, Point, PoolSight, Process, Sight};
+use crate::metrics::verdict::verdicts;
 use crate::pool::key::PoolKey;
 use crate::stats::Stats;
 use crate::times::{Histogram, Times};
@@ -44,6 +45,7 @@ impl Memory {
         let mut sight = Sight::of(holdings, process);
         self.count_levels(&mut sight.pools);
         self.remember(at, &mut sight);
+        sight.verdicts = verdicts(&sight);
         self.sum_above(most, &mut sight);
         sight.history = self.history.iter().copied().collect();
         sight

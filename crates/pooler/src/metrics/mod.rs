@@ -16,6 +16,6 @@ mod verdict;
 pub use json::page;
 pub use memory::Memory;
 pub use readiness::readiness;
-pub use sight::{Levels, Point, PoolSight, Process, Sight, WorkerSight};
+pub use sight::{Levels, Point, PoolSight, PoolVerdict, Process, Sight, WorkerSight};
 pub use table::{Format, metrics_page, text};
-pub use verdict::{PoolVerdict, verdicts};
+pub(crate) use verdict::verdicts;

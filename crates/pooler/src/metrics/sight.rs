@@ -213,6 +213,17 @@ pub struct WorkerSight {
     pub busy: f64,
 }
 
+/// A sentence about a pool, or about the process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PoolVerdict {
+    /// The pool, if it is about one.
+    pub pool: Option<Arc<PoolKey>>,
+    /// The longest wait of a client of the pool, in nanoseconds.
+    pub longest: u64,
+    /// The sentence.
+    pub text: String,
+}
+
 /// The sums over all workers.
 #[derive(Clone, Debug, Default)]
 pub struct Sight {
@@ -220,6 +231,8 @@ pub struct Sight {
     pub process: Process,
     /// Pools. The sum of the pools above the cap is the last.
     pub pools: Vec<PoolSight>,
+    /// What is wrong, the worst first. Every pool counts, also those above the cap.
+    pub verdicts: Vec<PoolVerdict>,
     /// How many pools there are.
     pub pool_count: u32,
     /// Workers, by number.
@@ -354,7 +367,7 @@ impl Point {
         (waits, longest): (&Histogram, u64),
     ) -> Point {
         let count = |now: u64, before: u64| now.saturating_sub(before);
-        let all = |of: &(Stats, Times)| of.1.all_waits(of.0.server_assignments);
+        let all = |of: &(Stats, Times)| of.1.all_waits(of.0.server_assignments, of.0.waits_in_vain);
         let mut wait_counts = difference(&all(now), &all(before));
         let over: u64 = difference(&now.1.wait, &before.1.wait).iter().sum();
         let mut waited = over;

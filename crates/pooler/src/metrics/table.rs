@@ -524,7 +524,9 @@ static METRICS: &[Metric] = &[
     times(
         "howdah_pool_wait_seconds",
         |p| {
-            let waits = p.times.all_waits(p.stats.server_assignments);
+            let waits = p
+                .times
+                .all_waits(p.stats.server_assignments, p.stats.waits_in_vain);
             (waits, p.stats.wait_ns)
         },
         "How long clients waited for a server, including clients that got one at once, and those \

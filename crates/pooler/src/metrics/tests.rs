@@ -229,6 +229,26 @@ fn pools_above_the_cap_are_summed_and_no_counter_falls() {
 }
 
 #[test]
+fn pools_above_the_cap_have_verdicts() {
+    let wait = |database: &str, longest| {
+        let mut share = waiting(share(database, 0), 1, Reason::Paused);
+        share.states.max_wait = longest;
+        share
+    };
+    let shares = vec![wait("a", 1), wait("b", 2), wait("c", 3), wait("d", 4)];
+    let sight = sample(&mut Memory::default(), vec![holdings(0, shares)]);
+    assert_eq!(sight.pools.len(), 3, "two pools and the sum");
+    let told = sight.verdicts.iter().filter_map(|verdict| {
+        let key = verdict.pool.as_ref()?;
+        Some((&*key.database, verdict.longest))
+    });
+    let told: Vec<_> = told.collect();
+    assert_eq!(told, [("d", 4), ("c", 3), ("b", 2), ("a", 1)]);
+    let seen: serde_json::Value = serde_json::from_str(&page(&sight)).unwrap();
+    assert_eq!(seen["verdicts"][0]["database"], "d");
+}
+
+#[test]
 fn reasons_of_several_workers_are_counted_and_the_most_telling_is_told() {
     let mut memory = Memory::default();
     let full = Reason::HeldBy(crate::pool::terms::HeldBy::Pool);

@@ -1,38 +1,26 @@
 //! What is wrong with a pool, and what would help, in one sentence. The table of docs/tuning.md as
 //! code: `howdah top`, the page and SHOW VERDICT say the same.
 
-use std::sync::Arc;
-
-use super::sight::{PoolSight, Sight};
-use crate::console::holdings::{Holder, HolderState};
+use super::sight::{PoolSight, PoolVerdict, Sight};
+use crate::console::holdings::{Holder, HolderState, SLOW_NS, States};
 use crate::pool::Reason;
-use crate::pool::key::PoolKey;
 use crate::pool::terms::HeldBy;
 
-/// A query that has run for so long is called slow, in nanoseconds.
-const SLOW_NS: u64 = 1_000_000_000;
 /// A worker that is busier than this is called busy.
 const BUSY: f64 = 0.95;
 /// How many characters of a query are shown.
 const TEXT: usize = 60;
 
-/// A sentence about a pool, or about the process.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PoolVerdict {
-    /// The pool, if it is about one.
-    pub pool: Option<Arc<PoolKey>>,
-    /// The sentence.
-    pub text: String,
-}
-
-/// What is wrong, the pool with the longest wait first. Empty if nothing is.
-pub fn verdicts(sight: &Sight) -> Vec<PoolVerdict> {
+/// What is wrong, the pool with the longest wait first. Empty if nothing is. All pools must still be
+/// separate.
+pub(crate) fn verdicts(sight: &Sight) -> Vec<PoolVerdict> {
     let mut pools: Vec<&PoolSight> = sight.pools.iter().collect();
     pools.sort_by_key(|pool| std::cmp::Reverse(pool.states.max_wait));
     let of_pools = pools.into_iter().filter_map(|pool| {
         Some(PoolVerdict {
             text: of_pool(pool)?,
             pool: Some(pool.key.clone()),
+            longest: pool.states.max_wait,
         })
     });
     let busy = sight.workers.iter().filter(|worker| worker.busy > BUSY);
@@ -42,6 +30,7 @@ pub fn verdicts(sight: &Sight) -> Vec<PoolVerdict> {
             worker.worker
         ),
         pool: None,
+        longest: 0,
     });
     of_pools.chain(of_workers).collect()
 }
@@ -52,11 +41,13 @@ fn of_pool(pool: &PoolSight) -> Option<String> {
         let why = pool.failure.as_ref()?;
         return Some(format!("no server can be opened: {why}"));
     }
-    let clients = match pool.states.cl_waiting {
-        1 => "1 client waits".to_string(),
-        count => format!("{count} clients wait"),
+    let clients = who_waits(&pool.states);
+    let Some(reason) = pool.reason.as_ref() else {
+        // No client is in a queue: the queries of look-ups run.
+        let slow = pool.states.cl_lookups > 0 && pool.states.max_wait >= SLOW_NS;
+        return slow.then(|| format!("{clients}: PostgreSQL is slow to answer"));
     };
-    let why = match pool.reason.as_ref()? {
+    let why = match reason {
         Reason::Paused => "the pool is paused: RESUME ends that".into(),
         Reason::Suspended => "the pooler is suspended, or a successor takes over".into(),
         Reason::LoginFailed(why) => format!("PostgreSQL lets no server in: {why}"),
@@ -74,6 +65,17 @@ fn of_pool(pool: &PoolSight) -> Option<String> {
         Reason::HeldBy(by) => full(pool, by),
     };
     Some(format!("{clients}: {why}"))
+}
+
+/// `3 clients wait`, or `3 logins wait for auth_query`.
+fn who_waits(states: &States) -> String {
+    match (states.cl_waiting, states.cl_lookups) {
+        (1, 1) => "1 login waits for auth_query".into(),
+        (all, logins) if all == logins => format!("{all} logins wait for auth_query"),
+        (1, _) => "1 client waits".into(),
+        (all, 0) => format!("{all} clients wait"),
+        (all, logins) => format!("{all} clients wait, {logins} of them for auth_query"),
+    }
 }
 
 /// A limit of servers is reached: who has the servers, and whether more of them would help.
@@ -133,19 +135,16 @@ fn full(pool: &PoolSight, by: &HeldBy) -> String {
              those are kept, too"
         );
     }
-    let slow = longest(|state| state == HolderState::Active).filter(|_| {
-        let active = pool
-            .holders
-            .iter()
-            .filter(|h| h.state == HolderState::Active);
-        let slow = active.clone().filter(|holder| holder.stayed >= SLOW_NS);
-        2 * slow.count() >= active.count()
-    });
     let work = match working == all {
         true => format!("all {all} are busy"),
         false => format!("{working} of {all} are busy"),
     };
-    match slow {
+    if states.sv_slow == 0 || 2 * states.sv_slow < working {
+        return format!("{limit}, and {work}: {more} would help, if PostgreSQL has CPU to spare");
+    }
+    // The list of holders has only those that have had their servers for the longest time.
+    let slow = longest(|state| state == HolderState::Active);
+    match slow.filter(|holder| holder.stayed >= SLOW_NS) {
         Some(holder) => {
             let text = holder.query.as_ref().map(|query| shortened(&query.text));
             let text = text.unwrap_or_else(|| "one query".into());
@@ -155,9 +154,12 @@ fn full(pool: &PoolSight, by: &HeldBy) -> String {
                  than {more}"
             )
         }
-        None => {
-            format!("{limit}, and {work}: {more} would help, if PostgreSQL has CPU to spare")
-        }
+        None => format!(
+            "{limit}, and {work}, {} of them for more than {}: faster queries would help more than \
+             {more}",
+            states.sv_slow,
+            duration(SLOW_NS)
+        ),
     }
 }
 
@@ -192,9 +194,12 @@ fn duration(ns: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::config::PoolMode;
     use crate::console::holdings::Who;
+    use crate::pool::key::PoolKey;
 
     fn holder(state: HolderState, stayed_s: u64, kept_for: &str) -> Holder {
         Holder {
@@ -219,6 +224,8 @@ mod tests {
         let mut pool = PoolSight::empty(key, PoolMode::Transaction, 5);
         pool.states.cl_waiting = 3;
         for holder in &holders {
+            let slow = holder.state == HolderState::Active && holder.stayed >= SLOW_NS;
+            pool.states.sv_slow += u32::from(slow);
             *match holder.state {
                 HolderState::Active => &mut pool.states.sv_working,
                 HolderState::Idle => &mut pool.states.sv_kept,
@@ -261,6 +268,14 @@ mod tests {
             "3 clients wait: the pool of 5 is full, and all 5 are busy, billing for 30 s on one \
              query: a faster query would help more than a larger pool"
         );
+        // Those in the list are quick, most others are slow.
+        let mut many = pool(full(), vec![holder(HolderState::Active, 0, "")]);
+        (many.states.sv_working, many.states.sv_slow) = (60, 40);
+        assert_eq!(
+            says(&many),
+            "3 clients wait: the pool of 5 is full, and all 60 are busy, 40 of them for more than \
+             1 s: faster queries would help more than a larger pool"
+        );
         let none = pool(Reason::HeldBy(HeldBy::DATABASE), Vec::new());
         assert!(says(&none).contains("other pools have the servers"));
     }
@@ -278,6 +293,26 @@ mod tests {
         assert_eq!(
             says(&quiet),
             "no server can be opened: connect failed: refused"
+        );
+    }
+
+    #[test]
+    fn logins_that_wait_for_auth_query_are_told_apart() {
+        let mut pool = pool(Reason::Paused, Vec::new());
+        for (logins, said) in [
+            (0, "3 clients wait: "),
+            (2, "3 clients wait, 2 of them for auth_query: "),
+            (3, "3 logins wait for auth_query: "),
+        ] {
+            pool.states.cl_lookups = logins;
+            assert!(says(&pool).starts_with(said), "{}", says(&pool));
+        }
+        pool.reason = None;
+        assert_eq!(of_pool(&pool), None, "not for long");
+        pool.states.max_wait = SLOW_NS;
+        assert_eq!(
+            says(&pool),
+            "3 logins wait for auth_query: PostgreSQL is slow to answer"
         );
     }
 

@@ -80,7 +80,7 @@ impl Pool {
     /// A client has given up its wait for a server, after `ns`.
     pub(crate) fn count_wait_in_vain(&mut self, ns: u64) {
         self.count_wait(ns);
-        self.counts.times.waits_in_vain += 1;
+        self.counts.stats.waits_in_vain += 1;
     }
 
     /// A client gets an error of Howdah's own.

@@ -20,7 +20,7 @@ pub struct Failure {
     pub sqlstate: String,
     /// Error text from PostgreSQL or Howdah.
     pub text: String,
-    /// Nobody listens at the host's port or socket, or the host has no address.
+    /// Nobody listens at the host's port or socket, or no host is set.
     pub nobody: bool,
 }
 

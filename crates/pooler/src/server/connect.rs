@@ -39,7 +39,8 @@ impl Pooler {
         });
         self.watch_server(id);
         let Some(host) = host else {
-            return self.never_connected(id, "connect failed", "no host, no unix_socket_dir", out);
+            self.never_connected(id, "connect failed", "no host, no unix_socket_dir", out);
+            return self.nobody_is_there(pool_id);
         };
         match host {
             Host::Unix(directory) => {
@@ -90,6 +91,7 @@ impl Pooler {
                 let ip = pool.takes_address(&addresses);
                 self.connect(id, Address::Tcp(ip, port), out);
             }
+            // A name server that is away for a moment is no reason to turn the first clients away.
             Ok(_) => self.never_connected(id, "server DNS lookup failed", "no address", out),
             Err(error) => self.never_connected(id, "server DNS lookup failed", &error, out),
         }
@@ -129,10 +131,8 @@ impl Pooler {
     /// Ends a server that never had a socket.
     fn never_connected(&mut self, id: ServerId, why: &'static str, detail: &str, out: &mut Out) {
         let text = format!("{why}: {detail}");
-        let pool = gone!(self.servers.get(id)).pool;
         self.note_server(Level::Warning, id, &text, out);
         self.login_failed(id, "08006", &text, out);
-        self.nobody_is_there(pool);
         self.note_closing(id, why, out);
         self.server_gone(id, out);
     }

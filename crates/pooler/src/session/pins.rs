@@ -118,11 +118,8 @@ impl Pooler {
                 if let Some(pool) = client.pool {
                     self.pools.at_mut(pool).pin_line.leave(id);
                 }
-                if let Some(pool) = client.pool {
-                    self.pools.at_mut(pool).count_error(b"53000");
-                }
                 let error = |buf: &mut Vec<u8>| refusal::error(buf, refusal::PINS_REST);
-                if !self.fail_waiting(id, error, out) {
+                if !self.fail_waiting(id, b"53000", error, out) {
                     self.disconnect(id, Fault::TooManyPins, out);
                 }
             }

@@ -317,7 +317,7 @@ fn waiters_are_seen() {
     let told = world.query(console, "show pools_extended");
     assert!(
         told.contains(
-            "\nD d|u|1|1|0|0|0|0|0|0|0|0|0|1|500000|transaction|NULL|0|0|0|0|0|0|1500000|0\n"
+            "\nD d|u|1|1|0|0|0|0|0|0|0|0|0|1|500000|transaction|NULL|0|0|0|0|0|0|1500000|0|0|0\n"
         ),
         "{told}"
     );
@@ -333,6 +333,22 @@ fn waiters_are_seen() {
     assert!(
         row.ends_with(" UTC|1|500000|0|0x3||0||app|0|3|paused|1|NULL|NULL"),
         "{row}"
+    );
+}
+
+#[test]
+fn logins_that_wait_for_auth_query_are_seen() {
+    let mut world = World::new(1, "auth_type = trust\nauth_user = u\n");
+    let console = world.console(0, "root");
+    assert_eq!(world.query(console, "pause d"), "C PAUSE\nZ Idle");
+    for _ in 0..2 {
+        world.log_in(0, "stranger", "d");
+    }
+    world.pass_ms(1500);
+    assert_eq!(
+        world.query(console, "show verdict"),
+        "T database user verdict\nD d|u|2 logins wait for auth_query: the pool is paused: RESUME \
+         ends that\nC SHOW\nZ Idle"
     );
 }
 
