@@ -1,5 +1,7 @@
 //! The line of a mistake, without what may be secret.
 
+use std::borrow::Cow;
+
 use super::connstr::Pair;
 
 /// The greatest number of characters that are shown of a line.
@@ -90,6 +92,16 @@ impl Excerpt {
         let number = number.to_string();
         let (margin, gap) = (" ".repeat(number.len()), " ".repeat(self.before - from));
         format!("  {number} | {shown}\n  {margin} | {gap}^\n")
+    }
+}
+
+/// A value without the user and password of a URL in it.
+pub(super) fn without_login(value: &str) -> Cow<'_, str> {
+    match (value.split_once("://"), value.rsplit_once('@')) {
+        (Some((scheme, rest)), Some((_, host))) if rest.contains('@') => {
+            format!("{scheme}://...@{host}").into()
+        }
+        _ => value.into(),
     }
 }
 

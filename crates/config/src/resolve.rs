@@ -1,6 +1,5 @@
 //! The second stage: from written settings to a configuration.
 
-use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use super::userlist::{self, MAX_USER};
 use super::value::{AuthType, Kind, List, SslMode, Value, read_number};
 use super::{
     Authority, Beyond, CAUSES, CONSOLE, Config, Excerpt, Mistake, Place, Reading, Warning, access,
-    connstr, doubts, is_console,
+    connstr, doubts, excerpt, is_console,
 };
 use howdah_auth::Secret;
 
@@ -229,7 +228,7 @@ impl Resolver {
                             (invalid("...", &key), Excerpt::of_key(&key))
                         }
                         None if shown => {
-                            let value = without_login(&value);
+                            let value = excerpt::without_login(&value);
                             (invalid(&value, &key), Excerpt::of_value(&key, &value))
                         }
                         None => (invalid("...", &key), Excerpt::of_hidden(&key)),
@@ -903,16 +902,6 @@ fn must_be(setting: &Setting, value: &str) -> String {
     };
     let near = did_you_mean_word(setting.kind, value);
     format!("must be {}{range}{near}", setting.kind)
-}
-
-/// A value without the user and password of a URL in it.
-fn without_login(value: &str) -> Cow<'_, str> {
-    match (value.split_once("://"), value.rsplit_once('@')) {
-        (Some((scheme, rest)), Some((_, host))) if rest.contains('@') => {
-            format!("{scheme}://...@{host}").into()
-        }
-        _ => value.into(),
-    }
 }
 
 /// PgBouncer's text.
