@@ -26,11 +26,20 @@ pub struct SignalText {
 }
 
 impl SignalText {
+    /// A first look, in a few instructions: false for most texts that are no such call.
+    #[inline]
+    pub(crate) fn may_be(text: &[u8]) -> bool {
+        matches!(
+            text,
+            [_, _, _, _, _, _, _, b'p' | b'P', b'g' | b'G', b'_', ..]
+        )
+    }
+
     /// Reads a text. `None` for all other texts.
     #[inline]
     pub(crate) fn read(text: &[u8]) -> Option<SignalText> {
         let begins = text.len() < LONGEST
-            && text.get(7..10)?.eq_ignore_ascii_case(b"pg_")
+            && SignalText::may_be(text)
             && text[..6].eq_ignore_ascii_case(b"select");
         begins.then(|| read(&text[6..])).flatten()
     }

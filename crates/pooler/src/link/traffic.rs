@@ -1,11 +1,10 @@
 //! Handles bytes that arrive from a client or a server, and then resumes work that waited for them.
 
 use howdah_wire::backend::Status;
-use howdah_wire::frame::header;
+use howdah_wire::frame::{HEADER, header};
 
 use super::assign::evict_statements;
 use super::downstream::{self, Downstream};
-use super::signalled;
 use super::upstream::{self, Upstream};
 use crate::client::{Client, ClientState};
 use crate::config::Globals;
@@ -21,6 +20,7 @@ use crate::queries::tally::Ended;
 use crate::queries::watched::Watching;
 use crate::server::{Server, ServerState};
 use crate::session::Tracking;
+use crate::signal::SignalText;
 
 /// The result of handling a chunk.
 enum After {
@@ -443,5 +443,5 @@ fn plainly_needs_server(client: &Client, globals: &Globals, chunk: &Chunk<'_>) -
     upstream::needs_server(header.tag)
         && header.total() <= most
         && header.body + 4 <= globals.max_packet_size
-        && (header.tag != b'Q' || signalled::signal_text(chunk, header).is_none())
+        && (header.tag != b'Q' || !SignalText::may_be(&rest[HEADER..]))
 }
