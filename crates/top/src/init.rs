@@ -581,7 +581,7 @@ mod tests {
         for (line, said) in [
             ("", "name PostgreSQL and a superuser"),
             ("--port=x host=h", "x: write a port"),
-            ("--port=9127 host=h user=u", "write two ports"),
+            ("--port=9127 postgres://u@h", "write two ports"),
             ("host=h b", "unexpected argument"),
         ] {
             let words = line.split(' ').filter(|word| !word.is_empty());
