@@ -117,6 +117,17 @@ def test_why_clients_wait_is_a_label(endpoint):
         wait_for(howdah, 'howdah_pool_clients{%s,state="waiting"}' % POOL, 0)
 
 
+def test_a_cancelled_wait_is_an_error_of_the_pooler(endpoint):
+    howdah = endpoint(default_pool_size=1)
+    with howdah.connect() as holder, howdah.connect() as waiter:
+        holder.ask(wire.query("BEGIN"))
+        waiter.send(wire.query("SELECT 1"))
+        howdah.wait_for_pool(cl_waiting=1)
+        waiter.cancel()
+        assert waiter.read_until()[0].fields()["C"] == "57014"
+        wait_for(howdah, 'howdah_pool_errors_total{%s,source="pooler",class="57"}' % POOL, 1)
+
+
 def test_errors_and_refused_clients_are_counted(endpoint):
     howdah = endpoint(auth_type="scram-sha-256", max_client_conn=2)
     with howdah.connect(password="secret") as client:

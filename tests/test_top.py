@@ -74,11 +74,15 @@ def test_five_problems_are_told_apart(make_howdah, postgres, driver):
             return verdicts and all(word in verdicts[0] for word in words)
         machine.wait_until(seen, f"top to say {words} of {database}; {told.get('verdicts')}")
 
-    opened = []
+    opened, loads, enough = [], [], threading.Event()
 
     def connect(database, name):
         opened.append(howdah.connect(database=database, application_name=name))
         return opened[-1]
+
+    def asks_on(client):
+        while not enough.is_set():
+            client.ask(wire.query("SELECT pg_sleep(0.05)"))
     try:
         connect("idle", "billing").ask(wire.query("BEGIN"))
         connect("idle", "billing").ask(wire.query("BEGIN"))
@@ -100,9 +104,9 @@ def test_five_problems_are_told_apart(make_howdah, postgres, driver):
         assert holders["kept", "etl"]["kept_for"] == "temporary objects"
         assert holders["idle", "billing"]["query"] == "begin"
         # A pool that is too small for many short queries.
-        burst = b"".join(wire.query("SELECT pg_sleep(0.05)") for _ in range(200))
         for _ in range(3):
-            connect("small", "web").send(burst)
+            loads.append(threading.Thread(target=asks_on, args=[connect("small", "web")]))
+            loads[-1].start()
         tells("small", "all 1 are busy: a larger pool would help, if PostgreSQL has CPU to spare")
 
         def page_says():
@@ -111,6 +115,9 @@ def test_five_problems_are_told_apart(make_howdah, postgres, driver):
             return {one["database"] for one in page["verdicts"]} == set(howdah.sections["databases"])
         machine.wait_until(page_says, "the page to say the same")
     finally:
+        enough.set()
+        for load in loads:
+            load.join()
         for client in opened:
             client.close()
 

@@ -209,7 +209,7 @@ impl Pooler {
     /// The error of a client at `query_wait_timeout`. A server that only other clients can have for
     /// now is a server.
     fn waited_too_long(&self, id: ClientId) -> Fault {
-        let Some(pool) = self.clients.get(id).and_then(|client| client.pool) else {
+        let Some(pool) = self.clients.at(id).pool else {
             return Fault::QueryWait;
         };
         match self.reason(pool) {
