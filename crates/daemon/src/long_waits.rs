@@ -49,3 +49,36 @@ impl LongWaits {
         lines
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use howdah_pooler::metrics::PoolVerdict;
+
+    use super::*;
+
+    #[test]
+    fn a_pool_is_told_of_once_a_minute() {
+        let verdict = |user: &str, seconds: u64| PoolVerdict {
+            pool: Some(Arc::new(PoolKey::new("shop".into(), user.into()))),
+            text: "2 clients wait: the pool is paused".into(),
+            longest: seconds * 1_000_000_000,
+        };
+        let sight = Sight {
+            verdicts: vec![verdict("web", 20), verdict("cron", 4)],
+            ..Sight::default()
+        };
+        let (mut waits, start) = (LongWaits::default(), Instant::now());
+        let mut told = |asked: bool, after: u64| {
+            if asked {
+                waits.ask();
+            }
+            let now = start + Duration::from_secs(after);
+            waits.lines(&sight, 5_000_000_000, now)
+        };
+        assert!(told(false, 0).is_empty(), "nobody has asked");
+        let line = "shop/web: 2 clients wait: the pool is paused (longest wait 20 s)";
+        assert_eq!(told(true, 1), [line], "the other pool's wait is short");
+        assert!(told(true, 60).is_empty(), "within the minute");
+        assert_eq!(told(true, 61), [line]);
+    }
+}
