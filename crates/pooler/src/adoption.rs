@@ -110,6 +110,23 @@ impl Pooler {
         if let Some(welcome) = lore.welcome.filter(|_| same) {
             self.learn_welcome(id, welcome, out);
         }
+        if same {
+            self.replace_left_behind(id, lore.left_behind, out);
+        }
+    }
+
+    /// Opens a server for each one that could not travel. After a failed takeover these servers are
+    /// still here.
+    fn replace_left_behind(&mut self, id: PoolId, left_behind: u32, out: &mut Out) {
+        let pool = self.pools.at(id);
+        for _ in pool.servers()..left_behind {
+            out.push(Action::Broker(ToBroker::Warm {
+                worker: self.worker,
+                pool: pool.key.clone(),
+                wanted: u32::MAX,
+                bounds: pool.terms.bounds,
+            }));
+        }
     }
 
     /// A client continues here. `enters`: the Broker counts it (false if from another worker).

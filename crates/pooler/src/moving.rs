@@ -408,6 +408,7 @@ impl Pooler {
             welcome: pool.welcome.clone(),
             scram_keys: pool.scram_keys.clone(),
             found_secret: pool.found_secret.clone(),
+            left_behind: 0,
             bequest: None,
         }
     }

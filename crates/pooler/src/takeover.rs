@@ -33,8 +33,8 @@ use crate::fault::Fault;
 use crate::janitor::Takeover;
 use crate::mail::ToBroker;
 use crate::order::Shutdown;
-use crate::parcel::{Estate, Parcel, Passenger, Standing};
-use crate::pool::key::PoolKey;
+use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
+use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::server::{Server, ServerState};
 
@@ -207,7 +207,10 @@ impl Pooler {
             if self.pools.at(id).key.listens {
                 continue;
             }
-            let lore = self.lore(id);
+            let lore = PoolLore {
+                left_behind: self.idle_tls_servers(id).count() as u32,
+                ..self.lore(id)
+            };
             out.push(packed(Parcel::Pool(Box::new(lore))));
         }
         let mut leaving = BTreeSet::new();
@@ -311,10 +314,8 @@ impl Pooler {
                 pool.idle.remove(id);
                 return true;
             }
-            ServerState::Idle if server.is_tls() => {
-                let why = "obsolete connection: TLS to servers does not move to a new process";
-                self.close_server(id, why, Close::Await, out);
-            }
+            // These close when the successor has everything (`drain_behind`).
+            ServerState::Idle if server.is_tls() => {}
             ServerState::Idle => self.close_server(id, "obsolete connection", Close::Await, out),
             ServerState::Resolving
             | ServerState::Connecting
@@ -595,7 +596,26 @@ impl Pooler {
         self.hold_pools(out);
         self.janitor.ending = Some(Shutdown::Clients);
         self.prepare_bequests(out);
+        self.close_tls_servers(out);
         self.maybe_end(out);
+    }
+
+    /// The idle servers of a pool that can't travel: the TLS library can't export a session in
+    /// which Howdah is the TLS client.
+    fn idle_tls_servers(&self, pool: PoolId) -> impl Iterator<Item = ServerId> {
+        let idle = self.pools.at(pool).idle.iter();
+        idle.filter(|id| self.servers.at(*id).is_tls())
+    }
+
+    /// The successor opens servers of its own instead of these.
+    fn close_tls_servers(&mut self, out: &mut Out) {
+        for pool in self.pools.ids() {
+            let stay: Vec<ServerId> = self.idle_tls_servers(pool).collect();
+            for id in stay {
+                let why = "obsolete connection: TLS to servers does not move to a new process";
+                self.close_server(id, why, Close::Await, out);
+            }
+        }
     }
 
     /// `takeover_timeout` has passed: clients still here get an error, and the process ends.

@@ -302,6 +302,7 @@ impl Writer {
         self.maybe(lore.found_secret.as_ref(), |w, secret| {
             w.string(secret.text().as_bytes());
         });
+        self.number(lore.left_behind.into());
         self.maybe(lore.bequest.as_ref(), |w, bequest| {
             w.mark(bequest.mark);
             w.channels(&bequest.names, bequest.encoding.as_deref());
@@ -638,6 +639,7 @@ impl Reader<'_> {
                 })
             })?,
             found_secret: self.maybe(|r| r.text().map(Secret::classify))?,
+            left_behind: self.small()?,
             bequest: self.maybe(|r| {
                 let mark = u128::from_be_bytes(r.array()?);
                 let (names, encoding) = r.channels()?;

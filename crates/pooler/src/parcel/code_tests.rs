@@ -49,6 +49,7 @@ fn freight() -> Freight {
             iterations: 4096,
         }),
         found_secret: Some(Secret::classify("secret")),
+        left_behind: 3,
         bequest: Some(Arc::new(Bequest {
             mark: 1 << 100 | 7,
             names: vec![b"x"[..].into(), b"y\""[..].into()],

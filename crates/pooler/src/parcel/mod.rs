@@ -21,7 +21,7 @@ use crate::statement::{Named, Shape, Statement};
 use crate::tls::TlsFacts;
 
 /// The version of the format, and of the behaviour that both processes share.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Everything that a successor takes over.
 #[derive(Debug)]
@@ -78,6 +78,9 @@ pub struct PoolLore {
     pub scram_keys: Option<ScramKeys>,
     /// The secret for logins to PostgreSQL.
     pub found_secret: Option<Secret>,
+    /// The idle servers that can't travel because of their TLS sessions. The successor opens as
+    /// many at once.
+    pub left_behind: u32,
     /// For a listening pool: the channels to listen to.
     pub bequest: Option<Arc<Bequest>>,
 }
