@@ -199,7 +199,7 @@ impl Pooler {
             let Some(user) = &database.forced_user else {
                 continue;
             };
-            if config.min_pool_size(database) == 0 {
+            if config.scopes(Some(database), None).min_pool_size() == 0 {
                 continue;
             }
             let name = self.shared.names.intern(&database.name);

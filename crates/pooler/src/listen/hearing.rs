@@ -232,7 +232,8 @@ impl Pooler {
         let Some(pool) = client.pool.map(|pool| self.pools.at(pool)) else {
             return;
         };
-        let user = self.config.listen_user(&pool.terms.database);
+        let scopes = self.config.scopes(Some(&pool.terms.database), None);
+        let user = scopes.listen_user();
         let key = PoolKey {
             database: pool.key.database.clone(),
             user: user.map_or_else(|| pool.key.user.clone(), Arc::from),

@@ -323,7 +323,9 @@ impl Pooler {
     /// True if a listening connection is older than `server_lifetime`.
     fn is_old(&self, key: &PoolKey, listener: &SharedListener) -> bool {
         let entry = self.config.entry(&key.database);
-        let lifetime = entry.map_or(0, |entry| nanos(self.config.server_lifetime(entry)));
+        let lifetime = entry.map_or(0, |entry| {
+            nanos(self.config.scopes(Some(entry), None).server_lifetime())
+        });
         let age = self.now.0.saturating_sub(listener.renewed.0);
         lifetime > 0 && listener.change.is_none() && age >= lifetime
     }

@@ -32,15 +32,15 @@ impl Pooler {
         let pool = self.pools.at(server.pool);
         let secret = Self::server_secret(pool);
         let keys = pool.scram_keys.clone();
-        let database = &pool.terms.database;
+        let scopes = self.config.scopes(Some(&pool.terms.database), None);
         let exchange = ServerLogin::new(ServerLoginSetup {
             user: &pool.key.user,
             secret,
             keys,
             nonce: &nonce,
             binding: server.tls.as_ref().and_then(|tls| tls.binding.as_deref()),
-            channel_binding: self.config.channel_binding(database),
-            require_auth: self.config.require_auth(database),
+            channel_binding: scopes.channel_binding(),
+            require_auth: &scopes.require_auth(),
         });
         let login = Login {
             exchange,
