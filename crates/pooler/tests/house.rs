@@ -27,6 +27,54 @@ const LARGEST_CIRCLE: usize = 2;
 /// The lines of the longest file.
 const LONGEST: usize = 920;
 
+/// Features with their files or folders in `crates`, and how many lines of code these have (without
+/// tests, comments and blank lines). A commit that raises a number says why in its message.
+const FEATURES: [(&str, &[&str], usize); 9] = [
+    ("reading SQL", &["pooler/src/effect"], 2364),
+    ("session state", &["pooler/src/session"], 1441),
+    ("LISTEN", &["pooler/src/listen"], 2283),
+    ("console", &["pooler/src/console"], 3742),
+    ("statements", &["pooler/src/statement"], 721),
+    (
+        "takeover",
+        &[
+            "pooler/src/parcel",
+            "pooler/src/client/parcel.rs",
+            "pooler/src/server/parcel.rs",
+            "pooler/src/adoption.rs",
+            "pooler/src/takeover.rs",
+        ],
+        1805,
+    ),
+    (
+        "workers and one pool",
+        &[
+            "pooler/src/moves.rs",
+            "pooler/src/moving.rs",
+            "pooler/src/spread.rs",
+            "pooler/src/seats.rs",
+            "pooler/src/balance.rs",
+            "pooler/src/balance",
+            "pooler/src/broker.rs",
+            "pooler/src/broker",
+        ],
+        2308,
+    ),
+    (
+        "cancel and peers",
+        &[
+            "pooler/src/cancel",
+            "pooler/src/peer.rs",
+            "pooler/src/peering.rs",
+            "pooler/src/signal.rs",
+        ],
+        1284,
+    ),
+    ("configuration", &["config/src"], 5115),
+];
+/// How far below its number a feature may be, in lines, before the number must be lowered.
+const FEATURE_SLACK: usize = 40;
+
 /// Words that each part must not contain, beyond the limits of its manifest.
 const UNKNOWN: [(&str, &[&str]); 5] = [
     ("wire/src", &["howdah_", "std::net", "std::io", "std::time"]),
@@ -105,6 +153,34 @@ fn code(text: &str) -> impl Iterator<Item = &str> {
 
 fn decisions() -> Vec<(String, String)> {
     sources(&crates().join("pooler/src"))
+}
+
+/// Most features only shrink or stay. What grows says why.
+#[test]
+fn features_keep_their_size() {
+    let lines = |path: &&str| -> usize {
+        let (folder, file) = match path.strip_suffix(".rs") {
+            Some(_) => path.rsplit_once('/').unwrap(),
+            None => (*path, ""),
+        };
+        let sources = sources(&crates().join(folder)).into_iter();
+        sources
+            .filter(|(name, _)| file.is_empty() || name == file)
+            .map(|(_, text)| code(&text).filter(|line| !line.trim().is_empty()).count())
+            .sum()
+    };
+    for (feature, paths, most) in FEATURES {
+        let size: usize = paths.iter().map(lines).sum();
+        assert!(
+            size <= most,
+            "{feature} has {size} lines instead of {most}: raise the number here, and say why in \
+             the commit's message"
+        );
+        assert!(
+            size + FEATURE_SLACK >= most,
+            "{feature} has only {size} lines: lower the number {most} here"
+        );
+    }
 }
 
 /// A file has either methods of `Pooler` or types. Types get what they need as arguments, and know
