@@ -23,7 +23,7 @@ use crate::pool::terms::Terms;
 use crate::queries::watched::Watching;
 use crate::server::Server;
 use crate::session::Tracking;
-use crate::statement::{self, Constants, Interner, Named, SchemaId, Statement};
+use crate::statement::{self, Interner, Named, SchemaId, Statement};
 
 /// Why `Upstream::run` stopped.
 #[derive(Debug)]
@@ -485,15 +485,10 @@ impl Upstream<'_> {
         } else {
             self.client.numbers_name()
         };
-        let under = match statement.constants {
-            Constants::Of(_) => self.client.params.clone(),
-            Constants::Fixed | Constants::Unknown => None,
-        };
         let named = Named {
             statement: statement.clone(),
             number,
             told: None,
-            under,
         };
         self.name_op(name.into(), Change::Define(named))
     }

@@ -521,7 +521,6 @@ impl Reader<'_> {
             statement,
             number,
             told,
-            under: None,
         })
     }
 

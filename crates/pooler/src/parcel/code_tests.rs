@@ -88,7 +88,6 @@ fn freight() -> Freight {
         statement: statement.clone(),
         number: 1,
         told: Some(Arc::new(told)),
-        under: None,
     };
     let mut with_tls = LooseSocket::new(13);
     with_tls.set_packed_session(b"keys".to_vec());
