@@ -41,7 +41,6 @@ impl Client {
             names_given: self.names_given,
             unnamed: self.unnamed,
             group_failed: self.end.skips(),
-            asks_numbers: self.asks_numbers,
             standby: self.standby,
             left: self.inbox.left() as u32,
             tag: self.inbox.tag(),
@@ -74,7 +73,6 @@ impl Client {
         if from.group_failed {
             self.end.group_fails();
         }
-        self.asks_numbers = from.asks_numbers;
         self.standby = from.standby;
         self.meaning = from.meaning;
         self.names_given = from.names_given;

@@ -240,7 +240,6 @@ impl Upstream<'_> {
             tag::FUNCTION_CALL => {
                 let mut entry = self.query_entry();
                 entry.barrier = true;
-                self.linked().link.mark_worked();
                 self.ask(chunk, header, entry);
                 Ok(())
             }
@@ -269,7 +268,6 @@ impl Upstream<'_> {
     fn answer_sync(&mut self, chunk: &mut Chunk<'_>, header: Header) {
         let server = self.linked();
         server.link.ledger.end_unsent_group();
-        server.link.rests_at_ready();
         server.says_nothing();
         self.out
             .send_with(Peer::Client(self.id), |buf| write::ready(buf, Status::Idle));

@@ -126,7 +126,6 @@ fn freight() -> Freight {
         names_given: 1,
         unnamed: Some(statement.clone()),
         group_failed: true,
-        asks_numbers: true,
         standby: Some(true),
         held: b"Q\0\0".to_vec(),
         left: 6,

@@ -21,7 +21,7 @@ use crate::statement::{Named, Shape, Statement};
 use crate::tls::TlsFacts;
 
 /// The version of the format, and of the behaviour that both processes share.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Everything that a successor takes over.
 #[derive(Debug)]
@@ -180,8 +180,6 @@ pub struct Passenger {
     pub unnamed: Option<Arc<Statement>>,
     /// A message failed; all up to the next Sync are skipped.
     pub group_failed: bool,
-    /// It calls `currval` or `lastval`.
-    pub asks_numbers: bool,
     /// The last value of `in_hot_standby` that it got.
     pub standby: Option<bool>,
     /// Its bytes that Howdah has not handled yet.
