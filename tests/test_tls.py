@@ -1144,13 +1144,14 @@ def until_closed(connection):
 @pytest.mark.parametrize("version", ["1.2", "1.3"])
 def test_half_a_record_moves(make_howdah, authority, site, version):
     """What has come of a record goes with its client from worker to worker, byte by byte."""
-    howdah = make_howdah(workers=2, pool_spread="random", default_pool_size=8,
+    howdah = make_howdah(workers=2, pool_spread="always", default_pool_size=8,
                          **listener(site, authority))
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = trusting(authority, version=version)
     session = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
 
     def moves():
+        howdah.console("SHUFFLE")
         return sum(int(row["moves_in"]) for row in howdah.console("SHOW WORKERS"))
 
     with howdah.raw() as client:

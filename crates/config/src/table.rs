@@ -327,8 +327,7 @@ globals! {
         "Forgets a pool that had neither clients nor servers for this long.";
     pool_spread: PoolSpread = "load", G, NOWHERE, reload, Built,
         "On how many workers a pool's clients are: `load` takes as few as can carry them, `always` \
-         one for every four servers of the pool, `random` moves them at random between all workers \
-         all the time, for tests.";
+         one for every four servers of the pool.";
     query_timeout: Duration = "0", GU, GU, reload, Built,
         "Ends queries that run longer.";
     query_wait_notify: Duration = "5", G, G, reload, Built,

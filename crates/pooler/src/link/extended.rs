@@ -231,7 +231,6 @@ impl Upstream<'_> {
         }
         if !self.renames {
             self.watch_bind_as_is(chunk, header)?;
-            self.linked().link.mark_worked();
             self.ask(chunk, header, Entry::forward(Reply::Bind));
             return Ok(());
         }
@@ -375,14 +374,10 @@ impl Upstream<'_> {
         effects: Option<&Effects>,
     ) -> Result<Verdict, Flow> {
         self.sets_back = statement.is_some_and(|s| s.first.resets != Resets::Nothing);
-        let verdict = match effects {
-            Some(effects) => self.note_first(effects, Via::Extended)?,
-            None => Verdict::Runs,
-        };
-        if verdict == Verdict::Runs && !statement.is_some_and(|s| s.first.draws_no_numbers()) {
-            self.linked().link.mark_worked();
+        match effects {
+            Some(effects) => self.note_first(effects, Via::Extended),
+            None => Ok(Verdict::Runs),
         }
-        Ok(verdict)
     }
 
     /// The name on the server for a message about a statement, if it differs from the client's

@@ -360,7 +360,6 @@ impl Writer {
         for flag in [client.admitted, client.long_key, client.group_failed] {
             self.byte(flag.into());
         }
-        self.byte(client.asks_numbers.into());
         self.maybe(client.standby, |w, standby| w.byte(standby.into()));
         self.number(client.key.pid.into());
         self.string(&client.key.secret);
@@ -522,7 +521,6 @@ impl Reader<'_> {
             statement,
             number,
             told,
-            under: None,
         })
     }
 
@@ -707,7 +705,6 @@ impl Reader<'_> {
             admitted,
             long_key,
             group_failed,
-            asks_numbers: self.flag()?,
             standby: self.maybe(Self::flag)?,
             key: OldKey {
                 pid: self.small()?,

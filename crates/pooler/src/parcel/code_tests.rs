@@ -89,7 +89,6 @@ fn freight() -> Freight {
         statement: statement.clone(),
         number: 1,
         told: Some(Arc::new(told)),
-        under: None,
     };
     let mut with_tls = LooseSocket::new(13);
     with_tls.set_packed_session(b"keys".to_vec());
@@ -128,7 +127,6 @@ fn freight() -> Freight {
         names_given: 1,
         unnamed: Some(statement.clone()),
         group_failed: true,
-        asks_numbers: true,
         standby: Some(true),
         held: b"Q\0\0".to_vec(),
         left: 6,

@@ -183,8 +183,6 @@ pub struct Passenger {
     pub unnamed: Option<Arc<Statement>>,
     /// A message failed; all up to the next Sync are skipped.
     pub group_failed: bool,
-    /// It calls `currval` or `lastval`.
-    pub asks_numbers: bool,
     /// The last value of `in_hot_standby` that it got.
     pub standby: Option<bool>,
     /// Its bytes that Howdah has not handled yet.

@@ -85,21 +85,26 @@ pub enum Trial {
     Last,
 }
 
-/// The clients whose sequence values (`currval`, `lastval`) a server has.
+/// Whose sequence values (`currval`, `lastval`) a server has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Numbers {
-    /// No client has asked for values since the server last forgot them.
-    #[default]
-    Nobody,
-    /// Values of the client with this console number.
-    Of(u64),
-    /// Values of several clients, or outdated ones of one client that used another server since.
-    Several {
-        /// The console number of the client that used the server last.
-        last: u64,
-        /// The same client also had the transaction before the current one.
-        again: bool,
-    },
+pub struct Numbers {
+    /// The console number of the client that used the server last; 0 for nobody since the server
+    /// last forgot its values.
+    pub last: u64,
+    /// Values of other clients may be among them, or outdated ones of one that used another server
+    /// since.
+    pub mixed: bool,
+    /// The same client also had the transaction before the current one.
+    pub again: bool,
+}
+
+impl Numbers {
+    /// Values of clients of which nothing is known.
+    pub const OF_SOMEBODY: Numbers = Numbers {
+        last: u64::MAX,
+        mixed: true,
+        again: false,
+    };
 }
 
 impl Trial {
