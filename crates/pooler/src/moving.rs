@@ -408,7 +408,6 @@ impl Pooler {
             welcome: pool.welcome.clone(),
             scram_keys: pool.scram_keys.clone(),
             found_secret: pool.found_secret.clone(),
-            bequest: None,
         }
     }
 }

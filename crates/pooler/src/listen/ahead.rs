@@ -4,14 +4,14 @@ use howdah_wire::frame::{HEADER, header};
 use howdah_wire::frontend::Parse;
 use howdah_wire::tag::frontend as tag;
 
-use super::{Name, change, heritage};
+use super::{Name, change};
 use crate::effect::{Kinds, effects};
 use crate::limits;
 
 /// The channels of Howdah's own marks. A client that listens to one of them keeps a server of its
 /// own, because the listening connection starts and stops listening to these channels as it needs.
 pub(super) fn is_mark(name: &[u8]) -> bool {
-    [change::MARK, heritage::MARK].contains(&name)
+    name == change::MARK
 }
 
 /// How many messages are read at most.

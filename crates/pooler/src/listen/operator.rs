@@ -10,7 +10,6 @@ use howdah_wire::tag::backend as tag;
 use howdah_wire::write;
 
 use super::change::{MARK, Replacement, ReplacementStep};
-use super::heritage::PARTNER;
 use super::listener::quote;
 use super::{
     FromListener, Hearer, Notification, Refused, Requirements, RoundOutcome, SharedListener,
@@ -61,14 +60,15 @@ impl Pooler {
                 found.since = self.now;
                 self.begin_round(&listener, out);
             }
-            ToListener::Inherit(wish, mark) => self.inherits(*wish, mark, out),
         }
     }
 
-    pub(super) fn wished(&mut self, wish: Wish, out: &mut Out) {
+    fn wished(&mut self, wish: Wish, out: &mut Out) {
         let key = wish.listener.clone();
         let hearer = wish.hearer;
-        let Some(pool) = self.listening_pool(&wish) else {
+        let pool = self.listening_pool(&wish);
+        // Clients that listen do not follow to a successor: none begins to share.
+        let Some(pool) = pool.filter(|_| self.janitor.succeeded.is_none()) else {
             return tell_hears(hearer, Err(Refused::Unfit), out);
         };
         let (now, seeded) = (self.now, self.seeded);
@@ -121,7 +121,7 @@ impl Pooler {
         same_place && encoding.is_some() && encoding == demand.encoding.as_deref()
     }
 
-    pub(super) fn encoding_at(&self, server: ServerId) -> Option<&[u8]> {
+    fn encoding_at(&self, server: ServerId) -> Option<&[u8]> {
         let position = self.shared.tracked.position(b"client_encoding")?;
         self.servers.at(server).params.get(position)
     }
@@ -168,7 +168,7 @@ impl Pooler {
     }
 
     /// Begins the next round of a listener, unless a round is under way.
-    pub(super) fn begin_round(&mut self, key: &Arc<PoolKey>, out: &mut Out) {
+    fn begin_round(&mut self, key: &Arc<PoolKey>, out: &mut Out) {
         self.begin_change(key, out);
         let listener = gone!(self.listeners.get_mut(key));
         let Some(id) = listener.server else { return };
@@ -248,14 +248,9 @@ impl Pooler {
     }
 
     fn tell_hearers(&mut self, key: &PoolKey, heard: Notification, out: &mut Out) {
-        let listener = gone!(self.listeners.get_mut(key));
-        let (heard, leave) = listener.heritages.hears(heard);
-        if leave {
-            self.tell_reached(out);
-        }
         let listener = gone!(self.listeners.get(key));
-        let hearers = listener.hearers(&heard.channel).iter();
-        let hearers = by_worker(hearers.copied().filter(|hearer| *hearer != PARTNER));
+        let heard = Arc::new(heard);
+        let hearers = by_worker(listener.hearers(&heard.channel).iter().copied());
         for (worker, clients) in hearers {
             let mail = FromListener::Notified(heard.clone(), clients);
             out.push(Action::Post(worker, Mail::FromListener(mail)));
@@ -275,11 +270,6 @@ impl Pooler {
             match told {
                 RoundOutcome::Hears(hearer, result) => tell_hears(hearer, result, out),
                 RoundOutcome::Passed(hearer) => passed.push(hearer),
-                RoundOutcome::Follows(hearer, missed) => tell_missed(hearer, missed, out),
-                RoundOutcome::Lost((worker, client)) => {
-                    let mail = FromListener::Lost(vec![client]);
-                    out.push(Action::Post(worker, Mail::FromListener(mail)));
-                }
             }
         }
         for (worker, clients) in by_worker(passed.into_iter()) {
@@ -291,25 +281,48 @@ impl Pooler {
 
     /// A listening connection could not be opened.
     pub(crate) fn no_listener(&mut self, pool: PoolId, out: &mut Out) {
-        let key = &self.pools.at(pool).key;
-        let current = self.listeners.get(key).and_then(|listener| listener.server);
+        let key = self.pools.at(pool).key.clone();
+        let current = self
+            .listeners
+            .get(&key)
+            .and_then(|listener| listener.server);
         match current {
             // A replacement of the current connection failed.
-            Some(id) => {
-                let key = key.clone();
-                self.no_heir(&key, id, out);
-            }
-            None => self.listener_lost(pool, out),
+            Some(id) => self.no_heir(&key, id, out),
+            None => self.lose_listener(&key, out),
         }
     }
 
     /// A listening connection is lost, or could not be opened. Its clients may have missed
     /// notifications.
-    pub(crate) fn listener_lost(&mut self, pool: PoolId, out: &mut Out) {
-        self.listeners_wish(pool, false);
-        self.sated(pool, out);
-        let key = self.pools.at(pool).key.clone();
-        self.forget_listener(&key, out);
+    pub(crate) fn lose_listener(&mut self, key: &PoolKey, out: &mut Out) {
+        if let Some(pool) = self.pools.find(key) {
+            self.listeners_wish(pool, false);
+            self.sated(pool, out);
+        }
+        let Some(mut listener) = self.listeners.remove(key) else {
+            return;
+        };
+        let (hearers, wishes) = listener.lose();
+        for (worker, clients) in by_worker(hearers.into_iter()) {
+            let mail = FromListener::Lost(clients);
+            out.push(Action::Post(worker, Mail::FromListener(mail)));
+        }
+        for hearer in wishes {
+            tell_hears(hearer, Err(Refused::Unfit), out);
+        }
+    }
+
+    /// All listening connections must go.
+    pub(crate) fn silence_all(&mut self, why: &str, out: &mut Out) {
+        let keys: Vec<Arc<PoolKey>> = self.listeners.keys().cloned().collect();
+        for key in keys {
+            let listener = self.listeners.get(&key);
+            match listener.and_then(|listener| listener.server) {
+                Some(id) => self.close_server(id, why, Close::Await, out),
+                None => self.lose_listener(&key, out),
+            }
+        }
     }
 
     /// A listening connection must make room for other servers.
@@ -328,24 +341,9 @@ impl Pooler {
         lifetime > 0 && listener.change.is_none() && age >= lifetime
     }
 
-    fn forget_listener(&mut self, key: &PoolKey, out: &mut Out) {
-        let Some(mut listener) = self.listeners.remove(key) else {
-            return;
-        };
-        let (hearers, wishes) = listener.lose();
-        for (worker, clients) in by_worker(hearers.into_iter()) {
-            let mail = FromListener::Lost(clients);
-            out.push(Action::Post(worker, Mail::FromListener(mail)));
-        }
-        for hearer in wishes {
-            tell_hears(hearer, Err(Refused::Unfit), out);
-        }
-    }
-
     /// Several times a second: gives up logins that take too long, replaces old connections, and
     /// closes connections that do not answer or that no client needs.
     pub(crate) fn mind_listeners(&mut self, out: &mut Out) {
-        self.forget_heritages(out);
         let idle = nanos(self.config.globals.server_idle_timeout);
         let (mut late, mut unused, mut silent) = (Vec::new(), Vec::new(), Vec::new());
         let (mut heirless, mut old) = (Vec::new(), Vec::new());
@@ -365,10 +363,7 @@ impl Pooler {
             }
         }
         for key in late {
-            match self.pools.find(&key) {
-                Some(pool) => self.listener_lost(pool, out),
-                None => self.forget_listener(&key, out),
-            }
+            self.lose_listener(&key, out);
         }
         for (key, id) in heirless {
             self.no_heir(&key, id, out);
@@ -611,7 +606,7 @@ impl Pooler {
             (true, _) => heir,
             (false, true) => listener.server,
         };
-        self.listener_lost(pool, out);
+        self.lose_listener(&key, out);
         let others = others.filter(|other| {
             let state = self.servers.get(*other).map(|server| server.state());
             matches!(state, Some(ServerState::Listening { .. }))
@@ -622,27 +617,12 @@ impl Pooler {
     }
 }
 
-/// Sends an arriving client the notifications that it missed on its way.
-fn tell_missed((worker, client): Hearer, missed: Vec<Arc<Notification>>, out: &mut Out) {
-    for heard in missed {
-        let mail = FromListener::Notified(heard, vec![client]);
-        out.push(Action::Post(worker, Mail::FromListener(mail)));
-    }
-    let mail = FromListener::Follows(client);
-    out.push(Action::Post(worker, Mail::FromListener(mail)));
-}
-
 fn tell_hears((worker, client): Hearer, result: Result<(), Refused>, out: &mut Out) {
-    if (worker, client) == PARTNER {
-        return;
-    }
     let mail = FromListener::Hears(client, result);
     out.push(Action::Post(worker, Mail::FromListener(mail)));
 }
 
-pub(super) fn by_worker(
-    hearers: impl Iterator<Item = Hearer>,
-) -> BTreeMap<WorkerId, Vec<ClientId>> {
+fn by_worker(hearers: impl Iterator<Item = Hearer>) -> BTreeMap<WorkerId, Vec<ClientId>> {
     let mut all = BTreeMap::<WorkerId, Vec<ClientId>>::new();
     for (worker, client) in hearers {
         all.entry(worker).or_default().push(client);
@@ -659,6 +639,5 @@ fn notification(body: &[u8]) -> Option<Notification> {
         pid,
         channel: channel.into(),
         payload: payload.into(),
-        number: 0,
     })
 }
