@@ -7,7 +7,7 @@ use howdah_wire::backend::Status;
 use howdah_wire::tag::backend;
 use howdah_wire::write;
 
-use super::ahead::{is_mark, listens_at_once};
+use super::ahead::listens_at_once;
 use super::listener::quote;
 use super::{
     Channels, FromListener, Heard, Hush, Name, Notification, Refused, Requirements, ToListener,
@@ -116,12 +116,8 @@ impl Upstream<'_> {
             let alone = session.channels.as_ref().is_some_and(|c| c.alone);
             alone || session.pinned.any(Kinds::LISTENS)
         });
-        // The listening connection does not see all notifications on the channels of our marks.
-        let shared = |name: &Name| !is_mark(name);
-        let told = found.channels.as_ref();
-        let certain = told.is_some_and(|told| told.listens.iter().all(shared));
         let shares = self.terms.shares_listen && !self.client.replication.any();
-        shares && self.renames && certain && !refused
+        shares && self.renames && found.channels.is_some() && !refused
     }
 
     /// Some texts may run only when the client has received every notification committed by now.

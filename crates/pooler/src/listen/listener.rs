@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
 
-use super::change::{MARK, Replacement};
 use crate::event::{ServerId, Time};
 use crate::listen::{Hearer, Name, Refused, Requirements};
 use crate::{Seeded, limits};
@@ -19,12 +18,6 @@ pub struct SharedListener {
     pub since: Time,
     /// Since when the connection owes an answer.
     pub asked: Option<Time>,
-    /// When the connection was last replaced, or when a replacement failed.
-    pub renewed: Time,
-    /// The replacement that is under way.
-    pub change: Option<Replacement>,
-    /// The next round must stop listening to the mark of a replacement.
-    marked: bool,
     channels: HashMap<Name, Channel, Seeded>,
     /// Channels that may have lost their last hearer.
     left: BTreeSet<Name>,
@@ -72,33 +65,11 @@ impl SharedListener {
             server: None,
             since: now,
             asked: None,
-            renewed: now,
-            change: None,
-            marked: false,
             channels: HashMap::with_hasher(seeded),
             left: BTreeSet::new(),
             waiting: Vec::new(),
             round: None,
         }
-    }
-
-    /// No round is under way.
-    pub fn is_at_rest(&self) -> bool {
-        self.round.is_none()
-    }
-
-    /// All channels that the connection listens to.
-    pub fn all(&self) -> Vec<Name> {
-        let on = self.channels.iter().filter(|(_, channel)| channel.on);
-        let mut all: Vec<Name> = on.map(|(name, _)| name.clone()).collect();
-        all.sort_unstable();
-        all
-    }
-
-    /// A new connection has replaced the old one. The new connection still listens to the
-    /// replacement's mark.
-    pub fn forgets_mark(&mut self) {
-        self.marked = true;
     }
 
     /// All clients that hear a channel.
@@ -187,8 +158,7 @@ impl SharedListener {
     /// Begins a round, if commands or clients wait and no round is under way. Returns the text of
     /// the round's Query.
     pub fn begin(&mut self, now: Time) -> Option<Vec<u8>> {
-        let changes = self.change.as_ref().is_some_and(Replacement::is_begun);
-        if self.round.is_some() || changes {
+        if self.round.is_some() {
             return None;
         }
         let mut round = Round {
@@ -220,16 +190,10 @@ impl SharedListener {
                 self.channels.remove(&name);
             }
         }
-        let marked = std::mem::take(&mut self.marked);
-        if round.waits.is_empty() && round.drops.is_empty() && !marked {
+        if round.waits.is_empty() && round.drops.is_empty() {
             return None;
         }
         let mut sql = Vec::new();
-        if marked {
-            sql.extend_from_slice(b"UNLISTEN ");
-            quote(&mut sql, MARK);
-            sql.push(b';');
-        }
         for (command, names) in [("LISTEN ", &round.adds), ("UNLISTEN ", &round.drops)] {
             for name in names {
                 sql.extend_from_slice(command.as_bytes());
@@ -323,7 +287,6 @@ impl SharedListener {
         let wishes = wishes.filter(|hearer| !hearers.contains(hearer)).collect();
         self.left.clear();
         self.asked = None;
-        self.change = None;
         self.server = None;
         (hearers, wishes)
     }

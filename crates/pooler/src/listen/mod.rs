@@ -32,7 +32,6 @@
 //! client's transaction wait for the transaction's end.
 
 mod ahead;
-mod change;
 mod channels;
 mod hearing;
 mod listener;

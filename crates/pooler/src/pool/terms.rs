@@ -83,8 +83,7 @@ impl Terms {
                 && config.session_state(&database, of) == SessionState::Keep,
             bounds: Bounds {
                 size: match key.listens {
-                    // While a listening server is replaced, the pool has both servers.
-                    true => 2,
+                    true => 1,
                     false => config.pool_size(&database, of),
                 },
                 reserve: match key.listens {
