@@ -224,7 +224,8 @@ impl Pooler {
             // A reload removed the pool's database.
             if pool.servers() == 0 {
                 if pool.wants_listener {
-                    self.listener_lost(id, out);
+                    let key = pool.key.clone();
+                    self.lose_listener(&key, out);
                 }
                 self.pools.remove(id);
             } else {

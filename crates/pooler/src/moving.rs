@@ -377,7 +377,6 @@ impl Pooler {
             scram_keys: pool.scram_keys.clone(),
             found_secret: pool.found_secret.clone(),
             left_behind: 0,
-            bequest: None,
         }
     }
 }

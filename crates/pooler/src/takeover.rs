@@ -57,7 +57,6 @@ impl Pooler {
         // only if all of them can take TLS.
         let first = matches!(self.janitor.takeover, Takeover::No);
         self.janitor.tls_travels = tls && (first || self.janitor.tls_travels);
-        self.tell_reached(out);
         if let Takeover::Holding { asked, .. } = &mut self.janitor.takeover {
             *asked += 1;
         }
@@ -81,7 +80,7 @@ impl Pooler {
     fn anybody_may_follow(&self) -> bool {
         let tls = self.janitor.tls_travels;
         self.clients.iter().any(|(_, client)| {
-            let held = client.is_held_by_tls(tls) || client.replication.any();
+            let held = client.is_held_by_tls(tls) || client.replication.any() || hears(client);
             !held && !self.is_bound_by_tls(client)
         })
     }
@@ -185,7 +184,6 @@ impl Pooler {
 
     /// The successor is ready: everything at rest goes to it.
     pub(crate) fn pack(&mut self, out: &mut Out) {
-        self.pack_bequests(out);
         if self.janitor.takeover.is_over() {
             // No client here can follow.
             return self.all_packed(out);
@@ -338,7 +336,7 @@ impl Pooler {
             // The client is certainly slow to read.
             _ if client.valve.is_congested() => None,
             // Only this process hears the client's channels.
-            _ if hears(client) && !may_be_heard_elsewhere(client) => None,
+            _ if hears(client) => None,
             ClientState::Startup | ClientState::Moving(_) => Some(Standing::Startup),
             ClientState::Welcome => Some(Standing::Newcomer),
             ClientState::Idle | ClientState::Waiting | ClientState::Leaving { .. } => {
@@ -400,9 +398,7 @@ impl Pooler {
         self.drop_key(client.old_key.clone(), id, out);
         self.settle_cancels(id, out);
         self.permission_ends(&client, out);
-        let hearing = self.hearing_goes(id, &client, out);
         let mut passenger = self.take_passenger(id, client, standing, socket);
-        passenger.hearing = hearing;
         if let Takeover::Packing { carried, .. } = &mut self.janitor.takeover {
             passenger.server = carried.remove(&id);
         }
@@ -595,8 +591,8 @@ impl Pooler {
         self.begin_held_logins(out);
         self.hold_pools(out);
         self.janitor.ending = Some(Shutdown::Clients);
-        self.prepare_bequests(out);
         self.close_tls_servers(out);
+        self.silence_all("a new process takes over", out);
         self.maybe_end(out);
     }
 
@@ -635,14 +631,6 @@ impl Pooler {
 fn hears(client: &Client) -> bool {
     let session = client.session.as_ref();
     session.is_some_and(|session| session.channels.is_some())
-}
-
-/// True if no notification is open for the client, and the successor hears all of its channels.
-fn may_be_heard_elsewhere(client: &Client) -> bool {
-    let session = client.session.as_ref();
-    let settled = session.filter(|session| session.pending.is_empty() && session.long.is_none());
-    let own = settled.and_then(|session| session.channels.as_ref());
-    !client.is_hushed() && own.is_some_and(|own| own.place().is_some())
 }
 
 pub(crate) fn packed(parcel: Parcel) -> Action {

@@ -20,7 +20,7 @@ const SILENT_LOOK_UPS: [(Miss, usize); 4] = [
     (Miss::Leaves, 1),
     (Miss::Skips, 4),
     (Miss::Tells, 33),
-    (Miss::Asks, 32),
+    (Miss::Asks, 31),
 ];
 /// The largest circle of methods of `Pooler` that call each other.
 const LARGEST_CIRCLE: usize = 2;
@@ -32,8 +32,8 @@ const LONGEST: usize = 920;
 const FEATURES: [(&str, &[&str], usize); 9] = [
     ("reading SQL", &["pooler/src/effect"], 2364),
     ("session state", &["pooler/src/session"], 1441),
-    ("LISTEN", &["pooler/src/listen"], 2283),
-    ("console", &["pooler/src/console"], 3742),
+    ("LISTEN", &["pooler/src/listen"], 1421),
+    ("console", &["pooler/src/console"], 3744),
     ("statements", &["pooler/src/statement"], 721),
     (
         "takeover",
@@ -44,7 +44,7 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
             "pooler/src/adoption.rs",
             "pooler/src/takeover.rs",
         ],
-        1805,
+        1705,
     ),
     (
         "workers and one pool",

@@ -611,7 +611,7 @@ impl Client {
     pub(crate) fn has_heard_all(&mut self) -> bool {
         let session = self.session.as_mut();
         let own = session.and_then(|session| session.channels.as_mut());
-        own.is_some_and(|own| std::mem::take(&mut own.sure))
+        own.is_some_and(|own| own.take_sure())
     }
 
     /// The answer of the listener that the client waits for.
