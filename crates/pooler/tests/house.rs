@@ -30,7 +30,7 @@ const LONGEST: usize = 920;
 /// Features with their files or folders in `crates`, and how many lines of code these have (without
 /// tests, comments and blank lines). A commit that raises a number says why in its message.
 const FEATURES: [(&str, &[&str], usize); 9] = [
-    ("reading SQL", &["pooler/src/effect"], 2364),
+    ("reading SQL", &["sql/src"], 2665),
     ("session state", &["pooler/src/session"], 1441),
     ("LISTEN", &["pooler/src/listen"], 1421),
     ("console", &["pooler/src/console"], 3744),
@@ -68,7 +68,7 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
             "pooler/src/peering.rs",
             "pooler/src/signal.rs",
         ],
-        1284,
+        1188,
     ),
     ("configuration", &["config/src"], 5115),
 ];
@@ -76,10 +76,14 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
 const FEATURE_SLACK: usize = 40;
 
 /// Words that each part must not contain, beyond the limits of its manifest.
-const UNKNOWN: [(&str, &[&str]); 5] = [
+const UNKNOWN: [(&str, &[&str]); 6] = [
     ("wire/src", &["howdah_", "std::net", "std::io", "std::time"]),
     (
         "auth/src",
+        &["howdah_config", "howdah_pooler", "std::net", "std::io"],
+    ),
+    (
+        "sql/src",
         &["howdah_config", "howdah_pooler", "std::net", "std::io"],
     ),
     (
@@ -253,7 +257,7 @@ fn shared_type(line: &str) -> Option<&str> {
 #[test]
 fn no_two_types_have_one_name() {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for part in ["wire", "auth", "config", "pooler", "daemon"] {
+    for part in ["wire", "auth", "sql", "config", "pooler", "daemon"] {
         for (file, text) in sources(&crates().join(part).join("src")) {
             for name in code(&text).filter_map(shared_type) {
                 let place = format!("{part}/src/{file}");
@@ -681,7 +685,7 @@ fn a_silent_look_up_is_seen() {
 #[test]
 fn what_reads_as_a_question_answers() {
     let mut asked = 0;
-    for part in ["wire", "auth", "config", "pooler", "daemon"] {
+    for part in ["wire", "auth", "sql", "config", "pooler", "daemon"] {
         for (name, text) in sources(&crates().join(part).join("src")) {
             let lines = code(&text).collect::<Vec<_>>().join("\n");
             for question in lines.split("fn ").skip(1) {
@@ -711,7 +715,7 @@ fn limits_stand_in_one_place() {
 
 #[test]
 fn no_file_grows_without_end() {
-    for part in ["wire", "auth", "config", "pooler", "daemon"] {
+    for part in ["wire", "auth", "sql", "config", "pooler", "daemon"] {
         for (name, text) in sources(&crates().join(part).join("src")) {
             let lines = text.lines().count();
             assert!(lines <= LONGEST, "{part}/{name} has {lines} lines");
