@@ -25,12 +25,14 @@ use crate::known::Known;
 use crate::listen::SharedListener;
 use crate::mail::{FromBroker, Mail, ToBroker};
 use crate::moves::Moves;
+use crate::names::NameInterner;
 use crate::next::{Next, Upcoming};
 use crate::note::{About, Cause, Level, Note};
 use crate::params::{ParamsInterner, Tracked};
 use crate::peering::Peering;
 use crate::pool::Pools;
 use crate::pool::key::PoolKey;
+use crate::pool::key::Purpose;
 use crate::queries::Queries;
 use crate::seats::Spread;
 use crate::server::Server;
@@ -179,7 +181,7 @@ impl Pooler {
             .map(String::as_str);
         let shared = Shared {
             tracked: Tracked::new(extra),
-            names: Default::default(),
+            names: NameInterner::new(seeded),
             params: ParamsInterner::new(seeded),
             settings: crate::session::Shelf::new(seeded),
             statements: Interner::new(seeded, setup.worker),
@@ -325,12 +327,12 @@ impl Pooler {
             Mail::Client(parcel) => self.client_arrived(*parcel, out),
             Mail::Move(traveller) => self.moved_in(*traveller, out),
             Mail::Shed {
-                pool,
+                login,
                 to,
                 clients,
                 idle,
-            } => self.shed(pool, to, (clients, idle), out),
-            Mail::Seats(pool, seats) => self.spread.seat(pool, seats),
+            } => self.shed(login, to, (clients, idle), out),
+            Mail::Seats(login, seats) => self.spread.seat(login, seats),
             Mail::NewPools(at) => self.spread.seat_new_pools(at),
             Mail::KeyAt { key, at, left } => self.key_at(key, at, left, out),
             Mail::KeyNoted(note) => self.moves.noted(note, self.now),
@@ -535,8 +537,8 @@ impl Pooler {
         }
         let fault = fault.map(|fault| (fault.sqlstate().to_owned(), fault.to_string()));
         Some(Box::new(About {
-            user: client.user.to_string(),
-            database: client.database.to_string(),
+            user: client.who.user.to_string(),
+            database: client.who.database.to_string(),
             address: crate::place::remote(&client.ends),
             fault,
         }))
@@ -565,17 +567,17 @@ impl Pooler {
         let place = ends.map_or_else(|| server.to.to_string(), crate::place::remote);
         let text = format!(
             "S-{:#x}: {}/{}@{place} {text}",
-            server.number, key.database, key.user
+            server.number, key.login.database, key.login.user
         );
         // The server was opened for an unproved client, in a database that may not exist.
-        let cause = match key.lookups && pool.is_untried() {
+        let cause = match key.purpose == Purpose::Lookups && pool.is_untried() {
             true => Cause::Unauthenticated,
             false => Cause::Known,
         };
         let about = (self.config.globals.log_format == LogFormat::Json).then(|| {
             Box::new(About {
-                user: key.user.to_string(),
-                database: key.database.to_string(),
+                user: key.login.user.to_string(),
+                database: key.login.database.to_string(),
                 address: place,
                 fault: None,
             })
@@ -625,8 +627,8 @@ fn client_line(client: &Client, said: impl Display) -> String {
         text,
         "C-{:#x}: {}/{}@{} {said}",
         client.number,
-        or(&client.database, "(nodb)"),
-        or(&client.user, "(nouser)"),
+        or(&client.who.database, "(nodb)"),
+        or(&client.who.user, "(nouser)"),
         crate::place::remote(&client.ends),
     );
     text

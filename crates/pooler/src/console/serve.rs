@@ -323,8 +323,8 @@ impl Pooler {
     /// a client needs no password on the console.
     pub(crate) fn is_our_own_user(&self, id: ClientId) -> bool {
         let client = self.clients.at(id);
-        is_console(&client.database)
-            && &*client.user == "pgbouncer"
+        is_console(&client.who.database)
+            && &*client.who.user == "pgbouncer"
             && client
                 .ends
                 .unix_peer
@@ -338,8 +338,8 @@ impl Pooler {
         let globals = &self.config.globals;
         let any = globals.auth_type == crate::config::AuthType::Any;
         let client = self.clients.at_mut(id);
-        let admin = own || globals.admin_users.has(&client.user);
-        if !admin && !any && !globals.stats_users.has(&client.user) {
+        let admin = own || globals.admin_users.has(&client.who.user);
+        if !admin && !any && !globals.stats_users.has(&client.who.user) {
             return self.disconnect(id, Fault::NotAllowed, out);
         }
         client.opens_console(ConsoleSession::of(admin));
