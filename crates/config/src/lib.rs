@@ -15,18 +15,19 @@ mod excerpt;
 mod ini;
 pub mod ldap;
 pub mod near;
-mod peer;
 pub mod quotes;
 mod reference;
 mod resolve;
 mod scopes;
+#[macro_use]
+mod setting;
 pub mod table;
 #[cfg(test)]
 mod tests;
 mod tls;
-mod user;
 pub mod userlist;
 mod value;
+mod written;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -38,14 +39,13 @@ pub use howdah_auth::{ChannelBinding, RequireAuth, Secret};
 pub use access::{Hba, HbaMethod, IdentMap};
 pub use address::Address;
 pub use authority::Authority;
-pub use database::{Database, Host};
+pub use database::Host;
 pub use excerpt::Excerpt;
-pub use peer::PeerProcess;
 pub use reference::{settings_manual, settings_page};
 pub use scopes::Scopes;
-pub use table::Globals;
+pub use setting::{Scope, Setting};
+pub use table::{Database, Globals, PeerProcess, User};
 pub use tls::TlsInForce;
-pub use user::User;
 pub use value::{
     AuthType, Facility, HttpUrl, IoDriver, Kind, List, Listen, ListenLost, LoadBalance, LogFormat,
     PoolMode, PoolSpread, SessionState, Share, SslMode, SslNegotiation,
@@ -295,8 +295,13 @@ impl Config {
     /// opened. Returns a message for each setting that would have changed.
     pub fn keep_fixed(&mut self, in_force: &Config) -> Vec<String> {
         let mut told = Vec::new();
-        for setting in table::GLOBAL.iter().filter(|setting| !setting.reloadable) {
-            let Some(field) = setting.field else { continue };
+        for setting in table::in_shown_order()
+            .into_iter()
+            .filter(|setting| !setting.reloadable)
+        {
+            let Some(field) = setting.global else {
+                continue;
+            };
             let shown = |globals| (field.show)(globals).unwrap_or_default();
             let (new, old) = (shown(&self.globals), shown(&in_force.globals));
             if new != old {
@@ -467,9 +472,10 @@ impl Config {
 
     /// The rows of SHOW CONFIG.
     pub fn show(&self) -> impl Iterator<Item = ShownSetting> {
-        table::GLOBAL.iter().map(|setting| ShownSetting {
+        let settings = table::in_shown_order().into_iter();
+        settings.map(|setting| ShownSetting {
             key: setting.name,
-            value: setting.field.and_then(|field| (field.show)(&self.globals)),
+            value: setting.global.and_then(|field| (field.show)(&self.globals)),
             default: setting.default,
             changeable: setting.reloadable,
         })
