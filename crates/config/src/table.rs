@@ -282,10 +282,10 @@ settings! {
             "The user that listens for all clients of a database (`listen = share`), so that there is one \
              connection for it. Empty: one for each user, as that user.";
         listen_lost: ListenLost = "disconnect"; global(reload); known NOWHERE;
-            "What becomes of clients that listen by a shared connection (`listen = share`) when that is lost. \
-             `disconnect`: they are disconnected with 57P01, as they may have missed something. `notice`: they \
-             get a warning (01000) once another one listens, and go on; where there can be none, they are \
-             disconnected.";
+            "What becomes of clients that listen by a shared connection (`listen = share`) when that \
+             ends. `disconnect`: they are disconnected with 57P01 between two transactions, as they may miss \
+             something. `notice`: they get a warning (01000) once another one listens, and go on; where there \
+             can be none, and at `-R`, they are disconnected.";
         max_prepared_statements: u32 = "200"; global(reload); known G;
             "How many prepared statements are kept on a server. 0 switches their support off: in \
              transaction mode clients then can't use them.";
@@ -437,8 +437,7 @@ settings! {
             "Worker threads, at most 1024; 0 takes as many as there are cores to use.";
         pool_spread: PoolSpread = "load"; global(reload); known NOWHERE;
             "On how many workers a pool's clients are: `load` takes as few as can carry them, `always` \
-             one for every four servers of the pool, `random` moves them at random between all workers \
-             all the time, for tests.";
+             one for every four servers of the pool.";
         io_driver: IoDriver = "auto"; global(fixed); known NOWHERE;
             "How to talk to the kernel: io_uring, epoll, or the best that works here.";
         busy_poll: u32 = "0"; global(fixed); known NOWHERE;

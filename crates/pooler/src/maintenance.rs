@@ -45,7 +45,7 @@ impl Pooler {
             }
         }
         if self.moves.next().is_some_and(|at| at <= now) {
-            self.move_due(out);
+            self.shed_some(out);
         }
         if self.janitor.next_hunger.is_some_and(|at| at <= now) {
             self.janitor.next_hunger = None;
@@ -85,9 +85,6 @@ impl Pooler {
         self.found_forced_pools();
         self.begin_loads();
         self.moves.tidy(self.now);
-        if self.moves.next().is_none() {
-            self.move_at_random(out);
-        }
         for id in self.pools.ids() {
             self.trim_waiting(id);
             self.need_anew(id, out);
@@ -227,7 +224,8 @@ impl Pooler {
             // A reload removed the pool's database.
             if pool.servers() == 0 {
                 if pool.wants_listener {
-                    self.listener_lost(id, out);
+                    let key = pool.key.clone();
+                    self.lose_listener(&key, out);
                 }
                 self.pools.remove(id);
             } else {

@@ -61,7 +61,6 @@ pub struct Moves {
     /// When all clients were last searched for clients that can move.
     pub(crate) looked: Time,
     pub(crate) next_shed: Option<Time>,
-    pub(crate) next_whim: Option<Time>,
     /// Since when the client that is just arriving has waited for a server on its old worker.
     pub(crate) arriving: Option<Time>,
     pub(crate) notes: Vec<MoveNote>,
@@ -76,7 +75,7 @@ pub struct Moves {
 impl Moves {
     /// When to look for clients that can move.
     pub fn next(&self) -> Option<Time> {
-        [self.next_shed, self.next_whim].into_iter().flatten().min()
+        self.next_shed
     }
 
     /// The earliest time for the next search of all clients.

@@ -47,7 +47,6 @@ use chacha20::rand_core::Rng;
 
 use crate::cancel::OldKey;
 use crate::client::{Client, ClientState};
-use crate::config::PoolSpread;
 use crate::event::{Action, ClientId, LooseSocket, Out, Peer, Time, WorkerId};
 use crate::fault::Fault;
 use crate::mail::{Departure, Mail, Traveller};
@@ -60,8 +59,6 @@ use crate::pooler::Pooler;
 const VAIN_TRIES: u32 = 16;
 /// How long a worker hands over clients before the balancer sees the result, in nanoseconds.
 const SHED_FOR_NS: u64 = 1_000_000_000;
-/// How often a client moves at random (`pool_spread = random`), in nanoseconds.
-const WHIM_NS: u64 = 500_000;
 /// The budget of each turn: names of statements, and a fixed weight for each client. The other
 /// worker looks up every name while its own clients wait.
 const SHED_WEIGHT: usize = 4096;
@@ -102,38 +99,12 @@ impl Pooler {
         }
     }
 
-    /// It is time to look for clients that can move.
-    pub(crate) fn move_due(&mut self, out: &mut Out) {
-        let due = |at: Option<Time>| at.is_some_and(|at| at <= self.now);
-        let (sheds, whim) = (due(self.moves.next_shed), due(self.moves.next_whim));
-        if sheds {
-            self.shed_some(out);
-        }
-        if whim {
-            self.move_at_random(out);
-        }
-    }
-
-    /// `pool_spread = random`: moves a random client to a random worker.
-    pub(crate) fn move_at_random(&mut self, out: &mut Out) {
-        let random = self.config.globals.pool_spread == PoolSpread::Random;
-        let all = if random && self.workers > 1 {
-            self.clients.keys()
-        } else {
-            Vec::new()
-        };
-        self.moves.next_whim = (!all.is_empty()).then_some(Time(self.now.0 + WHIM_NS));
-        if all.is_empty() {
-            return;
-        }
-        for _ in 0..4 {
-            let id = all[self.random.next_u32() as usize % all.len()];
-            let pool = self.clients.get(id).and_then(|client| client.pool);
-            let Some(pool) = pool else { continue };
-            let key = self.pools.at(pool).key.clone();
-            let to = WorkerId((self.random.next_u32() % u32::from(self.width(&key))) as u16);
-            if to != self.worker && self.depart(id, to, out) {
-                return;
+    /// A test's order: every client that can move goes to a random worker.
+    pub(crate) fn shuffle(&mut self, out: &mut Out) {
+        for id in self.clients.keys() {
+            let to = WorkerId((self.random.next_u32() % u32::from(self.workers)) as u16);
+            if to != self.worker {
+                self.depart(id, to, out);
             }
         }
     }
@@ -319,9 +290,6 @@ impl Pooler {
             self.stand_in_line(id, since);
         }
         self.suspend_client(id, out);
-        if self.moves.next().is_none() {
-            self.move_at_random(out);
-        }
     }
 
     /// A client waits here that has waited since this time elsewhere.
@@ -408,7 +376,7 @@ impl Pooler {
             welcome: pool.welcome.clone(),
             scram_keys: pool.scram_keys.clone(),
             found_secret: pool.found_secret.clone(),
-            bequest: None,
+            left_behind: 0,
         }
     }
 }

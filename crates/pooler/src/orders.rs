@@ -41,6 +41,7 @@ impl Pooler {
                 self.janitor.disabled.remove(database);
             }
             Order::Kill(database) => self.kill(database.as_deref(), out),
+            Order::Shuffle => self.shuffle(out),
             Order::ShutdownWaitForClients => self.shut_down(Shutdown::Clients, out),
             Order::ShutdownWaitForServers => self.shut_down(Shutdown::Servers, out),
         }

@@ -45,7 +45,7 @@ impl Pooler {
                 };
                 seats[self.spread.next(key, seats.len())]
             }
-            PoolSpread::Always | PoolSpread::Random => {
+            PoolSpread::Always => {
                 // Each worker's turn begins with itself.
                 let width = self.width(key);
                 let turn = self.spread.next(key, usize::from(width)) as u16;
@@ -133,9 +133,6 @@ impl Pooler {
 
     /// How many workers a pool may have.
     pub(crate) fn width(&self, key: &PoolKey) -> u16 {
-        if self.config.globals.pool_spread == PoolSpread::Random {
-            return self.workers;
-        }
         let Some(entry) = self.config.entry(&key.database) else {
             return 1;
         };

@@ -105,6 +105,8 @@ pub struct Scenario {
     pub strict_limits: bool,
     /// The pools are under two limits at once, and the load does not pause.
     pub contest: bool,
+    /// All clients move to random workers again and again.
+    pub restless: bool,
     /// LISTEN is shared.
     pub shares_listen: bool,
     /// Clients may use TLS.
@@ -177,6 +179,7 @@ impl Scenario {
             closes: false,
             strict_limits: true,
             contest: false,
+            restless: false,
             shares_listen: false,
             tls: false,
             handshakes: 0,
@@ -189,8 +192,9 @@ impl Scenario {
         // Drawn from a seed of its own, so that the runs of other seeds stay the same.
         let chance = &mut Chance::new(seed ^ 0x3011_1e5e);
         if scenario.workers > 1 && chance.once_in(2) {
-            let how = ["random", "random", "load"][chance.within(0..=2)];
+            let how = ["always", "always", "load"][chance.within(0..=2)];
             scenario.settings.push(format!("pool_spread = {how}"));
+            scenario.restless = how == "always";
         }
         let apart = &mut Chance::new(seed ^ 0x0071_5b1d);
         // Not together with DDL: clients that stall get answers that the reference does not know.
@@ -232,12 +236,8 @@ impl Scenario {
         // A client that the listener can't serve keeps its server.
         self.settings.push("pin_limit = 1000".into());
         let faults = &self.faults;
-        let bounds = self.databases.iter().map(|d| d.most).sum::<usize>() + self.user_most;
         let breaks = faults.restarts + faults.cuts + self.manners.refuses_once_in > 0;
-        // An orderly replacement needs room for one more server. It does not happen if no server
-        // may be opened.
-        let orders = faults.orders > 0 && (faults.takeovers == 0 || bounds > 0);
-        let ends = breaks || faults.kills || orders;
+        let ends = breaks || faults.kills || faults.orders > 0 || faults.takeovers > 0;
         if ends {
             self.excuses
                 .push("the connection that listens for clients is lost");
@@ -561,8 +561,7 @@ impl Scenario {
         for database in &self.databases {
             for user in &self.users {
                 let login = (database.name.clone(), user.clone());
-                // During a replacement, two listening connections exist.
-                let listener = 2 * usize::from(self.shares_listen);
+                let listener = usize::from(self.shares_listen);
                 limits
                     .pool
                     .insert(login, database.size + database.reserve + listener);

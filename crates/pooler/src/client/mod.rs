@@ -24,8 +24,8 @@ use std::sync::Arc;
 use crate::account::Allowance;
 use crate::console::ConsoleSession;
 use crate::effect::Effects;
+use crate::effect::harmless::is_harmless;
 use crate::event::{ClientId, Ends, Peer, ServerId, Time, WorkerId};
-use crate::harmless::is_harmless;
 use crate::inbox::Inbox;
 use crate::ledger::{Change, NameOp};
 use crate::limits;
@@ -77,9 +77,6 @@ pub struct Client {
     pub(crate) unnamed: Option<Arc<Statement>>,
     /// One of the client's statements may make the client keep its server.
     names_keep: bool,
-    /// The client has used `currval` or `lastval`. Howdah then removes other clients' values from
-    /// the client's servers.
-    asks_numbers: bool,
     /// The console number of the server used last; 0 if unknown.
     last_server: u64,
     /// The client's end of its link.
@@ -178,10 +175,6 @@ impl Client {
 
     pub(crate) fn names_keep(&self) -> bool {
         self.names_keep
-    }
-
-    pub(crate) fn asks_numbers(&self) -> bool {
-        self.asks_numbers
     }
 
     /// True if the client used the server with this console number last.
@@ -294,10 +287,6 @@ impl Client {
 
     fn ends_session(&mut self) -> Option<Box<crate::session::Session>> {
         self.session.take()
-    }
-
-    pub(crate) fn set_asks_numbers(&mut self) {
-        self.asks_numbers = true;
     }
 
     /// PostgreSQL has confirmed a change of a statement name.
@@ -622,7 +611,7 @@ impl Client {
     pub(crate) fn has_heard_all(&mut self) -> bool {
         let session = self.session.as_mut();
         let own = session.and_then(|session| session.channels.as_mut());
-        own.is_some_and(|own| std::mem::take(&mut own.sure))
+        own.is_some_and(|own| own.take_sure())
     }
 
     /// The answer of the listener that the client waits for.

@@ -11,7 +11,7 @@ use crate::inbox::Fate;
 use crate::params::Params;
 use crate::parcel::{Passenger, Standing};
 use crate::session;
-use crate::statement::{Constants, SchemaId};
+use crate::statement::SchemaId;
 
 impl Client {
     /// Packs the client's state, without its server.
@@ -35,13 +35,11 @@ impl Client {
             session: self
                 .session
                 .map_or([None, None], |session| [session.settings, session.login]),
-            hearing: None,
             meaning: self.meaning,
             names: self.names.into_all(),
             names_given: self.names_given,
             unnamed: self.unnamed,
             group_failed: self.end.skips(),
-            asks_numbers: self.asks_numbers,
             standby: self.standby,
             left: self.inbox.left() as u32,
             tag: self.inbox.tag(),
@@ -74,7 +72,6 @@ impl Client {
         if from.group_failed {
             self.end.group_fails();
         }
-        self.asks_numbers = from.asks_numbers;
         self.standby = from.standby;
         self.meaning = from.meaning;
         self.names_given = from.names_given;
@@ -90,10 +87,6 @@ impl Client {
         self.unnamed = unnamed.map(|text| statements.adopt(schema, text));
         for (name, mut named) in std::mem::take(&mut from.names) {
             named.statement = statements.adopt(schema, named.statement);
-            // Another process sends only the present settings.
-            let constants = named.statement.constants;
-            let same = constants != Constants::Fixed && constants.fit(self.meaning);
-            named.under = named.under.or_else(|| self.params.clone().filter(|_| same));
             self.names.insert(name, named);
         }
         let named = self.names.iter().map(|(_, named)| &named.statement);

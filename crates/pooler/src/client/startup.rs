@@ -70,7 +70,6 @@ impl Pooler {
             signal: None,
             unnamed: None,
             names_keep: false,
-            asks_numbers: false,
             last_server: 0,
             end: End::default(),
             parked: false,

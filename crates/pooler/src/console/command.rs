@@ -22,7 +22,7 @@ use crate::parcel::VERSION;
 use crate::pooler::{Asker, Pooler};
 
 /// Commands that change something.
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "pause",
     "resume",
     "reconnect",
@@ -36,6 +36,7 @@ const COMMANDS: [&str; 13] = [
     "suspend",
     "takeover",
     "reset_queries",
+    "shuffle",
 ];
 
 const NO_ADMIN: &str = "admin access needed";
@@ -210,7 +211,7 @@ impl Pooler {
     ) {
         if matches!(
             (name, &argument),
-            ("reload" | "suspend" | "reset_queries", Some(_))
+            ("reload" | "suspend" | "reset_queries" | "shuffle", Some(_))
         ) {
             return self.unknown(id, text, out);
         }
@@ -397,6 +398,7 @@ impl Pooler {
             ("resume", database) => ("RESUME", Order::Resume(database), None),
             ("reconnect", database) => ("RECONNECT", Order::Reconnect(database), None),
             ("kill", database) => ("KILL", Order::Kill(database), None),
+            ("shuffle", None) => ("SHUFFLE", Order::Shuffle, None),
             ("disable", Some(database)) => ("DISABLE", Order::Disable(database), None),
             ("enable", Some(database)) => ("ENABLE", Order::Enable(database), None),
             _ => return,

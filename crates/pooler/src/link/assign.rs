@@ -45,7 +45,7 @@ impl Pooler {
         standby::tell(client_id, client, server, out);
         let watched = pool.terms.watched;
         let max = self.config.globals.max_prepared_statements as usize;
-        let asked_for = client.asks_numbers() || pool.asks_numbers(now);
+        let asked_for = pool.asks_numbers(now);
         let again = client.used_last(server.number);
         let forgets = server.takes_numbers(client.number, again, asked_for);
         client.set_last_server(server.number);

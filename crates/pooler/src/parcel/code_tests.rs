@@ -3,7 +3,7 @@ use std::sync::Arc;
 use howdah_wire::backend::Status;
 
 use super::code::{count_sockets, read, write};
-use super::{Bequest, Estate, Freight, Hearing, Parcel, Passenger, PoolLore, Standing};
+use super::{Estate, Freight, Parcel, Passenger, PoolLore, Standing};
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
@@ -49,15 +49,7 @@ fn freight() -> Freight {
             iterations: 4096,
         }),
         found_secret: Some(Secret::classify("secret")),
-        bequest: Some(Arc::new(Bequest {
-            mark: 1 << 100 | 7,
-            names: vec![b"x"[..].into(), b"y\""[..].into()],
-            encoding: Some(b"UTF8"[..].into()),
-        })),
-    };
-    let listening = PoolKey {
-        listens: true,
-        ..PoolKey::new("d".into(), "u".into())
+        left_behind: 3,
     };
     let shape = Shape(17);
     let server = |socket| ServerParcel {
@@ -88,7 +80,6 @@ fn freight() -> Freight {
         statement: statement.clone(),
         number: 1,
         told: Some(Arc::new(told)),
-        under: None,
     };
     let mut with_tls = LooseSocket::new(13);
     with_tls.set_packed_session(b"keys".to_vec());
@@ -112,13 +103,6 @@ fn freight() -> Freight {
         params: Some(params.clone()),
         asked: None,
         session: [some_settings(), None],
-        hearing: Some(Box::new(Hearing {
-            listener: Arc::new(listening),
-            names: vec![b"x"[..].into()],
-            encoding: None,
-            mark: 7,
-            number: 9,
-        })),
         meaning: Meaning {
             names: 9,
             constants: 10,
@@ -127,7 +111,6 @@ fn freight() -> Freight {
         names_given: 1,
         unnamed: Some(statement.clone()),
         group_failed: true,
-        asks_numbers: true,
         standby: Some(true),
         held: b"Q\0\0".to_vec(),
         left: 6,

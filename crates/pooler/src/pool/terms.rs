@@ -80,8 +80,7 @@ impl Terms {
                 && state == SessionState::Keep,
             bounds: Bounds {
                 size: match key.listens {
-                    // While a listening server is replaced, the pool has both servers.
-                    true => 2,
+                    true => 1,
                     false => scopes.pool_size(),
                 },
                 reserve: match key.listens {

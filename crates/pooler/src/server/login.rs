@@ -20,7 +20,7 @@ use crate::pool::Pool;
 use crate::pool::key::{Parameter, Welcome};
 use crate::pool::room::has_no_room;
 use crate::pooler::{Asker, Pooler};
-use crate::server::state::{Login, ServerState};
+use crate::server::state::{ServerAttempt, ServerState};
 use crate::{limits, place, standby};
 
 impl Pooler {
@@ -42,7 +42,7 @@ impl Pooler {
             channel_binding: scopes.channel_binding(),
             require_auth: &scopes.require_auth(),
         });
-        let login = Login {
+        let login = ServerAttempt {
             exchange,
             derives: None,
             proven: false,
@@ -188,7 +188,7 @@ impl Pooler {
         self.server_login_step(id, step, out);
     }
 
-    fn server_login(&mut self, id: ServerId) -> Option<&mut Login> {
+    fn server_login(&mut self, id: ServerId) -> Option<&mut ServerAttempt> {
         self.servers.get_mut(id)?.login_mut()
     }
 
