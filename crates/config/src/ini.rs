@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use super::quotes::quoted;
 use super::resolve::NO_TEXT;
 use super::written::{Path, WrittenLine};
 use super::{Excerpt, Mistake, Place, Scope, connstr, doubts};
@@ -69,7 +70,7 @@ impl Reader<'_> {
                 let read = &start[..start.len() - cursor.rest.len()];
                 let read = read.lines().next().filter(|_| "[%".contains(first));
                 let read = read.filter(|read| !read.is_empty());
-                let mistake = Mistake::at(&place, text, remedy);
+                let mistake = Mistake::new(Some(&place), text, remedy);
                 let mistake = mistake.showing(read.map(Excerpt::of_start));
                 self.mistakes.push(mistake);
                 // The mistake may be in the middle of a line.
@@ -132,9 +133,10 @@ impl Reader<'_> {
         let pairs = connstr::parse(text);
         let is_text = !name.contains(NO_TEXT) && !text.contains(NO_TEXT);
         let url = doubts::instead_of_url(text).filter(|_| scope == Scope::Database);
-        let wrong = match is_text {
-            true => url.as_ref().or(pairs.as_ref().err()).cloned(),
-            false => Some(NOT_UTF8.into()),
+        let wrong = if is_text {
+            url.as_ref().or(pairs.as_ref().err()).cloned()
+        } else {
+            Some(NOT_UTF8.into())
         };
         // A connection string may have a password under any key, so none is shown.
         head.unreadable = wrong.map(|why| match &pairs {
@@ -232,8 +234,7 @@ impl<'a> Cursor<'a> {
 
     fn key(&mut self) -> Result<String, Wrong> {
         let key = match self.peek() {
-            Some('\'') => self.quoted_key('\'')?.to_owned(),
-            Some('"') => self.double_quoted_key()?,
+            Some(quote @ ('\'' | '"')) => self.quoted_key(quote)?,
             _ => {
                 let plain = |c: char| c.is_ascii_alphanumeric() || "_.-*".contains(c);
                 let end = self.rest.find(|c| !plain(c)).unwrap_or(self.rest.len());
@@ -247,26 +248,18 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The text before the next quote, which must be on this line.
-    fn quoted_key(&mut self, quote: char) -> Result<&'a str, Wrong> {
-        self.advance(1);
-        let end = self
-            .rest
-            .find([quote, '\n'])
-            .filter(|&i| self.rest[i..].starts_with(quote));
-        let end = end.ok_or_else(|| syntax("close the quoted key on its line"))?;
-        let key = self.advance(end);
-        self.advance(1);
-        Ok(key)
-    }
-
-    /// A key in double quotes, as SQL writes names: `""` stands for a quote.
-    fn double_quoted_key(&mut self) -> Result<String, Wrong> {
-        let mut key = self.quoted_key('"')?.to_owned();
-        while self.peek() == Some('"') {
-            key.push('"');
-            key.push_str(self.quoted_key('"')?);
-        }
+    /// A key in quotes, which end on its line. In double quotes, as SQL writes names, `""` stands
+    /// for a quote.
+    fn quoted_key(&mut self, quote: char) -> Result<String, Wrong> {
+        let line = self.rest.lines().next().unwrap_or_default();
+        let found = if quote == '"' {
+            quoted(line, quote)
+        } else {
+            let inside = line[1..].split_once(quote);
+            inside.map(|(key, after)| (key.to_owned(), after))
+        };
+        let (key, after) = found.ok_or_else(|| syntax("close the quoted key on its line"))?;
+        self.advance(line.len() - after.len());
         Ok(key)
     }
 }

@@ -1,8 +1,8 @@
 //! Settings: text goes in, one immutable value comes out. A reload replaces the whole value.
 //!
-//! There are two stages. The first reads what was written (`ini.rs`, `connstr.rs`, `userlist.rs`), the second
-//! finds its meaning (`resolve.rs`). Both use the one table of settings (`table.rs`). The files of `auth_type
-//! = hba` have a grammar of their own (`access`).
+//! There are two stages. The first reads what was written (`ini.rs`, `connstr.rs`, `userlist.rs`) and yields
+//! lines that know nothing of its syntax (`written.rs`). The second finds their meaning (`resolve.rs`) by the
+//! one table of settings (`table.rs`). The files of `auth_type = hba` have a grammar of their own (`access`).
 #![forbid(unsafe_code)]
 
 pub mod access;
@@ -99,9 +99,9 @@ pub struct Mistake {
 }
 
 impl Mistake {
-    fn at(place: &Place, text: impl Into<String>, remedy: impl Into<String>) -> Mistake {
+    fn new(place: Option<&Place>, text: impl Into<String>, remedy: impl Into<String>) -> Mistake {
         Mistake {
-            place: Some(place.clone()),
+            place: place.cloned(),
             text: text.into(),
             remedy: remedy.into(),
             excerpt: None,
@@ -160,6 +160,16 @@ pub struct Warning {
     pub broken: bool,
     /// The line with a caret below its place, in two lines; empty if there is nothing to show.
     pub shown_line: String,
+}
+
+impl Warning {
+    fn new(text: String, broken: bool) -> Warning {
+        Warning {
+            text,
+            broken,
+            shown_line: String::new(),
+        }
+    }
 }
 
 impl fmt::Display for Warning {

@@ -42,20 +42,13 @@ pub(super) fn read(
     if let Some(format) = doubts::other_format(text).filter(|_| misses_main) {
         // One mistake says more than one for each line.
         lines.clear();
-        mistakes = vec![Mistake {
-            place: None,
-            text: format!("config file {path} is in {format} format"),
-            remedy: doubts::OTHER_FORMAT.into(),
-            excerpt: None,
-        }];
+        let text = format!("config file {path} is in {format} format");
+        mistakes = vec![Mistake::new(None, text, doubts::OTHER_FORMAT)];
     } else if misses_main {
         // Important for an empty or truncated file: a reload would remove all databases.
-        mistakes.push(Mistake {
-            place: None,
-            text: format!("main section missing from config file {path}"),
-            remedy: "write [pgbouncer], if only with its defaults".into(),
-            excerpt: None,
-        });
+        let text = format!("main section missing from config file {path}");
+        let remedy = "write [pgbouncer], if only with its defaults";
+        mistakes.push(Mistake::new(None, text, remedy));
     }
     let mut resolver = Resolver {
         path: path.into(),
@@ -95,9 +88,10 @@ fn assign(globals: &mut Globals, setting: &Setting, value: &str) -> Result<(), S
         return Err(RESERVED_AUTH_DBNAME.into());
     }
     let field = setting.global.filter(|_| setting.can_be(value));
-    match field.is_some_and(|field| (field.assign)(globals, value)) {
-        true => Ok(()),
-        false => Err(must_be(setting, value)),
+    if field.is_some_and(|field| (field.assign)(globals, value)) {
+        Ok(())
+    } else {
+        Err(must_be(setting, value))
     }
 }
 
@@ -132,7 +126,8 @@ impl Resolver {
                 let section = path.join(".");
                 let text = format!("invalid section \"{section}\" in configuration");
                 let remedy = "there are [pgbouncer], [databases], [users] and [peers]";
-                self.mistakes.push(Mistake::at(&line.place, text, remedy));
+                self.mistakes
+                    .push(Mistake::new(Some(&line.place), text, remedy));
             }
         }
     }
@@ -174,7 +169,7 @@ impl Resolver {
             (_, Some(wrong)) => wrong.clone(),
             _ => return self.make_entry(scope, name),
         };
-        let mistake = Mistake::at(at, line.title(), wrong.0);
+        let mistake = Mistake::new(Some(at), line.title(), wrong.0);
         self.mistakes.push(mistake.showing(wrong.1));
         self.refused = Some(line.path.clone());
     }
@@ -233,7 +228,7 @@ impl Resolver {
         };
         if let Err(remedy) = done {
             let (text, excerpt) = line.mistaken(setting);
-            let mistake = Mistake::at(&line.place, text, remedy);
+            let mistake = Mistake::new(Some(&line.place), text, remedy);
             self.mistakes.push(mistake.showing(excerpt));
         }
     }
@@ -372,7 +367,7 @@ impl Resolver {
             if !told.any(|told| told == place) {
                 self.config.peers.remove(&id);
                 let text = format!("peer \"{}\"", path[1]);
-                let mistake = Mistake::at(place, text, "a peer needs host=");
+                let mistake = Mistake::new(Some(place), text, "a peer needs host=");
                 let mistake = mistake.showing(Excerpt::of_key(&path[1]));
                 self.mistakes.push(mistake);
             }
@@ -393,33 +388,25 @@ impl Resolver {
         let globals = &self.config.globals;
         let databases = self.config.databases.values().chain(&self.config.fallback);
         for database in databases.filter(|_| globals.client_tls_sslmode == SslMode::Disable) {
-            if database
-                .client_tls_sslmode
-                .is_some_and(SslMode::is_required)
-            {
-                self.mistakes.push(Mistake {
-                    place: None,
-                    text: format!(
-                        "client_tls_sslmode of database {} wants TLS, which is switched off",
-                        database.name
-                    ),
-                    remedy:
-                        "set client_tls_sslmode = allow in [pgbouncer], with key and certificate"
-                            .into(),
-                    excerpt: None,
-                });
+            let mode = database.client_tls_sslmode;
+            if mode.is_some_and(SslMode::is_required) {
+                let name = &database.name;
+                let text = format!(
+                    "client_tls_sslmode of database {name} wants TLS, which is switched off"
+                );
+                let remedy =
+                    "set client_tls_sslmode = allow in [pgbouncer], with key and certificate";
+                self.mistakes.push(Mistake::new(None, text, remedy));
             }
         }
         if globals.auth_type != AuthType::Cert || globals.client_tls_sslmode.is_verified() {
             return;
         }
-        let written = self.written.get("auth_type");
-        self.mistakes.push(Mistake {
-            place: written.map(|(_, place)| place.clone()),
-            text: "auth_type = cert requires client_tls_sslmode = verify-full".into(),
-            remedy: "set that, and client_tls_ca_file".into(),
-            excerpt: Some(Excerpt::of_value("auth_type", "cert")),
-        });
+        let text = "auth_type = cert requires client_tls_sslmode = verify-full";
+        let remedy = "set that, and client_tls_ca_file";
+        let mistake = Mistake::new(self.place("auth_type"), text, remedy);
+        let excerpt = Excerpt::of_value("auth_type", "cert");
+        self.mistakes.push(mistake.showing(excerpt));
     }
 
     /// A password belongs to the forced user. Warns of a password without a forced user: it is
@@ -462,9 +449,10 @@ impl Resolver {
         let local = address.is_ok_and(|address| address.is_loopback());
         if globals.http_listen_port != 0 && !local && globals.http_token.is_empty() {
             let address = globals.http_listen_addr.clone();
-            let page = match globals.http_page {
-                true => ", and the page (http_page) is not served: set http_token",
-                false => "",
+            let page = if globals.http_page {
+                ", and the page (http_page) is not served: set http_token"
+            } else {
+                ""
             };
             let text = format!(
                 "http_listen_addr = {address} without http_token: whoever reaches it reads the names \
@@ -484,13 +472,11 @@ impl Resolver {
         let globals = &self.config.globals;
         if doubts::shares_port(globals) {
             let port = globals.http_listen_port;
-            let written = self.written.get("http_listen_port");
-            self.mistakes.push(Mistake {
-                place: written.map(|(_, place)| place.clone()),
-                text: format!("http_listen_port = {port} is listen_port, too"),
-                remedy: "write another port".into(),
-                excerpt: Some(Excerpt::of_value("http_listen_port", &port.to_string())),
-            });
+            let text = format!("http_listen_port = {port} is listen_port, too");
+            let place = self.place("http_listen_port");
+            let mistake = Mistake::new(place, text, "write another port");
+            let excerpt = Excerpt::of_value("http_listen_port", &port.to_string());
+            self.mistakes.push(mistake.showing(excerpt));
         }
         let databases = self.config.databases.values().chain(&self.config.fallback);
         let circles = databases.filter(|database| {
@@ -506,6 +492,11 @@ impl Resolver {
                  listen_port; write PostgreSQL's port"
             ));
         }
+    }
+
+    /// The place of a global setting; `None` if it was not written.
+    fn place(&self, setting: &str) -> Option<&Place> {
+        self.written.get(setting).map(|(_, place)| place)
     }
 
     /// The place of a database's entry, for messages.
@@ -534,13 +525,8 @@ impl Resolver {
     }
 
     fn read_users(&mut self, read_file: &mut dyn FnMut(&str) -> Result<String, String>) {
-        let Some(path) = self
-            .config
-            .globals
-            .auth_file
-            .clone()
-            .filter(|path| !path.is_empty())
-        else {
+        let path = self.config.globals.auth_file.clone();
+        let Some(path) = path.filter(|path| !path.is_empty()) else {
             return;
         };
         let text = match read_file(&path) {
@@ -633,14 +619,10 @@ impl Resolver {
                 self.config.authority = authority.map(Arc::new);
             }
             Err((why, remedy)) => {
-                let written = self.written.get("auth_ldap_options");
-                let written = written.or_else(|| self.written.get("auth_type"));
-                self.mistakes.push(Mistake {
-                    place: written.map(|(_, place)| place.clone()),
-                    text: format!("auth_ldap_options: {why}"),
-                    remedy,
-                    excerpt: None,
-                });
+                let place = self.place("auth_ldap_options");
+                let place = place.or_else(|| self.place("auth_type"));
+                let text = format!("auth_ldap_options: {why}");
+                self.mistakes.push(Mistake::new(place, text, remedy));
             }
         }
     }
@@ -660,37 +642,25 @@ impl Resolver {
 
     fn warn_of_rules(&mut self, findings: access::Findings) {
         for (mistakes, broken) in [(findings.doubtful, true), (findings.idle, false)] {
-            let warning = |mistake: Mistake| Warning {
-                text: mistake.to_string(),
-                broken,
-                shown_line: String::new(),
-            };
-            self.warnings.extend(mistakes.into_iter().map(warning));
+            let mistakes = mistakes.iter();
+            let warnings = mistakes.map(|mistake| Warning::new(mistake.to_string(), broken));
+            self.warnings.extend(warnings);
         }
     }
 
     fn warn(&mut self, text: String) {
-        self.warnings.push(Warning {
-            text,
-            broken: false,
-            shown_line: String::new(),
-        });
+        self.warnings.push(Warning::new(text, false));
     }
 
     fn warn_at(&mut self, place: &Place, excerpt: Excerpt, text: String) {
         self.warnings.push(Warning {
-            text,
-            broken: false,
             shown_line: excerpt.show(place.line),
+            ..Warning::new(text, false)
         });
     }
 
     fn warn_broken(&mut self, text: String) {
-        self.warnings.push(Warning {
-            text,
-            broken: true,
-            shown_line: String::new(),
-        });
+        self.warnings.push(Warning::new(text, true));
     }
 }
 

@@ -61,9 +61,10 @@ impl WrittenLine {
     pub(super) fn mistaken(&self, setting: Option<&Setting>) -> (String, Option<Excerpt>) {
         let key = self.key.as_deref().unwrap_or_default();
         let is_shown = setting.is_some_and(|s| !s.is_secret()) && !self.has_password();
-        let value = match is_shown {
-            true => excerpt::without_login(&self.text),
-            false => excerpt::HIDDEN.into(),
+        let value = if is_shown {
+            excerpt::without_login(&self.text)
+        } else {
+            excerpt::HIDDEN.into()
         };
         let text = match &*self.path {
             [_, _] if is_shown => format!("{} = {value}", self.title()),
