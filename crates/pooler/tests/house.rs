@@ -70,7 +70,7 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
         ],
         1188,
     ),
-    ("configuration", &["config/src"], 5115),
+    ("configuration", &["config/src"], 4655),
 ];
 /// How far below its number a feature may be, in lines, before the number must be lowered.
 const FEATURE_SLACK: usize = 40;

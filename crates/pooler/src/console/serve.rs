@@ -5,7 +5,7 @@ use howdah_wire::tag::frontend as tag;
 use howdah_wire::{frontend, write};
 
 use crate::client::ClientState;
-use crate::config::{is_console, table};
+use crate::config::{Scope, is_console, table};
 use crate::console::report::{Gathered, WorkerAnswer};
 use crate::console::rows::ShowTable;
 use crate::console::sentence::{split, without_comments};
@@ -249,14 +249,9 @@ impl Pooler {
             }
             (Goal::Set(tag), Ok(notice)) => {
                 let key = tag.strip_prefix("SET ").and_then(|set| set.split_once('='));
-                let setting = key.and_then(|(key, _)| table::find(table::Scope::Global, key));
-                let in_vain = setting.and_then(|setting| match setting.status {
-                    table::Support::NotYet(why) => Some(why),
-                    _ if !setting.reloadable => Some(TAKES_A_RESTART),
-                    _ => None,
-                });
-                if let Some(why) = in_vain {
-                    let text = format!("this has no effect: {why}");
+                let setting = key.and_then(|(key, _)| table::find(Scope::Global, key));
+                if setting.is_some_and(|setting| !setting.reloadable) {
+                    let text = format!("this has no effect: {TAKES_A_RESTART}");
                     out.send_with(Peer::Client(id), |buf| {
                         write::notice(buf, "NOTICE", "00000", &text, None);
                     });

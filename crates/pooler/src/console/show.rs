@@ -278,7 +278,7 @@ impl Pooler {
         let row = |(id, peer): (&u16, &Arc<crate::config::PeerProcess>)| {
             vec![
                 number(id),
-                text(&peer.host),
+                peer.host.clone(),
                 number(peer.port),
                 number(self.config.peer_pool_size(peer)),
             ]
