@@ -6,8 +6,6 @@ use std::sync::Arc;
 
 use howdah_wire::frontend::{Bind, format_of};
 
-use crate::ids::{ClientId, WorkerId};
-
 /// The highest process id that Linux gives to a process.
 pub const HIGHEST_PID: u32 = 1 << 22;
 
@@ -141,7 +139,7 @@ pub(crate) struct SignalStatement {
 pub(crate) enum SignalSent {
     /// The statement has not run, or is done.
     No,
-    /// The worker of the client with this process id is asked.
+    /// The workers are asked for the client with this process id.
     Asked(u32),
     /// A client with this process id got the signal; `false`: no client that may get it.
     Done(u32, bool),
@@ -158,10 +156,6 @@ pub struct Signal {
     pub(crate) of: SameRole,
     /// An administrator sends the signal: clients of all users at the same server may get it.
     pub(crate) by_admin: bool,
-    /// The client that sends the signal.
-    pub(crate) from: (WorkerId, ClientId),
-    /// How many workers have looked for the client.
-    pub(crate) asked: u16,
 }
 
 /// The clients that are one role for PostgreSQL.

@@ -76,7 +76,11 @@ pub(super) enum WorkerAnswer {
     Holders(Vec<Holder>),
     Queries(Box<TopQueries>),
     Done,
-    Found(bool),
+    Killed {
+        here: bool,
+        /// How many clients have moved away from the worker so far.
+        departed: u64,
+    },
     Names(Box<KnownNames>),
 }
 
