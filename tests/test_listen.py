@@ -221,19 +221,17 @@ def test_a_pipeline(pool):
         assert {pid for pid, _, _ in heard(replies)} == {one.pid}
 
 
-@pytest.mark.parametrize("sql, name", [("listen u&\"a\"", "a"),
-                                       ("listen howdah_change", "howdah_change")])
-def test_what_is_not_shared_pins(pool, sql, name):
-    howdah = pool(2, )
+def test_what_is_not_shared_pins(pool):
+    howdah = pool(2)
     with howdah.connect() as one, howdah.connect() as two:
-        one.rows(sql)
+        one.rows("listen u&\"a\"")
         machine.wait_until(lambda: pinned(howdah) == 1, "it to be pinned")
-        two.rows(f"notify {name}, '1'")
-        assert next_heard(one)[1:] == (name, "1")
+        two.rows("notify a, '1'")
+        assert next_heard(one)[1:] == ("a", "1")
         # What is listened to besides is not told twice.
         one.rows("listen b")
         two.rows("notify b, '2'")
-        two.rows(f"notify {name}, '3'")
+        two.rows("notify a, '3'")
         assert [next_heard(one)[2], next_heard(one)[2]] == ["2", "3"]
         assert one.quiet()
 
@@ -429,29 +427,29 @@ def test_kill(pool, workers):
 
 
 @WORKERS
-@pytest.mark.parametrize("how", ["reconnect", "lifetime"])
-def test_the_listener_is_replaced(pool, workers, how):
-    """Another one takes its place, and nothing is missed or told twice."""
-    lifetime = {"server_lifetime": 1} if how == "lifetime" else {}
-    howdah = pool(2, workers=workers, **lifetime)
-    with howdah.connect() as one, howdah.connect() as two:
-        one.rows("listen c")
-        one.rows("listen d")
-        pids = {row["remote_pid"] for row in listening(howdah)}
-        count = 0
-        while len(pids) < 4:
-            if how == "reconnect":
-                howdah.console("RECONNECT")
-            known = len(pids)
-            while len(pids) == known:
-                for _ in range(50):
-                    two.rows(f"notify {'cd'[count % 2]}, '{count}'")
-                    count += 1
-                pids |= {row["remote_pid"] for row in listening(howdah)}
-        told = [next_heard(one)[2] for _ in range(count)]
-        assert told == [str(number) for number in range(count)]
-        assert one.rows("select 1") == [["1"]]
-        machine.wait_until(lambda: len(listening(howdah)) == 1, "the old one to go")
+def test_reconnect_ends_who_listens(pool, workers):
+    """Between two transactions. The lifetime of servers leaves a connection that clients use."""
+    howdah = pool(2, workers=workers, server_lifetime=1)
+    with howdah.connect() as idle, howdah.connect() as inside, howdah.connect() as two:
+        idle.rows("listen c")
+        inside.rows("listen c")
+        inside.rows("begin")
+        first = two.value("select pg_backend_pid()")
+        machine.wait_until(lambda: two.value("select pg_backend_pid()") != first,
+                           "an old server to go")
+        two.rows("notify c, 'x'")
+        assert next_heard(idle)[2] == "x"
+        howdah.console("RECONNECT")
+        (error,) = [reply for reply in idle.read_to_end() if reply.tag == "E"]
+        assert error.fields()["C"] == "57P01"
+        inside.rows("notify c, 'own'")
+        assert tags(inside.ask(query("commit"))).startswith("C")
+        (error,) = [reply for reply in inside.read_to_end() if reply.tag == "E"]
+        assert error.fields()["C"] == "57P01"
+        with howdah.connect() as again:
+            again.rows("listen c")
+            two.rows("notify c, 'y'")
+            assert next_heard(again)[2] == "y"
 
 
 def test_one_user_listens(pool):

@@ -305,7 +305,7 @@ def test_settings_known_to_be_harmless(make_howdah, postgres):
     """Clients share a statement whose one has set a setting only if the setting is on the list of
     those that change no text: each setting of this PostgreSQL is tried."""
     here = os.path.dirname(os.path.abspath(__file__))
-    source = os.path.join(here, "..", "crates", "pooler", "src")
+    source = os.path.join(here, "..", "crates", "sql", "src")
     with open(os.path.join(source, "harmless.rs"), encoding="utf-8") as file:
         harmless = set(re.findall(r'^ +b"(\w+)",$', file.read(), re.M))
     names = postgres.sql("select name from pg_settings where context in ('user', 'superuser')")

@@ -257,10 +257,10 @@ globals! {
     listen_backlog: u32 = "128", G, G, fixed, Built,
         "How many connections may wait in the kernel to be accepted.";
     listen_lost: ListenLost = "disconnect", G, NOWHERE, reload, Built,
-        "What becomes of clients that listen by a shared connection (`listen = share`) when that is lost. \
-         `disconnect`: they are disconnected with 57P01, as they may have missed something. `notice`: they \
-         get a warning (01000) once another one listens, and go on; where there can be none, they are \
-         disconnected.";
+        "What becomes of clients that listen by a shared connection (`listen = share`) when that \
+         ends. `disconnect`: they are disconnected with 57P01 between two transactions, as they may miss \
+         something. `notice`: they get a warning (01000) once another one listens, and go on; where there \
+         can be none, and at `-R`, they are disconnected.";
     listen_port: u16 = "6432", G, G, fixed, Built,
         "The port to listen on, and the suffix of the unix socket's name.";
     listen_user: String = "", GD, NOWHERE, reload, Built,

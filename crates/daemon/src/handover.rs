@@ -147,10 +147,7 @@ impl Control {
         let Some(mut successor) = handover.successor.take() else {
             return;
         };
-        let new = |(_, parcel): &(WorkerId, Parcel)| match parcel {
-            Parcel::Pool(lore) => lore.bequest.is_some(),
-            Parcel::Server { .. } | Parcel::Client(_) => true,
-        };
+        let new = |(_, parcel): &(WorkerId, Parcel)| !matches!(parcel, Parcel::Pool(_));
         if handover.succeeded && !handover.parcels.iter().any(new) {
             handover.parcels.clear();
             return self.serve_left_behind(successor);

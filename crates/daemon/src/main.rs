@@ -210,9 +210,8 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
             .iter()
             .cloned()
             .collect();
-        let all = boxes.clone();
         let adopt = move |freight| workers::adopt(freight, &boxes, &broker);
-        old_process.follow(tracked, log, adopt, move || workers::no_more_arrivals(&all));
+        old_process.follow(tracked, log, adopt);
     }
     log.say(Level::Log, format!("process up: {}", cli::VERSION));
     if took_over {

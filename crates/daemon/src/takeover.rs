@@ -189,13 +189,11 @@ impl Predecessor {
     }
 
     /// Receives the clients that follow later, on a thread of its own, until the old process ends.
-    /// Then calls `ended`.
     pub fn follow(
         mut self,
         tracked: Vec<String>,
         log: Log,
         adopt: impl Fn(Freight) + Send + 'static,
-        ended: impl FnOnce() + Send + 'static,
     ) {
         let receive = move || {
             while self.stream.set_read_timeout(None).is_ok()
@@ -210,7 +208,6 @@ impl Predecessor {
                 }
                 adopt(freight);
             }
-            ended();
         };
         // Without a thread, the old process serves these clients until they leave.
         let _ = std::thread::Builder::new()

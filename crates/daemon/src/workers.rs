@@ -170,13 +170,6 @@ pub fn adopt(freight: Freight, boxes: &[PostBox], broker: &SharedBroker) {
     }
 }
 
-/// The predecessor has ended.
-pub fn no_more_arrivals(boxes: &[PostBox]) {
-    for post in boxes {
-        post.post(Letter::Mail(Mail::NoMoreArrivals));
-    }
-}
-
 /// Bytes that nobody can guess.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use crate::event::{Action, Address, ClientId, Out, Peer};
 use crate::fault::Fault;
 use crate::link;
 use crate::mail::ToBroker;
-use crate::parcel::{Estate, Hearing, Parcel, Passenger, PoolLore, Standing};
+use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
 use crate::pool::{PoolId, PoolKey, Terms};
 use crate::pooler::Pooler;
 use crate::server::ServerParcel;
@@ -32,11 +32,6 @@ impl Pooler {
     /// Adopts a connection of the predecessor, or one that comes back after a failed takeover.
     pub(crate) fn adopt(&mut self, parcel: Parcel, out: &mut Out) {
         match parcel {
-            Parcel::Pool(lore) if lore.key.listens => {
-                if self.leads_there(&lore.key, lore.database) {
-                    self.inherit_channels(*lore, out);
-                }
-            }
             Parcel::Pool(lore) => self.adopt_pool(*lore, out),
             Parcel::Server { parcel, database } => {
                 let fits = self.leads_there(&parcel.pool, database) && !self.is_too_open(&parcel);
@@ -105,6 +100,23 @@ impl Pooler {
         if let Some(welcome) = lore.welcome.filter(|_| same) {
             self.learn_welcome(id, welcome, out);
         }
+        if same {
+            self.replace_left_behind(id, lore.left_behind, out);
+        }
+    }
+
+    /// Opens a server for each one that could not travel. After a failed takeover these servers are
+    /// still here.
+    fn replace_left_behind(&mut self, id: PoolId, left_behind: u32, out: &mut Out) {
+        let pool = self.pools.at(id);
+        for _ in pool.servers()..left_behind {
+            out.push(Action::Broker(ToBroker::Warm {
+                worker: self.worker,
+                pool: pool.key.clone(),
+                wanted: u32::MAX,
+                bounds: pool.terms.bounds,
+            }));
+        }
     }
 
     /// A client continues here. `enters`: the Broker counts it (false if from another worker).
@@ -149,10 +161,7 @@ impl Pooler {
         }
         match passenger.server {
             Some(server) => self.seat_session(id, server, passenger.key, out),
-            None => {
-                let hearing = passenger.hearing.take();
-                self.seat(id, passenger.standing, passenger.key, hearing, out);
-            }
+            None => self.seat(id, passenger.standing, passenger.key, out),
         }
         id
     }
@@ -200,14 +209,7 @@ impl Pooler {
     }
 
     /// Puts a client into its pool.
-    fn seat(
-        &mut self,
-        id: ClientId,
-        standing: Standing,
-        key: OldKey,
-        hearing: Option<Box<Hearing>>,
-        out: &mut Out,
-    ) {
+    fn seat(&mut self, id: ClientId, standing: Standing, key: OldKey, out: &mut Out) {
         let client = self.clients.at_mut(id);
         if standing == Standing::Ready {
             client.mark_welcome();
@@ -221,9 +223,6 @@ impl Pooler {
         if standing == Standing::Ready {
             let quiet = client.quiet();
             client.becomes_idle(quiet);
-            if let Some(hearing) = hearing {
-                self.hearing_comes(id, *hearing, out);
-            }
             self.resume(id, out);
             return self.watch_client(id);
         }

@@ -28,8 +28,6 @@ pub struct Janitor {
     pub(crate) tls_travels: bool,
     /// When a successor got everything except the connections that stayed here.
     pub(crate) succeeded: Option<Time>,
-    /// The predecessor has ended: no more connections come from it.
-    pub(crate) predecessor_ended: bool,
     /// The number of KILLs: of all databases, and by database.
     kills: u64,
     kills_of: HashMap<String, u64, foldhash::quality::FixedState>,

@@ -26,13 +26,11 @@ pub mod certificate;
 pub mod client;
 pub mod console;
 pub mod deadlines;
-pub mod effect;
 pub mod errors;
 pub mod event;
 pub mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
-pub mod harmless;
 pub mod hosts;
 pub mod ids;
 pub mod inbox;
@@ -91,6 +89,7 @@ pub use howdah_auth as auth;
 pub use howdah_config as config;
 pub use howdah_config::ldap;
 use howdah_config::quotes;
+pub use howdah_sql as effect;
 pub use pooler::{Pooler, PoolerSetup};
 pub use shared::Shared;
 

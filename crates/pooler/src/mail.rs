@@ -87,8 +87,6 @@ pub enum Mail {
     Adopt(Box<Parcel>),
     /// All connections for this worker have come.
     AllAdopted,
-    /// No more connections come from the predecessor.
-    NoMoreArrivals,
     /// The rest of the predecessor's state.
     Inherit(Arc<Estate>),
 }

@@ -195,7 +195,7 @@ impl Pooler {
             let Some(user) = &database.forced_user else {
                 continue;
             };
-            if config.min_pool_size(database) == 0 {
+            if config.scopes(Some(database), None).min_pool_size() == 0 {
                 continue;
             }
             let name = self.shared.names.intern(&database.name);
@@ -223,7 +223,8 @@ impl Pooler {
             // A reload removed the pool's database.
             if pool.servers() == 0 {
                 if pool.wants_listener {
-                    self.listener_lost(id, out);
+                    let key = pool.key.clone();
+                    self.lose_listener(&key, out);
                 }
                 self.pools.remove(id);
             } else {

@@ -288,7 +288,7 @@ impl Pooler {
             welcome: pool.welcome.clone(),
             scram_keys: pool.scram_keys.clone(),
             found_secret: pool.found_secret.clone(),
-            bequest: None,
+            left_behind: 0,
         }
     }
 }

@@ -23,6 +23,8 @@ pub(crate) enum Next {
     Hear(ServerId),
     /// A server's client has left: the server must become idle.
     BringToRest(ServerId),
+    /// A client that listens is idle: it is told what waits for it.
+    Tell(ClientId),
     /// The server of a client's look-up is lost: disconnect the client with an error.
     TellLost(ClientId),
     /// A waiting client's look-up needs no server: another client has asked for the same user.

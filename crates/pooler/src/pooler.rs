@@ -307,6 +307,7 @@ impl Pooler {
                 Next::Hear(id) => self.server_sent(id, b"", out),
                 Next::BringToRest(id) if self.servers.get(id).is_some() => self.task_moves(id, out),
                 Next::BringToRest(_) => {}
+                Next::Tell(id) => self.tell_if_idle(id, out),
                 Next::TellLost(id) => self.disconnect(id, Fault::ServerGone, out),
                 Next::LookUp(id) => self.look_up_again(id, out),
                 Next::Forget(id) => self.server_gone(id, out),
@@ -367,7 +368,6 @@ impl Pooler {
             Mail::AllAdopted => {
                 out.push(Action::Broker(ToBroker::AllArrived));
             }
-            Mail::NoMoreArrivals => self.predecessor_ended(),
             Mail::Inherit(estate) => self.inherit(&estate),
         }
     }

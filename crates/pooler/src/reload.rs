@@ -196,10 +196,9 @@ impl Pooler {
                 continue;
             };
             match *server.state() {
-                ServerState::Idle => {
+                ServerState::Idle | ServerState::Listening { .. } => {
                     self.close_server(server_id, why, Close::Await, out);
                 }
-                ServerState::Listening { .. } => self.replace_listener(server_id, why, out),
                 // A successor decides about packed servers itself.
                 ServerState::Cancel(_) | ServerState::Closing | ServerState::Packed => {}
                 // The client may stream for ever. As with PgBouncer, client and server end at once.

@@ -136,8 +136,8 @@ impl Pooler {
         let Some(entry) = self.config.entry(&key.database) else {
             return 1;
         };
-        let user = self.config.user(&key.user).map(|user| &**user);
-        widest(self.config.pool_size(entry, user), self.spread.usable)
+        let scopes = self.config.scopes(Some(entry), Some(&key.user));
+        widest(scopes.pool_size(), self.spread.usable)
     }
 }
 

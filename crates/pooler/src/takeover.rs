@@ -33,8 +33,8 @@ use crate::fault::Fault;
 use crate::janitor::Takeover;
 use crate::mail::ToBroker;
 use crate::order::Shutdown;
-use crate::parcel::{Estate, Parcel, Passenger, Standing};
-use crate::pool::key::PoolKey;
+use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
+use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::server::{Server, ServerState};
 
@@ -57,7 +57,6 @@ impl Pooler {
         // only if all of them can take TLS.
         let first = matches!(self.janitor.takeover, Takeover::No);
         self.janitor.tls_travels = tls && (first || self.janitor.tls_travels);
-        self.tell_reached(out);
         if let Takeover::Holding { asked, .. } = &mut self.janitor.takeover {
             *asked += 1;
         }
@@ -81,7 +80,7 @@ impl Pooler {
     fn anybody_may_follow(&self) -> bool {
         let tls = self.janitor.tls_travels;
         self.clients.iter().any(|(_, client)| {
-            let held = client.is_held_by_tls(tls) || client.replication.any();
+            let held = client.is_held_by_tls(tls) || client.replication.any() || hears(client);
             !held && !self.is_bound_by_tls(client)
         })
     }
@@ -185,7 +184,6 @@ impl Pooler {
 
     /// The successor is ready: everything at rest goes to it.
     pub(crate) fn pack(&mut self, out: &mut Out) {
-        self.pack_bequests(out);
         if self.janitor.takeover.is_over() {
             // No client here can follow.
             return self.all_packed(out);
@@ -207,7 +205,10 @@ impl Pooler {
             if self.pools.at(id).key.listens {
                 continue;
             }
-            let lore = self.lore(id);
+            let lore = PoolLore {
+                left_behind: self.idle_tls_servers(id).count() as u32,
+                ..self.lore(id)
+            };
             out.push(packed(Parcel::Pool(Box::new(lore))));
         }
         let mut leaving = BTreeSet::new();
@@ -311,10 +312,8 @@ impl Pooler {
                 pool.idle.remove(id);
                 return true;
             }
-            ServerState::Idle if server.is_tls() => {
-                let why = "obsolete connection: TLS to servers does not move to a new process";
-                self.close_server(id, why, Close::Await, out);
-            }
+            // These close when the successor has everything (`drain_behind`).
+            ServerState::Idle if server.is_tls() => {}
             ServerState::Idle => self.close_server(id, "obsolete connection", Close::Await, out),
             ServerState::Resolving
             | ServerState::Connecting
@@ -337,7 +336,7 @@ impl Pooler {
             // The client is certainly slow to read.
             _ if client.valve.is_congested() => None,
             // Only this process hears the client's channels.
-            _ if hears(client) && !may_be_heard_elsewhere(client) => None,
+            _ if hears(client) => None,
             ClientState::Startup | ClientState::Moving(_) => Some(Standing::Startup),
             ClientState::Welcome => Some(Standing::Newcomer),
             ClientState::Idle | ClientState::Waiting | ClientState::Leaving { .. } => {
@@ -401,9 +400,7 @@ impl Pooler {
         }
         self.settle_held(id, out);
         self.permission_ends(&client, out);
-        let hearing = self.hearing_goes(id, &client, out);
         let mut passenger = self.take_passenger(id, client, standing, socket);
-        passenger.hearing = hearing;
         if let Takeover::Packing { carried, .. } = &mut self.janitor.takeover {
             passenger.server = carried.remove(&id);
         }
@@ -596,8 +593,27 @@ impl Pooler {
         self.begin_held_logins(out);
         self.hold_pools(out);
         self.janitor.ending = Some(Shutdown::Clients);
-        self.prepare_bequests(out);
+        self.close_tls_servers(out);
+        self.silence_all("a new process takes over", out);
         self.maybe_end(out);
+    }
+
+    /// The idle servers of a pool that can't travel: the TLS library can't export a session in
+    /// which Howdah is the TLS client.
+    fn idle_tls_servers(&self, pool: PoolId) -> impl Iterator<Item = ServerId> {
+        let idle = self.pools.at(pool).idle.iter();
+        idle.filter(|id| self.servers.at(*id).is_tls())
+    }
+
+    /// The successor opens servers of its own instead of these.
+    fn close_tls_servers(&mut self, out: &mut Out) {
+        for pool in self.pools.ids() {
+            let stay: Vec<ServerId> = self.idle_tls_servers(pool).collect();
+            for id in stay {
+                let why = "obsolete connection: TLS to servers does not move to a new process";
+                self.close_server(id, why, Close::Await, out);
+            }
+        }
     }
 
     /// `takeover_timeout` has passed: clients still here get an error, and the process ends.
@@ -617,14 +633,6 @@ impl Pooler {
 fn hears(client: &Client) -> bool {
     let session = client.session.as_ref();
     session.is_some_and(|session| session.channels.is_some())
-}
-
-/// True if no notification is open for the client, and the successor hears all of its channels.
-fn may_be_heard_elsewhere(client: &Client) -> bool {
-    let session = client.session.as_ref();
-    let settled = session.filter(|session| session.pending.is_empty() && session.long.is_none());
-    let own = settled.and_then(|session| session.channels.as_ref());
-    !client.is_hushed() && own.is_some_and(|own| own.place().is_some())
 }
 
 pub(crate) fn packed(parcel: Parcel) -> Action {

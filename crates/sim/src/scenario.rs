@@ -236,12 +236,8 @@ impl Scenario {
         // A client that the listener can't serve keeps its server.
         self.settings.push("pin_limit = 1000".into());
         let faults = &self.faults;
-        let bounds = self.databases.iter().map(|d| d.most).sum::<usize>() + self.user_most;
         let breaks = faults.restarts + faults.cuts + self.manners.refuses_once_in > 0;
-        // An orderly replacement needs room for one more server. It does not happen if no server
-        // may be opened.
-        let orders = faults.orders > 0 && (faults.takeovers == 0 || bounds > 0);
-        let ends = breaks || faults.kills || orders;
+        let ends = breaks || faults.kills || faults.orders > 0 || faults.takeovers > 0;
         if ends {
             self.excuses
                 .push("the connection that listens for clients is lost");
@@ -565,8 +561,7 @@ impl Scenario {
         for database in &self.databases {
             for user in &self.users {
                 let login = (database.name.clone(), user.clone());
-                // During a replacement, two listening connections exist.
-                let listener = 2 * usize::from(self.shares_listen);
+                let listener = usize::from(self.shares_listen);
                 limits
                     .pool
                     .insert(login, database.size + database.reserve + listener);

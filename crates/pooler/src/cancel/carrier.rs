@@ -104,8 +104,8 @@ impl Pooler {
     /// leads to one.
     fn stranger(&self, id: ServerId, target: &Server) -> Option<String> {
         let uid = |server: &Server| Some(server.ends.as_ref()?.unix_peer?.uid);
-        self.config
-            .require_peer(&self.pools.at(target.pool).terms.database)?;
+        let database = &self.pools.at(target.pool).terms.database;
+        self.config.scopes(Some(database), None).require_peer()?;
         let (now, then) = (uid(self.servers.get(id)?), uid(target));
         (now != then).then(|| "requirepeer: another user runs the server now".to_string())
     }

@@ -119,8 +119,10 @@ impl Pooler {
             0 if !exempt => globals.max_client_conn,
             bound => bound,
         };
-        let of_database = match config.entry(database) {
-            Some(entry) => config.max_db_client_connections(entry),
+        let entry = config.entry(database).map(|entry| &**entry);
+        let scopes = config.scopes(entry, Some(user));
+        let of_database = match entry {
+            Some(_) => scopes.max_db_client_connections(),
             None if console => of_console,
             None => 0,
         };
@@ -128,9 +130,7 @@ impl Pooler {
             total: if exempt { 0 } else { globals.max_client_conn },
             shared: SharedBound::ALL.map(|bound| match bound {
                 SharedBound::Database => of_database,
-                SharedBound::User => {
-                    config.max_user_client_connections(config.user(user).map(|u| &**u))
-                }
+                SharedBound::User => scopes.max_user_client_connections(),
             }),
         }
     }

@@ -24,8 +24,8 @@ use std::sync::Arc;
 use crate::account::Allowance;
 use crate::console::ConsoleSession;
 use crate::effect::Effects;
+use crate::effect::harmless::is_harmless;
 use crate::event::{ClientId, Ends, Peer, ServerId, Time, WorkerId};
-use crate::harmless::is_harmless;
 use crate::inbox::Inbox;
 use crate::ledger::{Change, NameOp};
 use crate::limits;
@@ -611,7 +611,7 @@ impl Client {
     pub(crate) fn has_heard_all(&mut self) -> bool {
         let session = self.session.as_mut();
         let own = session.and_then(|session| session.channels.as_mut());
-        own.is_some_and(|own| std::mem::take(&mut own.sure))
+        own.is_some_and(|own| own.take_sure())
     }
 
     /// The answer of the listener that the client waits for.

@@ -35,7 +35,6 @@ impl Client {
             session: self
                 .session
                 .map_or([None, None], |session| [session.settings, session.login]),
-            hearing: None,
             meaning: self.meaning,
             names: self.names.into_all(),
             names_given: self.names_given,

@@ -360,8 +360,7 @@ impl Pooler {
             return false;
         };
         let user = entry.forced_user.as_deref().unwrap_or(wish.user);
-        let user = config.user(user).map(|user| &**user);
-        config.session_state(entry, user) == SessionState::Keep
+        config.scopes(Some(entry), Some(user)).session_state() == SessionState::Keep
     }
 
     /// Drivers set `extra_float_digits` above 0 at every login. Since PostgreSQL 12, this has the

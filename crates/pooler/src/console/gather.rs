@@ -25,7 +25,7 @@ use crate::tls::{TlsFacts, TlsTold};
 use crate::{Seeded, place};
 
 /// The addresses of a client's database and user names. Equal names mostly have equal addresses.
-type Login = (*const u8, *const u8);
+type LoginNames = (*const u8, *const u8);
 
 /// A server's state in the console.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,7 +63,8 @@ impl Pooler {
         }
         let mut shares: HashMap<PoolId, PoolShare, Seeded> = HashMap::with_hasher(self.seeded);
         shares.extend(self.pools.ids().into_iter().map(|id| (id, self.share(id))));
-        let mut logins: HashMap<Login, (&Client, u32), Seeded> = HashMap::with_hasher(self.seeded);
+        let mut logins: HashMap<LoginNames, (&Client, u32), Seeded> =
+            HashMap::with_hasher(self.seeded);
         let (mut login_clients, mut consoles) = (0, 0);
         for (_, client) in self.clients.iter() {
             if client.admitted {

@@ -76,11 +76,8 @@ pub(super) enum WorkerAnswer {
     Holders(Vec<Holder>),
     Queries(Box<TopQueries>),
     Done,
-    Killed {
-        here: bool,
-        /// How many clients have moved away from the worker so far.
-        departed: u64,
-    },
+    /// No client to disconnect; so many clients have moved away from the worker so far.
+    NotHere(u64),
     Names(Box<KnownNames>),
 }
 

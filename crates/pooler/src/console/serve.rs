@@ -4,7 +4,6 @@ use howdah_wire::backend::Status;
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::{frontend, write};
 
-use crate::cancel::seek::Rounds;
 use crate::client::ClientState;
 use crate::config::{is_console, table};
 use crate::console::report::{Gathered, Want, WorkerAnswer};
@@ -200,7 +199,7 @@ impl Pooler {
                         WorkerAnswer::Holders(some) => rows.holders.extend(some),
                         WorkerAnswer::Queries(told) => rows.queries.push(*told),
                         WorkerAnswer::Names(all) => names = all,
-                        WorkerAnswer::Done | WorkerAnswer::Killed { .. } => {}
+                        WorkerAnswer::Done | WorkerAnswer::NotHere(_) => {}
                     }
                 }
                 let table = self.table(show, holdings, rows, &names);
@@ -214,35 +213,21 @@ impl Pooler {
                 client.takes_over();
                 out.push(Action::Detach(Peer::Client(id)));
             }
-            Goal::KillClient(number, rounds) => {
-                self.kill_answered(id, (number, rounds), &wait.parts, out);
+            Goal::KillClient(number, mut rounds) => {
+                let not_here = |part: &WorkerAnswer| match part {
+                    WorkerAnswer::NotHere(departed) => Some(*departed),
+                    _ => None,
+                };
+                let want = Want::KillClient(number);
+                match wait.parts.iter().map(not_here).sum::<Option<u64>>() {
+                    None => self.complete(id, "KILL_CLIENT", out),
+                    Some(departed) if rounds.missed(departed) => {
+                        self.ask_workers(id, Goal::KillClient(number, rounds), want, out);
+                    }
+                    Some(_) => self.refuse(id, "client not found", out),
+                }
             }
             Goal::Reload | Goal::Set(_) | Goal::End => {}
-        }
-    }
-
-    /// All workers have looked for the client of a KILL_CLIENT.
-    fn kill_answered(
-        &mut self,
-        id: ClientId,
-        (number, mut rounds): (u64, Rounds),
-        parts: &[WorkerAnswer],
-        out: &mut Out,
-    ) {
-        let (mut found, mut all) = (false, 0);
-        for part in parts {
-            if let WorkerAnswer::Killed { here, departed } = part {
-                found |= here;
-                all += departed;
-            }
-        }
-        if found {
-            self.complete(id, "KILL_CLIENT", out);
-        } else if rounds.missed(all) {
-            let goal = Goal::KillClient(number, rounds);
-            self.ask_workers(id, goal, Want::KillClient(number), out);
-        } else {
-            self.refuse(id, "client not found", out);
         }
     }
 

@@ -181,7 +181,7 @@ impl Pooler {
 
     fn database_row(&self, name: &str, database: &Database, holdings: &[Holdings]) -> Row {
         let of = |key: &PoolKey| *key.database == *name;
-        let config = &self.config;
+        let scopes = self.config.scopes(Some(database), None);
         let servers: u32 = shares(holdings)
             .filter(|share| of(&share.key))
             .map(|share| share.connections)
@@ -193,23 +193,15 @@ impl Pooler {
             number(database.port),
             text(database.target()),
             database.forced_user.clone(),
-            number(
-                database
-                    .pool_size
-                    .unwrap_or(config.globals.default_pool_size),
-            ),
-            number(config.min_pool_size(database)),
-            number(
-                database
-                    .reserve_pool_size
-                    .unwrap_or(config.globals.reserve_pool_size),
-            ),
-            number(config.server_lifetime(database).as_secs()),
+            number(scopes.pool_size()),
+            number(scopes.min_pool_size()),
+            number(scopes.reserve_pool_size()),
+            number(scopes.server_lifetime().as_secs()),
             database.pool_mode.map(|mode| mode.to_string()),
             balance,
-            number(config.max_db_connections(database)),
+            number(scopes.max_db_connections()),
             number(servers),
-            number(config.max_db_client_connections(database)),
+            number(scopes.max_db_client_connections()),
             number(admitted(holdings, |database, _| database == name)),
             number(u8::from(self.janitor.is_paused_alone(name))),
             number(u8::from(self.janitor.is_disabled(name))),
@@ -260,7 +252,8 @@ impl Pooler {
         let names = self.known_users(holdings);
         let limit = |value: Option<u32>| Some(value.map_or_else(String::new, |n| format!("{n:9}")));
         let row = |name: &str| {
-            let user = self.config.user(name).map(|user| &**user);
+            let scopes = self.config.scopes(None, Some(name));
+            let user = scopes.user;
             let of = |key: &PoolKey| *key.user == *name;
             let servers: u32 = shares(holdings)
                 .filter(|share| of(&share.key))
@@ -272,9 +265,9 @@ impl Pooler {
                 limit(user.and_then(|user| user.reserve_pool_size)),
                 user.and_then(|user| user.pool_mode)
                     .map(|mode| mode.to_string()),
-                number(self.config.max_user_connections(user)),
+                number(scopes.max_user_connections()),
                 number(servers),
-                number(self.config.max_user_client_connections(user)),
+                number(scopes.max_user_client_connections()),
                 number(admitted(holdings, |_, user| user == name)),
             ]
         };

@@ -4,15 +4,9 @@ use howdah_wire::frame::{HEADER, header};
 use howdah_wire::frontend::Parse;
 use howdah_wire::tag::frontend as tag;
 
-use super::{Name, change, heritage};
+use super::Name;
 use crate::effect::{Kinds, effects};
 use crate::limits;
-
-/// The channels of Howdah's own marks. A client that listens to one of them keeps a server of its
-/// own, because the listening connection starts and stops listening to these channels as it needs.
-pub(super) fn is_mark(name: &[u8]) -> bool {
-    [change::MARK, heritage::MARK].contains(&name)
-}
 
 /// How many messages are read at most.
 const MOST: usize = 256;
@@ -47,8 +41,7 @@ pub(crate) fn listens_at_once(mut bytes: &[u8]) -> Vec<Name> {
 fn listens(text: &[u8]) -> Option<Vec<Name>> {
     let found = effects(text);
     let only = found.kinds.any(Kinds::LISTENS) && found.kinds.without(Kinds::LISTENS).is_empty();
-    let listens = found.channels.filter(|_| only)?.listens;
-    (!listens.iter().any(|name| is_mark(name))).then_some(listens)
+    Some(found.channels.filter(|_| only)?.listens)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::{Name, Notification, NotificationPosition, Reach};
+use super::{Name, Notification};
 use crate::pool::key::PoolKey;
 use crate::{effect, limits};
 
@@ -58,12 +58,8 @@ pub struct Channels {
     pub anew: Option<Vec<Name>>,
     /// The client must get a warning that it may have missed notifications.
     pub missed: bool,
-    /// The client has come from another process with these channels, and has not yet received the
-    /// notifications missed on the way.
-    pub follows: Option<Vec<Name>>,
-    /// The client can move to the successor if it hears no channel outside of `Reach`. The number
-    /// is that of the last notification that the client received.
-    pub reach: Option<(Arc<Reach>, u64)>,
+    /// The client's listener is gone for good: the client ends as soon as it is idle.
+    pub over: bool,
     /// The SQL that sets the mark of an `UNLISTEN *` in the extended protocol. Howdah sends it
     /// after the client's Execute.
     pub mark: Option<Vec<u8>>,
@@ -110,8 +106,7 @@ impl Channels {
             sure: false,
             anew: None,
             missed: false,
-            follows: None,
-            reach: None,
+            over: false,
             mark: None,
             unlistens: Vec::new(),
             marks: 0,
@@ -134,7 +129,6 @@ impl Channels {
     /// it.
     pub fn are_over(&self) -> bool {
         let waits = !self.waits.is_empty() || self.anew.is_some() || self.missed;
-        let waits = waits || self.follows.is_some();
         self.names.is_empty() && self.wished.is_empty() && !waits
     }
 
@@ -154,33 +148,16 @@ impl Channels {
         names.cloned().collect()
     }
 
-    /// A client has come from another process, where it listened to these channels.
-    pub fn follow(&mut self, names: Vec<Name>) {
-        let listened = names.iter().map(|name| (name.clone(), true));
-        self.names = listened.collect();
-        self.follows = Some(names);
-    }
-
-    /// The last notification that the client received, if the client can move to another process.
-    /// The other process must hear all channels of the client, and no command of the client may be
-    /// open here.
-    pub fn place(&self) -> Option<NotificationPosition> {
-        let (reach, number) = self.reach.as_ref()?;
-        let mut names = self.names.iter();
-        let hears = names.all(|(name, listens)| *listens && reach.names.contains(name));
-        let open = self.alone || self.anew.is_some() || self.follows.is_some();
-        let open = open || !self.wished.is_empty() || !self.unlistens.is_empty();
-        let place = NotificationPosition {
-            mark: reach.mark,
-            number: *number,
-        };
-        (hears && !open && self.is_silent() && !self.is_empty()).then_some(place)
-    }
-
     /// The channels whose LISTEN is committed.
     pub fn listened(&self) -> impl Iterator<Item = &Name> {
         let listened = self.names.iter().filter(|(_, listens)| **listens);
         listened.map(|(name, _)| name)
+    }
+
+    /// True if the client has received every notification that was committed before its next
+    /// message, or will receive no more. Later messages ask again.
+    pub fn take_sure(&mut self) -> bool {
+        std::mem::take(&mut self.sure) || self.over
     }
 
     /// The listener now hears the channels that the client asked for.
@@ -243,13 +220,6 @@ impl Channels {
 
     /// A notification waits until its client is idle. False if too many bytes wait.
     pub fn keep(&mut self, heard: Heard) -> bool {
-        let (number, channel) = (heard.notification.number, &heard.notification.channel);
-        match &mut self.reach {
-            Some((_, told)) if number > 0 => *told = number,
-            // This notification has no number here, but the other process may have counted it.
-            Some((reach, _)) if reach.names.contains(channel) => self.reach = None,
-            _ => {}
-        }
         self.size += heard.notification.size();
         self.waits.push_back(heard);
         self.size <= limits::HEARD

@@ -7,7 +7,7 @@ use howdah_wire::backend::Status;
 use howdah_wire::tag::backend;
 use howdah_wire::write;
 
-use super::ahead::{is_mark, listens_at_once};
+use super::ahead::listens_at_once;
 use super::listener::quote;
 use super::{
     Channels, FromListener, Heard, Hush, Name, Notification, Refused, Requirements, ToListener,
@@ -116,12 +116,8 @@ impl Upstream<'_> {
             let alone = session.channels.as_ref().is_some_and(|c| c.alone);
             alone || session.pinned.any(Kinds::LISTENS)
         });
-        // The listening connection does not see all notifications on the channels of our marks.
-        let shared = |name: &Name| !is_mark(name);
-        let told = found.channels.as_ref();
-        let certain = told.is_some_and(|told| told.listens.iter().all(shared));
         let shares = self.terms.shares_listen && !self.client.replication.any();
-        shares && self.renames && certain && !refused
+        shares && self.renames && found.channels.is_some() && !refused
     }
 
     /// Some texts may run only when the client has received every notification committed by now.
@@ -139,7 +135,7 @@ impl Upstream<'_> {
         };
         let ends = !idle && found.kinds.any(Kinds::ENDS) && own.are_tentative();
         let leaves = idle && found.kinds.any(Kinds::UNLISTENS.and(Kinds::DISCARDS_ALL));
-        let sure = std::mem::take(&mut own.sure);
+        let sure = own.take_sure();
         match (notifies || ends || leaves) && !sure {
             true => Err(Flow::NeedPass),
             false => Ok(()),
@@ -232,7 +228,8 @@ impl Pooler {
         let Some(pool) = client.pool.map(|pool| self.pools.at(pool)) else {
             return;
         };
-        let user = self.config.listen_user(&pool.terms.database);
+        let scopes = self.config.scopes(Some(&pool.terms.database), None);
+        let user = scopes.listen_user();
         let key = PoolKey {
             database: pool.key.database.clone(),
             user: user.map_or_else(|| pool.key.user.clone(), Arc::from),
@@ -270,12 +267,11 @@ impl Pooler {
         Requirements {
             place: ends.map(|ends| ends.remote.clone()),
             encoding,
-            after: None,
         }
     }
 
     /// Sends the listener a client's request to hear channels.
-    pub(super) fn ask_to_hear(
+    fn ask_to_hear(
         &mut self,
         id: ClientId,
         channels: Vec<Name>,
@@ -305,29 +301,41 @@ impl Pooler {
 
     /// A client's listener is lost: notifications may have been missed.
     fn misses(&mut self, id: ClientId, out: &mut Out) {
-        let told = self.config.globals.listen_lost == ListenLost::Notice;
         let client = gone!(self.clients.get_mut(id));
-        // The client is on its way to another process, which sends it the notifications missed
-        // here.
-        if matches!(client.state(), ClientState::Packed(_)) {
-            return;
-        }
+        let goes_on = self.config.globals.listen_lost == ListenLost::Notice && !client.leaving;
         let waits = matches!(client.hush(), Hush::Passes | Hush::Round);
-        let leaving = client.leaving;
         let session = client.session_if_any();
-        let own = session.and_then(|session| session.channels.as_mut());
-        let Some(own) = own.filter(|_| told && !leaving) else {
-            return self.disconnect(id, Fault::ListenerLost, out);
+        let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
+            return;
         };
+        if !goes_on {
+            return self.end_hearing(id, out);
+        }
         let (all, encoding) = (own.all(), own.encoding.clone());
         own.anew = Some(all.clone());
-        (own.follows, own.reach) = (None, None);
         let demand = self.demand_of(id, encoding);
         self.ask_to_hear(id, all, demand, out);
         if waits {
             // The lost listener will not answer the client's request: ask the new listener.
             let hush = self.clients.at(id).hush();
             self.await_pass(id, hush, out);
+        }
+    }
+
+    /// A client's listener is gone for good. What waits for the listener goes on, and the client
+    /// ends as soon as it is idle.
+    fn end_hearing(&mut self, id: ClientId, out: &mut Out) {
+        let client = gone!(self.clients.get_mut(id));
+        let hush = client.hush();
+        let session = client.session_if_any();
+        let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
+            return;
+        };
+        own.over = true;
+        match hush {
+            Hush::Wishes => self.hears(id, Ok(()), out),
+            Hush::Passes | Hush::Round => self.passed(id, out),
+            Hush::No | Hush::Ready | Hush::Message => self.tell_if_idle(id, out),
         }
     }
 
@@ -345,7 +353,7 @@ impl Pooler {
 
     /// A new listener serves the channels `asked`. The client leaves those that it has stopped
     /// listening to meanwhile.
-    pub(super) fn leave_stopped(&mut self, id: ClientId, asked: Vec<Name>, out: &mut Out) {
+    fn leave_stopped(&mut self, id: ClientId, asked: Vec<Name>, out: &mut Out) {
         let client = self.clients.at(id);
         let session = client.session.as_ref();
         let Some(own) = session.and_then(|session| session.channels.as_ref()) else {
@@ -404,7 +412,7 @@ impl Pooler {
         }
         let session = client.session.as_ref();
         let own = session.and_then(|session| session.channels.as_ref());
-        if own.is_none_or(|own| own.is_empty()) {
+        if own.is_none_or(|own| own.is_empty() || own.over) {
             self.end_hush(id, out);
             return true;
         }
@@ -420,6 +428,7 @@ impl Pooler {
         if matches!(hush, Hush::Ready | Hush::Round | Hush::Message) {
             self.tell_heard(id, out);
             out.send_with(Peer::Client(id), |buf| write::ready(buf, Status::Idle));
+            self.next.note(Next::Tell(id));
         }
     }
 
@@ -442,8 +451,6 @@ impl Pooler {
                     self.misses(client, out);
                 }
             }
-            FromListener::Reached(reach, number, clients) => self.reached(&reach, number, clients),
-            FromListener::Follows(client) => self.follows(client, out),
         }
     }
 
@@ -455,15 +462,10 @@ impl Pooler {
         let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
             return;
         };
-        if own.follows.is_some() && result.is_err() {
-            return self.disconnect(id, Fault::ListenerLost, out);
-        }
-        // The numbers of notifications in `reach` have a gap now.
-        own.reach = None;
         if let Some(asked) = own.anew.take() {
             match result {
                 Ok(()) => self.heard_anew(id, asked, out),
-                Err(_) => return self.disconnect(id, Fault::ListenerLost, out),
+                Err(_) => return self.end_hearing(id, out),
             }
         }
         let client = gone!(self.clients.get_mut(id).filter(|_| wishes));
@@ -520,6 +522,7 @@ impl Pooler {
         self.end_hush(id, out);
         if !over {
             self.tell_if_idle(id, out);
+            gone!(self.clients.get(id).and_then(|client| client.pool));
             self.resume(id, out);
         }
         if let Some(server) = self.clients.get(id).and_then(client::Client::link) {
@@ -533,10 +536,6 @@ impl Pooler {
     /// A notification on a channel that a client hears.
     fn notified(&mut self, id: ClientId, notification: &Arc<Notification>, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
-        // The other process sends the client this notification.
-        if matches!(client.state(), ClientState::Packed(_)) {
-            return;
-        }
         let server = client.link().and_then(|server| self.servers.get(server));
         let own = server.is_some_and(|server| {
             let key = server.key.as_ref();
@@ -547,7 +546,7 @@ impl Pooler {
         let never = |own: &Channels| {
             client.inbox.held().is_empty() && own.ahead.contains(&notification.channel)
         };
-        let hears = |own: &Channels| own.has(&notification.channel) && !never(own);
+        let hears = |own: &Channels| own.has(&notification.channel) && !never(own) && !own.over;
         let Some(channels) = channels.filter(|own| hears(own)) else {
             return;
         };
@@ -624,11 +623,19 @@ impl Pooler {
         }
     }
 
-    /// Sends a client the waiting notifications, if it may get them now. Called when the client
-    /// reads again, or has left its server.
+    /// Sends a client the waiting notifications, if it may get them now. If its listener is gone for
+    /// good, the client ends. Called when the client reads again, or has left its server.
     pub(crate) fn tell_if_idle(&mut self, id: ClientId, out: &mut Out) {
-        if self.clients.get(id).is_some_and(client::Client::listens) && self.may_be_told(id) {
-            self.tell_heard(id, out);
+        let client = gone!(self.clients.get(id).filter(|client| client.listens()));
+        let session = client.session.as_ref();
+        let own = session.and_then(|session| session.channels.as_ref());
+        let over = own.is_some_and(|own| own.over);
+        if !self.may_be_told(id) {
+            return;
+        }
+        self.tell_heard(id, out);
+        if over {
+            self.disconnect(id, Fault::ListenerLost, out);
         }
     }
 

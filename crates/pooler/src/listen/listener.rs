@@ -1,19 +1,12 @@
 //! The state of a listening connection: which clients hear which channel, and its rounds.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::change::{MARK, Replacement};
-use super::heritage::{self, Heritages, PARTNER, Since};
 use crate::event::{ServerId, Time};
-use crate::listen::{Hearer, Name, Notification, Refused, Requirements};
+use crate::listen::{Hearer, Name, Refused, Requirements};
 use crate::{Seeded, limits};
-
-/// How many rounds an arriving client waits for notifications that the other process has already
-/// sent to the client.
-const TRIES: u8 = 100;
 
 /// A listening connection: which clients hear which channel, and its rounds.
 #[derive(Debug)]
@@ -25,14 +18,6 @@ pub struct SharedListener {
     pub since: Time,
     /// Since when the connection owes an answer.
     pub asked: Option<Time>,
-    /// When the connection was last replaced, or when a replacement failed.
-    pub renewed: Time,
-    /// The replacement that is under way.
-    pub change: Option<Replacement>,
-    /// Marks and numbers shared with the predecessor and the successor of this process.
-    pub heritages: Heritages,
-    /// The next round must stop listening to the mark of a replacement.
-    marked: bool,
     channels: HashMap<Name, Channel, Seeded>,
     /// Channels that may have lost their last hearer.
     left: BTreeSet<Name>,
@@ -54,8 +39,6 @@ struct Wait {
     hearer: Hearer,
     wants: Vec<Name>,
     demand: Requirements,
-    /// How many rounds the client has waited in vain.
-    tries: u8,
 }
 
 #[derive(Debug, Default)]
@@ -71,12 +54,6 @@ struct Round {
 pub enum RoundOutcome {
     /// The client hears the channels that it has asked for; or the reason why not.
     Hears(Hearer, Result<(), Refused>),
-    /// The client has come from another process. It gets the notifications missed on the way, and
-    /// hears its channels from now on.
-    Follows(Hearer, Vec<Arc<Notification>>),
-    /// The client has come from another process, but the notifications missed on the way are
-    /// unknown.
-    Lost(Hearer),
     /// The client has received every notification committed before its request.
     Passed(Hearer),
 }
@@ -88,10 +65,6 @@ impl SharedListener {
             server: None,
             since: now,
             asked: None,
-            renewed: now,
-            change: None,
-            heritages: Heritages::default(),
-            marked: false,
             channels: HashMap::with_hasher(seeded),
             left: BTreeSet::new(),
             waiting: Vec::new(),
@@ -99,38 +72,10 @@ impl SharedListener {
         }
     }
 
-    /// No round is under way.
-    pub fn is_at_rest(&self) -> bool {
-        self.round.is_none()
-    }
-
-    /// All channels that the connection listens to.
-    pub fn all(&self) -> Vec<Name> {
-        let on = self.channels.iter().filter(|(_, channel)| channel.on);
-        let mut all: Vec<Name> = on.map(|(name, _)| name.clone()).collect();
-        all.sort_unstable();
-        all
-    }
-
-    /// A new connection has replaced the old one. The new connection still listens to the
-    /// replacement's mark.
-    pub fn forgets_mark(&mut self) {
-        self.marked = true;
-    }
-
-    /// All channels that a client hears.
-    pub fn heard(&self) -> impl Iterator<Item = &Name> {
-        let heard = self.channels.iter().filter(|(_, channel)| {
-            let mut hearers = channel.hearers.iter();
-            hearers.any(|hearer| *hearer != PARTNER)
-        });
-        heard.map(|(name, _)| name)
-    }
-
     /// All clients that hear a channel.
     pub fn all_hearers(&self) -> BTreeSet<Hearer> {
         let hearers = self.channels.values().flat_map(|c| &c.hearers);
-        hearers.copied().filter(|h| *h != PARTNER).collect()
+        hearers.copied().collect()
     }
 
     /// No client hears a channel, and no client asks for one.
@@ -156,7 +101,6 @@ impl SharedListener {
             hearer,
             wants,
             demand,
-            tries: 0,
         });
         true
     }
@@ -167,7 +111,6 @@ impl SharedListener {
             hearer,
             wants: Vec::new(),
             demand: Requirements::default(),
-            tries: 0,
         });
     }
 
@@ -215,8 +158,7 @@ impl SharedListener {
     /// Begins a round, if commands or clients wait and no round is under way. Returns the text of
     /// the round's Query.
     pub fn begin(&mut self, now: Time) -> Option<Vec<u8>> {
-        let changes = self.change.as_ref().is_some_and(Replacement::is_begun);
-        if self.round.is_some() || changes {
+        if self.round.is_some() {
             return None;
         }
         let mut round = Round {
@@ -248,33 +190,16 @@ impl SharedListener {
                 self.channels.remove(&name);
             }
         }
-        let marked = std::mem::take(&mut self.marked);
-        let by_partner = |name: &[u8]| {
-            let channel = self.channels.get(name);
-            channel.is_some_and(|c| c.on && c.hearers.contains(&PARTNER))
-        };
-        let marks = self.heritages.marks(by_partner);
-        let nothing = round.drops.is_empty() && !marked && marks.is_empty();
-        if round.waits.is_empty() && nothing {
+        if round.waits.is_empty() && round.drops.is_empty() {
             return None;
         }
         let mut sql = Vec::new();
-        if marked {
-            sql.extend_from_slice(b"UNLISTEN ");
-            quote(&mut sql, MARK);
-            sql.push(b';');
-        }
         for (command, names) in [("LISTEN ", &round.adds), ("UNLISTEN ", &round.drops)] {
             for name in names {
                 sql.extend_from_slice(command.as_bytes());
                 quote(&mut sql, name);
                 sql.push(b';');
             }
-        }
-        for mark in marks {
-            sql.extend_from_slice(b"NOTIFY ");
-            quote(&mut sql, heritage::MARK);
-            sql.extend_from_slice(format!(",'{mark}';").as_bytes());
         }
         self.round = Some(round);
         self.asked = Some(now);
@@ -309,7 +234,7 @@ impl SharedListener {
         }
         let full = !failed && round.adds.len() == limits::CHANNELS_A_ROUND;
         let (mut told, mut begun) = (Vec::new(), Vec::new());
-        for mut wait in round.waits {
+        for wait in round.waits {
             if wait.wants.is_empty() {
                 told.push(RoundOutcome::Passed(wait.hearer));
                 continue;
@@ -328,34 +253,12 @@ impl SharedListener {
                 told.push(RoundOutcome::Hears(wait.hearer, Err(Refused::Unfit)));
                 continue;
             }
-            let missed = wait.demand.after.as_ref();
-            let missed = missed.map(|place| self.heritages.since(place, &wait.wants));
-            let answer = match missed {
-                None => RoundOutcome::Hears(wait.hearer, Ok(())),
-                Some(Since::Missed(missed)) => {
-                    let missed = missed.into_iter();
-                    let its = missed.filter(|heard| wait.wants.contains(&heard.channel));
-                    RoundOutcome::Follows(wait.hearer, its.collect())
-                }
-                // The other process may have received notifications a moment before this one.
-                Some(Since::Ahead) if wait.tries < TRIES => {
-                    wait.tries += 1;
-                    self.waiting.push(wait);
-                    continue;
-                }
-                Some(Since::Ahead | Since::Unknown) => {
-                    self.left.extend(wait.wants);
-                    told.push(RoundOutcome::Lost(wait.hearer));
-                    continue;
-                }
-            };
-            told.push(answer);
+            told.push(RoundOutcome::Hears(wait.hearer, Ok(())));
             for name in wait.wants {
                 self.hears(wait.hearer, name);
             }
         }
         self.waiting.extend(begun);
-        self.prepare();
         for name in round.drops {
             let off = self.channels.get(&name).is_some_and(|c| !c.on);
             let wanted = self.waiting.iter().any(|w| w.wants.contains(&name));
@@ -373,21 +276,6 @@ impl SharedListener {
         }
     }
 
-    /// If the connection now listens to the marks of a takeover, it keeps listening to all its
-    /// channels of this moment.
-    fn prepare(&mut self) {
-        let marks = self.channels.get(heritage::MARK);
-        if !marks.is_some_and(|channel| channel.on) {
-            return self.heritages.unprepared();
-        }
-        let all = self.all();
-        if self.heritages.prepared(self.since, &all) {
-            for name in all {
-                self.hears(PARTNER, name);
-            }
-        }
-    }
-
     /// The connection is lost, or its login failed. Returns the clients that heard a channel, and
     /// the clients that only asked for one.
     pub fn lose(&mut self) -> (BTreeSet<Hearer>, BTreeSet<Hearer>) {
@@ -396,12 +284,9 @@ impl SharedListener {
         let round = self.round.take().unwrap_or_default();
         let waits = round.waits.into_iter().chain(self.waiting.drain(..));
         let wishes = waits.map(|wait| wait.hearer);
-        let wishes = wishes.filter(|hearer| !hearers.contains(hearer) && *hearer != PARTNER);
-        let wishes = wishes.collect();
+        let wishes = wishes.filter(|hearer| !hearers.contains(hearer)).collect();
         self.left.clear();
         self.asked = None;
-        self.change = None;
-        self.heritages = Heritages::default();
         self.server = None;
         (hearers, wishes)
     }

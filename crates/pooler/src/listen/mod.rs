@@ -32,13 +32,10 @@
 //! client's transaction wait for the transaction's end.
 
 mod ahead;
-mod change;
 mod channels;
 mod hearing;
-mod heritage;
 mod listener;
 mod operator;
-mod travel;
 
 #[cfg(test)]
 mod tests;
@@ -46,7 +43,6 @@ mod tests;
 pub use channels::{Channels, Heard, Hush};
 pub use listener::{RoundOutcome, SharedListener};
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::auth::{ScramKeys, Secret};
@@ -68,9 +64,6 @@ pub struct Notification {
     pub channel: Name,
     /// The payload.
     pub payload: Box<[u8]>,
-    /// The notification's number, counted from the mark of a takeover (`heritage.rs`). 0 without a
-    /// mark.
-    pub number: u64,
 }
 
 impl Notification {
@@ -104,9 +97,6 @@ pub enum ToListener {
         /// The client is closed: the listener also drops the client's requests.
         ends: bool,
     },
-    /// The predecessor in a takeover hears these channels. Its clients arrive here, and their
-    /// notifications are counted from this mark.
-    Inherit(Box<Wish>, u128),
 }
 
 /// A client is about to listen to channels.
@@ -137,13 +127,6 @@ pub enum FromListener {
     Notified(Arc<Notification>, Vec<ClientId>),
     /// The listener is lost: its clients may have missed notifications.
     Lost(Vec<ClientId>),
-    /// These clients can move to the successor if they hear no channel outside of `Reach`. The
-    /// number is that of the last notification that they received. Without a number, no client can
-    /// move.
-    Reached(Arc<Reach>, Option<u64>, Vec<ClientId>),
-    /// A client from another process has received the notifications that it had missed. From now on
-    /// it hears its channels here.
-    Follows(ClientId),
 }
 
 /// Why the listener can't serve a client.
@@ -163,25 +146,4 @@ pub struct Requirements {
     pub place: Option<Address>,
     /// The client's encoding.
     pub encoding: Option<Box<[u8]>>,
-    /// The last notification that another process sent to the client. The client must receive all
-    /// later ones.
-    pub after: Option<NotificationPosition>,
-}
-
-/// The channels that two processes both hear.
-#[derive(PartialEq, Eq, Debug)]
-pub struct Reach {
-    /// The mark from which both processes count notifications.
-    pub mark: u128,
-    /// The channels.
-    pub names: BTreeSet<Name>,
-}
-
-/// The last notification that another process sent to a client.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NotificationPosition {
-    /// The mark.
-    pub mark: u128,
-    /// The notification's number, counted from the mark.
-    pub number: u64,
 }

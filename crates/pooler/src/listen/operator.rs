@@ -9,9 +9,6 @@ use howdah_wire::frame::{cstr, u32_be};
 use howdah_wire::tag::backend as tag;
 use howdah_wire::write;
 
-use super::change::{MARK, Replacement, ReplacementStep};
-use super::heritage::PARTNER;
-use super::listener::quote;
 use super::{
     FromListener, Hearer, Notification, Refused, Requirements, RoundOutcome, SharedListener,
     ToListener, Wish,
@@ -61,14 +58,15 @@ impl Pooler {
                 found.since = self.now;
                 self.begin_round(&listener, out);
             }
-            ToListener::Inherit(wish, mark) => self.inherits(*wish, mark, out),
         }
     }
 
-    pub(super) fn wished(&mut self, wish: Wish, out: &mut Out) {
+    fn wished(&mut self, wish: Wish, out: &mut Out) {
         let key = wish.listener.clone();
         let hearer = wish.hearer;
-        let Some(pool) = self.listening_pool(&wish) else {
+        let pool = self.listening_pool(&wish);
+        // Clients that listen do not follow to a successor: none begins to share.
+        let Some(pool) = pool.filter(|_| self.janitor.succeeded.is_none()) else {
             return tell_hears(hearer, Err(Refused::Unfit), out);
         };
         let (now, seeded) = (self.now, self.seeded);
@@ -121,7 +119,7 @@ impl Pooler {
         same_place && encoding.is_some() && encoding == demand.encoding.as_deref()
     }
 
-    pub(super) fn encoding_at(&self, server: ServerId) -> Option<&[u8]> {
+    fn encoding_at(&self, server: ServerId) -> Option<&[u8]> {
         let position = self.shared.tracked.position(b"client_encoding")?;
         self.servers.at(server).params.get(position)
     }
@@ -133,34 +131,17 @@ impl Pooler {
         let key = self.pools.at(pool).key.clone();
         self.listeners_wish(pool, false);
         self.sated(pool, out);
-        let found = self.listeners.remove(&key);
-        let found = match found {
-            Some(listener) if listener.server.is_some() => {
-                let awaits = |change: &Replacement| change.heir.is_none();
-                if listener.change.as_ref().is_some_and(awaits) {
-                    return self.heir_comes(id, listener, out);
-                }
-                self.listeners.insert(key, listener);
-                None
-            }
-            found => found,
-        };
-        let key = self.pools.at(pool).key.clone();
-        let Some(mut listener) = found.filter(|listener| !listener.is_unused()) else {
+        let found = self.listeners.get(&key);
+        let awaits = found.is_some_and(|found| found.server.is_none() && !found.is_unused());
+        let Some(mut listener) = self.listeners.remove(&key).filter(|_| awaits) else {
             return self.close_server(id, "nobody listens", Close::Await, out);
         };
         for hearer in listener.connected(id, |demand| self.suits(id, demand)) {
             tell_hears(hearer, Err(Refused::Unfit), out);
         }
         listener.since = self.now;
-        listener.renewed = self.now;
         listener.asked = Some(self.now);
         self.listeners.insert(key, listener);
-        self.begin_listening(id, out);
-    }
-
-    /// A connection becomes a listening connection: sends its first query.
-    fn begin_listening(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         server.becomes_listener(self.now);
         out.send_with(Peer::Server(id), |buf| write::query(buf, FIRST));
@@ -168,8 +149,7 @@ impl Pooler {
     }
 
     /// Begins the next round of a listener, unless a round is under way.
-    pub(super) fn begin_round(&mut self, key: &Arc<PoolKey>, out: &mut Out) {
-        self.begin_change(key, out);
+    fn begin_round(&mut self, key: &Arc<PoolKey>, out: &mut Out) {
         let listener = gone!(self.listeners.get_mut(key));
         let Some(id) = listener.server else { return };
         let ready = self.servers.get(id).is_some_and(|server| {
@@ -198,12 +178,6 @@ impl Pooler {
             if !self.listener_message(id, &key, message, body, out) {
                 return self.close_server(id, "unknown pkt", Close::Await, out);
             }
-            // A new connection has replaced this one: the new one delivers all further
-            // notifications.
-            let state = self.servers.get(id).map(|server| server.state());
-            if !matches!(state, Some(ServerState::Listening { .. })) {
-                return;
-            }
         }
         let done = chunk.at;
         if let Some(server) = self.servers.get_mut(id) {
@@ -222,7 +196,7 @@ impl Pooler {
     ) -> bool {
         match message {
             tag::NOTIFICATION => match notification(body) {
-                Some(notification) => self.listener_notified(id, key, notification, out),
+                Some(notification) => self.tell_hearers(key, notification, out),
                 None => return false,
             },
             tag::PARAMETER_STATUS => match parameter_status(body) {
@@ -233,14 +207,9 @@ impl Pooler {
                 let text = String::from_utf8_lossy(Fields::new(body).message()).into_owned();
                 self.note_server(Level::Warning, id, &format!("listening: {text}"), out);
                 if let Some(listener) = self.listeners.get_mut(key) {
-                    let changes = listener.change.as_ref().is_some_and(Replacement::is_begun);
-                    if changes {
-                        return false;
-                    }
                     listener.fail();
                 }
             }
-            tag::READY if self.change_answered(id, key, out) => {}
             tag::READY => self.round_ends(id, key, out),
             _ => {}
         }
@@ -248,14 +217,9 @@ impl Pooler {
     }
 
     fn tell_hearers(&mut self, key: &PoolKey, heard: Notification, out: &mut Out) {
-        let listener = gone!(self.listeners.get_mut(key));
-        let (heard, leave) = listener.heritages.hears(heard);
-        if leave {
-            self.tell_reached(out);
-        }
         let listener = gone!(self.listeners.get(key));
-        let hearers = listener.hearers(&heard.channel).iter();
-        let hearers = by_worker(hearers.copied().filter(|hearer| *hearer != PARTNER));
+        let heard = Arc::new(heard);
+        let hearers = by_worker(listener.hearers(&heard.channel).iter().copied());
         for (worker, clients) in hearers {
             let mail = FromListener::Notified(heard.clone(), clients);
             out.push(Action::Post(worker, Mail::FromListener(mail)));
@@ -275,11 +239,6 @@ impl Pooler {
             match told {
                 RoundOutcome::Hears(hearer, result) => tell_hears(hearer, result, out),
                 RoundOutcome::Passed(hearer) => passed.push(hearer),
-                RoundOutcome::Follows(hearer, missed) => tell_missed(hearer, missed, out),
-                RoundOutcome::Lost((worker, client)) => {
-                    let mail = FromListener::Lost(vec![client]);
-                    out.push(Action::Post(worker, Mail::FromListener(mail)));
-                }
             }
         }
         for (worker, clients) in by_worker(passed.into_iter()) {
@@ -289,46 +248,13 @@ impl Pooler {
         self.begin_round(key, out);
     }
 
-    /// A listening connection could not be opened.
-    pub(crate) fn no_listener(&mut self, pool: PoolId, out: &mut Out) {
-        let key = &self.pools.at(pool).key;
-        let current = self.listeners.get(key).and_then(|listener| listener.server);
-        match current {
-            // A replacement of the current connection failed.
-            Some(id) => {
-                let key = key.clone();
-                self.no_heir(&key, id, out);
-            }
-            None => self.listener_lost(pool, out),
-        }
-    }
-
     /// A listening connection is lost, or could not be opened. Its clients may have missed
     /// notifications.
-    pub(crate) fn listener_lost(&mut self, pool: PoolId, out: &mut Out) {
-        self.listeners_wish(pool, false);
-        self.sated(pool, out);
-        let key = self.pools.at(pool).key.clone();
-        self.forget_listener(&key, out);
-    }
-
-    /// A listening connection must make room for other servers.
-    pub(crate) fn silence_listener(&mut self, key: &PoolKey, out: &mut Out) {
-        let listener = self.listeners.get(key);
-        if let Some(id) = listener.and_then(|listener| listener.server) {
-            self.close_server(id, "evicted", Close::Await, out);
+    pub(crate) fn lose_listener(&mut self, key: &PoolKey, out: &mut Out) {
+        if let Some(pool) = self.pools.find(key) {
+            self.listeners_wish(pool, false);
+            self.sated(pool, out);
         }
-    }
-
-    /// True if a listening connection is older than `server_lifetime`.
-    fn is_old(&self, key: &PoolKey, listener: &SharedListener) -> bool {
-        let entry = self.config.entry(&key.database);
-        let lifetime = entry.map_or(0, |entry| nanos(self.config.server_lifetime(entry)));
-        let age = self.now.0.saturating_sub(listener.renewed.0);
-        lifetime > 0 && listener.change.is_none() && age >= lifetime
-    }
-
-    fn forget_listener(&mut self, key: &PoolKey, out: &mut Out) {
         let Some(mut listener) = self.listeners.remove(key) else {
             return;
         };
@@ -342,39 +268,44 @@ impl Pooler {
         }
     }
 
-    /// Several times a second: gives up logins that take too long, replaces old connections, and
-    /// closes connections that do not answer or that no client needs.
+    /// All listening connections must go.
+    pub(crate) fn silence_all(&mut self, why: &str, out: &mut Out) {
+        let keys: Vec<Arc<PoolKey>> = self.listeners.keys().cloned().collect();
+        for key in keys {
+            let listener = self.listeners.get(&key);
+            match listener.and_then(|listener| listener.server) {
+                Some(id) => self.close_server(id, why, Close::Await, out),
+                None => self.lose_listener(&key, out),
+            }
+        }
+    }
+
+    /// A listening connection must make room for other servers.
+    pub(crate) fn silence_listener(&mut self, key: &PoolKey, out: &mut Out) {
+        let listener = self.listeners.get(key);
+        if let Some(id) = listener.and_then(|listener| listener.server) {
+            self.close_server(id, "evicted", Close::Await, out);
+        }
+    }
+
+    /// Several times a second: gives up logins that take too long, and closes connections that do
+    /// not answer or that no client needs.
     pub(crate) fn mind_listeners(&mut self, out: &mut Out) {
-        self.forget_heritages(out);
         let idle = nanos(self.config.globals.server_idle_timeout);
         let (mut late, mut unused, mut silent) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut heirless, mut old) = (Vec::new(), Vec::new());
         for (key, listener) in &self.listeners {
             let age = self.now.0.saturating_sub(listener.since.0);
             let asked = listener.asked;
             let waits = asked.map_or(0, |asked| self.now.0.saturating_sub(asked.0));
-            let changes = listener.change.as_ref();
-            let changes = changes.map_or(0, |change| self.now.0.saturating_sub(change.since.0));
             match listener.server {
-                Some(id) if changes >= LOGIN_NS => heirless.push((key.clone(), id)),
                 Some(id) if waits >= ANSWER_NS => silent.push(id),
                 None if age >= LOGIN_NS || listener.is_unused() => late.push(key.clone()),
                 Some(id) if listener.is_unused() && idle > 0 && age >= idle => unused.push(id),
-                Some(id) if self.is_old(key, listener) => old.push(id),
                 _ => {}
             }
         }
         for key in late {
-            match self.pools.find(&key) {
-                Some(pool) => self.listener_lost(pool, out),
-                None => self.forget_listener(&key, out),
-            }
-        }
-        for (key, id) in heirless {
-            self.no_heir(&key, id, out);
-        }
-        for id in old {
-            self.renew_listener(id, out);
+            self.lose_listener(&key, out);
         }
         for id in silent {
             self.close_server(
@@ -388,261 +319,23 @@ impl Pooler {
             self.close_server(id, "server idle timeout", Close::Await, out);
         }
     }
-}
-
-// A connection is replaced.
-impl Pooler {
-    /// A listening connection must go. If another connection can be opened, it takes over first.
-    pub(crate) fn replace_listener(&mut self, id: ServerId, why: &str, out: &mut Out) {
-        if !self.replaces_later(id) && !self.begin_replacing(id, true, out) {
-            self.close_server(id, why, Close::Await, out);
-        }
-    }
-
-    /// If this connection is itself about to replace another one, it finishes that first and is
-    /// replaced afterwards.
-    fn replaces_later(&mut self, id: ServerId) -> bool {
-        let key = &self.pools.at(self.servers.at(id).pool).key;
-        let listener = self.listeners.get_mut(key);
-        let change = listener.and_then(|listener| listener.change.as_mut());
-        let of_heir = |change: &&mut Replacement| change.heir.is_some_and(|(heir, _)| heir == id);
-        change
-            .filter(of_heir)
-            .map(|change| change.again = true)
-            .is_some()
-    }
-
-    /// A listening connection is old. If another connection can be opened, it takes over.
-    fn renew_listener(&mut self, id: ServerId, out: &mut Out) {
-        self.begin_replacing(id, false, out);
-    }
-
-    /// False if the connection can't be replaced. `must`: the connection is closed even if its
-    /// replacement fails.
-    fn begin_replacing(&mut self, id: ServerId, must: bool, out: &mut Out) -> bool {
-        let now = self.now;
-        let pool_id = self.servers.at(id).pool;
-        let key = self.pools.at(pool_id).key.clone();
-        let may = self.pools.at(pool_id).gives() && !self.backs_off(pool_id);
-        let listener = self.listeners.get_mut(&key);
-        let current =
-            listener.filter(|listener| listener.server == Some(id) && !listener.is_unused());
-        let Some(listener) = current.filter(|_| may) else {
-            return false;
-        };
-        match &mut listener.change {
-            Some(change) => change.must |= must,
-            None => {
-                listener.change = Some(Replacement::new(now, must));
-                self.listeners_wish(pool_id, true);
-                self.need(pool_id, out);
-            }
-        }
-        true
-    }
-
-    /// The connection that should have replaced `old` could not be opened, or took too long.
-    fn no_heir(&mut self, key: &Arc<PoolKey>, old: ServerId, out: &mut Out) {
-        if let Some(pool) = self.pools.find(key) {
-            self.listeners_wish(pool, false);
-            self.sated(pool, out);
-        }
-        let now = self.now;
-        let Some(listener) = self.listeners.get_mut(key) else {
-            return;
-        };
-        listener.renewed = now;
-        let goes = |change: &Replacement| change.must || change.is_begun();
-        if listener.change.as_ref().is_some_and(goes) {
-            return self.close_server(old, "obsolete connection", Close::Await, out);
-        }
-        let heir = listener.change.take().and_then(|change| change.heir);
-        if let Some((heir, _)) = heir {
-            self.close_server(heir, "obsolete connection", Close::Await, out);
-        }
-    }
-
-    /// A connection that will replace the listening one has logged in.
-    fn heir_comes(&mut self, id: ServerId, mut listener: SharedListener, out: &mut Out) {
-        let old = listener.server;
-        let server = self.servers.at(id);
-        let place = |id: ServerId| {
-            let ends = self.servers.get(id).and_then(|server| server.ends.as_ref());
-            ends.map(|ends| ends.remote.clone())
-        };
-        let pool = server.pool;
-        let pid = server.key.as_ref().map_or(0, |(pid, _)| *pid);
-        let fits = old.is_some_and(|old| place(old) == place(id));
-        let key = self.pools.at(pool).key.clone();
-        if let Some(change) = &mut listener.change {
-            change.heir = fits.then_some((id, pid));
-            change.since = self.now;
-        }
-        self.listeners.insert(key.clone(), listener);
-        if !fits {
-            // A server at another address has other notifications: those that were missed would be
-            // unknown.
-            self.close_server(id, "nobody listens", Close::Await, out);
-            if let Some(old) = old {
-                self.no_heir(&key, old, out);
-            }
-            return;
-        }
-        self.begin_listening(id, out);
-    }
-
-    /// If the new connection is ready and no round is under way, sends both connections the LISTEN
-    /// commands that they lack.
-    fn begin_change(&mut self, key: &Arc<PoolKey>, out: &mut Out) {
-        let now = self.now;
-        let listener = gone!(self.listeners.get_mut(key));
-        let (all, idle) = (listener.all(), listener.is_at_rest());
-        let (Some(old), Some(change)) = (listener.server, &mut listener.change) else {
-            return;
-        };
-        let Some((heir, _)) = change.heir.filter(|_| change.is_ready() && idle) else {
-            return;
-        };
-        change.begins(now);
-        let mut sql = b"LISTEN ".to_vec();
-        quote(&mut sql, MARK);
-        out.send_with(Peer::Server(old), |buf| write::query(buf, &sql));
-        for name in all {
-            sql.extend_from_slice(b";LISTEN ");
-            quote(&mut sql, &name);
-        }
-        out.send_with(Peer::Server(heir), |buf| write::query(buf, &sql));
-    }
-
-    /// A connection of a replacement has sent ReadyForQuery. False if no replacement is under way,
-    /// or if the answer belongs to a round.
-    fn change_answered(&mut self, id: ServerId, key: &Arc<PoolKey>, out: &mut Out) -> bool {
-        let now = self.now;
-        let Some(listener) = self.listeners.get_mut(key) else {
-            return false;
-        };
-        let Some(change) = &mut listener.change else {
-            return false;
-        };
-        let is_heir = change.heir.is_some_and(|(heir, _)| heir == id);
-        if is_heir && self.servers.at_mut(id).first_query_ends() {
-            change.readies(now);
-            self.begin_change(key, out);
-            return true;
-        }
-        if !change.is_begun() {
-            return is_heir;
-        }
-        let turn = change.answered();
-        self.take_turn(key, turn, out);
-        true
-    }
-
-    /// A listening connection was notified.
-    fn listener_notified(
-        &mut self,
-        id: ServerId,
-        key: &Arc<PoolKey>,
-        heard: Notification,
-        out: &mut Out,
-    ) {
-        let listener = gone!(self.listeners.get_mut(key));
-        let Some(change) = listener.change.as_mut().filter(|change| change.is_begun()) else {
-            return self.tell_hearers(key, heard, out);
-        };
-        let (told, turn) = change.hears(id, heard);
-        if let Some(heard) = told {
-            self.tell_hearers(key, heard, out);
-        }
-        self.take_turn(key, turn, out);
-    }
-
-    fn take_turn(&mut self, key: &Arc<PoolKey>, turn: ReplacementStep, out: &mut Out) {
-        let now = self.now;
-        let listener = gone!(self.listeners.get_mut(key));
-        let Some((heir, _)) = listener.change.as_ref().and_then(|change| change.heir) else {
-            return;
-        };
-        match turn {
-            ReplacementStep::Waits => {}
-            ReplacementStep::Mark => {
-                let mut sql = b"NOTIFY ".to_vec();
-                quote(&mut sql, MARK);
-                out.send_with(Peer::Server(heir), |buf| write::query(buf, &sql));
-            }
-            ReplacementStep::Over(behind) => {
-                let again = listener.change.take().is_some_and(|change| change.again);
-                listener.since = now;
-                listener.renewed = now;
-                listener.forgets_mark();
-                let old = listener.server.replace(heir);
-                for heard in behind {
-                    self.tell_hearers(key, heard, out);
-                }
-                if let Some(old) = old {
-                    self.close_server(old, "replaced", Close::Await, out);
-                }
-                self.note_server(
-                    Level::Log,
-                    heir,
-                    "listens for clients in place of another",
-                    out,
-                );
-                self.begin_round(key, out);
-                if again {
-                    self.replace_listener(heir, "obsolete connection", out);
-                }
-            }
-        }
-    }
 
     /// A listening connection is closed.
     pub(crate) fn listener_closes(&mut self, id: ServerId, out: &mut Out) {
-        let pool = self.servers.at(id).pool;
-        let key = self.pools.at(pool).key.clone();
-        let Some(listener) = self.listeners.get_mut(&key) else {
-            return;
-        };
-        let change = listener.change.take();
-        let heir = change.and_then(|change| change.heir).map(|(heir, _)| heir);
-        let others = match (listener.server == Some(id), heir == Some(id)) {
-            // This connection was replaced before.
-            (false, false) => return,
-            (true, _) => heir,
-            (false, true) => listener.server,
-        };
-        self.listener_lost(pool, out);
-        let others = others.filter(|other| {
-            let state = self.servers.get(*other).map(|server| server.state());
-            matches!(state, Some(ServerState::Listening { .. }))
-        });
-        if let Some(other) = others {
-            self.close_server(other, "replaced", Close::Await, out);
+        let key = self.pools.at(self.servers.at(id).pool).key.clone();
+        let listener = self.listeners.get(&key);
+        if listener.is_some_and(|listener| listener.server == Some(id)) {
+            self.lose_listener(&key, out);
         }
     }
 }
 
-/// Sends an arriving client the notifications that it missed on its way.
-fn tell_missed((worker, client): Hearer, missed: Vec<Arc<Notification>>, out: &mut Out) {
-    for heard in missed {
-        let mail = FromListener::Notified(heard, vec![client]);
-        out.push(Action::Post(worker, Mail::FromListener(mail)));
-    }
-    let mail = FromListener::Follows(client);
-    out.push(Action::Post(worker, Mail::FromListener(mail)));
-}
-
 fn tell_hears((worker, client): Hearer, result: Result<(), Refused>, out: &mut Out) {
-    if (worker, client) == PARTNER {
-        return;
-    }
     let mail = FromListener::Hears(client, result);
     out.push(Action::Post(worker, Mail::FromListener(mail)));
 }
 
-pub(super) fn by_worker(
-    hearers: impl Iterator<Item = Hearer>,
-) -> BTreeMap<WorkerId, Vec<ClientId>> {
+fn by_worker(hearers: impl Iterator<Item = Hearer>) -> BTreeMap<WorkerId, Vec<ClientId>> {
     let mut all = BTreeMap::<WorkerId, Vec<ClientId>>::new();
     for (worker, client) in hearers {
         all.entry(worker).or_default().push(client);
@@ -659,6 +352,5 @@ fn notification(body: &[u8]) -> Option<Notification> {
         pid,
         channel: channel.into(),
         payload: payload.into(),
-        number: 0,
     })
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use howdah_wire::backend::Status;
 
-use super::{Bequest, Estate, Freight, Hearing, Parcel, Passenger, PoolLore, Standing};
+use super::{Estate, Freight, Parcel, Passenger, PoolLore, Standing};
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
@@ -27,9 +27,6 @@ use crate::tls::{AlternativeName, PeerCertificate, TlsFacts};
 pub struct Damaged;
 
 type Read<T> = Result<T, Damaged>;
-
-/// Names of channels, and the encoding of the names.
-type Channels = (Vec<Box<[u8]>>, Option<Box<[u8]>>);
 
 /// Writes freight as bytes, without its [`sockets`].
 pub fn write(freight: &Freight) -> Vec<u8> {
@@ -302,20 +299,7 @@ impl Writer {
         self.maybe(lore.found_secret.as_ref(), |w, secret| {
             w.string(secret.text().as_bytes());
         });
-        self.maybe(lore.bequest.as_ref(), |w, bequest| {
-            w.mark(bequest.mark);
-            w.channels(&bequest.names, bequest.encoding.as_deref());
-        });
-    }
-
-    fn mark(&mut self, mark: u128) {
-        self.bytes.extend_from_slice(&mark.to_be_bytes());
-    }
-
-    fn channels(&mut self, names: &[Box<[u8]>], encoding: Option<&[u8]>) {
-        self.size(names.len());
-        names.iter().for_each(|name| self.string(name));
-        self.maybe(encoding, Writer::string);
+        self.number(lore.left_behind.into());
     }
 
     fn server(&mut self, server: &ServerParcel) {
@@ -368,12 +352,6 @@ impl Writer {
         for settings in &client.session {
             self.settings(settings);
         }
-        self.maybe(client.hearing.as_ref(), |w, hearing| {
-            w.pool_key(&hearing.listener);
-            w.channels(&hearing.names, hearing.encoding.as_deref());
-            w.mark(hearing.mark);
-            w.number(hearing.number);
-        });
         self.number(client.meaning.names);
         self.number(client.meaning.constants);
         self.size(client.names.len());
@@ -598,11 +576,6 @@ impl Reader<'_> {
         }))
     }
 
-    fn channels(&mut self) -> Read<Channels> {
-        let names = self.many(|r| r.string().map(Box::from))?;
-        Ok((names, self.maybe(|r| r.string().map(Box::from))?))
-    }
-
     fn parcel(&mut self) -> Read<Parcel> {
         match self.byte()? {
             0 => Ok(Parcel::Pool(Box::new(self.pool()?))),
@@ -636,15 +609,7 @@ impl Reader<'_> {
                 })
             })?,
             found_secret: self.maybe(|r| r.text().map(Secret::classify))?,
-            bequest: self.maybe(|r| {
-                let mark = u128::from_be_bytes(r.array()?);
-                let (names, encoding) = r.channels()?;
-                Ok(Arc::new(Bequest {
-                    mark,
-                    names,
-                    encoding,
-                }))
-            })?,
+            left_behind: self.small()?,
         })
     }
 
@@ -711,17 +676,6 @@ impl Reader<'_> {
             params: self.maybe(|r| r.params().map(Arc::new))?,
             asked: self.maybe(|r| r.params().map(Arc::new))?,
             session: [self.settings()?, self.settings()?],
-            hearing: self.maybe(|r| {
-                let listener = r.pool_key()?;
-                let (names, encoding) = r.channels()?;
-                Ok(Box::new(Hearing {
-                    listener,
-                    names,
-                    encoding,
-                    mark: u128::from_be_bytes(r.array()?),
-                    number: r.number()?,
-                }))
-            })?,
             meaning: Meaning {
                 names: self.number()?,
                 constants: self.number()?,

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use howdah_wire::backend::Status;
 
 use super::code::{count_sockets, read, write};
-use super::{Bequest, Estate, Freight, Hearing, Parcel, Passenger, PoolLore, Standing};
+use super::{Estate, Freight, Parcel, Passenger, PoolLore, Standing};
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
@@ -49,15 +49,7 @@ fn freight() -> Freight {
             iterations: 4096,
         }),
         found_secret: Some(Secret::classify("secret")),
-        bequest: Some(Arc::new(Bequest {
-            mark: 1 << 100 | 7,
-            names: vec![b"x"[..].into(), b"y\""[..].into()],
-            encoding: Some(b"UTF8"[..].into()),
-        })),
-    };
-    let listening = PoolKey {
-        listens: true,
-        ..PoolKey::new("d".into(), "u".into())
+        left_behind: 3,
     };
     let shape = Shape(17);
     let server = |socket| ServerParcel {
@@ -111,13 +103,6 @@ fn freight() -> Freight {
         params: Some(params.clone()),
         asked: None,
         session: [some_settings(), None],
-        hearing: Some(Box::new(Hearing {
-            listener: Arc::new(listening),
-            names: vec![b"x"[..].into()],
-            encoding: None,
-            mark: 7,
-            number: 9,
-        })),
         meaning: Meaning {
             names: 9,
             constants: 10,

@@ -78,34 +78,9 @@ pub struct PoolLore {
     pub scram_keys: Option<ScramKeys>,
     /// The secret for logins to PostgreSQL.
     pub found_secret: Option<Secret>,
-    /// For a listening pool: the channels to listen to.
-    pub bequest: Option<Arc<Bequest>>,
-}
-
-/// The channels that the successor listens to (`listen/heritage.rs`).
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Bequest {
-    /// The mark that the successor sends once it listens.
-    pub mark: u128,
-    /// The channels.
-    pub names: Vec<Box<[u8]>>,
-    /// The `client_encoding` of the listening connection.
-    pub encoding: Option<Box<[u8]>>,
-}
-
-/// A client whose channels a listening connection hears.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Hearing {
-    /// The listening connection.
-    pub listener: Arc<PoolKey>,
-    /// The channels.
-    pub names: Vec<Box<[u8]>>,
-    /// The encoding of the client's notifications.
-    pub encoding: Option<Box<[u8]>>,
-    /// The client got all notifications up to this mark,
-    pub mark: u128,
-    /// and this many notifications after the mark.
-    pub number: u64,
+    /// The idle servers that can't travel because of their TLS sessions. The successor opens as
+    /// many at once.
+    pub left_behind: u32,
 }
 
 /// The state of a client when packed.
@@ -168,8 +143,6 @@ pub struct Passenger {
     pub asked: Option<Arc<Params>>,
     /// Its other settings, and those that it asked for at login.
     pub session: [crate::session::settings::Maybe; 2],
-    /// Its channels on a listening connection.
-    pub hearing: Option<Box<Hearing>>,
     /// The settings that change the meaning of its statements.
     pub meaning: Meaning,
     /// Its named statements.

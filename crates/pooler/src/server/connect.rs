@@ -159,7 +159,8 @@ impl Pooler {
         self.janitor.retry_at(failure.until);
         pool.logins_fail(failure);
         if pool.key.listens {
-            return self.no_listener(pool_id, out);
+            let key = pool.key.clone();
+            return self.lose_listener(&key, out);
         }
         // A working server, or another try, may still serve the waiting clients.
         if absent || self.has_usable_server(pool_id) {

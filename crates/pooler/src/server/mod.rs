@@ -210,7 +210,7 @@ impl Server {
         &self.state
     }
 
-    fn login_mut(&mut self) -> Option<&mut state::Login> {
+    fn login_mut(&mut self) -> Option<&mut state::ServerAttempt> {
         match &mut self.state {
             ServerState::Login(login) => Some(login),
             _ => None,
@@ -569,7 +569,7 @@ impl Server {
     }
 
     /// Howdah begins its login. The server has reported no parameters yet.
-    fn logs_in(&mut self, login: state::Login, unknown: Params) {
+    fn logs_in(&mut self, login: state::ServerAttempt, unknown: Params) {
         self.state = ServerState::Login(Box::new(login));
         self.params = Arc::new(unknown);
     }

@@ -19,7 +19,7 @@ pub enum ServerState {
     /// Howdah asks PostgreSQL for TLS, or a handshake is under way.
     Securing(Securing),
     /// Howdah logs in.
-    Login(Box<Login>),
+    Login(Box<ServerAttempt>),
     /// `connect_query` runs.
     ConnectQuery,
     /// In the pool, ready for use.
@@ -124,7 +124,7 @@ pub enum Unnamed {
 }
 
 /// A login under way.
-pub struct Login {
+pub struct ServerAttempt {
     pub(super) exchange: ServerLogin,
     /// Kept while the control thread derives a key.
     pub(super) derives: Option<Arc<()>>,
@@ -136,10 +136,10 @@ pub struct Login {
     pub(super) size: usize,
 }
 
-impl std::fmt::Debug for Login {
+impl std::fmt::Debug for ServerAttempt {
     /// Secrets must not appear in logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Login")
+        f.write_str("ServerAttempt")
     }
 }
 

@@ -136,14 +136,7 @@ impl World {
             Question::Accept(_) => {}
             Question::Packed(parcel) => {
                 match &*parcel {
-                    Parcel::Pool(lore) => {
-                        if let Some(bequest) = &lore.bequest {
-                            let names = bequest.names.iter();
-                            let names: Vec<_> = names.map(|n| String::from_utf8_lossy(n)).collect();
-                            let (mark, names) = (bequest.mark, names.join(","));
-                            self.tell(&format!("{worker} hears {names}, mark {mark:032x}"));
-                        }
-                    }
+                    Parcel::Pool(_) => {}
                     Parcel::Server { parcel, .. } => {
                         let name = self.loose[*parcel.socket.inside::<usize>()].clone();
                         self.tell(&format!("{name} packed"));
@@ -156,9 +149,7 @@ impl World {
                                 self.loose[*server.socket.inside::<usize>()]
                             );
                         }
-                        let told = passenger.hearing.as_ref();
-                        let told = told.map(|hearing| format!(", told {}", hearing.number));
-                        self.tell(&format!("{names} packed{}", told.unwrap_or_default()));
+                        self.tell(&format!("{names} packed"));
                     }
                 }
                 self.packed.push((worker, *parcel));
@@ -333,9 +324,6 @@ pub(super) fn mail_word(mail: &Mail) -> String {
         Mail::FromListener(FromListener::Passed(_)) => "passed".into(),
         Mail::FromListener(FromListener::Notified(..)) => "notified".into(),
         Mail::FromListener(FromListener::Lost(_)) => "listener lost".into(),
-        Mail::FromListener(FromListener::Reached(_, number, _)) => format!("told {number:?}"),
-        Mail::FromListener(FromListener::Follows(_)) => "follows".into(),
-        Mail::ToListener(ToListener::Inherit(..)) => "inherit".into(),
         other => format!("{other:?}"),
     }
 }

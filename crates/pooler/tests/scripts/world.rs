@@ -28,8 +28,8 @@
 //! - `wait 5s`, `wait 10ms`; `order pause`, `order resume`, `order reconnect`, `order
 //!   shutdown clients`, `order shutdown servers`, `order hand over`, `order pack`: to all
 //!   workers.
-//! - `successor`: a process with the same settings adopts the packed connections; `successor
-//!   ended`: it knows that its predecessor has ended. `back`: they return to this process.
+//! - `successor`: a process with the same settings adopts the packed connections. `back`: they
+//!   return to this process.
 //! - `answer 1 yes`, `answer 2 no`, `answer 3 127.0.0.1`: the control thread answers a question,
 //!   numbered in order. `moved name 127.0.0.1`: the name does not lead there any more.
 //!
@@ -253,8 +253,7 @@ impl World {
         }
     }
 
-    /// Another process adopts the packed connections. `ending`: it already shuts down. `ended`: it
-    /// knows that its predecessor has ended.
+    /// Another process adopts the packed connections. `ending`: it already shuts down.
     fn succeed(&mut self, what: &str) {
         let workers = self.poolers.len();
         self.start(workers as u16);
@@ -264,11 +263,6 @@ impl World {
         }
         if what == "ending" {
             self.order("shutdown clients");
-        }
-        if what == "ended" {
-            for worker in 0..workers {
-                self.handle(worker, Event::Mail(Mail::NoMoreArrivals), &[]);
-            }
         }
         self.adopt_packed();
     }

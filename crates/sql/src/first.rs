@@ -102,6 +102,7 @@ pub struct First {
 
 /// A first look at a text. Returns false for nearly all texts whose first command can be ignored
 /// here, and for commands that are only planned or end a transaction.
+#[inline]
 pub fn may_matter(text: &[u8]) -> bool {
     let Some(&[a, b, c]) = text.first_chunk::<3>() else {
         return true;
@@ -168,7 +169,7 @@ fn ends(mut tokens: Tokens<'_>) -> bool {
 
 /// The name of a setting.
 fn setting(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
-    crate::effect::name::setting(tokens).filter(|_| !tokens.is_cut())
+    crate::name::setting(tokens).filter(|_| !tokens.is_cut())
 }
 
 /// `DEALLOCATE [PREPARE] name`
