@@ -58,7 +58,7 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
             "pooler/src/broker.rs",
             "pooler/src/broker",
         ],
-        2308,
+        2146,
     ),
     (
         "cancel and peers",
@@ -68,7 +68,7 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
             "pooler/src/peering.rs",
             "pooler/src/signal.rs",
         ],
-        1188,
+        1138,
     ),
     ("configuration", &["config/src"], 4655),
 ];
