@@ -29,14 +29,18 @@ pub enum Hush {
     Message,
 }
 
+/// A channel to which the server listens besides, from an UNLISTEN in a transaction block on. If the
+/// server listens to it behind a transaction part of which was rolled back, the LISTEN commands of
+/// Howdah were not.
+pub(super) const MARK: &[u8] = b"howdah_alone";
+
 /// Whether the client's server listens to all channels of the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ListensAlone {
     /// No.
     #[default]
     No,
-    /// It has been sent the LISTEN commands. If anything in the transaction fails or is rolled back,
-    /// all goes on as before.
+    /// It has been sent the LISTEN commands. They may have failed or have been rolled back.
     Begun,
     /// Yes: PostgreSQL's list says what the client listens to.
     Yes,
@@ -192,10 +196,10 @@ impl Channels {
     ) -> (Vec<Name>, bool) {
         let before = self.names.clone();
         let unlistens = std::mem::take(&mut self.unlistens);
-        let listens = |name: &Name| there.is_some_and(|all| all.contains(name));
+        let listens = |name: &[u8]| there.is_some_and(|all| all.iter().any(|one| **one == *name));
         let alone = match self.alone {
             ListensAlone::No => false,
-            ListensAlone::Begun => there.is_some() && !doubtful,
+            ListensAlone::Begun => there.is_some() && (!doubtful || listens(MARK)),
             ListensAlone::Yes => there.is_some(),
         };
         if discarded {
@@ -215,7 +219,7 @@ impl Channels {
             if heard {
                 self.names.insert(name.clone(), true);
             }
-            keeps |= alone || !heard;
+            keeps |= (alone || !heard) && **name != *MARK;
         }
         if self.alone == ListensAlone::Begun || there.is_some() {
             self.alone = if alone && keeps {

@@ -8,6 +8,7 @@ use howdah_wire::tag::backend;
 use howdah_wire::write;
 
 use super::ahead::listens_at_once;
+use super::channels::MARK;
 use super::listener::quote;
 use super::{
     Channels, FromListener, Heard, Hush, ListensAlone, Name, Notification, Refused, Requirements,
@@ -123,7 +124,8 @@ impl Upstream<'_> {
         let mut commands = Vec::new();
         if let Some(own) = &mut session.channels {
             own.alone = ListensAlone::Begun;
-            commands.extend(own.listened().map(listen));
+            let mark = (!asks).then(|| MARK.into());
+            commands.extend(own.listened().chain(&mark).map(listen));
         }
         let out = &mut *self.out;
         match &mut self.server {

@@ -264,10 +264,12 @@ fn unlisten_counts_if_it_was_committed() {
 fn who_listens_alone_listens_to_what_the_server_has() {
     for (there, doubtful, gone, alone) in [
         ("a b", false, "c", ListensAlone::Yes),
+        ("b howdah_alone", true, "a c", ListensAlone::Yes),
         ("", false, "a b c", ListensAlone::No),
-        // Something has failed, or was rolled back: no UNLISTEN counts.
-        ("a b", true, "", ListensAlone::No),
+        ("howdah_alone", true, "a b c", ListensAlone::No),
+        // All was rolled back. Later the client may have listened again.
         ("", true, "", ListensAlone::No),
+        ("a", true, "", ListensAlone::No),
     ] {
         let mut own = own("a b c");
         own.alone = ListensAlone::Begun;
