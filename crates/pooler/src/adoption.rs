@@ -46,12 +46,7 @@ impl Pooler {
             Parcel::Client(passenger) => {
                 // This worker may have reported that it waits for no client.
                 self.tell_busy(out);
-                let id = self.adopt_client(*passenger, true, out);
-                // The client may have moved before the takeover, or there were more workers.
-                let key = self.clients.get(id).and_then(|c| c.old_key.as_deref());
-                if let Some(key) = key.cloned() {
-                    self.tell_home(key, None, out);
-                }
+                self.adopt_client(*passenger, true, out);
             }
         }
     }
@@ -215,8 +210,6 @@ impl Pooler {
         let client = self.clients.at_mut(id);
         if standing == Standing::Ready {
             client.mark_welcome();
-            // The key is kept before an error can end the client: the client's home learns of the
-            // end by the key.
             self.keep_key(id, key);
         }
         let Some(pool_id) = self.join_pool(id, out) else {

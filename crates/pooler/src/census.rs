@@ -41,7 +41,7 @@ pub struct Census {
     pub admitted: usize,
     /// Workers that the Broker thinks are hungry.
     pub hungry: usize,
-    /// Notes about where moved clients are.
+    /// Clients on their way to other workers, and searches for clients.
     pub notes: usize,
     /// Clients that the Broker lets keep a server, and clients that wait for this permission.
     pub pins: usize,
@@ -93,7 +93,7 @@ impl Pooler {
             statements: self.servers.iter().map(|(_, s)| s.set.len()).sum(),
             names: self.clients.iter().map(|(_, c)| c.names.len()).sum(),
             pools: pools().count(),
-            notes: self.moves.under_way() + self.keys.absent(),
+            notes: self.moves.under_way + self.searches.open.len(),
             ..Census::default()
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::auth::{ScramKeys, Secret};
-use crate::cancel::OldKey;
+use crate::cancel::seek::{Finding, Seek};
 use crate::console::{Report, Survey};
 use crate::event::{Address, ClientId, Ends, LooseSocket, Order};
 use crate::ids::{Time, WorkerId};
@@ -15,7 +15,6 @@ use crate::pool::bound::{Each, SharedBound};
 use crate::pool::key::PoolKey;
 use crate::pool::terms::{Bounds, HeldBy};
 use crate::server::ServerParcel;
-use crate::signal::Signal;
 use crate::tls::TlsFacts;
 
 /// A message between workers of one process, or from a worker to itself.
@@ -40,22 +39,8 @@ pub enum Mail {
     Seats(Arc<LoginKey>, Arc<[WorkerId]>),
     /// The worker that new clients go to if their pool has no seats.
     NewPools(WorkerId),
-    /// To the worker that a client's key names: the client has moved to another worker.
-    KeyAt {
-        /// The key.
-        key: OldKey,
-        /// Where the client is.
-        at: WorkerId,
-        /// The worker that the client has left, which may now forget its note of the move.
-        left: Option<Departure>,
-    },
-    /// To the worker that a client has left: the note with this number may be forgotten.
-    KeyNoted(u64),
-    /// To the worker that a client's key names: the client has ended.
-    KeyGone(OldKey),
-    /// Disconnect the client with this console number (KILL_CLIENT). The client has moved, and the
-    /// order follows it for at most this many further steps.
-    KillMoved(u64, u8),
+    /// To the worker that a client has left: the client is on its new worker.
+    Landed,
     /// A server that this worker asked for.
     Server(Box<ServerParcel>),
     /// PostgreSQL's parameters at the login of a pool's latest server, on another worker. With
@@ -69,25 +54,10 @@ pub enum Mail {
     Room(Arc<PoolKey>, bool),
     /// A message from the Broker.
     Brokered(FromBroker),
-    /// A client's cancel request, to the worker that its key names.
-    Cancel {
-        /// The key's first half.
-        pid: u32,
-        /// The key's second half.
-        secret: Box<[u8]>,
-        /// The client connection that awaits the end of the request.
-        from: (WorkerId, ClientId),
-        /// A second look: nothing ran when the request came, and all earlier bytes have been
-        /// handled since.
-        again: bool,
-        /// The request may go to a worker other than the one that the key names: the client has
-        /// moved, or this is a second look (`again`).
-        forwarded: bool,
-    },
-    /// A signal to the client that was told a process id.
-    Signal(Box<Signal>),
-    /// True: a cancel request or a signal is done, or had nothing to cancel. False: no client has its key or process id.
-    Cancelled(ClientId, bool),
+    /// A cancel request or a signal for a client that may be on this worker.
+    Seek(Box<Seek>),
+    /// An answer to the search with this number.
+    Sought(u64, Finding),
     /// To the worker of a listening connection.
     ToListener(ToListener),
     /// From the worker of a listening connection.
@@ -101,6 +71,8 @@ pub enum Mail {
         /// The client connection that awaits the end of the request.
         from: (WorkerId, ClientId),
     },
+    /// The peer has carried out this connection's cancel request; false: it was not reached.
+    Forwarded(ClientId, bool),
     /// A server of a pool has reported whether it is a standby.
     Standby(Arc<PoolKey>, bool),
     /// A client's login was told another secret of the user than the one before.
@@ -464,19 +436,10 @@ pub struct Traveller {
     pub notified: bool,
     /// Since when the client has waited for a server, if it waits.
     pub waits: Option<Time>,
-    /// The worker that the client has left, and the number of that worker's note.
-    pub left: Departure,
+    /// The worker that the client has left.
+    pub left: WorkerId,
     /// How many KILLs of the client's database that worker had obeyed.
     pub kills: u64,
-}
-
-/// A worker that a client has left, and its note of the move.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Departure {
-    /// The worker.
-    pub worker: WorkerId,
-    /// The number of the note.
-    pub note: u64,
 }
 
 /// Sends mail to a worker.

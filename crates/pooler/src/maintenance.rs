@@ -84,7 +84,6 @@ impl Pooler {
     fn maintain(&mut self, out: &mut Out) {
         self.found_forced_pools();
         self.begin_loads();
-        self.moves.tidy(self.now);
         for id in self.pools.ids() {
             self.trim_waiting(id);
             self.need_anew(id, out);

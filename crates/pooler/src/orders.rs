@@ -168,7 +168,7 @@ impl Pooler {
         let busy = match ending {
             Shutdown::Clients => {
                 let here = self.clients.iter().any(|(_, client)| counted(client));
-                here || self.moves.under_way() > 0
+                here || self.moves.under_way > 0
             }
             Shutdown::Servers => self.servers.iter().any(|(_, s)| {
                 !matches!(s.state(), ServerState::Idle | ServerState::Listening { .. })

@@ -11,6 +11,7 @@ use hashbrown::HashMap;
 
 use crate::cancel::Keys;
 use crate::cancel::guesses::Guesses;
+use crate::cancel::seek::Searches;
 use crate::client::Client;
 use crate::client::ClientState;
 use crate::config::{Config, LogFormat};
@@ -119,6 +120,8 @@ pub struct Pooler {
     pub(crate) keys: Keys,
     pub(crate) peering: Peering,
     pub(crate) guesses: Guesses,
+    /// Searches for clients by cancel requests and signals.
+    pub(crate) searches: Searches,
     pub(crate) known: Known,
     /// SQL LISTEN connections of this worker, by pool.
     pub(crate) listeners: HashMap<Arc<PoolKey>, SharedListener, Seeded>,
@@ -205,6 +208,7 @@ impl Pooler {
             keys: Keys::new(setup.worker, setup.shared_seed),
             peering: Peering::new(seeded),
             guesses: Guesses::new(seeded),
+            searches: Searches::default(),
             known: Known::new(seeded),
             listeners: HashMap::with_hasher(seeded),
             consoles: Consoles::default(),
@@ -334,10 +338,7 @@ impl Pooler {
             } => self.shed(login, to, (clients, idle), out),
             Mail::Seats(login, seats) => self.spread.seat(login, seats),
             Mail::NewPools(at) => self.spread.seat_new_pools(at),
-            Mail::KeyAt { key, at, left } => self.key_at(key, at, left, out),
-            Mail::KeyNoted(note) => self.moves.noted(note, self.now),
-            Mail::KeyGone(key) => self.keys.away(key, None),
-            Mail::KillMoved(number, steps) => drop(self.kill_moved(number, steps, out)),
+            Mail::Landed => self.moves.under_way -= 1,
             Mail::Server(parcel) => self.server_arrived(*parcel, out),
             Mail::Welcome(key, welcome, epoch) => {
                 if let Some(id) = self.pools.find(&key)
@@ -349,18 +350,12 @@ impl Pooler {
             Mail::MakeRoom(wish) => self.make_room(*wish, out),
             Mail::Room(pool, made) => self.room(&pool, made, out),
             Mail::Brokered(mail) => self.brokered(mail, out),
-            Mail::Cancel {
-                pid,
-                secret,
-                from,
-                again,
-                forwarded: _,
-            } => self.cancel_wanted(pid, secret, from, again, out),
+            Mail::Seek(seek) => self.seek(*seek, out),
+            Mail::Sought(number, finding) => self.sought(number, finding, out),
             Mail::ToListener(mail) => self.listener_hears(mail, out),
             Mail::FromListener(mail) => self.listener_says(mail, out),
-            Mail::Signal(signal) => self.signal_came(signal, out),
-            Mail::Cancelled(client, known) => self.cancel_done(client, known, out),
             Mail::Forward { peer, packet, from } => self.forward(peer, packet, from, out),
+            Mail::Forwarded(client, done) => self.forward_done(client, done, out),
             Mail::Standby(key, standby) => self.learn_standby(&key, standby),
             Mail::SchemaChanged(database, changes) => {
                 let statements = &mut self.shared.statements;

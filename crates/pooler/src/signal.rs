@@ -6,8 +6,6 @@ use std::sync::Arc;
 
 pub use howdah_sql::signal::{HIGHEST_PID, SignalText};
 
-use crate::ids::{ClientId, WorkerId};
-
 /// A client's statement of this kind.
 #[derive(Debug)]
 pub(crate) struct SignalStatement {
@@ -24,7 +22,7 @@ pub(crate) struct SignalStatement {
 pub(crate) enum SignalSent {
     /// The statement has not run, or is done.
     No,
-    /// The worker of the client with this process id is asked.
+    /// The workers are asked for the client with this process id.
     Asked(u32),
     /// A client with this process id got the signal; `false`: no client that may get it.
     Done(u32, bool),
@@ -41,10 +39,6 @@ pub struct Signal {
     pub(crate) of: SameRole,
     /// An administrator sends the signal: clients of all users at the same server may get it.
     pub(crate) by_admin: bool,
-    /// The client that sends the signal.
-    pub(crate) from: (WorkerId, ClientId),
-    /// How many workers have looked for the client.
-    pub(crate) asked: u16,
 }
 
 /// The clients that are one role for PostgreSQL.

@@ -142,7 +142,7 @@ impl Pooler {
         let Takeover::Holding { until, .. } = self.janitor.takeover else {
             return true;
         };
-        let moves = self.moves.under_way() > 0;
+        let moves = self.moves.under_way > 0;
         self.now >= until || !(moves || self.a_server_works() || self.a_client_logs_in())
     }
 
@@ -393,8 +393,10 @@ impl Pooler {
             let left = ToBroker::Left { login };
             out.push(Action::Broker(left));
         }
-        self.drop_key(client.old_key.clone(), id, out);
-        self.settle_cancels(id, out);
+        if let Some(key) = &client.old_key {
+            self.keys.forget(key, id);
+        }
+        self.settle_held(id, out);
         self.permission_ends(&client, out);
         let mut passenger = self.take_passenger(id, client, standing, socket);
         if let Takeover::Packing { carried, .. } = &mut self.janitor.takeover {

@@ -32,8 +32,8 @@ const LONGEST: usize = 920;
 const FEATURES: [(&str, &[&str], usize); 9] = [
     ("reading SQL", &["sql/src"], 2665),
     ("session state", &["pooler/src/session"], 1441),
-    ("LISTEN", &["pooler/src/listen"], 1424),
-    ("console", &["pooler/src/console"], 3747),
+    ("LISTEN", &["pooler/src/listen"], 1429),
+    ("console", &["pooler/src/console"], 3749),
     ("statements", &["pooler/src/statement"], 721),
     (
         "takeover",
@@ -58,7 +58,7 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
             "pooler/src/broker.rs",
             "pooler/src/broker",
         ],
-        2308,
+        2151,
     ),
     (
         "cancel and peers",
@@ -68,7 +68,7 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
             "pooler/src/peering.rs",
             "pooler/src/signal.rs",
         ],
-        1188,
+        1138,
     ),
     ("configuration", &["config/src"], 4655),
 ];

@@ -164,8 +164,10 @@ impl Pooler {
             self.leave_channels(id, own.listener.clone(), own.all(), true, out);
         }
         self.consoles.proof_ends(id);
-        self.drop_key(key, id, out);
-        self.settle_cancels(id, out);
+        if let Some(key) = key {
+            self.keys.forget(&key, id);
+        }
+        self.settle_held(id, out);
         out.push(Action::Close {
             peer: Peer::Client(id),
             how,

@@ -8,6 +8,7 @@ use super::drivers::{self, DriverAnswer};
 use super::is_console;
 use super::rows::ShowTable;
 use super::session::Goal;
+use crate::cancel::seek::Rounds;
 use crate::client::ClientState;
 use crate::config::near::nearest;
 use crate::config::{Database, SslMode};
@@ -231,7 +232,8 @@ impl Pooler {
             "kill_client" => match argument.as_deref().and_then(leading_number) {
                 Some(number) => {
                     let want = Want::KillClient(number);
-                    return self.ask_workers(id, Goal::KillClient, want, out);
+                    let goal = Goal::KillClient(number, Rounds::default());
+                    return self.ask_workers(id, goal, want, out);
                 }
                 None => Some("invalid client pointer supplied".to_string()),
             },

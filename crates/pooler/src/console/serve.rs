@@ -6,7 +6,7 @@ use howdah_wire::{frontend, write};
 
 use crate::client::ClientState;
 use crate::config::{Scope, is_console, table};
-use crate::console::report::{Gathered, WorkerAnswer};
+use crate::console::report::{Gathered, Want, WorkerAnswer};
 use crate::console::rows::ShowTable;
 use crate::console::sentence::{split, without_comments};
 use crate::console::session::{ConsoleSession, Goal, PendingSurvey};
@@ -199,7 +199,7 @@ impl Pooler {
                         WorkerAnswer::Holders(some) => rows.holders.extend(some),
                         WorkerAnswer::Queries(told) => rows.queries.push(*told),
                         WorkerAnswer::Names(all) => names = all,
-                        WorkerAnswer::Done | WorkerAnswer::Found(_) => {}
+                        WorkerAnswer::Done | WorkerAnswer::NotHere(_) => {}
                     }
                 }
                 let table = self.table(show, holdings, rows, &names);
@@ -213,15 +213,18 @@ impl Pooler {
                 client.takes_over();
                 out.push(Action::Detach(Peer::Client(id)));
             }
-            Goal::KillClient => {
-                if wait
-                    .parts
-                    .iter()
-                    .any(|part| matches!(part, WorkerAnswer::Found(true)))
-                {
-                    self.complete(id, "KILL_CLIENT", out);
-                } else {
-                    self.refuse(id, "client not found", out);
+            Goal::KillClient(number, mut rounds) => {
+                let not_here = |part: &WorkerAnswer| match part {
+                    WorkerAnswer::NotHere(departed) => Some(*departed),
+                    _ => None,
+                };
+                let want = Want::KillClient(number);
+                match wait.parts.iter().map(not_here).sum::<Option<u64>>() {
+                    None => self.complete(id, "KILL_CLIENT", out),
+                    Some(departed) if rounds.missed(departed) => {
+                        self.ask_workers(id, Goal::KillClient(number, rounds), want, out);
+                    }
+                    Some(_) => self.refuse(id, "client not found", out),
                 }
             }
             Goal::Reload | Goal::Set(_) | Goal::End => {}

@@ -57,7 +57,8 @@ impl Pooler {
                 WorkerAnswer::Rows(rows)
             }
             Want::Fds => WorkerAnswer::Rows(self.fd_rows()),
-            Want::KillClient(number) => WorkerAnswer::Found(self.kill_moved(*number, 32, out)),
+            Want::KillClient(number) if self.kill_client(*number, out) => WorkerAnswer::Done,
+            Want::KillClient(_) => WorkerAnswer::NotHere(self.moves.departed),
             Want::Order(order) => {
                 self.order(order, out);
                 return self.consoles.owed.push(survey);

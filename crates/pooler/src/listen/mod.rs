@@ -40,7 +40,7 @@ mod operator;
 #[cfg(test)]
 mod tests;
 
-pub use channels::{Channels, Heard, Hush};
+pub use channels::{Channels, Heard, Hush, ListensAlone};
 pub use listener::{RoundOutcome, SharedListener};
 
 use std::sync::Arc;
