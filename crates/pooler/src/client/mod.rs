@@ -541,7 +541,7 @@ impl Client {
     }
 
     /// The client's server, if there is a link.
-    pub fn link(&self) -> Option<ServerId> {
+    pub fn linked_server(&self) -> Option<ServerId> {
         match self.state {
             ClientState::Linked(server) | ClientState::Aligning(server) => Some(server),
             _ => None,

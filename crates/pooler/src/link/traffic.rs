@@ -167,7 +167,7 @@ impl Pooler {
     ) -> Option<upstream::Flow> {
         let now = self.now;
         let client = self.clients.get_mut(id)?;
-        let link = client.link();
+        let link = client.linked_server();
         let globals = &self.config.globals;
         if plainly_needs_server(client, globals, chunk) {
             return Some(upstream::Flow::NeedServer);

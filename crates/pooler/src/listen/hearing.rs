@@ -207,13 +207,12 @@ impl Pooler {
         messages: &[u8],
         out: &mut Out,
     ) {
-        let client = self.clients.at_mut(id);
-        let server = client.link().and_then(|server| self.servers.get(server));
-        let alone = server.is_some_and(|server| server.status == Status::Idle);
-        let ahead = match alone {
-            true => listens_at_once(messages),
-            false => Vec::new(),
+        let ahead = if self.rests_with_server(self.clients.at(id)) {
+            listens_at_once(messages)
+        } else {
+            Vec::new()
         };
+        let client = self.clients.at_mut(id);
         let Some(pool) = client.pool.map(|pool| self.pools.at(pool)) else {
             return;
         };
@@ -252,11 +251,8 @@ impl Pooler {
     }
 
     fn demand_of(&self, id: ClientId, encoding: Option<Box<[u8]>>) -> Requirements {
-        let server = self.clients.at(id).link();
-        let server = server.and_then(|server| self.servers.get(server));
-        let ends = server.and_then(|server| server.ends.as_ref());
         Requirements {
-            place: ends.map(|ends| ends.remote.clone()),
+            place: self.place_of_server(self.clients.at(id)),
             encoding,
         }
     }
@@ -468,9 +464,7 @@ impl Pooler {
             // The round has also delivered all earlier notifications of this server.
             Ok(()) => {
                 own.granted();
-                if let Some(server) = client.link().and_then(|id| self.servers.get_mut(id)) {
-                    server.mark_heard();
-                }
+                self.mark_heard(id);
             }
             Err(Refused::TooMany) => return self.disconnect(id, Fault::TooManyChannels, out),
             Err(Refused::Unfit) => {
@@ -488,12 +482,12 @@ impl Pooler {
         if !matches!(client.hush(), Hush::Passes | Hush::Round) {
             return;
         }
-        if let Some(server) = client.link().and_then(|id| self.servers.get_mut(id)) {
-            server.mark_heard();
-            // The server is in the middle of a message, for example a notice.
-            if client.hush() == Hush::Round && server.inbox.relaying() {
-                return client.hushes(Hush::Message, self.now);
-            }
+        let round = client.hush() == Hush::Round;
+        // The server may be in the middle of a message, for example a notice.
+        let under_way = self.mark_heard(id);
+        let client = self.clients.at_mut(id);
+        if round && under_way {
+            return client.hushes(Hush::Message, self.now);
         }
         if client.hush() == Hush::Passes
             && let Some(session) = client.session_if_any()
@@ -516,9 +510,7 @@ impl Pooler {
             gone!(self.clients.get(id).and_then(|client| client.pool));
             self.resume(id, out);
         }
-        if let Some(server) = self.clients.get(id).and_then(client::Client::link) {
-            self.settle(server, out);
-        }
+        self.settle_client(id, out);
         if over {
             self.next.note(Next::Resume(id));
         }
@@ -526,12 +518,9 @@ impl Pooler {
 
     /// A notification on a channel that a client hears.
     fn notified(&mut self, id: ClientId, notification: &Arc<Notification>, out: &mut Out) {
-        let client = gone!(self.clients.get_mut(id));
-        let server = client.link().and_then(|server| self.servers.get(server));
-        let own = server.is_some_and(|server| {
-            let key = server.key.as_ref();
-            !server.is_unheard() && key.is_some_and(|(pid, _)| *pid == notification.pid)
-        });
+        let client = gone!(self.clients.get(id));
+        let own = self.is_own_backend(client, notification.pid);
+        let client = self.clients.at_mut(id);
         let channels = client.session.as_ref().and_then(|s| s.channels.as_ref());
         // A LISTEN that the client has sent, but that will not run: it was cancelled.
         let never = |own: &Channels| {
@@ -568,17 +557,7 @@ impl Pooler {
         if client.is_hushed() || client.valve.is_congested() {
             return false;
         }
-        match *client.state() {
-            ClientState::Idle | ClientState::Waiting => true,
-            ClientState::Linked(server) => {
-                let server = self.servers.at(server);
-                server.status == Status::Idle
-                    && !server.link.is_owed()
-                    && !server.link.group_open()
-                    && !server.inbox.relaying()
-            }
-            _ => false,
-        }
+        self.is_quiet_between(client)
     }
 
     /// Sends a client the notifications that wait for it.
