@@ -1,8 +1,8 @@
 //! Settings: text goes in, one immutable value comes out. A reload replaces the whole value.
 //!
-//! There are two stages. The first reads what was written (`ini.rs`, `connstr.rs`, `userlist.rs`), the second
-//! finds its meaning (`resolve.rs`). Both use the one table of settings (`table.rs`). The files of `auth_type
-//! = hba` have a grammar of their own (`access`).
+//! There are two stages. The first reads what was written (`ini.rs`, `connstr.rs`, `userlist.rs`) and yields
+//! lines that know nothing of its syntax (`written.rs`). The second finds their meaning (`resolve.rs`) by the
+//! one table of settings (`table.rs`). The files of `auth_type = hba` have a grammar of their own (`access`).
 #![forbid(unsafe_code)]
 
 pub mod access;
@@ -15,18 +15,19 @@ mod excerpt;
 mod ini;
 pub mod ldap;
 pub mod near;
-mod peer;
 pub mod quotes;
 mod reference;
 mod resolve;
 mod scopes;
+#[macro_use]
+mod setting;
 pub mod table;
 #[cfg(test)]
 mod tests;
 mod tls;
-mod user;
 pub mod userlist;
 mod value;
+mod written;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -38,14 +39,13 @@ pub use howdah_auth::{ChannelBinding, RequireAuth, Secret};
 pub use access::{Hba, HbaMethod, IdentMap};
 pub use address::Address;
 pub use authority::Authority;
-pub use database::{Database, Host};
+pub use database::Host;
 pub use excerpt::Excerpt;
-pub use peer::PeerProcess;
 pub use reference::{settings_manual, settings_page};
 pub use scopes::Scopes;
-pub use table::Globals;
+pub use setting::{Scope, Setting};
+pub use table::{Database, Globals, PeerProcess, User};
 pub use tls::TlsInForce;
-pub use user::User;
 pub use value::{
     AuthType, Facility, HttpUrl, IoDriver, Kind, List, Listen, ListenLost, LoadBalance, LogFormat,
     PoolMode, PoolSpread, SessionState, Share, SslMode, SslNegotiation,
@@ -99,9 +99,9 @@ pub struct Mistake {
 }
 
 impl Mistake {
-    fn at(place: &Place, text: impl Into<String>, remedy: impl Into<String>) -> Mistake {
+    fn new(place: Option<&Place>, text: impl Into<String>, remedy: impl Into<String>) -> Mistake {
         Mistake {
-            place: Some(place.clone()),
+            place: place.cloned(),
             text: text.into(),
             remedy: remedy.into(),
             excerpt: None,
@@ -160,6 +160,16 @@ pub struct Warning {
     pub broken: bool,
     /// The line with a caret below its place, in two lines; empty if there is nothing to show.
     pub shown_line: String,
+}
+
+impl Warning {
+    fn new(text: String, broken: bool) -> Warning {
+        Warning {
+            text,
+            broken,
+            shown_line: String::new(),
+        }
+    }
 }
 
 impl fmt::Display for Warning {
@@ -295,8 +305,13 @@ impl Config {
     /// opened. Returns a message for each setting that would have changed.
     pub fn keep_fixed(&mut self, in_force: &Config) -> Vec<String> {
         let mut told = Vec::new();
-        for setting in table::GLOBAL.iter().filter(|setting| !setting.reloadable) {
-            let Some(field) = setting.field else { continue };
+        for setting in table::in_shown_order()
+            .into_iter()
+            .filter(|setting| !setting.reloadable)
+        {
+            let Some(field) = setting.global else {
+                continue;
+            };
             let shown = |globals| (field.show)(globals).unwrap_or_default();
             let (new, old) = (shown(&self.globals), shown(&in_force.globals));
             if new != old {
@@ -467,9 +482,10 @@ impl Config {
 
     /// The rows of SHOW CONFIG.
     pub fn show(&self) -> impl Iterator<Item = ShownSetting> {
-        table::GLOBAL.iter().map(|setting| ShownSetting {
+        let settings = table::in_shown_order().into_iter();
+        settings.map(|setting| ShownSetting {
             key: setting.name,
-            value: setting.field.and_then(|field| (field.show)(&self.globals)),
+            value: setting.global.and_then(|field| (field.show)(&self.globals)),
             default: setting.default,
             changeable: setting.reloadable,
         })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::broker::Broker;
 use crate::client::ClientState;
 use crate::event::{ClientId, ServerId, Time};
-use crate::pool::key::PoolKey;
+use crate::login::key::LoginKey;
 use crate::pooler::Pooler;
 use crate::server::ServerState;
 use crate::{client, server};
@@ -116,7 +116,7 @@ impl Broker {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiter {
     /// Its pool.
-    pub pool: Arc<PoolKey>,
+    pub login: Arc<LoginKey>,
     /// Its id.
     pub client: ClientId,
     /// Since when it waits.
@@ -146,7 +146,7 @@ impl Pooler {
                 };
                 if self.clients.get(client).is_some_and(waits) {
                     waiters.push(Waiter {
-                        pool: pool.key.clone(),
+                        login: pool.key.login.clone(),
                         client,
                         since,
                     });
@@ -164,7 +164,7 @@ impl Pooler {
                 let server = c.link()?;
                 Some(Linked {
                     waiter: Waiter {
-                        pool: self.pools.at(c.pool?).key.clone(),
+                        login: self.pools.at(c.pool?).key.login.clone(),
                         client,
                         since: c.request(),
                     },

@@ -44,6 +44,7 @@ pub mod link;
 pub mod listen;
 mod literal;
 pub mod load;
+pub mod login;
 pub mod lookup;
 pub mod mail;
 pub mod maintenance;

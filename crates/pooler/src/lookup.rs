@@ -17,9 +17,11 @@ use crate::console::is_console;
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
 use crate::known::{LookedUp, Lookup, row};
+use crate::login::key::LoginKey;
 use crate::next::Next;
 use crate::note::Level;
 use crate::pool::key::PoolKey;
+use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
 use crate::server::ServerState;
 use crate::{client, limits};
@@ -28,8 +30,8 @@ impl Pooler {
     /// True if PostgreSQL must be asked for the secret of this client's user.
     pub(crate) fn needs_lookup(&self, id: ClientId) -> bool {
         let client = gone!(self.clients.get(id));
-        let listed = self.config.user(&client.user).is_some_and(|u| u.listed);
-        !listed && self.auth_user(&client.database).is_some()
+        let listed = self.config.user(&client.who.user).is_some_and(|u| u.listed);
+        !listed && self.auth_user(&client.who.database).is_some()
     }
 
     fn auth_user(&self, database: &str) -> Option<String> {
@@ -50,7 +52,7 @@ impl Pooler {
             // The client has not been asked for anything yet.
             return self.disconnect(id, Fault::TooEarly, out);
         }
-        let name = client.database.clone();
+        let name = client.who.database.clone();
         let target = match self.lookup_database(&name) {
             Ok(Some(target)) => target,
             // The database does not exist. The client learns this after a login that can't succeed.
@@ -66,10 +68,8 @@ impl Pooler {
             return self.was_looked_up(id, found, out);
         }
         let key = PoolKey {
-            database: self.shared.names.intern(&target.name),
-            user: self.shared.names.intern(&user),
-            lookups: true,
-            listens: false,
+            login: self.shared.names.login(&target.name, &user),
+            purpose: Purpose::Lookups,
         };
         let pool_id = self.pool_for(key, &target);
         if let Some(fault) = self.hopeless(pool_id) {
@@ -106,9 +106,8 @@ impl Pooler {
     }
 
     /// The database and user whose secret a client's login needs.
-    fn who(&self, id: ClientId) -> Option<PoolKey> {
-        let client = self.clients.get(id)?;
-        Some(PoolKey::new(client.database.clone(), client.user.clone()))
+    fn who(&self, id: ClientId) -> Option<Arc<LoginKey>> {
+        Some(self.clients.get(id)?.who.clone())
     }
 
     /// A client's login has failed, so its user's cached secret may be out of date: forgets it.
@@ -142,8 +141,8 @@ impl Pooler {
     /// Runs the query on a server for a client that waits for its look-up.
     pub(crate) fn ask_who(&mut self, client_id: ClientId, id: ServerId, out: &mut Out) {
         let client = self.clients.at(client_id);
-        let query = self.scopes_of(&client.database).auth_query();
-        let user = client.user.clone();
+        let query = self.scopes_of(&client.who.database).auth_query();
+        let user = client.who.user.clone();
         let server = self.servers.at_mut(id);
         let lookup = Lookup {
             client: client_id,

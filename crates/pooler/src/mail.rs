@@ -8,9 +8,11 @@ use crate::console::{Report, Survey};
 use crate::event::{Address, ClientId, Ends, LooseSocket, Order};
 use crate::ids::{Time, WorkerId};
 use crate::listen::{FromListener, ToListener};
+use crate::login::key::LoginKey;
+use crate::login::key::Welcome;
 use crate::parcel::{Estate, Parcel, Passenger, PoolLore};
 use crate::pool::bound::{Each, SharedBound};
-use crate::pool::key::{PoolKey, Welcome};
+use crate::pool::key::PoolKey;
 use crate::pool::terms::{Bounds, HeldBy};
 use crate::server::ServerParcel;
 use crate::tls::TlsFacts;
@@ -22,10 +24,10 @@ pub enum Mail {
     Client(Box<ClientParcel>),
     /// A client that moves to this worker, between two transactions.
     Move(Box<Traveller>),
-    /// An order to move this many clients of a pool to another worker.
+    /// An order to move this many clients of a login to another worker.
     Shed {
-        /// The pool.
-        pool: Arc<PoolKey>,
+        /// Their login.
+        login: Arc<LoginKey>,
         /// The worker that gets them.
         to: WorkerId,
         /// How many clients.
@@ -33,8 +35,8 @@ pub enum Mail {
         /// Idle clients move, too. If false, only recently active ones move.
         idle: bool,
     },
-    /// The workers that new clients of a pool go to.
-    Seats(Arc<PoolKey>, Arc<[WorkerId]>),
+    /// The workers that new clients of a login go to.
+    Seats(Arc<LoginKey>, Arc<[WorkerId]>),
     /// The worker that new clients go to if their pool has no seats.
     NewPools(WorkerId),
     /// To the worker that a client has left: the client is on its new worker.
@@ -73,7 +75,7 @@ pub enum Mail {
     Forwarded(ClientId, bool),
     /// A server of a pool has reported whether it is a standby.
     Standby(Arc<PoolKey>, bool),
-    /// A login was told another secret of a pool's user than the one before.
+    /// A client's login was told another secret of the user than the one before.
     SecretChanged(Box<ChangedSecret>),
     /// The schema of a database has changed: [`crate::statement::Interner::untold`].
     SchemaChanged(Arc<str>, u64),
@@ -91,11 +93,11 @@ pub enum Mail {
     Inherit(Arc<Estate>),
 }
 
-/// What a login has told of its pool's user, for logins to PostgreSQL on other workers.
+/// What a client's login has told of its user, for logins to PostgreSQL on other workers.
 #[derive(Clone, Debug)]
 pub struct ChangedSecret {
-    /// The pool.
-    pub pool: Arc<PoolKey>,
+    /// The login.
+    pub login: Arc<LoginKey>,
     /// The secret.
     pub secret: Secret,
     /// The keys of the login, if it used SCRAM.
@@ -201,7 +203,7 @@ pub enum ToBroker {
         /// The client.
         client: ClientId,
         /// The database and user.
-        login: Arc<PoolKey>,
+        login: Arc<LoginKey>,
         /// The limits on clients.
         bounds: ClientBounds,
     },
@@ -229,7 +231,7 @@ pub enum ToBroker {
     /// A client came from the predecessor.
     ClientEntered {
         /// The database and user.
-        login: Arc<PoolKey>,
+        login: Arc<LoginKey>,
     },
     /// A client asks for permission to keep a server between transactions.
     Pin {
@@ -268,7 +270,7 @@ pub enum ToBroker {
     /// An admitted client has left.
     Left {
         /// The database and user.
-        login: Arc<PoolKey>,
+        login: Arc<LoginKey>,
     },
 }
 
@@ -388,7 +390,7 @@ pub enum FromBroker {
         /// The client.
         client: ClientId,
         /// The database and user that the client counts for.
-        login: Arc<PoolKey>,
+        login: Arc<LoginKey>,
         /// The limit that is reached, if any.
         answer: Result<(), &'static str>,
     },

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::cancel::seek::Seek;
 use crate::ids::{ClientId, Time, WorkerId};
-use crate::pool::key::PoolKey;
+use crate::login::key::LoginKey;
 
 /// How often a worker looks for clients that can move, in nanoseconds.
 pub(crate) const SHED_NS: u64 = 5_000_000;
@@ -12,7 +12,7 @@ pub(crate) const SHED_NS: u64 = 5_000_000;
 /// An order to move clients to another worker.
 #[derive(Debug)]
 pub(crate) struct Shed {
-    pub(crate) pool: Arc<PoolKey>,
+    pub(crate) login: Arc<LoginKey>,
     pub(crate) to: WorkerId,
     pub(crate) left: u32,
     /// Idle clients move, too.

@@ -42,10 +42,11 @@ use crate::cancel::seek::Seek;
 use crate::client::{Client, ClientState};
 use crate::event::{Action, ClientId, LooseSocket, Out, Peer, Time, WorkerId};
 use crate::fault::Fault;
+use crate::login::key::LoginKey;
 use crate::mail::{Mail, Traveller};
 use crate::moves::{SHED_NS, Shed};
 use crate::parcel::{PoolLore, Standing};
-use crate::pool::key::{PoolId, PoolKey};
+use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
 
 /// After this many attempts in vain, the interval doubles.
@@ -61,23 +62,23 @@ impl Pooler {
     /// replaces earlier orders for the same pool.
     pub(crate) fn shed(
         &mut self,
-        pool: Arc<PoolKey>,
+        login: Arc<LoginKey>,
         to: WorkerId,
         (clients, idle): (u32, bool),
         out: &mut Out,
     ) {
         let until = Time(self.now.0 + SHED_FOR_NS);
-        let same = |shed: &Shed| shed.pool == pool && shed.to == to;
+        let same = |shed: &Shed| shed.login == login && shed.to == to;
         let earlier = self.moves.sheds.iter().find(|shed| same(shed));
         // All orders of a moment are carried out in one search.
         let soon = self.now.max(self.moves.looks_next());
         let (next, vain) = earlier.map_or((soon, 0), |shed| (shed.next, shed.vain));
-        self.moves.sheds.retain(|shed| shed.pool != pool);
+        self.moves.sheds.retain(|shed| shed.login != login);
         if to == self.worker || to.0 >= self.workers || clients == 0 {
             return;
         }
         self.moves.sheds.push(Shed {
-            pool,
+            login,
             to,
             left: clients,
             idle,
@@ -127,7 +128,7 @@ impl Pooler {
     fn shed_of(&mut self, sheds: &mut [Shed], out: &mut Out) -> bool {
         let mut due: BTreeMap<PoolId, &mut Shed> = BTreeMap::new();
         for shed in sheds.iter_mut().filter(|shed| shed.next <= self.now) {
-            if let Some(pool) = self.pools.find(&shed.pool) {
+            if let Some(pool) = self.pools.for_clients(&shed.login) {
                 due.insert(pool, shed);
             }
         }
@@ -178,7 +179,7 @@ impl Pooler {
         }
         let client = gone!(self.clients.get_mut(id).filter(|c| may_leave(c)));
         // A reload removed the client's database: clients may stay, but not enter another worker.
-        if self.config.entry(&client.database).is_none() {
+        if self.config.entry(&client.who.database).is_none() {
             return false;
         }
         let waits = client.waits();

@@ -56,7 +56,7 @@ impl Pooler {
         }
         for id in self.pools.ids() {
             let pool = self.pools.at_mut(id);
-            if database.is_none_or(|name| *pool.key.database == *name) {
+            if database.is_none_or(|name| *pool.key.login.database == *name) {
                 pool.set_paused(true);
                 let idle: Vec<_> = pool.idle.iter().collect();
                 for server in idle {
@@ -68,7 +68,7 @@ impl Pooler {
 
     /// The pools of one database, or all pools.
     pub(crate) fn pools_of(&self, database: Option<&str>) -> Vec<PoolId> {
-        let wanted = |key: &PoolKey| database.is_none_or(|name| *key.database == *name);
+        let wanted = |key: &PoolKey| database.is_none_or(|name| *key.login.database == *name);
         self.pools
             .iter()
             .filter(|(_, pool)| wanted(&pool.key))
@@ -83,7 +83,7 @@ impl Pooler {
             self.pause(Some(name), out);
         }
         for id in self.pools_of(database) {
-            let name = self.pools.at(id).key.database.clone();
+            let name = self.pools.at(id).key.login.database.clone();
             self.pause(Some(&name), out);
             self.kill_pool(id, out);
             let rest: Vec<_> = self
@@ -111,7 +111,7 @@ impl Pooler {
         }
         for id in self.pools.ids() {
             let pool = self.pools.at_mut(id);
-            pool.set_paused(self.janitor.is_paused(&pool.key.database));
+            pool.set_paused(self.janitor.is_paused(&pool.key.login.database));
             self.need(id, out);
         }
     }

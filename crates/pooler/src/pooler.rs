@@ -26,12 +26,14 @@ use crate::known::Known;
 use crate::listen::SharedListener;
 use crate::mail::{FromBroker, Mail, ToBroker};
 use crate::moves::Moves;
+use crate::names::NameInterner;
 use crate::next::{Next, Upcoming};
 use crate::note::{About, Cause, Level, Note};
 use crate::params::{ParamsInterner, Tracked};
 use crate::peering::Peering;
 use crate::pool::Pools;
 use crate::pool::key::PoolKey;
+use crate::pool::key::Purpose;
 use crate::queries::Queries;
 use crate::seats::Spread;
 use crate::server::Server;
@@ -182,7 +184,7 @@ impl Pooler {
             .map(String::as_str);
         let shared = Shared {
             tracked: Tracked::new(extra),
-            names: Default::default(),
+            names: NameInterner::new(seeded),
             params: ParamsInterner::new(seeded),
             settings: crate::session::Shelf::new(seeded),
             statements: Interner::new(seeded, setup.worker),
@@ -329,12 +331,12 @@ impl Pooler {
             Mail::Client(parcel) => self.client_arrived(*parcel, out),
             Mail::Move(traveller) => self.moved_in(*traveller, out),
             Mail::Shed {
-                pool,
+                login,
                 to,
                 clients,
                 idle,
-            } => self.shed(pool, to, (clients, idle), out),
-            Mail::Seats(pool, seats) => self.spread.seat(pool, seats),
+            } => self.shed(login, to, (clients, idle), out),
+            Mail::Seats(login, seats) => self.spread.seat(login, seats),
             Mail::NewPools(at) => self.spread.seat_new_pools(at),
             Mail::Landed => self.moves.under_way -= 1,
             Mail::Server(parcel) => self.server_arrived(*parcel, out),
@@ -530,8 +532,8 @@ impl Pooler {
         }
         let fault = fault.map(|fault| (fault.sqlstate().to_owned(), fault.to_string()));
         Some(Box::new(About {
-            user: client.user.to_string(),
-            database: client.database.to_string(),
+            user: client.who.user.to_string(),
+            database: client.who.database.to_string(),
             address: crate::place::remote(&client.ends),
             fault,
         }))
@@ -560,17 +562,17 @@ impl Pooler {
         let place = ends.map_or_else(|| server.to.to_string(), crate::place::remote);
         let text = format!(
             "S-{:#x}: {}/{}@{place} {text}",
-            server.number, key.database, key.user
+            server.number, key.login.database, key.login.user
         );
         // The server was opened for an unproved client, in a database that may not exist.
-        let cause = match key.lookups && pool.is_untried() {
+        let cause = match key.purpose == Purpose::Lookups && pool.is_untried() {
             true => Cause::Unauthenticated,
             false => Cause::Known,
         };
         let about = (self.config.globals.log_format == LogFormat::Json).then(|| {
             Box::new(About {
-                user: key.user.to_string(),
-                database: key.database.to_string(),
+                user: key.login.user.to_string(),
+                database: key.login.database.to_string(),
                 address: place,
                 fault: None,
             })
@@ -620,8 +622,8 @@ fn client_line(client: &Client, said: impl Display) -> String {
         text,
         "C-{:#x}: {}/{}@{} {said}",
         client.number,
-        or(&client.database, "(nodb)"),
-        or(&client.user, "(nouser)"),
+        or(&client.who.database, "(nodb)"),
+        or(&client.who.user, "(nouser)"),
         crate::place::remote(&client.ends),
     );
     text

@@ -23,7 +23,6 @@
 //! three steps repeat for a moment.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use crate::cancel::OldKey;
 use crate::client::{Client, ClientState};
@@ -34,7 +33,7 @@ use crate::janitor::Takeover;
 use crate::mail::ToBroker;
 use crate::order::Shutdown;
 use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
-use crate::pool::key::{PoolId, PoolKey};
+use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
 use crate::server::{Server, ServerState};
 
@@ -202,7 +201,7 @@ impl Pooler {
         };
         self.hold_pools(out);
         for id in self.pools.ids() {
-            if self.pools.at(id).key.listens {
+            if self.pools.at(id).key.listens() {
                 continue;
             }
             let lore = PoolLore {
@@ -390,8 +389,7 @@ impl Pooler {
         out: &mut Out,
     ) {
         if client.admitted {
-            let login = PoolKey::new(client.database.clone(), client.user.clone());
-            let login = Arc::new(login);
+            let login = client.who.clone();
             let left = ToBroker::Left { login };
             out.push(Action::Broker(left));
         }

@@ -32,8 +32,8 @@ const LONGEST: usize = 920;
 const FEATURES: [(&str, &[&str], usize); 9] = [
     ("reading SQL", &["sql/src"], 2665),
     ("session state", &["pooler/src/session"], 1441),
-    ("LISTEN", &["pooler/src/listen"], 1421),
-    ("console", &["pooler/src/console"], 3753),
+    ("LISTEN", &["pooler/src/listen"], 1424),
+    ("console", &["pooler/src/console"], 3756),
     ("statements", &["pooler/src/statement"], 721),
     (
         "takeover",
@@ -58,7 +58,7 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
             "pooler/src/broker.rs",
             "pooler/src/broker",
         ],
-        2146,
+        2151,
     ),
     (
         "cancel and peers",
@@ -70,7 +70,7 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
         ],
         1138,
     ),
-    ("configuration", &["config/src"], 5115),
+    ("configuration", &["config/src"], 4655),
 ];
 /// How far below its number a feature may be, in lines, before the number must be lowered.
 const FEATURE_SLACK: usize = 40;

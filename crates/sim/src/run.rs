@@ -554,7 +554,7 @@ impl Play {
                         }
                     }
                 }
-                for waiter in waiters.iter().filter(|w| w.pool == served.pool) {
+                for waiter in waiters.iter().filter(|w| w.login == served.login) {
                     let slack = (now - waiter.since.0) / 8 + TOLD;
                     if waiter.since.0 + slack < served.since.0 {
                         let key = (index, waiter.client, waiter.since);
@@ -626,6 +626,6 @@ fn tally(overtaken: &mut Overtaken, who: (usize, ClientId, Time), now: u64) -> u
 
 /// True for two clients of different pools with the same database or the same user.
 fn share_a_bound(one: &Waiter, other: &Waiter) -> bool {
-    let (one, other) = (&one.pool, &other.pool);
+    let (one, other) = (&one.login, &other.login);
     one != other && (one.database == other.database || one.user == other.user)
 }

@@ -78,7 +78,7 @@ impl Watched {
                 let text = format!("on worker {}: {link:?} after RECONNECT", self.name);
                 self.violate("orders", text);
             }
-            let overtaken = |w: &&Waiter| w.pool == served.pool && w.since < served.since;
+            let overtaken = |w: &&Waiter| w.login == served.login && w.since < served.since;
             if let Some(waiter) = self.waiters.iter().find(overtaken) {
                 let text = format!("on worker {}: {served:?} overtakes {waiter:?}", self.name);
                 self.violate("order", text);

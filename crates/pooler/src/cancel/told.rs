@@ -14,7 +14,7 @@ impl Pooler {
         let client = self.clients.at_mut(id);
         client.end.stalls();
         let Some(pool) = client.pool else { return };
-        let by_admin = self.config.globals.admin_users.has(&client.user);
+        let by_admin = self.config.globals.admin_users.has(&client.who.user);
         let signal = Signal {
             pid,
             ends,
@@ -27,7 +27,7 @@ impl Pooler {
     fn same_role(&self, pool: PoolId) -> SameRole {
         let pool = self.pools.at(pool);
         SameRole {
-            user: pool.key.user.clone(),
+            user: pool.key.login.user.clone(),
             host: pool.terms.database.host.clone(),
             port: pool.terms.database.port,
         }

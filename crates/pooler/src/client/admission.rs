@@ -11,10 +11,10 @@ use crate::config::AuthType;
 use crate::console;
 use crate::event::{Action, ClientId, Out, Peer};
 use crate::fault::Fault;
+use crate::login::key::LoginKey;
 use crate::mail::{ClientBounds, ToBroker};
 use crate::note::Level;
 use crate::pool::bound::SharedBound;
-use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
 
 /// The newest minor version of protocol 3 that Howdah speaks.
@@ -31,14 +31,11 @@ impl Pooler {
             });
         }
         let (database, user) = (wish.database, wish.user);
-        let login = PoolKey::new(
-            self.shared.names.intern(database),
-            self.shared.names.intern(user),
-        );
+        let login = self.shared.names.login(database, user);
         let params = self.shared.params.intern(wish.params);
         let client = gone!(self.clients.get_mut(id));
         client.wishes(wish.replication, wish.server_options, wish.minor >= 2);
-        client.set_names(login.user.clone(), login.database.clone());
+        client.set_who(login.clone());
         client.set_params(params);
         let settings = wish.settings.shared();
         let settings = settings.map(|own| self.shared.settings.intern((*own).clone()));
@@ -58,7 +55,7 @@ impl Pooler {
         let admit = ToBroker::Admit {
             worker: self.worker,
             client: id,
-            login: Arc::new(login),
+            login,
             bounds: self.client_bounds(id, database, user),
         };
         out.push(Action::Broker(admit));
@@ -139,7 +136,7 @@ impl Pooler {
     pub(crate) fn admitted(
         &mut self,
         id: ClientId,
-        login: Arc<PoolKey>,
+        login: Arc<LoginKey>,
         answer: Result<(), &'static str>,
         out: &mut Out,
     ) {

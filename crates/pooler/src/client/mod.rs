@@ -31,6 +31,7 @@ use crate::ledger::{Change, NameOp};
 use crate::limits;
 use crate::link::End;
 use crate::listen::Hush;
+use crate::login::key::LoginKey;
 use crate::params::{Meaning, Params};
 use crate::pool::key::PoolId;
 use crate::session::settings::Maybe;
@@ -55,10 +56,8 @@ pub struct Client {
     pub(crate) inbox: Inbox,
     /// The pool that gives the client its servers.
     pub(crate) pool: Option<PoolId>,
-    /// The user of the login, finished or not.
-    pub(crate) user: Arc<str>,
-    /// The database that the client asked for.
-    pub(crate) database: Arc<str>,
+    /// The database and user that the client asked for, whether its login is finished or not.
+    pub(crate) who: Arc<LoginKey>,
     /// The client's values of the tracked parameters.
     pub(crate) params: Option<Arc<Params>>,
     /// The values from the client's login, if any. RESET restores them.
@@ -221,9 +220,8 @@ impl Client {
         self.long_key = long_key;
     }
 
-    fn set_names(&mut self, user: Arc<str>, database: Arc<str>) {
-        self.user = user;
-        self.database = database;
+    fn set_who(&mut self, who: Arc<LoginKey>) {
+        self.who = who;
     }
 
     pub(crate) fn set_secured(&mut self, facts: Option<Arc<TlsFacts>>) {

@@ -8,6 +8,7 @@ use crate::Shared;
 use crate::cancel::OldKey;
 use crate::event::LooseSocket;
 use crate::inbox::Fate;
+use crate::login::key::LoginKey;
 use crate::params::Params;
 use crate::parcel::{Passenger, Standing};
 use crate::session;
@@ -25,8 +26,8 @@ impl Client {
             connected: self.connected,
             request: self.request,
             quiet: self.quiet,
-            database: self.database.to_string(),
-            user: self.user.to_string(),
+            database: self.who.database.to_string(),
+            user: self.who.user.to_string(),
             admitted: self.admitted,
             long_key: self.long_key,
             key,
@@ -49,15 +50,14 @@ impl Client {
     }
 
     /// Restores the state that does not depend on the client's [`Standing`].
-    pub(crate) fn unpack(&mut self, from: &mut Passenger, database: Arc<str>, user: Arc<str>) {
+    pub(crate) fn unpack(&mut self, from: &mut Passenger, who: Arc<LoginKey>) {
         self.tls = from.tls.take();
         self.inbox.hold(&std::mem::take(&mut from.held));
         self.request = from.request;
         self.quiet = from.quiet;
         self.admitted = from.admitted;
         self.long_key = from.long_key;
-        self.database = database;
-        self.user = user;
+        self.who = who;
     }
 
     /// Restores the session, even in the middle of a group or message. `schema` is the local schema

@@ -84,7 +84,7 @@ impl Pooler {
     /// The answer to a statement that drivers send on their own.
     fn answer_driver(&self, id: ClientId, text: &str) -> Option<DriverAnswer> {
         let client = self.clients.get(id)?;
-        drivers::answer(text, &client.user, &client.database)
+        drivers::answer(text, &client.who.user, &client.who.database)
     }
 
     fn satisfy_driver(&mut self, id: ClientId, answer: DriverAnswer, out: &mut Out) {

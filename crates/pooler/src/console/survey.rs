@@ -85,7 +85,9 @@ impl Pooler {
         use ServerState as Server;
         let of = |database: &Option<String>, server: &crate::server::Server| {
             let key = &self.pools.at(server.pool).key;
-            database.as_ref().is_none_or(|name| *key.database == **name)
+            database
+                .as_ref()
+                .is_none_or(|name| *key.login.database == **name)
         };
         match want {
             // A server that is not logged in yet will find its pool paused. RESUME ends the wait.

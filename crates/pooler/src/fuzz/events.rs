@@ -11,8 +11,8 @@ use super::world::{End, Socket, Stage, World};
 use crate::broker::Broker;
 use crate::config::Config;
 use crate::event::{Event, Order, WorkerId};
+use crate::login::LoginKey;
 use crate::mail::Mail;
-use crate::pool::PoolKey;
 use crate::{Pooler, PoolerSetup, seeded};
 
 /// Texts for Query and Parse.
@@ -374,7 +374,7 @@ impl World<'_> {
     fn shed(&mut self) {
         let from = self.choice(self.poolers.len());
         let mail = Mail::Shed {
-            pool: Arc::new(PoolKey::new("d".into(), "u".into())),
+            login: LoginKey::new("d", "u"),
             to: WorkerId(self.choice(self.poolers.len()) as u16),
             clients: 1 + self.choice(3) as u32,
             idle: self.choice(2) == 1,

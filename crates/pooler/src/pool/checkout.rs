@@ -11,6 +11,7 @@ use crate::deadlines::idle_deadline;
 use crate::event::{ClientId, Close, Out, ServerId, Time};
 use crate::next::Next;
 use crate::pool::key::PoolId;
+use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
 use crate::server::ServerState;
 use crate::{client, server};
@@ -137,7 +138,9 @@ impl Pooler {
     fn next_to_serve(&mut self, pool_id: PoolId) -> Option<ClientId> {
         loop {
             let client = self.next_waiter(pool_id)?;
-            if !self.pools.at(pool_id).key.lookups || !self.is_known_by_now(client) {
+            if self.pools.at(pool_id).key.purpose != Purpose::Lookups
+                || !self.is_known_by_now(client)
+            {
                 return Some(client);
             }
             self.next.note(Next::LookUp(client));
@@ -215,7 +218,7 @@ impl Pooler {
             return true;
         }
         let pool = self.pools.at_mut(pool_id);
-        if pool.key.listens {
+        if pool.key.listens() {
             self.listener_ready(id, out);
             return true;
         }

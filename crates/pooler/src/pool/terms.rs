@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::config::{Config, Database, PoolMode, SessionState, User, nanos};
 use crate::pool::bound::{Each, SharedBound};
 use crate::pool::key::PoolKey;
+use crate::pool::key::Purpose;
 use crate::queries::watched::Wanted;
 use crate::session::Tracking;
 
@@ -55,8 +56,8 @@ pub struct Terms {
 impl Terms {
     /// The settings of a pool, taken from the configuration.
     pub fn of(config: &Config, key: &PoolKey, database: Arc<Database>) -> Terms {
-        let user: Option<Arc<User>> = config.user(&key.user).cloned();
-        let scopes = config.scopes(Some(&database), Some(&key.user));
+        let user: Option<Arc<User>> = config.user(&key.login.user).cloned();
+        let scopes = config.scopes(Some(&database), Some(&key.login.user));
         let (mode, state) = (scopes.pool_mode(), scopes.session_state());
         let query_timeout = nanos(scopes.query_timeout());
         let idle_transaction_timeout = nanos(scopes.idle_transaction_timeout());
@@ -79,11 +80,11 @@ impl Terms {
                 && mode == PoolMode::Transaction
                 && state == SessionState::Keep,
             bounds: Bounds {
-                size: match key.listens {
+                size: match key.listens() {
                     true => 1,
                     false => scopes.pool_size(),
                 },
-                reserve: match key.listens {
+                reserve: match key.listens() {
                     true => 0,
                     false => scopes.reserve_pool_size(),
                 },
@@ -94,7 +95,7 @@ impl Terms {
                 }),
                 pins: scopes.pin_limit(),
             },
-            min_size: match key.lookups || key.listens {
+            min_size: match key.purpose != Purpose::Clients {
                 true => 0,
                 false => scopes.min_pool_size(),
             },
@@ -106,7 +107,7 @@ impl Terms {
             pin_idle_timeout,
             server_lifetime: nanos(scopes.server_lifetime()),
             server_idle_timeout: nanos(scopes.globals.server_idle_timeout),
-            wanted: match key.lookups || key.listens {
+            wanted: match key.purpose != Purpose::Clients {
                 true => Wanted::default(),
                 false => Wanted::of(scopes),
             },

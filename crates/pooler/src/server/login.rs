@@ -13,11 +13,11 @@ use crate::auth::{
 };
 use crate::client::Replication;
 use crate::event::{Close, Out, Peer, Question, ServerId};
+use crate::login::key::{Parameter, Welcome};
 use crate::next::Next;
 use crate::note::Level;
 use crate::params::Params;
 use crate::pool::Pool;
-use crate::pool::key::{Parameter, Welcome};
 use crate::pool::room::has_no_room;
 use crate::pooler::{Asker, Pooler};
 use crate::server::state::{ServerAttempt, ServerState};
@@ -34,7 +34,7 @@ impl Pooler {
         let keys = pool.scram_keys.clone();
         let scopes = self.config.scopes(Some(&pool.terms.database), None);
         let exchange = ServerLogin::new(ServerLoginSetup {
-            user: &pool.key.user,
+            user: &pool.key.login.user,
             secret,
             keys,
             nonce: &nonce,
@@ -53,7 +53,7 @@ impl Pooler {
         let pool = self.pools.at(server.pool);
         let database = &pool.terms.database;
         let mut parameters: Vec<(&str, &[u8])> = vec![
-            ("user", pool.key.user.as_bytes()),
+            ("user", pool.key.login.user.as_bytes()),
             ("database", database.target().as_bytes()),
         ];
         let of_database = [
@@ -97,7 +97,7 @@ impl Pooler {
         match &terms.database.password {
             // Others may have servers there, too, with other secrets: auth_user, and users of a
             // database without `user=`.
-            Some(password) if forced == Some(&*pool.key.user) => {
+            Some(password) if forced == Some(&*pool.key.login.user) => {
                 Some(Secret::classify(password.clone()))
             }
             _ => {

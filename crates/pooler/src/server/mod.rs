@@ -32,8 +32,9 @@ use crate::event::{Address, ClientId, Ends, Out, Peer, ServerId, Time, WorkerId}
 use crate::inbox::Inbox;
 use crate::known::Lookup;
 use crate::link::Link;
+use crate::login::key::Welcome;
 use crate::params::Params;
-use crate::pool::key::{PoolId, PoolKey, Welcome};
+use crate::pool::key::{PoolId, PoolKey};
 use crate::session::inquiry::Inquiry;
 use crate::session::settings::Maybe;
 use crate::session::{Session, Shelf, Suspect};

@@ -6,7 +6,7 @@ use crate::auth::ServerLogin;
 use crate::cancel::errand::Errand;
 use crate::ids::{ClientId, WorkerId};
 use crate::known::Lookup;
-use crate::pool::key::Parameter;
+use crate::login::key::Parameter;
 use crate::statement::Statement;
 
 /// The state of a server.

@@ -289,7 +289,7 @@ impl World {
 pub(super) fn mail_word(mail: &Mail) -> String {
     match mail {
         Mail::Client(_) => "client".into(),
-        Mail::Server(parcel) => format!("server of {}", parcel.pool.database),
+        Mail::Server(parcel) => format!("server of {}", parcel.pool.login.database),
         Mail::Brokered(FromBroker::Pinned { granted, .. }) => format!("pinned {granted}"),
         Mail::Brokered(FromBroker::Permit { .. }) => "permit".into(),
         Mail::Brokered(FromBroker::Hungry { worker, .. }) => format!("{} is hungry", worker.0),
@@ -301,7 +301,7 @@ pub(super) fn mail_word(mail: &Mail) -> String {
         Mail::Brokered(FromBroker::Admitted { answer, .. }) => {
             format!("admitted {}", answer.is_ok())
         }
-        Mail::Welcome(key, _, _) => format!("welcome of {}", key.database),
+        Mail::Welcome(key, _, _) => format!("welcome of {}", key.login.database),
         Mail::Survey(_) => "survey".into(),
         Mail::Report(_) => "report".into(),
         Mail::MakeRoom(_) => "make room".into(),
