@@ -181,13 +181,13 @@ def counts(chance, in_block, who):
 
 def notifies(chance, in_block, step):
     """Commands about channels. What is notified bears its step. (`test_listen.py` has those that
-    listen in a block.)"""
+    listen in a block, or ask who listens.)"""
     channel, other = chance.choice(["news", "other"]), chance.choice(["news", "other"])
     commands = [f"notify {channel}, '{step}'", f"select pg_notify('{channel}', '{step}')",
                 f"do $$ begin perform pg_notify('{channel}', '{step}'); end $$"]
     if not in_block:
         commands += [f"listen {channel}", f"listen {channel}", f"unlisten {channel}", "unlisten *",
-                     f"listen {channel}; notify {other}, '{step}'", "select pg_listening_channels()",
+                     f"listen {channel}; notify {other}, '{step}'",
                      f"begin; notify {channel}, '{step}'; notify {other}, 'too'; rollback",
                      f"begin; notify {channel}, '{step}'; notify {other}, 'too'; commit"]
     return commands

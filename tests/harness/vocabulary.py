@@ -191,9 +191,8 @@ THEMES = {
     ], ["select 1; deallocate all", "deallocate howdah_void", "deallocate howdah_unknown"]),
     "notifications": Theme([
         "notify news, 'first'", "notify news", "select pg_notify('news', 'by function')", "begin",
-        "commit", "rollback", "select 1", "savepoint a", "rollback to a", "unlisten news",
-        "unlisten *", "select 1/0",
-    ], ["notify news, 'one'; notify news, 'two'; notify news, 'one'", "begin; notify news, 'gone'"],
+        "commit", "rollback", "select 1", "savepoint a", "rollback to a", "select 1/0",
+    ], ["commit; unlisten news", "rollback; unlisten *", "notify news, 'one'; notify news, 'two'; notify news, 'one'", "begin; notify news, 'gone'"],
         ["listen news", "listen other", "notify other, 'that'"]),
     "binary": Theme([
         "select $1::int", "select $1::int4 + 1, $2::text", "select $1::bytea, $2::bool",
@@ -217,7 +216,7 @@ THEMES = {
 }
 
 # What a session has beyond its transactions, by theme. Not covered, and not in here: LISTEN and
-# UNLISTEN among the commands of a block in one Query, pg_listening_channels() inside a block, names
+# UNLISTEN in a block, pg_listening_channels() inside a block, names
 # in pg_prepared_statements that a driver has given, whether a setting was never set or is empty, and
 # whether a server has had a temporary schema before.
 BLOCKS = ["begin", "commit", "commit", "rollback", "savepoint a", "rollback to a", "select 1/0"]
@@ -320,14 +319,15 @@ STATE = {
         "begin; select nextval('counter'); select currval('counter'); rollback",
         "select nextval('counter'); select lastval()", "select nextval('counter'); select 1/0"]),
     "channels": Theme([
-        "listen news", "listen news", "listen other", "unlisten news", "unlisten other", "unlisten *",
+        "listen news", "listen news", "listen other",
         "notify news", "notify news, 'first'", "notify other, 'that'", "notify quiet, 'nobody'",
         "select pg_notify('news', 'by function')", "select pg_notify($1, 'bound')", "begin", "commit",
         "do $$ begin perform pg_notify('other', 'in a block'); end $$", "commit", "rollback",
         "savepoint a", "rollback to a", "select 1", "select 1/0",
     ], ["notify news, 'one'; notify news, 'two'; notify news, 'one'", "begin; notify news, 'gone'",
         "listen news; notify news, 'both'", "begin; listen other; commit", "listen news; select 1/0",
-        "begin; notify other, 'late'; commit; select 1", "discard all"]),
+        "begin; notify other, 'late'; commit; select 1", "discard all", "commit; unlisten news",
+        "rollback; unlisten other", "rollback; unlisten *", "commit; unlisten *; listen news"]),
 }
 
 # What some of them are bound to.

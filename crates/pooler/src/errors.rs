@@ -162,9 +162,10 @@ fn word(fault: &Fault) -> Option<&'static str> {
         | ServerParameter(..) => "startup",
         ClientGone(_) | ClientClosed | Told(_) => return None,
         CopyUnclear | TransactionBlock | PinsInStatementMode | TooManyPins | ListenerLost
-        | TooManyChannels | TooManyOwnChannels | TooMuchHeard | OtherEncoding | UnlistenUnclear
-        | ChannelsUnclear | QueriesRefused | ClientIdle | PinIdle | IdleTransaction
-        | TransactionTimeout => return None,
+        | TooManyChannels | TooManyOwnChannels | TooMuchHeard | OtherEncoding | ChannelsUnclear
+        | QueriesRefused | ClientIdle | PinIdle | IdleTransaction | TransactionTimeout => {
+            return None;
+        }
         // These end cancel requests.
         Cancelled | CancelUnknown | CancelNoPeer | CancelTtl | CancelWait => return None,
     })

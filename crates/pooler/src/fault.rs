@@ -65,7 +65,6 @@ pub enum Fault {
     /// A notification is not in the client's encoding, which has changed since its LISTEN.
     OtherEncoding,
     /// UNLISTEN where Howdah can't see whether it is committed.
-    UnlistenUnclear,
     /// `pg_listening_channels()` where Howdah can't prepare the server to answer for its client.
     ChannelsUnclear,
     /// Authentication failed, with the reason.
@@ -237,7 +236,7 @@ impl Fault {
             Internal => "XX000",
             Config(_) => "F0000",
             Protocol(..) | QueriesRefused | PinsInStatementMode | TransactionBlock
-            | UnlistenUnclear | ChannelsUnclear => "0A000",
+            | ChannelsUnclear => "0A000",
             _ => "08P01",
         }
     }
@@ -343,10 +342,6 @@ impl fmt::Display for Fault {
             OtherEncoding => f.write_str(
                 "client_encoding has changed since LISTEN, and a notification is not in the new \
                  encoding",
-            ),
-            UnlistenUnclear => f.write_str(
-                "UNLISTEN is not supported here while LISTEN is shared (listen): send it as a Query, \
-                 alone or outside of a transaction block",
             ),
             ChannelsUnclear => f.write_str(
                 "pg_listening_channels() is not supported inside a transaction block while LISTEN is \

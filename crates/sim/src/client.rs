@@ -11,7 +11,7 @@ use howdah_wire::tag::{backend, frontend};
 use howdah_wire::write;
 
 use crate::grammar::{Act, End};
-use crate::hearing::Hearing;
+use crate::hearing::{Hearing, LISTENER_LOST};
 use crate::journal::Journal;
 use crate::postgres::{CRASHED, UNASKED};
 use crate::reference::{Message, Reference};
@@ -136,6 +136,7 @@ impl Client {
         let mut hearing = Hearing::new(wish.id, world.board(&wish.database));
         let latin = wish.asks.iter().any(|(name, _)| name == "client_encoding");
         hearing.own_are_known = wish.own_are_known && !latin;
+        hearing.may_end = world.excuses.texts.contains(&LISTENER_LOST);
         let reference = Reference::new(session, hearing, wish.cancellable || wish.schema);
         Client {
             wish,

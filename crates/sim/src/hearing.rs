@@ -10,6 +10,9 @@ use crate::board::Shared;
 use crate::session::Listening;
 use crate::sql::Token;
 
+/// How the error begins that clients get when the connection is lost that listens for them.
+pub const LISTENER_LOST: &str = "the connection that listens for clients is lost";
+
 /// A time in which a client listens to a channel, in positions of the board.
 #[derive(Clone, Copy, Debug)]
 struct Span {
@@ -33,6 +36,11 @@ pub struct Hearing {
     pub leaves: bool,
     /// The client's own notifications have this process id, if the text shows that it notifies.
     pub own_are_known: bool,
+    /// The pooler may end the client because the connection that listens is lost: behind an idle
+    /// ReadyForQuery that lacks notifications.
+    pub may_end: bool,
+    /// What the last idle ReadyForQuery lacked.
+    late: Option<String>,
     spans: BTreeMap<String, Vec<Span>>,
     /// The notifications that came, by position.
     told: BTreeSet<usize>,
@@ -60,6 +68,8 @@ impl Hearing {
             login: 0,
             leaves: false,
             own_are_known: false,
+            may_end: false,
+            late: None,
             spans: BTreeMap::new(),
             told: BTreeSet::new(),
             unchecked: Vec::new(),
@@ -138,6 +148,7 @@ impl Hearing {
     /// # Errors
     /// The client must not receive it.
     pub fn notified(&mut self, body: &[u8], idle: bool) -> Result<(), String> {
+        self.goes_on()?;
         let (pid, channel, payload) = read(body).ok_or("is told something that can't be read")?;
         let board = self.board.borrow();
         let token = Token::read(&payload);
@@ -220,7 +231,20 @@ impl Hearing {
         }
         self.ready = behind.max(self.sent);
         self.check_told()?;
-        self.all_told(self.ready)
+        let told = self.all_told(self.ready);
+        if self.may_end {
+            self.late = told.err();
+            return Ok(());
+        }
+        told
+    }
+
+    /// The client receives another message than the end of its connection.
+    ///
+    /// # Errors
+    /// The message before lacked a notification.
+    pub fn goes_on(&mut self) -> Result<(), String> {
+        self.late.take().map_or(Ok(()), Err)
     }
 
     /// All notifications before this position have come.

@@ -92,6 +92,7 @@ impl Reference {
     /// # Errors
     /// Another message, or none, should have come.
     pub fn received(&mut self, message: &[u8], now: u64) -> Result<(), String> {
+        self.hearing.goes_on()?;
         self.answers(message, now)?;
         self.learn(message, now);
         match message {

@@ -6,6 +6,7 @@ use howdah_pooler::config::{Config, SslMode};
 
 use crate::chance::Chance;
 use crate::grammar::{Tongue, Weights};
+use crate::hearing::LISTENER_LOST;
 use crate::line::Secrecy;
 use crate::postgres::{Limits, Manners};
 use crate::session::Keeping;
@@ -239,8 +240,7 @@ impl Scenario {
         let breaks = faults.restarts + faults.cuts + self.manners.refuses_once_in > 0;
         let ends = breaks || faults.kills || faults.orders > 0 || faults.takeovers > 0;
         if ends {
-            self.excuses
-                .push("the connection that listens for clients is lost");
+            self.excuses.push(LISTENER_LOST);
         }
     }
 

@@ -13,46 +13,29 @@ pub struct ListenCommands {
     pub unlistens: Vec<Box<[u8]>>,
     /// `UNLISTEN *` ends all earlier LISTENs.
     pub unlistens_all: bool,
-    /// The text contains transaction commands, and if all of it succeeds, its UNLISTEN commands
-    /// are committed at its end.
-    pub commits: bool,
+    /// All UNLISTEN commands follow the COMMIT or ROLLBACK of an earlier transaction, and the text
+    /// has no other transaction command.
+    pub outside: bool,
 }
 
-/// The transaction blocks of a text.
-#[derive(Default)]
-struct Blocks {
-    /// An UNLISTEN has come.
-    unlistened: bool,
-    /// The last transaction command has begun a block (true), or ended one (false).
-    open: Option<bool>,
-    /// It is not certain whether UNLISTEN is committed.
-    unclear: bool,
-}
-
-impl Blocks {
-    fn read(&mut self, word: &[u8], behind: Tokens<'_>) {
-        let is = |keywords: &[&[u8]]| keywords.iter().any(|k| word.eq_ignore_ascii_case(k));
-        let commits = is(&[b"commit", b"end"]);
-        let undoes = is(&[b"rollback", b"abort"]);
-        if is(&[b"begin", b"start"]) {
-            self.open = Some(true);
-        } else if commits || undoes {
-            let words = behind.take_while(|token| *token != Token::Sign(b';'));
-            let odd = |token| matches!(token, Token::Word(word) if OTHER_ENDS.iter().any(|o| word.eq_ignore_ascii_case(o)));
-            self.unclear |= words.into_iter().any(odd) || undoes && self.unlistened;
-            self.open = Some(false);
-        } else if is(&[b"prepare"]) {
-            self.unclear = true;
-        }
-    }
-
-    fn commit(&self) -> bool {
-        self.open == Some(false) && !self.unclear
+impl ListenCommands {
+    fn unlistens(&self) -> bool {
+        self.unlistens_all || !self.unlistens.is_empty()
     }
 }
 
-/// Words after COMMIT or ROLLBACK that change their meaning: `COMMIT AND CHAIN`, `ROLLBACK TO s`.
-const OTHER_ENDS: [&[u8]; 3] = [b"to", b"chain", b"prepared"];
+/// The first words of transaction commands. The first four end a transaction if nothing follows
+/// them.
+const TRANSACTION: [&[u8]; 8] = [
+    b"commit",
+    b"end",
+    b"rollback",
+    b"abort",
+    b"begin",
+    b"start",
+    b"savepoint",
+    b"release",
+];
 
 /// The channels of a text with these kinds. `None` if a name, or whether a command runs at all, is
 /// not certain: in the body of a DO, in a PREPARE, for names that are not plain ASCII or too long,
@@ -67,7 +50,7 @@ pub(super) fn channels(text: &[u8], kinds: Kinds) -> Option<Box<ListenCommands>>
     let mut found = ListenCommands::default();
     let mut tokens = Tokens::new(text);
     let mut begins = true;
-    let mut blocks = Blocks::default();
+    let mut transactions = 0;
     while let Some(token) = tokens.next() {
         let first = std::mem::replace(&mut begins, token == Token::Sign(b';'));
         let Token::Word(word) = token else { continue };
@@ -81,23 +64,23 @@ pub(super) fn channels(text: &[u8], kinds: Kinds) -> Option<Box<ListenCommands>>
         if is(b"listen") {
             found.listens.push(name(&mut tokens)?);
         } else if is(b"unlisten") {
-            blocks.unlistened = true;
             match tokens.sign(b'*') {
                 true => found.unlistens_all = true,
                 false => found.unlistens.push(name(&mut tokens)?),
             }
-        } else {
-            blocks.read(word, tokens);
+        } else if let Some(at) = TRANSACTION.iter().position(|keyword| is(keyword)) {
+            let mut behind = tokens;
+            let ends = at < 4 && behind.next() == Some(Token::Sign(b';'));
+            transactions += 1;
+            found.outside = ends && transactions == 1 && !found.unlistens();
         }
         if found.listens.len() + found.unlistens.len() > limits::CHANNELS_TOLD {
             return None;
         }
     }
-    found.commits = blocks.commit();
     let tells = |kind, told| !kinds.any(kind) || told;
     let listens = tells(Kinds::LISTENS, !found.listens.is_empty());
-    let unlistens = found.unlistens_all || !found.unlistens.is_empty();
-    let all = listens && tells(Kinds::UNLISTENS, unlistens) && !tokens.is_cut();
+    let all = listens && tells(Kinds::UNLISTENS, found.unlistens()) && !tokens.is_cut();
     all.then(|| Box::new(found))
 }
 
@@ -132,25 +115,21 @@ mod tests {
     }
 
     #[test]
-    fn whether_unlisten_is_committed_is_told_where_it_is_certain() {
+    fn whether_unlisten_is_outside_of_a_block() {
         for (text, expected) in [
             ("rollback; unlisten *; reset all", true),
-            ("COMMIT; unlisten a", true),
-            ("begin; unlisten a; end", true),
-            ("begin; select 'rollback'; unlisten a; commit work", true),
+            ("COMMIT; unlisten a; unlisten b", true),
+            ("select 1; end; unlisten a", true),
             ("unlisten a", false),
-            ("begin; unlisten a", false),
-            ("begin; unlisten a; rollback", false),
-            (
-                "begin; savepoint s; unlisten a; rollback to s; commit",
-                false,
-            ),
-            ("unlisten a; commit and chain", false),
-            ("unlisten a; commit prepared 'x'", false),
+            ("begin; unlisten a; end", false),
+            ("unlisten a; rollback", false),
+            ("rollback to s; unlisten a", false),
+            ("commit and chain; unlisten a", false),
             ("commit; begin; unlisten a", false),
+            ("commit; unlisten a; begin", false),
         ] {
             let channels = effects(text.as_bytes()).channels;
-            assert_eq!(channels.map(|c| c.commits), Some(expected), "{text}");
+            assert_eq!(channels.map(|c| c.outside), Some(expected), "{text}");
         }
     }
 

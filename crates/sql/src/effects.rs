@@ -106,10 +106,15 @@ impl Effects {
     }
 
     /// True if the effects matter at each Bind: the text may pin its client, perhaps from the next
-    /// transaction on, or changes where names are looked up, or runs a statement by its name.
+    /// transaction on, or changes where names are looked up, or runs a statement by its name, or
+    /// depends on which server listens.
     #[inline]
     pub fn matters_at_bind(&self) -> bool {
-        const MAY: Kinds = Kinds::SEQUENCES.and(Kinds::SETS_BOUND).and(Kinds::NAMES);
+        const MAY: Kinds = Kinds::SEQUENCES
+            .and(Kinds::SETS_BOUND)
+            .and(Kinds::NAMES)
+            .and(Kinds::UNLISTENS)
+            .and(Kinds::ASKS_CHANNELS);
         self.kinds.any(MAY) || self.keeps_server() || !self.statements.is_empty()
     }
 

@@ -103,7 +103,7 @@ impl Fault {
             TooManyChannels | TooManyOwnChannels => "UNLISTEN what is not needed.".into(),
             TooMuchHeard => "Read notifications as they come, and LISTEN to fewer channels.".into(),
             OtherEncoding => "SET client_encoding before LISTEN.".into(),
-            UnlistenUnclear | ChannelsUnclear => {
+            ChannelsUnclear => {
                 "With listen = pin, the client listens on a server of its own.".into()
             }
             QueriesRefused => {

@@ -209,7 +209,6 @@ impl Upstream<'_> {
             }
             self.enter(entry);
             self.relay(chunk, header);
-            self.mark_unlisten();
             return Ok(());
         }
         let body = whole(chunk, header).ok_or(Flow::Partial)?;
@@ -221,7 +220,6 @@ impl Upstream<'_> {
         entry.watch_for(self.watch_execute(chunk, header)?);
         self.ask(chunk, header, entry);
         self.set_back(&tail);
-        self.mark_unlisten();
         Ok(())
     }
 
@@ -346,7 +344,7 @@ impl Upstream<'_> {
         self.await_permission(effects)?;
         self.may_ask_numbers(effects);
         // Howdah must ask before it sends anything else of the group.
-        self.show_channels(effects)?;
+        self.listen_alone(effects)?;
         Ok(with_values)
     }
 

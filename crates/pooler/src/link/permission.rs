@@ -43,12 +43,14 @@ impl Upstream<'_> {
     }
 
     fn needs_permission(&self, found: &Effects) -> bool {
-        let keeps = || match self.may_share(found) {
-            true => found.kinds.without(Kinds::LISTENS),
-            false => found.kinds,
-        };
         let keeps = || {
-            let kinds = keeps();
+            let kinds = if self.must_listen_alone(found) {
+                found.kinds.and(Kinds::LISTENS)
+            } else if self.may_share(found) {
+                found.kinds.without(Kinds::LISTENS)
+            } else {
+                found.kinds
+            };
             let found = Effects {
                 kinds,
                 ..Effects::default()

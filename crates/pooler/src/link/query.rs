@@ -122,9 +122,6 @@ impl Upstream<'_> {
                 self.remove_names(&names);
             }
         }
-        if let Some(mark) = self.mark.take() {
-            self.set_mark(&mark);
-        }
     }
 
     #[inline(always)] // Called in two places, one of them rare.

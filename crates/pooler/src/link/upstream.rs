@@ -101,9 +101,7 @@ pub struct Upstream<'a> {
     pub globals: &'a Globals,
     /// The settings of the client's pool.
     pub terms: &'a Terms,
-    /// SQL that runs after the current Query.
-    pub mark: Option<Vec<u8>>,
-    /// Where PostgreSQL searches for names after that Query.
+    /// Where PostgreSQL searches for names after the current Query.
     pub names: Names,
     /// After the Query, Howdah restores the reset settings to the values of the client's login.
     pub sets_back: bool,

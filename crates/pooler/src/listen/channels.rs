@@ -29,8 +29,22 @@ pub enum Hush {
     Message,
 }
 
-/// The prefix of the channels that tell whether an UNLISTEN in a transaction block was committed.
-const MARK: &str = "howdah_unlisten_";
+/// A channel to which the server listens besides, from an UNLISTEN in a transaction block on. If the
+/// server listens to it behind a transaction part of which was rolled back, the LISTEN commands of
+/// Howdah were not.
+pub(super) const MARK: &[u8] = b"howdah_alone";
+
+/// Whether the client's server listens to all channels of the client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ListensAlone {
+    /// No.
+    #[default]
+    No,
+    /// It has been sent the LISTEN commands. They may have failed or have been rolled back.
+    Begun,
+    /// Yes: PostgreSQL's list says what the client listens to.
+    Yes,
+}
 
 /// The channels that a client listens to.
 #[derive(Debug)]
@@ -49,7 +63,7 @@ pub struct Channels {
     pub encoding: Option<Box<[u8]>>,
     /// The client listens on a server that it keeps: the listener has refused, or there is no
     /// listener.
-    pub alone: bool,
+    pub refused: bool,
     /// An error has come since the client's last UNLISTEN outside of a transaction block.
     pub failed: bool,
     /// The client has received every notification that was committed before its next message.
@@ -60,13 +74,11 @@ pub struct Channels {
     pub missed: bool,
     /// The client's listener is gone for good: the client ends as soon as it is idle.
     pub over: bool,
-    /// The SQL that sets the mark of an `UNLISTEN *` in the extended protocol. Howdah sends it
-    /// after the client's Execute.
-    pub mark: Option<Vec<u8>>,
-    /// UNLISTEN commands whose transaction is not over.
+    /// Whether the client's server listens to all of its channels. The client then keeps the
+    /// server.
+    pub alone: ListensAlone,
+    /// UNLISTEN commands outside of transaction blocks, not confirmed yet.
     unlistens: Vec<Unlisten>,
-    /// The number of marks made so far.
-    marks: u64,
     /// Notifications that wait until the client is idle.
     waits: VecDeque<Heard>,
     /// The size of the waiting notifications, in bytes.
@@ -78,9 +90,6 @@ pub struct Channels {
 struct Unlisten {
     all: bool,
     names: Vec<Name>,
-    /// For an UNLISTEN in a transaction block, the name of a channel. If the transaction is
-    /// committed, the server listens to this channel.
-    mark: Option<String>,
 }
 
 /// A notification for a client.
@@ -101,15 +110,14 @@ impl Channels {
             wished: Vec::new(),
             ahead: BTreeSet::new(),
             encoding: None,
-            alone: false,
+            refused: false,
             failed: false,
             sure: false,
             anew: None,
             missed: false,
             over: false,
-            mark: None,
+            alone: ListensAlone::No,
             unlistens: Vec::new(),
-            marks: 0,
             waits: VecDeque::new(),
             size: 0,
         }
@@ -167,47 +175,58 @@ impl Channels {
         }
     }
 
-    /// An UNLISTEN is about to be sent. In a transaction block, returns its mark: the name of a channel
-    /// that the server listens to if the UNLISTEN is committed.
-    pub fn unlisten(&mut self, told: &effect::ListenCommands, in_block: bool) -> Option<String> {
-        self.failed &= in_block;
-        self.marks += 1;
-        let mark = in_block.then(|| format!("{MARK}{}", self.marks));
+    /// An UNLISTEN outside of a transaction block is about to be sent.
+    pub fn unlisten(&mut self, told: &effect::ListenCommands) {
+        self.failed = false;
         self.unlistens.push(Unlisten {
             all: told.unlistens_all,
             names: told.unlistens.clone(),
-            mark: mark.clone(),
         });
-        mark
     }
 
     /// A transaction is over. `there` has the channels that the server listens to, if Howdah asked
-    /// for them. If the server could not answer, the server itself is taken to listen. Returns the
-    /// channels that the client no longer hears, and whether the server listens to a channel that
-    /// the client does not hear.
-    pub fn settle(&mut self, there: Option<&[Name]>, discarded: bool) -> (Vec<Name>, bool) {
+    /// for them. If the server could not answer, the server itself is taken to listen. `doubtful`:
+    /// a command has failed or was rolled back. Returns the channels that the client no longer
+    /// hears, and whether the client keeps the server because it listens there.
+    pub fn settle(
+        &mut self,
+        there: Option<&[Name]>,
+        discarded: bool,
+        doubtful: bool,
+    ) -> (Vec<Name>, bool) {
         let before = self.names.clone();
-        let there = there.unwrap_or_default();
+        let unlistens = std::mem::take(&mut self.unlistens);
+        let listens = |name: &[u8]| there.is_some_and(|all| all.iter().any(|one| **one == *name));
+        let alone = match self.alone {
+            ListensAlone::No => false,
+            ListensAlone::Begun => there.is_some() && (!doubtful || listens(MARK)),
+            ListensAlone::Yes => there.is_some(),
+        };
         if discarded {
             self.names.clear();
-        }
-        for unlisten in std::mem::take(&mut self.unlistens) {
-            let done = match unlisten.mark {
-                Some(mark) => there.iter().any(|name| **name == *mark.as_bytes()),
-                None => !self.failed,
-            };
-            if done {
+        } else if alone {
+            self.names
+                .retain(|name, listened| !*listened || listens(name));
+        } else if !self.failed {
+            for unlisten in unlistens {
                 let stays = |name: &Name| !unlisten.all && !unlisten.names.contains(name);
                 self.names.retain(|name, _| stays(name));
             }
         }
-        let mut unheard = false;
-        for name in there {
-            if before.contains_key(name) {
+        let mut keeps = false;
+        for name in there.unwrap_or_default() {
+            let heard = before.contains_key(name);
+            if heard {
                 self.names.insert(name.clone(), true);
-            } else if !name.starts_with(MARK.as_bytes()) {
-                unheard = true;
             }
+            keeps |= (alone || !heard) && **name != *MARK;
+        }
+        if self.alone == ListensAlone::Begun || there.is_some() {
+            self.alone = if alone && keeps {
+                ListensAlone::Yes
+            } else {
+                ListensAlone::No
+            };
         }
         let names = &self.names;
         self.ahead.retain(|name| names.get(name) == Some(&false));
@@ -215,7 +234,7 @@ impl Channels {
         self.names
             .retain(|name, listens| *listens || ahead.contains(name));
         let gone = |name: &Name| !self.names.contains_key(name);
-        (before.into_keys().filter(gone).collect(), unheard)
+        (before.into_keys().filter(gone).collect(), keeps)
     }
 
     /// A notification waits until its client is idle. False if too many bytes wait.

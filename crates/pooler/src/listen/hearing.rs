@@ -8,10 +8,11 @@ use howdah_wire::tag::backend;
 use howdah_wire::write;
 
 use super::ahead::listens_at_once;
+use super::channels::MARK;
 use super::listener::quote;
 use super::{
-    Channels, FromListener, Heard, Hush, Name, Notification, Refused, Requirements, ToListener,
-    Wish,
+    Channels, FromListener, Heard, Hush, ListensAlone, Name, Notification, Refused, Requirements,
+    ToListener, Wish,
 };
 use crate::client::ClientState;
 use crate::config::ListenLost;
@@ -19,7 +20,7 @@ use crate::effect::{Effects, Kinds};
 use crate::event::{Action, ClientId, Out, Peer, ServerId, WorkerId};
 use crate::fault::Fault;
 use crate::ledger::Part;
-use crate::link::upstream::{Flow, Upstream, Via};
+use crate::link::upstream::{Flow, Upstream};
 use crate::mail::Mail;
 use crate::next::Next;
 use crate::params::Params;
@@ -33,11 +34,10 @@ use crate::{Shared, client, limits};
 impl Upstream<'_> {
     /// A text with effects is about to be sent, as a Query or at a Bind. The client must become a
     /// hearer of the text's channels before.
-    pub(crate) fn hear_first(&mut self, found: &Effects, via: Via) -> Result<(), Flow> {
+    pub(crate) fn hear_first(&mut self, found: &Effects) -> Result<(), Flow> {
         if self.client.listens() {
             self.pass_first(found)?;
-            self.show_channels(found)?;
-            self.unlisten(found, via)?;
+            self.unlisten(found);
         }
         if !found.kinds.any(Kinds::LISTENS) || !self.may_share(found) {
             return Ok(());
@@ -75,38 +75,68 @@ impl Upstream<'_> {
         if found.kinds.any(Kinds::UNLISTENS.and(Kinds::DISCARDS_ALL)) {
             self.pass_first(found)?;
         }
-        self.show_channels(found)
+        self.listen_alone(found)
     }
 
-    /// A text calls `pg_listening_channels()` or the like, and the client's server answers. So
-    /// Howdah first makes the server listen to all channels of the client. In a transaction block
-    /// that would come too late: LISTEN takes effect at COMMIT.
-    #[cold]
-    pub(crate) fn show_channels(&mut self, found: &Effects) -> Result<(), Flow> {
-        if !found.kinds.any(Kinds::ASKS_CHANNELS) || !self.client.listens() {
-            return Ok(());
+    /// True if the client must listen by its own server when it sends this text, because only
+    /// PostgreSQL knows what becomes of it: `pg_listening_channels()`, and UNLISTEN that is not
+    /// certainly outside of a transaction block.
+    pub(crate) fn must_listen_alone(&self, found: &Effects) -> bool {
+        const LOOKED_FOR: Kinds = Kinds::ASKS_CHANNELS.and(Kinds::UNLISTENS);
+        if !found.kinds.any(LOOKED_FOR) || !self.client.listens() {
+            return false;
         }
-        let server = self.linked();
-        if server.shows_channels() {
-            return Ok(());
-        }
-        if server.status != Status::Idle || server.link.group_open() {
-            return Err(Flow::Broken(Fault::ChannelsUnclear));
-        }
-        if server.link.is_owed() {
-            return Err(self.stall());
-        }
-        server.will_show_channels();
-        server.set_unnamed(None);
-        server.link.await_query();
+        let asks = found.kinds.any(Kinds::ASKS_CHANNELS);
         let session = self.client.session.as_deref();
         let own = session.and_then(|session| session.channels.as_deref());
-        let mut sql = Vec::new();
-        for name in own.iter().flat_map(|own| own.listened()) {
-            listen(&mut sql, name);
+        let status = self.server.as_ref().map(|(_, server)| server.status);
+        let listens = own.map_or(ListensAlone::Yes, |own| own.alone);
+        if listens != ListensAlone::No || status == Some(Status::Failed) {
+            // PostgreSQL's list is right, or will be after the transaction, or the text will fail.
+            return asks && listens == ListensAlone::Begun && status == Some(Status::Transaction);
         }
-        let to = self.to();
-        self.out.send_with(to, |buf| write::query(buf, &sql));
+        let moves = found.kinds.any(Kinds::BEGINS.and(Kinds::ENDS));
+        let idle = status == Some(Status::Idle) && !moves;
+        let told = found.channels.as_ref();
+        asks || !told.is_some_and(|told| idle || told.outside)
+    }
+
+    /// The client listens alone from now on: before the text runs, its server is sent LISTEN for
+    /// all of its channels. So PostgreSQL's own list says what the client listens to, and the client
+    /// keeps the server. The listener goes on to deliver the notifications.
+    #[cold]
+    pub(crate) fn listen_alone(&mut self, found: &Effects) -> Result<(), Flow> {
+        if !self.must_listen_alone(found) {
+            return Ok(());
+        }
+        let asks = found.kinds.any(Kinds::ASKS_CHANNELS);
+        let server = self.linked();
+        let (in_block, in_group) = (server.status != Status::Idle, server.link.group_open());
+        if asks && (in_block || in_group) {
+            // LISTEN takes effect at COMMIT: too late for the question.
+            return Err(Flow::Broken(Fault::ChannelsUnclear));
+        }
+        if server.link.is_owed() && !in_group {
+            return Err(self.stall());
+        }
+        server.will_unlisten();
+        let session = self.client.session_mut();
+        session.pending.kinds.add(Kinds::LISTENS);
+        let mut commands = Vec::new();
+        if let Some(own) = &mut session.channels {
+            own.alone = ListensAlone::Begun;
+            let mark = (!asks).then(|| MARK.into());
+            commands.extend(own.listened().chain(&mark).map(listen));
+        }
+        let out = &mut *self.out;
+        match &mut self.server {
+            Some((id, server)) if !in_group => server.runs_for_us(*id, &commands.concat(), out),
+            _ => {
+                for sql in commands {
+                    self.run_for_us(&sql, Part::Whole);
+                }
+            }
+        }
         Ok(())
     }
 
@@ -114,7 +144,8 @@ impl Upstream<'_> {
     pub(crate) fn may_share(&self, found: &Effects) -> bool {
         let session = self.client.session.as_deref();
         let refused = session.is_some_and(|session| {
-            let alone = session.channels.as_ref().is_some_and(|c| c.alone);
+            let own = session.channels.as_ref();
+            let alone = own.is_some_and(|own| own.refused || own.alone != ListensAlone::No);
             alone || session.pinned.any(Kinds::LISTENS)
         });
         let shares = self.terms.shares_listen && !self.client.replication.any();
@@ -143,63 +174,20 @@ impl Upstream<'_> {
         }
     }
 
-    /// An UNLISTEN is about to be sent. In a transaction block Howdah adds `LISTEN mark`. If the
-    /// server listens to the mark at the end, PostgreSQL has committed the UNLISTEN, too.
-    fn unlisten(&mut self, found: &Effects, via: Via) -> Result<(), Flow> {
-        if !found.kinds.any(Kinds::UNLISTENS) {
-            return Ok(());
-        }
-        let server = self.linked();
-        let (in_block, fails) = (server.status != Status::Idle, !server.not_failed());
-        let ends = found.kinds.any(Kinds::BEGINS.and(Kinds::ENDS));
-        let Some(session) = self.client.session_if_any() else {
-            return Ok(());
-        };
-        let (Some(own), Some(told)) = (&mut session.channels, &found.channels) else {
-            return Err(Flow::Broken(Fault::UnlistenUnclear));
-        };
-        if ends && !told.commits {
-            return Err(Flow::Broken(Fault::UnlistenUnclear));
-        }
-        if fails && !ends {
-            return Ok(());
-        }
-        let Some(mark) = own.unlisten(told, in_block && !ends) else {
-            return Ok(());
-        };
-        let mut sql = Vec::new();
-        listen(&mut sql, mark.as_bytes());
-        session.pending.kinds.add(Kinds::LISTENS);
-        // `UNLISTEN *` would also end a `LISTEN mark` in front of it.
-        let behind = via == Via::Extended && told.unlistens_all;
-        own.mark = behind.then(|| sql.clone());
-        self.linked().will_unlisten();
-        match via {
-            Via::Query => self.mark = Some(sql),
-            Via::Extended if behind => {}
-            Via::Extended => self.run_for_us(&sql, Part::Whole),
-        }
-        Ok(())
-    }
-
-    /// After an Execute of `UNLISTEN *`, sends `LISTEN mark`.
-    pub(crate) fn mark_unlisten(&mut self) {
-        if !self.client.listens() {
+    /// An UNLISTEN outside of a transaction block is about to be sent.
+    fn unlisten(&mut self, found: &Effects) {
+        if !found.kinds.any(Kinds::UNLISTENS) || self.must_listen_alone(found) {
             return;
         }
+        let idle = self.linked().status == Status::Idle;
         let session = self.client.session_if_any();
         let own = session.and_then(|session| session.channels.as_mut());
-        if let Some(sql) = own.and_then(|own| own.mark.take()) {
-            self.run_for_us(&sql, Part::Whole);
+        if let (Some(own), Some(told)) = (own, &found.channels)
+            && (idle || told.outside)
+            && own.alone == ListensAlone::No
+        {
+            own.unlisten(told);
         }
-    }
-
-    /// After a Query with UNLISTEN, sends `LISTEN mark`.
-    #[cold]
-    pub(crate) fn set_mark(&mut self, sql: &[u8]) {
-        let to = self.to();
-        self.linked().link.await_query();
-        self.out.send_with(to, |buf| write::query(buf, sql));
     }
 }
 
@@ -234,7 +222,7 @@ impl Pooler {
         let login = &pool.key.login;
         let key = PoolKey {
             login: match user {
-                Some(user) => self.shared.names.login(&login.database, &user),
+                Some(user) => self.shared.names.login(&login.database, user),
                 None => login.clone(),
             },
             purpose: Purpose::Listening,
@@ -488,7 +476,7 @@ impl Pooler {
             Err(Refused::Unfit) => {
                 own.wished.clear();
                 own.ahead.clear();
-                own.alone = true;
+                own.refused = true;
             }
         }
         self.goes_on(id, out);
@@ -669,8 +657,10 @@ fn encoding_of<'a>(shared: &Shared, params: Option<&'a Params>) -> Option<&'a [u
     params?.get(position)
 }
 
-fn listen(sql: &mut Vec<u8>, name: &[u8]) {
-    sql.extend_from_slice(b"LISTEN ");
-    quote(sql, name);
+/// The command that listens to a channel.
+fn listen(name: &Name) -> Vec<u8> {
+    let mut sql = b"LISTEN ".to_vec();
+    quote(&mut sql, name);
     sql.push(b';');
+    sql
 }

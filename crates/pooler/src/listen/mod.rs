@@ -30,6 +30,14 @@
 //! transaction ended, and then says that the session is idle. Howdah keeps this order: it holds back the idle
 //! ReadyForQuery of a listening client until a later round has ended. Notifications that arrive during a
 //! client's transaction wait for the transaction's end.
+//!
+//! **Listening alone.** If only PostgreSQL can say what becomes of a text (UNLISTEN in a transaction
+//! block, `pg_listening_channels()`), the client's server listens to all of the client's channels from
+//! then on, and the client keeps the server. The listener goes on to deliver; copies from the server are
+//! dropped.
+//!
+//! **The end.** If the listener is lost or closed, or a successor has taken over, its clients are
+//! disconnected between two transactions.
 
 mod ahead;
 mod channels;
@@ -40,7 +48,7 @@ mod operator;
 #[cfg(test)]
 mod tests;
 
-pub use channels::{Channels, Heard, Hush};
+pub use channels::{Channels, Heard, Hush, ListensAlone};
 pub use listener::{RoundOutcome, SharedListener};
 
 use std::sync::Arc;

@@ -131,9 +131,13 @@ impl Pooler {
         let key = self.pools.at(pool).key.clone();
         self.listeners_wish(pool, false);
         self.sated(pool, out);
-        let found = self.listeners.get(&key);
-        let awaits = found.is_some_and(|found| found.server.is_none() && !found.is_unused());
-        let Some(mut listener) = self.listeners.remove(&key).filter(|_| awaits) else {
+        let connected = |listener: &SharedListener| listener.server.is_some();
+        let found = if self.listeners.get(&key).is_some_and(connected) {
+            None
+        } else {
+            self.listeners.remove(&key)
+        };
+        let Some(mut listener) = found.filter(|listener| !listener.is_unused()) else {
             return self.close_server(id, "nobody listens", Close::Await, out);
         };
         for hearer in listener.connected(id, |demand| self.suits(id, demand)) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    Channels, Heard, Hearer, Name, Notification, Refused, Requirements, RoundOutcome,
+    Channels, Heard, Hearer, ListensAlone, Name, Notification, Refused, Requirements, RoundOutcome,
     SharedListener,
 };
 use crate::effect;
@@ -211,7 +211,7 @@ fn own(text: &str) -> Channels {
     let key = PoolKey::of_clients(LoginKey::new("d", "u"));
     let mut own = Channels::new(Arc::new(key));
     hear(&mut own, text);
-    own.settle(Some(&names(text)), false);
+    own.settle(Some(&names(text)), false, false);
     own
 }
 
@@ -220,9 +220,9 @@ fn hear(own: &mut Channels, text: &str) {
     own.granted();
 }
 
-fn unlisten(own: &mut Channels, text: &str, in_block: bool) -> Option<String> {
+fn unlisten(own: &mut Channels, text: &str) {
     let effects = effect::effects(text.as_bytes());
-    own.unlisten(&effects.channels.expect("channels"), in_block)
+    own.unlisten(&effects.channels.expect("channels"));
 }
 
 fn listened(own: &Channels) -> String {
@@ -236,36 +236,64 @@ fn what_the_server_has_counts() {
     assert_eq!(listened(&own), "a");
     hear(&mut own, "b c");
     assert!(own.are_tentative());
-    assert_eq!(own.settle(Some(&names("c")), false), (names("b"), false));
+    let settled = own.settle(Some(&names("c")), false, true);
+    assert_eq!(settled, (names("b"), false));
     assert_eq!(listened(&own), "a c");
     // The server listens to a channel that the client does not hear.
-    assert_eq!(own.settle(Some(&names("x")), false), (vec![], true));
+    let settled = own.settle(Some(&names("x")), false, false);
+    assert_eq!(settled, (vec![], true));
     // A server that could not answer is taken to listen itself.
     hear(&mut own, "d");
-    assert_eq!(own.settle(None, false), (names("d"), false));
-    assert_eq!(own.settle(None, true), (names("a c"), false));
+    assert_eq!(own.settle(None, false, false), (names("d"), false));
+    assert_eq!(own.settle(None, true, false), (names("a c"), false));
     assert!(own.is_empty());
 }
 
 #[test]
 fn unlisten_counts_if_it_was_committed() {
-    let mut own = own("a b c d");
-    assert_eq!(unlisten(&mut own, "unlisten a", false), None);
-    assert_eq!(own.settle(None, false).0, names("a"));
-    unlisten(&mut own, "unlisten *", false);
+    let mut own = own("a b");
+    unlisten(&mut own, "unlisten a");
+    assert_eq!(own.settle(None, false, false).0, names("a"));
+    unlisten(&mut own, "unlisten *");
     own.failed = true;
-    assert_eq!(own.settle(None, false).0, names(""));
-    let mark = unlisten(&mut own, "unlisten b", true).expect("mark");
-    let rolled_back = unlisten(&mut own, "unlisten c", true).expect("mark");
-    assert_ne!(mark, rolled_back);
-    assert_eq!(own.settle(Some(&names(&mark)), false), (names("b"), false));
-    // The mark of an earlier UNLISTEN does not count.
-    assert!(unlisten(&mut own, "unlisten *", true).is_some());
-    assert_eq!(own.settle(Some(&names(&mark)), false), (vec![], false));
-    let mark = unlisten(&mut own, "unlisten *", true).expect("mark");
-    let there = format!("{mark} d");
-    assert_eq!(own.settle(Some(&names(&there)), false), (names("c"), false));
-    assert_eq!(listened(&own), "d");
+    assert_eq!(own.settle(None, false, true).0, names(""));
+    unlisten(&mut own, "rollback; unlisten *");
+    assert_eq!(own.settle(None, false, true).0, names("b"));
+}
+
+#[test]
+fn who_listens_alone_listens_to_what_the_server_has() {
+    for (there, doubtful, gone, alone) in [
+        ("a b", false, "c", ListensAlone::Yes),
+        ("b howdah_alone", true, "a c", ListensAlone::Yes),
+        ("", false, "a b c", ListensAlone::No),
+        ("howdah_alone", true, "a b c", ListensAlone::No),
+        // All was rolled back. Later the client may have listened again.
+        ("", true, "", ListensAlone::No),
+        ("a", true, "", ListensAlone::No),
+    ] {
+        let mut own = own("a b c");
+        own.alone = ListensAlone::Begun;
+        let settled = own.settle(Some(&names(there)), false, doubtful);
+        let keeps = alone == ListensAlone::Yes;
+        assert_eq!(
+            (settled, own.alone),
+            ((names(gone), keeps), alone),
+            "{there}"
+        );
+    }
+    let mut own = own("a b c");
+    own.alone = ListensAlone::Yes;
+    // Later no doubt is left, and nothing may have been asked.
+    assert_eq!(own.settle(None, false, true), (vec![], false));
+    let settled = own.settle(Some(&names("b x")), false, true);
+    assert_eq!(settled, (names("a c"), true));
+    assert_eq!(
+        (listened(&own), own.alone),
+        ("b".to_string(), ListensAlone::Yes)
+    );
+    assert_eq!(own.settle(Some(&[]), true, false), (names("b"), false));
+    assert_eq!(own.alone, ListensAlone::No);
 }
 
 #[test]
@@ -284,7 +312,7 @@ fn what_waits_is_told_of_channels_that_are_listened_to() {
     assert!(own.keep(say("a", 1)) && own.keep(say("b", 2)));
     own.forget_tentative();
     assert!(own.keep(say("b", 3)));
-    own.settle(Some(&names("b")), false);
+    own.settle(Some(&names("b")), false, false);
     let told: Vec<usize> = own
         .take()
         .iter()

@@ -79,9 +79,6 @@ pub struct Server {
     /// A LISTEN ran on this server, for a client that gets its notifications from the listener. The
     /// server runs `UNLISTEN *` before another client gets it.
     listens: bool,
-    /// The server listens to all channels of its client, because the client asked
-    /// `pg_listening_channels()`.
-    shows_channels: bool,
     /// The server's clients may have sent notifications that the listener has not heard yet.
     unheard: bool,
     /// How far the server has accepted its client's settings.
@@ -161,7 +158,6 @@ impl Server {
             soiled: false,
             doubted: false,
             listens: false,
-            shows_channels: false,
             unheard: true,
             numbers: Numbers::default(),
             inquiry: None,
@@ -710,21 +706,8 @@ impl Server {
         self.listens = true;
     }
 
-    /// True if the server listens to all channels of its client, so that `pg_listening_channels()`
-    /// is right.
-    pub(crate) fn shows_channels(&self) -> bool {
-        self.shows_channels
-    }
-
-    /// Howdah makes the server listen to all channels of its client.
-    pub(crate) fn will_show_channels(&mut self) {
-        self.shows_channels = true;
-        self.listens = true;
-    }
-
     /// Howdah makes the server listen to nothing. False if it listens to nothing already.
     pub(crate) fn unlistens(&mut self) -> bool {
-        self.shows_channels = false;
         std::mem::take(&mut self.listens)
     }
 

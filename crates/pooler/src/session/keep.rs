@@ -318,9 +318,9 @@ fn learn_answer(
         let there = answer
             .as_ref()
             .and_then(|answer| answer.channels.as_deref());
-        let (left, unheard) = own.settle(there, pending.discarded);
+        let (left, keeps) = own.settle(there, pending.discarded, pending.doubtful);
         gone = left;
-        if unheard {
+        if keeps {
             listens = Kinds::LISTENS;
         }
     }

@@ -54,9 +54,10 @@ impl Upstream<'_> {
         if via == Via::Query {
             self.names = found.names();
         }
-        self.hear_first(found, via)?;
+        self.hear_first(found)?;
         let verdict = self.may_keep_server(found)?;
         if verdict == Verdict::Runs {
+            self.listen_alone(found)?;
             self.note(found)?;
         }
         Ok(verdict)

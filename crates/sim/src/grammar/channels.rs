@@ -90,7 +90,7 @@ impl Speaker<'_> {
 
     fn block_of_channels(&mut self) {
         self.run("begin");
-        let mut saved = 0;
+        let (mut saved, mut undoes) = (0, false);
         for _ in 0..self.chance.within(1..=5) {
             if self.chance.once_in(3) {
                 self.await_answers();
@@ -100,7 +100,8 @@ impl Speaker<'_> {
                     let text = self.listen();
                     self.run(&text);
                 }
-                2 => {
+                // Behind a ROLLBACK TO, Howdah may not count an UNLISTEN.
+                2 if !undoes => {
                     let text = self.unlisten(false);
                     self.run(&text);
                 }
@@ -115,7 +116,7 @@ impl Speaker<'_> {
                 6 if saved > 0 => {
                     let to = self.chance.within(1..=saved);
                     self.run(&format!("rollback to s{to}"));
-                    saved = to;
+                    (saved, undoes) = (to, true);
                 }
                 7 if self.chance.once_in(3) => self.rest(300),
                 _ => self.unit_of_one(),
