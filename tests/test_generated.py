@@ -145,7 +145,8 @@ def not_covered(direct, through):
     """What is known to differ, and why; what follows it may be skipped in one and not in the other.
 
     PostgreSQL may have something to say in a failed transaction of a statement that the server
-    lacks, and can't parse there. Of a Bind that has the wrong number of parameters or of formats,
+    lacks, and can't parse there. Constants that were read under other settings are refused by such a
+    server. Of a Bind that has the wrong number of parameters or of formats,
     and of a statement that DDL has changed, the latter is said. Of a statement that can't be parsed
     any more, and of which only portals were described, parameters are not known. What PostgreSQL
     17 and newer make fail behind a Query in an open group does not, as another server has it. And a
@@ -157,6 +158,7 @@ def not_covered(direct, through):
     return (ours.get("C"), ours.get("R")) == ("25P02", "exec_parse_message") \
         or ours.get("C") == "0A000" and theirs.get("R") in ("PortalSetResultFormat",
                                                             "exec_bind_message") \
+        or ours.get("M", "").startswith("prepared statement has constants") \
         or pairs[0][0].tag == "t" and bool(ours) \
         or not theirs and (ours.get("C"), ours.get("R")) in NO_NUMBER \
         or theirs.get("R") == "StartTransactionCommand"

@@ -882,10 +882,33 @@ def test_takeover_into_stricter_settings(make_howdah, tls_postgres, mode):
         assert client.rows(IN_USE)[0][0] == "t"
 
 
-def test_takeover_of_tls_clients_that_fails_late(make_howdah, authority, site):
-    """What was packed is unpacked where it came from."""
-    howdah = goes_along(make_howdah(workers=2, **listener(site, authority)))
+def test_a_successor_opens_as_many_servers_with_tls(make_howdah, tls_postgres):
+    """Without a client that asks for one."""
+    howdah = make_howdah(postgres=tls_postgres, server_tls_sslmode="require")
+    with howdah.connect() as one, howdah.connect() as two:
+        for client in (one, two):
+            client.rows("begin")
+        for client in (one, two):
+            client.rows("commit")
+        before = {row["remote_pid"] for row in howdah.console("SHOW SERVERS")}
+        take_over(howdah)
+
+        def opened():
+            rows = howdah.console("SHOW SERVERS")
+            return len(rows) == 2 and all(row["state"] == "idle" for row in rows)
+        machine.wait_until(opened, "two servers of the successor")
+        after = {row["remote_pid"] for row in howdah.console("SHOW SERVERS")}
+        assert len(before) == 2 and not before & after
+        assert one.value("select pg_backend_pid()") in after
+
+
+def test_takeover_of_tls_clients_that_fails_late(make_howdah, tls_postgres, authority, site):
+    """What was packed is unpacked where it came from, and servers with TLS were never closed."""
+    howdah = goes_along(make_howdah(
+        postgres=tls_postgres, server_tls_sslmode="require", workers=2,
+        **listener(site, authority)))
     with howdah.connect(tls=trusting(authority)) as client:
+        pid = client.value("select pg_backend_pid()")
         config = os.path.join(howdah.folder, "other.ini")
         text = open(howdah.ini_path).read()
         text = text.replace("listen_addr = 127.0.0.1", f"listen_addr = 127.0.0.3, {machine.NO_HOST}")
@@ -894,6 +917,7 @@ def test_takeover_of_tls_clients_that_fails_late(make_howdah, authority, site):
         assert code == 1 and machine.NO_HOST in said + howdah.log()
         howdah.wait_for_log("a new process did not take over")
         assert client.value("select repeat('b', 100000)") == "b" * 100_000
+        assert client.value("select pg_backend_pid()") == pid
         take_over(howdah)
         assert client.value("select 1") == "1"
 
@@ -1120,13 +1144,14 @@ def until_closed(connection):
 @pytest.mark.parametrize("version", ["1.2", "1.3"])
 def test_half_a_record_moves(make_howdah, authority, site, version):
     """What has come of a record goes with its client from worker to worker, byte by byte."""
-    howdah = make_howdah(workers=2, pool_spread="random", default_pool_size=8,
+    howdah = make_howdah(workers=2, pool_spread="always", default_pool_size=8,
                          **listener(site, authority))
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = trusting(authority, version=version)
     session = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
 
     def moves():
+        howdah.console("SHUFFLE")
         return sum(int(row["moves_in"]) for row in howdah.console("SHOW WORKERS"))
 
     with howdah.raw() as client:

@@ -1,5 +1,6 @@
 """Clients on several workers: where they are placed, how they move, and what holds across moves."""
 
+import contextlib
 import os
 import random
 import re
@@ -45,11 +46,13 @@ def restless(request, make_howdah):
     """Four workers whose clients move at random all the time."""
     if request.config.getoption("--listening"):
         pytest.skip("who listens stays on its worker")
-
-    def make(**settings):
-        return make_howdah(workers=4, pool_mode="transaction", pool_spread="random",
-                           default_pool_size=8, **settings)
-    return make
+    with contextlib.ExitStack() as shuffling:
+        def make(**settings):
+            howdah = make_howdah(workers=4, pool_mode="transaction", pool_spread="always",
+                                 default_pool_size=8, **settings)
+            shuffling.enter_context(howdah.shuffled())
+            return howdah
+        yield make
 
 
 def test_newcomers_are_spread(make_howdah):

@@ -1,2 +1,2 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| howdah_pooler::fuzz::effects(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| howdah_sql::fuzz::effects(bytes));

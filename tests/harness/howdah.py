@@ -1,9 +1,11 @@
 """A running Howdah (or PgBouncer, to compare) in front of a PostgreSQL."""
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
+import threading
 
 from . import machine, wire
 
@@ -196,6 +198,23 @@ class Howdah:
         with wire.connect(self._console_address, user=user, database="pgbouncer",
                           password=self.secrets[ADMIN], tls=self.console_context) as client:
             return console_rows(client, command)
+
+    @contextlib.contextmanager
+    def shuffled(self):
+        """Clients at rest go to random workers all the time."""
+        over = threading.Event()
+
+        def shuffle():
+            while not over.wait(0.005):
+                with contextlib.suppress(OSError, wire.Ended, wire.Refused):
+                    self.console("SHUFFLE")
+        thread = threading.Thread(target=shuffle)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     def setting(self, key):
         """A value of SHOW CONFIG."""

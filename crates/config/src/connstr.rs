@@ -1,6 +1,8 @@
 //! Connection strings, the values in `[databases]`, `[users]` and `[peers]`: `key=value` pairs with blanks
 //! between them. A value may be in single quotes; inside them `''` stands for a quote.
 
+use super::quotes::quoted;
+
 /// One pair of a connection string.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Pair {
@@ -60,22 +62,11 @@ fn in_double_quotes(text: &str) -> Option<(&str, &str)> {
 
 /// The value at the start of the text, and the text after it; `None` if a quote is not closed.
 fn take_value(text: &str) -> Option<(String, &str)> {
-    let Some(mut rest) = text.strip_prefix('\'') else {
-        let end = text.find([' ', '\t']).unwrap_or(text.len());
-        return Some((text[..end].to_owned(), &text[end..]));
-    };
-    let mut value = String::new();
-    loop {
-        let (part, after) = rest.split_once('\'')?;
-        value.push_str(part);
-        match after.strip_prefix('\'') {
-            Some(more) => {
-                value.push('\'');
-                rest = more;
-            }
-            None => return Some((value, after)),
-        }
+    if text.starts_with('\'') {
+        return quoted(text, '\'');
     }
+    let end = text.find([' ', '\t']).unwrap_or(text.len());
+    Some((text[..end].to_owned(), &text[end..]))
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use howdah_auth::Secret;
 
 use super::database::Host;
-use super::table::{Globals, Setting};
 use super::value::{AuthType, Kind};
+use super::{Globals, Setting};
 
 /// A comment behind a value.
 pub(super) const COMMENT: &str =
@@ -16,8 +16,7 @@ pub(super) const QUOTES: &str = "the quotes are a part of it: leave them out";
 
 /// What is odd about a value of `[pgbouncer]`.
 pub(super) fn of_value(setting: &Setting, value: &str) -> Option<&'static str> {
-    // Their values are secrets, which are not shown.
-    if matches!(setting.name, "http_token" | "auth_ldap_options") {
+    if setting.is_secret() {
         return None;
     }
     let is_sql = setting.name.ends_with("_query");
@@ -175,7 +174,7 @@ pub(super) fn shares_port(globals: &Globals) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{Scope, find};
+    use crate::{Scope, table::find};
 
     #[test]
     fn values() {

@@ -8,7 +8,7 @@ use super::connstr::Pair;
 const MAX_SHOWN: usize = 100;
 
 /// What stands in place of text that is not shown.
-const HIDDEN: &str = "...";
+pub(super) const HIDDEN: &str = "...";
 
 /// A line of a file, with the place to look at.
 #[derive(Clone, PartialEq, Eq, Debug)]

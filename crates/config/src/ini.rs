@@ -8,48 +8,38 @@
 
 use std::sync::Arc;
 
-use super::{Excerpt, Mistake, Place};
+use super::quotes::quoted;
+use super::resolve::NO_TEXT;
+use super::written::{Path, WrittenLine};
+use super::{Excerpt, Mistake, Place, Scope, connstr, doubts};
 
 /// The greatest depth of `%include`.
 const MAX_INCLUDE: usize = 10;
 
-/// One item of a file. The items of included files stand at the place of their `%include`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Item {
-    /// `[name]`
-    Section(String, Place),
-    /// `key = value`
-    Assign {
-        /// The key without quotes.
-        key: String,
-        /// The value, trimmed; may be empty.
-        value: String,
-        /// The place of the key.
-        place: Place,
-    },
-}
-
-/// Reads a file and the files that it includes. After a mistake, reading continues at the next
-/// line.
-pub(super) fn parse(
+/// Reads a file and the files that it includes, whose lines stand at the place of the `%include`.
+/// After a mistake, reading continues at the next line.
+pub(super) fn lines(
     path: &str,
     text: &str,
     read_file: &mut dyn FnMut(&str) -> Result<String, String>,
     mistakes: &mut Vec<Mistake>,
-) -> Vec<Item> {
+) -> Vec<WrittenLine> {
     let mut reader = Reader {
         read_file,
         mistakes,
-        items: Vec::new(),
+        section: Path::default(),
+        lines: Vec::new(),
     };
     reader.file(path, text, 0);
-    reader.items
+    reader.lines
 }
 
 struct Reader<'a> {
     read_file: &'a mut dyn FnMut(&str) -> Result<String, String>,
     mistakes: &'a mut Vec<Mistake>,
-    items: Vec<Item>,
+    /// The section that the next line belongs to.
+    section: Path,
+    lines: Vec<WrittenLine>,
 }
 
 impl Reader<'_> {
@@ -80,9 +70,9 @@ impl Reader<'_> {
                 let read = &start[..start.len() - cursor.rest.len()];
                 let read = read.lines().next().filter(|_| "[%".contains(first));
                 let read = read.filter(|read| !read.is_empty());
-                let mistake = Mistake::at(&place, text, remedy);
-                self.mistakes
-                    .push(mistake.showing(read.map(Excerpt::of_start)));
+                let mistake = Mistake::new(Some(&place), text, remedy);
+                let mistake = mistake.showing(read.map(Excerpt::of_start));
+                self.mistakes.push(mistake);
                 // The mistake may be in the middle of a line.
                 if cursor.line == place.line {
                     cursor.take_line();
@@ -99,14 +89,18 @@ impl Reader<'_> {
             .filter(|&i| cursor.rest[i..].starts_with(']'));
         let Some(end) = end else {
             // The next lines are meant for this section.
-            let name = cursor.take_line().trim().to_owned();
-            self.items.push(Item::Section(name, place));
+            self.begin(cursor.take_line().trim(), place);
             return Err(syntax("close the section name with ]"));
         };
-        let name = cursor.advance(end).to_owned();
+        self.begin(cursor.advance(end), place);
         cursor.advance(1);
-        self.items.push(Item::Section(name, place));
         Ok(())
+    }
+
+    fn begin(&mut self, section: &str, place: Place) {
+        self.section = [section.to_owned()].into();
+        self.lines
+            .push(WrittenLine::head(self.section.clone(), place));
     }
 
     fn assignment(&mut self, cursor: &mut Cursor<'_>, place: Place) -> Result<(), Wrong> {
@@ -120,8 +114,45 @@ impl Reader<'_> {
         }
         cursor.advance(1);
         let value = cursor.take_line().trim().to_owned();
-        self.items.push(Item::Assign { key, value, place });
+        let section = self.section.first().map_or("", |section| section);
+        match Scope::of_entries(section) {
+            Some(scope) => self.entry(scope, key, &value, place),
+            None => self.lines.push(WrittenLine {
+                key: Some(key),
+                text: value,
+                ..WrittenLine::head(self.section.clone(), place)
+            }),
+        }
         Ok(())
+    }
+
+    /// An entry: a line for itself, and one for each of its pairs.
+    fn entry(&mut self, scope: Scope, name: String, text: &str, place: Place) {
+        let path = self.section.iter().chain([&name]).cloned().collect();
+        let mut head = WrittenLine::head(path, place);
+        let pairs = connstr::parse(text);
+        let is_text = !name.contains(NO_TEXT) && !text.contains(NO_TEXT);
+        let url = doubts::instead_of_url(text).filter(|_| scope == Scope::Database);
+        let wrong = if is_text {
+            url.as_ref().or(pairs.as_ref().err()).cloned()
+        } else {
+            Some(NOT_UTF8.into())
+        };
+        // A connection string may have a password under any key, so none is shown.
+        head.unreadable = wrong.map(|why| match &pairs {
+            Ok(_) => (why, Excerpt::of_key(&name)),
+            Err(_) => (why, Excerpt::of_hidden(&name)),
+        });
+        let pairs = pairs.unwrap_or_default().into_iter();
+        let pairs: Arc<[_]> = pairs.take_while(|_| head.unreadable.is_none()).collect();
+        let lines = pairs.iter().enumerate().map(|(at, pair)| WrittenLine {
+            key: Some(pair.key.clone()),
+            text: pair.value.clone(),
+            among: Some((pairs.clone(), at)),
+            ..head.clone()
+        });
+        self.lines.push(head.clone());
+        self.lines.extend(lines);
     }
 
     fn include(&mut self, name: &str, depth: usize) -> Result<(), Wrong> {
@@ -144,6 +175,10 @@ impl Reader<'_> {
         Ok(())
     }
 }
+
+/// The remedy for bytes that are no text.
+pub(super) const NOT_UTF8: &str =
+    "there are bytes in it that are not UTF-8: write the file in UTF-8";
 
 /// The text of a mistake, and its remedy.
 type Wrong = (String, String);
@@ -199,8 +234,7 @@ impl<'a> Cursor<'a> {
 
     fn key(&mut self) -> Result<String, Wrong> {
         let key = match self.peek() {
-            Some('\'') => self.quoted_key('\'')?.to_owned(),
-            Some('"') => self.double_quoted_key()?,
+            Some(quote @ ('\'' | '"')) => self.quoted_key(quote)?,
             _ => {
                 let plain = |c: char| c.is_ascii_alphanumeric() || "_.-*".contains(c);
                 let end = self.rest.find(|c| !plain(c)).unwrap_or(self.rest.len());
@@ -214,26 +248,18 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The text before the next quote, which must be on this line.
-    fn quoted_key(&mut self, quote: char) -> Result<&'a str, Wrong> {
-        self.advance(1);
-        let end = self
-            .rest
-            .find([quote, '\n'])
-            .filter(|&i| self.rest[i..].starts_with(quote));
-        let end = end.ok_or_else(|| syntax("close the quoted key on its line"))?;
-        let key = self.advance(end);
-        self.advance(1);
-        Ok(key)
-    }
-
-    /// A key in double quotes, as SQL writes names: `""` stands for a quote.
-    fn double_quoted_key(&mut self) -> Result<String, Wrong> {
-        let mut key = self.quoted_key('"')?.to_owned();
-        while self.peek() == Some('"') {
-            key.push('"');
-            key.push_str(self.quoted_key('"')?);
-        }
+    /// A key in quotes, which end on its line. In double quotes, as SQL writes names, `""` stands
+    /// for a quote.
+    fn quoted_key(&mut self, quote: char) -> Result<String, Wrong> {
+        let line = self.rest.lines().next().unwrap_or_default();
+        let found = if quote == '"' {
+            quoted(line, quote)
+        } else {
+            let inside = line[1..].split_once(quote);
+            inside.map(|(key, after)| (key.to_owned(), after))
+        };
+        let (key, after) = found.ok_or_else(|| syntax("close the quoted key on its line"))?;
+        self.advance(line.len() - after.len());
         Ok(key)
     }
 }
@@ -242,7 +268,7 @@ impl<'a> Cursor<'a> {
 mod tests {
     use super::*;
 
-    /// Items as `line section` and `line key=value`; mistakes as their text.
+    /// Lines as `place [section]` and `place key=value`; mistakes as their text.
     fn read(text: &str) -> (Vec<String>, Vec<String>) {
         read_with(text, &mut |_| Err("No such file".into()))
     }
@@ -252,13 +278,13 @@ mod tests {
         files: &mut dyn FnMut(&str) -> Result<String, String>,
     ) -> (Vec<String>, Vec<String>) {
         let mut mistakes = Vec::new();
-        let items = parse("a.ini", text, files, &mut mistakes);
-        let items = items.into_iter().map(|item| match item {
-            Item::Section(name, at) => format!("{at} [{name}]"),
-            Item::Assign { key, value, place } => format!("{place} {key}={value}"),
+        let lines = lines("a.ini", text, files, &mut mistakes);
+        let shown = lines.iter().map(|line| match &line.key {
+            None => format!("{} [{}]", line.place, line.path[0]),
+            Some(key) => format!("{} {key}={}", line.place, line.text),
         });
         (
-            items.collect(),
+            shown.collect(),
             mistakes.iter().map(Mistake::to_string).collect(),
         )
     }

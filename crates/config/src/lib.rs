@@ -1,8 +1,8 @@
 //! Settings: text goes in, one immutable value comes out. A reload replaces the whole value.
 //!
-//! There are two stages. The first reads what was written (`ini.rs`, `connstr.rs`, `userlist.rs`), the second
-//! finds its meaning (`resolve.rs`). Both use the one table of settings (`table.rs`). The files of `auth_type
-//! = hba` have a grammar of their own (`access`).
+//! There are two stages. The first reads what was written (`ini.rs`, `connstr.rs`, `userlist.rs`) and yields
+//! lines that know nothing of its syntax (`written.rs`). The second finds their meaning (`resolve.rs`) by the
+//! one table of settings (`table.rs`). The files of `auth_type = hba` have a grammar of their own (`access`).
 #![forbid(unsafe_code)]
 
 pub mod access;
@@ -15,17 +15,19 @@ mod excerpt;
 mod ini;
 pub mod ldap;
 pub mod near;
-mod peer;
 pub mod quotes;
 mod reference;
 mod resolve;
+mod scopes;
+#[macro_use]
+mod setting;
 pub mod table;
 #[cfg(test)]
 mod tests;
 mod tls;
-mod user;
 pub mod userlist;
 mod value;
+mod written;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -37,13 +39,13 @@ pub use howdah_auth::{ChannelBinding, RequireAuth, Secret};
 pub use access::{Hba, HbaMethod, IdentMap};
 pub use address::Address;
 pub use authority::Authority;
-pub use database::{Database, Host};
+pub use database::Host;
 pub use excerpt::Excerpt;
-pub use peer::PeerProcess;
 pub use reference::{settings_manual, settings_page};
-pub use table::Globals;
+pub use scopes::Scopes;
+pub use setting::{Scope, Setting};
+pub use table::{Database, Globals, PeerProcess, User};
 pub use tls::TlsInForce;
-pub use user::User;
 pub use value::{
     AuthType, Facility, HttpUrl, IoDriver, Kind, List, Listen, ListenLost, LoadBalance, LogFormat,
     PoolMode, PoolSpread, SessionState, Share, SslMode, SslNegotiation,
@@ -97,9 +99,9 @@ pub struct Mistake {
 }
 
 impl Mistake {
-    fn at(place: &Place, text: impl Into<String>, remedy: impl Into<String>) -> Mistake {
+    fn new(place: Option<&Place>, text: impl Into<String>, remedy: impl Into<String>) -> Mistake {
         Mistake {
-            place: Some(place.clone()),
+            place: place.cloned(),
             text: text.into(),
             remedy: remedy.into(),
             excerpt: None,
@@ -158,6 +160,16 @@ pub struct Warning {
     pub broken: bool,
     /// The line with a caret below its place, in two lines; empty if there is nothing to show.
     pub shown_line: String,
+}
+
+impl Warning {
+    fn new(text: String, broken: bool) -> Warning {
+        Warning {
+            text,
+            broken,
+            shown_line: String::new(),
+        }
+    }
 }
 
 impl fmt::Display for Warning {
@@ -293,8 +305,13 @@ impl Config {
     /// opened. Returns a message for each setting that would have changed.
     pub fn keep_fixed(&mut self, in_force: &Config) -> Vec<String> {
         let mut told = Vec::new();
-        for setting in table::GLOBAL.iter().filter(|setting| !setting.reloadable) {
-            let Some(field) = setting.field else { continue };
+        for setting in table::in_shown_order()
+            .into_iter()
+            .filter(|setting| !setting.reloadable)
+        {
+            let Some(field) = setting.global else {
+                continue;
+            };
             let shown = |globals| (field.show)(globals).unwrap_or_default();
             let (new, old) = (shown(&self.globals), shown(&in_force.globals));
             if new != old {
@@ -402,167 +419,15 @@ impl Config {
         self.users.get(name)
     }
 
-    /// The size of a pool; 0 sets no limit.
-    pub fn pool_size(&self, database: &Database, user: Option<&User>) -> u32 {
-        let nearer = user.and_then(|user| user.pool_size).or(database.pool_size);
-        nearer.unwrap_or(self.globals.default_pool_size)
-    }
-
-    /// When a pool's servers are given back.
-    pub fn pool_mode(&self, database: &Database, user: Option<&User>) -> PoolMode {
-        let nearer = user.and_then(|user| user.pool_mode).or(database.pool_mode);
-        nearer.unwrap_or(self.globals.pool_mode)
-    }
-
-    /// What happens to the session state of clients.
-    pub fn session_state(&self, database: &Database, user: Option<&User>) -> SessionState {
-        let nearer = user
-            .and_then(|user| user.session_state)
-            .or(database.session_state);
-        nearer.unwrap_or(self.globals.session_state)
-    }
-
-    /// True if one connection listens for all clients of a database. False for a database with
-    /// several hosts, because notifications do not leave their host.
-    pub fn shares_listen(&self, database: &Database, user: Option<&User>) -> bool {
-        let nearer = user.and_then(|user| user.listen).or(database.listen);
-        let listen = nearer.unwrap_or(self.globals.listen);
-        listen == Listen::Share && database.hosts.len() == 1
-    }
-
-    /// The user whose connection listens for all clients of a database; `None` if each user has its
-    /// own.
-    pub fn listen_user<'a>(&'a self, database: &'a Database) -> Option<&'a str> {
-        let of_database = database.listen_user.as_deref();
-        let user = of_database.unwrap_or(&self.globals.listen_user);
-        Some(user).filter(|user| !user.is_empty())
-    }
-
-    /// How many clients may keep a server of a pool between transactions; 0 sets no limit.
-    pub fn pin_limit(&self, database: &Database, user: Option<&User>) -> u32 {
-        let nearer = user.and_then(|user| user.pin_limit).or(database.pin_limit);
-        let limit = nearer.unwrap_or(self.globals.pin_limit);
-        if limit > 0 {
-            return limit;
+    /// The settings of a user in a database. Without one of them, its settings do not count.
+    pub fn scopes<'a>(&'a self, database: Option<&'a Database>, user: Option<&str>) -> Scopes<'a> {
+        Scopes {
+            user: user
+                .and_then(|name| self.users.get(name))
+                .map(|user| &**user),
+            database,
+            globals: &self.globals,
         }
-        let bounds = [
-            self.pool_size(database, user),
-            self.max_db_connections(database),
-            self.max_user_connections(user),
-        ];
-        let servers = bounds.into_iter().filter(|bound| *bound > 0).min();
-        servers.map_or(0, |servers| (servers / 2).max(1))
-    }
-
-    /// Additional servers for clients of a pool that wait too long.
-    pub fn reserve_pool_size(&self, database: &Database, user: Option<&User>) -> u32 {
-        let nearer = user
-            .and_then(|user| user.reserve_pool_size)
-            .or(database.reserve_pool_size);
-        nearer.unwrap_or(self.globals.reserve_pool_size)
-    }
-
-    /// How long a client may wait for a server; zero: for ever.
-    pub fn query_wait_timeout(&self, database: &Database, user: Option<&User>) -> Duration {
-        let nearer = user
-            .and_then(|user| user.query_wait_timeout)
-            .or(database.query_wait_timeout);
-        nearer.unwrap_or(self.globals.query_wait_timeout)
-    }
-
-    /// A query that lasts this long is logged; zero: none.
-    pub fn slow_query_time(&self, database: &Database, user: Option<&User>) -> Duration {
-        let nearer = user
-            .and_then(|user| user.slow_query_time)
-            .or(database.slow_query_time);
-        nearer.unwrap_or(self.globals.slow_query_time)
-    }
-
-    /// Servers kept open in a pool that is in use.
-    pub fn min_pool_size(&self, database: &Database) -> u32 {
-        database.min_pool_size.unwrap_or(self.globals.min_pool_size)
-    }
-
-    /// The greatest age of a database's servers; zero: a server is used once.
-    pub fn server_lifetime(&self, database: &Database) -> Duration {
-        database
-            .server_lifetime
-            .unwrap_or(self.globals.server_lifetime)
-    }
-
-    /// The greatest number of a database's servers; 0 sets no limit.
-    pub fn max_db_connections(&self, database: &Database) -> u32 {
-        database
-            .max_db_connections
-            .unwrap_or(self.globals.max_db_connections)
-    }
-
-    /// The greatest number of a database's clients; 0 sets no limit.
-    pub fn max_db_client_connections(&self, database: &Database) -> u32 {
-        database
-            .max_db_client_connections
-            .unwrap_or(self.globals.max_db_client_connections)
-    }
-
-    /// The greatest number of a user's servers; 0 sets no limit.
-    pub fn max_user_connections(&self, user: Option<&User>) -> u32 {
-        user.and_then(|user| user.max_user_connections)
-            .unwrap_or(self.globals.max_user_connections)
-    }
-
-    /// The greatest number of a user's clients; 0 sets no limit.
-    pub fn max_user_client_connections(&self, user: Option<&User>) -> u32 {
-        user.and_then(|user| user.max_user_client_connections)
-            .unwrap_or(self.globals.max_user_client_connections)
-    }
-
-    /// How long a query may run; zero: for ever.
-    pub fn query_timeout(&self, user: Option<&User>) -> Duration {
-        user.and_then(|user| user.query_timeout)
-            .unwrap_or(self.globals.query_timeout)
-    }
-
-    /// How long a client may be idle in a transaction; zero: for ever.
-    pub fn idle_transaction_timeout(&self, user: Option<&User>) -> Duration {
-        user.and_then(|user| user.idle_transaction_timeout)
-            .unwrap_or(self.globals.idle_transaction_timeout)
-    }
-
-    /// How long a transaction may last; zero: for ever.
-    pub fn transaction_timeout(&self, user: Option<&User>) -> Duration {
-        user.and_then(|user| user.transaction_timeout)
-            .unwrap_or(self.globals.transaction_timeout)
-    }
-
-    /// How long a client may be silent; zero: for ever.
-    pub fn client_idle_timeout(&self, user: Option<&User>) -> Duration {
-        user.and_then(|user| user.client_idle_timeout)
-            .unwrap_or(self.globals.client_idle_timeout)
-    }
-
-    /// How long a client that keeps a server may be silent; zero: for ever.
-    pub fn pin_idle_timeout(&self, user: Option<&User>) -> Duration {
-        user.and_then(|user| user.pin_idle_timeout)
-            .unwrap_or(self.globals.pin_idle_timeout)
-    }
-
-    /// The methods with which a database's servers may ask Howdah for a proof.
-    pub fn require_auth<'a>(&'a self, database: &'a Database) -> &'a RequireAuth {
-        let nearer = database.require_auth.as_ref();
-        nearer.unwrap_or(&self.globals.server_require_auth)
-    }
-
-    /// Whether logins to servers of a database bind the channel.
-    pub fn channel_binding(&self, database: &Database) -> ChannelBinding {
-        let nearer = database.channel_binding;
-        nearer.unwrap_or(self.globals.server_channel_binding)
-    }
-
-    /// The system user that a database's servers on a unix socket must run as; `None`: any user.
-    pub fn require_peer<'a>(&'a self, database: &'a Database) -> Option<&'a str> {
-        let nearer = database.requirepeer.as_deref();
-        let name = nearer.unwrap_or(&self.globals.server_requirepeer);
-        (!name.is_empty()).then_some(name)
     }
 
     /// How many cancel requests are forwarded to a peer at once; 0 sets no limit.
@@ -617,9 +482,10 @@ impl Config {
 
     /// The rows of SHOW CONFIG.
     pub fn show(&self) -> impl Iterator<Item = ShownSetting> {
-        table::GLOBAL.iter().map(|setting| ShownSetting {
+        let settings = table::in_shown_order().into_iter();
+        settings.map(|setting| ShownSetting {
             key: setting.name,
-            value: setting.field.and_then(|field| (field.show)(&self.globals)),
+            value: setting.global.and_then(|field| (field.show)(&self.globals)),
             default: setting.default,
             changeable: setting.reloadable,
         })

@@ -3,7 +3,8 @@
 
 use std::fmt::Write;
 
-use super::table::{ENTRY, GLOBAL, Scope, Setting, Support, find};
+use super::table::{SETTINGS, in_scope};
+use super::{Scope, Setting};
 
 const INTRODUCTION: &str = "Settings are PgBouncer's, except those marked *not in PgBouncer*. PgBouncer 1.25.2 \
     refuses a file with such a setting; `howdah --check` lists them. If a setting stands in several \
@@ -56,199 +57,6 @@ The configuration of the packaged service.
 The auth_file that it names.
 ";
 
-/// The settings of `[pgbouncer]` by topic. In each topic the most used come first.
-const TOPICS: &[(&str, &[&str])] = &[
-    (
-        "Listening",
-        &[
-            "listen_addr",
-            "listen_port",
-            "listen_backlog",
-            "so_reuseport",
-            "unix_socket_dir",
-            "unix_socket_mode",
-            "unix_socket_group",
-            "tcp_defer_accept",
-            "client_login_timeout",
-            "ignore_startup_parameters",
-            "login_notify_message",
-        ],
-    ),
-    (
-        "Who may log in",
-        &[
-            "auth_type",
-            "auth_file",
-            "auth_query",
-            "auth_user",
-            "auth_dbname",
-            "auth_query_cache",
-            "auth_hba_file",
-            "auth_ident_file",
-            "auth_ldap_options",
-            "scram_iterations",
-            "admin_users",
-            "stats_users",
-        ],
-    ),
-    (
-        "Pools and limits",
-        &[
-            "pool_mode",
-            "default_pool_size",
-            "min_pool_size",
-            "reserve_pool_size",
-            "reserve_pool_timeout",
-            "max_client_conn",
-            "max_db_connections",
-            "max_user_connections",
-            "max_db_client_connections",
-            "max_user_client_connections",
-            "pool_idle_timeout",
-            "autodb_idle_timeout",
-        ],
-    ),
-    (
-        "Timeouts of clients",
-        &[
-            "query_wait_timeout",
-            "query_wait_notify",
-            "query_timeout",
-            "transaction_timeout",
-            "idle_transaction_timeout",
-            "client_idle_timeout",
-            "cancel_wait_timeout",
-            "suspend_timeout",
-            "takeover_timeout",
-        ],
-    ),
-    (
-        "Servers",
-        &[
-            "server_lifetime",
-            "server_idle_timeout",
-            "server_connect_timeout",
-            "server_login_retry",
-            "server_check_query",
-            "server_check_delay",
-            "server_reset_query",
-            "server_reset_query_always",
-            "server_round_robin",
-            "server_fast_close",
-            "server_require_auth",
-            "server_requirepeer",
-            "server_channel_binding",
-            "server_scram_iterations_max",
-        ],
-    ),
-    (
-        "Session state and prepared statements",
-        &[
-            "session_state",
-            "pin_limit",
-            "pin_idle_timeout",
-            "pin_notice",
-            "listen",
-            "listen_user",
-            "listen_lost",
-            "max_prepared_statements",
-            "track_extra_parameters",
-            "application_name_add_host",
-            "disable_pqexec",
-        ],
-    ),
-    (
-        "TLS to clients",
-        &[
-            "client_tls_sslmode",
-            "client_tls_key_file",
-            "client_tls_cert_file",
-            "client_tls_ca_file",
-            "client_tls_protocols",
-            "client_tls_ciphers",
-            "client_tls13_ciphers",
-            "client_tls_ecdhcurve",
-            "client_tls_dheparams",
-        ],
-    ),
-    (
-        "TLS to servers",
-        &[
-            "server_tls_sslmode",
-            "server_tls_ca_file",
-            "server_tls_key_file",
-            "server_tls_cert_file",
-            "server_tls_protocols",
-            "server_tls_ciphers",
-            "server_tls13_ciphers",
-        ],
-    ),
-    (
-        "The log",
-        &[
-            "logfile",
-            "log_format",
-            "log_connections",
-            "log_disconnections",
-            "log_pooler_errors",
-            "log_unauthenticated_rate",
-            "log_stats",
-            "stats_period",
-            "verbose",
-            "syslog",
-            "syslog_facility",
-            "syslog_ident",
-        ],
-    ),
-    (
-        "Looking inside",
-        &[
-            "http_listen_port",
-            "http_listen_addr",
-            "http_page",
-            "http_token",
-            "ready_fails_when",
-            "metrics_max_pools",
-            "slow_query_time",
-            "slow_query_values",
-            "slow_query_rate",
-            "top_queries",
-            "trace_endpoint",
-            "trace_ratio",
-        ],
-    ),
-    (
-        "Names and the network",
-        &[
-            "dns_max_ttl",
-            "dns_nxdomain_ttl",
-            "dns_zone_check_period",
-            "resolv_conf",
-            "tcp_keepalive",
-            "tcp_keepidle",
-            "tcp_keepintvl",
-            "tcp_keepcnt",
-            "tcp_user_timeout",
-            "tcp_socket_buffer",
-            "max_packet_size",
-        ],
-    ),
-    (
-        "The process",
-        &[
-            "workers",
-            "pool_spread",
-            "io_driver",
-            "busy_poll",
-            "user",
-            "pidfile",
-            "conffile",
-            "peer_id",
-        ],
-    ),
-    ("Without effect", &["job_name", "pkt_buf", "sbuf_loopcnt"]),
-];
-
 /// The page in Markdown.
 pub fn settings_page() -> String {
     let mut page =
@@ -268,7 +76,7 @@ pub fn settings_page() -> String {
             let _ = write!(page, "{also}\n\n");
         }
         for setting in chapter.settings {
-            let (name, values, prose) = (setting.name, values(setting), prose(setting));
+            let (name, values, prose) = (setting.name, values(setting), setting.prose);
             let _ = writeln!(page, "- **`{name}`**: {values}.\n  {prose}");
         }
     }
@@ -293,12 +101,12 @@ pub fn settings_manual() -> String {
             let _ = writeln!(page, "{}", roff(also));
         }
         for setting in chapter.settings {
-            let (name, values, prose) = (setting.name, values(setting), prose(setting));
+            let (name, values, prose) = (setting.name, values(setting), setting.prose);
             let _ = writeln!(
                 page,
                 ".TP\n.B {name}\n{}.\n.br\n{}",
                 roff(&values),
-                roff(&prose)
+                roff(prose)
             );
         }
     }
@@ -318,33 +126,32 @@ struct Chapter {
 }
 
 fn chapters() -> Vec<Chapter> {
-    let of = |settings: &'static [Setting], scope| {
-        settings
-            .iter()
-            .filter(move |setting| setting.scopes.contains(&scope))
+    let of = |title: &str| {
+        let all = SETTINGS.iter();
+        all.filter(|setting| setting.topic == title).collect()
     };
-    let mut chapters: Vec<_> = TOPICS
-        .iter()
-        .map(|(title, names)| Chapter {
-            title: (*title).into(),
-            also: None,
-            settings: names
-                .iter()
-                .filter_map(|name| find(Scope::Global, name))
-                .collect(),
-        })
+    let mut topics: Vec<_> = in_scope(Scope::Global)
+        .map(|setting| setting.topic)
         .collect();
-    for scope in [Scope::Database, Scope::User, Scope::Peer] {
-        let names: Vec<_> = of(GLOBAL, scope)
-            .map(|setting| format!("`{}`", setting.name))
-            .collect();
-        chapters.push(Chapter {
-            title: format!("Entries of `[{}]`", scope.section()),
-            also: (!names.is_empty()).then(|| format!("From above: {}.", names.join(", "))),
-            settings: of(ENTRY, scope).collect(),
-        });
-    }
-    chapters
+    topics.dedup();
+    let of_topics = topics.into_iter().map(|title| Chapter {
+        title: title.into(),
+        also: None,
+        settings: of(title),
+    });
+    let of_entries = [Scope::Database, Scope::User, Scope::Peer].map(|scope| {
+        let title = format!("Entries of `[{}]`", scope.section());
+        let others = in_scope(scope).filter(|setting| setting.topic != title);
+        let mut others: Vec<_> = others.map(|setting| setting.name).collect();
+        others.sort_unstable();
+        let named: Vec<_> = others.iter().map(|name| format!("`{name}`")).collect();
+        Chapter {
+            also: (!named.is_empty()).then(|| format!("From above: {}.", named.join(", "))),
+            settings: of(&title),
+            title,
+        }
+    });
+    of_topics.chain(of_entries).collect()
 }
 
 /// The link to a chapter, in the form that Markdown renderers make from its title.
@@ -375,8 +182,10 @@ fn values(setting: &Setting) -> String {
 /// The note for a setting that PgBouncer 1.25.2 does not accept here.
 fn beyond_pgbouncer(setting: &Setting) -> String {
     let sections = |known: bool| {
-        let scopes = setting.scopes.iter();
-        let scopes = scopes.filter(|&&scope| setting.is_known_to_pgbouncer(scope) == known);
+        let scopes = Scope::ALL.into_iter();
+        let scopes = scopes.filter(|&scope| {
+            setting.is_allowed_in(scope) && setting.is_known_to_pgbouncer(scope) == known
+        });
         scopes
             .map(|scope| format!("`[{}]`", scope.section()))
             .collect::<Vec<_>>()
@@ -386,28 +195,6 @@ fn beyond_pgbouncer(setting: &Setting) -> String {
         (_, true) => String::new(),
         (true, false) => "; *not in PgBouncer*".into(),
         (false, false) => format!("; *not in PgBouncer* in {}", unknown.join(" and ")),
-    }
-}
-
-/// What the setting does, or why it is not built.
-fn prose(setting: &Setting) -> String {
-    let prose = setting.prose;
-    match setting.status {
-        Support::Built => prose.to_owned(),
-        Support::NotYet(why) => format!("{prose} **Not built**: {why}."),
-        Support::Stops { unless, why } => {
-            let harmless: Vec<_> = unless
-                .iter()
-                .filter(|value| !value.is_empty())
-                .map(|value| format!("`{value}`"))
-                .collect();
-            let but = if harmless.is_empty() {
-                "setting it".to_owned()
-            } else {
-                format!("any value but {}", harmless.join(", "))
-            };
-            format!("{prose} **Not built**: {but} stops the start, as {why}.")
-        }
     }
 }
 
@@ -483,23 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_has_one_topic() {
-        let mut named: Vec<_> = TOPICS.iter().flat_map(|(_, names)| *names).collect();
-        named.sort_unstable();
-        let mut known: Vec<_> = GLOBAL.iter().map(|setting| &setting.name).collect();
-        known.sort_unstable();
-        assert_eq!(named, known);
-    }
-
-    #[test]
     fn every_setting_is_on_it() {
         let page = settings_page();
         let manual = settings_manual();
-        for setting in GLOBAL.iter().chain(ENTRY) {
+        for setting in SETTINGS {
             let entry = format!("\n.B {}\n", setting.name);
             assert!(manual.contains(&entry), "{}", setting.name);
         }
-        for setting in GLOBAL.iter().chain(ENTRY) {
+        for setting in SETTINGS {
             assert!(
                 page.contains(&format!("`{}`", setting.name)),
                 "{}",

@@ -1,20 +1,20 @@
 //! The second stage: from written settings to a configuration.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::access::TLS_TWICE;
-use super::database::{Database, Host};
-use super::ini::{self, Item};
+use super::database::Host;
+use super::ini::{self, NOT_UTF8};
 use super::near::{distance, nearest};
-use super::peer::PeerProcess;
-use super::table::{self, Globals, Scope, Setting, Support};
-use super::user::User;
+use super::setting::{Assign, Range};
+use super::table::{self, Globals};
 use super::userlist::{self, MAX_USER};
-use super::value::{AuthType, Kind, List, SslMode, Value, read_number};
+use super::value::{AuthType, Kind, SslMode, read_number};
+use super::written::{Path, WrittenLine};
 use super::{
-    Authority, Beyond, CAUSES, CONSOLE, Config, Excerpt, Mistake, Place, Reading, Warning, access,
-    connstr, doubts, excerpt, is_console,
+    Authority, Beyond, CONSOLE, Config, Database, Excerpt, Mistake, Place, Reading, Scope, Setting,
+    User, Warning, access, doubts, is_console,
 };
 use howdah_auth::Secret;
 
@@ -29,48 +29,43 @@ pub(super) fn read(
     text: &str,
     read_file: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> Reading {
-    let mut mistakes = Vec::new();
     let mut files = 1;
     let read_file = &mut |path: &str| {
         let text = read_file(path);
         files += usize::from(text.is_ok());
         text
     };
-    let mut items = ini::parse(path, text, read_file, &mut mistakes);
-    let main = |item: &Item| matches!(item, Item::Section(name, _) if name == "pgbouncer");
-    let misses_main = !items.iter().any(main);
+    let mut mistakes = Vec::new();
+    let mut lines = ini::lines(path, text, read_file, &mut mistakes);
+    let is_main = |line: &WrittenLine| *line.path == [Scope::Global.section()];
+    let misses_main = !lines.iter().any(is_main);
     if let Some(format) = doubts::other_format(text).filter(|_| misses_main) {
         // One mistake says more than one for each line.
-        items.clear();
-        mistakes = vec![Mistake {
-            place: None,
-            text: format!("config file {path} is in {format} format"),
-            remedy: doubts::OTHER_FORMAT.into(),
-            excerpt: None,
-        }];
+        lines.clear();
+        let text = format!("config file {path} is in {format} format");
+        mistakes = vec![Mistake::new(None, text, doubts::OTHER_FORMAT)];
     } else if misses_main {
         // Important for an empty or truncated file: a reload would remove all databases.
-        mistakes.push(Mistake {
-            place: None,
-            text: format!("main section missing from config file {path}"),
-            remedy: "write [pgbouncer], if only with its defaults".into(),
-            excerpt: None,
-        });
+        let text = format!("main section missing from config file {path}");
+        let remedy = "write [pgbouncer], if only with its defaults";
+        mistakes.push(Mistake::new(None, text, remedy));
     }
     let mut resolver = Resolver {
         path: path.into(),
         config: Config::default(),
-        section: Section::None,
         written: HashMap::new(),
         entries: HashMap::new(),
-        not_built: BTreeSet::new(),
+        refused: None,
         mistakes,
         warnings: Vec::new(),
         beyond_pgbouncer: Vec::new(),
     };
     resolver.config.globals.conffile = Some(path.into());
-    for item in items {
-        resolver.item(item);
+    for line in &lines {
+        match &line.key {
+            Some(key) => resolver.setting(line, key),
+            None => resolver.begin(line),
+        }
     }
     let mut reading = resolver.finish(read_file);
     reading.files = files;
@@ -81,11 +76,7 @@ pub(super) fn read(
 pub(super) fn set(globals: &mut Globals, key: &str, value: &str) -> Result<(), String> {
     let setting = table::find(Scope::Global, key)
         .ok_or_else(|| format!("unknown setting {key}{}", did_you_mean(Scope::Global, key)))?;
-    assign(globals, setting, value)?;
-    match stop(setting, value) {
-        Some(why) => Err(why.into()),
-        None => Ok(()),
-    }
+    assign(globals, setting, value)
 }
 
 /// Assigns a global setting.
@@ -93,95 +84,19 @@ pub(super) fn set(globals: &mut Globals, key: &str, value: &str) -> Result<(), S
 /// # Errors
 /// How to write the value instead.
 fn assign(globals: &mut Globals, setting: &Setting, value: &str) -> Result<(), String> {
-    let in_range = match setting.name {
-        "auth_dbname" if value == CONSOLE => {
-            return Err(RESERVED_AUTH_DBNAME.into());
-        }
-        "stats_period" | "scram_iterations" if read_number(value) == Some(0) => false,
-        "http_listen_addr" => value.parse::<std::net::IpAddr>().is_ok(),
-        "ready_fails_when" => List::read(value)
-            .is_some_and(|causes| causes.iter().all(|cause| CAUSES.contains(&cause.as_str()))),
-        // The token is used in addresses and cookies.
-        "http_token" => value
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_.~".contains(c)),
-        "peer_id" => read_number(value).is_some_and(|id| (0..=16383).contains(&id)),
-        // The greatest values that Linux accepts; 0 leaves the choice to the system.
-        "tcp_keepidle" | "tcp_keepintvl" => {
-            read_number(value).is_some_and(|seconds| (0..=32767).contains(&seconds))
-        }
-        "tcp_keepcnt" => read_number(value).is_some_and(|count| (0..=127).contains(&count)),
-        // A cancel key has no room for more workers.
-        "workers" => read_number(value).is_some_and(|count| (0..=1024).contains(&count)),
-        _ => true,
-    };
-    if in_range
-        && setting
-            .field
-            .is_some_and(|field| (field.assign)(globals, value))
-    {
+    if setting.name == "auth_dbname" && value == CONSOLE {
+        return Err(RESERVED_AUTH_DBNAME.into());
+    }
+    let field = setting.global.filter(|_| setting.can_be(value));
+    if field.is_some_and(|field| (field.assign)(globals, value)) {
         Ok(())
     } else {
-        let near = did_you_mean_word(setting.kind, value);
-        let range = match read_number(value) {
-            Some(..0) if setting.kind == Kind::Number => ", 0 or more",
-            _ => range(setting.name),
-        };
-        Err(format!("must be {}{range}{near}", setting.kind))
+        Err(must_be(setting, value))
     }
 }
 
 const RESERVED_AUTH_DBNAME: &str =
     "cannot use the reserved \"pgbouncer\" database as an auth_dbname";
-
-fn range(name: &str) -> &'static str {
-    match name {
-        "stats_period" | "scram_iterations" => ", at least 1",
-        "peer_id" => " from 0 to 16383",
-        "workers" => " from 0 to 1024",
-        "tcp_keepidle" | "tcp_keepintvl" => " from 0 to 32767",
-        "tcp_keepcnt" => " from 0 to 127",
-        "http_listen_addr" => ": an IPv4 or IPv6 address",
-        "http_token" => " of letters, digits and -_.~",
-        "ready_fails_when" => ": draining, paused, unreachable",
-        "listen_port" | "http_listen_port" => " from 0 to 65535",
-        _ => "",
-    }
-}
-
-/// The reason why this value must stop the start, if there is one.
-fn stop(setting: &Setting, value: &str) -> Option<&'static str> {
-    let Support::Stops { unless, why } = setting.status else {
-        return None;
-    };
-    let harmless = unless.iter().any(|word| word.eq_ignore_ascii_case(value))
-        || setting
-            .default
-            .is_some_and(|default| default.eq_ignore_ascii_case(value));
-    (!harmless).then_some(why)
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Section {
-    None,
-    Unknown,
-    Pooler,
-    Databases,
-    Users,
-    Peers,
-}
-
-impl Section {
-    /// What one line of this section describes.
-    fn entry(self) -> Option<&'static str> {
-        match self {
-            Section::Databases => Some("database"),
-            Section::Users => Some("user"),
-            Section::Peers => Some("peer"),
-            Section::None | Section::Unknown | Section::Pooler => None,
-        }
-    }
-}
 
 /// What is odd about a user of the auth_file, and what helps.
 type Doubt = (&'static str, &'static str);
@@ -189,306 +104,226 @@ type Doubt = (&'static str, &'static str);
 struct Resolver {
     path: String,
     config: Config,
-    section: Section,
     /// The global settings that were written, each with its last value and place.
     written: HashMap<&'static str, (String, Place)>,
     /// The place of each entry.
-    entries: HashMap<(Section, String), Place>,
-    /// Settings of entries that are not built; each gets one warning.
-    not_built: BTreeSet<&'static str>,
+    entries: HashMap<Path, Place>,
+    /// An entry that can't be made. Its settings are skipped.
+    refused: Option<Path>,
     mistakes: Vec<Mistake>,
     warnings: Vec<Warning>,
     beyond_pgbouncer: Vec<Beyond>,
 }
 
 impl Resolver {
-    fn item(&mut self, item: Item) {
-        match item {
-            Item::Section(name, place) => self.section(&name, &place),
-            Item::Assign { key, value, place } => {
-                let done = if (key.clone() + &value).contains(NO_TEXT) {
-                    Err("there are bytes in it that are not UTF-8: write the file in UTF-8".into())
-                } else {
-                    self.assign(&key, &value, &place)
-                };
-                if let Err(remedy) = done {
-                    // Connection strings may contain passwords under any key, so no connection
-                    // string is shown.
-                    let shown = matches!(self.section, Section::Pooler | Section::None)
-                        && !value.contains("passw")
-                        && !matches!(key.as_str(), "http_token" | "auth_ldap_options");
-                    let (text, excerpt) = match self.section.entry() {
-                        // The value is well formed, so the key is what is wrong.
-                        Some(entry) if connstr::parse(&value).is_ok() => {
-                            (format!("{entry} \"{key}\""), Excerpt::of_key(&key))
-                        }
-                        Some(entry) => (format!("{entry} \"{key}\""), Excerpt::of_hidden(&key)),
-                        None if table::find(Scope::Global, &key).is_none() => {
-                            // It may be a secret whose key is misspelt.
-                            (invalid("...", &key), Excerpt::of_key(&key))
-                        }
-                        None if shown => {
-                            let value = excerpt::without_login(&value);
-                            (invalid(&value, &key), Excerpt::of_value(&key, &value))
-                        }
-                        None => (invalid("...", &key), Excerpt::of_hidden(&key)),
-                    };
-                    let mistake = Mistake::at(&place, text, remedy);
-                    self.mistakes.push(mistake.showing(excerpt));
-                }
+    /// A section or an entry begins. Each begins with the defaults, as in PgBouncer.
+    fn begin(&mut self, line: &WrittenLine) {
+        match (&*line.path, line.scope()) {
+            ([_], Some(_)) => self.begin_globals(&line.place),
+            ([_, name], Some(scope)) => self.begin_entry(scope, name, line),
+            ([section], None) if Scope::of_entries(section).is_some() => {}
+            (path, _) => {
+                let section = path.join(".");
+                let text = format!("invalid section \"{section}\" in configuration");
+                let remedy = "there are [pgbouncer], [databases], [users] and [peers]";
+                self.mistakes
+                    .push(Mistake::new(Some(&line.place), text, remedy));
             }
         }
     }
 
-    fn section(&mut self, name: &str, place: &Place) {
-        self.section = match name {
-            "pgbouncer" => {
-                // PgBouncer resets all settings to their defaults at every such header.
-                let conffile = self.config.globals.conffile.take();
-                self.config.globals = Globals {
-                    conffile,
-                    ..Globals::default()
-                };
-                if !self.written.is_empty() {
-                    self.written.clear();
-                    self.warn(format!(
-                        "a second [pgbouncer] section ({place}) puts everything set in the first \
-                         back to its default"
-                    ));
-                }
-                Section::Pooler
-            }
-            "databases" => Section::Databases,
-            "users" => Section::Users,
-            "peers" => Section::Peers,
-            _ => {
-                let text = format!("invalid section \"{name}\" in configuration");
-                let remedy = "there are [pgbouncer], [databases], [users] and [peers]";
-                self.mistakes.push(Mistake::at(place, text, remedy));
-                Section::Unknown
-            }
+    fn begin_globals(&mut self, place: &Place) {
+        let conffile = self.config.globals.conffile.take();
+        self.config.globals = Globals {
+            conffile,
+            ..Globals::default()
         };
+        if !self.written.is_empty() {
+            self.written.clear();
+            self.warn(format!(
+                "a second [pgbouncer] section ({place}) puts everything set in the first back to \
+                 its default"
+            ));
+        }
     }
 
-    fn assign(&mut self, key: &str, value: &str, place: &Place) -> Result<(), String> {
-        if matches!(
-            self.section,
-            Section::Databases | Section::Users | Section::Peers
-        ) {
-            let entry = (self.section, key.to_owned());
-            if let Some(first) = self.entries.insert(entry, place.clone()) {
-                self.warn(format!(
-                    "\"{key}\" is defined twice ({first} and {place}): the last counts"
+    fn begin_entry(&mut self, scope: Scope, name: &str, line: &WrittenLine) {
+        self.refused = None;
+        let place = line.place.clone();
+        if let Some(first) = self.entries.insert(line.path.clone(), place) {
+            let second = &line.place;
+            self.warn(format!(
+                "\"{name}\" is defined twice ({first} and {second}): the last counts"
+            ));
+        }
+        let at = &line.place;
+        let wrong = match (may_be_made(scope, name), &line.unreadable) {
+            (Err(why), _) => (why, Excerpt::of_key(name)),
+            // PgBouncer reads this entry when a client needs it, and then refuses the client.
+            (_, Some((why, _))) if scope == Scope::Database && name == "*" && why != NOT_UTF8 => {
+                let title = line.title();
+                return self.warn(format!(
+                    "{title} ({at}) can't be read and is left out: {why}"
                 ));
             }
-        }
-        match self.section {
-            Section::None => Err("it stands before any section: begin with [pgbouncer]".into()),
-            Section::Unknown => Ok(()), // Its header was the mistake.
-            Section::Pooler => self.global(key, value, place),
-            Section::Databases => self.database(key, value, place),
-            Section::Users => self.user(key, value, place),
-            Section::Peers => self.peer(key, value, place),
+            (_, Some(wrong)) => wrong.clone(),
+            _ => return self.make_entry(scope, name),
+        };
+        let mistake = Mistake::new(Some(at), line.title(), wrong.0);
+        self.mistakes.push(mistake.showing(wrong.1));
+        self.refused = Some(line.path.clone());
+    }
+
+    /// Makes an entry that has only its name.
+    fn make_entry(&mut self, scope: Scope, name: &str) {
+        let config = &mut self.config;
+        match scope {
+            Scope::Global => {}
+            Scope::Database => {
+                let entry = Arc::new(Database {
+                    name: name.into(),
+                    ..Database::default()
+                });
+                if name == "*" {
+                    config.fallback = Some(entry);
+                } else {
+                    config.databases.insert(name.into(), entry);
+                }
+            }
+            Scope::User => {
+                let entry = Arc::new(User {
+                    name: name.into(),
+                    ..User::default()
+                });
+                config.users.insert(name.into(), entry);
+            }
+            Scope::Peer => {
+                let id = peer_id(name);
+                config.peers.extend(id.map(|id| (id, Arc::default())));
+            }
         }
     }
 
-    fn global(&mut self, key: &str, value: &str, place: &Place) -> Result<(), String> {
-        let setting = table::find(Scope::Global, key).ok_or_else(|| {
-            format!(
-                "there is no such setting{}",
-                did_you_mean(Scope::Global, key)
-            )
-        })?;
+    fn setting(&mut self, line: &WrittenLine, key: &str) {
+        let is_outside = line.path.is_empty();
+        let Some(scope) = line.scope().or(is_outside.then_some(Scope::Global)) else {
+            return; // The section is unknown: its header was the mistake.
+        };
+        if self.refused.as_ref() == Some(&line.path) {
+            return;
+        }
+        let setting = table::find(scope, key);
+        let done = if (key.to_owned() + &line.text).contains(NO_TEXT) {
+            Err(NOT_UTF8.into())
+        } else if is_outside {
+            Err("it stands before any section: begin with [pgbouncer]".into())
+        } else if let Some(setting) = setting {
+            match scope {
+                Scope::Global => self.global_setting(line, setting),
+                _ => self.entry_setting(line, scope, setting),
+            }
+        } else {
+            let near = did_you_mean(scope, key);
+            Err(format!("there is no such setting{near}"))
+        };
+        if let Err(remedy) = done {
+            let (text, excerpt) = line.mistaken(setting);
+            let mistake = Mistake::new(Some(&line.place), text, remedy);
+            self.mistakes.push(mistake.showing(excerpt));
+        }
+    }
+
+    fn global_setting(&mut self, line: &WrittenLine, setting: &Setting) -> Result<(), String> {
+        let (name, value, place) = (setting.name, &line.text, &line.place);
         let doubt = doubts::of_value(setting, value);
         assign(&mut self.config.globals, setting, value).map_err(|remedy| match doubt {
             Some(doubt) => format!("{remedy}; {doubt}"),
             None => remedy,
         })?;
         if let Some(doubt) = doubt {
-            let excerpt = Excerpt::of_value(key, value);
-            self.warn_at(place, excerpt, format!("{key} ({place}): {doubt}"));
+            let excerpt = Excerpt::of_value(name, value);
+            self.warn_at(place, excerpt, format!("{name} ({place}): {doubt}"));
         }
-        self.note_beyond(Scope::Global, setting, String::new(), place);
-        let written = (value.into(), place.clone());
-        if let Some((_, first)) = self.written.insert(setting.name, written) {
+        self.note_beyond(Scope::Global, setting, line);
+        let written = (value.clone(), place.clone());
+        if let Some((_, first)) = self.written.insert(name, written) {
             self.warn(format!(
-                "{key} is set twice ({first} and {place}): the last counts"
+                "{name} is set twice ({first} and {place}): the last counts"
             ));
         }
         Ok(())
     }
 
-    fn database(&mut self, name: &str, connstr: &str, place: &Place) -> Result<(), String> {
-        if is_console(name) {
-            return Err(format!(
-                "database name \"{name}\" is reserved for the console"
-            ));
+    fn entry_setting(
+        &mut self,
+        line: &WrittenLine,
+        scope: Scope,
+        setting: &Setting,
+    ) -> Result<(), String> {
+        self.note_beyond(scope, setting, line);
+        let value = &line.text;
+        let warning = |read: &str| format!("{} ({}): {read}", line.title(), line.place);
+        if line.is_oddly_quoted() {
+            let quotes = "its value is read without the double quotes: write single ones";
+            self.warn(warning(quotes));
         }
-        if name.len() >= MAX_DATABASE {
-            return Err(format!(
-                "a database name has at most {} bytes",
-                MAX_DATABASE - 1
-            ));
-        }
-        let not_read = doubts::instead_of_url(connstr).or_else(|| connstr::parse(connstr).err());
-        if name == "*"
-            && let Some(why) = not_read
-        {
-            // PgBouncer reads this entry when a client needs it, and then refuses the client.
-            self.warn(format!(
-                "database \"*\" ({place}) can't be read and is left out: {why}"
-            ));
+        if self.assign(line, scope, setting, value) {
+            if let Some(doubt) = doubts::of_pair(setting.name, value) {
+                self.warn(warning(doubt));
+            }
             return Ok(());
         }
-        if let Some(remedy) = doubts::instead_of_url(connstr) {
-            return Err(remedy);
-        }
-        let mut database = Database::new(name);
-        self.entry(Scope::Database, name, connstr, place, |key, value| {
-            if key == "user" && value.len() >= MAX_USER {
-                return Err(format!("a user name has at most {} bytes", MAX_USER - 1));
+        // PgBouncer reads the digits, too, and takes no notice of the rest.
+        let is_number = matches!(setting.kind, Kind::Number | Kind::Seconds);
+        let digits = leading_digits(value).filter(|_| is_number);
+        match digits.filter(|digits| self.assign(line, scope, setting, digits)) {
+            Some(_) if line.has_password() => {
+                self.warn(warning("only the digits of its value are read"));
             }
-            database.assign(key, value).ok_or_else(String::new)
-        })?;
-        let database = Arc::new(database);
-        if name == "*" {
-            self.config.fallback = Some(database);
-        } else {
-            self.config.databases.insert(name.into(), database);
+            Some(digits) => self.warn(warning(&format!("{value} is read as {digits}"))),
+            None => return Err(must_be(setting, value)),
         }
         Ok(())
     }
 
-    fn user(&mut self, name: &str, settings: &str, place: &Place) -> Result<(), String> {
-        if name.len() >= MAX_USER {
-            return Err(format!("a user name has at most {} bytes", MAX_USER - 1));
+    /// Assigns a setting of an entry; false if it does not take the value.
+    fn assign(&mut self, line: &WrittenLine, scope: Scope, setting: &Setting, value: &str) -> bool {
+        let config = &mut self.config;
+        let name = line.path.last().map_or("", |name| name);
+        if !setting.can_be(value) {
+            return false;
         }
-        let mut user = User {
-            name: name.into(),
-            ..User::default()
-        };
-        self.entry(Scope::User, name, settings, place, |key, value| {
-            user.assign(key, value).ok_or_else(String::new)
-        })?;
-        self.config.users.insert(name.into(), Arc::new(user));
-        Ok(())
-    }
-
-    fn peer(&mut self, id: &str, settings: &str, place: &Place) -> Result<(), String> {
-        let number = read_number(id).and_then(|id| u16::try_from(id).ok());
-        let Some(number) = number.filter(|&number| number > 0) else {
-            return Err("a peer's id is a number from 1 to 65535".into());
-        };
-        let mistakes = self.mistakes.len();
-        let mut peer = PeerProcess::default();
-        self.entry(Scope::Peer, id, settings, place, |key, value| {
-            peer.assign(key, value).ok_or_else(String::new)
-        })?;
-        if peer.hosts.is_empty() && self.mistakes.len() == mistakes {
-            return Err("a peer needs host=".into());
-        }
-        self.config.peers.insert(number, Arc::new(peer));
-        Ok(())
-    }
-
-    /// Walks through the pairs of an entry, and notes a mistake for each wrong pair. If `assign`
-    /// returns an empty error, the text comes from the table: what the key takes.
-    ///
-    /// # Errors
-    /// The text is not a list of pairs.
-    fn entry(
-        &mut self,
-        scope: Scope,
-        name: &str,
-        text: &str,
-        place: &Place,
-        mut assign: impl FnMut(&str, &str) -> Result<(), String>,
-    ) -> Result<(), String> {
-        let pairs = connstr::parse(text)?;
-        // In an entry with a password, any value may be a part of the password, for example after a
-        // blank.
-        let has_password = pairs.iter().any(|pair| pair.key.contains("pass"));
-        let known = |key: &str| table::find(scope, key).is_some();
-        let excerpt = |at| Excerpt::of_pair(name, &pairs, at, known);
-        for (at, pair) in pairs.iter().enumerate() {
-            let (key, value) = (pair.key.clone(), pair.value.clone());
-            if pair.in_double_quotes {
-                let quotes = "its value is read without the double quotes: write single ones";
-                self.warn_of_pair(name, &key, quotes, place);
-            }
-            let Some(setting) = table::find(scope, &key) else {
-                let near = did_you_mean(scope, &key);
-                let remedy = format!("there is no such setting{near}");
-                self.mistaken_pair(name, &key, remedy, place, excerpt(at));
-                continue;
-            };
-            if setting.status != Support::Built {
-                self.not_built.insert(setting.name);
-            }
-            self.note_beyond(scope, setting, format!(" {name}"), place);
-            if let Err(why) = assign(&key, &value) {
-                // PgBouncer reads the digits, too, and takes no notice of the rest.
-                let number = matches!(setting.kind, Kind::Number | Kind::Seconds);
-                if let Some(digits) = leading_digits(&value).filter(|_| number)
-                    && assign(&key, digits).is_ok()
-                {
-                    let shown = match has_password {
-                        true => "only the digits of its value are read".to_string(),
-                        false => format!("{value} is read as {digits}"),
-                    };
-                    self.warn_of_pair(name, &key, &shown, place);
-                    continue;
-                }
-                let pair = if has_password {
-                    key
-                } else {
-                    format!("{key} = {value}")
+        match scope {
+            Scope::Global => false,
+            Scope::Database => {
+                let entry = match name {
+                    "*" => config.fallback.as_mut(),
+                    _ => config.databases.get_mut(name),
                 };
-                let remedy = match why.as_str() {
-                    "" => must_be(setting, &value),
-                    _ => why,
-                };
-                self.mistaken_pair(name, &pair, remedy, place, excerpt(at));
-            } else if let Some(doubt) = doubts::of_pair(&key, &value) {
-                self.warn_of_pair(name, &key, doubt, place);
+                assign_in(setting.database, entry, value)
+            }
+            Scope::User => assign_in(setting.user, config.users.get_mut(name), value),
+            Scope::Peer => {
+                let entry = peer_id(name).and_then(|id| config.peers.get_mut(&id));
+                assign_in(setting.peer, entry, value)
             }
         }
-        Ok(())
-    }
-
-    /// Warns of a pair of an entry that is read in the way that was probably meant.
-    fn warn_of_pair(&mut self, entry: &str, key: &str, read: &str, place: &Place) {
-        let what = self.section.entry().unwrap_or_default();
-        self.warn(format!("{what} \"{entry}\", {key} ({place}): {read}"));
-    }
-
-    fn mistaken_pair(
-        &mut self,
-        entry: &str,
-        pair: &str,
-        remedy: String,
-        place: &Place,
-        excerpt: Option<Excerpt>,
-    ) {
-        let what = self.section.entry().unwrap_or_default();
-        let text = format!("{what} \"{entry}\", {pair}");
-        let mistake = Mistake::at(place, text, remedy);
-        self.mistakes.push(mistake.showing(excerpt));
     }
 
     /// Notes a setting that PgBouncer does not know here.
-    fn note_beyond(&mut self, scope: Scope, setting: &Setting, entry: String, place: &Place) {
+    fn note_beyond(&mut self, scope: Scope, setting: &Setting, line: &WrittenLine) {
         if !setting.is_known_to_pgbouncer(scope) {
+            let name = line.path.get(1);
+            let entry = name.map_or(String::new(), |name| format!(" {name}"));
             self.beyond_pgbouncer.push(Beyond {
                 setting: setting.name,
                 section: format!("[{}]{entry}", scope.section()),
-                place: place.clone(),
+                place: line.place.clone(),
             });
         }
     }
 
     fn finish(mut self, read_file: &mut dyn FnMut(&str) -> Result<String, String>) -> Reading {
-        self.judge_what_is_not_built();
         self.judge_peers();
         self.judge_certificates();
         self.judge_passwords();
@@ -515,43 +350,28 @@ impl Resolver {
         }
     }
 
-    fn judge_what_is_not_built(&mut self) {
-        for setting in table::GLOBAL {
-            let Some((value, place)) = self.written.get(setting.name) else {
-                continue;
-            };
-            let Some(field) = setting.field else { continue };
-            if let Some(why) = stop(setting, value) {
-                let text = invalid(value, setting.name);
-                let excerpt = Excerpt::of_value(setting.name, value);
-                let mistake = Mistake::at(place, text, why);
-                self.mistakes.push(mistake.showing(excerpt));
-                continue;
-            }
-            let as_default =
-                (field.show)(&self.config.globals) == (field.show)(&Globals::default());
-            // A setting that can stop the start has harmless values. These do nothing, or they are
-            // built.
-            let Support::NotYet(why) = setting.status else {
-                continue;
-            };
-            if as_default || value.is_empty() {
-                continue;
-            }
-            let text = format!("{} = {value} ({place}) has no effect: {why}", setting.name);
-            self.warn(text);
-        }
-        for name in std::mem::take(&mut self.not_built) {
-            let why = match table::find(Scope::Database, name).map(|setting| setting.status) {
-                Some(Support::NotYet(why) | Support::Stops { why, .. }) => why,
-                _ => "it is not built yet",
-            };
-            self.warn(format!("{name} in {} has no effect: {why}", self.path));
-        }
-    }
-
-    /// Warns of `[peers]` without a `peer_id`, which has no effect.
+    /// Refuses peers without a host, and warns of `[peers]` without a `peer_id`, which has no
+    /// effect.
     fn judge_peers(&mut self) {
+        for (path, place) in &self.entries {
+            let id = match &**path {
+                [section, name] if section == Scope::Peer.section() => peer_id(name),
+                _ => None,
+            };
+            let peer = id.and_then(|id| Some((id, self.config.peers.get(&id)?)));
+            let Some((id, _)) = peer.filter(|(_, peer)| peer.host.is_none()) else {
+                continue;
+            };
+            // Another mistake of the entry may be the reason.
+            let mut told = self.mistakes.iter().filter_map(|told| told.place.as_ref());
+            if !told.any(|told| told == place) {
+                self.config.peers.remove(&id);
+                let text = format!("peer \"{}\"", path[1]);
+                let mistake = Mistake::new(Some(place), text, "a peer needs host=");
+                let mistake = mistake.showing(Excerpt::of_key(&path[1]));
+                self.mistakes.push(mistake);
+            }
+        }
         let id = self.config.globals.peer_id;
         let others = self.config.peers.keys().any(|&peer| u32::from(peer) != id);
         if id == 0 && others {
@@ -568,33 +388,25 @@ impl Resolver {
         let globals = &self.config.globals;
         let databases = self.config.databases.values().chain(&self.config.fallback);
         for database in databases.filter(|_| globals.client_tls_sslmode == SslMode::Disable) {
-            if database
-                .client_tls_sslmode
-                .is_some_and(SslMode::is_required)
-            {
-                self.mistakes.push(Mistake {
-                    place: None,
-                    text: format!(
-                        "client_tls_sslmode of database {} wants TLS, which is switched off",
-                        database.name
-                    ),
-                    remedy:
-                        "set client_tls_sslmode = allow in [pgbouncer], with key and certificate"
-                            .into(),
-                    excerpt: None,
-                });
+            let mode = database.client_tls_sslmode;
+            if mode.is_some_and(SslMode::is_required) {
+                let name = &database.name;
+                let text = format!(
+                    "client_tls_sslmode of database {name} wants TLS, which is switched off"
+                );
+                let remedy =
+                    "set client_tls_sslmode = allow in [pgbouncer], with key and certificate";
+                self.mistakes.push(Mistake::new(None, text, remedy));
             }
         }
         if globals.auth_type != AuthType::Cert || globals.client_tls_sslmode.is_verified() {
             return;
         }
-        let written = self.written.get("auth_type");
-        self.mistakes.push(Mistake {
-            place: written.map(|(_, place)| place.clone()),
-            text: "auth_type = cert requires client_tls_sslmode = verify-full".into(),
-            remedy: "set that, and client_tls_ca_file".into(),
-            excerpt: Some(Excerpt::of_value("auth_type", "cert")),
-        });
+        let text = "auth_type = cert requires client_tls_sslmode = verify-full";
+        let remedy = "set that, and client_tls_ca_file";
+        let mistake = Mistake::new(self.place("auth_type"), text, remedy);
+        let excerpt = Excerpt::of_value("auth_type", "cert");
+        self.mistakes.push(mistake.showing(excerpt));
     }
 
     /// A password belongs to the forced user. Warns of a password without a forced user: it is
@@ -604,8 +416,7 @@ impl Resolver {
         let idle = databases.filter(|d| d.password.is_some() && d.forced_user.is_none());
         let idle: Vec<_> = idle.map(|database| database.name.clone()).collect();
         for name in idle {
-            let entry = self.entries.get(&(Section::Databases, name.clone()));
-            let place = entry.map_or_else(String::new, |place| format!(" ({place})"));
+            let place = self.place_of(&name);
             self.warn(format!(
                 "password of database \"{name}\"{place} has no effect without user: write user=, or \
                  the users' secrets into auth_file"
@@ -616,11 +427,10 @@ impl Resolver {
     /// Warns if an unauthenticated client could choose the database of auth_query. auth_query runs before a client
     /// has proved anything, and with a `*` entry any name is a database.
     fn judge_lookups(&mut self) {
-        let globals = &self.config.globals;
-        let set = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+        let set = |text: Option<String>| text.is_some_and(|text| !text.is_empty());
         let open = self.config.fallback.as_ref().is_some_and(|fallback| {
-            let asks = set(&fallback.auth_user) || set(&globals.auth_user);
-            asks && !set(&fallback.auth_dbname) && !set(&globals.auth_dbname)
+            let scopes = self.config.scopes(Some(fallback), None);
+            set(scopes.auth_user()) && !set(scopes.auth_dbname())
         });
         if open {
             self.warn(
@@ -639,9 +449,10 @@ impl Resolver {
         let local = address.is_ok_and(|address| address.is_loopback());
         if globals.http_listen_port != 0 && !local && globals.http_token.is_empty() {
             let address = globals.http_listen_addr.clone();
-            let page = match globals.http_page {
-                true => ", and the page (http_page) is not served: set http_token",
-                false => "",
+            let page = if globals.http_page {
+                ", and the page (http_page) is not served: set http_token"
+            } else {
+                ""
             };
             let text = format!(
                 "http_listen_addr = {address} without http_token: whoever reaches it reads the names \
@@ -661,13 +472,11 @@ impl Resolver {
         let globals = &self.config.globals;
         if doubts::shares_port(globals) {
             let port = globals.http_listen_port;
-            let written = self.written.get("http_listen_port");
-            self.mistakes.push(Mistake {
-                place: written.map(|(_, place)| place.clone()),
-                text: format!("http_listen_port = {port} is listen_port, too"),
-                remedy: "write another port".into(),
-                excerpt: Some(Excerpt::of_value("http_listen_port", &port.to_string())),
-            });
+            let text = format!("http_listen_port = {port} is listen_port, too");
+            let place = self.place("http_listen_port");
+            let mistake = Mistake::new(place, text, "write another port");
+            let excerpt = Excerpt::of_value("http_listen_port", &port.to_string());
+            self.mistakes.push(mistake.showing(excerpt));
         }
         let databases = self.config.databases.values().chain(&self.config.fallback);
         let circles = databases.filter(|database| {
@@ -677,8 +486,7 @@ impl Resolver {
         let circles: Vec<_> = circles.map(|database| database.name.clone()).collect();
         let port = globals.listen_port;
         for name in circles {
-            let entry = self.entries.get(&(Section::Databases, name.clone()));
-            let place = entry.map_or_else(String::new, |place| format!(" ({place})"));
+            let place = self.place_of(&name);
             self.warn(format!(
                 "database \"{name}\"{place} leads to Howdah itself: port {port} of that host is \
                  listen_port; write PostgreSQL's port"
@@ -686,34 +494,39 @@ impl Resolver {
         }
     }
 
-    /// Sets the host of databases without one: the directory of Howdah's own unix socket.
+    /// The place of a global setting; `None` if it was not written.
+    fn place(&self, setting: &str) -> Option<&Place> {
+        self.written.get(setting).map(|(_, place)| place)
+    }
+
+    /// The place of a database's entry, for messages.
+    fn place_of(&self, database: &str) -> String {
+        let path = [Scope::Database.section().to_owned(), database.to_owned()];
+        let place = self.entries.get(&path[..]);
+        place.map_or_else(String::new, |place| format!(" ({place})"))
+    }
+
+    /// Finds the hosts of entries. A database without `host` has the directory of Howdah's own unix
+    /// socket.
     fn place_hosts(&mut self) {
-        let directory = &self.config.globals.unix_socket_dir;
-        if directory.is_empty() {
-            return;
+        let directory = self.config.globals.unix_socket_dir.clone();
+        let own = Some(Host::Unix(directory.clone())).filter(|_| !directory.is_empty());
+        let databases = self.config.databases.values_mut();
+        for database in databases.chain(self.config.fallback.as_mut()) {
+            let database = Arc::make_mut(database);
+            database.hosts = match &database.host {
+                Some(hosts) => Host::list(hosts),
+                None => own.iter().cloned().collect(),
+            };
         }
-        for database in self
-            .config
-            .databases
-            .values_mut()
-            .chain(self.config.fallback.as_mut())
-        {
-            if database.hosts.is_empty() {
-                Arc::make_mut(database)
-                    .hosts
-                    .push(Host::Unix(directory.clone()));
-            }
+        for peer in self.config.peers.values_mut().map(Arc::make_mut) {
+            peer.hosts = Host::list(peer.host.as_deref().unwrap_or_default());
         }
     }
 
     fn read_users(&mut self, read_file: &mut dyn FnMut(&str) -> Result<String, String>) {
-        let Some(path) = self
-            .config
-            .globals
-            .auth_file
-            .clone()
-            .filter(|path| !path.is_empty())
-        else {
+        let path = self.config.globals.auth_file.clone();
+        let Some(path) = path.filter(|path| !path.is_empty()) else {
             return;
         };
         let text = match read_file(&path) {
@@ -806,14 +619,10 @@ impl Resolver {
                 self.config.authority = authority.map(Arc::new);
             }
             Err((why, remedy)) => {
-                let written = self.written.get("auth_ldap_options");
-                let written = written.or_else(|| self.written.get("auth_type"));
-                self.mistakes.push(Mistake {
-                    place: written.map(|(_, place)| place.clone()),
-                    text: format!("auth_ldap_options: {why}"),
-                    remedy,
-                    excerpt: None,
-                });
+                let place = self.place("auth_ldap_options");
+                let place = place.or_else(|| self.place("auth_type"));
+                let text = format!("auth_ldap_options: {why}");
+                self.mistakes.push(Mistake::new(place, text, remedy));
             }
         }
     }
@@ -833,37 +642,25 @@ impl Resolver {
 
     fn warn_of_rules(&mut self, findings: access::Findings) {
         for (mistakes, broken) in [(findings.doubtful, true), (findings.idle, false)] {
-            let warning = |mistake: Mistake| Warning {
-                text: mistake.to_string(),
-                broken,
-                shown_line: String::new(),
-            };
-            self.warnings.extend(mistakes.into_iter().map(warning));
+            let mistakes = mistakes.iter();
+            let warnings = mistakes.map(|mistake| Warning::new(mistake.to_string(), broken));
+            self.warnings.extend(warnings);
         }
     }
 
     fn warn(&mut self, text: String) {
-        self.warnings.push(Warning {
-            text,
-            broken: false,
-            shown_line: String::new(),
-        });
+        self.warnings.push(Warning::new(text, false));
     }
 
     fn warn_at(&mut self, place: &Place, excerpt: Excerpt, text: String) {
         self.warnings.push(Warning {
-            text,
-            broken: false,
             shown_line: excerpt.show(place.line),
+            ..Warning::new(text, false)
         });
     }
 
     fn warn_broken(&mut self, text: String) {
-        self.warnings.push(Warning {
-            text,
-            broken: true,
-            shown_line: String::new(),
-        });
+        self.warnings.push(Warning::new(text, true));
     }
 }
 
@@ -893,18 +690,56 @@ fn did_you_mean_word(kind: Kind, value: &str) -> String {
     near.map_or_else(String::new, |word| format!("; did you mean {word}?"))
 }
 
-/// The values that a pair of an entry takes.
+/// What to write instead of a value that a setting does not take.
 fn must_be(setting: &Setting, value: &str) -> String {
-    let range = match setting.name {
-        "port" => " from 1 to 65535",
-        "host" => return "write names or addresses, separated by commas".into(),
-        _ => "",
+    let range = match setting.range {
+        Some(Range::Only(_, advice)) => return advice.into(),
+        Some(Range::Such(_, range)) => range.into(),
+        Some(Range::Numbers(least, most)) => format!(" from {least} to {most}"),
+        None if setting.global.is_some() && setting.kind == Kind::Number => {
+            let negative = read_number(value).filter(|number| *number < 0);
+            negative.map_or("", |_| ", 0 or more").into()
+        }
+        None => String::new(),
     };
     let near = did_you_mean_word(setting.kind, value);
     format!("must be {}{range}{near}", setting.kind)
 }
 
-/// PgBouncer's text.
-fn invalid(value: &str, key: &str) -> String {
-    format!("invalid value \"{value}\" for parameter {key} in configuration")
+/// Assigns a setting of an entry; false if the text is not of the setting's kind.
+fn assign_in<T: Clone>(assign: Option<Assign<T>>, entry: Option<&mut Arc<T>>, text: &str) -> bool {
+    match (assign, entry) {
+        (Some(assign), Some(entry)) => assign(Arc::make_mut(entry), text),
+        _ => false,
+    }
+}
+
+/// Whether there may be an entry with this name.
+///
+/// # Errors
+/// Why not.
+fn may_be_made(scope: Scope, name: &str) -> Result<(), String> {
+    let most = match scope {
+        Scope::Database if is_console(name) => {
+            return Err(format!(
+                "database name \"{name}\" is reserved for the console"
+            ));
+        }
+        Scope::Peer if peer_id(name).is_none() => {
+            return Err("a peer's id is a number from 1 to 65535".into());
+        }
+        Scope::Database => MAX_DATABASE - 1,
+        Scope::User => MAX_USER - 1,
+        Scope::Global | Scope::Peer => usize::MAX,
+    };
+    if name.len() > most {
+        let noun = scope.noun();
+        return Err(format!("a {noun} name has at most {most} bytes"));
+    }
+    Ok(())
+}
+
+fn peer_id(name: &str) -> Option<u16> {
+    let id = u16::try_from(read_number(name)?).ok()?;
+    (id > 0).then_some(id)
 }

@@ -539,8 +539,6 @@ words! {
         Load = "load",
         /// As many workers as the pool's size allows.
         Always = "always",
-        /// All workers; clients are moved between them at random all the time.
-        Random = "random",
     }
 }
 

@@ -376,12 +376,13 @@ pub fn expected_servers(config: &Config, database: &Database) -> u64 {
     } else {
         users
     };
-    let size = match config.pool_size(database, None) {
+    let scopes = config.scopes(Some(database), None);
+    let size = match scopes.pool_size() {
         0 => config.globals.max_client_conn,
-        size => size.saturating_add(config.reserve_pool_size(database, None)),
+        size => size.saturating_add(scopes.reserve_pool_size()),
     };
     let all = pools.saturating_mul(size.into());
-    match config.max_db_connections(database) {
+    match scopes.max_db_connections() {
         0 => all,
         limit => all.min(limit.into()),
     }

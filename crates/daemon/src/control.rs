@@ -522,13 +522,12 @@ impl Control {
     fn balance(&mut self, from: WorkerId, load: &Load) {
         let now = clock();
         self.balancer.hear(now, from, load);
-        let spread = self.config.globals.pool_spread;
-        if now.0 < self.balanced.0 + DECIDES || spread == PoolSpread::Random {
+        if now.0 < self.balanced.0 + DECIDES {
             return;
         }
         self.balanced = now;
         let workers = self.workers.len() as u16;
-        let always = spread == PoolSpread::Always;
+        let always = self.config.globals.pool_spread == PoolSpread::Always;
         for step in self.balancer.decide(now, self.usable, always) {
             if let BalanceStep::Say(text) = &step {
                 self.say(text);

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use howdah_pooler::login::LoginKey;
 use howdah_pooler::metrics::Sight;
-use howdah_pooler::pool::key::PoolKey;
 
 /// How often the log tells of a pool.
 const EVERY: Duration = Duration::from_secs(60);
@@ -15,7 +15,7 @@ const EVERY: Duration = Duration::from_secs(60);
 pub struct LongWaits {
     /// A worker has asked, and no sample of all workers has come since.
     asked: bool,
-    told: HashMap<Arc<PoolKey>, Instant>,
+    told: HashMap<Arc<LoginKey>, Instant>,
 }
 
 impl LongWaits {
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn a_pool_is_told_of_once_a_minute() {
         let verdict = |user: &str, seconds: u64| PoolVerdict {
-            pool: Some(Arc::new(PoolKey::new("shop".into(), user.into()))),
+            pool: Some(LoginKey::new("shop", user)),
             text: "2 clients wait: the pool is paused".into(),
             longest: seconds * 1_000_000_000,
         };

@@ -1,9 +1,13 @@
-//! DNS messages (RFC 1035) to name servers. The system's resolver can't answer two questions: names by
+//! Questions to name servers (DNS, RFC 1035). The system's resolver can't answer two questions: names by
 //! another resolver file, and the serial numbers of zones.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use simple_dns::rdata::RData;
+use simple_dns::{
+    CLASS, Name, Packet, PacketFlag, Question, RCODE, ResourceRecord, TYPE, header_buffer,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
@@ -16,10 +20,6 @@ pub const SYSTEM_FILE: &str = "/etc/resolv.conf";
 const HOSTS_FILE: &str = "/etc/hosts";
 /// The port of name servers.
 const PORT: u16 = 53;
-
-const TYPE_A: u16 = 1;
-const TYPE_SOA: u16 = 6;
-const TYPE_AAAA: u16 = 28;
 
 /// A resolver file's content, with the defaults of `resolv.conf(5)`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -98,7 +98,7 @@ impl NameServers {
             return Ok(own);
         }
         for name in self.candidates(host) {
-            let (four, six) = tokio::join!(self.ask(&name, TYPE_A), self.ask(&name, TYPE_AAAA));
+            let (four, six) = tokio::join!(self.ask(&name, TYPE::A), self.ask(&name, TYPE::AAAA));
             let mut found = Vec::new();
             for said in [&four, &six].into_iter().flatten() {
                 if let Said::Addresses(addresses) = said {
@@ -121,7 +121,7 @@ impl NameServers {
     /// # Errors
     /// There is no such zone, or no name server answers.
     pub async fn serial(&self, zone: &str) -> Result<u32, String> {
-        match self.ask(zone, TYPE_SOA).await? {
+        match self.ask(zone, TYPE::SOA).await? {
             Said::Serial(serial) => Ok(serial),
             _ => Err("it is no zone".into()),
         }
@@ -145,7 +145,7 @@ impl NameServers {
         names
     }
 
-    async fn ask(&self, name: &str, kind: u16) -> Result<Said, String> {
+    async fn ask(&self, name: &str, kind: TYPE) -> Result<Said, String> {
         let mut problem = String::new();
         for _ in 0..self.attempts {
             for server in &self.servers {
@@ -184,12 +184,12 @@ fn named_in(text: &str, host: &str) -> Vec<IpAddr> {
 }
 
 /// Asks one server: by datagram, and by stream if the answer does not fit into a datagram.
-async fn ask_one(server: SocketAddr, name: &str, kind: u16) -> Result<Said, String> {
+async fn ask_one(server: SocketAddr, name: &str, kind: TYPE) -> Result<Said, String> {
     let fail = |why: std::io::Error| log::text(&why);
     let mut id = [0; 2];
     rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
         .map_err(|why| fail(why.into()))?;
-    let question = question(id, name, kind).ok_or("it is no host name")?;
+    let question = question(u16::from_ne_bytes(id), name, kind).ok_or("it is no host name")?;
     let any: IpAddr = match server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -202,7 +202,7 @@ async fn ask_one(server: SocketAddr, name: &str, kind: u16) -> Result<Said, Stri
     loop {
         let count = socket.recv(&mut buffer).await.map_err(fail)?;
         // An answer to another question is late or forged.
-        match answer(&buffer[..count], &question, kind) {
+        match answer(&buffer[..count], &question) {
             Some(Ok(Said::Truncated)) => break,
             Some(said) => return said,
             None => {}
@@ -217,92 +217,65 @@ async fn ask_one(server: SocketAddr, name: &str, kind: u16) -> Result<Said, Stri
     let length = stream.read_u16().await.map_err(fail)?;
     let mut whole = vec![0; length.into()];
     stream.read_exact(&mut whole).await.map_err(fail)?;
-    answer(&whole, &question, kind).unwrap_or_else(|| Err("it answers something else".into()))
+    answer(&whole, &question).unwrap_or_else(|| Err("it answers something else".into()))
 }
 
 /// A question for records of one kind, with recursion; `None` if the name is not valid.
-fn question(id: [u8; 2], name: &str, kind: u16) -> Option<Vec<u8>> {
-    let mut message = Vec::from(id);
-    message.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
-    for label in name.split('.') {
-        let length = u8::try_from(label.len())
-            .ok()
-            .filter(|n| (1..64).contains(n))?;
-        message.push(length);
-        message.extend(label.as_bytes());
+fn question(id: u16, name: &str, kind: TYPE) -> Option<Vec<u8>> {
+    if name.split('.').any(str::is_empty) {
+        return None;
     }
-    message.push(0);
-    // The type, and the class IN.
-    message.extend(kind.to_be_bytes());
-    message.extend([0, 1]);
-    (name.len() < 254).then_some(message)
+    let name = Name::new(name).ok()?;
+    let mut packet = Packet::new_query(id);
+    packet.set_flags(PacketFlag::RECURSION_DESIRED);
+    let question = Question::new(name, kind.into(), CLASS::IN.into(), false);
+    packet.questions.push(question);
+    packet.build_bytes_vec().ok()
 }
 
 /// Reads an answer; `None` if it answers another question.
-fn answer(message: &[u8], question: &[u8], kind: u16) -> Option<Result<Said, String>> {
+fn answer(message: &[u8], question: &[u8]) -> Option<Result<Said, String>> {
     let asked = message.get(12..question.len())?;
     let is_answer = message[..2] == question[..2]
-        && message[2] & 0x80 != 0
+        && header_buffer::has_flags(message, PacketFlag::RESPONSE).ok()?
         && asked.eq_ignore_ascii_case(&question[12..]);
     if !is_answer {
         return None;
     }
-    if message[2] & 2 != 0 {
+    if header_buffer::has_flags(message, PacketFlag::TRUNCATION).ok()? {
         return Some(Ok(Said::Truncated));
     }
-    Some(match message[3] & 15 {
-        0 => records(message, question.len(), kind).ok_or("its answer is broken".into()),
-        3 => Ok(Said::Nothing),
-        code => Err(format!("it refuses, with code {code}")),
+    let Ok(packet) = Packet::parse(message) else {
+        return Some(Err("its answer is broken".into()));
+    };
+    Some(match packet.rcode() {
+        RCODE::NoError => Ok(records(&packet.answers)),
+        RCODE::NameError => Ok(Said::Nothing),
+        code => Err(format!("it refuses: {code:?}")),
     })
 }
 
-/// The records of one kind after the question. CNAME records on the way to them are skipped.
-fn records(message: &[u8], mut at: usize, kind: u16) -> Option<Said> {
-    let short = |at: usize| {
-        let bytes = message.get(at..at + 2)?;
-        Some(u16::from_be_bytes([bytes[0], bytes[1]]))
-    };
+/// What the records tell. CNAME records on the way are skipped.
+fn records(answers: &[ResourceRecord<'_>]) -> Said {
     let mut addresses = Vec::new();
-    for _ in 0..short(6)? {
-        at = behind_name(message, at)?;
-        let (found, length) = (short(at)?, usize::from(short(at + 8)?));
-        let data = message.get(at + 10..at + 10 + length)?;
-        match (found, kind) {
-            (TYPE_A, TYPE_A) => addresses.push(IpAddr::from(<[u8; 4]>::try_from(data).ok()?)),
-            (TYPE_AAAA, TYPE_AAAA) => {
-                addresses.push(IpAddr::from(<[u8; 16]>::try_from(data).ok()?));
-            }
-            (TYPE_SOA, TYPE_SOA) => {
-                let serial = behind_name(message, behind_name(message, at + 10)?)?;
-                let bytes = message.get(serial..serial + 4)?;
-                return Some(Said::Serial(u32::from_be_bytes(bytes.try_into().ok()?)));
-            }
+    for answer in answers {
+        match &answer.rdata {
+            RData::A(a) => addresses.push(Ipv4Addr::from(a.address).into()),
+            RData::AAAA(aaaa) => addresses.push(Ipv6Addr::from(aaaa.address).into()),
+            RData::SOA(soa) => return Said::Serial(soa.serial),
             _ => {}
         }
-        at += 10 + length;
     }
-    Some(if addresses.is_empty() {
-        Said::Nothing
-    } else {
-        Said::Addresses(addresses)
-    })
-}
-
-/// The position after a name. A name ends with an empty label, or with a pointer to its rest.
-fn behind_name(message: &[u8], mut at: usize) -> Option<usize> {
-    loop {
-        match *message.get(at)? {
-            0 => return Some(at + 1),
-            length if length & 0xc0 == 0xc0 => return Some(at + 2),
-            length if length < 64 => at += 1 + usize::from(length),
-            _ => return None,
-        }
+    if addresses.is_empty() {
+        return Said::Nothing;
     }
+    Said::Addresses(addresses)
 }
 
 #[cfg(test)]
 mod tests {
+    use simple_dns::rdata::SOA;
+
     use super::*;
 
     #[test]
@@ -336,64 +309,62 @@ mod tests {
         assert!(named_in(text, "here").is_empty() && named_in(text, "y").is_empty());
     }
 
-    /// A record: a pointer to the name in the question, type, class, time to live, data.
-    fn record(kind: u16, data: &[u8]) -> Vec<u8> {
-        let mut record = vec![0xc0, 12];
-        record.extend(kind.to_be_bytes());
-        record.extend([0, 1, 0, 0, 0, 9]);
-        record.extend((data.len() as u16).to_be_bytes());
-        record.extend(data);
-        record
-    }
-
-    fn reply(question: &[u8], code: u8, records: &[Vec<u8>]) -> Vec<u8> {
-        let mut message = question.to_vec();
-        message[2] |= 0x80;
-        message[3] = code;
-        message[7] = records.len() as u8;
-        message.extend(records.concat());
-        message
+    /// A reply with these records.
+    fn reply(question: &[u8], code: RCODE, records: &[RData<'_>]) -> Vec<u8> {
+        let mut packet = Packet::parse(question).unwrap().into_reply();
+        *packet.rcode_mut() = code;
+        let name = packet.questions[0].qname.clone();
+        let record = |data: &RData<'_>| {
+            ResourceRecord::new(name.clone(), CLASS::IN, 9, data.clone().into_owned())
+        };
+        packet.answers = records.iter().map(record).collect();
+        packet.build_bytes_vec_compressed().unwrap()
     }
 
     #[test]
     fn answers() {
-        let asked = |kind| question([1, 2], "db.example", kind).unwrap();
-        let a = asked(TYPE_A);
-        assert_eq!(&a[12..], b"\x02db\x07example\0\0\x01\0\x01");
-        let alias = record(5, b"\x03www\xc0\x0c");
-        let found = reply(&a, 0, &[alias, record(TYPE_A, &[10, 0, 0, 7])]);
+        let asked = |kind| question(258, "db.example", kind).unwrap();
+        let a = asked(TYPE::A);
+        assert_eq!(
+            a,
+            b"\x01\x02\x01\0\0\x01\0\0\0\0\0\0\x02db\x07example\0\0\x01\0\x01"
+        );
+        let alias = RData::CNAME(Name::new("www.example").unwrap().into());
+        let ten = RData::A(Ipv4Addr::new(10, 0, 0, 7).into());
+        let found = reply(&a, RCODE::NoError, &[alias, ten]);
         let ten = Said::Addresses(vec![[10, 0, 0, 7].into()]);
-        assert_eq!(answer(&found, &a, TYPE_A), Some(Ok(ten)));
-        assert_eq!(
-            answer(&reply(&a, 3, &[]), &a, TYPE_A),
-            Some(Ok(Said::Nothing))
-        );
-        assert_eq!(
-            answer(&reply(&a, 0, &[]), &a, TYPE_A),
-            Some(Ok(Said::Nothing))
-        );
-        assert!(matches!(
-            answer(&reply(&a, 5, &[]), &a, TYPE_A),
-            Some(Err(_))
-        ));
+        assert_eq!(answer(&found, &a), Some(Ok(ten)));
+        for code in [RCODE::NameError, RCODE::NoError] {
+            assert_eq!(answer(&reply(&a, code, &[]), &a), Some(Ok(Said::Nothing)));
+        }
+        let refused = answer(&reply(&a, RCODE::Refused, &[]), &a);
+        assert_eq!(refused, Some(Err("it refuses: Refused".into())));
         let mut long = found.clone();
         long[2] |= 2;
-        assert_eq!(answer(&long, &a, TYPE_A), Some(Ok(Said::Truncated)));
-        let soa = asked(TYPE_SOA);
-        let data = b"\x02ns\xc0\x0c\x04root\0\0\0\x01\x02and the rest of it";
-        let told = reply(&soa, 0, &[record(TYPE_SOA, data)]);
-        assert_eq!(answer(&told, &soa, TYPE_SOA), Some(Ok(Said::Serial(258))));
+        assert_eq!(answer(&long, &a), Some(Ok(Said::Truncated)));
+        let soa = asked(TYPE::SOA);
+        let zone = RData::SOA(SOA {
+            mname: Name::new("ns.example").unwrap(),
+            rname: Name::new("root.example").unwrap(),
+            serial: 258,
+            refresh: 1,
+            retry: 1,
+            expire: 1,
+            minimum: 1,
+        });
+        let told = reply(&soa, RCODE::NoError, &[zone]);
+        assert_eq!(answer(&told, &soa), Some(Ok(Said::Serial(258))));
         // The answer to another question, a question, and answers that are cut off anywhere.
-        assert_eq!(answer(&found, &asked(TYPE_AAAA), TYPE_AAAA), None);
-        let other = question([9, 9], "db.example", TYPE_A).unwrap();
-        assert_eq!(answer(&found, &other, TYPE_A), None);
-        assert_eq!(answer(&a, &a, TYPE_A), None);
+        assert_eq!(answer(&found, &asked(TYPE::AAAA)), None);
+        let other = question(9, "db.example", TYPE::A).unwrap();
+        assert_eq!(answer(&found, &other), None);
+        assert_eq!(answer(&a, &a), None);
         for end in 0..found.len() {
-            let seen = answer(&found[..end], &a, TYPE_A);
+            let seen = answer(&found[..end], &a);
             assert!(matches!(seen, None | Some(Err(_))), "{end}: {seen:?}");
         }
         for name in ["", "a..b", ".a", &"x".repeat(64), &["x"; 130].join(".")] {
-            assert_eq!(question([0, 0], name, TYPE_A), None, "{name}");
+            assert_eq!(question(0, name, TYPE::A), None, "{name}");
         }
     }
 }

@@ -241,13 +241,10 @@ fn credentials<'a>(config: &'a Config, database: &'a Database) -> Option<(&'a st
             .map(|password| (user.as_str(), password));
         return own.or_else(|| listed(user));
     }
-    let lookup = database
-        .auth_user
-        .as_ref()
-        .or(config.globals.auth_user.as_ref());
+    let lookup = config.scopes(Some(database), None).auth_user();
     let mut names: Vec<&String> = config.users.keys().collect();
     names.sort_unstable();
-    let mut names = lookup.into_iter().chain(names);
+    let mut names = lookup.iter().chain(names);
     names.find_map(|name| listed(name))
 }
 

@@ -46,19 +46,14 @@ impl Pooler {
             Parcel::Client(passenger) => {
                 // This worker may have reported that it waits for no client.
                 self.tell_busy(out);
-                let id = self.adopt_client(*passenger, true, out);
-                // The client may have moved before the takeover, or there were more workers.
-                let key = self.clients.get(id).and_then(|c| c.old_key.as_deref());
-                if let Some(key) = key.cloned() {
-                    self.tell_home(key, None, out);
-                }
+                self.adopt_client(*passenger, true, out);
             }
         }
     }
 
     /// True if our settings connect the pool's servers to the same place.
     fn leads_there(&self, key: &PoolKey, fingerprint: [u8; 32]) -> bool {
-        let Some(database) = self.config.database(&key.database) else {
+        let Some(database) = self.config.database(&key.login.database) else {
             return false;
         };
         let pool = self.pools.find(key).map(|id| self.pools.at(id));
@@ -71,7 +66,7 @@ impl Pooler {
     /// True if the connection is in clear text, and our settings demand TLS.
     fn is_too_open(&self, parcel: &ServerParcel) -> bool {
         let over_network = matches!(parcel.ends.remote, Address::Tcp(..));
-        let entry = self.config.entry(&parcel.pool.database);
+        let entry = self.config.entry(&parcel.pool.login.database);
         let mode = entry.and_then(|entry| entry.sslmode);
         let mode = mode.unwrap_or(self.config.tls.servers);
         parcel.tls.is_none() && over_network && mode.is_required()
@@ -82,19 +77,18 @@ impl Pooler {
         let follows = |database| {
             Terms::of(&self.config, &parcel.pool, database).tracking != Tracking::Nothing
         };
-        let database = self.config.database(&parcel.pool.database);
+        let database = self.config.database(&parcel.pool.login.database);
         !parcel.followed && database.is_some_and(follows)
     }
 
     pub(crate) fn adopt_pool(&mut self, lore: PoolLore, out: &mut Out) {
-        let Some(database) = self.config.database(&lore.key.database) else {
+        let Some(database) = self.config.database(&lore.key.login.database) else {
             return;
         };
+        let login = &lore.key.login;
         let key = PoolKey {
-            database: self.shared.names.intern(&lore.key.database),
-            user: self.shared.names.intern(&lore.key.user),
-            lookups: lore.key.lookups,
-            listens: lore.key.listens,
+            login: self.shared.names.login(&login.database, &login.user),
+            purpose: lore.key.purpose,
         };
         let same = self.leads_there(&key, lore.database);
         let id = self.pool_for(key, &database);
@@ -104,6 +98,23 @@ impl Pooler {
         pool.inherits(lore.scram_keys, lore.found_secret, keeps);
         if let Some(welcome) = lore.welcome.filter(|_| same) {
             self.learn_welcome(id, welcome, out);
+        }
+        if same {
+            self.replace_left_behind(id, lore.left_behind, out);
+        }
+    }
+
+    /// Opens a server for each one that could not travel. After a failed takeover these servers are
+    /// still here.
+    fn replace_left_behind(&mut self, id: PoolId, left_behind: u32, out: &mut Out) {
+        let pool = self.pools.at(id);
+        for _ in pool.servers()..left_behind {
+            out.push(Action::Broker(ToBroker::Warm {
+                worker: self.worker,
+                pool: pool.key.clone(),
+                wanted: u32::MAX,
+                bounds: pool.terms.bounds,
+            }));
         }
     }
 
@@ -116,11 +127,10 @@ impl Pooler {
     ) -> ClientId {
         let ends = passenger.ends.clone();
         let id = self.new_client(ends, passenger.number, passenger.connected);
-        let database = self.shared.names.intern(&passenger.database);
-        let user = self.shared.names.intern(&passenger.user);
-        let login = PoolKey::new(database.clone(), user.clone());
+        let names = &mut self.shared.names;
+        let login = names.login(&passenger.database, &passenger.user);
         let client = self.clients.at_mut(id);
-        client.unpack(&mut passenger, database, user);
+        client.unpack(&mut passenger, login.clone());
         if passenger.standing.is_of_a_pool() {
             let target = self.config.database(&login.database);
             let target = target.as_ref().map_or(&*login.database, |d| d.target());
@@ -129,7 +139,6 @@ impl Pooler {
         }
         out.push(Action::Attach(Peer::Client(id), passenger.socket));
         if passenger.admitted && enters {
-            let login = Arc::new(login);
             let entered = ToBroker::ClientEntered { login };
             out.push(Action::Broker(entered));
         }
@@ -201,8 +210,6 @@ impl Pooler {
         let client = self.clients.at_mut(id);
         if standing == Standing::Ready {
             client.mark_welcome();
-            // The key is kept before an error can end the client: the client's home learns of the
-            // end by the key.
             self.keep_key(id, key);
         }
         let Some(pool_id) = self.join_pool(id, out) else {
@@ -228,12 +235,12 @@ impl Pooler {
     /// Puts a client into its pool, or disconnects it if the database is gone.
     fn join_pool(&mut self, id: ClientId, out: &mut Out) -> Option<PoolId> {
         let client = self.clients.get(id)?;
-        let (name, user) = (client.database.clone(), client.user.clone());
-        let Some(database) = self.config.database(&name) else {
-            self.disconnect(id, Fault::NoDatabase(name.to_string()), out);
+        let who = client.who.clone();
+        let Some(database) = self.config.database(&who.database) else {
+            self.disconnect(id, Fault::NoDatabase(who.database.to_string()), out);
             return None;
         };
-        let key = PoolKey::new(name, self.pool_user(&database, user));
+        let key = PoolKey::of_clients(self.login_at(&who, &database));
         let pool_id = self.pool_for(key, &database);
         let pool = self.pools.at_mut(pool_id);
         pool.client_enters();

@@ -42,7 +42,7 @@ use std::sync::Arc;
 
 use crate::event::{Time, WorkerId};
 use crate::load::{FREE, Load};
-use crate::pool::key::PoolKey;
+use crate::login::key::LoginKey;
 
 pub use step::BalanceStep;
 
@@ -106,7 +106,7 @@ struct Worker {
     clients: u32,
     /// The transactions that the worker has reported.
     total: u64,
-    pools: BTreeMap<Arc<PoolKey>, Part>,
+    pools: BTreeMap<Arc<LoginKey>, Part>,
 }
 
 /// A worker's part of a pool.
@@ -124,7 +124,7 @@ impl Worker {
     }
 
     /// A pool's share of the worker's transactions.
-    fn share(&self, pool: &PoolKey) -> f64 {
+    fn share(&self, pool: &LoginKey) -> f64 {
         let own = self.pools.get(pool).map_or(0.0, |part| part.rate);
         own / self.rate().max(1e-9)
     }
@@ -151,7 +151,7 @@ struct Pool {
 #[derive(Clone, Debug)]
 struct Experiment {
     /// The pools, with their workers and transactions per second before the step.
-    before: Vec<(Arc<PoolKey>, Vec<WorkerId>, f64)>,
+    before: Vec<(Arc<LoginKey>, Vec<WorkerId>, f64)>,
     /// The workers concerned, with their transactions per second before the step.
     workers: Vec<WorkerId>,
     rate: f64,
@@ -186,7 +186,7 @@ impl Division {
 #[derive(Clone, Debug)]
 pub struct Balancer {
     workers: Vec<Worker>,
-    pools: BTreeMap<Arc<PoolKey>, Pool>,
+    pools: BTreeMap<Arc<LoginKey>, Pool>,
     experiments: Vec<Experiment>,
     calm_since: Time,
     new_pools: WorkerId,
@@ -222,15 +222,15 @@ impl Balancer {
         let old = std::mem::take(&mut worker.pools);
         for share in &load.pools {
             let rate = share.transactions as f64 / seconds;
-            let before = old.get(&share.pool).map_or(0.0, |part| part.rate);
+            let before = old.get(&share.login).map_or(0.0, |part| part.rate);
             let part = Part {
                 clients: share.clients,
                 active: share.active,
                 rate: blend(before, rate),
             };
-            worker.pools.insert(share.pool.clone(), part);
+            worker.pools.insert(share.login.clone(), part);
             worker.total += share.transactions;
-            let pool = self.pools.entry(share.pool.clone());
+            let pool = self.pools.entry(share.login.clone());
             let pool = pool.or_insert_with(|| Pool {
                 seats: Vec::new(),
                 told: Arc::new([]),
@@ -324,7 +324,7 @@ impl Balancer {
         totals.map(|w| self.workers[usize::from(w.0)].total).sum()
     }
 
-    fn part(&self, worker: WorkerId, pool: &PoolKey) -> Part {
+    fn part(&self, worker: WorkerId, pool: &LoginKey) -> Part {
         let worker = &self.workers[usize::from(worker.0)];
         worker.pools.get(pool).copied().unwrap_or_default()
     }
@@ -353,7 +353,7 @@ impl Balancer {
         }
     }
 
-    fn set_seats(&mut self, key: &Arc<PoolKey>, seats: Vec<WorkerId>) {
+    fn set_seats(&mut self, key: &Arc<LoginKey>, seats: Vec<WorkerId>) {
         if let Some(pool) = self.pools.get_mut(key)
             && pool.seats != seats
         {
@@ -423,9 +423,9 @@ impl Balancer {
         now: Time,
         hot: WorkerId,
         usable: u16,
-    ) -> Option<(Arc<PoolKey>, &'static str)> {
+    ) -> Option<(Arc<LoginKey>, &'static str)> {
         let worker = &self.workers[usize::from(hot.0)];
-        let rate = |key: &Arc<PoolKey>| worker.share(key);
+        let rate = |key: &Arc<LoginKey>| worker.share(key);
         let most = { worker.pools.keys() }.max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
         let pool = self.pools.get(most)?;
         let active: u32 = { self.workers.iter() }
@@ -493,7 +493,7 @@ impl Balancer {
             .collect();
         pools.sort_by(|(_, a), (_, b)| b.total_cmp(a));
         let saturated = self.is_saturated(hot);
-        let can = |key: &Arc<PoolKey>| {
+        let can = |key: &Arc<LoginKey>| {
             self.may_try(now, key, saturated) && !self.pools[key].seats.contains(&free)
         };
         // Moves as much as makes both workers equally busy. If the other worker does nothing, this
@@ -586,7 +586,7 @@ impl Balancer {
 
     /// True if no experiment with the pool has failed, or the last failure was long ago or under
     /// less load.
-    fn may_try(&self, now: Time, key: &PoolKey, saturated: bool) -> bool {
+    fn may_try(&self, now: Time, key: &LoginKey, saturated: bool) -> bool {
         let pool = &self.pools[key];
         let most = if saturated {
             PAUSE_SATURATED
@@ -637,7 +637,7 @@ impl Balancer {
     }
 
     /// The pool that makes nearly all transactions on a worker, of the pools that have a seat there.
-    fn alone_on(&self, number: WorkerId) -> Option<&Arc<PoolKey>> {
+    fn alone_on(&self, number: WorkerId) -> Option<&Arc<LoginKey>> {
         let worker = &self.workers[usize::from(number.0)];
         let seated =
             || { worker.pools.keys() }.filter(|key| self.pools[*key].seats.contains(&number));
@@ -652,13 +652,13 @@ impl Balancer {
     }
 
     /// Transactions per second of a pool.
-    fn rate(&self, key: &PoolKey) -> f64 {
+    fn rate(&self, key: &LoginKey) -> f64 {
         let parts = self.workers.iter().filter_map(|w| w.pools.get(key));
         parts.map(|part| part.rate).sum()
     }
 
     /// How many more workers a pool may have, by the numbers of its servers and active clients.
-    fn may_be_wider(&self, key: &Arc<PoolKey>) -> usize {
+    fn may_be_wider(&self, key: &Arc<LoginKey>) -> usize {
         let pool = &self.pools[key];
         let all = (0..self.workers.len() as u16).map(WorkerId);
         let active: u32 = all.map(|worker| self.part(worker, key).active).sum();
@@ -740,7 +740,7 @@ impl Balancer {
 
     /// A wide pool that fits onto one worker less: the pool, the worker to empty, and one that
     /// stays.
-    fn narrow(&self, now: Time) -> Option<(Vec<Arc<PoolKey>>, WorkerId, WorkerId)> {
+    fn narrow(&self, now: Time) -> Option<(Vec<Arc<LoginKey>>, WorkerId, WorkerId)> {
         let stands = |seat: &WorkerId| self.stands_still(now, *seat);
         let mut known = { self.pools.iter() }.filter(|(_, pool)| !pool.seats.iter().any(stands));
         known.find_map(|(key, pool)| {
@@ -759,7 +759,7 @@ impl Balancer {
     }
 
     /// A worker whose pools all fit onto another worker: the pools, the worker, and the other one.
-    fn gather(&self, now: Time, usable: u16) -> Option<(Vec<Arc<PoolKey>>, WorkerId, WorkerId)> {
+    fn gather(&self, now: Time, usable: u16) -> Option<(Vec<Arc<LoginKey>>, WorkerId, WorkerId)> {
         let on = |worker: WorkerId| {
             let pools = self.pools.iter();
             let seated = pools.filter(move |(_, pool)| pool.seats.contains(&worker));
@@ -769,7 +769,7 @@ impl Balancer {
         let has = |worker: &WorkerId| !self.workers[usize::from(worker.0)].pools.is_empty();
         let works = |worker: &WorkerId| has(worker) && !self.stands_still(now, *worker);
         let all = || (0..usable).map(WorkerId).filter(works);
-        let alone = |key: &Arc<PoolKey>| self.pools[key].seats.len() == 1;
+        let alone = |key: &Arc<LoginKey>| self.pools[key].seats.len() == 1;
         let least = all()
             .filter(|worker| !on(*worker).is_empty() && on(*worker).iter().all(alone))
             .min_by(|a, b| (self.busy(*a).total_cmp(&self.busy(*b))).then(b.cmp(a)))?;
@@ -798,7 +798,7 @@ impl Balancer {
     /// Gives each of a pool's workers its share of the active clients, and moves clients from other
     /// workers to them.
     fn even_out(&mut self, now: Time, steps: &mut Vec<BalanceStep>) {
-        let mut places: BTreeMap<&Arc<PoolKey>, Vec<(WorkerId, Part)>> = BTreeMap::new();
+        let mut places: BTreeMap<&Arc<LoginKey>, Vec<(WorkerId, Part)>> = BTreeMap::new();
         for (number, worker) in self.workers.iter().enumerate() {
             for (key, part) in &worker.pools {
                 let place = (WorkerId(number as u16), *part);
@@ -819,7 +819,7 @@ impl Balancer {
         }
         let told: Vec<_> = { steps.iter() }
             .filter_map(|step| match step {
-                BalanceStep::Shed { pool, .. } => Some(pool.clone()),
+                BalanceStep::Shed { login: pool, .. } => Some(pool.clone()),
                 _ => None,
             })
             .collect();
@@ -851,7 +851,7 @@ fn wants(
 
 /// Moves all clients of a pool from other workers to the pool's seats.
 fn gather_in(
-    key: &Arc<PoolKey>,
+    key: &Arc<LoginKey>,
     seats: &[WorkerId],
     seated: &Places,
     elsewhere: &Places,
@@ -867,7 +867,7 @@ fn gather_in(
 
 /// Gives each of a pool's workers its share of the active clients.
 fn even_among(
-    key: &Arc<PoolKey>,
+    key: &Arc<LoginKey>,
     seats: &[WorkerId],
     seated: &Places,
     steps: &mut Vec<BalanceStep>,
@@ -888,7 +888,7 @@ fn even_among(
 
 /// Moves surplus clients to the worker that lacks the most.
 fn hand_over(
-    key: &Arc<PoolKey>,
+    key: &Arc<LoginKey>,
     too_many: impl Iterator<Item = (WorkerId, u32)>,
     mut wants: Vec<(WorkerId, u32)>,
     idle: bool,
@@ -904,7 +904,7 @@ fn hand_over(
             steps.push(BalanceStep::Shed {
                 from,
                 to: *to,
-                pool: key.clone(),
+                login: key.clone(),
                 clients,
                 idle,
             });

@@ -5,8 +5,8 @@ const MILLI: u64 = 1_000_000;
 /// How often workers report, in nanoseconds.
 const STEP: u64 = 100 * MILLI;
 
-fn key(name: &str) -> Arc<PoolKey> {
-    Arc::new(PoolKey::new(name.into(), "u".into()))
+fn key(name: &str) -> Arc<LoginKey> {
+    LoginKey::new(name, "u")
 }
 
 /// A machine in steps of a tenth of a second. Its workers do all work that clients want, up to a
@@ -31,9 +31,9 @@ struct Machine {
     /// The most clients that a worker hands over in a step.
     hands: u32,
     /// Clients to move: pool, from, to, how many, and whether idle clients move, too.
-    sheds: Vec<(Arc<PoolKey>, usize, usize, u32, bool)>,
+    sheds: Vec<(Arc<LoginKey>, usize, usize, u32, bool)>,
     /// The workers for new clients of each pool, and of pools without seats.
-    seats: BTreeMap<Arc<PoolKey>, Arc<[WorkerId]>>,
+    seats: BTreeMap<Arc<LoginKey>, Arc<[WorkerId]>>,
     new_pools: WorkerId,
     /// Clients that have moved.
     moves: u32,
@@ -41,7 +41,7 @@ struct Machine {
 
 /// A pool of the machine, and its load.
 struct Demand {
-    key: Arc<PoolKey>,
+    key: Arc<LoginKey>,
     widest: u16,
     /// Active clients by worker, and idle clients by worker.
     clients: Vec<u32>,
@@ -106,7 +106,7 @@ impl Machine {
             let pools: Vec<_> = { self.pools.iter() }
                 .filter(|pool| pool.clients[worker] + pool.idle[worker] > 0)
                 .map(|pool| PoolLoad {
-                    pool: pool.key.clone(),
+                    login: pool.key.clone(),
                     clients: pool.clients[worker] + pool.idle[worker],
                     active: pool.clients[worker],
                     transactions: (f64::from(pool.clients[worker]) * pool.wants * part / 10.0)
@@ -143,7 +143,7 @@ impl Machine {
                 BalanceStep::Shed {
                     from,
                     to,
-                    pool,
+                    login: pool,
                     clients,
                     idle,
                 } => {
@@ -700,7 +700,7 @@ fn a_pool_of_short_connections_is_told_of_now_and_then() {
         clients: 0,
         servers: 0,
         pools: vec![PoolLoad {
-            pool: key("cron"),
+            login: key("cron"),
             clients: 0,
             active: 0,
             transactions: 1,

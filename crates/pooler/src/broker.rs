@@ -21,6 +21,7 @@ use crate::Seeded;
 use crate::console::is_console;
 use crate::event::WorkerId;
 use crate::ids::Time;
+use crate::login::key::LoginKey;
 use crate::mail::{ClientBounds, Evict, FromBroker, Mail, Post, ToBroker};
 use crate::pool::bound::{Each, SharedBound};
 use crate::pool::key::PoolKey;
@@ -349,7 +350,7 @@ impl Broker {
         for bound in SharedBound::ALL {
             let mut had: BTreeMap<&str, u32> = BTreeMap::new();
             for (key, pool) in &self.pools {
-                *had.entry(bound.name(key)).or_default() += pool.total;
+                *had.entry(bound.name(&key.login)).or_default() += pool.total;
             }
             self.servers.check(bound, &had);
         }
@@ -528,7 +529,7 @@ impl Broker {
         if bounds.size > 0 && pool.total >= bounds.size.saturating_add(reserve) {
             return Some(HeldBy::Pool);
         }
-        if key.listens && !self.may_listen(key, bounds) {
+        if key.listens() && !self.may_listen(key, bounds) {
             return Some(HeldBy::Pool);
         }
         let lacks = SharedBound::ALL
@@ -548,7 +549,7 @@ impl Broker {
     /// The number of listening connections under a limit of a pool.
     fn listening(&self, key: &PoolKey, bound: SharedBound) -> u32 {
         let pools = self.pools.iter();
-        let listen = pools.filter(|(other, _)| other.listens && bound.concerns(key, other));
+        let listen = pools.filter(|(other, _)| other.listens() && bound.concerns(key, other));
         listen.map(|(_, pool)| pool.total).sum()
     }
 
@@ -563,7 +564,7 @@ impl Broker {
                 continue;
             }
             let mut pools = self.pools.iter();
-            let listens = |other: &PoolKey| other.listens && bound.concerns(key, other);
+            let listens = |other: &PoolKey| other.listens() && bound.concerns(key, other);
             let found = pools.find(|(other, pool)| listens(other) && pool.total > 0);
             let Some((pool, held)) = found else { continue };
             if let Some(worker) = held.held.iter().position(|held| *held > 0) {
@@ -669,14 +670,14 @@ impl Broker {
         let pool = self.pool(key, worker);
         pool.total += 1;
         pool.held[usize::from(worker.0)] += 1;
-        self.servers.add(key);
+        self.servers.add(&key.login);
     }
 
     fn give_back(&mut self, key: &Arc<PoolKey>, worker: WorkerId) {
         let pool = self.pool(key, worker);
         pool.total -= 1;
         pool.held[usize::from(worker.0)] -= 1;
-        self.servers.take(key);
+        self.servers.take(&key.login);
     }
 
     /// Forgets a pool of which no worker has or wants a server: pools must not pile up.
@@ -769,7 +770,7 @@ impl Broker {
         true
     }
 
-    fn admit(&mut self, login: &PoolKey, bounds: ClientBounds) -> Result<(), &'static str> {
+    fn admit(&mut self, login: &LoginKey, bounds: ClientBounds) -> Result<(), &'static str> {
         let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
         if reached(bounds.total, self.clients) {
             return Err("no more connections allowed (max_client_conn)");
@@ -794,7 +795,7 @@ impl Broker {
     }
 
     /// Counts an admitted client.
-    fn count_client(&mut self, login: &PoolKey) {
+    fn count_client(&mut self, login: &LoginKey) {
         // max_client_conn does not count consoles.
         self.clients += u32::from(!is_console(&login.database));
         self.logins.add(login);

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use super::*;
+use crate::pool::key::Purpose;
 use crate::seeded;
 
 fn key(database: &str, user: &str) -> Arc<PoolKey> {
-    Arc::new(PoolKey::new(database.into(), user.into()))
+    Arc::new(PoolKey::of_clients(LoginKey::new(database, user)))
 }
 
 fn need(worker: u16, pool: &Arc<PoolKey>, age: u64, bounds: Bounds) -> ToBroker {
@@ -46,7 +47,7 @@ fn tell_at(broker: &mut Broker, millis: u64, mail: ToBroker) -> Vec<String> {
             // `HeldBack` moves no server, and has a test of its own.
             FromBroker::HeldBack { .. } => return,
             FromBroker::Permit { pool, reserve, .. } => {
-                format!("{}: permit {} {reserve}", worker.0, pool.database)
+                format!("{}: permit {} {reserve}", worker.0, pool.login.database)
             }
             FromBroker::Hungry {
                 worker: who, age, ..
@@ -54,16 +55,16 @@ fn tell_at(broker: &mut Broker, millis: u64, mail: ToBroker) -> Vec<String> {
                 format!("{}: {} hungry {age}", worker.0, who.0)
             }
             FromBroker::Give { to, .. } => format!("{}: give to {}", worker.0, to.0),
-            FromBroker::Alone { pool } => format!("{}: alone {}", worker.0, pool.database),
+            FromBroker::Alone { pool } => format!("{}: alone {}", worker.0, pool.login.database),
             FromBroker::Evict { pool, from, .. } => {
                 let from = match from {
                     Evict::Under(bound) => format!("{bound:?}"),
                     Evict::Same => "Same".into(),
                 };
-                format!("{}: evict {from} for {}", worker.0, pool.user)
+                format!("{}: evict {from} for {}", worker.0, pool.login.user)
             }
-            FromBroker::Content { pool } => format!("{}: content {}", worker.0, pool.user),
-            FromBroker::Silence { pool } => format!("{}: silence {}", worker.0, pool.user),
+            FromBroker::Content { pool } => format!("{}: content {}", worker.0, pool.login.user),
+            FromBroker::Silence { pool } => format!("{}: silence {}", worker.0, pool.login.user),
             FromBroker::Keep { keep, .. } => format!("{}: keep {keep}", worker.0),
             FromBroker::Admitted { answer, .. } => format!("{answer:?}"),
             FromBroker::Pinned { granted, .. } => format!("pinned {granted}"),
@@ -629,7 +630,7 @@ fn clients_up_to_each_bound() {
             index: 0,
             generation: 0,
         };
-        let login = key(database, user);
+        let login = LoginKey::new(database, user);
         let worker = WorkerId(0);
         tell(
             &mut broker,
@@ -690,10 +691,9 @@ fn a_hungry_worker_learns_once_which_bound_it_waits_for() {
 fn connections_that_listen_take_half_of_a_bound_at_most() {
     let mut broker = Broker::new(seeded(1));
     let listens = |user: &str| {
-        let key = PoolKey::new("d".into(), user.into());
         Arc::new(PoolKey {
-            listens: true,
-            ..key
+            login: LoginKey::new("d", user),
+            purpose: Purpose::Listening,
         })
     };
     let bounds = |database| Bounds {

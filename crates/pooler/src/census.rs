@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::broker::Broker;
 use crate::client::ClientState;
 use crate::event::{ClientId, ServerId, Time};
-use crate::pool::key::PoolKey;
+use crate::login::key::LoginKey;
 use crate::pooler::Pooler;
 use crate::server::ServerState;
 use crate::{client, server};
@@ -41,7 +41,7 @@ pub struct Census {
     pub admitted: usize,
     /// Workers that the Broker thinks are hungry.
     pub hungry: usize,
-    /// Notes about where moved clients are.
+    /// Clients on their way to other workers, and searches for clients.
     pub notes: usize,
     /// Clients that the Broker lets keep a server, and clients that wait for this permission.
     pub pins: usize,
@@ -93,7 +93,7 @@ impl Pooler {
             statements: self.servers.iter().map(|(_, s)| s.set.len()).sum(),
             names: self.clients.iter().map(|(_, c)| c.names.len()).sum(),
             pools: pools().count(),
-            notes: self.moves.under_way() + self.keys.absent(),
+            notes: self.moves.under_way + self.searches.open.len(),
             ..Census::default()
         }
     }
@@ -116,7 +116,7 @@ impl Broker {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiter {
     /// Its pool.
-    pub pool: Arc<PoolKey>,
+    pub login: Arc<LoginKey>,
     /// Its id.
     pub client: ClientId,
     /// Since when it waits.
@@ -146,7 +146,7 @@ impl Pooler {
                 };
                 if self.clients.get(client).is_some_and(waits) {
                     waiters.push(Waiter {
-                        pool: pool.key.clone(),
+                        login: pool.key.login.clone(),
                         client,
                         since,
                     });
@@ -164,7 +164,7 @@ impl Pooler {
                 let server = c.link()?;
                 Some(Linked {
                     waiter: Waiter {
-                        pool: self.pools.at(c.pool?).key.clone(),
+                        login: self.pools.at(c.pool?).key.login.clone(),
                         client,
                         since: c.request(),
                     },

@@ -283,7 +283,7 @@ impl Pooler {
                 // each would keep as many.
                 let pool = self.pools.at(server.pool);
                 let min = pool.terms.min_size;
-                let keeps = self.first_seat(&pool.key) == self.worker;
+                let keeps = self.first_seat(&pool.key.login) == self.worker;
                 if why == "server idle timeout" && pool.servers() <= min && keeps {
                     self.servers.at_mut(id).set_rested_since(self.now);
                     return self.watch_server(id);
@@ -348,7 +348,7 @@ impl Pooler {
         // Like PgBouncer if one worker has all servers of the pool: lifetime / pool_size.
         let share = match pool.terms.bounds.size {
             0 => 0,
-            size => (size / u32::from(self.width(&pool.key))).max(pool.servers()),
+            size => (size / u32::from(self.width(&pool.key.login))).max(pool.servers()),
         };
         let gap = pool.terms.server_lifetime.checked_div(share.into());
         self.pools

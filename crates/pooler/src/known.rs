@@ -1,11 +1,13 @@
 //! The question that `auth_query` asks on a server ([`Lookup`]), and its recent answers
 //! ([`Known`]).
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 
 use crate::auth::Secret;
 use crate::ids::{ClientId, Time};
-use crate::pool::key::PoolKey;
+use crate::login::key::LoginKey;
 use crate::{Seeded, limits};
 
 /// A lookup that is running on a server.
@@ -32,7 +34,7 @@ type Row = (Option<String>, Option<String>);
 #[derive(Debug)]
 pub struct Known {
     /// Secrets by user and client's database, and until when each is valid.
-    pub(crate) secrets: HashMap<PoolKey, (Option<Secret>, Time), Seeded>,
+    pub(crate) secrets: HashMap<Arc<LoginKey>, (Option<Secret>, Time), Seeded>,
 }
 
 impl Known {
@@ -43,7 +45,13 @@ impl Known {
         }
     }
 
-    pub(crate) fn learn(&mut self, who: PoolKey, secret: Option<Secret>, now: Time, until: Time) {
+    pub(crate) fn learn(
+        &mut self,
+        who: Arc<LoginKey>,
+        secret: Option<Secret>,
+        now: Time,
+        until: Time,
+    ) {
         if self.secrets.len() >= limits::KNOWN_USERS {
             self.secrets.retain(|_, (_, until)| *until > now);
         }
@@ -52,7 +60,7 @@ impl Known {
         }
     }
 
-    pub(crate) fn find(&self, who: &PoolKey, now: Time) -> Option<LookedUp> {
+    pub(crate) fn find(&self, who: &LoginKey, now: Time) -> Option<LookedUp> {
         let (secret, until) = self.secrets.get(who)?;
         (*until > now).then(|| LookedUp::User(secret.clone()))
     }

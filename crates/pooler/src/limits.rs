@@ -1,8 +1,10 @@
 //! The limits of every queue and buffer that a stranger's bytes can fill, in one place. Two kinds
 //! are elsewhere: an administrator's limits are settings, and limits of unsent bytes are in the
-//! daemon (`sockets.rs`).
+//! daemon (`sockets.rs`). Those of what is read of a text are in `howdah_sql`.
 
 use howdah_wire::frame::HEADER;
+
+pub use howdah_sql::limits::*;
 
 /// How many bytes of a client or a server are held before Howdah stops reading from it.
 pub const HELD: usize = 256 << 10;
@@ -18,15 +20,9 @@ pub const FRONT: usize = 16 << 10;
 /// for words that may act, as it passes.
 pub const QUERY_READ: usize = 1 << 20;
 
-/// How many bytes outside of strings are read of a text that may have effects.
-pub const TEXT_OUTSIDE_STRINGS: usize = 1 << 20;
-
 /// The longest name of a statement or portal that is accepted, in bytes. PostgreSQL tells names
 /// apart by their first 63 bytes.
 pub const STATEMENT_NAME: usize = 4096;
-
-/// How many commands about statements (`EXECUTE p`) of one text are followed.
-pub const STATEMENTS_NAMED: usize = 1000;
 
 /// The longest Query of several commands in which Howdah looks for a command that resets settings,
 /// in bytes. Drivers clean sessions with short Queries.
@@ -147,9 +143,6 @@ pub const SETTINGS: usize = 256;
 /// How many bytes these settings' values may take. A session with more keeps its server.
 pub const SETTINGS_WEIGHT: usize = 256 << 10;
 
-/// How many settings of one text are known by name. A text with more may set any setting.
-pub const MENTIONS: usize = 64;
-
 /// How many channels a listening connection listens to, at most.
 pub const CHANNELS: usize = 100_000;
 
@@ -176,15 +169,6 @@ pub const SETTING_VALUE: usize = 64 << 10;
 
 /// How many names of statements are kept to report watched queries, if statements are not shared.
 pub const WATCHED_NAMES: usize = 256;
-
-/// The longest name in SQL, in bytes: PostgreSQL truncates longer ones.
-pub const NAME: usize = 63;
-
-/// How many channels of one text are remembered by name.
-pub const CHANNELS_TOLD: usize = 1000;
-
-/// How many calls of `set_config` with arguments in the Bind are remembered for one text.
-pub const CALLS: usize = 16;
 
 /// How many bytes of a text are parsed for slow and top queries, to bound the cost of a query.
 pub const QUERY_TEXT_READ: usize = 4096;
@@ -220,6 +204,3 @@ pub const CONSOLE_VALUE: usize = 255;
 /// How many waiting clients, and how many clients with a server, a worker reports of each pool for
 /// metrics.
 pub const WAITERS_TOLD: usize = 20;
-
-/// In how many tokens of a call Howdah looks for the third argument, which makes a slot temporary.
-pub const SLOT_TOKENS: usize = 64;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::pool::key::PoolKey;
+use crate::login::key::LoginKey;
 
 /// How busy a worker may be to take a part of a pool. (For whole pools: [`crate::balance::ROOM`].)
 pub const FREE: f64 = 0.5;
@@ -54,7 +54,7 @@ pub struct Load {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PoolLoad {
     /// The pool.
-    pub pool: Arc<PoolKey>,
+    pub login: Arc<LoginKey>,
     /// The pool's clients.
     pub clients: u32,
     /// How many of these clients were active recently.

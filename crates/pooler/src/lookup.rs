@@ -12,14 +12,16 @@ use howdah_wire::write;
 
 use crate::auth::Secret;
 use crate::client::ClientState;
-use crate::config::{Database, nanos};
+use crate::config::{Database, Scopes, nanos};
 use crate::console::is_console;
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
 use crate::known::{LookedUp, Lookup, row};
+use crate::login::key::LoginKey;
 use crate::next::Next;
 use crate::note::Level;
 use crate::pool::key::PoolKey;
+use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
 use crate::server::ServerState;
 use crate::{client, limits};
@@ -28,15 +30,19 @@ impl Pooler {
     /// True if PostgreSQL must be asked for the secret of this client's user.
     pub(crate) fn needs_lookup(&self, id: ClientId) -> bool {
         let client = gone!(self.clients.get(id));
-        let listed = self.config.user(&client.user).is_some_and(|u| u.listed);
-        !listed && self.auth_user(&client.database).is_some()
+        let listed = self.config.user(&client.who.user).is_some_and(|u| u.listed);
+        !listed && self.auth_user(&client.who.database).is_some()
     }
 
-    fn auth_user(&self, database: &str) -> Option<&str> {
-        let entry = self.config.entry(database);
-        let of_database = entry.and_then(|entry| entry.auth_user.as_deref());
-        let user = of_database.or(self.config.globals.auth_user.as_deref());
+    fn auth_user(&self, database: &str) -> Option<String> {
+        let user = self.scopes_of(database).auth_user();
         user.filter(|user| !user.is_empty())
+    }
+
+    /// The settings for all users of a database.
+    fn scopes_of(&self, database: &str) -> Scopes<'_> {
+        let entry = self.config.entry(database).map(|entry| &**entry);
+        self.config.scopes(entry, None)
     }
 
     /// Begins the look-up of a client's user: the client waits for a server.
@@ -46,14 +52,14 @@ impl Pooler {
             // The client has not been asked for anything yet.
             return self.disconnect(id, Fault::TooEarly, out);
         }
-        let name = client.database.clone();
+        let name = client.who.database.clone();
         let target = match self.lookup_database(&name) {
             Ok(Some(target)) => target,
             // The database does not exist. The client learns this after a login that can't succeed.
             Ok(None) => return self.was_looked_up(id, LookedUp::Nobody, out),
             Err(fault) => return self.disconnect(id, fault, out),
         };
-        let Some(user) = self.auth_user(&name).map(str::to_owned) else {
+        let Some(user) = self.auth_user(&name) else {
             return;
         };
         if let Some(who) = self.who(id)
@@ -62,10 +68,8 @@ impl Pooler {
             return self.was_looked_up(id, found, out);
         }
         let key = PoolKey {
-            database: self.shared.names.intern(&target.name),
-            user: self.shared.names.intern(&user),
-            lookups: true,
-            listens: false,
+            login: self.shared.names.login(&target.name, &user),
+            purpose: Purpose::Lookups,
         };
         let pool_id = self.pool_for(key, &target);
         if let Some(fault) = self.hopeless(pool_id) {
@@ -102,9 +106,8 @@ impl Pooler {
     }
 
     /// The database and user whose secret a client's login needs.
-    fn who(&self, id: ClientId) -> Option<PoolKey> {
-        let client = self.clients.get(id)?;
-        Some(PoolKey::new(client.database.clone(), client.user.clone()))
+    fn who(&self, id: ClientId) -> Option<Arc<LoginKey>> {
+        Some(self.clients.get(id)?.who.clone())
     }
 
     /// A client's login has failed, so its user's cached secret may be out of date: forgets it.
@@ -116,11 +119,9 @@ impl Pooler {
 
     /// The database in which the query runs for clients of `name`; `None` if `name` does not exist.
     fn lookup_database(&self, name: &str) -> Result<Option<Arc<Database>>, Fault> {
-        let own = self.config.entry(name);
-        let named = own.and_then(|own| own.auth_dbname.as_deref());
-        let named = named.or(self.config.globals.auth_dbname.as_deref());
+        let named = self.scopes_of(name).auth_dbname();
         let named = named.filter(|name| !name.is_empty());
-        let target = named.unwrap_or(name);
+        let target = named.as_deref().unwrap_or(name);
         if is_console(target) {
             let text = format!("cannot use the reserved \"{target}\" database as an auth_dbname");
             return Err(Fault::Config(text));
@@ -128,7 +129,7 @@ impl Pooler {
         if self.janitor.is_disabled(target) {
             return Err(Fault::AuthDatabaseDisabled(target.to_string()));
         }
-        match (self.config.database(target), named) {
+        match (self.config.database(target), &named) {
             (Some(database), _) => Ok(Some(database)),
             (None, None) => Ok(None),
             (None, Some(named)) => Err(Fault::Config(format!(
@@ -140,10 +141,8 @@ impl Pooler {
     /// Runs the query on a server for a client that waits for its look-up.
     pub(crate) fn ask_who(&mut self, client_id: ClientId, id: ServerId, out: &mut Out) {
         let client = self.clients.at(client_id);
-        let own = self.config.entry(&client.database);
-        let query = own.and_then(|own| own.auth_query.as_ref());
-        let query = query.unwrap_or(&self.config.globals.auth_query).clone();
-        let user = client.user.clone();
+        let query = self.scopes_of(&client.who.database).auth_query();
+        let user = client.who.user.clone();
         let server = self.servers.at_mut(id);
         let lookup = Lookup {
             client: client_id,

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use crate::auth::{ScramKeys, Secret};
-use crate::cancel::OldKey;
+use crate::cancel::seek::{Finding, Seek};
 use crate::console::{Report, Survey};
 use crate::event::{Address, ClientId, Ends, LooseSocket, Order};
 use crate::ids::{Time, WorkerId};
 use crate::listen::{FromListener, ToListener};
+use crate::login::key::LoginKey;
+use crate::login::key::Welcome;
 use crate::parcel::{Estate, Parcel, Passenger, PoolLore};
 use crate::pool::bound::{Each, SharedBound};
-use crate::pool::key::{PoolKey, Welcome};
+use crate::pool::key::PoolKey;
 use crate::pool::terms::{Bounds, HeldBy};
 use crate::server::ServerParcel;
-use crate::signal::Signal;
 use crate::tls::TlsFacts;
 
 /// A message between workers of one process, or from a worker to itself.
@@ -23,10 +24,10 @@ pub enum Mail {
     Client(Box<ClientParcel>),
     /// A client that moves to this worker, between two transactions.
     Move(Box<Traveller>),
-    /// An order to move this many clients of a pool to another worker.
+    /// An order to move this many clients of a login to another worker.
     Shed {
-        /// The pool.
-        pool: Arc<PoolKey>,
+        /// Their login.
+        login: Arc<LoginKey>,
         /// The worker that gets them.
         to: WorkerId,
         /// How many clients.
@@ -34,26 +35,12 @@ pub enum Mail {
         /// Idle clients move, too. If false, only recently active ones move.
         idle: bool,
     },
-    /// The workers that new clients of a pool go to.
-    Seats(Arc<PoolKey>, Arc<[WorkerId]>),
+    /// The workers that new clients of a login go to.
+    Seats(Arc<LoginKey>, Arc<[WorkerId]>),
     /// The worker that new clients go to if their pool has no seats.
     NewPools(WorkerId),
-    /// To the worker that a client's key names: the client has moved to another worker.
-    KeyAt {
-        /// The key.
-        key: OldKey,
-        /// Where the client is.
-        at: WorkerId,
-        /// The worker that the client has left, which may now forget its note of the move.
-        left: Option<Departure>,
-    },
-    /// To the worker that a client has left: the note with this number may be forgotten.
-    KeyNoted(u64),
-    /// To the worker that a client's key names: the client has ended.
-    KeyGone(OldKey),
-    /// Disconnect the client with this console number (KILL_CLIENT). The client has moved, and the
-    /// order follows it for at most this many further steps.
-    KillMoved(u64, u8),
+    /// To the worker that a client has left: the client is on its new worker.
+    Landed,
     /// A server that this worker asked for.
     Server(Box<ServerParcel>),
     /// PostgreSQL's parameters at the login of a pool's latest server, on another worker. With
@@ -67,25 +54,10 @@ pub enum Mail {
     Room(Arc<PoolKey>, bool),
     /// A message from the Broker.
     Brokered(FromBroker),
-    /// A client's cancel request, to the worker that its key names.
-    Cancel {
-        /// The key's first half.
-        pid: u32,
-        /// The key's second half.
-        secret: Box<[u8]>,
-        /// The client connection that awaits the end of the request.
-        from: (WorkerId, ClientId),
-        /// A second look: nothing ran when the request came, and all earlier bytes have been
-        /// handled since.
-        again: bool,
-        /// The request may go to a worker other than the one that the key names: the client has
-        /// moved, or this is a second look (`again`).
-        forwarded: bool,
-    },
-    /// A signal to the client that was told a process id.
-    Signal(Box<Signal>),
-    /// True: a cancel request or a signal is done, or had nothing to cancel. False: no client has its key or process id.
-    Cancelled(ClientId, bool),
+    /// A cancel request or a signal for a client that may be on this worker.
+    Seek(Box<Seek>),
+    /// An answer to the search with this number.
+    Sought(u64, Finding),
     /// To the worker of a listening connection.
     ToListener(ToListener),
     /// From the worker of a listening connection.
@@ -99,9 +71,11 @@ pub enum Mail {
         /// The client connection that awaits the end of the request.
         from: (WorkerId, ClientId),
     },
+    /// The peer has carried out this connection's cancel request; false: it was not reached.
+    Forwarded(ClientId, bool),
     /// A server of a pool has reported whether it is a standby.
     Standby(Arc<PoolKey>, bool),
-    /// A login was told another secret of a pool's user than the one before.
+    /// A client's login was told another secret of the user than the one before.
     SecretChanged(Box<ChangedSecret>),
     /// The schema of a database has changed: [`crate::statement::Interner::untold`].
     SchemaChanged(Arc<str>, u64),
@@ -119,11 +93,11 @@ pub enum Mail {
     Inherit(Arc<Estate>),
 }
 
-/// What a login has told of its pool's user, for logins to PostgreSQL on other workers.
+/// What a client's login has told of its user, for logins to PostgreSQL on other workers.
 #[derive(Clone, Debug)]
 pub struct ChangedSecret {
-    /// The pool.
-    pub pool: Arc<PoolKey>,
+    /// The login.
+    pub login: Arc<LoginKey>,
     /// The secret.
     pub secret: Secret,
     /// The keys of the login, if it used SCRAM.
@@ -229,7 +203,7 @@ pub enum ToBroker {
         /// The client.
         client: ClientId,
         /// The database and user.
-        login: Arc<PoolKey>,
+        login: Arc<LoginKey>,
         /// The limits on clients.
         bounds: ClientBounds,
     },
@@ -257,7 +231,7 @@ pub enum ToBroker {
     /// A client came from the predecessor.
     ClientEntered {
         /// The database and user.
-        login: Arc<PoolKey>,
+        login: Arc<LoginKey>,
     },
     /// A client asks for permission to keep a server between transactions.
     Pin {
@@ -296,7 +270,7 @@ pub enum ToBroker {
     /// An admitted client has left.
     Left {
         /// The database and user.
-        login: Arc<PoolKey>,
+        login: Arc<LoginKey>,
     },
 }
 
@@ -416,7 +390,7 @@ pub enum FromBroker {
         /// The client.
         client: ClientId,
         /// The database and user that the client counts for.
-        login: Arc<PoolKey>,
+        login: Arc<LoginKey>,
         /// The limit that is reached, if any.
         answer: Result<(), &'static str>,
     },
@@ -462,19 +436,10 @@ pub struct Traveller {
     pub notified: bool,
     /// Since when the client has waited for a server, if it waits.
     pub waits: Option<Time>,
-    /// The worker that the client has left, and the number of that worker's note.
-    pub left: Departure,
+    /// The worker that the client has left.
+    pub left: WorkerId,
     /// How many KILLs of the client's database that worker had obeyed.
     pub kills: u64,
-}
-
-/// A worker that a client has left, and its note of the move.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Departure {
-    /// The worker.
-    pub worker: WorkerId,
-    /// The number of the note.
-    pub note: u64,
 }
 
 /// Sends mail to a worker.

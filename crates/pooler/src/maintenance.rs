@@ -45,7 +45,7 @@ impl Pooler {
             }
         }
         if self.moves.next().is_some_and(|at| at <= now) {
-            self.move_due(out);
+            self.shed_some(out);
         }
         if self.janitor.next_hunger.is_some_and(|at| at <= now) {
             self.janitor.next_hunger = None;
@@ -76,7 +76,7 @@ impl Pooler {
             && self.pools.iter().all(|(_, pool)| {
                 let keeps = pool.terms.min_size > 0 || pool.terms.database.auto;
                 let awaits = pool.need || !pool.newcomers().is_empty();
-                !keeps && !awaits && self.config.entry(&pool.key.database).is_some()
+                !keeps && !awaits && self.config.entry(&pool.key.login.database).is_some()
             })
     }
 
@@ -84,10 +84,6 @@ impl Pooler {
     fn maintain(&mut self, out: &mut Out) {
         self.found_forced_pools();
         self.begin_loads();
-        self.moves.tidy(self.now);
-        if self.moves.next().is_none() {
-            self.move_at_random(out);
-        }
         for id in self.pools.ids() {
             self.trim_waiting(id);
             self.need_anew(id, out);
@@ -177,7 +173,8 @@ impl Pooler {
         let worker = self.worker;
         let pool = self.pools.at(id);
         let wanted = pool.terms.min_size;
-        let due = wanted > 0 && pool.connecting() == 0 && pool.gives() && !pool.key.user.is_empty();
+        let due =
+            wanted > 0 && pool.connecting() == 0 && pool.gives() && !pool.key.login.user.is_empty();
         if !due || self.need_not_warm(id) || self.janitor.is_shutting_down() {
             return;
         }
@@ -199,15 +196,14 @@ impl Pooler {
             let Some(user) = &database.forced_user else {
                 continue;
             };
-            if config.min_pool_size(database) == 0 {
+            if config.scopes(Some(database), None).min_pool_size() == 0 {
                 continue;
             }
-            let name = self.shared.names.intern(&database.name);
-            let key = PoolKey::new(name, self.shared.names.intern(user));
-            if self.first_seat(&key) != self.worker {
+            let login = self.shared.names.login(&database.name, user);
+            if self.first_seat(&login) != self.worker {
                 continue;
             }
-            self.pool_for(key, database);
+            self.pool_for(PoolKey::of_clients(login), database);
         }
     }
 
@@ -223,7 +219,7 @@ impl Pooler {
         let autodb = Some(globals.autodb_idle_timeout).filter(|_| pool.terms.database.auto);
         let mut limits = autodb.into_iter().chain([globals.pool_idle_timeout]);
         let over = stray || limits.any(|limit| !limit.is_zero() && idle_for > nanos(limit));
-        if pool.clients() == 0 && self.config.entry(&pool.key.database).is_none() {
+        if pool.clients() == 0 && self.config.entry(&pool.key.login.database).is_none() {
             // A reload removed the pool's database.
             if pool.servers() == 0 {
                 if pool.wants_listener {
@@ -237,7 +233,7 @@ impl Pooler {
         } else if empty && over {
             let text = format!(
                 "cleaning up idle pool {}/{}",
-                pool.key.database, pool.key.user
+                pool.key.login.database, pool.key.login.user
             );
             let cause = match stray {
                 true => Cause::Unauthenticated,

@@ -2,66 +2,57 @@
 //!
 //! A client may move while it has no server: it is idle, or waits for one. It travels as a parcel,
 //! as in a takeover ([`Passenger`]), and keeps the same state as there. Below, *B* is the worker
-//! that the client leaves, *C* the worker it goes to, and *A* its home: the worker that its cancel
-//! key names. *D* is the worker on which the client ends.
+//! that the client leaves, *C* the worker it goes to.
 //!
 //! ```text
 //!  control ---Shed{pool, to: C}---> B       B picks clients at rest, a few each turn
 //!                                   B       Detach: the driver stops receiving, delivers received
 //!                                           bytes, sends queued bytes
-//!                                   B       Detached: the client is in no table any more;
-//!                                           B keeps a note "this key: C", number n
-//!  B ---------Move(parcel, n)-----> C       C adopts it: place in the queue, key, statements
-//!  C ---------KeyAt(key, C, n)----> A       A keeps a note for as long as the client is away
-//!  A ---------KeyNoted(n)---------> B       B forgets its note
-//!  D ---------KeyGone(key)--------> A       when the client ends at last, wherever it is
+//!                                   B       Detached: the client is in no table any more; it is
+//!                                           under way
+//!  B ---------Move(parcel)--------> C       C adopts it: place in the queue, key, statements
+//!  C ---------Landed--------------> B       it is no longer under way
 //! ```
-//!
-//! Mail keeps the order of each sender, and a mail that caused another one arrives before it. So
-//! `Move` arrives before any cancel request that B or A forward. When `KeyNoted` arrives from A, B
-//! has already received every request that A forwarded to it. B may still receive requests from a
-//! worker that the client left before it came to B. So B follows its note for a moment longer.
 //!
 //! What may happen during a move:
 //! - **Bytes** that arrive while the driver detaches are held, and travel. Later bytes wait in the
 //!   socket. A client that waited for a server, or has sent something since, enters C's queue with
 //!   its old time.
-//! - **A cancel request** goes to A, and from note to note to the client. If the client is just
-//!   leaving B, the request waits at B and then follows it. At C the look-up begins anew.
+//! - **A cancel request** asks all workers, again while clients depart ([`crate::cancel::seek`]). If
+//!   the client is just leaving B, B answers when the client has left.
 //! - **The client ends** while it leaves: B closes it like any other client, and it does not move.
 //! - **KILL** is numbered for each database. The parcel says how many KILLs its worker had obeyed;
-//!   if C has obeyed more, C drops the client. **KILL_CLIENT** follows notes, for a third of a
-//!   second.
+//!   if C has obeyed more, C drops the client. **KILL_CLIENT** asks as a cancel request does.
 //! - **PAUSE, RESUME, RECONNECT** concern servers, which do not move with a client.
 //! - **SUSPEND**: no client starts to move, and clients that arrive are not read from.
-//! - **A takeover**: no client starts to move, and B is not at rest while it has notes. So no
-//!   client is in the mail when parcels are packed. A client that is in the mail all the same stays
-//!   with this process.
+//! - **A takeover**: no client starts to move, and B is not at rest while clients are under way. So
+//!   no client is in the mail when parcels are packed. A client that is in the mail all the same
+//!   stays with this process.
 //! - **The end of the process**: no client starts to move. If C had no client to wait for, C
-//!   reports that it has one again ([`crate::event::Question::Busy`]) before B may forget its note.
+//!   reports that it has one again ([`crate::event::Question::Busy`]) before B learns that the
+//!   client has landed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chacha20::rand_core::Rng;
 
-use crate::cancel::OldKey;
+use crate::cancel::answer_done;
+use crate::cancel::seek::Seek;
 use crate::client::{Client, ClientState};
-use crate::config::PoolSpread;
 use crate::event::{Action, ClientId, LooseSocket, Out, Peer, Time, WorkerId};
 use crate::fault::Fault;
-use crate::mail::{Departure, Mail, Traveller};
-use crate::moves::{HeldCancel, MoveNote, SHED_NS, Shed};
+use crate::login::key::LoginKey;
+use crate::mail::{Mail, Traveller};
+use crate::moves::{SHED_NS, Shed};
 use crate::parcel::{PoolLore, Standing};
-use crate::pool::key::{PoolId, PoolKey};
+use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
 
 /// After this many attempts in vain, the interval doubles.
 const VAIN_TRIES: u32 = 16;
 /// How long a worker hands over clients before the balancer sees the result, in nanoseconds.
 const SHED_FOR_NS: u64 = 1_000_000_000;
-/// How often a client moves at random (`pool_spread = random`), in nanoseconds.
-const WHIM_NS: u64 = 500_000;
 /// The budget of each turn: names of statements, and a fixed weight for each client. The other
 /// worker looks up every name while its own clients wait.
 const SHED_WEIGHT: usize = 4096;
@@ -71,23 +62,23 @@ impl Pooler {
     /// replaces earlier orders for the same pool.
     pub(crate) fn shed(
         &mut self,
-        pool: Arc<PoolKey>,
+        login: Arc<LoginKey>,
         to: WorkerId,
         (clients, idle): (u32, bool),
         out: &mut Out,
     ) {
         let until = Time(self.now.0 + SHED_FOR_NS);
-        let same = |shed: &Shed| shed.pool == pool && shed.to == to;
+        let same = |shed: &Shed| shed.login == login && shed.to == to;
         let earlier = self.moves.sheds.iter().find(|shed| same(shed));
         // All orders of a moment are carried out in one search.
         let soon = self.now.max(self.moves.looks_next());
         let (next, vain) = earlier.map_or((soon, 0), |shed| (shed.next, shed.vain));
-        self.moves.sheds.retain(|shed| shed.pool != pool);
+        self.moves.sheds.retain(|shed| shed.login != login);
         if to == self.worker || to.0 >= self.workers || clients == 0 {
             return;
         }
         self.moves.sheds.push(Shed {
-            pool,
+            login,
             to,
             left: clients,
             idle,
@@ -102,38 +93,12 @@ impl Pooler {
         }
     }
 
-    /// It is time to look for clients that can move.
-    pub(crate) fn move_due(&mut self, out: &mut Out) {
-        let due = |at: Option<Time>| at.is_some_and(|at| at <= self.now);
-        let (sheds, whim) = (due(self.moves.next_shed), due(self.moves.next_whim));
-        if sheds {
-            self.shed_some(out);
-        }
-        if whim {
-            self.move_at_random(out);
-        }
-    }
-
-    /// `pool_spread = random`: moves a random client to a random worker.
-    pub(crate) fn move_at_random(&mut self, out: &mut Out) {
-        let random = self.config.globals.pool_spread == PoolSpread::Random;
-        let all = if random && self.workers > 1 {
-            self.clients.keys()
-        } else {
-            Vec::new()
-        };
-        self.moves.next_whim = (!all.is_empty()).then_some(Time(self.now.0 + WHIM_NS));
-        if all.is_empty() {
-            return;
-        }
-        for _ in 0..4 {
-            let id = all[self.random.next_u32() as usize % all.len()];
-            let pool = self.clients.get(id).and_then(|client| client.pool);
-            let Some(pool) = pool else { continue };
-            let key = self.pools.at(pool).key.clone();
-            let to = WorkerId((self.random.next_u32() % u32::from(self.width(&key))) as u16);
-            if to != self.worker && self.depart(id, to, out) {
-                return;
+    /// A test's order: every client that can move goes to a random worker.
+    pub(crate) fn shuffle(&mut self, out: &mut Out) {
+        for id in self.clients.keys() {
+            let to = WorkerId((self.random.next_u32() % u32::from(self.workers)) as u16);
+            if to != self.worker {
+                self.depart(id, to, out);
             }
         }
     }
@@ -163,7 +128,7 @@ impl Pooler {
     fn shed_of(&mut self, sheds: &mut [Shed], out: &mut Out) -> bool {
         let mut due: BTreeMap<PoolId, &mut Shed> = BTreeMap::new();
         for shed in sheds.iter_mut().filter(|shed| shed.next <= self.now) {
-            if let Some(pool) = self.pools.find(&shed.pool) {
+            if let Some(pool) = self.pools.for_clients(&shed.login) {
                 due.insert(pool, shed);
             }
         }
@@ -214,7 +179,7 @@ impl Pooler {
         }
         let client = gone!(self.clients.get_mut(id).filter(|c| may_leave(c)));
         // A reload removed the client's database: clients may stay, but not enter another worker.
-        if self.config.entry(&client.database).is_none() {
+        if self.config.entry(&client.who.database).is_none() {
             return false;
         }
         let waits = client.waits();
@@ -237,19 +202,9 @@ impl Pooler {
         };
         let lore = self.lore(pool);
         let (notified, request) = (client.notified, client.request());
-        let number = client.number;
         let passenger = self.take_passenger(id, client, Standing::Ready, socket);
         let wants = waits || !passenger.held.is_empty();
-        self.moves.noted += 1;
-        let note = self.moves.noted;
-        self.moves.notes.push(MoveNote {
-            number: note,
-            key: passenger.key.clone(),
-            client: number,
-            to,
-            told: None,
-            past: false,
-        });
+        self.moves.under_way += 1;
         self.moves.departed += 1;
         let traveller = Traveller {
             kills: self.janitor.kills_of(&passenger.database),
@@ -257,35 +212,26 @@ impl Pooler {
             lore,
             notified,
             waits: wants.then_some(request),
-            left: Departure {
-                worker: self.worker,
-                note,
-            },
+            left: self.worker,
         };
         out.push(Action::Post(to, Mail::Move(Box::new(traveller))));
-        for held in self.cancels_of(id) {
-            let cancel = Mail::Cancel {
-                pid: held.pid,
-                secret: held.secret,
-                from: held.from,
-                again: false,
-                forwarded: true,
-            };
-            out.push(Action::Post(to, cancel));
+        // The client's departure counts by now.
+        for seek in self.held_for(id) {
+            self.answer_not_here(seek.from, out);
         }
     }
 
-    /// A client that was about to move has ended: held cancel requests have nothing to cancel.
-    pub(crate) fn settle_cancels(&mut self, id: ClientId, out: &mut Out) {
-        for held in self.cancels_of(id) {
-            let (worker, asker) = held.from;
-            out.push(Action::Post(worker, Mail::Cancelled(asker, true)));
+    /// A client that was about to move has ended: searches for it have nothing to cancel.
+    pub(crate) fn settle_held(&mut self, id: ClientId, out: &mut Out) {
+        for seek in self.held_for(id) {
+            answer_done(seek.from, out);
         }
     }
 
-    fn cancels_of(&mut self, id: ClientId) -> Vec<HeldCancel> {
-        let all = &mut self.moves.cancels;
-        all.extract_if(.., |held| held.client == id).collect()
+    fn held_for(&mut self, id: ClientId) -> Vec<Seek> {
+        let all = &mut self.moves.held;
+        let held = all.extract_if(.., |(client, _)| *client == id);
+        held.map(|(_, seek)| seek).collect()
     }
 
     /// Adopts a client that came from another worker between two transactions.
@@ -300,10 +246,8 @@ impl Pooler {
         } = traveller;
         self.moves.arrived += 1;
         self.tell_busy(out);
-        let key = passenger.key.clone();
+        out.push(Action::Post(left, Mail::Landed));
         let killed = kills < self.janitor.kills_of(&passenger.database);
-        self.moves.comes_back(&key);
-        self.tell_home(key, Some(left), out);
         self.adopt_pool(lore, out);
         // The client's old place in the queue must count from the start.
         self.moves.arriving = waits;
@@ -319,9 +263,6 @@ impl Pooler {
             self.stand_in_line(id, since);
         }
         self.suspend_client(id, out);
-        if self.moves.next().is_none() {
-            self.move_at_random(out);
-        }
     }
 
     /// A client waits here that has waited since this time elsewhere.
@@ -339,66 +280,6 @@ impl Pooler {
         self.watch_client(id);
     }
 
-    /// Disconnects the client with this console number, here or on the worker that it moved to,
-    /// within this many steps. True if the client was found here or has moved.
-    pub(crate) fn kill_moved(&mut self, number: u64, steps: u8, out: &mut Out) -> bool {
-        if self.kill_client(number, out) {
-            return true;
-        }
-        let Some(to) = self.moves.followed(number).filter(|_| steps > 0) else {
-            return false;
-        };
-        out.push(Action::Post(to, Mail::KillMoved(number, steps - 1)));
-        true
-    }
-
-    /// Tells a client's home that the client is here.
-    pub(crate) fn tell_home(&mut self, key: OldKey, left: Option<Departure>, out: &mut Out) {
-        let (at, home) = (self.worker, self.key_home(&key));
-        out.push(Action::Post(home, Mail::KeyAt { key, at, left }));
-    }
-
-    /// A client with this worker as its home is on another worker, or has come back.
-    pub(crate) fn key_at(
-        &mut self,
-        key: OldKey,
-        at: WorkerId,
-        left: Option<Departure>,
-        out: &mut Out,
-    ) {
-        self.keys
-            .away(key, Some(at).filter(|at| *at != self.worker));
-        if let Some(Departure { worker, note }) = left {
-            out.push(Action::Post(worker, Mail::KeyNoted(note)));
-        }
-    }
-
-    /// A client with a key from elsewhere ends, or goes to the successor: forgets the key.
-    pub(crate) fn drop_key(&mut self, key: Option<Box<OldKey>>, id: ClientId, out: &mut Out) {
-        let Some(key) = key else { return };
-        self.keys.forget(&key, id);
-        let home = self.key_home(&key);
-        if home != self.worker {
-            out.push(Action::Post(home, Mail::KeyGone(*key)));
-        }
-    }
-
-    /// A key's home: the worker that is asked first.
-    fn key_home(&self, key: &OldKey) -> WorkerId {
-        self.first_asked(key.pid, &key.secret)
-    }
-
-    /// The next worker to search for the client of a key that no client here has.
-    pub(crate) fn gone_where(&self, pid: u32, secret: &[u8]) -> Option<WorkerId> {
-        let is_it = |key: &OldKey| self.is_key(key, pid, secret);
-        let home = self.first_asked(pid, secret) == self.worker;
-        // The home knows best. On other workers, the request may be older than several moves that
-        // the home knows of.
-        let gone = { self.moves.gone_to(is_it) }.filter(|(_, known)| !(home && *known));
-        let gone = gone.map(|(to, _)| to);
-        gone.or_else(|| self.keys.away_at(pid, is_it))
-    }
-
     /// The facts about a pool that the next worker or process needs.
     pub(crate) fn lore(&self, id: PoolId) -> PoolLore {
         let pool = self.pools.at(id);
@@ -408,6 +289,7 @@ impl Pooler {
             welcome: pool.welcome.clone(),
             scram_keys: pool.scram_keys.clone(),
             found_secret: pool.found_secret.clone(),
+            left_behind: 0,
         }
     }
 }

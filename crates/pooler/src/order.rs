@@ -32,6 +32,8 @@ pub enum Order {
     Enable(String),
     /// Drop all clients and servers of a database (or of all that have any), and pause it.
     Kill(Option<String>),
+    /// Move each client at rest to a random worker, for tests.
+    Shuffle,
     /// Take no new clients; end when the last client leaves.
     ShutdownWaitForClients,
     /// Take no new clients, and drop waiting ones. End when the last server is released.

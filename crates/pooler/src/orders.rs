@@ -41,6 +41,7 @@ impl Pooler {
                 self.janitor.disabled.remove(database);
             }
             Order::Kill(database) => self.kill(database.as_deref(), out),
+            Order::Shuffle => self.shuffle(out),
             Order::ShutdownWaitForClients => self.shut_down(Shutdown::Clients, out),
             Order::ShutdownWaitForServers => self.shut_down(Shutdown::Servers, out),
         }
@@ -55,7 +56,7 @@ impl Pooler {
         }
         for id in self.pools.ids() {
             let pool = self.pools.at_mut(id);
-            if database.is_none_or(|name| *pool.key.database == *name) {
+            if database.is_none_or(|name| *pool.key.login.database == *name) {
                 pool.set_paused(true);
                 let idle: Vec<_> = pool.idle.iter().collect();
                 for server in idle {
@@ -67,7 +68,7 @@ impl Pooler {
 
     /// The pools of one database, or all pools.
     pub(crate) fn pools_of(&self, database: Option<&str>) -> Vec<PoolId> {
-        let wanted = |key: &PoolKey| database.is_none_or(|name| *key.database == *name);
+        let wanted = |key: &PoolKey| database.is_none_or(|name| *key.login.database == *name);
         self.pools
             .iter()
             .filter(|(_, pool)| wanted(&pool.key))
@@ -82,7 +83,7 @@ impl Pooler {
             self.pause(Some(name), out);
         }
         for id in self.pools_of(database) {
-            let name = self.pools.at(id).key.database.clone();
+            let name = self.pools.at(id).key.login.database.clone();
             self.pause(Some(&name), out);
             self.kill_pool(id, out);
             let rest: Vec<_> = self
@@ -110,7 +111,7 @@ impl Pooler {
         }
         for id in self.pools.ids() {
             let pool = self.pools.at_mut(id);
-            pool.set_paused(self.janitor.is_paused(&pool.key.database));
+            pool.set_paused(self.janitor.is_paused(&pool.key.login.database));
             self.need(id, out);
         }
     }
@@ -167,7 +168,7 @@ impl Pooler {
         let busy = match ending {
             Shutdown::Clients => {
                 let here = self.clients.iter().any(|(_, client)| counted(client));
-                here || self.moves.under_way() > 0
+                here || self.moves.under_way > 0
             }
             Shutdown::Servers => self.servers.iter().any(|(_, s)| {
                 !matches!(s.state(), ServerState::Idle | ServerState::Listening { .. })

@@ -189,17 +189,6 @@ impl Params {
         }
     }
 
-    /// The parameters missing on a server that change how constants are read.
-    pub fn constants_missing_on<'a>(
-        &'a self,
-        tracked: &Tracked,
-        server: &'a Params,
-    ) -> impl Iterator<Item = (usize, &'a [u8])> {
-        let path = tracked.position(b"search_path");
-        let missing = self.missing_on(server);
-        missing.filter(move |(position, _)| Self::has_meaning(*position) && Some(*position) != path)
-    }
-
     /// True if the parameter at this position changes the meaning of texts.
     pub fn has_meaning(position: usize) -> bool {
         position != WITHOUT_MEANING
@@ -216,16 +205,6 @@ pub fn set_statement<'a>(
     for (position, value) in missing {
         set_one(&mut sql, &tracked.names[position], value, of, false);
     }
-    sql
-}
-
-/// A SELECT that sets a parameter for the rest of the transaction. `of` is the set with the value.
-pub fn select_local(name: &str, value: &[u8], of: &Params) -> Vec<u8> {
-    let mut sql = b"SELECT pg_catalog.set_config('".to_vec();
-    sql.extend_from_slice(name.as_bytes());
-    sql.extend_from_slice(b"',");
-    literal::expression(&mut sql, value, &of.encoding());
-    sql.extend_from_slice(b",true)");
     sql
 }
 

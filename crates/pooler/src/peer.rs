@@ -11,12 +11,10 @@
 //! | 3 to 7 | random | the same |
 //! | the low two bits of 7 | how often a request may still be forwarded; 3 in the key | the same |
 //!
-//! Bytes 0 and 3, as one number modulo the number of workers, name the client's worker: a worker
-//! draws random bytes until they name it. So 45 bits vary, and a request that the named worker does
-//! not know (its client came from a process with more workers, or got its key before `peer_id` was
-//! set) goes to the other workers, too, unless it names a peer in `[peers]`. A secret of protocol 3.2 has 28 more bytes, which only this
-//! process can make. Eight bytes are too few to name a slot and also keep a secret, so these keys are
-//! kept in a table.
+//! So 45 bits vary. Bytes 0 and 3, as one number modulo the number of workers, name the worker that
+//! gave the key out, so that no two workers give out one process id. A secret of protocol 3.2 has 28
+//! more bytes, which only this process can make. Eight bytes are too few to name a slot and also keep
+//! a secret, so these keys are kept in a table. A request that no client here has goes to the peer.
 //!
 //! Worker 0 forwards for all workers, so that a peer's limit is one number. The control thread
 //! sends each request on its own connection, until the peer has closed the connection.
@@ -25,20 +23,19 @@ use chacha20::rand_core::Rng;
 use howdah_wire::write;
 use subtle::ConstantTimeEq;
 
-use crate::cancel::{Keys, OldKey};
+use crate::cancel::Keys;
 use crate::config::nanos;
 use crate::event::{Action, ClientId, Out, Question, Time, WorkerId};
 use crate::fault::Fault;
 use crate::limits;
 use crate::mail::Mail;
 use crate::note::{Level, Note};
-use crate::peering::{Forward, PeerKey, Search, is_secret};
+use crate::peering::{Forward, PeerKey, is_secret};
 use crate::pooler::{Asker, Pooler};
 
 impl Pooler {
     /// Applies new settings, or the first ones.
     pub(crate) fn peers_changed(&mut self) {
-        self.peering.ever |= self.config.globals.peer_id != 0;
         let config = &self.config;
         self.peering.pools.retain(|peer, pool| {
             config.peers.contains_key(peer) || !pool.active.is_empty() || !pool.waiting.is_empty()
@@ -97,113 +94,51 @@ impl Pooler {
         plain.or_else(peered).or_else(inherited).filter(welcomed)
     }
 
-    /// True if a request has this key.
-    pub(crate) fn is_key(&self, key: &OldKey, pid: u32, secret: &[u8]) -> bool {
-        key.pid == pid && self.is_secret(pid, &key.secret, secret)
-    }
-
     fn is_secret(&self, pid: u32, own: &[u8], secret: &[u8]) -> bool {
         is_secret(self.config.globals.peer_id, pid, own, secret)
     }
 
-    /// Handles a client's CancelRequest.
-    pub(crate) fn find_cancelled(&mut self, id: ClientId, pid: u32, secret: &[u8], out: &mut Out) {
-        if self.peering.ever && PeerKey::read(pid, secret).is_some() {
-            let search = Search {
-                pid,
-                secret: secret.into(),
-                asked: 1,
-            };
-            self.peering.searches.insert(id, search);
-        }
-        let worker = self.first_asked(pid, secret);
-        self.post_cancel(worker, id, pid, secret, out);
-    }
-
-    /// The worker that a key names. It is asked first.
-    pub(crate) fn first_asked(&self, pid: u32, secret: &[u8]) -> WorkerId {
-        let key = PeerKey::read(pid, secret).filter(|_| self.peering.ever);
-        // The predecessor may have had more workers: a takeover deals out its clients by this rule.
-        let plain = || WorkerId(Keys::worker(pid).0 % self.workers);
-        key.map_or_else(plain, |key| key.worker(self.workers))
-    }
-
-    /// True for a key of another peer, which can get the request.
-    fn is_others(&self, key: PeerKey) -> bool {
-        let (own, peer) = (self.config.globals.peer_id, key.peer());
-        let other = own != 0 && u32::from(peer) != own;
-        other && key.ttl() > 0 && self.config.peers.contains_key(&peer)
-    }
-
-    fn post_cancel(&self, to: WorkerId, id: ClientId, pid: u32, secret: &[u8], out: &mut Out) {
-        let mail = Mail::Cancel {
-            pid,
-            secret: secret.into(),
-            from: (self.worker, id),
-            again: false,
-            forwarded: false,
-        };
-        out.push(Action::Post(to, mail));
-    }
-
-    /// Handles a worker's answer. True if the search continues.
-    pub(crate) fn search_goes_on(&mut self, id: ClientId, known: bool, out: &mut Out) -> bool {
-        if known {
-            self.peering.searches.remove(&id);
-            return false;
-        }
-        let searched = self.peering.searches.contains_key(&id);
-        if searched {
-            self.search_on(id, out);
-        }
-        searched
-    }
-
-    /// Continues a search: at the next worker, then at the peer that the key names.
-    fn search_on(&mut self, id: ClientId, out: &mut Out) {
-        let search = self.peering.searches.get(&id);
-        let key = search.and_then(|search| PeerKey::read(search.pid, &search.secret));
-        let others = key.is_some_and(|key| self.is_others(key));
-        let Some(search) = self.peering.searches.get_mut(&id) else {
-            return;
-        };
-        if search.asked < self.workers && !others {
-            let asked = search.asked;
-            search.asked += 1;
-            let (pid, secret) = (search.pid, search.secret.clone());
-            let first = self.first_asked(pid, &secret);
-            let worker = WorkerId((first.0 + asked) % self.workers);
-            return self.post_cancel(worker, id, pid, &secret, out);
-        }
-        let Some(search) = self.peering.searches.remove(&id) else {
-            return;
-        };
-        let Some(key) = PeerKey::read(search.pid, &search.secret) else {
-            return;
-        };
-        let (own, peer) = (self.config.globals.peer_id, key.peer());
-        let fault = if own == 0 || u32::from(peer) == own {
-            Fault::CancelUnknown
-        } else if !self.config.peers.contains_key(&peer) {
-            Fault::CancelNoPeer
-        } else if key.ttl() == 0 {
-            Fault::CancelTtl
-        } else {
-            let mut secret = search.secret;
-            let key = key.forwarded();
-            secret[..4].copy_from_slice(&key.0[4..]);
-            let mut packet = Vec::new();
-            write::cancel_request(&mut packet, key.pid(), &secret);
-            let mail = Mail::Forward {
-                peer,
-                packet,
-                from: (self.worker, id),
-            };
-            // The peer examines the key.
-            self.guesses.examined(id);
-            return out.push(Action::Post(Self::FIRST, mail));
+    /// No client of this process has the key of a request. The request goes to the peer that the key
+    /// names, if there is one.
+    pub(crate) fn key_unknown(
+        &mut self,
+        id: ClientId,
+        pid: u32,
+        mut secret: Box<[u8]>,
+        out: &mut Out,
+    ) {
+        let own = self.config.globals.peer_id;
+        let key = PeerKey::read(pid, &secret);
+        let fault = match key.filter(|key| own != 0 && u32::from(key.peer()) != own) {
+            None => Fault::CancelUnknown,
+            Some(key) if !self.config.peers.contains_key(&key.peer()) => Fault::CancelNoPeer,
+            Some(key) if key.ttl() == 0 => Fault::CancelTtl,
+            Some(key) => {
+                let key = key.forwarded();
+                secret[..4].copy_from_slice(&key.0[4..]);
+                let mut packet = Vec::new();
+                write::cancel_request(&mut packet, key.pid(), &secret);
+                let mail = Mail::Forward {
+                    peer: key.peer(),
+                    packet,
+                    from: (self.worker, id),
+                };
+                // The peer examines the key.
+                self.guesses.examined(id);
+                return out.push(Action::Post(Self::FIRST, mail));
+            }
         };
         self.key_examined(id, false);
+        self.end_canceller(id, fault, out);
+    }
+
+    /// A request to a peer is done; false if it could not be.
+    pub(crate) fn forward_done(&mut self, id: ClientId, done: bool, out: &mut Out) {
+        let fault = if done {
+            Fault::Cancelled
+        } else {
+            Fault::CancelUnknown
+        };
         self.end_canceller(id, fault, out);
     }
 
@@ -223,7 +158,7 @@ impl Pooler {
         let pool = self.peering.pools.entry(peer).or_default();
         if pool.waiting.len() >= limits::FORWARDS_WAITING {
             let (worker, client) = from;
-            return out.push(Action::Post(worker, Mail::Cancelled(client, false)));
+            return out.push(Action::Post(worker, Mail::Forwarded(client, false)));
         }
         pool.waiting.push_back(Forward {
             packet,
@@ -249,7 +184,7 @@ impl Pooler {
                 // A reload removed the peer.
                 for request in std::mem::take(&mut pool.waiting) {
                     let (worker, client) = request.from;
-                    out.push(Action::Post(worker, Mail::Cancelled(client, false)));
+                    out.push(Action::Post(worker, Mail::Forwarded(client, false)));
                 }
                 return;
             };
@@ -299,7 +234,7 @@ impl Pooler {
             let (worker, client) = from;
             out.push(Action::Post(
                 worker,
-                Mail::Cancelled(client, result.is_ok()),
+                Mail::Forwarded(client, result.is_ok()),
             ));
         }
         if let Err(why) = result {

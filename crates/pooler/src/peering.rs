@@ -46,7 +46,7 @@ impl PeerKey {
         u16::from_le_bytes([self.0[1], self.0[2]])
     }
 
-    /// The worker of the client, if the peer is this process and has this number of workers.
+    /// The worker that gave the key out, if the peer is this process and has this number of workers.
     pub(crate) fn worker(self, workers: u16) -> WorkerId {
         WorkerId(u16::from_be_bytes([self.0[0], self.0[3]]) % workers)
     }
@@ -74,15 +74,6 @@ impl PeerKey {
     }
 }
 
-/// A cancel request on its way through this process.
-#[derive(Debug)]
-pub(crate) struct Search {
-    pub(crate) pid: u32,
-    pub(crate) secret: Box<[u8]>,
-    /// How many workers have looked for the client.
-    pub(crate) asked: u16,
-}
-
 /// A cancel request for a peer.
 #[derive(Debug)]
 pub(crate) struct Forward {
@@ -105,11 +96,8 @@ pub(crate) struct PeerPool {
 /// A worker's knowledge of peers and their keys.
 #[derive(Debug)]
 pub struct Peering {
-    /// `peer_id` has been set at some time, so clients may have keys of both forms.
-    pub(crate) ever: bool,
     pub(crate) keys: HashMap<PeerKey, ClientId, Seeded>,
     pub(crate) keys_of: HashMap<ClientId, PeerKey, Seeded>,
-    pub(crate) searches: HashMap<ClientId, Search, Seeded>,
     pub(crate) pools: BTreeMap<u16, PeerPool>,
 }
 
@@ -117,10 +105,8 @@ impl Peering {
     /// No peers and no keys.
     pub fn new(seeded: Seeded) -> Peering {
         Peering {
-            ever: false,
             keys: HashMap::with_hasher(seeded),
             keys_of: HashMap::with_hasher(seeded),
-            searches: HashMap::with_hasher(seeded),
             pools: BTreeMap::new(),
         }
     }

@@ -11,6 +11,7 @@ use hashbrown::HashMap;
 
 use crate::cancel::Keys;
 use crate::cancel::guesses::Guesses;
+use crate::cancel::seek::Searches;
 use crate::client::Client;
 use crate::client::ClientState;
 use crate::config::{Config, LogFormat};
@@ -25,12 +26,14 @@ use crate::known::Known;
 use crate::listen::SharedListener;
 use crate::mail::{FromBroker, Mail, ToBroker};
 use crate::moves::Moves;
+use crate::names::NameInterner;
 use crate::next::{Next, Upcoming};
 use crate::note::{About, Cause, Level, Note};
 use crate::params::{ParamsInterner, Tracked};
 use crate::peering::Peering;
 use crate::pool::Pools;
 use crate::pool::key::PoolKey;
+use crate::pool::key::Purpose;
 use crate::queries::Queries;
 use crate::seats::Spread;
 use crate::server::Server;
@@ -117,6 +120,8 @@ pub struct Pooler {
     pub(crate) keys: Keys,
     pub(crate) peering: Peering,
     pub(crate) guesses: Guesses,
+    /// Searches for clients by cancel requests and signals.
+    pub(crate) searches: Searches,
     pub(crate) known: Known,
     /// SQL LISTEN connections of this worker, by pool.
     pub(crate) listeners: HashMap<Arc<PoolKey>, SharedListener, Seeded>,
@@ -179,7 +184,7 @@ impl Pooler {
             .map(String::as_str);
         let shared = Shared {
             tracked: Tracked::new(extra),
-            names: Default::default(),
+            names: NameInterner::new(seeded),
             params: ParamsInterner::new(seeded),
             settings: crate::session::Shelf::new(seeded),
             statements: Interner::new(seeded, setup.worker),
@@ -203,6 +208,7 @@ impl Pooler {
             keys: Keys::new(setup.worker, setup.shared_seed),
             peering: Peering::new(seeded),
             guesses: Guesses::new(seeded),
+            searches: Searches::default(),
             known: Known::new(seeded),
             listeners: HashMap::with_hasher(seeded),
             consoles: Consoles::default(),
@@ -325,17 +331,14 @@ impl Pooler {
             Mail::Client(parcel) => self.client_arrived(*parcel, out),
             Mail::Move(traveller) => self.moved_in(*traveller, out),
             Mail::Shed {
-                pool,
+                login,
                 to,
                 clients,
                 idle,
-            } => self.shed(pool, to, (clients, idle), out),
-            Mail::Seats(pool, seats) => self.spread.seat(pool, seats),
+            } => self.shed(login, to, (clients, idle), out),
+            Mail::Seats(login, seats) => self.spread.seat(login, seats),
             Mail::NewPools(at) => self.spread.seat_new_pools(at),
-            Mail::KeyAt { key, at, left } => self.key_at(key, at, left, out),
-            Mail::KeyNoted(note) => self.moves.noted(note, self.now),
-            Mail::KeyGone(key) => self.keys.away(key, None),
-            Mail::KillMoved(number, steps) => drop(self.kill_moved(number, steps, out)),
+            Mail::Landed => self.moves.under_way -= 1,
             Mail::Server(parcel) => self.server_arrived(*parcel, out),
             Mail::Welcome(key, welcome, epoch) => {
                 if let Some(id) = self.pools.find(&key)
@@ -347,18 +350,12 @@ impl Pooler {
             Mail::MakeRoom(wish) => self.make_room(*wish, out),
             Mail::Room(pool, made) => self.room(&pool, made, out),
             Mail::Brokered(mail) => self.brokered(mail, out),
-            Mail::Cancel {
-                pid,
-                secret,
-                from,
-                again,
-                forwarded: _,
-            } => self.cancel_wanted(pid, secret, from, again, out),
+            Mail::Seek(seek) => self.seek(*seek, out),
+            Mail::Sought(number, finding) => self.sought(number, finding, out),
             Mail::ToListener(mail) => self.listener_hears(mail, out),
             Mail::FromListener(mail) => self.listener_says(mail, out),
-            Mail::Signal(signal) => self.signal_came(signal, out),
-            Mail::Cancelled(client, known) => self.cancel_done(client, known, out),
             Mail::Forward { peer, packet, from } => self.forward(peer, packet, from, out),
+            Mail::Forwarded(client, done) => self.forward_done(client, done, out),
             Mail::Standby(key, standby) => self.learn_standby(&key, standby),
             Mail::SchemaChanged(database, changes) => {
                 let statements = &mut self.shared.statements;
@@ -535,8 +532,8 @@ impl Pooler {
         }
         let fault = fault.map(|fault| (fault.sqlstate().to_owned(), fault.to_string()));
         Some(Box::new(About {
-            user: client.user.to_string(),
-            database: client.database.to_string(),
+            user: client.who.user.to_string(),
+            database: client.who.database.to_string(),
             address: crate::place::remote(&client.ends),
             fault,
         }))
@@ -565,17 +562,17 @@ impl Pooler {
         let place = ends.map_or_else(|| server.to.to_string(), crate::place::remote);
         let text = format!(
             "S-{:#x}: {}/{}@{place} {text}",
-            server.number, key.database, key.user
+            server.number, key.login.database, key.login.user
         );
         // The server was opened for an unproved client, in a database that may not exist.
-        let cause = match key.lookups && pool.is_untried() {
+        let cause = match key.purpose == Purpose::Lookups && pool.is_untried() {
             true => Cause::Unauthenticated,
             false => Cause::Known,
         };
         let about = (self.config.globals.log_format == LogFormat::Json).then(|| {
             Box::new(About {
-                user: key.user.to_string(),
-                database: key.database.to_string(),
+                user: key.login.user.to_string(),
+                database: key.login.database.to_string(),
                 address: place,
                 fault: None,
             })
@@ -625,8 +622,8 @@ fn client_line(client: &Client, said: impl Display) -> String {
         text,
         "C-{:#x}: {}/{}@{} {said}",
         client.number,
-        or(&client.database, "(nodb)"),
-        or(&client.user, "(nouser)"),
+        or(&client.who.database, "(nodb)"),
+        or(&client.who.user, "(nouser)"),
         crate::place::remote(&client.ends),
     );
     text

@@ -31,7 +31,7 @@ impl Pooler {
         for id in self.pools.ids() {
             let pool = self.pools.at(id);
             let key = (*pool.key).clone();
-            match self.config.database(&key.database) {
+            match self.config.database(&key.login.database) {
                 Some(database) => self.new_terms(id, &key, database, out),
                 // As in PgBouncer, clients that came through a `*` entry that is gone may stay.
                 None if pool.terms.database.auto => {
@@ -137,8 +137,12 @@ impl Pooler {
     pub(crate) fn secret_changed_elsewhere(&mut self, changed: ChangedSecret, out: &mut Out) {
         // Servers in the mail are replaced when they arrive. Every worker counts every change.
         self.janitor.epoch += 1;
-        let ChangedSecret { pool, secret, keys } = changed;
-        let Some(id) = self.pools.find(&pool) else {
+        let ChangedSecret {
+            login,
+            secret,
+            keys,
+        } = changed;
+        let Some(id) = self.pools.for_clients(&login) else {
             return;
         };
         let pool = self.pools.at_mut(id);

@@ -11,14 +11,14 @@ use hashbrown::HashMap;
 use crate::Seeded;
 use crate::ids::{Time, WorkerId};
 use crate::load::{FREE, ThreadLoad};
-use crate::pool::key::PoolKey;
+use crate::login::key::LoginKey;
 
 /// The seats of all pools.
 #[derive(Debug)]
 pub struct Spread {
     /// How many workers may have clients.
     pub(crate) usable: u16,
-    pools: HashMap<Arc<PoolKey>, Seats, Seeded>,
+    pools: HashMap<Arc<LoginKey>, Seats, Seeded>,
     pub(crate) new_pools: WorkerId,
     /// The turn of pools without seats.
     turn: u16,
@@ -53,17 +53,17 @@ impl Spread {
     }
 
     /// Sets a pool's seats. An empty list removes them.
-    pub(crate) fn seat(&mut self, pool: Arc<PoolKey>, workers: Arc<[WorkerId]>) {
+    pub(crate) fn seat(&mut self, login: Arc<LoginKey>, workers: Arc<[WorkerId]>) {
         if workers.is_empty() {
-            self.pools.remove(&pool);
+            self.pools.remove(&login);
             return;
         }
-        let turn = self.pools.get(&pool).map_or(0, |seats| seats.turn);
-        self.pools.insert(pool, Seats { workers, turn });
+        let turn = self.pools.get(&login).map_or(0, |seats| seats.turn);
+        self.pools.insert(login, Seats { workers, turn });
     }
 
     /// The seats of a pool, if it has any.
-    pub(crate) fn seats(&self, pool: &PoolKey) -> Option<&Arc<[WorkerId]>> {
+    pub(crate) fn seats(&self, pool: &LoginKey) -> Option<&Arc<[WorkerId]>> {
         self.pools.get(pool).map(|seats| &seats.workers)
     }
 
@@ -96,7 +96,7 @@ impl Spread {
 
     /// Which of this many workers a pool's next client gets. Each pool has a turn of its own:
     /// logins that alternate between two pools would otherwise all go to one worker each.
-    pub(crate) fn next(&mut self, pool: &PoolKey, count: usize) -> usize {
+    pub(crate) fn next(&mut self, pool: &LoginKey, count: usize) -> usize {
         let seats = self.pools.get_mut(pool);
         let turn = seats.map_or(&mut self.turn, |seats| &mut seats.turn);
         let now = *turn;
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn the_logins_of_each_pool_go_to_its_seats_in_turn() {
         let mut spread = Spread::new(2, crate::seeded(1));
-        let key = |user: &str| Arc::new(PoolKey::new("d".into(), user.into()));
+        let key = |user: &str| LoginKey::new("d", user);
         let pools = [key("p"), key("q")];
         let seats: Arc<[WorkerId]> = Arc::new([WorkerId(0), WorkerId(1)]);
         for pool in &pools {

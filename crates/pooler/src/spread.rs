@@ -6,7 +6,8 @@
 use crate::config::PoolSpread;
 use crate::event::{Action, Out, Question, Time, WorkerId};
 use crate::load::{Load, PoolLoad, ThreadLoad};
-use crate::pool::key::PoolKey;
+use crate::login::key::LoginKey;
+use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
 
 /// How many servers a pool must have for each of its workers. With fewer, clients would wait for
@@ -31,7 +32,7 @@ pub fn widest(size: u32, usable: u16) -> u16 {
 
 impl Pooler {
     /// The worker for a new client of a pool.
-    pub(crate) fn seat_for(&mut self, key: &PoolKey) -> WorkerId {
+    pub(crate) fn seat_for(&mut self, key: &LoginKey) -> WorkerId {
         let own = self.worker.0;
         // Another worker may have reported that it waits for no client, and the process could end
         // while a client travels there.
@@ -45,7 +46,7 @@ impl Pooler {
                 };
                 seats[self.spread.next(key, seats.len())]
             }
-            PoolSpread::Always | PoolSpread::Random => {
+            PoolSpread::Always => {
                 // Each worker's turn begins with itself.
                 let width = self.width(key);
                 let turn = self.spread.next(key, usize::from(width)) as u16;
@@ -55,7 +56,7 @@ impl Pooler {
     }
 
     /// The first seat of a pool: the worker that keeps the pool's minimum of servers.
-    pub(crate) fn first_seat(&self, key: &PoolKey) -> WorkerId {
+    pub(crate) fn first_seat(&self, key: &LoginKey) -> WorkerId {
         let seats = self.spread.seats(key);
         let by_load = self.config.globals.pool_spread == PoolSpread::Load;
         let first = seats.filter(|_| by_load).and_then(|seats| seats.first());
@@ -74,13 +75,15 @@ impl Pooler {
         let (mut pools, mut busy) = (Vec::new(), false);
         let active = self.active_clients();
         for id in self.pools.ids() {
-            let widest = self.width(&self.pools.at(id).key.clone());
+            let key = self.pools.at(id).key.clone();
+            let widest = self.width(&key.login);
             let pool = self.pools.at_mut(id);
             let transactions = pool.tells_transactions();
             busy |= transactions > 0;
-            if pool.clients() > 0 || transactions > 0 {
+            let moves = key.purpose == Purpose::Clients;
+            if moves && (pool.clients() > 0 || transactions > 0) {
                 pools.push(PoolLoad {
-                    pool: pool.key.clone(),
+                    login: key.login.clone(),
                     clients: pool.clients(),
                     active: { active.get(id.0 as usize).copied() }.unwrap_or(pool.clients()),
                     transactions,
@@ -132,15 +135,12 @@ impl Pooler {
     }
 
     /// How many workers a pool may have.
-    pub(crate) fn width(&self, key: &PoolKey) -> u16 {
-        if self.config.globals.pool_spread == PoolSpread::Random {
-            return self.workers;
-        }
+    pub(crate) fn width(&self, key: &LoginKey) -> u16 {
         let Some(entry) = self.config.entry(&key.database) else {
             return 1;
         };
-        let user = self.config.user(&key.user).map(|user| &**user);
-        widest(self.config.pool_size(entry, user), self.spread.usable)
+        let scopes = self.config.scopes(Some(entry), Some(&key.user));
+        widest(scopes.pool_size(), self.spread.usable)
     }
 }
 

@@ -7,7 +7,7 @@ use howdah_wire::write;
 
 use crate::client::Client;
 use crate::event::{ClientId, Out, Peer};
-use crate::pool::key::Parameter;
+use crate::login::key::Parameter;
 use crate::server::Server;
 
 /// The parameter's name.

@@ -23,7 +23,6 @@
 //! three steps repeat for a moment.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use crate::cancel::OldKey;
 use crate::client::{Client, ClientState};
@@ -33,8 +32,8 @@ use crate::fault::Fault;
 use crate::janitor::Takeover;
 use crate::mail::ToBroker;
 use crate::order::Shutdown;
-use crate::parcel::{Estate, Parcel, Passenger, Standing};
-use crate::pool::key::PoolKey;
+use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
+use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
 use crate::server::{Server, ServerState};
 
@@ -143,7 +142,7 @@ impl Pooler {
         let Takeover::Holding { until, .. } = self.janitor.takeover else {
             return true;
         };
-        let moves = self.moves.under_way() > 0;
+        let moves = self.moves.under_way > 0;
         self.now >= until || !(moves || self.a_server_works() || self.a_client_logs_in())
     }
 
@@ -202,10 +201,13 @@ impl Pooler {
         };
         self.hold_pools(out);
         for id in self.pools.ids() {
-            if self.pools.at(id).key.listens {
+            if self.pools.at(id).key.listens() {
                 continue;
             }
-            let lore = self.lore(id);
+            let lore = PoolLore {
+                left_behind: self.idle_tls_servers(id).count() as u32,
+                ..self.lore(id)
+            };
             out.push(packed(Parcel::Pool(Box::new(lore))));
         }
         let mut leaving = BTreeSet::new();
@@ -309,10 +311,8 @@ impl Pooler {
                 pool.idle.remove(id);
                 return true;
             }
-            ServerState::Idle if server.is_tls() => {
-                let why = "obsolete connection: TLS to servers does not move to a new process";
-                self.close_server(id, why, Close::Await, out);
-            }
+            // These close when the successor has everything (`drain_behind`).
+            ServerState::Idle if server.is_tls() => {}
             ServerState::Idle => self.close_server(id, "obsolete connection", Close::Await, out),
             ServerState::Resolving
             | ServerState::Connecting
@@ -389,13 +389,14 @@ impl Pooler {
         out: &mut Out,
     ) {
         if client.admitted {
-            let login = PoolKey::new(client.database.clone(), client.user.clone());
-            let login = Arc::new(login);
+            let login = client.who.clone();
             let left = ToBroker::Left { login };
             out.push(Action::Broker(left));
         }
-        self.drop_key(client.old_key.clone(), id, out);
-        self.settle_cancels(id, out);
+        if let Some(key) = &client.old_key {
+            self.keys.forget(key, id);
+        }
+        self.settle_held(id, out);
         self.permission_ends(&client, out);
         let mut passenger = self.take_passenger(id, client, standing, socket);
         if let Takeover::Packing { carried, .. } = &mut self.janitor.takeover {
@@ -590,8 +591,27 @@ impl Pooler {
         self.begin_held_logins(out);
         self.hold_pools(out);
         self.janitor.ending = Some(Shutdown::Clients);
+        self.close_tls_servers(out);
         self.silence_all("a new process takes over", out);
         self.maybe_end(out);
+    }
+
+    /// The idle servers of a pool that can't travel: the TLS library can't export a session in
+    /// which Howdah is the TLS client.
+    fn idle_tls_servers(&self, pool: PoolId) -> impl Iterator<Item = ServerId> {
+        let idle = self.pools.at(pool).idle.iter();
+        idle.filter(|id| self.servers.at(*id).is_tls())
+    }
+
+    /// The successor opens servers of its own instead of these.
+    fn close_tls_servers(&mut self, out: &mut Out) {
+        for pool in self.pools.ids() {
+            let stay: Vec<ServerId> = self.idle_tls_servers(pool).collect();
+            for id in stay {
+                let why = "obsolete connection: TLS to servers does not move to a new process";
+                self.close_server(id, why, Close::Await, out);
+            }
+        }
     }
 
     /// `takeover_timeout` has passed: clients still here get an error, and the process ends.

@@ -83,8 +83,7 @@ impl Process {
                 workers: posts.clone(),
                 broker: broker.clone(),
             };
-            let place = (id, scenario.workers);
-            let watched = Watched::new(pooler, place, name, world.clone());
+            let watched = Watched::new(pooler, name, world.clone());
             let events = [FLUSH_SELDOM, FLUSH_SOON, 1][(scenario.seed % 3) as usize];
             let worker = Worker::new(WorkerId(id), watched, driver, mailbox, outside);
             let mut worker = worker.flushing_every(events);

@@ -11,7 +11,7 @@ use howdah_daemon::sockets::HIGH_WATER;
 use howdah_daemon::tls::pack_sessions;
 use howdah_daemon::worker::Worker;
 use howdah_pooler::census::Waiter;
-use howdah_pooler::event::{Address, ClientId, Time};
+use howdah_pooler::event::{Address, ClientId, Order, Time};
 
 use crate::chance::Chance;
 use crate::client::Client;
@@ -107,6 +107,8 @@ struct Play {
     scenario: Scenario,
     world: Shared,
     chance: Chance,
+    /// The source of moves.
+    shuffles: Chance,
     front: Address,
     postgres: Postgres,
     /// The last process is in force; earlier ones serve the clients left behind.
@@ -170,6 +172,7 @@ impl Play {
             ended: 0,
             narrow_at: None,
             successors,
+            shuffles: Chance::new(scenario.seed ^ 0x5f1e),
             scenario,
             world,
             chance,
@@ -226,6 +229,7 @@ impl Play {
             }
             self.cancel_somebody();
             self.change_outside();
+            self.shuffle();
             self.turn();
         }
         self.wind_down();
@@ -280,6 +284,13 @@ impl Play {
         if let Some((table, shape)) = changed {
             let line = || format!("somebody changes t{table}: {shape:?}");
             world.story.tell(now, Who::World, line);
+        }
+    }
+
+    /// Sometimes moves all clients to random workers.
+    fn shuffle(&mut self) {
+        if self.scenario.restless && self.shuffles.once_in(8) {
+            self.current().order(&Order::Shuffle);
         }
     }
 
@@ -543,7 +554,7 @@ impl Play {
                         }
                     }
                 }
-                for waiter in waiters.iter().filter(|w| w.pool == served.pool) {
+                for waiter in waiters.iter().filter(|w| w.login == served.login) {
                     let slack = (now - waiter.since.0) / 8 + TOLD;
                     if waiter.since.0 + slack < served.since.0 {
                         let key = (index, waiter.client, waiter.since);
@@ -615,6 +626,6 @@ fn tally(overtaken: &mut Overtaken, who: (usize, ClientId, Time), now: u64) -> u
 
 /// True for two clients of different pools with the same database or the same user.
 fn share_a_bound(one: &Waiter, other: &Waiter) -> bool {
-    let (one, other) = (&one.pool, &other.pool);
+    let (one, other) = (&one.login, &other.login);
     one != other && (one.database == other.database || one.user == other.user)
 }

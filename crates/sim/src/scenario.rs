@@ -106,6 +106,8 @@ pub struct Scenario {
     pub strict_limits: bool,
     /// The pools are under two limits at once, and the load does not pause.
     pub contest: bool,
+    /// All clients move to random workers again and again.
+    pub restless: bool,
     /// LISTEN is shared.
     pub shares_listen: bool,
     /// Clients may use TLS.
@@ -178,6 +180,7 @@ impl Scenario {
             closes: false,
             strict_limits: true,
             contest: false,
+            restless: false,
             shares_listen: false,
             tls: false,
             handshakes: 0,
@@ -190,8 +193,9 @@ impl Scenario {
         // Drawn from a seed of its own, so that the runs of other seeds stay the same.
         let chance = &mut Chance::new(seed ^ 0x3011_1e5e);
         if scenario.workers > 1 && chance.once_in(2) {
-            let how = ["random", "random", "load"][chance.within(0..=2)];
+            let how = ["always", "always", "load"][chance.within(0..=2)];
             scenario.settings.push(format!("pool_spread = {how}"));
+            scenario.restless = how == "always";
         }
         let apart = &mut Chance::new(seed ^ 0x0071_5b1d);
         // Not together with DDL: clients that stall get answers that the reference does not know.

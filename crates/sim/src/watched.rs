@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use howdah_daemon::worker::Decide;
 use howdah_pooler::Pooler;
-use howdah_pooler::cancel::Keys;
 use howdah_pooler::census::{Linked, Waiter};
 use howdah_pooler::event::{Action, ClientId, Event, Out, Peer, Time};
 use howdah_pooler::mail::Mail;
@@ -36,14 +35,12 @@ pub struct Watched {
     silent: HashSet<Peer>,
     /// The worker's number in the story.
     name: u16,
-    /// The worker's number, and the number of workers.
-    place: (u16, u16),
     world: Shared,
 }
 
 impl Watched {
-    /// Watches the `Pooler` of a worker at this place.
-    pub fn new(pooler: Pooler, place: (u16, u16), name: u16, world: Shared) -> Watched {
+    /// Watches the `Pooler` of a worker.
+    pub fn new(pooler: Pooler, name: u16, world: Shared) -> Watched {
         Watched {
             pooler,
             lends: 0,
@@ -57,7 +54,6 @@ impl Watched {
             congested: HashSet::new(),
             silent: HashSet::new(),
             name,
-            place,
             world,
         }
     }
@@ -82,7 +78,7 @@ impl Watched {
                 let text = format!("on worker {}: {link:?} after RECONNECT", self.name);
                 self.violate("orders", text);
             }
-            let overtaken = |w: &&Waiter| w.pool == served.pool && w.since < served.since;
+            let overtaken = |w: &&Waiter| w.login == served.login && w.since < served.since;
             if let Some(waiter) = self.waiters.iter().find(overtaken) {
                 let text = format!("on worker {}: {served:?} overtakes {waiter:?}", self.name);
                 self.violate("order", text);
@@ -103,22 +99,6 @@ impl Watched {
             let excuses = &mut self.world.borrow_mut().excuses;
             excuses.closes = true;
             excuses.texts.push("suspend_timeout");
-        }
-    }
-
-    /// Checks that mail goes to the right worker, as far as the right one is known.
-    fn check_address(&self, mail: &Mail) {
-        let right = match mail {
-            // An earlier process may have had more workers.
-            Mail::Cancel {
-                pid,
-                forwarded: false,
-                ..
-            } => Keys::worker(*pid).0 % self.place.1,
-            _ => return,
-        };
-        if right != self.place.0 {
-            self.violate("mail", format!("on worker {}: {mail:?}", self.name));
         }
     }
 
@@ -198,11 +178,8 @@ impl Decide for Watched {
             }
         }
         let mut arrived = None;
-        if let Event::Mail(mail) = &event {
-            self.check_address(mail);
-            if let Mail::Server(parcel) = mail {
-                arrived = Some(parcel.connected);
-            }
+        if let Event::Mail(Mail::Server(parcel)) = &event {
+            arrived = Some(parcel.connected);
         }
         self.notice_congestion(&event);
         if let Event::Closed {

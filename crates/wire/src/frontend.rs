@@ -58,22 +58,22 @@ impl<'a> BindNames<'a> {
 
 /// The object of a Describe or a Close.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Target<'a> {
+pub enum Subject<'a> {
     /// A prepared statement.
     Statement(&'a [u8]),
     /// A portal.
     Portal(&'a [u8]),
 }
 
-impl<'a> Target<'a> {
+impl<'a> Subject<'a> {
     /// Reads the body of a Describe or a Close. The tag is only for the error.
     pub fn read(tag: u8, body: &'a [u8]) -> Result<Self, WireError> {
         let bad = WireError::Body { tag };
         let (kind, rest) = body.split_first().ok_or(bad)?;
         let (name, rest) = cstr(rest).ok_or(bad)?;
         match kind {
-            b'S' if rest.is_empty() => Ok(Target::Statement(name)),
-            b'P' if rest.is_empty() => Ok(Target::Portal(name)),
+            b'S' if rest.is_empty() => Ok(Subject::Statement(name)),
+            b'P' if rest.is_empty() => Ok(Subject::Portal(name)),
             _ => Err(bad),
         }
     }
@@ -220,10 +220,10 @@ mod tests {
             (&b"p"[..], &b"st"[..], 5)
         );
         assert!(BindNames::read(b"p\0st").is_none());
-        assert_eq!(Target::read(b'D', b"Sx\0"), Ok(Target::Statement(b"x")));
-        assert_eq!(Target::read(b'D', b"P\0"), Ok(Target::Portal(b"")));
+        assert_eq!(Subject::read(b'D', b"Sx\0"), Ok(Subject::Statement(b"x")));
+        assert_eq!(Subject::read(b'D', b"P\0"), Ok(Subject::Portal(b"")));
         for bad in [&b""[..], b"S", b"Sx", b"Qx\0", b"Sx\0y"] {
-            assert!(Target::read(b'C', bad).is_err(), "{bad:?}");
+            assert!(Subject::read(b'C', bad).is_err(), "{bad:?}");
         }
         assert_eq!(execute_portal(b"p\0\0\0\0\0"), Ok(&b"p"[..]));
         assert!(execute_portal(b"p\0\0\0\0").is_err());

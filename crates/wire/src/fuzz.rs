@@ -3,7 +3,7 @@
 
 use crate::backend::{Fields, Status, command_tag, key_data, parameter_status};
 use crate::frame::{HEADER, LENGTH_MAX, header};
-use crate::frontend::{BindNames, Parse, Target, execute_portal, string};
+use crate::frontend::{BindNames, Parse, Subject, execute_portal, string};
 use crate::startup::{self, FirstPacket};
 use crate::tag::{backend, frontend};
 use crate::write;
@@ -62,7 +62,7 @@ fn from_client(tag: u8, message: &[u8]) {
             assert_eq!(again, whole(message));
         }
         frontend::DESCRIBE | frontend::CLOSE => {
-            if let Ok(Target::Statement(name)) = Target::read(tag, body) {
+            if let Ok(Subject::Statement(name)) = Subject::read(tag, body) {
                 let again = written(|buf| write::of_statement(buf, tag, name));
                 assert_eq!(again, whole(message));
             }

@@ -265,7 +265,7 @@ mod tests {
     use super::*;
     use crate::backend::{Fields, key_data as read_key, parameter_status as read_parameter};
     use crate::frame::{HEADER, header};
-    use crate::frontend::{BindNames, Parse, Target};
+    use crate::frontend::{BindNames, Parse, Subject};
 
     fn body(buf: &[u8], tag: u8) -> &[u8] {
         let header = header(buf).unwrap().unwrap();
@@ -285,8 +285,8 @@ mod tests {
         assert_eq!(Parse::read(body(&buf, b'P')).unwrap().name, b"s");
         let buf = written(|b| of_statement(b, b'D', b"s"));
         assert_eq!(
-            Target::read(b'D', body(&buf, b'D')),
-            Ok(Target::Statement(b"s"))
+            Subject::read(b'D', body(&buf, b'D')),
+            Ok(Subject::Statement(b"s"))
         );
         let buf = written(|b| {
             bind_head(b, b"p", b"s", 3);

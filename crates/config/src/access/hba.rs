@@ -511,7 +511,7 @@ impl Reader<'_> {
         if let Some(Authority::Ldap(options)) = rule.authority.as_deref()
             && options.wants_tls_twice()
         {
-            let doubt = Mistake::at(place, TLS_TWICE, "write one of them");
+            let doubt = Mistake::new(Some(place), TLS_TWICE, "write one of them");
             self.findings.doubtful.push(doubt);
         }
         let text = match (&rule.from, rule.method) {
@@ -524,7 +524,9 @@ impl Reader<'_> {
         };
         if !self.findings.idle.iter().any(|seen| seen.text == text) {
             let remedy = "switch TLS on, or give such clients another line";
-            self.findings.idle.push(Mistake::at(place, text, remedy));
+            self.findings
+                .idle
+                .push(Mistake::new(Some(place), text, remedy));
         }
     }
 }

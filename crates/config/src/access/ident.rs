@@ -100,5 +100,7 @@ fn doubt(mapping: &Mapping, place: &Place, findings: &mut Findings) {
     };
     let text = format!("{what} are not supported, here or in PgBouncer");
     let remedy = format!("write a line for each user; this one is for a user named {name}");
-    findings.doubtful.push(Mistake::at(place, text, remedy));
+    findings
+        .doubtful
+        .push(Mistake::new(Some(place), text, remedy));
 }

@@ -37,17 +37,14 @@ pub(super) struct Findings {
 
 impl Findings {
     fn missing(&mut self, what: &str, path: &str, why: &str, remedy: &str) {
-        self.unreadable.push(Mistake {
-            place: None,
-            text: format!("could not open {what} config file {path}: {why}"),
-            remedy: remedy.into(),
-            excerpt: None,
-        });
+        let text = format!("could not open {what} config file {path}: {why}");
+        self.unreadable.push(Mistake::new(None, text, remedy));
     }
 
     fn unreadable(&mut self, what: &str, place: &Place, (why, remedy): Wrong) {
         let text = format!("could not parse {what} config line {}: {why}", place.line);
-        self.unreadable.push(Mistake::at(place, text, remedy));
+        self.unreadable
+            .push(Mistake::new(Some(place), text, remedy));
     }
 }
 
@@ -70,12 +67,9 @@ pub(super) fn load(
     }
     let path = &globals.auth_hba_file;
     if path.is_empty() {
-        findings.unreadable.push(Mistake {
-            place: None,
-            text: "auth_type = hba without auth_hba_file lets nobody in".into(),
-            remedy: "name the file of the rules".into(),
-            excerpt: None,
-        });
+        let text = "auth_type = hba without auth_hba_file lets nobody in";
+        let mistake = Mistake::new(None, text, "name the file of the rules");
+        findings.unreadable.push(mistake);
         return Hba::default();
     }
     match read_file(path) {

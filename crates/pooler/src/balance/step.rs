@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::event::WorkerId;
+use crate::login::key::LoginKey;
 use crate::mail::Mail;
-use crate::pool::key::PoolKey;
 
 /// A decision of the balancer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BalanceStep {
     /// New clients of a pool go to these workers. With none, the pool is forgotten.
-    Seat(Arc<PoolKey>, Arc<[WorkerId]>),
+    Seat(Arc<LoginKey>, Arc<[WorkerId]>),
     /// New clients of pools without seats go to this worker.
     NewPools(WorkerId),
     /// A worker hands clients to another.
@@ -20,7 +20,7 @@ pub enum BalanceStep {
         /// The worker that gets them.
         to: WorkerId,
         /// The clients' pool.
-        pool: Arc<PoolKey>,
+        login: Arc<LoginKey>,
         /// The number of clients.
         clients: u32,
         /// Idle clients move, too. If false, only recently active ones move.
@@ -35,19 +35,19 @@ impl BalanceStep {
     pub fn mails(self, workers: u16) -> Vec<(WorkerId, Mail)> {
         let all = (0..workers).map(WorkerId);
         match self {
-            BalanceStep::Seat(pool, seats) => all
-                .map(|worker| (worker, Mail::Seats(pool.clone(), seats.clone())))
+            BalanceStep::Seat(login, seats) => all
+                .map(|worker| (worker, Mail::Seats(login.clone(), seats.clone())))
                 .collect(),
             BalanceStep::NewPools(at) => all.map(|worker| (worker, Mail::NewPools(at))).collect(),
             BalanceStep::Shed {
                 from,
                 to,
-                pool,
+                login,
                 clients,
                 idle,
             } => {
                 let mail = Mail::Shed {
-                    pool,
+                    login,
                     to,
                     clients,
                     idle,

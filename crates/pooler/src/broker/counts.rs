@@ -6,8 +6,8 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::Seeded;
+use crate::login::key::LoginKey;
 use crate::pool::bound::{Each, SharedBound};
-use crate::pool::key::PoolKey;
 
 /// Connections by database and by user: each connection counts once under each limit.
 #[derive(Debug)]
@@ -23,13 +23,13 @@ impl BoundCounts {
     }
 
     /// The number of connections under a pool's bound.
-    pub(super) fn under(&self, bound: SharedBound, key: &PoolKey) -> u32 {
+    pub(super) fn under(&self, bound: SharedBound, key: &LoginKey) -> u32 {
         let counts = &self.by_name[bound.place()];
         counts.get(bound.name(key)).copied().unwrap_or(0)
     }
 
     /// Counts a connection.
-    pub(super) fn add(&mut self, key: &PoolKey) {
+    pub(super) fn add(&mut self, key: &LoginKey) {
         for bound in SharedBound::ALL {
             let counts = &mut self.by_name[bound.place()];
             *counts.entry(bound.name(key).clone()).or_default() += 1;
@@ -37,7 +37,7 @@ impl BoundCounts {
     }
 
     /// Removes a connection.
-    pub(super) fn take(&mut self, key: &PoolKey) {
+    pub(super) fn take(&mut self, key: &LoginKey) {
         for bound in SharedBound::ALL {
             let (counts, name) = (&mut self.by_name[bound.place()], bound.name(key));
             if let Some(count) = counts.get_mut(name) {

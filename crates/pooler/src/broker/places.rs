@@ -31,7 +31,7 @@ impl Broker {
     pub(super) fn taken(&self, key: &PoolKey, bound: SharedBound) -> u32 {
         let for_others = |kept: &&Kept| kept.bound == bound && bound.concerns(key, &kept.pool);
         let kept = self.kept.iter().filter(for_others).count() as u32;
-        self.servers.under(bound, key) + kept
+        self.servers.under(bound, &key.login) + kept
     }
 
     /// Keeps places for the first pool of `hungry` (sorted, the longest wait first): under limits

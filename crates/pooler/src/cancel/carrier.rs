@@ -3,11 +3,9 @@
 
 use howdah_wire::write;
 
+use crate::cancel::answer_done;
 use crate::cancel::errand::Errand;
-use crate::event::{
-    Action, Address, ClientId, Close, Ends, Out, Peer, ServerId, Unreached, WorkerId,
-};
-use crate::mail::Mail;
+use crate::event::{Action, Address, Close, Ends, Out, Peer, ServerId, Unreached, WorkerId};
 use crate::note::Level;
 use crate::pooler::Pooler;
 use crate::server::secure::SslAnswer;
@@ -26,7 +24,7 @@ impl Pooler {
     pub(super) fn send_cancel(
         &mut self,
         target: ServerId,
-        asker: Option<(WorkerId, ClientId)>,
+        asker: Option<(WorkerId, u64)>,
         out: &mut Out,
     ) {
         // A carrier on its way serves both requests, unless it may have signalled already.
@@ -37,10 +35,7 @@ impl Pooler {
         let (number, now, seeded) = (self.number(), self.now, self.seeded);
         let server = gone!(self.servers.get_mut(target));
         let (Some(ends), Some(_)) = (&server.ends, &server.key) else {
-            if let Some((worker, client)) = asker {
-                out.push(Action::Post(worker, Mail::Cancelled(client, true)));
-            }
-            return;
+            return asker.map_or((), |asker| answer_done(asker, out));
         };
         let (to, pool): (Address, _) = (ends.remote.clone(), server.pool);
         server.cancel_begins();
@@ -109,8 +104,8 @@ impl Pooler {
     /// leads to one.
     fn stranger(&self, id: ServerId, target: &Server) -> Option<String> {
         let uid = |server: &Server| Some(server.ends.as_ref()?.unix_peer?.uid);
-        self.config
-            .require_peer(&self.pools.at(target.pool).terms.database)?;
+        let database = &self.pools.at(target.pool).terms.database;
+        self.config.scopes(Some(database), None).require_peer()?;
         let (now, then) = (uid(self.servers.get(id)?), uid(target));
         (now != then).then(|| "requirepeer: another user runs the server now".to_string())
     }
@@ -187,8 +182,8 @@ impl Pooler {
             peer: Peer::Server(id),
             how: Close::Abort,
         });
-        for (worker, client) in askers {
-            out.push(Action::Post(worker, Mail::Cancelled(client, true)));
+        for asker in askers {
+            answer_done(asker, out);
         }
         let server = gone!(self.servers.get_mut(target));
         server.cancel_ends();

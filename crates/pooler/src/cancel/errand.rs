@@ -1,14 +1,14 @@
-//! A carrier's errand: which server to cancel, and which connection asked.
+//! A carrier's errand: which server to cancel, and which searches asked.
 
-use crate::ids::{ClientId, ServerId, WorkerId};
+use crate::ids::{ServerId, WorkerId};
 
 /// The task of a carrier.
 #[derive(Debug)]
 pub struct Errand {
     /// The server to cancel.
     pub(super) target: ServerId,
-    /// The connections that wait for the result.
-    pub(super) askers: Vec<(WorkerId, ClientId)>,
+    /// The searches that wait for the result, by their workers and numbers.
+    pub(super) askers: Vec<(WorkerId, u64)>,
     /// The request was handed to the driver.
     pub(super) sent: bool,
     /// Howdah has asked PostgreSQL for TLS, and waits for the answer.

@@ -81,9 +81,6 @@ pub struct Keys {
     lasting: [u8; 32],
     /// Keys that clients got from earlier processes, by their first halves.
     old: BTreeMap<u32, Vec<Inherited>>,
-    /// The workers of clients that have left this worker and whose keys name it, by the first
-    /// halves of their keys.
-    away: BTreeMap<u32, Vec<(OldKey, WorkerId)>>,
 }
 
 /// The second half of a key from another process, and its client.
@@ -106,7 +103,6 @@ impl Keys {
             secret,
             lasting: secret,
             old: BTreeMap::new(),
-            away: BTreeMap::new(),
         }
     }
 
@@ -134,29 +130,6 @@ impl Keys {
                 self.old.remove(&key.pid);
             }
         }
-    }
-
-    /// A key names this worker, and its client is at another worker. `None`: the client is here
-    /// again, or gone.
-    pub(crate) fn away(&mut self, key: OldKey, at: Option<WorkerId>) {
-        let keys = self.away.entry(key.pid).or_default();
-        keys.retain(|(other, _)| *other != key);
-        let pid = key.pid;
-        keys.extend(at.map(|at| (key, at)));
-        if keys.is_empty() {
-            self.away.remove(&pid);
-        }
-    }
-
-    /// The worker of the client with such a key.
-    pub(crate) fn away_at(&self, pid: u32, is_it: impl Fn(&OldKey) -> bool) -> Option<WorkerId> {
-        let mut keys = self.away.get(&pid)?.iter();
-        keys.find(|(key, _)| is_it(key)).map(|(_, at)| *at)
-    }
-
-    /// The number of such clients that are at other workers.
-    pub(crate) fn absent(&self) -> usize {
-        self.away.values().map(Vec::len).sum()
     }
 
     /// The client that got this key from another process.

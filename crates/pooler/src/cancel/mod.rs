@@ -1,8 +1,8 @@
 //! Cancel keys, and cancel requests.
 //!
-//! A key names the worker and the slot of its client. Only this process can compute the key's
-//! secret. So there is no table of keys, except for clients that have moved to other workers
-//! (`moving.rs`).
+//! A key names the slot of its client. Only this process can compute the key's secret. So there is
+//! no table of keys, except for clients that came from other workers or processes. A request is a
+//! search ([`seek`]): all workers are asked, because clients move.
 //!
 //! The client's worker finds the link and starts the cancel in one step. A connection of its own,
 //! the *carrier*, takes the request to PostgreSQL. PostgreSQL closes the carrier after it has
@@ -18,6 +18,7 @@ pub mod carrier;
 pub mod errand;
 pub mod guesses;
 pub mod keys;
+pub mod seek;
 pub mod told;
 
 pub use errand::Errand;
@@ -30,6 +31,7 @@ use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
 use crate::cancel::guesses::HeldRequest;
+use crate::cancel::seek::{Finding, Rounds, Search, Seek, Whom};
 use crate::client;
 use crate::client::ClientState;
 use crate::config::Host;
@@ -39,83 +41,106 @@ use crate::mail::Mail;
 use crate::pooler::Pooler;
 
 impl Pooler {
-    /// A cancel request that may be for a client of this worker.
+    /// Asks all workers for a client. `asker` waits for the result.
+    pub(crate) fn begin_search(&mut self, asker: ClientId, whom: Whom, out: &mut Out) {
+        self.searches.last += 1;
+        let search = Search {
+            asker,
+            whom,
+            owed: 0,
+            departed: 0,
+            rounds: Rounds::default(),
+        };
+        self.searches.open.insert(self.searches.last, search);
+        self.ask_all(self.searches.last, out);
+    }
+
+    /// Begins a round of a search.
+    fn ask_all(&mut self, number: u64, out: &mut Out) {
+        let search = gone!(self.searches.open.get_mut(&number));
+        search.owed = self.workers;
+        for worker in 0..self.workers {
+            let seek = Seek {
+                whom: search.whom.clone(),
+                from: (self.worker, number),
+                again: false,
+            };
+            out.push(Action::Post(WorkerId(worker), Mail::Seek(Box::new(seek))));
+        }
+    }
+
+    /// A worker has answered a search. (After one has the client, the others' answers still come.)
+    pub(crate) fn sought(&mut self, number: u64, finding: Finding, out: &mut Out) {
+        let search = gone!(self.searches.open.get_mut(&number));
+        if let Finding::NotHere { departed } = finding {
+            search.owed -= 1;
+            search.departed += departed;
+            if search.owed > 0 {
+                return;
+            }
+            if search.rounds.missed(std::mem::take(&mut search.departed)) {
+                return self.ask_all(number, out);
+            }
+        }
+        let found = finding == Finding::Done;
+        let Search { asker, whom, .. } = gone!(self.searches.open.remove(&number));
+        match whom {
+            Whom::Told(_) => self.signal_answered(asker, found, out),
+            Whom::Key { pid, secret } if !found => self.key_unknown(asker, pid, secret, out),
+            Whom::Key { .. } => {
+                self.key_examined(asker, true);
+                self.end_canceller(asker, Fault::Cancelled, out);
+            }
+        }
+    }
+
+    /// Another worker's search, or one of this worker, for a client that may be here.
     ///
     /// A statement and its cancel request come on two sockets, and mail may overtake bytes that the
     /// driver has not collected yet. So if no statement runs, Howdah looks again in the next turn
     /// (`again`). By then everything that came before the request has been handled.
-    pub(crate) fn cancel_wanted(
-        &mut self,
-        pid: u32,
-        secret: Box<[u8]>,
-        from: (WorkerId, ClientId),
-        again: bool,
-        out: &mut Out,
-    ) {
-        let Some(id) = self.key_holder(pid, &secret) else {
-            let Some(to) = self.gone_where(pid, &secret) else {
-                return out.push(Action::Post(from.0, Mail::Cancelled(from.1, false)));
-            };
-            let forwarded = Mail::Cancel {
-                pid,
-                secret,
-                from,
-                again: false,
-                forwarded: true,
-            };
-            return out.push(Action::Post(to, forwarded));
+    pub(crate) fn seek(&mut self, seek: Seek, out: &mut Out) {
+        let (found, ends) = match &seek.whom {
+            Whom::Key { pid, secret } => (self.key_holder(*pid, secret), false),
+            Whom::Told(signal) => (self.told_holder(signal), signal.ends),
         };
-        let state = self.clients.get(id).map(|client| client.state());
-        if let Some(ClientState::Leaving { .. }) = state {
-            return self.moves.hold_cancel(id, pid, secret, from);
+        let Some(id) = found else {
+            return self.answer_not_here(seek.from, out);
+        };
+        if ends {
+            self.disconnect(id, Fault::Forced, out);
+            return answer_done(seek.from, out);
         }
-        let state = self.clients.get(id).map(|client| match *client.state() {
-            ClientState::Waiting | ClientState::Aligning(_) => (true, None),
-            ClientState::Linked(server) => (false, Some(server)),
-            _ => (false, None),
-        });
-        match state {
-            Some((true, _)) => self.cancel_waiting(id, out),
-            Some((_, Some(server))) if self.runs(server) => {
-                return self.send_cancel(server, Some(from), out);
+        match *self.clients.at(id).state() {
+            ClientState::Leaving { .. } => return self.moves.held.push((id, seek)),
+            ClientState::Waiting | ClientState::Aligning(_) => self.cancel_waiting(id, out),
+            ClientState::Linked(server) if self.runs(server) => {
+                return self.send_cancel(server, Some(seek.from), out);
             }
-            _ if !again => {
-                let second_look = Mail::Cancel {
-                    pid,
-                    secret,
-                    from,
+            _ if !seek.again => {
+                let second_look = Box::new(Seek {
                     again: true,
-                    forwarded: true,
-                };
-                return out.push(Action::Post(self.worker, second_look));
+                    ..seek
+                });
+                return out.push(Action::Post(self.worker, Mail::Seek(second_look)));
             }
             // No statement runs. Nothing is sent, so no later statement can be hit.
             _ => self.console_cancelled(id, out),
         }
-        out.push(Action::Post(from.0, Mail::Cancelled(from.1, true)));
+        answer_done(seek.from, out);
+    }
+
+    /// Tells a search that its client is not here.
+    pub(crate) fn answer_not_here(&self, (worker, number): (WorkerId, u64), out: &mut Out) {
+        let departed = self.moves.departed;
+        let finding = Finding::NotHere { departed };
+        out.push(Action::Post(worker, Mail::Sought(number, finding)));
     }
 
     fn runs(&self, id: ServerId) -> bool {
         self.servers
             .get(id)
             .is_some_and(|server| server.link.is_owed())
-    }
-
-    /// A cancel request is done, or there was nothing to cancel.
-    pub(crate) fn cancel_done(&mut self, id: ClientId, known: bool, out: &mut Out) {
-        if self.search_goes_on(id, known, out) {
-            return;
-        }
-        self.key_examined(id, known);
-        if self.signal_answered(id, known, out) {
-            return;
-        }
-        let fault = if known {
-            Fault::Cancelled
-        } else {
-            Fault::CancelUnknown
-        };
-        self.end_canceller(id, fault, out);
     }
 
     /// A cancel request has come. It may have to wait for its turn, if many wrong keys have come from
@@ -150,7 +175,8 @@ impl Pooler {
         if let Some(place) = self.guesser(id) {
             self.guesses.examine(id, place);
         }
-        self.find_cancelled(id, pid, secret, out);
+        let secret = secret.into();
+        self.begin_search(id, Whom::Key { pid, secret }, out);
     }
 
     /// The place whose wrong keys are counted. `None` for unix sockets, and for peers, which forward
@@ -273,4 +299,9 @@ impl Pooler {
         }
         true
     }
+}
+
+/// Tells a search that its request is carried out, or that there was nothing to cancel.
+pub(crate) fn answer_done((worker, number): (WorkerId, u64), out: &mut Out) {
+    out.push(Action::Post(worker, Mail::Sought(number, Finding::Done)));
 }

@@ -11,10 +11,10 @@ use crate::config::AuthType;
 use crate::console;
 use crate::event::{Action, ClientId, Out, Peer};
 use crate::fault::Fault;
+use crate::login::key::LoginKey;
 use crate::mail::{ClientBounds, ToBroker};
 use crate::note::Level;
 use crate::pool::bound::SharedBound;
-use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
 
 /// The newest minor version of protocol 3 that Howdah speaks.
@@ -31,14 +31,11 @@ impl Pooler {
             });
         }
         let (database, user) = (wish.database, wish.user);
-        let login = PoolKey::new(
-            self.shared.names.intern(database),
-            self.shared.names.intern(user),
-        );
+        let login = self.shared.names.login(database, user);
         let params = self.shared.params.intern(wish.params);
         let client = gone!(self.clients.get_mut(id));
         client.wishes(wish.replication, wish.server_options, wish.minor >= 2);
-        client.set_names(login.user.clone(), login.database.clone());
+        client.set_who(login.clone());
         client.set_params(params);
         let settings = wish.settings.shared();
         let settings = settings.map(|own| self.shared.settings.intern((*own).clone()));
@@ -58,7 +55,7 @@ impl Pooler {
         let admit = ToBroker::Admit {
             worker: self.worker,
             client: id,
-            login: Arc::new(login),
+            login,
             bounds: self.client_bounds(id, database, user),
         };
         out.push(Action::Broker(admit));
@@ -119,8 +116,10 @@ impl Pooler {
             0 if !exempt => globals.max_client_conn,
             bound => bound,
         };
-        let of_database = match config.entry(database) {
-            Some(entry) => config.max_db_client_connections(entry),
+        let entry = config.entry(database).map(|entry| &**entry);
+        let scopes = config.scopes(entry, Some(user));
+        let of_database = match entry {
+            Some(_) => scopes.max_db_client_connections(),
             None if console => of_console,
             None => 0,
         };
@@ -128,9 +127,7 @@ impl Pooler {
             total: if exempt { 0 } else { globals.max_client_conn },
             shared: SharedBound::ALL.map(|bound| match bound {
                 SharedBound::Database => of_database,
-                SharedBound::User => {
-                    config.max_user_client_connections(config.user(user).map(|u| &**u))
-                }
+                SharedBound::User => scopes.max_user_client_connections(),
             }),
         }
     }
@@ -139,7 +136,7 @@ impl Pooler {
     pub(crate) fn admitted(
         &mut self,
         id: ClientId,
-        login: Arc<PoolKey>,
+        login: Arc<LoginKey>,
         answer: Result<(), &'static str>,
         out: &mut Out,
     ) {

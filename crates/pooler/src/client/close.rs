@@ -10,7 +10,6 @@ use crate::fault::advice::Case;
 use crate::mail::ToBroker;
 use crate::next::Next;
 use crate::note::Level;
-use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
 use crate::server::{Ending, ServerState};
 use crate::{console, link};
@@ -89,8 +88,8 @@ impl Pooler {
     fn tell_fatal(&self, id: ClientId, fault: &Fault, out: &mut Out) {
         let client = gone!(self.clients.get(id));
         let case = Case {
-            user: &client.user,
-            database: &client.database,
+            user: &client.who.user,
+            database: &client.who.database,
             host: &match &client.ends.remote {
                 Address::Tcp(ip, _) => ip.to_string(),
                 Address::Unix(..) => "[local]".to_owned(),
@@ -145,7 +144,7 @@ impl Pooler {
         let key = client.forgets_key();
         client.closes();
         let admitted = client.let_out();
-        let login = PoolKey::new(client.database.clone(), client.user.clone());
+        let login = client.who.clone();
         let pool = client.leaves_pool();
         // This holds even if the client's server has gone first.
         let pinned = client.is_pinned();
@@ -159,17 +158,16 @@ impl Pooler {
             }
         }
         if admitted {
-            let left = ToBroker::Left {
-                login: std::sync::Arc::new(login),
-            };
-            out.push(Action::Broker(left));
+            out.push(Action::Broker(ToBroker::Left { login }));
         }
         if let Some(own) = session.and_then(|session| session.channels) {
             self.leave_channels(id, own.listener.clone(), own.all(), true, out);
         }
         self.consoles.proof_ends(id);
-        self.drop_key(key, id, out);
-        self.settle_cancels(id, out);
+        if let Some(key) = key {
+            self.keys.forget(&key, id);
+        }
+        self.settle_held(id, out);
         out.push(Action::Close {
             peer: Peer::Client(id),
             how,
@@ -277,7 +275,7 @@ impl Pooler {
     pub(crate) fn is_console_client(&self, id: ClientId) -> bool {
         self.clients
             .get(id)
-            .is_some_and(|client| console::is_console(&client.database))
+            .is_some_and(|client| console::is_console(&client.who.database))
     }
 
     /// A server is lost or closing. Its client is disconnected, with the reason as its error.

@@ -116,11 +116,11 @@ impl Pooler {
         let compared = rule.map_or(ClientName::Any, |rule| rule.client_name);
         let is_named = |name: &str| certificate.is_for_user(name, compared);
         match rule.and_then(|rule| rule.map.as_ref()) {
-            Some(map) if !map.allows_any(is_named, &client.user) => {
+            Some(map) if !map.allows_any(is_named, &client.who.user) => {
                 let text = format!("ident map: {} does not have a match", map.name);
                 refuse(&text, out)
             }
-            None if !is_named(&client.user) => refuse("TLS certificate name mismatch", out),
+            None if !is_named(&client.who.user) => refuse("TLS certificate name mismatch", out),
             _ => Ok(Demand::Certificate),
         }
     }
@@ -134,7 +134,7 @@ impl Pooler {
         let Some(authority) = authority else {
             return Err(Fault::Config("auth_type names nobody to ask".into()));
         };
-        let database = self.clients.get(id).map(|client| &client.database);
+        let database = self.clients.get(id).map(|client| &client.who.database);
         let entry = database.and_then(|name| self.config.entry(name));
         if entry.is_some_and(|entry| entry.auth_user.is_some()) {
             let name = authority.name();
@@ -152,9 +152,9 @@ impl Pooler {
             tls: client.is_tls(),
             // The console has no replication. Its own rules apply, whatever the client asks for.
             physical_replication: client.replication == Replication::Physical
-                && !is_console(&client.database),
-            database: &client.database,
-            user: &client.user,
+                && !is_console(&client.who.database),
+            database: &client.who.database,
+            user: &client.who.user,
         })
     }
 
@@ -166,7 +166,7 @@ impl Pooler {
         refusal: &'static str,
         out: &mut Out,
     ) -> Option<Option<Secret>> {
-        let user = self.clients.get(id)?.user.clone();
+        let user = self.clients.get(id)?.who.user.clone();
         let listed = || self.config.user(&user).is_some_and(|user| user.listed);
         match found {
             None if listed() => Some(None),
@@ -222,7 +222,7 @@ impl Pooler {
         };
         let (map, found) = (map.clone(), login.found.take());
         let client = gone!(self.clients.get(id));
-        let user = &*client.user;
+        let user = &*client.who.user;
         let refusal = match (name, map) {
             (Err(why), _) => Some((Level::Error, why)),
             (Ok(name), None) if name != user => {

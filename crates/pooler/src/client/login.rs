@@ -20,6 +20,7 @@ use crate::event::{ClientId, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
 use crate::known::LookedUp;
 use crate::limits;
+use crate::login::key::LoginKey;
 use crate::mail::ChangedSecret;
 use crate::note::Level;
 use crate::pool::Failure;
@@ -63,7 +64,7 @@ impl Pooler {
         out: &mut Out,
     ) {
         let client = gone!(self.clients.get(id));
-        let user = client.user.clone();
+        let user = client.who.user.clone();
         let method = match demand {
             Demand::Exchange(method) => method,
             Demand::Peer { uid, map } => return self.ask_peer(id, uid, map, found, out),
@@ -162,7 +163,7 @@ impl Pooler {
     /// The log line for a refusal other than for a wrong password. The texts are PgBouncer's, where
     /// it has one.
     fn refusal_line(&self, id: ClientId, detail: &str) -> (Level, String) {
-        let user = &self.clients.at(id).user;
+        let user = &self.clients.at(id).who.user;
         match detail {
             NO_SECRET if self.config.user(user).is_some_and(|user| user.listed) => {
                 (Level::Warning, format!("the user has no password: {user}"))
@@ -243,7 +244,7 @@ impl Pooler {
     /// The client has sent its password. Asks the directory or PAM to check it.
     fn ask_authority(&mut self, id: ClientId, body: &[u8], out: &mut Out) {
         let client = self.clients.at_mut(id);
-        let (user, remote) = (client.user.clone(), client.ends.remote.clone());
+        let (user, remote) = (client.who.user.clone(), client.ends.remote.clone());
         let login = gone!(client.login_mut());
         let Proof::Authority {
             authority,
@@ -343,20 +344,20 @@ impl Pooler {
         let by_authority = matches!(proof, Some(Proof::Authority { .. }));
         let client = gone!(self.clients.get_mut(id));
         client.awaits_welcome();
-        let (name, user) = (client.database.clone(), client.user.clone());
-        let Some(entry) = self.config.entry(&name).cloned() else {
-            return self.disconnect(id, Fault::NoDatabase(name.to_string()), out);
+        let who = client.who.clone();
+        let Some(entry) = self.config.entry(&who.database).cloned() else {
+            return self.disconnect(id, Fault::NoDatabase(who.database.to_string()), out);
         };
         if self.config.globals.auth_type == AuthType::Any && entry.forced_user.is_none() {
             let fault = Fault::Config("auth_type=any requires forced user".into());
             return self.disconnect(id, fault, out);
         }
-        let listed = self.config.user(&user).filter(|user| user.listed);
+        let listed = self.config.user(&who.user).filter(|user| user.listed);
         let has_secret = listed.is_some_and(|user| user.secret.is_some());
-        let key = PoolKey::new(name.clone(), self.pool_user(&entry, user));
+        let key = PoolKey::of_clients(self.login_at(&who, &entry));
         let known = self.pools.find(&key);
         let Some(pool_id) = known.or_else(|| self.new_pool(id, key, out)) else {
-            return self.disconnect(id, Fault::NoDatabase(name.to_string()), out);
+            return self.disconnect(id, Fault::NoDatabase(who.database.to_string()), out);
         };
         // A directory may accept several passwords of a user.
         let pool = self.pools.at(pool_id);
@@ -364,8 +365,12 @@ impl Pooler {
             && !by_authority
             && let Some(secret) = found.clone().filter(|found| pool.knows_other_secret(found))
         {
-            let (pool, keys) = (pool.key.clone(), keys.clone());
-            self.secret_changed(&ChangedSecret { pool, secret, keys }, out);
+            let changed = ChangedSecret {
+                login: pool.key.login.clone(),
+                secret,
+                keys: keys.clone(),
+            };
+            self.secret_changed(&changed, out);
         }
         let pool = self.pools.at_mut(pool_id);
         pool.client_enters();
@@ -403,18 +408,20 @@ impl Pooler {
 
     /// Creates the pool for the first client that needs it here.
     fn new_pool(&mut self, id: ClientId, key: PoolKey, out: &mut Out) -> Option<PoolId> {
-        let database = self.config.database(&key.database)?;
+        let database = self.config.database(&key.login.database)?;
         if database.auto {
-            let text = format!("registered new auto-database: {}", key.database);
+            let text = format!("registered new auto-database: {}", key.login.database);
             self.note_client(Level::Log, id, &text, out);
         }
         Some(self.pool_for(key, &database))
     }
 
-    pub(crate) fn pool_user(&mut self, database: &Database, user: Arc<str>) -> Arc<str> {
+    /// The login whose servers serve a client: as the client's own user, or as the user that its
+    /// database forces.
+    pub(crate) fn login_at(&mut self, who: &Arc<LoginKey>, database: &Database) -> Arc<LoginKey> {
         match &database.forced_user {
-            Some(forced) => self.shared.names.intern(forced),
-            None => user,
+            Some(forced) => self.shared.names.login(&who.database, forced),
+            None => who.clone(),
         }
     }
 

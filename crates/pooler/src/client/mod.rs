@@ -24,13 +24,14 @@ use std::sync::Arc;
 use crate::account::Allowance;
 use crate::console::ConsoleSession;
 use crate::effect::Effects;
+use crate::effect::harmless::is_harmless;
 use crate::event::{ClientId, Ends, Peer, ServerId, Time, WorkerId};
-use crate::harmless::is_harmless;
 use crate::inbox::Inbox;
 use crate::ledger::{Change, NameOp};
 use crate::limits;
 use crate::link::End;
 use crate::listen::Hush;
+use crate::login::key::LoginKey;
 use crate::params::{Meaning, Params};
 use crate::pool::key::PoolId;
 use crate::session::settings::Maybe;
@@ -55,10 +56,8 @@ pub struct Client {
     pub(crate) inbox: Inbox,
     /// The pool that gives the client its servers.
     pub(crate) pool: Option<PoolId>,
-    /// The user of the login, finished or not.
-    pub(crate) user: Arc<str>,
-    /// The database that the client asked for.
-    pub(crate) database: Arc<str>,
+    /// The database and user that the client asked for, whether its login is finished or not.
+    pub(crate) who: Arc<LoginKey>,
     /// The client's values of the tracked parameters.
     pub(crate) params: Option<Arc<Params>>,
     /// The values from the client's login, if any. RESET restores them.
@@ -77,9 +76,6 @@ pub struct Client {
     pub(crate) unnamed: Option<Arc<Statement>>,
     /// One of the client's statements may make the client keep its server.
     names_keep: bool,
-    /// The client has used `currval` or `lastval`. Howdah then removes other clients' values from
-    /// the client's servers.
-    asks_numbers: bool,
     /// The console number of the server used last; 0 if unknown.
     last_server: u64,
     /// The client's end of its link.
@@ -180,10 +176,6 @@ impl Client {
         self.names_keep
     }
 
-    pub(crate) fn asks_numbers(&self) -> bool {
-        self.asks_numbers
-    }
-
     /// True if the client used the server with this console number last.
     pub(crate) fn used_last(&self, server: u64) -> bool {
         self.last_server == server
@@ -228,9 +220,8 @@ impl Client {
         self.long_key = long_key;
     }
 
-    fn set_names(&mut self, user: Arc<str>, database: Arc<str>) {
-        self.user = user;
-        self.database = database;
+    fn set_who(&mut self, who: Arc<LoginKey>) {
+        self.who = who;
     }
 
     pub(crate) fn set_secured(&mut self, facts: Option<Arc<TlsFacts>>) {
@@ -294,10 +285,6 @@ impl Client {
 
     fn ends_session(&mut self) -> Option<Box<crate::session::Session>> {
         self.session.take()
-    }
-
-    pub(crate) fn set_asks_numbers(&mut self) {
-        self.asks_numbers = true;
     }
 
     /// PostgreSQL has confirmed a change of a statement name.

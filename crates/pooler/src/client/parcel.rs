@@ -8,10 +8,11 @@ use crate::Shared;
 use crate::cancel::OldKey;
 use crate::event::LooseSocket;
 use crate::inbox::Fate;
+use crate::login::key::LoginKey;
 use crate::params::Params;
 use crate::parcel::{Passenger, Standing};
 use crate::session;
-use crate::statement::{Constants, SchemaId};
+use crate::statement::SchemaId;
 
 impl Client {
     /// Packs the client's state, without its server.
@@ -25,8 +26,8 @@ impl Client {
             connected: self.connected,
             request: self.request,
             quiet: self.quiet,
-            database: self.database.to_string(),
-            user: self.user.to_string(),
+            database: self.who.database.to_string(),
+            user: self.who.user.to_string(),
             admitted: self.admitted,
             long_key: self.long_key,
             key,
@@ -40,7 +41,6 @@ impl Client {
             names_given: self.names_given,
             unnamed: self.unnamed,
             group_failed: self.end.skips(),
-            asks_numbers: self.asks_numbers,
             standby: self.standby,
             left: self.inbox.left() as u32,
             tag: self.inbox.tag(),
@@ -50,15 +50,14 @@ impl Client {
     }
 
     /// Restores the state that does not depend on the client's [`Standing`].
-    pub(crate) fn unpack(&mut self, from: &mut Passenger, database: Arc<str>, user: Arc<str>) {
+    pub(crate) fn unpack(&mut self, from: &mut Passenger, who: Arc<LoginKey>) {
         self.tls = from.tls.take();
         self.inbox.hold(&std::mem::take(&mut from.held));
         self.request = from.request;
         self.quiet = from.quiet;
         self.admitted = from.admitted;
         self.long_key = from.long_key;
-        self.database = database;
-        self.user = user;
+        self.who = who;
     }
 
     /// Restores the session, even in the middle of a group or message. `schema` is the local schema
@@ -73,7 +72,6 @@ impl Client {
         if from.group_failed {
             self.end.group_fails();
         }
-        self.asks_numbers = from.asks_numbers;
         self.standby = from.standby;
         self.meaning = from.meaning;
         self.names_given = from.names_given;
@@ -89,10 +87,6 @@ impl Client {
         self.unnamed = unnamed.map(|text| statements.adopt(schema, text));
         for (name, mut named) in std::mem::take(&mut from.names) {
             named.statement = statements.adopt(schema, named.statement);
-            // Another process sends only the present settings.
-            let constants = named.statement.constants;
-            let same = constants != Constants::Fixed && constants.fit(self.meaning);
-            named.under = named.under.or_else(|| self.params.clone().filter(|_| same));
             self.names.insert(name, named);
         }
         let named = self.names.iter().map(|(_, named)| &named.statement);

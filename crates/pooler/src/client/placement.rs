@@ -7,7 +7,6 @@ use crate::client::ClientState;
 use crate::console;
 use crate::event::{Action, ClientId, LooseSocket, Out, Peer, Question, WorkerId};
 use crate::mail::{ClientParcel, Mail};
-use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
 
 impl Pooler {
@@ -40,9 +39,8 @@ impl Pooler {
             return self.worker;
         };
         let user = entry.forced_user.as_deref().unwrap_or(wish.user);
-        let name = self.shared.names.intern(wish.database);
-        let key = PoolKey::new(name, self.shared.names.intern(user));
-        self.seat_for(&key)
+        let login = self.shared.names.login(wish.database, user);
+        self.seat_for(&login)
     }
 
     /// The driver has detached a client that moves to another worker.

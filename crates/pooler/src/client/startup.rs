@@ -59,8 +59,7 @@ impl Pooler {
             tls: None,
             inbox: Inbox::default(),
             pool: None,
-            user: nobody.clone(),
-            database: nobody,
+            who: nobody,
             params: None,
             asked: None,
             session: None,
@@ -70,7 +69,6 @@ impl Pooler {
             signal: None,
             unnamed: None,
             names_keep: false,
-            asks_numbers: false,
             last_server: 0,
             end: End::default(),
             parked: false,
@@ -361,8 +359,7 @@ impl Pooler {
             return false;
         };
         let user = entry.forced_user.as_deref().unwrap_or(wish.user);
-        let user = config.user(user).map(|user| &**user);
-        config.session_state(entry, user) == SessionState::Keep
+        config.scopes(Some(entry), Some(user)).session_state() == SessionState::Keep
     }
 
     /// Drivers set `extra_float_digits` above 0 at every login. Since PostgreSQL 12, this has the

@@ -8,6 +8,7 @@ use super::drivers::{self, DriverAnswer};
 use super::is_console;
 use super::rows::ShowTable;
 use super::session::Goal;
+use crate::cancel::seek::Rounds;
 use crate::client::ClientState;
 use crate::config::near::nearest;
 use crate::config::{Database, SslMode};
@@ -22,7 +23,7 @@ use crate::parcel::VERSION;
 use crate::pooler::{Asker, Pooler};
 
 /// Commands that change something.
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "pause",
     "resume",
     "reconnect",
@@ -36,6 +37,7 @@ const COMMANDS: [&str; 13] = [
     "suspend",
     "takeover",
     "reset_queries",
+    "shuffle",
 ];
 
 const NO_ADMIN: &str = "admin access needed";
@@ -82,7 +84,7 @@ impl Pooler {
     /// The answer to a statement that drivers send on their own.
     fn answer_driver(&self, id: ClientId, text: &str) -> Option<DriverAnswer> {
         let client = self.clients.get(id)?;
-        drivers::answer(text, &client.user, &client.database)
+        drivers::answer(text, &client.who.user, &client.who.database)
     }
 
     fn satisfy_driver(&mut self, id: ClientId, answer: DriverAnswer, out: &mut Out) {
@@ -210,7 +212,7 @@ impl Pooler {
     ) {
         if matches!(
             (name, &argument),
-            ("reload" | "suspend" | "reset_queries", Some(_))
+            ("reload" | "suspend" | "reset_queries" | "shuffle", Some(_))
         ) {
             return self.unknown(id, text, out);
         }
@@ -230,7 +232,8 @@ impl Pooler {
             "kill_client" => match argument.as_deref().and_then(leading_number) {
                 Some(number) => {
                     let want = Want::KillClient(number);
-                    return self.ask_workers(id, Goal::KillClient, want, out);
+                    let goal = Goal::KillClient(number, Rounds::default());
+                    return self.ask_workers(id, goal, want, out);
                 }
                 None => Some("invalid client pointer supplied".to_string()),
             },
@@ -397,6 +400,7 @@ impl Pooler {
             ("resume", database) => ("RESUME", Order::Resume(database), None),
             ("reconnect", database) => ("RECONNECT", Order::Reconnect(database), None),
             ("kill", database) => ("KILL", Order::Kill(database), None),
+            ("shuffle", None) => ("SHUFFLE", Order::Shuffle, None),
             ("disable", Some(database)) => ("DISABLE", Order::Disable(database), None),
             ("enable", Some(database)) => ("ENABLE", Order::Enable(database), None),
             _ => return,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use howdah_wire::backend::Status;
-use howdah_wire::frontend::{self, Bind, Parse, Target, format_of};
+use howdah_wire::frontend::{self, Bind, Parse, Subject, format_of};
 use howdah_wire::tag::{backend, frontend as tag};
 use howdah_wire::{WireError, write};
 
@@ -173,10 +173,10 @@ impl Pooler {
         body: &[u8],
         out: &mut Out,
     ) -> Result<(), ConsoleError> {
-        let target = Target::read(tag::DESCRIBE, body).map_err(malformed)?;
+        let subject = Subject::read(tag::DESCRIBE, body).map_err(malformed)?;
         let extended = self.extended(id)?;
-        let (columns, wanted, types) = match target {
-            Target::Statement(name) => {
+        let (columns, wanted, types) = match subject {
+            Subject::Statement(name) => {
                 let prepared = extended.prepared(name)?;
                 (
                     prepared.columns.clone(),
@@ -184,7 +184,7 @@ impl Pooler {
                     Some(prepared.types.clone()),
                 )
             }
-            Target::Portal(name) => {
+            Subject::Portal(name) => {
                 let portal = extended.portal(name)?;
                 (portal.columns.clone(), portal.wanted.clone(), None)
             }
@@ -240,11 +240,11 @@ impl Pooler {
         body: &[u8],
         out: &mut Out,
     ) -> Result<(), ConsoleError> {
-        let target = Target::read(tag::CLOSE, body).map_err(malformed)?;
+        let subject = Subject::read(tag::CLOSE, body).map_err(malformed)?;
         let extended = self.extended(id)?;
-        match target {
-            Target::Statement(name) => drop(extended.statements.remove(name)),
-            Target::Portal(name) => drop(extended.portals.remove(name)),
+        match subject {
+            Subject::Statement(name) => drop(extended.statements.remove(name)),
+            Subject::Portal(name) => drop(extended.portals.remove(name)),
         }
         out.send_with(Peer::Client(id), |buf| {
             write::empty(buf, backend::CLOSE_COMPLETE)

@@ -25,7 +25,7 @@ use crate::tls::{TlsFacts, TlsTold};
 use crate::{Seeded, place};
 
 /// The addresses of a client's database and user names. Equal names mostly have equal addresses.
-type Login = (*const u8, *const u8);
+type LoginNames = (*const u8, *const u8);
 
 /// A server's state in the console.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,12 +63,13 @@ impl Pooler {
         }
         let mut shares: HashMap<PoolId, PoolShare, Seeded> = HashMap::with_hasher(self.seeded);
         shares.extend(self.pools.ids().into_iter().map(|id| (id, self.share(id))));
-        let mut logins: HashMap<Login, (&Client, u32), Seeded> = HashMap::with_hasher(self.seeded);
+        let mut logins: HashMap<LoginNames, (&Client, u32), Seeded> =
+            HashMap::with_hasher(self.seeded);
         let (mut login_clients, mut consoles) = (0, 0);
         for (_, client) in self.clients.iter() {
             if client.admitted {
                 // Names are shared, so comparing their addresses finds most equal names.
-                let login = (client.database.as_ptr(), client.user.as_ptr());
+                let login = (client.who.database.as_ptr(), client.who.user.as_ptr());
                 logins.entry(login).or_insert((client, 0)).1 += 1;
             }
             let share = client.pool.and_then(|id| shares.get_mut(&id));
@@ -93,7 +94,7 @@ impl Pooler {
         }
         let mut admitted = BTreeMap::new();
         for (client, count) in logins.into_values() {
-            let login = (client.database.clone(), client.user.clone());
+            let login = (client.who.database.clone(), client.who.user.clone());
             *admitted.entry(login).or_default() += count;
         }
         for (_, server) in self.servers.iter() {
@@ -143,7 +144,7 @@ impl Pooler {
             HashMap::with_hasher(self.seeded);
         for share in &holdings.pools {
             if share.reason.is_some()
-                && let Some(id) = self.pools.find(&share.key)
+                && let Some(id) = self.pools.for_clients(&share.key)
             {
                 waited_for.insert(id, Vec::new());
             }
@@ -157,7 +158,7 @@ impl Pooler {
             }
         }
         for share in &mut holdings.pools {
-            let Some(id) = self.pools.find(&share.key) else {
+            let Some(id) = self.pools.for_clients(&share.key) else {
                 continue;
             };
             if let Some(mut holders) = waited_for.remove(&id) {
@@ -176,7 +177,7 @@ impl Pooler {
         let waited_for = pool.is_waited_for() || leave.is_some();
         let max_wait = self.oldest_wait(id).max(leave.unwrap_or(0));
         PoolShare {
-            key: pool.key.for_clients(),
+            key: pool.key.login.clone(),
             database: pool.terms.database.clone(),
             mode: pool.terms.mode,
             states: States {
@@ -306,8 +307,8 @@ impl Pooler {
         let waits = state == "waiting";
         let row = self.socket_row(&Socket {
             kind: "C",
-            user: named(&client.user, "(nouser)"),
-            database: named(&client.database, "(nodb)"),
+            user: named(&client.who.user, "(nouser)"),
+            database: named(&client.who.database, "(nodb)"),
             replication: client.replication,
             state,
             ends: Some(&client.ends),
@@ -327,7 +328,7 @@ impl Pooler {
             statements: client.names.len(),
         });
         let wait = client.pool.filter(|_| waits).map(|id| ServerWait {
-            pool: self.pools.at(id).key.clone(),
+            login: self.pools.at(id).key.login.clone(),
             since: client.request(),
             reason: match client.awaits_permission() {
                 true => Reason::PinLimit.word(),
@@ -367,8 +368,8 @@ impl Pooler {
         let client = server.client().and_then(|id| self.clients.get(id));
         Some(self.socket_row(&Socket {
             kind: "S",
-            user: key.user.to_string(),
-            database: key.database.to_string(),
+            user: key.login.user.to_string(),
+            database: key.login.database.to_string(),
             replication: client.map_or(Replication::None, |client| client.replication),
             state,
             ends: server.ends.as_ref(),
@@ -393,7 +394,7 @@ impl Pooler {
             let link = client.link().and_then(|id| self.servers.get(id));
             Some(self.fd_row(
                 "client",
-                (&client.database, &client.user),
+                (&client.who.database, &client.who.user),
                 &client.ends,
                 link.map(|server| server.number),
                 client.params.as_deref(),
@@ -404,7 +405,7 @@ impl Pooler {
             let link = server.client().and_then(|id| self.clients.get(id));
             Some(self.fd_row(
                 "server",
-                (&key.database, &key.user),
+                (&key.login.database, &key.login.user),
                 server.ends.as_ref()?,
                 link.map(|client| client.number),
                 Some(&server.params),

@@ -9,7 +9,7 @@ use crate::console::rows::Row;
 use crate::errors::{ErrorCounts, NotLetIn};
 use crate::ids::{Time, WorkerId};
 use crate::load::ThreadLoad;
-use crate::pool::key::PoolKey;
+use crate::login::key::LoginKey;
 use crate::pool::reason::Reason;
 use crate::queries::tally::TopQueries;
 use crate::queries::text::QueryText;
@@ -75,7 +75,7 @@ pub struct States {
 #[derive(Clone, Debug)]
 pub struct PoolShare {
     /// The pool's key.
-    pub key: Arc<PoolKey>,
+    pub key: Arc<LoginKey>,
     /// Its database.
     pub database: Arc<Database>,
     /// When servers are given back.
@@ -126,7 +126,7 @@ pub(super) struct ClientRow {
 /// A client's wait for a server.
 #[derive(Debug)]
 pub(super) struct ServerWait {
-    pub(super) pool: Arc<PoolKey>,
+    pub(super) login: Arc<LoginKey>,
     pub(super) since: Time,
     pub(super) reason: &'static str,
 }
@@ -199,7 +199,7 @@ pub struct Who {
 #[derive(Clone, Debug)]
 pub struct WaiterRow {
     /// The pool.
-    pub pool: Arc<PoolKey>,
+    pub login: Arc<LoginKey>,
     /// The client.
     pub who: Who,
     /// How long it has waited, in nanoseconds.
@@ -237,7 +237,7 @@ impl HolderState {
 #[derive(Clone, Debug)]
 pub struct Holder {
     /// The pool.
-    pub pool: Arc<PoolKey>,
+    pub login: Arc<LoginKey>,
     /// The client.
     pub who: Who,
     /// The server's number in the console.

@@ -27,7 +27,7 @@ impl Pooler {
             .filter(|client| client.is_waiting())
             .take(most)
             .map(|client| WaiterRow {
-                pool: pool.key.clone(),
+                login: pool.key.login.clone(),
                 who: self.teller(client),
                 waited: self.now.0.saturating_sub(client.request().0),
                 reason: match client.awaits_permission() {
@@ -53,7 +53,7 @@ impl Pooler {
         let pinned = client.session.as_deref().map(|session| session.pinned);
         let since = |at: Time| self.now.0.saturating_sub(at.0);
         Some(Holder {
-            pool: self.pools.at(server.pool).key.clone(),
+            login: self.pools.at(server.pool).key.login.clone(),
             who: self.teller(client),
             server: server.number,
             pid: server.key.as_ref().map_or(0, |(pid, _)| *pid),
@@ -114,11 +114,11 @@ pub(super) fn state_of(server: &Server) -> HolderState {
 
 /// The rows of SHOW HOLDERS: by pool, and in a pool the longest holder first.
 pub(super) fn show_holders(mut holders: Vec<Holder>) -> Vec<Row> {
-    holders.sort_by(|a, b| (&a.pool, Reverse(a.held)).cmp(&(&b.pool, Reverse(b.held))));
+    holders.sort_by(|a, b| (&a.login, Reverse(a.held)).cmp(&(&b.login, Reverse(b.held))));
     let row = |holder: Holder| {
         vec![
-            text(&holder.pool.database),
-            text(&holder.pool.user),
+            text(&holder.login.database),
+            text(&holder.login.user),
             text(holder.state.word()),
             number(holder.held / 1000),
             number(holder.stayed / 1000),

@@ -76,7 +76,8 @@ pub(super) enum WorkerAnswer {
     Holders(Vec<Holder>),
     Queries(Box<TopQueries>),
     Done,
-    Found(bool),
+    /// No client to disconnect; so many clients have moved away from the worker so far.
+    NotHere(u64),
     Names(Box<KnownNames>),
 }
 

@@ -5,8 +5,8 @@ use howdah_wire::tag::frontend as tag;
 use howdah_wire::{frontend, write};
 
 use crate::client::ClientState;
-use crate::config::{is_console, table};
-use crate::console::report::{Gathered, WorkerAnswer};
+use crate::config::{Scope, is_console, table};
+use crate::console::report::{Gathered, Want, WorkerAnswer};
 use crate::console::rows::ShowTable;
 use crate::console::sentence::{split, without_comments};
 use crate::console::session::{ConsoleSession, Goal, PendingSurvey};
@@ -199,7 +199,7 @@ impl Pooler {
                         WorkerAnswer::Holders(some) => rows.holders.extend(some),
                         WorkerAnswer::Queries(told) => rows.queries.push(*told),
                         WorkerAnswer::Names(all) => names = all,
-                        WorkerAnswer::Done | WorkerAnswer::Found(_) => {}
+                        WorkerAnswer::Done | WorkerAnswer::NotHere(_) => {}
                     }
                 }
                 let table = self.table(show, holdings, rows, &names);
@@ -213,15 +213,18 @@ impl Pooler {
                 client.takes_over();
                 out.push(Action::Detach(Peer::Client(id)));
             }
-            Goal::KillClient => {
-                if wait
-                    .parts
-                    .iter()
-                    .any(|part| matches!(part, WorkerAnswer::Found(true)))
-                {
-                    self.complete(id, "KILL_CLIENT", out);
-                } else {
-                    self.refuse(id, "client not found", out);
+            Goal::KillClient(number, mut rounds) => {
+                let not_here = |part: &WorkerAnswer| match part {
+                    WorkerAnswer::NotHere(departed) => Some(*departed),
+                    _ => None,
+                };
+                let want = Want::KillClient(number);
+                match wait.parts.iter().map(not_here).sum::<Option<u64>>() {
+                    None => self.complete(id, "KILL_CLIENT", out),
+                    Some(departed) if rounds.missed(departed) => {
+                        self.ask_workers(id, Goal::KillClient(number, rounds), want, out);
+                    }
+                    Some(_) => self.refuse(id, "client not found", out),
                 }
             }
             Goal::Reload | Goal::Set(_) | Goal::End => {}
@@ -249,14 +252,9 @@ impl Pooler {
             }
             (Goal::Set(tag), Ok(notice)) => {
                 let key = tag.strip_prefix("SET ").and_then(|set| set.split_once('='));
-                let setting = key.and_then(|(key, _)| table::find(table::Scope::Global, key));
-                let in_vain = setting.and_then(|setting| match setting.status {
-                    table::Support::NotYet(why) => Some(why),
-                    _ if !setting.reloadable => Some(TAKES_A_RESTART),
-                    _ => None,
-                });
-                if let Some(why) = in_vain {
-                    let text = format!("this has no effect: {why}");
+                let setting = key.and_then(|(key, _)| table::find(Scope::Global, key));
+                if setting.is_some_and(|setting| !setting.reloadable) {
+                    let text = format!("this has no effect: {TAKES_A_RESTART}");
                     out.send_with(Peer::Client(id), |buf| {
                         write::notice(buf, "NOTICE", "00000", &text, None);
                     });
@@ -323,8 +321,8 @@ impl Pooler {
     /// a client needs no password on the console.
     pub(crate) fn is_our_own_user(&self, id: ClientId) -> bool {
         let client = self.clients.at(id);
-        is_console(&client.database)
-            && &*client.user == "pgbouncer"
+        is_console(&client.who.database)
+            && &*client.who.user == "pgbouncer"
             && client
                 .ends
                 .unix_peer
@@ -338,8 +336,8 @@ impl Pooler {
         let globals = &self.config.globals;
         let any = globals.auth_type == crate::config::AuthType::Any;
         let client = self.clients.at_mut(id);
-        let admin = own || globals.admin_users.has(&client.user);
-        if !admin && !any && !globals.stats_users.has(&client.user) {
+        let admin = own || globals.admin_users.has(&client.who.user);
+        if !admin && !any && !globals.stats_users.has(&client.who.user) {
             return self.disconnect(id, Fault::NotAllowed, out);
         }
         client.opens_console(ConsoleSession::of(admin));

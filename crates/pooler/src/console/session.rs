@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use howdah_wire::backend::Status;
 
+use crate::cancel::seek::Rounds;
 use crate::console::columns::Show;
 use crate::console::prepared::Extended;
 use crate::console::report::{Want, WorkerAnswer};
@@ -54,8 +55,8 @@ pub(super) enum Goal {
     Order(&'static str, Option<Order>),
     /// All workers must be at rest, so that a successor can take over.
     HandOver,
-    /// Which worker has the client, if any.
-    KillClient,
+    /// Some worker must disconnect the client with this number.
+    KillClient(u64, Rounds),
     /// The control thread's answer to a RELOAD.
     Reload,
     /// The control thread's answer to a SET, with the command tag.
@@ -105,6 +106,6 @@ impl ConsoleSession {
             && self
                 .wait
                 .as_ref()
-                .is_none_or(|wait| matches!(wait.goal, Show(_) | KillClient | Reload | Set(_)))
+                .is_none_or(|wait| matches!(wait.goal, Show(_) | KillClient(..) | Reload | Set(_)))
     }
 }

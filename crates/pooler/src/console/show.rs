@@ -15,8 +15,8 @@ use crate::console::columns::{PEER, Show};
 use crate::console::holdings::{ClientRow, Holdings, PoolShare, States};
 use crate::console::report::Gathered;
 use crate::event::{KnownNames, Time};
+use crate::login::key::LoginKey;
 use crate::pool::Pool;
-use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
 use crate::queries::tally::merged;
 use crate::server::Server;
@@ -180,8 +180,8 @@ impl Pooler {
     }
 
     fn database_row(&self, name: &str, database: &Database, holdings: &[Holdings]) -> Row {
-        let of = |key: &PoolKey| *key.database == *name;
-        let config = &self.config;
+        let of = |key: &LoginKey| *key.database == *name;
+        let scopes = self.config.scopes(Some(database), None);
         let servers: u32 = shares(holdings)
             .filter(|share| of(&share.key))
             .map(|share| share.connections)
@@ -193,23 +193,15 @@ impl Pooler {
             number(database.port),
             text(database.target()),
             database.forced_user.clone(),
-            number(
-                database
-                    .pool_size
-                    .unwrap_or(config.globals.default_pool_size),
-            ),
-            number(config.min_pool_size(database)),
-            number(
-                database
-                    .reserve_pool_size
-                    .unwrap_or(config.globals.reserve_pool_size),
-            ),
-            number(config.server_lifetime(database).as_secs()),
+            number(scopes.pool_size()),
+            number(scopes.min_pool_size()),
+            number(scopes.reserve_pool_size()),
+            number(scopes.server_lifetime().as_secs()),
             database.pool_mode.map(|mode| mode.to_string()),
             balance,
-            number(config.max_db_connections(database)),
+            number(scopes.max_db_connections()),
             number(servers),
-            number(config.max_db_client_connections(database)),
+            number(scopes.max_db_client_connections()),
             number(admitted(holdings, |database, _| database == name)),
             number(u8::from(self.janitor.is_paused_alone(name))),
             number(u8::from(self.janitor.is_disabled(name))),
@@ -260,8 +252,9 @@ impl Pooler {
         let names = self.known_users(holdings);
         let limit = |value: Option<u32>| Some(value.map_or_else(String::new, |n| format!("{n:9}")));
         let row = |name: &str| {
-            let user = self.config.user(name).map(|user| &**user);
-            let of = |key: &PoolKey| *key.user == *name;
+            let scopes = self.config.scopes(None, Some(name));
+            let user = scopes.user;
+            let of = |key: &LoginKey| *key.user == *name;
             let servers: u32 = shares(holdings)
                 .filter(|share| of(&share.key))
                 .map(|s| s.connections)
@@ -272,9 +265,9 @@ impl Pooler {
                 limit(user.and_then(|user| user.reserve_pool_size)),
                 user.and_then(|user| user.pool_mode)
                     .map(|mode| mode.to_string()),
-                number(self.config.max_user_connections(user)),
+                number(scopes.max_user_connections()),
                 number(servers),
-                number(self.config.max_user_client_connections(user)),
+                number(scopes.max_user_client_connections()),
                 number(admitted(holdings, |_, user| user == name)),
             ]
         };
@@ -285,7 +278,7 @@ impl Pooler {
         let row = |(id, peer): (&u16, &Arc<crate::config::PeerProcess>)| {
             vec![
                 number(id),
-                text(&peer.host),
+                peer.host.clone(),
                 number(peer.port),
                 number(self.config.peer_pool_size(peer)),
             ]
@@ -355,7 +348,7 @@ fn admitted(holdings: &[Holdings], which: impl Fn(&str, &str) -> bool) -> u32 {
 /// Rows of SHOW CLIENTS_EXTENDED, with each waiting client's place over all workers.
 fn show_clients(mut clients: Vec<ClientRow>) -> Vec<Row> {
     clients.sort_by(|a, b| {
-        let line = |client: &ClientRow| client.wait.as_ref().map(|w| (w.pool.clone(), w.since));
+        let line = |client: &ClientRow| client.wait.as_ref().map(|w| (w.login.clone(), w.since));
         line(a).cmp(&line(b))
     });
     let (mut pool, mut place) = (None, 0);
@@ -363,9 +356,9 @@ fn show_clients(mut clients: Vec<ClientRow>) -> Vec<Row> {
     for ClientRow { mut row, wait, pin } in clients {
         match wait {
             Some(wait) => {
-                let same = pool.as_ref() == Some(&wait.pool);
+                let same = pool.as_ref() == Some(&wait.login);
                 place = if same { place + 1 } else { 1 };
-                pool = Some(wait.pool);
+                pool = Some(wait.login);
                 row.extend([text(wait.reason), number(place)]);
             }
             None => row.extend([None, None]),
@@ -463,7 +456,7 @@ fn show_memory(holdings: &[Holdings]) -> Vec<Row> {
 
 /// Rows of SHOW POOLS_EXTENDED.
 fn show_pools(holdings: &[Holdings]) -> Vec<Row> {
-    let mut pools: BTreeMap<Arc<PoolKey>, (States, &PoolShare)> = BTreeMap::new();
+    let mut pools: BTreeMap<Arc<LoginKey>, (States, &PoolShare)> = BTreeMap::new();
     for share in shares(holdings) {
         let empty = (States::default(), share);
         pools
@@ -472,16 +465,16 @@ fn show_pools(holdings: &[Holdings]) -> Vec<Row> {
             .0
             .add(&share.states);
     }
-    let mut rows: BTreeMap<PoolKey, Row> = BTreeMap::new();
+    let mut rows: BTreeMap<Arc<LoginKey>, Row> = BTreeMap::new();
     for (key, (states, share)) in &pools {
         let database = &share.database;
         let balance = has_host_list(database).then(|| database.load_balance_hosts.to_string());
         rows.insert(
-            (**key).clone(),
+            key.clone(),
             pool_row(key, states, &share.mode.to_string(), balance),
         );
     }
-    let console = PoolKey::new(CONSOLE.into(), CONSOLE.into());
+    let console = LoginKey::both(CONSOLE);
     let states = States {
         cl_active: consoles(holdings),
         ..States::default()
@@ -491,7 +484,7 @@ fn show_pools(holdings: &[Holdings]) -> Vec<Row> {
     rows.into_values().collect()
 }
 
-fn pool_row(key: &PoolKey, states: &States, mode: &str, balance: Option<String>) -> Row {
+fn pool_row(key: &LoginKey, states: &States, mode: &str, balance: Option<String>) -> Row {
     let counts = [
         states.cl_active,
         states.cl_waiting,

@@ -110,7 +110,7 @@ pub(super) fn show_queries(told: TopQueries) -> Vec<Row> {
         ]
     };
     let lines = told.lines.iter().map(|line| {
-        let (pool, query) = (&line.pool, &line.text);
+        let (pool, query) = (&line.login, &line.text);
         let names = [&*pool.database, &*pool.user, &query.shown(), &*query.text];
         row(names, &line.counts)
     });

@@ -57,7 +57,8 @@ impl Pooler {
                 WorkerAnswer::Rows(rows)
             }
             Want::Fds => WorkerAnswer::Rows(self.fd_rows()),
-            Want::KillClient(number) => WorkerAnswer::Found(self.kill_moved(*number, 32, out)),
+            Want::KillClient(number) if self.kill_client(*number, out) => WorkerAnswer::Done,
+            Want::KillClient(_) => WorkerAnswer::NotHere(self.moves.departed),
             Want::Order(order) => {
                 self.order(order, out);
                 return self.consoles.owed.push(survey);
@@ -84,7 +85,9 @@ impl Pooler {
         use ServerState as Server;
         let of = |database: &Option<String>, server: &crate::server::Server| {
             let key = &self.pools.at(server.pool).key;
-            database.as_ref().is_none_or(|name| *key.database == **name)
+            database
+                .as_ref()
+                .is_none_or(|name| *key.login.database == **name)
         };
         match want {
             // A server that is not logged in yet will find its pool paused. RESUME ends the wait.

@@ -198,11 +198,14 @@ fn raise_limit(text: &str, case: &Case<'_>) -> String {
     let config = case.config;
     let (name, now) = if text.contains("max_db_client_connections") {
         let of_entry = config.entry(case.database);
-        let now = of_entry.map_or(0, |entry| config.max_db_client_connections(entry));
+        let now = of_entry.map_or(0, |entry| {
+            let scopes = config.scopes(Some(entry), None);
+            scopes.max_db_client_connections()
+        });
         ("max_db_client_connections", now)
     } else if text.contains("max_user_client_connections") {
-        let user = config.user(case.user).map(|user| &**user);
-        let now = config.max_user_client_connections(user);
+        let scopes = config.scopes(None, Some(case.user));
+        let now = scopes.max_user_client_connections();
         ("max_user_client_connections", now)
     } else {
         ("max_client_conn", config.globals.max_client_conn)

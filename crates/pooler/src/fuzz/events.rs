@@ -11,8 +11,8 @@ use super::world::{End, Socket, Stage, World};
 use crate::broker::Broker;
 use crate::config::Config;
 use crate::event::{Event, Order, WorkerId};
+use crate::login::LoginKey;
 use crate::mail::Mail;
-use crate::pool::PoolKey;
 use crate::{Pooler, PoolerSetup, seeded};
 
 /// Texts for Query and Parse.
@@ -83,7 +83,7 @@ impl World<'_> {
             ("transaction", "load"),
             ("session", "load"),
             ("statement", "load"),
-            ("transaction", "random"),
+            ("transaction", "always"),
         ][usize::from(kind & 3)];
         let workers = 1 + usize::from(kind >> 2 & 1);
         let statements = [100, 1, 0, 2][usize::from(kind >> 3 & 3)];
@@ -351,7 +351,7 @@ impl World<'_> {
 
     fn order(&mut self) {
         let d = || Some("d".to_string());
-        let order = match self.choice(14) {
+        let order = match self.choice(15) {
             0 | 1 => Order::Pause(None),
             2 | 3 => Order::Resume(None),
             4 => Order::Pause(d()),
@@ -362,6 +362,7 @@ impl World<'_> {
             9 => Order::ShutdownWaitForClients,
             10 => Order::ShutdownWaitForServers,
             11 | 12 => return self.shed(),
+            13 => Order::Shuffle,
             _ => Order::Reconnect(d()),
         };
         for worker in 0..self.poolers.len() {
@@ -373,7 +374,7 @@ impl World<'_> {
     fn shed(&mut self) {
         let from = self.choice(self.poolers.len());
         let mail = Mail::Shed {
-            pool: Arc::new(PoolKey::new("d".into(), "u".into())),
+            login: LoginKey::new("d", "u"),
             to: WorkerId(self.choice(self.poolers.len()) as u16),
             clients: 1 + self.choice(3) as u32,
             idle: self.choice(2) == 1,

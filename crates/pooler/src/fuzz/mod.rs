@@ -1,6 +1,7 @@
 //! Fuzz bodies of the decisions. Each takes any bytes and panics if an invariant breaks. The
 //! targets in `fuzz/` are one line each; the unit tests below run the same functions over the same
-//! seeds. The fuzz bodies of logins are in `howdah_auth::fuzz`.
+//! seeds. Those of logins are in `howdah_auth::fuzz`, those of
+//! SQL texts in `howdah_sql::fuzz`.
 
 mod client;
 mod events;
@@ -11,27 +12,6 @@ pub use events::events;
 
 use crate::config::Config;
 use crate::console::sentence::{Sentence, Unread, read, split};
-
-/// The effects of any text are bounded. A certain command after the text is found, or the text is
-/// in doubt. A long text in pieces is in doubt where the whole text may have effects.
-pub fn effects(input: &[u8]) {
-    use crate::effect::{Kinds, LongText, effects};
-    let whole = effects(input);
-    assert!(whole.settings.len() <= 64);
-    let mut long = LongText::default();
-    let (front, rest) = input.split_at(input.len() / 2);
-    long.read(front);
-    rest.chunks(7).for_each(|piece| long.read(piece));
-    assert!(long.is_doubtful() || whole.is_nothing());
-    let ends: Vec<u8> = input
-        .iter()
-        .copied()
-        .filter(|b| !b"'\"$\\/-*\0&".contains(b))
-        .collect();
-    let behind = [&ends, &b"\n;listen a"[..]].concat();
-    let found = effects(&behind).kinds;
-    assert!(found.any(Kinds::LISTENS.and(Kinds::DOUBT)));
-}
 
 /// Any text is a configuration or has errors, each at an existing line. The text after a zero byte
 /// stands for every included file and the auth_file. SET with a shown value succeeds, and shows the
@@ -127,28 +107,6 @@ pub fn sentences(input: &[u8]) {
     }
 }
 
-/// Finds the effects of the first command in any bytes. Blanks, or a comment before the command,
-/// change nothing; and the quick first look does not miss the command.
-pub fn commands(input: &[u8]) {
-    use crate::effect::first::{First, Forgets, first, may_matter};
-    let found = first(input);
-    if let Forgets::Name(name) = &found.forgets {
-        assert!(name.len() <= input.len());
-    }
-    let plain = First {
-        planned: found.planned,
-        alters: found.alters,
-        ..First::default()
-    };
-    if found != plain {
-        assert!(may_matter(input), "the first look has missed it");
-        let before = [b" /* a */\n-- b\n", input].concat();
-        assert_eq!(first(&before), found);
-        let behind = [input, b" "].concat();
-        assert_eq!(first(&behind), found);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,21 +130,10 @@ mod tests {
         b"\"show\" version",
         b"kill_client 12; ;",
     ];
-    const COMMANDS: &[&[u8]] = &[
-        b"deallocate prepare \"a\"\"b\"",
-        b"-- x\nDISCARD ALL;",
-        b"/* /* */ */ reset all",
-        b"set local timezone to default",
-        b"set session time zone default;",
-        b"DEALLOCATE U&\"d\\0061t\"",
-        b"reset session authorization",
-    ];
-
     fn each(run: impl Fn(fn(&[u8]), &[&[u8]])) {
         run(settings, SETTINGS);
         run(users, USERS);
         run(sentences, SENTENCES);
-        run(commands, COMMANDS);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use howdah_wire::backend::Status;
 use howdah_wire::frame::{HEADER, cstr, header};
-use howdah_wire::frontend::{BindNames, Parse, Target};
+use howdah_wire::frontend::{BindNames, Parse, Subject};
 use howdah_wire::tag::{backend, frontend};
 use howdah_wire::write;
 
@@ -233,11 +233,11 @@ impl Postgres {
                 write::empty(buf, backend::BIND_COMPLETE);
             }
             frontend::DESCRIBE => {
-                match Target::read(tag, body) {
-                    Ok(Target::Statement(name)) if fails || !self.has(name) => {
+                match Subject::read(tag, body) {
+                    Ok(Subject::Statement(name)) if fails || !self.has(name) => {
                         return self.fail_group(buf, "26000");
                     }
-                    Ok(Target::Statement(_)) => {
+                    Ok(Subject::Statement(_)) => {
                         write::message(buf, backend::PARAMETER_DESCRIPTION, |b| {
                             b.extend_from_slice(&[0; 2]);
                         });
@@ -248,7 +248,7 @@ impl Postgres {
                 write::empty(buf, backend::NO_DATA);
             }
             frontend::CLOSE => {
-                if let Ok(Target::Statement(name)) = Target::read(tag, body) {
+                if let Ok(Subject::Statement(name)) = Subject::read(tag, body) {
                     self.statements.remove(name);
                 }
                 write::empty(buf, backend::CLOSE_COMPLETE);

@@ -8,7 +8,7 @@
 
 use howdah_wire::backend::Fields;
 use howdah_wire::frame::{HEADER, Header, header};
-use howdah_wire::frontend::Target;
+use howdah_wire::frontend::Subject;
 use howdah_wire::tag::{backend as tag, frontend};
 use howdah_wire::write;
 
@@ -252,8 +252,8 @@ impl Downstream<'_> {
 fn described(held: &[u8]) -> Option<&[u8]> {
     let header = header(held)?.ok()?;
     let body = held.get(HEADER..header.total())?;
-    match Target::read(header.tag, body) {
-        Ok(Target::Statement(name)) if header.tag == frontend::DESCRIBE => Some(name),
+    match Subject::read(header.tag, body) {
+        Ok(Subject::Statement(name)) if header.tag == frontend::DESCRIBE => Some(name),
         _ => None,
     }
 }

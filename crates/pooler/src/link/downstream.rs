@@ -462,9 +462,6 @@ impl Downstream<'_> {
             self.counts.transactions += u32::from(status == Status::Idle);
         }
         self.answered();
-        if status == Status::Idle {
-            self.server.link.rests_at_ready();
-        }
         if status == Status::Idle && !self.server.link.portals.is_empty() {
             self.server.link.drop_portals();
         }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use howdah_wire::frame::{HEADER, Header, cstr};
-use howdah_wire::frontend::{BindNames, Parse, Target};
+use howdah_wire::frontend::{BindNames, Parse, Subject};
 use howdah_wire::write;
 
 use super::portal::Bound;
@@ -229,7 +229,6 @@ impl Upstream<'_> {
         }
         if !self.renames {
             self.watch_bind_as_is(chunk, header)?;
-            self.linked().link.mark_worked();
             self.ask(chunk, header, Entry::forward(Reply::Bind));
             return Ok(());
         }
@@ -373,14 +372,10 @@ impl Upstream<'_> {
         effects: Option<&Effects>,
     ) -> Result<Verdict, Flow> {
         self.sets_back = statement.is_some_and(|s| s.first.resets != Resets::Nothing);
-        let verdict = match effects {
-            Some(effects) => self.note_first(effects, Via::Extended)?,
-            None => Verdict::Runs,
-        };
-        if verdict == Verdict::Runs && !statement.is_some_and(|s| s.first.draws_no_numbers()) {
-            self.linked().link.mark_worked();
+        match effects {
+            Some(effects) => self.note_first(effects, Via::Extended),
+            None => Ok(Verdict::Runs),
         }
-        Ok(verdict)
     }
 
     /// The name on the server for a message about a statement, if it differs from the client's
@@ -408,13 +403,13 @@ impl Upstream<'_> {
             return Ok(());
         }
         let body = whole(chunk, header).ok_or(Flow::Partial)?;
-        let target = Target::read(header.tag, body);
-        if let Ok(Target::Portal(portal)) = target
+        let subject = Subject::read(header.tag, body);
+        if let Ok(Subject::Portal(portal)) = subject
             && let Some(bound) = self.linked().link.take_bound(portal)
         {
             self.learn(bound);
         }
-        let Ok(Target::Statement(name)) = target else {
+        let Ok(Subject::Statement(name)) = subject else {
             self.enter(entry);
             self.relay(chunk, header);
             return Ok(());
@@ -446,10 +441,10 @@ impl Upstream<'_> {
             return Ok(());
         }
         let body = whole(chunk, header).ok_or(Flow::Partial)?;
-        let name = match Target::read(header.tag, body) {
-            Ok(Target::Statement(name)) => name,
-            target => {
-                if let Ok(Target::Portal(name)) = target {
+        let name = match Subject::read(header.tag, body) {
+            Ok(Subject::Statement(name)) => name,
+            subject => {
+                if let Ok(Subject::Portal(name)) = subject {
                     entry.named = self.portal(name).map_or(0, |portal| portal.number);
                 }
                 self.ask(chunk, header, entry);

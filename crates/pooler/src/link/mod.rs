@@ -78,8 +78,6 @@ pub struct Link {
     changes: Changes,
     /// PostgreSQL has sent a part of an answer since the last ReadyForQuery.
     answering: bool,
-    /// A command other than BEGIN or SET was sent since the server was last idle.
-    worked: bool,
     /// How long the client waited for this server, in nanoseconds. A watched query takes this value
     /// and leaves 0.
     pub(crate) waited: u64,
@@ -147,23 +145,6 @@ impl Link {
     /// The client gets the server after a wait of `wait` nanoseconds.
     fn begins(&mut self, wait: u64) {
         self.waited = wait;
-    }
-
-    /// Howdah sends a command that may draw numbers from sequences.
-    pub(crate) fn mark_worked(&mut self) {
-        self.worked = true;
-    }
-
-    /// True if the open transaction has drawn no numbers from sequences.
-    pub(crate) fn has_drawn_nothing(&self) -> bool {
-        !self.worked
-    }
-
-    /// The client gets a ReadyForQuery. If PostgreSQL owes nothing more, the server is idle.
-    fn rests_at_ready(&mut self) {
-        if self.ledger.is_empty() && !self.ledger.group_open() {
-            self.worked = false;
-        }
     }
 
     /// The client binds a portal. `bound` is set if the client has not yet seen the statement's

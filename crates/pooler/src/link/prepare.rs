@@ -13,8 +13,7 @@ use crate::client::Client;
 use crate::effect::Names;
 use crate::effect::first::Forgets;
 use crate::event::{Out, Peer};
-use crate::ledger::{Asked, Change, Consequences, Entry, NameOp, Part, Refusal, Reply, SetOp};
-use crate::params::{self, Params};
+use crate::ledger::{Asked, Change, Consequences, Entry, NameOp, Refusal, Reply, SetOp};
 use crate::server::Server;
 use crate::server::state::Unnamed;
 use crate::statement::{self, Constants, Held, Interner, Named, SchemaId, Statement, server_name};
@@ -89,7 +88,6 @@ impl Upstream<'_> {
                 statement: self.client.unnamed.clone()?,
                 number: 0,
                 told: None,
-                under: None,
             }),
             None => self.client.names.get(name).cloned(),
         }
@@ -112,7 +110,7 @@ impl Upstream<'_> {
                 ..Referent::default()
             });
         };
-        let Some(there) = self.ensure(&named.statement, named.under.as_deref())? else {
+        let Some(there) = self.ensure(&named.statement)? else {
             return Ok(Referent::refused(Refusal::Settings));
         };
         let key = there.key;
@@ -150,7 +148,7 @@ impl Upstream<'_> {
                 let void = self
                     .interner
                     .intern(self.schema, meaning, VOID_DEALLOCATION);
-                let there = self.ensure(&void, None)?;
+                let there = self.ensure(&void)?;
                 found.name = there.map(|_| ServerName::Of);
                 found.key = there.map_or(0, |there| there.key);
             }
@@ -207,40 +205,27 @@ impl Upstream<'_> {
 
     /// Makes sure that the server has a statement. `None` if the server can't parse it: under the
     /// present settings, its constants would have another meaning than at the client's Parse
-    /// (`'01/02/2020'::date` after `SET DateStyle`), and the settings at that Parse (`under`) are
-    /// unknown.
-    pub(super) fn ensure(
-        &mut self,
-        statement: &Arc<Statement>,
-        under: Option<&Params>,
-    ) -> Result<Option<There>, Flow> {
+    /// (`'01/02/2020'::date` after `SET DateStyle`).
+    pub(super) fn ensure(&mut self, statement: &Arc<Statement>) -> Result<Option<There>, Flow> {
         let (key, held) = self.linked().set.find(statement);
         if held == Some(Held::Sure) {
             return Ok(Some(There { key, late: false }));
         }
-        let mut before = None;
         if matches!(held, None | Some(Held::Going(_))) {
-            let (schema, mut meaning) = (self.schema, self.meaning());
             if !self.may_be_parsed_late(statement) {
-                let settled = self.linked().link.changes.are_settled();
-                let (Constants::Of(constants), Some(under), true) =
-                    (statement.constants, under, settled)
-                else {
-                    return Ok(None);
-                };
-                meaning.constants = constants;
-                before = Some(under);
+                return Ok(None);
             }
+            let (schema, meaning) = (self.schema, self.meaning());
             // Under another search path, PostgreSQL would look up the names in the text again.
             if !statement.private && !self.interner.is_of(statement, schema, meaning) {
                 let late = self.interner.intern(schema, meaning, &statement.definition);
                 late.charge_to(self.share);
                 let (key, held) = self.linked().set.find(&late);
-                self.await_or_add(key, held, &late, before)?;
+                self.await_or_add(key, held, &late)?;
                 return Ok(Some(There { key, late: true }));
             }
         }
-        self.await_or_add(key, held, statement, before)?;
+        self.await_or_add(key, held, statement)?;
         Ok(Some(There { key, late: false }))
     }
 
@@ -251,14 +236,12 @@ impl Upstream<'_> {
         statement.constants == Constants::Fixed || settled && statement.constants.fit(meaning)
     }
 
-    /// Waits for a Parse or Close of this key that is under way, or sends a Parse, under the
-    /// settings `before` if given.
+    /// Waits for a Parse or Close of this key that is under way, or sends a Parse.
     fn await_or_add(
         &mut self,
         key: u128,
         held: Option<Held>,
         statement: &Arc<Statement>,
-        before: Option<&Params>,
     ) -> Result<(), Flow> {
         let group = self.linked().link.ledger.group();
         match held {
@@ -268,30 +251,9 @@ impl Upstream<'_> {
             Some(Held::Going(when)) if when != group => Err(self.stall()),
             Some(Held::Going(_)) | None => {
                 let definition = statement.definition.clone();
-                let now = self.client.params.clone();
-                let change = before.zip(now.as_deref());
-                if let Some((before, now)) = change {
-                    self.run_under(before, now);
-                }
                 self.add(key, statement, &definition, Entry::swallow(Reply::Parse));
-                if let Some((before, now)) = change {
-                    self.run_under(now, before);
-                }
                 Ok(())
             }
-        }
-    }
-
-    /// Sets the settings of `then` that differ from `now`, until the transaction ends or Howdah
-    /// resets them. They apply to texts parsed afterwards. (Howdah does not refuse the statement,
-    /// because PostgreSQL itself would run it. In a transaction, a driver can't prepare it again
-    /// after an error.)
-    #[cold]
-    fn run_under(&mut self, then: &Params, now: &Params) {
-        let tracked = self.tracked;
-        for (position, value) in then.constants_missing_on(tracked, now) {
-            let sql = params::select_local(&tracked.names()[position], value, then);
-            self.run_for_us(&sql, Part::Whole);
         }
     }
 

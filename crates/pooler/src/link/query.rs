@@ -102,9 +102,6 @@ impl Upstream<'_> {
         first: Option<&First>,
         plan: QueryPlan<'_>,
     ) {
-        if !first.is_some_and(First::draws_no_numbers) {
-            self.linked().link.mark_worked();
-        }
         let mut entry = self.query_entry();
         if let Some(sql) = plan.watched {
             entry.watch_for(self.watch_query(sql));

@@ -23,7 +23,7 @@ use crate::pool::terms::Terms;
 use crate::queries::watched::Watching;
 use crate::server::Server;
 use crate::session::Tracking;
-use crate::statement::{self, Constants, Interner, Named, SchemaId, Statement};
+use crate::statement::{self, Interner, Named, SchemaId, Statement};
 
 /// Why `Upstream::run` stopped.
 #[derive(Debug)]
@@ -238,7 +238,6 @@ impl Upstream<'_> {
             tag::FUNCTION_CALL => {
                 let mut entry = self.query_entry();
                 entry.barrier = true;
-                self.linked().link.mark_worked();
                 self.ask(chunk, header, entry);
                 Ok(())
             }
@@ -267,7 +266,6 @@ impl Upstream<'_> {
     fn answer_sync(&mut self, chunk: &mut Chunk<'_>, header: Header) {
         let server = self.linked();
         server.link.ledger.end_unsent_group();
-        server.link.rests_at_ready();
         server.says_nothing();
         self.out
             .send_with(Peer::Client(self.id), |buf| write::ready(buf, Status::Idle));
@@ -483,15 +481,10 @@ impl Upstream<'_> {
         } else {
             self.client.numbers_name()
         };
-        let under = match statement.constants {
-            Constants::Of(_) => self.client.params.clone(),
-            Constants::Fixed | Constants::Unknown => None,
-        };
         let named = Named {
             statement: statement.clone(),
             number,
             told: None,
-            under,
         };
         self.name_op(name.into(), Change::Define(named))
     }

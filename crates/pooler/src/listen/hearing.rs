@@ -26,6 +26,7 @@ use crate::next::Next;
 use crate::params::Params;
 use crate::peering::login_pid;
 use crate::pool::key::PoolKey;
+use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
 use crate::{Shared, client, limits};
 
@@ -193,7 +194,7 @@ impl Upstream<'_> {
 impl Pooler {
     /// The worker that owns a listener.
     pub(super) fn listener_at(&self, key: &PoolKey) -> WorkerId {
-        let hash = crate::seeded(0).hash_one((&*key.database, &*key.user));
+        let hash = crate::seeded(0).hash_one((&*key.login.database, &*key.login.user));
         WorkerId((hash % u64::from(self.workers)) as u16)
     }
 
@@ -216,12 +217,15 @@ impl Pooler {
         let Some(pool) = client.pool.map(|pool| self.pools.at(pool)) else {
             return;
         };
-        let user = self.config.listen_user(&pool.terms.database);
+        let scopes = self.config.scopes(Some(&pool.terms.database), None);
+        let user = scopes.listen_user();
+        let login = &pool.key.login;
         let key = PoolKey {
-            database: pool.key.database.clone(),
-            user: user.map_or_else(|| pool.key.user.clone(), Arc::from),
-            lookups: false,
-            listens: true,
+            login: match user {
+                Some(user) => self.shared.names.login(&login.database, &user),
+                None => login.clone(),
+            },
+            purpose: Purpose::Listening,
         };
         let own = client.session.as_ref().and_then(|s| s.channels.as_ref());
         let wanted = own.map_or(0, |own| own.count()) + channels.len();
@@ -272,7 +276,7 @@ impl Pooler {
             return;
         };
         let (pool, listener) = (self.pools.at(pool), own.listener.clone());
-        let known = *listener.user == *pool.key.user;
+        let known = *listener.login.user == *pool.key.login.user;
         let wish = Wish {
             hearer: (self.worker, id),
             channels,

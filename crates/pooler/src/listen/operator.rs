@@ -96,7 +96,7 @@ impl Pooler {
 
     /// The pool of a listener, if a connection of it can serve a client.
     fn listening_pool(&mut self, wish: &Wish) -> Option<PoolId> {
-        let database = self.config.database(&wish.listener.database)?;
+        let database = self.config.database(&wish.listener.login.database)?;
         let id = self.pool_for((*wish.listener).clone(), &database);
         let listener = self.listeners.get(&wish.listener);
         let connected = listener.is_some_and(|listener| listener.server.is_some());

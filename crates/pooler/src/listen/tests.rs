@@ -9,6 +9,7 @@ use super::{
 use crate::effect;
 use crate::event::{ClientId, ServerId, Time, WorkerId};
 use crate::limits;
+use crate::login::LoginKey;
 use crate::pool::PoolKey;
 
 fn client(index: u32) -> Hearer {
@@ -207,7 +208,7 @@ fn a_connection_must_suit() {
 }
 
 fn own(text: &str) -> Channels {
-    let key = PoolKey::new("d".into(), "u".into());
+    let key = PoolKey::of_clients(LoginKey::new("d", "u"));
     let mut own = Channels::new(Arc::new(key));
     hear(&mut own, text);
     own.settle(Some(&names(text)), false, false);

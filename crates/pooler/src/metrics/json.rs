@@ -52,8 +52,8 @@ fn of_verdict(verdict: &PoolVerdict) -> Value {
 fn of_query(line: &CountedQuery) -> Value {
     let counts = &line.counts;
     json!({
-        "database": &*line.pool.database,
-        "user": &*line.pool.user,
+        "database": &*line.login.database,
+        "user": &*line.login.user,
         "calls": counts.calls,
         "errors": counts.errors,
         "rows": counts.rows,

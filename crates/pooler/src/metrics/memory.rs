@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::config::PoolMode;
 use crate::console::holdings::Holdings;
+use crate::login::key::LoginKey;
 use crate::metrics::sight::{Levels, Point, PoolSight, Process, Sight};
 use crate::metrics::verdict::verdicts;
-use crate::pool::key::PoolKey;
 use crate::stats::Stats;
 use crate::times::{Histogram, Times};
 
@@ -21,13 +21,13 @@ const OTHER: &str = "(other)";
 #[derive(Debug, Default)]
 pub struct Memory {
     /// Pools that are shown alone: those that came first.
-    shown: BTreeSet<Arc<PoolKey>>,
+    shown: BTreeSet<Arc<LoginKey>>,
     /// Pools that are summed, as last seen. A summed pool stays summed, so that no counter falls.
-    summed: BTreeMap<Arc<PoolKey>, PoolSight>,
+    summed: BTreeMap<Arc<LoginKey>, PoolSight>,
     /// The counters of summed pools that are gone.
     gone: Option<Box<PoolSight>>,
-    levels: BTreeMap<Arc<PoolKey>, Levels>,
-    last: BTreeMap<Arc<PoolKey>, (Stats, Times)>,
+    levels: BTreeMap<Arc<LoginKey>, Levels>,
+    last: BTreeMap<Arc<LoginKey>, (Stats, Times)>,
     last_all: (Stats, Times),
     history: VecDeque<Point>,
 }
@@ -147,8 +147,7 @@ impl Memory {
 }
 
 fn other() -> PoolSight {
-    let key = PoolKey::new(OTHER.into(), OTHER.into());
-    PoolSight::empty(Arc::new(key), PoolMode::Session, 0)
+    PoolSight::empty(LoginKey::both(OTHER), PoolMode::Session, 0)
 }
 
 /// The counters of a pool.

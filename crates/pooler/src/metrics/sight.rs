@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::config::PoolMode;
 use crate::console::holdings::{Holder, Holdings, PoolShare, States, WaiterRow};
 use crate::errors::{ErrorCounts, NotLetIn};
-use crate::pool::key::PoolKey;
+use crate::login::key::LoginKey;
 use crate::pool::{Pool, Reason};
 use crate::queries::tally::{TopQueries, merged};
 use crate::server::Server;
@@ -88,7 +88,7 @@ impl Levels {
 #[derive(Clone, Debug)]
 pub struct PoolSight {
     /// The pool; `(other)` twice for a sum of pools.
-    pub key: Arc<PoolKey>,
+    pub key: Arc<LoginKey>,
     /// The pool mode.
     pub mode: PoolMode,
     /// How many servers the pool may have; 0 for no limit.
@@ -123,7 +123,7 @@ pub struct PoolSight {
 
 impl PoolSight {
     /// A pool without data.
-    pub(super) fn empty(key: Arc<PoolKey>, mode: PoolMode, size: u32) -> PoolSight {
+    pub(super) fn empty(key: Arc<LoginKey>, mode: PoolMode, size: u32) -> PoolSight {
         PoolSight {
             key,
             mode,
@@ -217,7 +217,7 @@ pub struct WorkerSight {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PoolVerdict {
     /// The pool, if it is about one.
-    pub pool: Option<Arc<PoolKey>>,
+    pub pool: Option<Arc<LoginKey>>,
     /// The longest wait of a client of the pool, in nanoseconds.
     pub longest: u64,
     /// The sentence.
@@ -273,7 +273,7 @@ impl Sight {
             process,
             ..Sight::default()
         };
-        let mut pools: BTreeMap<Arc<PoolKey>, PoolSight> = BTreeMap::new();
+        let mut pools: BTreeMap<Arc<LoginKey>, PoolSight> = BTreeMap::new();
         let mut tables = [0; 3];
         let mut queries = Vec::new();
         for holding in holdings {

@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::sight::quantile;
 use super::*;
 use crate::config::{Config, PoolMode};
 use crate::console::holdings::{Holdings, PoolShare, States};
 use crate::event::WorkerId;
-use crate::pool::{PoolKey, Reason};
+use crate::login::LoginKey;
+use crate::pool::Reason;
 use crate::stats::Stats;
 use crate::times::{BOUNDS, Histogram, Times};
 
@@ -16,7 +16,7 @@ fn share(database: &str, transactions: u64) -> PoolShare {
     let mut times = Times::default();
     times.transaction.count(1_000_000);
     PoolShare {
-        key: Arc::new(PoolKey::new(database.into(), "u".into())),
+        key: LoginKey::new(database, "u"),
         database: config.database("d").unwrap(),
         mode: PoolMode::Transaction,
         states: States::default(),

@@ -194,16 +194,14 @@ fn duration(ns: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::config::PoolMode;
     use crate::console::holdings::Who;
-    use crate::pool::key::PoolKey;
+    use crate::login::key::LoginKey;
 
     fn holder(state: HolderState, stayed_s: u64, kept_for: &str) -> Holder {
         Holder {
-            pool: Arc::new(PoolKey::new("shop".into(), "web".into())),
+            login: LoginKey::new("shop", "web"),
             who: Who {
                 number: 1,
                 address: "10.0.0.2:4001".into(),
@@ -220,7 +218,7 @@ mod tests {
     }
 
     fn pool(reason: Reason, holders: Vec<Holder>) -> PoolSight {
-        let key = Arc::new(PoolKey::new("shop".into(), "web".into()));
+        let key = LoginKey::new("shop", "web");
         let mut pool = PoolSight::empty(key, PoolMode::Transaction, 5);
         pool.states.cl_waiting = 3;
         for holder in &holders {

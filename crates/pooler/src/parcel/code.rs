@@ -15,8 +15,11 @@ use super::{Estate, Freight, Parcel, Passenger, PoolLore, Standing};
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
+use crate::login::key::LoginKey;
+use crate::login::key::Welcome;
 use crate::params::{Meaning, Params, Tracked};
-use crate::pool::key::{PoolKey, Welcome};
+use crate::pool::key::PoolKey;
+use crate::pool::key::Purpose;
 use crate::server::ServerParcel;
 use crate::session::settings::{Maybe, Settings, at_login};
 use crate::statement::{Constants, Named, Shape, Statement, StatementDescription};
@@ -255,10 +258,9 @@ impl Writer {
     }
 
     fn pool_key(&mut self, key: &PoolKey) {
-        self.string(key.database.as_bytes());
-        self.string(key.user.as_bytes());
-        self.byte(u8::from(key.lookups));
-        self.byte(u8::from(key.listens));
+        self.string(key.login.database.as_bytes());
+        self.string(key.login.user.as_bytes());
+        self.byte(key.purpose as u8);
     }
 
     fn parcel(&mut self, parcel: &Parcel) {
@@ -299,6 +301,7 @@ impl Writer {
         self.maybe(lore.found_secret.as_ref(), |w, secret| {
             w.string(secret.text().as_bytes());
         });
+        self.number(lore.left_behind.into());
     }
 
     fn server(&mut self, server: &ServerParcel) {
@@ -342,7 +345,6 @@ impl Writer {
         for flag in [client.admitted, client.long_key, client.group_failed] {
             self.byte(flag.into());
         }
-        self.byte(client.asks_numbers.into());
         self.maybe(client.standby, |w, standby| w.byte(standby.into()));
         self.number(client.key.pid.into());
         self.string(&client.key.secret);
@@ -498,7 +500,6 @@ impl Reader<'_> {
             statement,
             number,
             told,
-            under: None,
         })
     }
 
@@ -569,12 +570,14 @@ impl Reader<'_> {
 
     fn pool_key(&mut self) -> Read<Arc<PoolKey>> {
         let (database, user) = (self.text()?.into(), self.text()?.into());
-        let (lookups, listens) = (self.flag()?, self.flag()?);
-        Ok(Arc::new(PoolKey {
-            lookups,
-            listens,
-            ..PoolKey::new(database, user)
-        }))
+        let purpose = match self.byte()? {
+            0 => Purpose::Clients,
+            1 => Purpose::Lookups,
+            2 => Purpose::Listening,
+            _ => return Err(Damaged),
+        };
+        let login = Arc::new(LoginKey { database, user });
+        Ok(Arc::new(PoolKey { login, purpose }))
     }
 
     fn parcel(&mut self) -> Read<Parcel> {
@@ -610,6 +613,7 @@ impl Reader<'_> {
                 })
             })?,
             found_secret: self.maybe(|r| r.text().map(Secret::classify))?,
+            left_behind: self.small()?,
         })
     }
 
@@ -668,7 +672,6 @@ impl Reader<'_> {
             admitted,
             long_key,
             group_failed,
-            asks_numbers: self.flag()?,
             standby: self.maybe(Self::flag)?,
             key: OldKey {
                 pid: self.small()?,

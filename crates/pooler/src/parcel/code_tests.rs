@@ -7,8 +7,10 @@ use super::{Estate, Freight, Parcel, Passenger, PoolLore, Standing};
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
+use crate::login::LoginKey;
+use crate::login::key::Welcome;
 use crate::params::{Meaning, Params, Tracked};
-use crate::pool::key::{PoolKey, Welcome};
+use crate::pool::key::PoolKey;
 use crate::server::ServerParcel;
 use crate::statement::{Constants, Named, Shape, Statement, StatementDescription};
 use crate::tls::{AlternativeName, PeerCertificate, TlsFacts};
@@ -34,7 +36,7 @@ fn freight() -> Freight {
     );
     let statement = Statement::new(9, Constants::Of(10), b"select 1\0\0\0", 11);
     let statement = Arc::new(statement);
-    let key = Arc::new(PoolKey::new("d".into(), "u".into()));
+    let key = Arc::new(PoolKey::of_clients(LoginKey::new("d", "u")));
     let lore = PoolLore {
         key: key.clone(),
         database: [3; 32],
@@ -49,6 +51,7 @@ fn freight() -> Freight {
             iterations: 4096,
         }),
         found_secret: Some(Secret::classify("secret")),
+        left_behind: 3,
     };
     let shape = Shape(17);
     let server = |socket| ServerParcel {
@@ -79,7 +82,6 @@ fn freight() -> Freight {
         statement: statement.clone(),
         number: 1,
         told: Some(Arc::new(told)),
-        under: None,
     };
     let mut with_tls = LooseSocket::new(13);
     with_tls.set_packed_session(b"keys".to_vec());
@@ -111,7 +113,6 @@ fn freight() -> Freight {
         names_given: 1,
         unnamed: Some(statement.clone()),
         group_failed: true,
-        asks_numbers: true,
         standby: Some(true),
         held: b"Q\0\0".to_vec(),
         left: 6,

@@ -13,9 +13,10 @@ use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
 use crate::config::Address;
 use crate::ids::{Time, WorkerId};
+use crate::login::key::Welcome;
 use crate::params::{Meaning, Params};
 use crate::place::Ends;
-use crate::pool::key::{PoolKey, Welcome};
+use crate::pool::key::PoolKey;
 use crate::socket::LooseSocket;
 use crate::statement::{Named, Shape, Statement};
 use crate::tls::TlsFacts;
@@ -78,6 +79,9 @@ pub struct PoolLore {
     pub scram_keys: Option<ScramKeys>,
     /// The secret for logins to PostgreSQL.
     pub found_secret: Option<Secret>,
+    /// The idle servers that can't travel because of their TLS sessions. The successor opens as
+    /// many at once.
+    pub left_behind: u32,
 }
 
 /// The state of a client when packed.
@@ -150,8 +154,6 @@ pub struct Passenger {
     pub unnamed: Option<Arc<Statement>>,
     /// A message failed; all up to the next Sync are skipped.
     pub group_failed: bool,
-    /// It calls `currval` or `lastval`.
-    pub asks_numbers: bool,
     /// The last value of `in_hot_standby` that it got.
     pub standby: Option<bool>,
     /// Its bytes that Howdah has not handled yet.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::login::key::LoginKey;
 use crate::pool::key::PoolKey;
 
 /// A limit that several pools share.
@@ -26,8 +27,8 @@ impl SharedBound {
         self as usize
     }
 
-    /// The name that a pool's servers count under: pools with equal names share the limit.
-    pub fn name(self, key: &PoolKey) -> &Arc<str> {
+    /// The name that a login's servers or clients count under: equal names share the limit.
+    pub fn name(self, key: &LoginKey) -> &Arc<str> {
         match self {
             SharedBound::Database => &key.database,
             SharedBound::User => &key.user,
@@ -36,7 +37,7 @@ impl SharedBound {
 
     /// True if both pools share one limit of this kind.
     pub fn is_shared(self, pool: &PoolKey, other: &PoolKey) -> bool {
-        self.name(pool) == self.name(other)
+        self.name(&pool.login) == self.name(&other.login)
     }
 
     /// True if a server of the other pool takes a place that this pool could use.

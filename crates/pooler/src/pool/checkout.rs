@@ -11,6 +11,7 @@ use crate::deadlines::idle_deadline;
 use crate::event::{ClientId, Close, Out, ServerId, Time};
 use crate::next::Next;
 use crate::pool::key::PoolId;
+use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
 use crate::server::ServerState;
 use crate::{client, server};
@@ -103,27 +104,17 @@ impl Pooler {
     }
 
     /// Takes the newest idle server, or a slightly older one that has the client's settings and
-    /// needs no test. If clients call `currval` or `lastval`, the server that this client used
-    /// last comes first: it still has the client's sequence values.
+    /// needs no test.
     fn take_fit(&mut self, pool_id: PoolId, client: ClientId) -> Option<ServerId> {
         let client = self.clients.at(client);
         let pool = self.pools.at_mut(pool_id);
-        let servers = &self.servers;
-        let knows = |server: &server::Server| {
-            client.used_last(server.number) && server.was_used_last_by(client.number)
-        };
-        let used_last = |id| servers.get(id).is_some_and(knows);
-        let own_numbers = pool.asks_numbers(self.now) && pool.idle.latest(LOOKED_AT).any(used_last);
         let newest = self.servers.get(pool.idle.newest()?);
-        if !own_numbers && newest.is_some_and(|server| has_settings(client, server)) {
+        if newest.is_some_and(|server| has_settings(client, server)) {
             return pool.idle.take_newest();
         }
         let (servers, tested) = (&self.servers, self.tested_since());
-        let has = |server: &server::Server| match own_numbers {
-            true => knows(server),
-            false => has_settings(client, server),
-        };
-        let fit = |server: &server::Server| server.since() >= tested && has(server);
+        let fit =
+            |server: &server::Server| server.since() >= tested && has_settings(client, server);
         let fit = |id| servers.get(id).is_some_and(fit);
         self.pools.at_mut(pool_id).idle.take_fit(LOOKED_AT, fit)
     }
@@ -147,7 +138,9 @@ impl Pooler {
     fn next_to_serve(&mut self, pool_id: PoolId) -> Option<ClientId> {
         loop {
             let client = self.next_waiter(pool_id)?;
-            if !self.pools.at(pool_id).key.lookups || !self.is_known_by_now(client) {
+            if self.pools.at(pool_id).key.purpose != Purpose::Lookups
+                || !self.is_known_by_now(client)
+            {
                 return Some(client);
             }
             self.next.note(Next::LookUp(client));
@@ -225,7 +218,7 @@ impl Pooler {
             return true;
         }
         let pool = self.pools.at_mut(pool_id);
-        if pool.key.listens {
+        if pool.key.listens() {
             self.listener_ready(id, out);
             return true;
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use howdah_wire::write;
 
 use crate::Seeded;
+use crate::login::key::Welcome;
 use crate::params::{Meaning, Params, Tracked};
-use crate::pool::key::Welcome;
 use crate::session::settings::{self, Maybe};
 use crate::shared::Shared;
 use crate::spelling::{canonical, cut_name, reported};

@@ -127,7 +127,7 @@ impl Pooler {
         if reserve {
             let text = format!(
                 "pool {}/{}: taking connection from reserve_pool",
-                key.database, key.user
+                key.login.database, key.login.user
             );
             out.note(crate::note::Note::new(Level::Log, text));
         }

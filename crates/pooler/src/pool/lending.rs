@@ -2,8 +2,9 @@
 
 use crate::event::{Action, LooseSocket, Out, Peer, ServerId};
 use crate::ids::WorkerId;
+use crate::login::key::Welcome;
 use crate::mail::{Mail, ToBroker};
-use crate::pool::key::{PoolId, PoolKey, Welcome};
+use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::server::{Server, ServerParcel, ServerState};
 
@@ -102,7 +103,7 @@ impl Pooler {
     pub(crate) fn server_arrived(&mut self, mut parcel: ServerParcel, out: &mut Out) {
         let database = match self.pools.find(&parcel.pool) {
             Some(id) => Some(self.pools.at(id).terms.database.clone()),
-            None => self.config.database(&parcel.pool.database),
+            None => self.config.database(&parcel.pool.login.database),
         };
         let Some(database) = database else {
             // The database left the configuration while the server was on its way.

@@ -24,16 +24,17 @@ pub mod waiting;
 pub use failure::Failure;
 pub use hungry::Hungry;
 pub use idle::Idle;
-pub use key::{Parameter, PoolId, PoolKey, Welcome};
+pub use key::{PoolId, PoolKey, Purpose};
 pub use line::Line;
 pub use reason::Reason;
 pub use starved::Starved;
 pub use terms::Terms;
 
+use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashbrown::{Equivalent, HashMap};
 
 use crate::Seeded;
 use crate::account::Allowance;
@@ -41,6 +42,7 @@ use crate::auth::{ScramKeys, Secret};
 use crate::config::{Host, LoadBalance, PoolMode};
 use crate::errors::ErrorCounts;
 use crate::event::{ClientId, Time, WorkerId};
+use crate::login::key::{LoginKey, Welcome};
 use crate::pool::greeting::{Greeting, Wishes};
 use crate::pool::terms::HeldBy;
 use crate::shared::Shared;
@@ -450,7 +452,7 @@ impl Pool {
     #[inline(always)] // Asked once for each transaction.
     pub(crate) fn is_sought(&self) -> bool {
         let wanted = self.starved.is_some() || !self.hungry.is_empty() || !self.waiting.is_empty();
-        self.key.listens || wanted && !self.held
+        self.key.listens() || wanted && !self.held
     }
 
     /// Takes out the hungry worker that gets a released server, if it comes before the oldest
@@ -543,6 +545,11 @@ impl Pools {
         self.by_key.get(key).copied()
     }
 
+    /// The pool that serves the clients of a login.
+    pub fn for_clients(&self, login: &LoginKey) -> Option<PoolId> {
+        self.by_key.get(&ForClients(login)).copied()
+    }
+
     /// Adds a pool.
     pub fn insert(&mut self, pool: Pool) -> PoolId {
         let id = self.free.pop().unwrap_or_else(|| {
@@ -592,6 +599,22 @@ impl Pools {
     /// The ids of all pools.
     pub fn ids(&self) -> Vec<PoolId> {
         self.iter().map(|(id, _)| id).collect()
+    }
+}
+
+/// The pool of a login to look for.
+struct ForClients<'a>(&'a LoginKey);
+
+impl Hash for ForClients<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // As `PoolKey` does.
+        (self.0, Purpose::Clients).hash(state);
+    }
+}
+
+impl Equivalent<Arc<PoolKey>> for ForClients<'_> {
+    fn equivalent(&self, key: &Arc<PoolKey>) -> bool {
+        key.purpose == Purpose::Clients && *key.login == *self.0
     }
 }
 

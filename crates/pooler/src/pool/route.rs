@@ -13,7 +13,7 @@ use crate::pooler::Pooler;
 /// Whether clients of a pool must go to another user's pool, by the entry of their database before
 /// and after a reload. `before`: they already had to before the reload.
 pub(crate) fn is_forsaken(key: &PoolKey, before: bool, old: &Database, new: &Database) -> bool {
-    let forces = |database: &Database| database.forced_user.as_deref() == Some(&*key.user);
+    let forces = |database: &Database| database.forced_user.as_deref() == Some(&*key.login.user);
     new.forced_user.is_some() && !forces(new) && (before || forces(old))
 }
 
@@ -29,8 +29,8 @@ impl Pooler {
         let Some(user) = &database.forced_user else {
             return pool_id;
         };
-        let key = PoolKey::new(pool.key.database.clone(), self.shared.names.intern(user));
-        let new = self.pool_for(key, &database);
+        let login = self.shared.names.login(&pool.key.login.database, user);
+        let new = self.pool_for(PoolKey::of_clients(login), &database);
         let pool = self.pools.at_mut(new);
         pool.client_enters();
         self.clients.at_mut(id).joins(new, &pool.share);
@@ -66,7 +66,7 @@ impl Pooler {
         let schema = self.shared.statements.schema_of(database.target());
         let share = self.shared.account.share();
         let mut pool = Pool::new(Arc::new(key), terms, (schema, share), self.now);
-        pool.set_paused(self.janitor.is_paused(&pool.key.database));
+        pool.set_paused(self.janitor.is_paused(&pool.key.login.database));
         pool.set_held(self.janitor.holds());
         self.pools.insert(pool)
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::config::{Config, Database, PoolMode, SessionState, User, nanos};
 use crate::pool::bound::{Each, SharedBound};
 use crate::pool::key::PoolKey;
+use crate::pool::key::Purpose;
 use crate::queries::watched::Wanted;
 use crate::session::Tracking;
 
@@ -55,14 +56,14 @@ pub struct Terms {
 impl Terms {
     /// The settings of a pool, taken from the configuration.
     pub fn of(config: &Config, key: &PoolKey, database: Arc<Database>) -> Terms {
-        let user: Option<Arc<User>> = config.user(&key.user).cloned();
-        let of = user.as_deref();
-        let globals = &config.globals;
-        let query_timeout = nanos(config.query_timeout(of));
-        let idle_transaction_timeout = nanos(config.idle_transaction_timeout(of));
-        let transaction_timeout = nanos(config.transaction_timeout(of));
-        let client_idle_timeout = nanos(config.client_idle_timeout(of));
-        let pin_idle_timeout = nanos(config.pin_idle_timeout(of));
+        let user: Option<Arc<User>> = config.user(&key.login.user).cloned();
+        let scopes = config.scopes(Some(&database), Some(&key.login.user));
+        let (mode, state) = (scopes.pool_mode(), scopes.session_state());
+        let query_timeout = nanos(scopes.query_timeout());
+        let idle_transaction_timeout = nanos(scopes.idle_transaction_timeout());
+        let transaction_timeout = nanos(scopes.transaction_timeout());
+        let client_idle_timeout = nanos(scopes.client_idle_timeout());
+        let pin_idle_timeout = nanos(scopes.pin_idle_timeout());
         let limits = [
             query_timeout,
             idle_transaction_timeout,
@@ -73,45 +74,42 @@ impl Terms {
         let shortest = limits.into_iter().filter(|limit| *limit > 0).min();
         Terms {
             shortest: shortest.unwrap_or(u64::MAX),
-            mode: config.pool_mode(&database, of),
-            tracking: tracking(
-                config.pool_mode(&database, of),
-                config.session_state(&database, of),
-            ),
-            shares_listen: config.shares_listen(&database, of)
-                && config.pool_mode(&database, of) == PoolMode::Transaction
-                && config.session_state(&database, of) == SessionState::Keep,
+            mode,
+            tracking: tracking(mode, state),
+            shares_listen: scopes.shares_listen()
+                && mode == PoolMode::Transaction
+                && state == SessionState::Keep,
             bounds: Bounds {
-                size: match key.listens {
+                size: match key.listens() {
                     true => 1,
-                    false => config.pool_size(&database, of),
+                    false => scopes.pool_size(),
                 },
-                reserve: match key.listens {
+                reserve: match key.listens() {
                     true => 0,
-                    false => config.reserve_pool_size(&database, of),
+                    false => scopes.reserve_pool_size(),
                 },
-                reserve_after: nanos(globals.reserve_pool_timeout),
+                reserve_after: nanos(scopes.globals.reserve_pool_timeout),
                 shared: SharedBound::ALL.map(|bound| match bound {
-                    SharedBound::Database => config.max_db_connections(&database),
-                    SharedBound::User => config.max_user_connections(of),
+                    SharedBound::Database => scopes.max_db_connections(),
+                    SharedBound::User => scopes.max_user_connections(),
                 }),
-                pins: config.pin_limit(&database, of),
+                pins: scopes.pin_limit(),
             },
-            min_size: match key.lookups || key.listens {
+            min_size: match key.purpose != Purpose::Clients {
                 true => 0,
-                false => config.min_pool_size(&database),
+                false => scopes.min_pool_size(),
             },
             query_timeout,
-            query_wait_timeout: nanos(config.query_wait_timeout(&database, of)),
+            query_wait_timeout: nanos(scopes.query_wait_timeout()),
             idle_transaction_timeout,
             transaction_timeout,
             client_idle_timeout,
             pin_idle_timeout,
-            server_lifetime: nanos(config.server_lifetime(&database)),
-            server_idle_timeout: nanos(globals.server_idle_timeout),
-            wanted: match key.lookups || key.listens {
+            server_lifetime: nanos(scopes.server_lifetime()),
+            server_idle_timeout: nanos(scopes.globals.server_idle_timeout),
+            wanted: match key.purpose != Purpose::Clients {
                 true => Wanted::default(),
-                false => Wanted::of(config, &database, of),
+                false => Wanted::of(scopes),
             },
             watched: query_timeout
                 | idle_transaction_timeout

@@ -69,7 +69,7 @@ impl Queries {
     /// Counts a query that has ended. Returns true if the query must also be reported.
     pub(crate) fn counts(&mut self, pool: &mut Pool, query: &Watched, ended: &Ended) -> bool {
         if pool.terms.wanted.tally {
-            self.tally.count(&pool.key, &query.text, ended);
+            self.tally.count(&pool.key.login, &query.text, ended);
         }
         let slow = is_slow(pool.terms.wanted.slow_ns, ended);
         if slow {

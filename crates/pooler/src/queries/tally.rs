@@ -12,7 +12,7 @@ use hashbrown::hash_table::HashTable;
 
 use super::text::QueryText;
 use crate::Seeded;
-use crate::pool::key::PoolKey;
+use crate::login::key::LoginKey;
 use crate::queries::watched::Watched;
 use crate::times::{BOUNDS, Histogram};
 
@@ -105,7 +105,7 @@ impl QueryCounts {
 #[derive(Clone, Debug)]
 pub struct CountedQuery {
     /// The pool.
-    pub pool: Arc<PoolKey>,
+    pub login: Arc<LoginKey>,
     /// The text.
     pub text: Arc<QueryText>,
     /// Its counts.
@@ -170,13 +170,13 @@ impl Tally {
     }
 
     /// Counts a query that has ended in a pool.
-    pub fn count(&mut self, pool: &Arc<PoolKey>, text: &Arc<QueryText>, ended: &Ended) {
+    pub fn count(&mut self, pool: &Arc<LoginKey>, text: &Arc<QueryText>, ended: &Ended) {
         if self.most == 0 {
             return;
         }
         let seeded = self.seeded;
         let hash = hash(&seeded, pool, text);
-        let same = |entry: &Entry| entry.line.text == *text && Arc::ptr_eq(&entry.line.pool, pool);
+        let same = |entry: &Entry| entry.line.text == *text && Arc::ptr_eq(&entry.line.login, pool);
         if let Some(entry) = self.entries.find_mut(hash, same) {
             entry.used += 1;
             return entry.line.counts.count(ended);
@@ -187,11 +187,11 @@ impl Tally {
         let mut counts = QueryCounts::default();
         counts.count(ended);
         let line = CountedQuery {
-            pool: pool.clone(),
+            login: pool.clone(),
             text: text.clone(),
             counts,
         };
-        let rehash = |entry: &Entry| self::hash(&seeded, &entry.line.pool, &entry.line.text);
+        let rehash = |entry: &Entry| self::hash(&seeded, &entry.line.login, &entry.line.text);
         let entry = Entry { line, used: 1 };
         self.entries.insert_unique(hash, entry, rehash);
     }
@@ -238,19 +238,19 @@ impl Tally {
 }
 
 /// Hashes the address of the pool's key. Each row holds the key, so the address stays unique.
-fn hash(seeded: &Seeded, pool: &Arc<PoolKey>, text: &QueryText) -> u64 {
+fn hash(seeded: &Seeded, pool: &Arc<LoginKey>, text: &QueryText) -> u64 {
     seeded.hash_one((Arc::as_ptr(pool) as usize, &*text.text))
 }
 
 /// The sum of all workers' reports.
 pub fn merged(told: impl IntoIterator<Item = TopQueries>) -> TopQueries {
-    let mut all: BTreeMap<(Arc<PoolKey>, Arc<QueryText>), CountedQuery> = BTreeMap::new();
+    let mut all: BTreeMap<(Arc<LoginKey>, Arc<QueryText>), CountedQuery> = BTreeMap::new();
     let mut sum = TopQueries::default();
     for told in told {
         sum.gone.add(&told.gone);
         sum.evicted += told.evicted;
         for line in told.lines {
-            match all.entry((line.pool.clone(), line.text.clone())) {
+            match all.entry((line.login.clone(), line.text.clone())) {
                 std::collections::btree_map::Entry::Vacant(place) => drop(place.insert(line)),
                 std::collections::btree_map::Entry::Occupied(mut there) => {
                     there.get_mut().counts.add(&line.counts);
@@ -270,8 +270,8 @@ mod tests {
     use crate::queries::text::Texts;
     use crate::seeded;
 
-    fn pool() -> Arc<PoolKey> {
-        Arc::new(PoolKey::new("d".into(), "u".into()))
+    fn pool() -> Arc<LoginKey> {
+        LoginKey::new("d", "u")
     }
 
     fn ended(run_ns: u64) -> Ended {
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn lines_are_by_text_and_pool_and_add_up() {
         let mut texts = Texts::new(seeded(1));
-        let (pool, other) = (pool(), Arc::new(PoolKey::new("d".into(), "v".into())));
+        let (pool, other) = (pool(), LoginKey::new("d", "v"));
         let (one, two) = (texts.of(b"select 1"), texts.of(b"select a"));
         let (mut here, mut there) = (tally(9), tally(9));
         here.count(&pool, &one, &ended(5));
@@ -311,7 +311,7 @@ mod tests {
         let seen = all.lines.iter().map(|line| {
             let counts = &line.counts;
             (
-                &*line.pool.user,
+                &*line.login.user,
                 &*line.text.text,
                 counts.calls,
                 counts.errors,

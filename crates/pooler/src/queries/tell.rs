@@ -33,7 +33,7 @@ impl Pooler {
         let sqlstate = query
             .sqlstate
             .map(|code| String::from_utf8_lossy(&code).into_owned());
-        let (database, user) = (client.database.clone(), client.user.clone());
+        let (database, user) = (client.who.database.clone(), client.who.user.clone());
         if let Some(place) = &query.place
             && self.spans_left(pool)
         {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::Rng;
 
-use crate::config::{Config, Database, User, nanos};
+use crate::config::{Scopes, nanos};
 use crate::ids::Time;
 use crate::queries::text::{QueryText, Texts};
 use crate::queries::trace::{SpanIds, traceparent};
@@ -29,9 +29,9 @@ pub struct Wanted {
 
 impl Wanted {
     /// The settings for a database and user.
-    pub fn of(config: &Config, database: &Database, user: Option<&User>) -> Wanted {
-        let globals = &config.globals;
-        let slow_ns = nanos(config.slow_query_time(database, user));
+    pub fn of(scopes: Scopes<'_>) -> Wanted {
+        let globals = scopes.globals;
+        let slow_ns = nanos(scopes.slow_query_time());
         let tally = globals.top_queries > 0;
         let traces = !globals.trace_endpoint.is_empty();
         Wanted {

@@ -158,7 +158,7 @@ impl Pooler {
         let (absent, full) = (failure.is_absent(), failure.is_full());
         self.janitor.retry_at(failure.until);
         pool.logins_fail(failure);
-        if pool.key.listens {
+        if pool.key.listens() {
             let key = pool.key.clone();
             return self.lose_listener(&key, out);
         }

@@ -13,14 +13,14 @@ use crate::auth::{
 };
 use crate::client::Replication;
 use crate::event::{Close, Out, Peer, Question, ServerId};
+use crate::login::key::{Parameter, Welcome};
 use crate::next::Next;
 use crate::note::Level;
 use crate::params::Params;
 use crate::pool::Pool;
-use crate::pool::key::{Parameter, Welcome};
 use crate::pool::room::has_no_room;
 use crate::pooler::{Asker, Pooler};
-use crate::server::state::{Login, ServerState};
+use crate::server::state::{ServerAttempt, ServerState};
 use crate::{limits, place, standby};
 
 impl Pooler {
@@ -32,17 +32,17 @@ impl Pooler {
         let pool = self.pools.at(server.pool);
         let secret = Self::server_secret(pool);
         let keys = pool.scram_keys.clone();
-        let database = &pool.terms.database;
+        let scopes = self.config.scopes(Some(&pool.terms.database), None);
         let exchange = ServerLogin::new(ServerLoginSetup {
-            user: &pool.key.user,
+            user: &pool.key.login.user,
             secret,
             keys,
             nonce: &nonce,
             binding: server.tls.as_ref().and_then(|tls| tls.binding.as_deref()),
-            channel_binding: self.config.channel_binding(database),
-            require_auth: self.config.require_auth(database),
+            channel_binding: scopes.channel_binding(),
+            require_auth: &scopes.require_auth(),
         });
-        let login = Login {
+        let login = ServerAttempt {
             exchange,
             derives: None,
             proven: false,
@@ -53,7 +53,7 @@ impl Pooler {
         let pool = self.pools.at(server.pool);
         let database = &pool.terms.database;
         let mut parameters: Vec<(&str, &[u8])> = vec![
-            ("user", pool.key.user.as_bytes()),
+            ("user", pool.key.login.user.as_bytes()),
             ("database", database.target().as_bytes()),
         ];
         let of_database = [
@@ -97,7 +97,7 @@ impl Pooler {
         match &terms.database.password {
             // Others may have servers there, too, with other secrets: auth_user, and users of a
             // database without `user=`.
-            Some(password) if forced == Some(&*pool.key.user) => {
+            Some(password) if forced == Some(&*pool.key.login.user) => {
                 Some(Secret::classify(password.clone()))
             }
             _ => {
@@ -188,7 +188,7 @@ impl Pooler {
         self.server_login_step(id, step, out);
     }
 
-    fn server_login(&mut self, id: ServerId) -> Option<&mut Login> {
+    fn server_login(&mut self, id: ServerId) -> Option<&mut ServerAttempt> {
         self.servers.get_mut(id)?.login_mut()
     }
 

@@ -32,8 +32,9 @@ use crate::event::{Address, ClientId, Ends, Out, Peer, ServerId, Time, WorkerId}
 use crate::inbox::Inbox;
 use crate::known::Lookup;
 use crate::link::Link;
+use crate::login::key::Welcome;
 use crate::params::Params;
-use crate::pool::key::{PoolId, PoolKey, Welcome};
+use crate::pool::key::{PoolId, PoolKey};
 use crate::session::inquiry::Inquiry;
 use crate::session::settings::Maybe;
 use crate::session::{Session, Shelf, Suspect};
@@ -206,7 +207,7 @@ impl Server {
         &self.state
     }
 
-    fn login_mut(&mut self) -> Option<&mut state::Login> {
+    fn login_mut(&mut self) -> Option<&mut state::ServerAttempt> {
         match &mut self.state {
             ServerState::Login(login) => Some(login),
             _ => None,
@@ -434,50 +435,33 @@ impl Server {
     pub(crate) fn mark_cleaned(&mut self) {
         self.soiled = false;
         self.doubted = false;
-        self.numbers = Numbers::Nobody;
+        self.numbers = Numbers::default();
     }
 
     /// A client gets the server. `again`: the client used the server in its last transaction, too;
     /// otherwise its own values may be outdated. True if Howdah must forget the server's sequence
     /// values: clients ask for values (`asked_for`), and these may be outdated or another client's.
     pub(crate) fn takes_numbers(&mut self, client: u64, again: bool, asked_for: bool) -> bool {
-        let (foreign, alone) = match self.numbers {
-            Numbers::Nobody => (false, true),
-            Numbers::Of(last) => {
-                let own = again && last == client;
-                (!own, own)
-            }
-            Numbers::Several { last, .. } => (asked_for || !again || last != client, false),
-        };
-        let forgets = foreign && asked_for;
-        self.numbers = match alone || forgets {
-            true => Numbers::Of(client),
-            false => Numbers::Several {
-                last: client,
-                again: !foreign,
-            },
+        let Numbers { last, mixed, .. } = self.numbers;
+        let own = last == 0 || again && last == client;
+        let mixed = mixed || !own;
+        let forgets = mixed && asked_for;
+        self.numbers = Numbers {
+            last: client,
+            mixed: mixed && !forgets,
+            again: own,
         };
         forgets
     }
 
     /// The client keeps the server: no other client uses it before the client's next transaction.
     pub(crate) fn stays_with_client(&mut self) {
-        if let Numbers::Several { again, .. } = &mut self.numbers {
-            *again = true;
-        }
+        self.numbers.again = true;
     }
 
-    /// True if this client was the last to use the server.
-    pub(crate) fn was_used_last_by(&self, client: u64) -> bool {
-        match self.numbers {
-            Numbers::Nobody => false,
-            Numbers::Of(last) | Numbers::Several { last, .. } => last == client,
-        }
-    }
-
-    /// The server has sequence values of this client only.
-    pub(crate) fn set_numbers_of(&mut self, client: u64) {
-        self.numbers = Numbers::Of(client);
+    /// Howdah forgets the sequence values for the server's client.
+    pub(crate) fn forgets_numbers(&mut self) {
+        self.numbers.mixed = false;
     }
 
     /// Begins the next step with the client's settings.
@@ -582,7 +566,7 @@ impl Server {
     }
 
     /// Howdah begins its login. The server has reported no parameters yet.
-    fn logs_in(&mut self, login: state::Login, unknown: Params) {
+    fn logs_in(&mut self, login: state::ServerAttempt, unknown: Params) {
         self.state = ServerState::Login(Box::new(login));
         self.params = Arc::new(unknown);
     }

@@ -116,11 +116,8 @@ impl Pooler {
             set,
             status: parcel.status,
             numbers: match parcel.served {
-                true => Numbers::Several {
-                    last: 0,
-                    again: false,
-                },
-                false => Numbers::Nobody,
+                true => Numbers::OF_SOMEBODY,
+                false => Numbers::default(),
             },
             key: parcel.key,
             // A server from the predecessor process comes without this value.

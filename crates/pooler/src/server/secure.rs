@@ -65,7 +65,8 @@ impl Pooler {
         let server = self.servers.get(id)?;
         let peer = server.ends.as_ref()?.unix_peer?;
         let database = &self.pools.at(server.pool).terms.database;
-        self.config.require_peer(database).map(|_| peer.uid)
+        let scopes = self.config.scopes(Some(database), None);
+        scopes.require_peer().map(|_| peer.uid)
     }
 
     /// The control thread has found the name of the operating-system user that runs a server.
@@ -81,7 +82,7 @@ impl Pooler {
         }
         let database = &self.pools.at(server.pool).terms.database;
         // A reload may have removed `requirepeer`.
-        let required = self.config.require_peer(database);
+        let required = self.config.scopes(Some(database), None).require_peer();
         let detail = match (&name, required) {
             (_, None) => None,
             (Ok(name), Some(required)) if name == required => None,

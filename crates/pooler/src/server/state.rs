@@ -6,7 +6,7 @@ use crate::auth::ServerLogin;
 use crate::cancel::errand::Errand;
 use crate::ids::{ClientId, WorkerId};
 use crate::known::Lookup;
-use crate::pool::key::Parameter;
+use crate::login::key::Parameter;
 use crate::statement::Statement;
 
 /// The state of a server.
@@ -19,7 +19,7 @@ pub enum ServerState {
     /// Howdah asks PostgreSQL for TLS, or a handshake is under way.
     Securing(Securing),
     /// Howdah logs in.
-    Login(Box<Login>),
+    Login(Box<ServerAttempt>),
     /// `connect_query` runs.
     ConnectQuery,
     /// In the pool, ready for use.
@@ -85,21 +85,26 @@ pub enum Trial {
     Last,
 }
 
-/// The clients whose sequence values (`currval`, `lastval`) a server has.
+/// Whose sequence values (`currval`, `lastval`) a server has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Numbers {
-    /// No client has asked for values since the server last forgot them.
-    #[default]
-    Nobody,
-    /// Values of the client with this console number.
-    Of(u64),
-    /// Values of several clients, or outdated ones of one client that used another server since.
-    Several {
-        /// The console number of the client that used the server last.
-        last: u64,
-        /// The same client also had the transaction before the current one.
-        again: bool,
-    },
+pub struct Numbers {
+    /// The console number of the client that used the server last; 0 for nobody since the server
+    /// last forgot its values.
+    pub last: u64,
+    /// Values of other clients may be among them, or outdated ones of one that used another server
+    /// since.
+    pub mixed: bool,
+    /// The same client also had the transaction before the current one.
+    pub again: bool,
+}
+
+impl Numbers {
+    /// Values of clients of which nothing is known.
+    pub const OF_SOMEBODY: Numbers = Numbers {
+        last: u64::MAX,
+        mixed: true,
+        again: false,
+    };
 }
 
 impl Trial {
@@ -119,7 +124,7 @@ pub enum Unnamed {
 }
 
 /// A login under way.
-pub struct Login {
+pub struct ServerAttempt {
     pub(super) exchange: ServerLogin,
     /// Kept while the control thread derives a key.
     pub(super) derives: Option<Arc<()>>,
@@ -131,10 +136,10 @@ pub struct Login {
     pub(super) size: usize,
 }
 
-impl std::fmt::Debug for Login {
+impl std::fmt::Debug for ServerAttempt {
     /// Secrets must not appear in logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Login")
+        f.write_str("ServerAttempt")
     }
 }
 

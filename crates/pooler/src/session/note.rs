@@ -7,11 +7,9 @@ use super::Tracking;
 use crate::effect::{Effects, Kinds, Mention, read_effects};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
-use crate::ledger::Part;
 use crate::limits;
 use crate::link::upstream::{Flow, Upstream, Verdict, Via, whole};
 use crate::server::Ending;
-use crate::server::state::Numbers;
 
 impl Upstream<'_> {
     /// How to treat state that the client leaves. A replication client has a server of its own,
@@ -274,34 +272,23 @@ impl Upstream<'_> {
     /// on whenever a server changes clients.
     fn note_question_for_numbers(&mut self) {
         self.counts.sequences = true;
-        self.client.set_asks_numbers();
         self.forget_numbers();
     }
 
     /// `currval` or `lastval` is about to run: forgets sequence values of other clients. (Not if
-    /// this client's last transaction was also the last one of this server. Not if the open
-    /// transaction may have drawn values: its own can't be told apart from others'.)
+    /// this client's last transaction was also the last one of this server, and not in a
+    /// transaction: its own values can't be told apart from others'.)
     fn forget_numbers(&mut self) {
-        const FORGET: &[u8] = b"DISCARD SEQUENCES";
-        let number = self.client.number;
         // With `session_state = discard`, a client's own values end with its transaction, too.
         let kept = self.tracking() == Tracking::Keeps;
         let Some((id, server)) = &mut self.server else {
             return;
         };
+        let numbers = server.numbers();
         let rests = server.link.is_at_rest() && server.status == Status::Idle;
-        let fresh = server.link.has_drawn_nothing() && server.not_failed();
-        let others = match server.numbers() {
-            Numbers::Several { again, .. } => !(again && kept),
-            Numbers::Nobody | Numbers::Of(_) => false,
-        };
-        if !others || !rests && !fresh {
-            return;
-        }
-        server.set_numbers_of(number);
-        match server.link.group_open() && !rests {
-            true => self.run_for_us(FORGET, Part::Whole),
-            false => server.runs_for_us(*id, FORGET, self.out),
+        if numbers.mixed && rests && !(numbers.again && kept) {
+            server.forgets_numbers();
+            server.runs_for_us(*id, b"DISCARD SEQUENCES", self.out);
         }
     }
 }

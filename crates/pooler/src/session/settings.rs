@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::effect::name::setting_name;
 use crate::literal;
-use crate::pool::key::Parameter;
+use crate::login::key::Parameter;
 
 /// Settings that affect a server without a client, or Howdah's own queries. (A deferrable
 /// transaction may wait for all writers.) Howdah resets them as soon as the server is released.

@@ -1,9 +1,8 @@
-//! The constants of a text. PostgreSQL reads them when it parses the text, and settings may change
-//! the result: `'01/02/2020'::date` depends on `DateStyle`.
+//! The settings under which PostgreSQL has read the constants of a statement.
 
+use howdah_sql::constants::has_constants;
 use howdah_wire::frame::cstr;
 
-use crate::effect::token::{Token, Tokens};
 use crate::params::Meaning;
 
 /// The settings with which the constants of a statement were read, as [`Meaning::constants`].
@@ -17,25 +16,13 @@ pub enum Constants {
     Unknown,
 }
 
-/// Whether constants depend on the time of the Parse: `'now'`, `'today 10:00'`.
-pub(super) fn tells_time(definition: &[u8]) -> bool {
-    let text = cstr(definition).map_or(&[][..], |(text, _)| text);
-    const WORDS: [&[u8]; 4] = [b"now", b"today", b"tomorrow", b"yesterday"];
-    let has = |inside: &[u8]| {
-        let mut words = inside.split(|b| !b.is_ascii_alphabetic());
-        words.any(|word| WORDS.iter().any(|one| word.eq_ignore_ascii_case(one)))
-    };
-    let quoted = |token| matches!(token, Token::Text { inside, .. } if has(inside));
-    has(text) && (Tokens::new(text).any(quoted) || Tokens::escaping(text).any(quoted))
-}
-
 impl Constants {
     /// The constants of a text that is parsed with these settings.
     pub(super) fn of(definition: &[u8], meaning: Meaning) -> Constants {
-        let text = cstr(definition).map_or(&[][..], |(text, _)| text);
-        match has_constants(text) {
-            true => Constants::Of(meaning.constants),
-            false => Constants::Fixed,
+        if has_constants(text_of(definition)) {
+            Constants::Of(meaning.constants)
+        } else {
+            Constants::Fixed
         }
     }
 
@@ -49,80 +36,7 @@ impl Constants {
     }
 }
 
-/// Whether settings may change the constants of a text: `'01/02/2020'::date` is in January or in
-/// February. If in doubt, true. Settings change nothing outside of quotes, and no constants of
-/// letters only (`status = 'open'`), except `'today'` and the like.
-fn has_constants(text: &[u8]) -> bool {
-    let (mut literals, mut inside, mut outside, mut unsure) = (false, false, false, false);
-    let (mut before, mut quote, mut in_parameter) = (0, 0, false);
-    for &byte in text {
-        // `client_encoding` changes characters that are not ASCII, `standard_conforming_strings` a
-        // backslash.
-        if byte == b'\\' || !byte.is_ascii() {
-            return true;
-        }
-        let digit = byte.is_ascii_digit();
-        in_parameter = digit && (in_parameter || before == b'$');
-        inside |= digit && quote == b'\'';
-        outside |= digit && quote == 0 && !in_parameter;
-        match (before, byte) {
-            (_, quoted) if quote != 0 => quote = if quoted == quote { 0 } else { quote },
-            (_, b'\'' | b'"') => quote = byte,
-            // Comments may contain quotes. A dollar begins a quote, unless it begins a parameter.
-            (b'-', b'-') | (b'/', b'*') => unsure = true,
-            (b'$', _) if !digit => (literals, unsure) = (true, true),
-            _ => {}
-        }
-        literals |= quote == b'\'';
-        before = byte;
-    }
-    const WORDS: [&[u8]; 3] = [b"now", b"day", b"morrow"];
-    let has = |word: &&[u8]| {
-        let mut parts = text.windows(word.len());
-        parts.any(|part| part.eq_ignore_ascii_case(word))
-    };
-    literals && (inside || unsure && (outside || quote != 0) || WORDS.iter().any(has))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn settings_change_some_constants() {
-        for (text, expected) in [
-            ("select $1, t0.a from t0 limit 10", false),
-            ("select * from t where status = 'open' and a = $12", false),
-            ("select 1, 'it''s', \"it's\", t1.\"2\" from \"a'b1\"", false),
-            ("select 1 -- don't\n, 'x', '1'", true),
-            ("select /* ' */ 'x' || 1", true),
-            ("select '01/02/2020'::date", true),
-            ("select timestamptz 'Tomorrow'", true),
-            ("select $a$2020-01-02$a$::date", true),
-            ("select $$today$$::date", true),
-            ("select 'a\\b'", true),
-            ("select '\u{e4}'", true),
-            ("", false),
-        ] {
-            assert_eq!(has_constants(text.as_bytes()), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn some_constants_tell_the_time() {
-        for (text, expected) in [
-            ("select 'now'::timestamptz", true),
-            ("select * from o where d >= ' Today'", true),
-            ("select date 'yesterday', 1", true),
-            ("select '[today,tomorrow)'::daterange", true),
-            ("select $a$tomorrow 10:00$a$::timestamp", true),
-            ("select 'today10:00'::timestamp", true),
-            ("select now(), today from t where a = 'x'", false),
-            ("select 'unknown', 'Monday', 'holiday' from t", false),
-            ("select 'x' -- right now\n, 'it''s'", false),
-        ] {
-            let definition = [text.as_bytes(), b"\0\0\0"].concat();
-            assert_eq!(tells_time(&definition), expected, "{text}");
-        }
-    }
+/// The text of a Parse's definition.
+pub(super) fn text_of(definition: &[u8]) -> &[u8] {
+    cstr(definition).map_or(&[][..], |(text, _)| text)
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use foldhash::quality::FixedState;
 use hashbrown::hash_table::HashTable;
 use hashbrown::{HashMap, HashSet};
+use howdah_sql::constants::tells_time;
 
-use super::constants::tells_time;
+use super::constants::text_of;
 use super::{Constants, Statement};
 use crate::Seeded;
 use crate::account::Allowance;
@@ -111,7 +112,7 @@ impl Interner {
             return found;
         }
         let constants = Constants::of(definition, meaning);
-        if constants != Constants::Fixed && tells_time(definition) {
+        if constants != Constants::Fixed && tells_time(text_of(definition)) {
             return self.private(schema, meaning, true, definition);
         }
         let number = match constants {

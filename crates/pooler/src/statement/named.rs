@@ -7,7 +7,6 @@ use hashbrown::HashMap;
 use super::{Statement, StatementDescription};
 use crate::Seeded;
 use crate::account::{Allowance, Charge, KeptFor};
-use crate::params::Params;
 
 /// What a name takes besides its letters, in bytes: its entry, and its part of the table.
 const ENTRY: usize = 2 * size_of::<(Box<[u8]>, Named)>();
@@ -22,9 +21,6 @@ pub struct Named {
     pub number: u64,
     /// The description of the statement or a portal of it that the client got, if any.
     pub told: Option<Arc<StatementDescription>>,
-    /// The settings with which PostgreSQL read the constants, if there are constants. After a
-    /// takeover they are known only if the client still has these settings.
-    pub under: Option<Arc<Params>>,
 }
 
 impl Named {
@@ -162,7 +158,6 @@ mod tests {
             statement: Arc::new(Statement::new(0, Constants::Fixed, text, 0)),
             number: 1,
             told: None,
-            under: None,
         };
         let mut names = NamedStatements::new(seeded(1));
         names.charge_to(&one);

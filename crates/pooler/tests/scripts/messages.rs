@@ -3,7 +3,7 @@
 use howdah_pooler::cancel::Keys;
 use howdah_wire::backend::{Fields, Status, command_tag, key_data, parameter_status};
 use howdah_wire::frame::{HEADER, cstr, header, u32_be};
-use howdah_wire::frontend::{BindNames, Parse, Target};
+use howdah_wire::frontend::{BindNames, Parse, Subject};
 use howdah_wire::write;
 
 /// The words of a line: `name` or `name(argument,argument)`.
@@ -219,9 +219,9 @@ fn frontend(tag: u8, body: &[u8]) -> String {
             let names = BindNames::read(body).unwrap();
             format!("B({})", text(names.statement))
         }
-        b'D' | b'C' => match Target::read(tag, body).unwrap() {
-            Target::Statement(name) => format!("{}s({})", char::from(tag), text(name)),
-            Target::Portal(name) => format!("{}p({})", char::from(tag), text(name)),
+        b'D' | b'C' => match Subject::read(tag, body).unwrap() {
+            Subject::Statement(name) => format!("{}s({})", char::from(tag), text(name)),
+            Subject::Portal(name) => format!("{}p({})", char::from(tag), text(name)),
         },
         b'E' if body.len() > 5 => format!("E({})", string(body)),
         b'd' => format!("d({})", text(body)),

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use howdah_pooler::cancel::seek::Finding;
 use howdah_pooler::event::{Action, Address, Close, Peer, Question};
 use howdah_pooler::listen::{FromListener, ToListener};
 use howdah_pooler::mail::{FromBroker, Mail};
@@ -92,7 +93,7 @@ impl World {
             }
             Action::Post(to, mail) if usize::from(to.0) == worker => {
                 match (&mut self.next_turn, &mail) {
-                    (Some(later), Mail::Cancel { again: true, .. }) => {
+                    (Some(later), Mail::Seek(seek)) if seek.again => {
                         later.push_back((worker, mail));
                     }
                     _ => self.own_mail.push_back((worker, mail)),
@@ -288,7 +289,7 @@ impl World {
 pub(super) fn mail_word(mail: &Mail) -> String {
     match mail {
         Mail::Client(_) => "client".into(),
-        Mail::Server(parcel) => format!("server of {}", parcel.pool.database),
+        Mail::Server(parcel) => format!("server of {}", parcel.pool.login.database),
         Mail::Brokered(FromBroker::Pinned { granted, .. }) => format!("pinned {granted}"),
         Mail::Brokered(FromBroker::Permit { .. }) => "permit".into(),
         Mail::Brokered(FromBroker::Hungry { worker, .. }) => format!("{} is hungry", worker.0),
@@ -300,18 +301,19 @@ pub(super) fn mail_word(mail: &Mail) -> String {
         Mail::Brokered(FromBroker::Admitted { answer, .. }) => {
             format!("admitted {}", answer.is_ok())
         }
-        Mail::Welcome(key, _, _) => format!("welcome of {}", key.database),
+        Mail::Welcome(key, _, _) => format!("welcome of {}", key.login.database),
         Mail::Survey(_) => "survey".into(),
         Mail::Report(_) => "report".into(),
         Mail::MakeRoom(_) => "make room".into(),
         Mail::Room(_, made) => format!("room {made}"),
-        Mail::Cancel { .. } => "cancel".into(),
+        Mail::Seek(_) => "seek".into(),
+        Mail::Sought(_, finding) => match finding {
+            Finding::Done => "found".into(),
+            Finding::NotHere { departed } => format!("not here, {departed} departed"),
+        },
         Mail::Move(_) => "move".into(),
-        Mail::KeyAt { at, .. } => format!("key at {}", at.0),
-        Mail::KeyNoted(_) => "key noted".into(),
-        Mail::KeyGone(_) => "key gone".into(),
-        Mail::KillMoved(..) => "kill who moved".into(),
-        Mail::Cancelled(_, known) => format!("cancelled {known}"),
+        Mail::Landed => "landed".into(),
+        Mail::Forwarded(_, done) => format!("forwarded {done}"),
         Mail::SchemaChanged(..) => "schema changed".into(),
         Mail::Standby(_, standby) => format!("standby {standby}"),
         Mail::ToListener(ToListener::Hear(_)) => "hear".into(),

@@ -46,9 +46,9 @@ use howdah_pooler::config::Config;
 use howdah_pooler::event::{
     Address, Answer, Ends, Event, LooseSocket, Order, Out, Peer, Time, UnixPeer, WorkerId,
 };
+use howdah_pooler::login::LoginKey;
 use howdah_pooler::mail::{Mail, ToBroker};
 use howdah_pooler::parcel::{Estate, Parcel};
-use howdah_pooler::pool::PoolKey;
 use howdah_pooler::tls::{TlsFacts, TlsInForce};
 use howdah_pooler::{Pooler, PoolerSetup, seeded};
 use howdah_wire::write;
@@ -388,10 +388,8 @@ impl World {
         let mut numbers = what.split(' ').map(|word| word.parse::<u16>().unwrap());
         let mut next = || numbers.next().unwrap();
         let (from, to, clients) = (next(), WorkerId(next()), next().into());
-        let (database, user) = ("d".into(), "u".into());
-        let pool = Arc::new(PoolKey::new(database, user));
         let mail = Mail::Shed {
-            pool,
+            login: LoginKey::new("d", "u"),
             to,
             clients,
             idle,
@@ -406,11 +404,11 @@ impl World {
         };
         let numbers = workers.split(' ');
         let seats: Arc<[WorkerId]> = numbers.map(|n| WorkerId(n.parse().unwrap())).collect();
-        let pool = Arc::new(PoolKey::new("d".into(), "u".into()));
+        let login = LoginKey::new("d", "u");
         for worker in 0..self.poolers.len() {
             let mail = match new {
                 true => Mail::NewPools(seats[0]),
-                false => Mail::Seats(pool.clone(), seats.clone()),
+                false => Mail::Seats(login.clone(), seats.clone()),
             };
             self.handle(worker, Event::Mail(mail), &[]);
         }

@@ -9,7 +9,7 @@ use howdah_pooler::effect::{LongText, effects, first};
 use howdah_pooler::event::Peer;
 use howdah_wire::backend::Fields;
 use howdah_wire::frame::header;
-use howdah_wire::frontend::{Bind, BindNames, Parse, Target};
+use howdah_wire::frontend::{Bind, BindNames, Parse, Subject};
 
 use crate::{World, complete, execute, query, rows};
 
@@ -289,7 +289,7 @@ fn messages(size: usize) -> Result<(), String> {
         let body = &whole[5..];
         read += usize::from(Parse::read(body).is_ok());
         read += usize::from(BindNames::read(body).is_some());
-        read += usize::from(Target::read(header.tag, body).is_ok());
+        read += usize::from(Subject::read(header.tag, body).is_ok());
         rest = after;
     }
     match read >= size {

@@ -98,20 +98,11 @@ pub struct First {
     pub planned: bool,
     /// The whole text is a BEGIN.
     pub only_begins: bool,
-    /// The whole text sets or resets `setting`.
-    pub only_sets: bool,
-}
-
-impl First {
-    /// True for a text that is only a BEGIN, a SET or the like, and so draws no value from a
-    /// sequence.
-    pub fn draws_no_numbers(&self) -> bool {
-        self.only_begins || self.only_sets
-    }
 }
 
 /// A first look at a text. Returns false for nearly all texts whose first command can be ignored
 /// here, and for commands that are only planned or end a transaction.
+#[inline]
 pub fn may_matter(text: &[u8]) -> bool {
     let Some(&[a, b, c]) = text.first_chunk::<3>() else {
         return true;
@@ -176,15 +167,9 @@ fn ends(mut tokens: Tokens<'_>) -> bool {
     tokens.all(|token| token == Token::Sign(b';')) && !tokens.is_cut()
 }
 
-/// True if nothing follows the current command.
-fn is_single(mut tokens: Tokens<'_>) -> bool {
-    let over = tokens.any(|token| token == Token::Sign(b';'));
-    (!over || ends(tokens)) && !tokens.is_cut()
-}
-
 /// The name of a setting.
 fn setting(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
-    crate::effect::name::setting(tokens).filter(|_| !tokens.is_cut())
+    crate::name::setting(tokens).filter(|_| !tokens.is_cut())
 }
 
 /// `DEALLOCATE [PREPARE] name`
@@ -219,7 +204,6 @@ fn discard(mut tokens: Tokens<'_>) -> First {
             false => Resets::Nothing,
         },
         setting: alone.then_some(SettingChange::AllBack),
-        only_sets: alone,
         ..altering(Alters::Settings)
     }
 }
@@ -256,7 +240,6 @@ fn taking_back(resets: Resets, after: Tokens<'_>) -> Option<First> {
     ends(after).then(|| First {
         resets,
         setting: Some(setting),
-        only_sets: true,
         ..altering(Alters::Settings)
     })
 }
@@ -267,10 +250,8 @@ fn set(mut tokens: Tokens<'_>) -> First {
     if !local {
         tokens.word(b"session");
     }
-    let only_sets = is_single(tokens);
     let sets = |name| First {
         setting: Some(SettingChange::To(name)),
-        only_sets,
         ..altering(Alters::Settings)
     };
     if tokens.word(b"schema") {
@@ -571,28 +552,6 @@ mod tests {
             ("discard plans", None),
         ] {
             assert_eq!(first(text.as_bytes()).setting, expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn texts_that_draw_no_numbers() {
-        for (text, expected) in [
-            ("begin", true),
-            ("set local lock_timeout = '5s';", true),
-            ("set search_path to a, b -- ; select 1", true),
-            ("reset all", true),
-            ("discard all;", true),
-            (
-                "set local lock_timeout = '5s'; insert into t values (1)",
-                false,
-            ),
-            ("set time zone default; select nextval('s')", false),
-            ("reset all; select 1", false),
-            ("set timezone = 'x", false),
-            ("select 1", false),
-        ] {
-            let draws_none = first(text.as_bytes()).draws_no_numbers();
-            assert_eq!(draws_none, expected, "{text}");
         }
     }
 

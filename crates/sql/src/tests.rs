@@ -627,11 +627,6 @@ proptest! {
             prop_assert!(found.is_nothing(), "{text}: {found:?}");
         }
     }
-
-    #[test]
-    fn any_bytes(text in prop::collection::vec(any::<u8>(), 0..200)) {
-        crate::fuzz::effects(&text);
-    }
 }
 
 /// Texts of fragments that hardly belong together.

@@ -1,8 +1,8 @@
 //! Names in texts.
 
-use crate::effect::token::{Token, Tokens, undoubled};
 use crate::harmless::is_harmless;
 use crate::limits;
+use crate::token::{Token, Tokens, undoubled};
 
 /// Settings that always end with the transaction.
 pub(super) const OF_TRANSACTIONS: [&[u8]; 3] = [

@@ -4,7 +4,7 @@
 use howdah_wire::frame::{cstr, u16_be, u32_be};
 
 use super::token::{Token, Tokens};
-use crate::effect::name::{is_naming, name_of};
+use crate::name::{is_naming, name_of};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Argument<T> {
@@ -203,7 +203,7 @@ fn boolean(value: &[u8]) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::super::effects;
-    use crate::effect::{Kinds, Mention};
+    use crate::{Kinds, Mention};
 
     fn told(text: &str, values: &[Option<&[u8]>]) -> (bool, Vec<String>) {
         let mut bind = vec![0, 0];

@@ -1,4 +1,4 @@
-//! The only classifier of SQL texts: how running a text may change its session.
+//! What Howdah reads in SQL texts. Above all: how running a text may change its session.
 //!
 //! A text belongs to one of three classes:
 //!
@@ -14,15 +14,23 @@
 //! PostgreSQL, or a cleaning. No text shows the hidden effects of functions and triggers (one that
 //! calls `set_config`).
 
+#![forbid(unsafe_code)]
+
 mod bound;
 mod channels;
+pub mod constants;
 mod effects;
 pub mod first;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
+pub mod harmless;
 pub mod kinds;
+pub mod limits;
 pub mod name;
 mod prepared;
 mod reader;
-pub(crate) mod token;
+pub mod signal;
+pub mod token;
 mod words;
 
 #[cfg(test)]

@@ -4,11 +4,11 @@ use std::hash::BuildHasher;
 
 use foldhash::quality::FixedState;
 
-use super::{ListenCommands, StatementCommand};
-use crate::effect::bound::{Call, Values};
-use crate::effect::kinds::Kinds;
-use crate::effect::name::is_naming;
+use crate::bound::{Call, Values};
+use crate::kinds::Kinds;
 use crate::limits;
+use crate::name::is_naming;
+use crate::{ListenCommands, StatementCommand};
 
 /// A setting that a text sets or resets for the session.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -72,17 +72,19 @@ pub struct Effects {
     /// SQL's PREPARE, EXECUTE and DEALLOCATE (but not DEALLOCATE ALL), in the order of the text.
     pub statements: Vec<StatementCommand>,
     /// Where PostgreSQL looks names up afterwards, as far as the text shows.
-    pub(crate) names: Names,
+    pub names: Names,
 }
 
 impl Effects {
     /// True if the text has no effect that Howdah looks for.
+    #[inline]
     pub fn is_nothing(&self) -> bool {
         self.kinds.is_empty() && self.statements.is_empty()
     }
 
     /// True if the text may leave state in its session, remove state from it, or create an object
     /// that may be temporary.
+    #[inline]
     pub fn touches_session(&self) -> bool {
         const PASSES: Kinds = Kinds::BEGINS
             .and(Kinds::ENDS)
@@ -106,6 +108,7 @@ impl Effects {
     /// True if the effects matter at each Bind: the text may pin its client, perhaps from the next
     /// transaction on, or changes where names are looked up, or runs a statement by its name, or
     /// depends on which server listens.
+    #[inline]
     pub fn matters_at_bind(&self) -> bool {
         const MAY: Kinds = Kinds::SEQUENCES
             .and(Kinds::SETS_BOUND)
@@ -122,6 +125,7 @@ impl Effects {
     }
 
     /// Where PostgreSQL looks names up after the text.
+    #[inline]
     pub fn names(&self) -> Names {
         match self.kinds.any(Kinds::DOUBT) {
             true => Names::Anywhere,
@@ -166,7 +170,7 @@ impl Effects {
 
     /// Adds the effects of a statement that the text executes. The channels are certain only if just
     /// one of the two has any.
-    pub(crate) fn executes(&mut self, executed: &Effects) {
+    pub fn executes(&mut self, executed: &Effects) {
         const LISTEN: Kinds = Kinds::LISTENS.and(Kinds::UNLISTENS);
         match (self.kinds.any(LISTEN), executed.kinds.any(LISTEN)) {
             (true, true) => self.channels = None,
@@ -178,7 +182,7 @@ impl Effects {
     }
 
     /// The text can't be read with certainty.
-    pub(crate) fn doubt(&mut self) {
+    pub fn doubt(&mut self) {
         self.kinds
             .add(Kinds::DOUBT.and(Kinds::SCHEMA).and(Kinds::ENDS));
         self.looks_elsewhere(b"", None);
@@ -256,7 +260,7 @@ impl Effects {
     pub(super) fn sets(&mut self, name: Box<[u8]>) {
         match &*name {
             b"seed" => self.kinds.add(Kinds::STAYS),
-            name if crate::effect::name::OF_TRANSACTIONS.contains(&name) => {}
+            name if crate::name::OF_TRANSACTIONS.contains(&name) => {}
             _ => self.mention(Mention::Set(name)),
         }
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 /// A token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Token<'a> {
+pub enum Token<'a> {
     /// A keyword or an identifier without quotes.
     Word(&'a [u8]),
     /// The contents of a double-quoted identifier.
@@ -24,7 +24,7 @@ pub(crate) enum Token<'a> {
 
 /// How the characters between the quotes of a string constant make its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Form {
+pub enum Form {
     /// They are the value.
     Plain,
     /// A doubled quote stands for one.
@@ -50,7 +50,7 @@ impl Form {
 
 /// The remaining tokens of a text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tokens<'a> {
+pub struct Tokens<'a> {
     rest: &'a [u8],
     /// A backslash escapes in every string (`standard_conforming_strings = off`).
     escapes: bool,
@@ -105,7 +105,6 @@ impl<'a> Tokens<'a> {
 
     /// Reads a string constant, if one comes next, over all its lines. The outer `None`: no
     /// constant comes next. The inner `None`: its value is not certain.
-    #[expect(clippy::option_option, reason = "no constant, or one of unknown value")]
     pub fn constant(&mut self) -> Option<Option<Cow<'a, [u8]>>> {
         let mut ahead = *self;
         let Some(Token::Text { inside, form }) = ahead.next() else {
@@ -147,6 +146,7 @@ impl<'a> Tokens<'a> {
         is
     }
 
+    /// True if this sign comes next.
     pub fn sign_is_next(mut self, sign: u8) -> bool {
         self.sign(sign)
     }
@@ -352,7 +352,7 @@ pub(super) fn is_tag(byte: u8) -> bool {
 }
 
 /// True if the byte may stand in an identifier.
-pub(crate) fn is_word(byte: u8) -> bool {
+pub fn is_word(byte: u8) -> bool {
     is_tag(byte) || byte == b'$'
 }
 

@@ -11,7 +11,7 @@ impl Kinds {
     pub const BEGINS: Kinds = Kinds(1);
     /// COMMIT, ROLLBACK, and other commands that end a transaction or a part of it.
     pub const ENDS: Kinds = Kinds(1 << 1);
-    /// Sets or resets the settings that [`super::Effects::settings`] lists.
+    /// Sets or resets the settings that [`crate::Effects::settings`] lists.
     pub const SETS: Kinds = Kinds(1 << 2);
     /// The session has settings that can't move to another server.
     pub const SETS_ANY: Kinds = Kinds(1 << 3);
@@ -49,7 +49,7 @@ impl Kinds {
     pub const DROPS_AT_END: Kinds = Kinds(1 << 19);
     /// `pg_listening_channels`.
     pub const ASKS_CHANNELS: Kinds = Kinds(1 << 20);
-    /// Sets the settings that the Bind names, if any: see [`super::Effects::bound`].
+    /// Sets the settings that the Bind names, if any: see [`crate::Effects::bound`].
     pub const SETS_BOUND: Kinds = Kinds(1 << 21);
     /// Sets `search_path` or a role, perhaps only until the end of the transaction: PostgreSQL
     /// then looks names up elsewhere.
@@ -73,34 +73,40 @@ impl Kinds {
     );
 
     /// True for the empty set.
+    #[inline]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// True if the set has any kind of `of`.
+    #[inline]
     pub const fn any(self, of: Kinds) -> bool {
         self.0 & of.0 != 0
     }
 
     /// Adds kinds.
+    #[inline]
     pub fn add(&mut self, more: Kinds) {
         self.0 |= more.0;
     }
 
     /// The union of both sets.
     #[must_use]
+    #[inline]
     pub const fn and(self, more: Kinds) -> Kinds {
         Kinds(self.0 | more.0)
     }
 
     /// The intersection of both sets.
     #[must_use]
+    #[inline]
     pub fn only(self, these: Kinds) -> Kinds {
         Kinds(self.0 & these.0)
     }
 
     /// The kinds that are not in `these`.
     #[must_use]
+    #[inline]
     pub fn without(self, these: Kinds) -> Kinds {
         Kinds(self.0 & !these.0)
     }

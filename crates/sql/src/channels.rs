@@ -99,7 +99,7 @@ fn name(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
 
 #[cfg(test)]
 mod tests {
-    use crate::effect::effects;
+    use crate::effects;
 
     fn told(text: &str) -> Option<(String, String)> {
         let channels = effects(text.as_bytes()).channels?;

@@ -1,0 +1,359 @@
+//! What a setting is, and the macro that makes fields, readers and lists of the table's rows.
+
+use std::time::Duration;
+
+use super::value::{Kind, Value, read_number};
+use super::{Database, Globals, PeerProcess, User};
+
+/// A place in which a setting is allowed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Scope {
+    /// In `[pgbouncer]`.
+    Global,
+    /// In an entry of `[databases]`.
+    Database,
+    /// In an entry of `[users]`.
+    User,
+    /// In an entry of `[peers]`.
+    Peer,
+}
+
+impl Scope {
+    /// All places.
+    pub const ALL: [Scope; 4] = [Scope::Global, Scope::Database, Scope::User, Scope::Peer];
+
+    /// The section of the file.
+    pub fn section(self) -> &'static str {
+        match self {
+            Scope::Global => "pgbouncer",
+            Scope::Database => "databases",
+            Scope::User => "users",
+            Scope::Peer => "peers",
+        }
+    }
+
+    /// The scope of the entries of a section; `None` if a section has none.
+    pub(super) fn of_entries(section: &str) -> Option<Scope> {
+        let mut scopes = [Scope::Database, Scope::User, Scope::Peer].into_iter();
+        scopes.find(|scope| scope.section() == section)
+    }
+
+    /// What an entry of the section describes, for messages.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Scope::Global => "setting",
+            Scope::Database => "database",
+            Scope::User => "user",
+            Scope::Peer => "peer",
+        }
+    }
+}
+
+/// The values of its kind that a setting takes, if it does not take all.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Range {
+    /// A number from one to another.
+    Numbers(i64, i64),
+    /// The values that a function accepts. The text goes behind "must be" and the kind.
+    Such(fn(&str) -> bool, &'static str),
+    /// The values that a function accepts. The text is the whole advice.
+    Only(fn(&str) -> bool, &'static str),
+}
+
+impl Range {
+    /// True if the range has this value.
+    pub(super) fn has(self, text: &str) -> bool {
+        match self {
+            Range::Numbers(least, most) => {
+                read_number(text).is_some_and(|number| (least..=most).contains(&number))
+            }
+            Range::Such(accepts, _) | Range::Only(accepts, _) => accepts(text),
+        }
+    }
+}
+
+/// One setting.
+#[derive(Debug)]
+pub struct Setting {
+    /// The setting's name.
+    pub name: &'static str,
+    /// The chapter of the reference.
+    pub topic: &'static str,
+    /// The values that it takes.
+    pub kind: Kind,
+    /// The default; `None` if "unset" differs from empty.
+    pub default: Option<&'static str>,
+    /// The places in which PgBouncer 1.25.2 accepts the setting. In other places PgBouncer refuses
+    /// the file.
+    pub known_to_pgbouncer: &'static [Scope],
+    /// Whether a reload or SET changes the setting.
+    pub reloadable: bool,
+    /// What the setting does.
+    pub prose: &'static str,
+    pub(super) range: Option<Range>,
+    pub(super) global: Option<Field>,
+    pub(super) database: Option<Assign<Database>>,
+    pub(super) user: Option<Assign<User>>,
+    pub(super) peer: Option<Assign<PeerProcess>>,
+}
+
+/// Assigns a text to a setting's field; false if the text is not of the setting's kind.
+pub(super) type Assign<T> = fn(&mut T, &str) -> bool;
+
+/// Access to a setting's field of [`Globals`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field {
+    pub(super) assign: Assign<Globals>,
+    /// The value as SHOW CONFIG prints it.
+    pub(super) show: fn(&Globals) -> Option<String>,
+    /// Copies the value from other settings.
+    pub(super) copy: fn(&mut Globals, &Globals),
+}
+
+impl Setting {
+    /// Whether the setting is allowed in a place.
+    pub fn is_allowed_in(&self, scope: Scope) -> bool {
+        match scope {
+            Scope::Global => self.global.is_some(),
+            Scope::Database => self.database.is_some(),
+            Scope::User => self.user.is_some(),
+            Scope::Peer => self.peer.is_some(),
+        }
+    }
+
+    /// Whether PgBouncer 1.25.2 accepts the setting in a place.
+    pub fn is_known_to_pgbouncer(&self, scope: Scope) -> bool {
+        self.known_to_pgbouncer.contains(&scope)
+    }
+
+    /// Whether the value is in the setting's range, if it is of the setting's kind.
+    pub(super) fn can_be(&self, text: &str) -> bool {
+        self.range.is_none_or(|range| range.has(text))
+    }
+
+    /// Whether the value is a secret, which no message shows.
+    pub(super) fn is_secret(&self) -> bool {
+        matches!(self.name, "http_token" | "auth_ldap_options")
+    }
+}
+
+// How a text becomes the value of a field: the words of the rows.
+
+/// The field always has a value.
+pub(super) fn own<V: Value>(text: &str) -> Option<V> {
+    V::read(text)
+}
+
+/// Without a value, the next scope counts.
+pub(super) fn value<V: Value>(text: &str) -> Option<Option<V>> {
+    V::read(text).map(Some)
+}
+
+/// A decimal number; a negative one means "as in the next scope".
+pub(super) fn limit(text: &str) -> Option<Option<u32>> {
+    let number: i64 = text.trim().parse().ok()?;
+    match number {
+        ..0 => Some(None),
+        _ => u32::try_from(number).ok().map(Some),
+    }
+}
+
+/// A time; zero means "as in the next scope", as in PgBouncer.
+pub(super) fn time(text: &str) -> Option<Option<Duration>> {
+    Duration::read(text).map(|time| Some(time).filter(|time| !time.is_zero()))
+}
+
+/// Fills a field; false without a value.
+pub(super) fn fill<T>(field: &mut T, value: Option<T>) -> bool {
+    let Some(value) = value else { return false };
+    *field = value;
+    true
+}
+
+/// The default of a field that always has a value. Never panics: a test reads every default.
+pub(super) fn default_value<V: Value>(name: &str, text: Option<&str>) -> V {
+    text.map_or_else(V::unset, V::read)
+        .unwrap_or_else(|| panic!("the default of {name} cannot be read"))
+}
+
+/// What stands in a row or not: `None`, or `Some`.
+macro_rules! optional {
+    () => {
+        None
+    };
+    ($it:expr) => {
+        Some($it)
+    };
+}
+
+/// The second of two things. The first only says that it is there.
+macro_rules! second {
+    ($word:ident $it:expr) => {
+        $it
+    };
+}
+
+/// The name of a setting: its field's, or the one that is written.
+macro_rules! name {
+    ($field:ident) => {
+        stringify!($field)
+    };
+    ($field:ident $written:literal) => {
+        $written
+    };
+}
+
+macro_rules! default_text {
+    (unset) => {
+        None
+    };
+    ($text:literal) => {
+        Some($text)
+    };
+}
+
+/// The type of a field, by the word of the setting.
+macro_rules! kept {
+    (value $type:ty) => { Option<$type> };
+    (limit $type:ty) => { Option<$type> };
+    (time $type:ty) => { Option<$type> };
+    ($word:ident $type:ty) => { $type };
+}
+
+/// The value of a field before its setting is read, by the word of the setting.
+macro_rules! initial {
+    (value $field:ident $default:tt) => {
+        None
+    };
+    (limit $field:ident $default:tt) => {
+        None
+    };
+    (time $field:ident $default:tt) => {
+        None
+    };
+    ($word:ident $field:ident $default:tt) => {
+        default_value(stringify!($field), default_text!($default))
+    };
+}
+
+/// A struct with fields for settings, and others.
+macro_rules! holder {
+    (
+        $(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $other:ident: $other_type:ty,)* }
+        $({ $field:ident: [$type:ty] = $default:tt, by $word:ident, $prose:literal })*
+    ) => {
+        $(#[$about])*
+        pub struct $name {
+            $($(#[$doc])* pub $other: $other_type,)*
+            $(#[doc = $prose] pub $field: kept!($word $type),)*
+        }
+
+        impl Default for $name {
+            fn default() -> $name {
+                $name {
+                    $($other: Default::default(),)*
+                    $($field: initial!($word $field $default),)*
+                }
+            }
+        }
+    };
+}
+
+/// The reader of a setting that counts in several scopes: the nearest value, else the global one.
+macro_rules! reader {
+    ($field:ident $type:ty [] $($scope:tt)*) => {};
+    ($field:ident $type:ty [$prose:literal $global:ident] [$($user:ident)?] [$($database:ident)?]) => {
+        impl Scopes<'_> {
+            #[doc = $prose]
+            pub fn $field(self) -> $type {
+                $(if let Some(own) = self.user.and_then(|user| second!($user user.$field.clone())) {
+                    return own;
+                })?
+                $(if let Some(own) = self.database.and_then(|entry| second!($database entry.$field.clone())) {
+                    return own;
+                })?
+                self.globals.$global.clone()
+            }
+        }
+    };
+}
+
+/// Makes the structs with their fields and defaults, the readers of [`Scopes`](super::Scopes), and
+/// `SETTINGS`. The structs are written with the fields that are no settings. A row is
+///
+/// ```text
+/// field as "name": Type = default in range;
+///     global(..) user(..) database(.. replaces) else global_field peer(..); known SCOPES; prose;
+/// ```
+///
+/// without the parts that it does not need: `as` if the setting has another name than the field;
+/// `global(reload)` or `global(fixed)`; in other scopes the word that reads the text; `replaces` if
+/// a change of the setting takes other servers; `else` for the reader; `alias` for another name of a
+/// database's setting.
+macro_rules! settings {
+    (
+        $(#[$of_globals:meta])* pub struct Globals {}
+        $(#[$of_database:meta])* pub struct Database {
+            $($(#[$database_doc:meta])* pub $database_field:ident: $database_type:ty,)*
+        }
+        $(#[$of_user:meta])* pub struct User {
+            $($(#[$user_doc:meta])* pub $user_field:ident: $user_type:ty,)*
+        }
+        $(#[$of_peer:meta])* pub struct PeerProcess {
+            $($(#[$peer_doc:meta])* pub $peer_field:ident: $peer_type:ty,)*
+        }
+        $(topic $topic:literal {$(
+            $field:ident $(as $written:literal)?: $type:ty = $default:tt $(in $range:expr)?;
+            $(global($global:ident))? $(user($user:ident))?
+            $(database($database:ident $($replaces:ident)?))? $(else $next:ident)?
+            $(peer($peer:ident))? $(alias($alias:ident))?;
+            known $known:ident;
+            $prose:literal;
+        )*})*
+    ) => {
+        holder! { $(#[$of_globals])* Globals {} $($($({
+            $field: [$type] = $default, by $global, $prose
+        })?)*)* }
+        holder! { $(#[$of_database])* Database {
+            $($(#[$database_doc])* $database_field: $database_type,)*
+        } $($($({ $field: [$type] = $default, by $database, $prose })?)*)* }
+        holder! { $(#[$of_user])* User {
+            $($(#[$user_doc])* $user_field: $user_type,)*
+        } $($($({ $field: [$type] = $default, by $user, $prose })?)*)* }
+        holder! { $(#[$of_peer])* PeerProcess {
+            $($(#[$peer_doc])* $peer_field: $peer_type,)*
+        } $($($({ $field: [$type] = $default, by $peer, $prose })?)*)* }
+
+        impl Database {
+            /// The settings whose change takes other servers.
+            pub(super) fn replacing(&self) -> impl PartialEq + std::fmt::Debug + '_ {
+                ($($($($(second!($replaces &self.$field),)?)?)*)*)
+            }
+        }
+
+        $($(reader!($field $type [$($prose $next)?] [$($user)?] [$($database)?]);)*)*
+
+        /// All settings, in the order of the reference.
+        pub static SETTINGS: &[Setting] = &[$($(Setting {
+            name: name!($field $($written)?),
+            topic: $topic,
+            kind: <$type as Value>::KIND,
+            default: default_text!($default),
+            known_to_pgbouncer: $known,
+            reloadable: true $(&& $global)?,
+            prose: $prose,
+            range: optional!($($range)?),
+            global: optional!($(second!($global Field {
+                assign: |globals, text| fill(&mut globals.$field, own(text)),
+                show: |globals| Value::show(&globals.$field),
+                copy: |to, from| to.$field.clone_from(&from.$field),
+            }))?),
+            database: optional!(
+                $(|entry, text| fill(&mut entry.$field, $database(text)))?
+                $(|entry, text| fill(&mut entry.$field, $alias(text)))?
+            ),
+            user: optional!($(|entry, text| fill(&mut entry.$field, $user(text)))?),
+            peer: optional!($(|entry, text| fill(&mut entry.$field, $peer(text)))?),
+        },)*)*];
+    };
+}

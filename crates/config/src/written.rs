@@ -1,0 +1,97 @@
+//! What a file says, whatever its syntax: each setting with its path and place. The reader of a
+//! syntax yields these lines (`ini.rs`), and `resolve.rs` finds their meaning.
+
+use std::sync::Arc;
+
+use super::connstr::Pair;
+use super::{Excerpt, Place, Scope, Setting, excerpt, table};
+
+/// The section, and the entry in it. Empty before any section.
+pub(super) type Path = Arc<[String]>;
+
+/// A setting, or the beginning of a section or an entry.
+#[derive(Clone, Debug)]
+pub(super) struct WrittenLine {
+    pub path: Path,
+    /// The setting's name. `None`: here the section or the entry itself begins.
+    pub key: Option<String>,
+    /// The setting's value.
+    pub text: String,
+    pub place: Place,
+    /// The line has several settings: all of them, and which one this is.
+    pub among: Option<(Arc<[Pair]>, usize)>,
+    /// The entry that begins here can't be read: why, and what may be shown of it.
+    pub unreadable: Option<(String, Excerpt)>,
+}
+
+impl WrittenLine {
+    /// The line at which a section or an entry begins.
+    pub(super) fn head(path: Path, place: Place) -> WrittenLine {
+        WrittenLine {
+            path,
+            key: None,
+            text: String::new(),
+            place,
+            among: None,
+            unreadable: None,
+        }
+    }
+
+    /// The scope of the settings below a path; `None` if there is none.
+    pub(super) fn scope(&self) -> Option<Scope> {
+        match &*self.path {
+            [section] if section == Scope::Global.section() => Some(Scope::Global),
+            [section, _] => Scope::of_entries(section),
+            _ => None,
+        }
+    }
+
+    /// What the line is about, for messages: the setting, or the entry, or the setting of an entry.
+    pub(super) fn title(&self) -> String {
+        let key = self.key.as_deref().unwrap_or_default();
+        match (self.scope(), &*self.path) {
+            (Some(scope), [_, entry]) if key.is_empty() => format!("{} \"{entry}\"", scope.noun()),
+            (Some(scope), [_, entry]) => format!("{} \"{entry}\", {key}", scope.noun()),
+            _ => key.into(),
+        }
+    }
+
+    /// The text of a mistake in a setting, and the line as far as it may be shown. `setting` is
+    /// `None` if there is no such setting: then the value may be a secret whose key is misspelt.
+    pub(super) fn mistaken(&self, setting: Option<&Setting>) -> (String, Option<Excerpt>) {
+        let key = self.key.as_deref().unwrap_or_default();
+        let is_shown = setting.is_some_and(|s| !s.is_secret()) && !self.has_password();
+        let value = if is_shown {
+            excerpt::without_login(&self.text)
+        } else {
+            excerpt::HIDDEN.into()
+        };
+        let text = match &*self.path {
+            [_, _] if is_shown => format!("{} = {value}", self.title()),
+            [_, _] => self.title(),
+            _ => format!("invalid value \"{value}\" for parameter {key} in configuration"),
+        };
+        let known = |key: &str| self.scope().is_some_and(|s| table::find(s, key).is_some());
+        let excerpt = match &self.among {
+            Some((pairs, at)) => Excerpt::of_pair(&self.path[1], pairs, *at, known),
+            None if setting.is_none() => Some(Excerpt::of_key(key)),
+            None => Some(Excerpt::of_value(key, &value)),
+        };
+        (text, excerpt)
+    }
+
+    /// True if there is a password in the line. Then any value of an entry may be a part of it, for
+    /// example after a blank.
+    pub(super) fn has_password(&self) -> bool {
+        match &self.among {
+            Some((pairs, _)) => pairs.iter().any(|pair| pair.key.contains("pass")),
+            None => self.text.contains("passw"),
+        }
+    }
+
+    /// True if the value was read without the double quotes around it.
+    pub(super) fn is_oddly_quoted(&self) -> bool {
+        let among = self.among.as_ref();
+        among.is_some_and(|(pairs, at)| pairs[*at].in_double_quotes)
+    }
+}

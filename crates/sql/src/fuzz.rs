@@ -1,0 +1,93 @@
+//! Fuzz bodies of the readers. Each takes any bytes and panics if an invariant breaks.
+
+/// The effects of any text are bounded. A certain command after the text is found, or the text is
+/// in doubt. A long text in pieces is in doubt where the whole text may have effects.
+pub fn effects(input: &[u8]) {
+    use crate::{Kinds, LongText, effects};
+    let whole = effects(input);
+    assert!(whole.settings.len() <= 64);
+    let mut long = LongText::default();
+    let (front, rest) = input.split_at(input.len() / 2);
+    long.read(front);
+    rest.chunks(7).for_each(|piece| long.read(piece));
+    assert!(long.is_doubtful() || whole.is_nothing());
+    let ends: Vec<u8> = input
+        .iter()
+        .copied()
+        .filter(|b| !b"'\"$\\/-*\0&".contains(b))
+        .collect();
+    let behind = [&ends, &b"\n;listen a"[..]].concat();
+    let found = effects(&behind).kinds;
+    assert!(found.any(Kinds::LISTENS.and(Kinds::DOUBT)));
+}
+
+/// Finds the effects of the first command in any bytes. Blanks, or a comment before the command,
+/// change nothing; and the quick first look does not miss the command.
+pub fn commands(input: &[u8]) {
+    use crate::first::{First, Forgets, first, may_matter};
+    let found = first(input);
+    if let Forgets::Name(name) = &found.forgets {
+        assert!(name.len() <= input.len());
+    }
+    let plain = First {
+        planned: found.planned,
+        alters: found.alters,
+        ..First::default()
+    };
+    if found != plain {
+        assert!(may_matter(input), "the first look has missed it");
+        let before = [b" /* a */\n-- b\n", input].concat();
+        assert_eq!(first(&before), found);
+        let behind = [input, b" "].concat();
+        assert_eq!(first(&behind), found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const COMMANDS: &[&[u8]] = &[
+        b"deallocate prepare \"a\"\"b\"",
+        b"-- x\nDISCARD ALL;",
+        b"/* /* */ */ reset all",
+        b"set local timezone to default",
+        b"set session time zone default;",
+        b"DEALLOCATE U&\"d\\0061t\"",
+        b"reset session authorization",
+    ];
+
+    #[test]
+    fn seeds_and_their_prefixes() {
+        for seed in COMMANDS {
+            (0..=seed.len()).for_each(|end| commands(&seed[..end]));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes(text in prop::collection::vec(any::<u8>(), 0..200)) {
+            effects(&text);
+            commands(&text);
+        }
+
+        /// Seeds with significant bytes in wrong places.
+        #[test]
+        fn seeds_with_changes(
+            changes in prop::collection::vec(
+                (any::<prop::sample::Index>(), prop::sample::select(b"\0\n;='\"\\ -/*$.,0".to_vec())),
+                1..6,
+            ),
+        ) {
+            for seed in COMMANDS {
+                let mut text = seed.to_vec();
+                for (at, mark) in &changes {
+                    let at = at.index(text.len());
+                    text.insert(at, *mark);
+                }
+                commands(&text);
+            }
+        }
+    }
+}
