@@ -32,7 +32,7 @@ const LONGEST: usize = 920;
 const FEATURES: [(&str, &[&str], usize); 9] = [
     ("reading SQL", &["sql/src"], 2665),
     ("session state", &["pooler/src/session"], 1441),
-    ("LISTEN", &["pooler/src/listen"], 1429),
+    ("LISTEN", &["pooler/src/listen"], 1404),
     ("console", &["pooler/src/console"], 3749),
     ("statements", &["pooler/src/statement"], 721),
     (
