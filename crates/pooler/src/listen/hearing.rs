@@ -214,7 +214,7 @@ impl Pooler {
         let login = &pool.key.login;
         let key = PoolKey {
             login: match user {
-                Some(user) => self.shared.names.login(&login.database, &user),
+                Some(user) => self.shared.names.login(&login.database, user),
                 None => login.clone(),
             },
             purpose: Purpose::Listening,
