@@ -619,8 +619,7 @@ impl Pooler {
 
 /// True if the client hears channels through a listener, or has heard some.
 fn hears(client: &Client) -> bool {
-    let session = client.session.as_ref();
-    session.is_some_and(|session| session.channels.is_some())
+    client.channels().is_some()
 }
 
 pub(crate) fn packed(parcel: Parcel) -> Action {

@@ -32,7 +32,7 @@ const LONGEST: usize = 920;
 const FEATURES: [(&str, &[&str], usize); 9] = [
     ("reading SQL", &["sql/src"], 2665),
     ("session state", &["pooler/src/session"], 1441),
-    ("LISTEN", &["pooler/src/listen"], 1433),
+    ("LISTEN", &["pooler/src/listen"], 1383),
     ("console", &["pooler/src/console"], 3758),
     ("statements", &["pooler/src/statement"], 721),
     (
