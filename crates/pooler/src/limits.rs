@@ -24,10 +24,6 @@ pub const QUERY_READ: usize = 1 << 20;
 /// apart by their first 63 bytes.
 pub const STATEMENT_NAME: usize = 4096;
 
-/// The longest Query of several commands in which Howdah looks for a command that resets settings,
-/// in bytes. Drivers clean sessions with short Queries.
-pub const SEVERAL: usize = 512;
-
 /// The longest message of the kinds that PostgreSQL expects to be short (`PQ_SMALL_MESSAGE_LIMIT`),
 /// in bytes.
 pub const SHORT: u32 = 10_000;
