@@ -6,9 +6,9 @@ use howdah_wire::write;
 
 use super::effects::Tail;
 use super::sql_names::SqlNames;
-use super::upstream::{Flow, Step, Upstream, Verdict, is_execute, whole};
+use super::upstream::{Flow, LoginValues, Step, Upstream, Verdict, is_execute, whole};
 use crate::effect::first::{self, First, Forgets};
-use crate::effect::{Effects, read_effects};
+use crate::effect::{Effects, Names, read_effects};
 use crate::inbox::Chunk;
 use crate::ledger::{Change, Entry, NameOp, Reply, UnnamedOp};
 use crate::limits;
@@ -18,6 +18,8 @@ use crate::statement;
 
 /// What a Query becomes.
 struct QueryPlan<'a> {
+    /// Where PostgreSQL looks names up afterwards.
+    looks: Names,
     /// The statements that the text names.
     names: Option<Box<SqlNames>>,
     /// The beginning of the text, if queries are watched.
@@ -63,9 +65,13 @@ impl Upstream<'_> {
         if tail.is_some() {
             self.await_settings()?;
         }
-        self.sets_back = tail.is_some();
-        let verdict = self.note_query(chunk, header, found.as_ref())?;
+        let values = match tail {
+            Some(_) => LoginValues::Restored,
+            None => LoginValues::Gone,
+        };
+        let verdict = self.note_query(chunk, header, found.as_ref(), values)?;
         Ok(QueryPlan {
+            looks: found.map_or(Names::Same, |found| found.names()),
             names,
             watched,
             tail,
@@ -109,7 +115,7 @@ impl Upstream<'_> {
         // After a Query that only begins a transaction, messages that name statements need not
         // wait.
         entry.barrier = !first.is_some_and(|first| first.only_begins);
-        self.query_alters(first, &mut entry);
+        self.query_alters(first, plan.looks, &mut entry);
         entry.changes_name(self.forget_unnamed());
         entry.changes_unnamed(self.drop_unnamed());
         match (plan.verdict, plan.names) {

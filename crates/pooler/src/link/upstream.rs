@@ -11,7 +11,6 @@ use howdah_wire::{WireError, tag as tags, write};
 use crate::account::Allowance;
 use crate::client::Client;
 use crate::config::Globals;
-use crate::effect::Names;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
@@ -63,13 +62,13 @@ pub enum Flow {
     Broken(Fault),
 }
 
-/// How a text runs.
+/// What becomes of the values from a client's login that a text resets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Via {
-    /// In a Query, at once.
-    Query,
-    /// In messages of the extended protocol.
-    Extended,
+pub(crate) enum LoginValues {
+    /// Howdah restores them right after the text.
+    Restored,
+    /// They are gone until Howdah sets them again.
+    Gone,
 }
 
 /// Counters for the statistics of one call of `Upstream::run`.
@@ -101,10 +100,6 @@ pub struct Upstream<'a> {
     pub globals: &'a Globals,
     /// The settings of the client's pool.
     pub terms: &'a Terms,
-    /// Where PostgreSQL searches for names after the current Query.
-    pub names: Names,
-    /// After the Query, Howdah restores the reset settings to the values of the client's login.
-    pub sets_back: bool,
     /// The tracked parameters.
     pub tracked: &'a Tracked,
     /// How Howdah watches queries, if it does.
