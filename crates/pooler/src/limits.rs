@@ -24,6 +24,9 @@ pub const QUERY_READ: usize = 1 << 20;
 /// apart by their first 63 bytes.
 pub const STATEMENT_NAME: usize = 4096;
 
+/// The longest message in which Howdah looks for a call of `pg_cancel_backend`, in bytes.
+pub const SIGNAL: u32 = 1024;
+
 /// The longest message of the kinds that PostgreSQL expects to be short (`PQ_SMALL_MESSAGE_LIMIT`),
 /// in bytes.
 pub const SHORT: u32 = 10_000;

@@ -10,7 +10,9 @@ use howdah_wire::write;
 
 use super::portal::Bound;
 use super::prepare::{Referent, ServerName};
-use super::upstream::{Flow, LoginValues, Step, Upstream, Verdict, is_long_parse, whole};
+use super::upstream::{
+    Flow, LoginValues, Step, Upstream, Verdict, await_whole, is_long_parse, whole,
+};
 use crate::effect::first::Resets;
 use crate::effect::{Effects, Kinds, Names};
 use crate::inbox::{Chunk, Fate};
@@ -36,7 +38,7 @@ impl Upstream<'_> {
             return self.parse_long(chunk, header, Refusal::TooLong);
         }
         let Some(body) = whole(chunk, header) else {
-            self.await_whole(header)?;
+            await_whole(self.client, self.share, true, header)?;
             return self.parse_long(chunk, header, Refusal::TooMuch);
         };
         match Parse::read(body) {

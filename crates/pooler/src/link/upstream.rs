@@ -351,32 +351,13 @@ impl Upstream<'_> {
                 };
                 if held_whole && there < header.total() {
                     // Without room, it is answered at once, or passes through.
-                    self.await_whole(header)?;
+                    await_whole(self.client, self.share, self.server.is_some(), header)?;
                 }
                 if header.tag == tag::QUERY {
                     self.signal_ahead(chunk, header)?;
                 }
                 Err(Flow::NeedServer)
             }
-        }
-    }
-
-    /// A message of which a part is missing must be held whole. Returns `Ok` if there will never be
-    /// room for it.
-    #[cold]
-    pub(crate) fn await_whole(&mut self, header: Header) -> Step {
-        let size = header.total();
-        if size <= limits::FRONT || self.client.inbox.asked_for_room() {
-            return Err(Flow::Partial);
-        }
-        // Who has a server does not wait: others may wait for that server.
-        if self.share.has_room(size) || self.server.is_some() && self.share.will_have_room(size) {
-            self.client.inbox.gets_room(self.share, size);
-            return Err(Flow::Partial);
-        }
-        match self.share.will_have_room(size) {
-            true => Err(Flow::NeedRoom(size)),
-            false => Ok(()),
         }
     }
 
@@ -557,6 +538,30 @@ fn begins_or_ends(tag: u8) -> bool {
 /// The body of a message, if all of it is there.
 pub(crate) fn whole<'a>(chunk: &Chunk<'a>, header: Header) -> Option<&'a [u8]> {
     chunk.rest().get(HEADER..header.total())
+}
+
+/// A message of which a part is missing must be held whole. Returns `Ok` if there will never be
+/// room for it.
+#[cold]
+pub(crate) fn await_whole(
+    client: &mut Client,
+    share: &Arc<Allowance>,
+    has_server: bool,
+    header: Header,
+) -> Step {
+    let size = header.total();
+    if size <= limits::FRONT || client.inbox.asked_for_room() {
+        return Err(Flow::Partial);
+    }
+    // Who has a server does not wait: others may wait for that server.
+    if share.has_room(size) || has_server && share.will_have_room(size) {
+        client.inbox.gets_room(share, size);
+        return Err(Flow::Partial);
+    }
+    match share.will_have_room(size) {
+        true => Err(Flow::NeedRoom(size)),
+        false => Ok(()),
+    }
 }
 
 /// True for a Query that begins with EXECUTE: its arguments may be long.

@@ -8,7 +8,7 @@ use crate::effect::{Depth, Effects, Gist, Kinds, Mention};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::limits;
-use crate::link::upstream::{Flow, LoginValues, Upstream, Verdict, whole};
+use crate::link::upstream::{Flow, LoginValues, Upstream, Verdict, await_whole, whole};
 use crate::server::Ending;
 
 impl Upstream<'_> {
@@ -18,26 +18,6 @@ impl Upstream<'_> {
         match self.client.replication.any() {
             true => Tracking::Nothing,
             false => self.terms.tracking,
-        }
-    }
-
-    /// Notes the effects of a Query: `found`, if its text was read.
-    pub(crate) fn note_query(
-        &mut self,
-        chunk: &Chunk<'_>,
-        header: Header,
-        found: Option<&Effects>,
-        values: LoginValues,
-    ) -> Result<Verdict, Flow> {
-        if self.tracking() == Tracking::Nothing {
-            return Ok(Verdict::Runs);
-        }
-        match found {
-            Some(found) => self.note_first(found, values),
-            None if header.total() > limits::QUERY_READ || whole(chunk, header).is_none() => {
-                self.note_front(chunk, header, Some(HEADER))
-            }
-            None => Ok(Verdict::Runs),
         }
     }
 
@@ -63,6 +43,11 @@ impl Upstream<'_> {
             self.note(found, values)?;
         }
         Ok(verdict)
+    }
+
+    /// Looks at the front of a Query that is too long to be held.
+    pub(crate) fn note_long(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<Verdict, Flow> {
+        self.note_front(chunk, header, Some(HEADER))
     }
 
     /// Looks at the front of a text that is too long to be held; `begin` is where the text begins
@@ -127,7 +112,7 @@ impl Upstream<'_> {
         }
         let Some(body) = whole(chunk, header) else {
             if header.total() <= limits::QUERY_READ && !self.renames {
-                self.await_whole(header)?;
+                await_whole(self.client, self.share, true, header)?;
             }
             let there = &chunk.rest()[HEADER..];
             let begin = match howdah_wire::frame::cstr(there) {
