@@ -30,7 +30,7 @@ const LONGEST: usize = 920;
 /// Features with their files or folders in `crates`, and how many lines of code these have (without
 /// tests, comments and blank lines). A commit that raises a number says why in its message.
 const FEATURES: [(&str, &[&str], usize); 9] = [
-    ("reading SQL", &["sql/src"], 2665),
+    ("reading SQL", &["sql/src"], 2740),
     ("session state", &["pooler/src/session"], 1441),
     ("LISTEN", &["pooler/src/listen"], 1383),
     ("console", &["pooler/src/console"], 3758),

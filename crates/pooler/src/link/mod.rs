@@ -9,6 +9,7 @@
 //!
 //! The link lasts until the release rule holds (see [`release`]).
 
+mod asked;
 pub mod assign;
 pub mod bind;
 pub mod changed;

@@ -212,8 +212,6 @@ impl Pooler {
             renames: pool.renames(globals.max_prepared_statements),
             globals,
             terms: &pool.terms,
-            names: crate::effect::Names::Same,
-            sets_back: false,
             tracked: &self.shared.tracked,
             watch,
             schema: pool.schema,
