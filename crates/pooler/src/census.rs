@@ -42,7 +42,7 @@ pub struct Census {
     /// Workers that the Broker thinks are hungry.
     pub hungry: usize,
     /// Clients on their way to other workers, and searches for clients.
-    pub notes: usize,
+    pub on_the_way: usize,
     /// Clients that the Broker lets keep a server, and clients that wait for this permission.
     pub pins: usize,
 }
@@ -93,7 +93,7 @@ impl Pooler {
             statements: self.servers.iter().map(|(_, s)| s.set.len()).sum(),
             names: self.clients.iter().map(|(_, c)| c.names.len()).sum(),
             pools: pools().count(),
-            notes: self.moves.under_way + self.searches.open.len(),
+            on_the_way: self.moves.under_way + self.searches.open.len(),
             ..Census::default()
         }
     }
@@ -115,7 +115,7 @@ impl Broker {
 /// A client that waits for a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiter {
-    /// Its pool.
+    /// Its login.
     pub login: Arc<LoginKey>,
     /// Its id.
     pub client: ClientId,
@@ -191,7 +191,7 @@ impl std::ops::AddAssign for Census {
         self.permits += other.permits;
         self.admitted += other.admitted;
         self.hungry += other.hungry;
-        self.notes += other.notes;
+        self.on_the_way += other.on_the_way;
         self.pins += other.pins;
     }
 }

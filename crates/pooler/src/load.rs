@@ -53,7 +53,7 @@ pub struct Load {
 /// A pool's part of a worker's load.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PoolLoad {
-    /// The pool.
+    /// The login.
     pub login: Arc<LoginKey>,
     /// The pool's clients.
     pub clients: u32,

@@ -412,7 +412,7 @@ pub struct RoomWish {
 }
 
 /// The mails that distribute parcels to this many workers, in order. Each worker gets the parcels
-/// of the old worker with its number, because cancel keys name workers. The Broker must get
+/// of the old worker with its number, so that clients stay spread. The Broker must get
 /// [`crate::mail::ToBroker::Arrivals`] before the first of them.
 pub fn deal(
     parcels: Vec<(WorkerId, Parcel)>,

@@ -5,7 +5,7 @@
 //! that the client leaves, *C* the worker it goes to.
 //!
 //! ```text
-//!  control ---Shed{pool, to: C}---> B       B picks clients at rest, a few each turn
+//!  control --Shed{login, to: C}---> B       B picks clients at rest, a few each turn
 //!                                   B       Detach: the driver stops receiving, delivers received
 //!                                           bytes, sends queued bytes
 //!                                   B       Detached: the client is in no table any more; it is
@@ -197,9 +197,7 @@ impl Pooler {
         socket: LooseSocket,
         out: &mut Out,
     ) {
-        let Some(pool) = client.pool else {
-            return out.push(Action::Discard(socket));
-        };
+        let pool = client.pool.expect("a client that moves has logged in");
         let lore = self.lore(pool);
         let (notified, request) = (client.notified, client.request());
         let passenger = self.take_passenger(id, client, Standing::Ready, socket);
@@ -221,7 +219,8 @@ impl Pooler {
         }
     }
 
-    /// A client that was about to move has ended: searches for it have nothing to cancel.
+    /// A client that was about to move has ended, or goes to the successor process: searches for it
+    /// have nothing to cancel.
     pub(crate) fn settle_held(&mut self, id: ClientId, out: &mut Out) {
         for seek in self.held_for(id) {
             answer_done(seek.from, out);

@@ -576,12 +576,16 @@ impl Pooler {
     /// or leave.
     pub(crate) fn drain_behind(&mut self, out: &mut Out) {
         self.janitor.takeover = Takeover::Over;
+        let first = self.janitor.succeeded.is_none();
         self.janitor.succeeded.get_or_insert(self.now);
         self.unpark(out);
         self.begin_held_logins(out);
         self.hold_pools(out);
         self.janitor.ending = Some(Shutdown::Clients);
-        self.close_tls_servers(out);
+        // Later rounds leave the servers to the clients that stay.
+        if first {
+            self.close_tls_servers(out);
+        }
         self.silence_all("a new process takes over", out);
         self.maybe_end(out);
     }

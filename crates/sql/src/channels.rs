@@ -70,6 +70,7 @@ pub(super) fn channels(text: &[u8], kinds: Kinds) -> Option<Box<ListenCommands>>
             }
         } else if let Some(at) = TRANSACTION.iter().position(|keyword| is(keyword)) {
             let mut behind = tokens;
+            let _ = behind.word(b"work") || behind.word(b"transaction");
             let ends = at < 4 && behind.next() == Some(Token::Sign(b';'));
             transactions += 1;
             found.outside = ends && transactions == 1 && !found.unlistens();

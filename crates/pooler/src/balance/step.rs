@@ -19,7 +19,7 @@ pub enum BalanceStep {
         from: WorkerId,
         /// The worker that gets them.
         to: WorkerId,
-        /// The clients' pool.
+        /// The clients' login.
         login: Arc<LoginKey>,
         /// The number of clients.
         clients: u32,

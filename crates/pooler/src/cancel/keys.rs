@@ -1,6 +1,6 @@
 //! Cancel keys. A key names the worker and the slot of its client. Only this process can compute
-//! the key's secret. So there is no table of keys, except for keys that predecessors of this
-//! process have given out.
+//! the key's secret. So there is no table of keys, except for clients that got their keys from
+//! another worker or from a predecessor of this process.
 
 use std::collections::BTreeMap;
 

@@ -52,7 +52,9 @@ pub enum Finding {
 /// client's departure counts in the answers of this round and not in those of the round before: had
 /// it left before its worker answered the round before, it would have been posted before this
 /// round's question, and mail that caused another mail arrives first. So the search is over when two
-/// rounds have the same sum of departures. (Before the first round, nobody had to be found.)
+/// rounds have the same sum of departures, or when nobody has ever departed. The proof needs that a
+/// worker posts its mail in the order of its actions. (A client that has not logged in yet has no
+/// key: its way to its first worker does not count.)
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Rounds {
     departed: u64,

@@ -57,8 +57,11 @@ impl Pooler {
             let mut own = own.filter(|(_, key)| key.pid() == pid);
             own.next().filter(|_| own.next().is_none())
         };
-        let found = named.or_else(|| self.keys.inherited_alone(pid).and_then(told));
-        found.or_else(|| peered().and_then(|(id, _)| told(*id)))
+        let inherited = self.keys.inherited_alone(pid).and_then(told);
+        let peered = peered().and_then(|(id, _)| told(*id));
+        let mut found = [named, inherited, peered].into_iter().flatten();
+        let first = found.next();
+        first.filter(|id| found.all(|other| other == *id))
     }
 
     /// The search for a signal's client is over.

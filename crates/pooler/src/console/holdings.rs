@@ -198,7 +198,7 @@ pub struct Who {
 /// A client that waits for a server.
 #[derive(Clone, Debug)]
 pub struct WaiterRow {
-    /// The pool.
+    /// The login.
     pub login: Arc<LoginKey>,
     /// The client.
     pub who: Who,
@@ -236,7 +236,7 @@ impl HolderState {
 /// A client that has a server.
 #[derive(Clone, Debug)]
 pub struct Holder {
-    /// The pool.
+    /// The login.
     pub login: Arc<LoginKey>,
     /// The client.
     pub who: Who,

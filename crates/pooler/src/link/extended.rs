@@ -344,7 +344,7 @@ impl Upstream<'_> {
         self.await_permission(effects)?;
         self.may_ask_numbers(effects);
         // Howdah must ask before it sends anything else of the group.
-        self.listen_alone(effects)?;
+        self.listen_alone_to_ask(effects)?;
         Ok(with_values)
     }
 

@@ -204,6 +204,7 @@ impl Channels {
         };
         if discarded {
             self.names.clear();
+            self.alone = ListensAlone::No;
         } else if alone {
             self.names
                 .retain(|name, listened| !*listened || listens(name));

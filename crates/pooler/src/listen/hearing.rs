@@ -25,9 +25,10 @@ use crate::mail::Mail;
 use crate::next::Next;
 use crate::params::Params;
 use crate::peering::login_pid;
-use crate::pool::key::PoolKey;
-use crate::pool::key::Purpose;
+
+use crate::pool::key::{PoolKey, Purpose};
 use crate::pooler::Pooler;
+use crate::server::Server;
 use crate::{Shared, client, limits};
 
 /// What must happen at the listener before a text runs.
@@ -70,7 +71,16 @@ impl Upstream<'_> {
         if found.kinds.any(Kinds::UNLISTENS.and(Kinds::DISCARDS_ALL)) {
             self.pass_first(found)?;
         }
-        self.listen_alone(found)
+        self.listen_alone_to_ask(found)
+    }
+
+    /// `pg_listening_channels()` is about to be parsed or bound: Howdah must send its LISTENs before
+    /// anything else of the group. (An UNLISTEN can wait until it is bound.)
+    pub(crate) fn listen_alone_to_ask(&mut self, found: &Effects) -> Result<(), Flow> {
+        if found.kinds.any(Kinds::ASKS_CHANNELS) {
+            self.listen_alone(found)?;
+        }
+        Ok(())
     }
 
     /// True if the client must listen by its own server when it sends this text, because only
@@ -83,14 +93,16 @@ impl Upstream<'_> {
         }
         let asks = found.kinds.any(Kinds::ASKS_CHANNELS);
         let own = self.client.channels();
-        let status = self.server.as_ref().map(|(_, server)| server.status);
+        let server = self.server.as_ref().map(|(_, server)| &**server);
+        let status = server.map(|server| server.status);
         let listens = own.map_or(ListensAlone::Yes, |own| own.alone);
         if listens != ListensAlone::No || status == Some(Status::Failed) {
             // PostgreSQL's list is right, or will be after the transaction, or the text will fail.
             return asks && listens == ListensAlone::Begun && status == Some(Status::Transaction);
         }
         let moves = found.kinds.any(Kinds::BEGINS.and(Kinds::ENDS));
-        let idle = status == Some(Status::Idle) && !moves;
+        // A BEGIN of the same group may not be answered yet.
+        let idle = server.is_some_and(is_outside_block) && !moves;
         let told = found.channels.as_ref();
         asks || !told.is_some_and(|told| idle || told.outside)
     }
@@ -172,7 +184,7 @@ impl Upstream<'_> {
         if !found.kinds.any(Kinds::UNLISTENS) || self.must_listen_alone(found) {
             return;
         }
-        let idle = self.linked().status == Status::Idle;
+        let idle = is_outside_block(self.linked());
         let own = self.client.channels_mut();
         if let (Some(own), Some(told)) = (own, &found.channels)
             && (idle || told.outside)
@@ -181,6 +193,11 @@ impl Upstream<'_> {
             own.unlisten(told);
         }
     }
+}
+
+/// True if no transaction block is open on the server, nor begun by the open group of messages.
+fn is_outside_block(server: &Server) -> bool {
+    server.status == Status::Idle && !server.link.is_group_at_work()
 }
 
 impl Pooler {
@@ -440,6 +457,10 @@ impl Pooler {
                 self.mark_heard(id);
             }
             Err(Refused::TooMany) => return self.disconnect(id, Fault::TooManyChannels, out),
+            // The client must not keep this process alive: it listens anew at the successor.
+            Err(Refused::Unfit) if self.janitor.succeeded.is_some() => {
+                return self.end_hearing(id, out);
+            }
             Err(Refused::Unfit) => {
                 own.wished.clear();
                 own.ahead.clear();

@@ -104,7 +104,7 @@ impl QueryCounts {
 /// A text in a pool, with its counts.
 #[derive(Clone, Debug)]
 pub struct CountedQuery {
-    /// The pool.
+    /// The login.
     pub login: Arc<LoginKey>,
     /// The text.
     pub text: Arc<QueryText>,
