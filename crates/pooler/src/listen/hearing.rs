@@ -45,7 +45,7 @@ impl Upstream<'_> {
         let Some(told) = &found.channels else {
             return Ok(());
         };
-        if self.linked().link.owes_ready() {
+        if self.server.link.owes_ready() {
             return Err(self.stall());
         }
         let session = self.client.session.as_deref();
@@ -62,7 +62,7 @@ impl Upstream<'_> {
         {
             own.ahead.retain(|name| !told.listens.contains(name));
         }
-        self.linked().will_unlisten();
+        self.server.will_unlisten();
         Ok(())
     }
 
@@ -89,14 +89,14 @@ impl Upstream<'_> {
         let asks = found.kinds.any(Kinds::ASKS_CHANNELS);
         let session = self.client.session.as_deref();
         let own = session.and_then(|session| session.channels.as_deref());
-        let status = self.server.as_ref().map(|(_, server)| server.status);
+        let status = self.server.status;
         let listens = own.map_or(ListensAlone::Yes, |own| own.alone);
-        if listens != ListensAlone::No || status == Some(Status::Failed) {
+        if listens != ListensAlone::No || status == Status::Failed {
             // PostgreSQL's list is right, or will be after the transaction, or the text will fail.
-            return asks && listens == ListensAlone::Begun && status == Some(Status::Transaction);
+            return asks && listens == ListensAlone::Begun && status == Status::Transaction;
         }
         let moves = found.kinds.any(Kinds::BEGINS.and(Kinds::ENDS));
-        let idle = status == Some(Status::Idle) && !moves;
+        let idle = status == Status::Idle && !moves;
         let told = found.channels.as_ref();
         asks || !told.is_some_and(|told| idle || told.outside)
     }
@@ -110,7 +110,7 @@ impl Upstream<'_> {
             return Ok(());
         }
         let asks = found.kinds.any(Kinds::ASKS_CHANNELS);
-        let server = self.linked();
+        let server = &mut *self.server;
         let (in_block, in_group) = (server.status != Status::Idle, server.link.group_open());
         if asks && (in_block || in_group) {
             // LISTEN takes effect at COMMIT: too late for the question.
@@ -128,14 +128,13 @@ impl Upstream<'_> {
             let mark = (!asks).then(|| MARK.into());
             commands.extend(own.listened().chain(&mark).map(listen));
         }
-        let out = &mut *self.out;
-        match &mut self.server {
-            Some((id, server)) if !in_group => server.runs_for_us(*id, &commands.concat(), out),
-            _ => {
-                for sql in commands {
-                    self.run_for_us(&sql, Part::Whole);
-                }
-            }
+        if !in_group {
+            let id = self.server_id;
+            self.server.runs_for_us(id, &commands.concat(), self.out);
+            return Ok(());
+        }
+        for sql in commands {
+            self.run_for_us(&sql, Part::Whole);
         }
         Ok(())
     }
@@ -158,7 +157,7 @@ impl Upstream<'_> {
     ///   server's last client.
     /// - An UNLISTEN: the client must receive the notifications from before the UNLISTEN.
     fn pass_first(&mut self, found: &Effects) -> Result<(), Flow> {
-        let server = self.linked();
+        let server = &mut *self.server;
         let (unheard, idle) = (server.is_unheard(), server.status == Status::Idle);
         let notifies = unheard && found.kinds.any(Kinds::NOTIFIES);
         let session = self.client.session_if_any();
@@ -179,7 +178,7 @@ impl Upstream<'_> {
         if !found.kinds.any(Kinds::UNLISTENS) || self.must_listen_alone(found) {
             return;
         }
-        let idle = self.linked().status == Status::Idle;
+        let idle = self.server.status == Status::Idle;
         let session = self.client.session_if_any();
         let own = session.and_then(|session| session.channels.as_mut());
         if let (Some(own), Some(told)) = (own, &found.channels)
