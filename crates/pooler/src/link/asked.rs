@@ -35,6 +35,14 @@ impl QueryReader<'_> {
     #[inline]
     pub(super) fn read(&mut self, chunk: &Chunk<'_>, header: Header, read: &mut QueryRead) -> Step {
         let depth = self.depth(chunk.rest(), header);
+        if read.gist.depth != Depth::NOTHING {
+            if read.gist.depth == depth {
+                read.filled = true;
+                return Ok(());
+            }
+            // A setting has changed since.
+            read.clear();
+        }
         match whole(chunk, header) {
             Some(body) => read
                 .gist

@@ -8,6 +8,7 @@ use super::assign::evict_statements;
 use super::downstream::{self, Downstream};
 use super::upstream::{self, Flow, Upstream};
 use crate::client::ClientState;
+use crate::effect::Depth;
 use crate::event::{Action, ClientId, Close, Out, ServerId, Time, WorkerId};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
@@ -120,20 +121,42 @@ impl Pooler {
     fn upstream(&mut self, id: ClientId, chunk: &mut Chunk<'_>, out: &mut Out) -> After {
         // Everybody reads or fills this value in place.
         let mut read = QueryRead::default();
+        if !chunk.fresh {
+            self.clients.at_mut(id).inbox.take_gist(&mut read.gist);
+        }
         if self.clients.at(id).link().is_none() {
             if let Err(flow) = self.ahead(id, chunk, &mut read, out) {
-                return self.stopped(id, flow, chunk, out);
+                return self.stopped(id, flow, chunk, &mut read, out);
             }
-            if !self.checkout(id, out) {
+            if !self.checkout(id, read.opening(chunk), out) {
+                self.keep_gist(id, &mut read);
                 return After::Keep;
             }
         }
-        let flow = self.run_upstream(id, chunk, &mut read, out);
-        self.stopped(id, flow, chunk, out)
+        match self.run_upstream(id, chunk, &mut read, out) {
+            Flow::Done => After::Consumed,
+            flow => self.stopped(id, flow, chunk, &mut read, out),
+        }
+    }
+
+    /// The client's first message waits. What was read of the message stays with it.
+    fn keep_gist(&mut self, id: ClientId, read: &mut QueryRead) {
+        if read.gist.depth != Depth::NOTHING
+            && let Some(client) = self.clients.get_mut(id)
+        {
+            client.inbox.keep_gist(&mut read.gist);
+        }
     }
 
     /// A client's messages are handled up to a point where something else must happen.
-    fn stopped(&mut self, id: ClientId, flow: Flow, chunk: &Chunk<'_>, out: &mut Out) -> After {
+    fn stopped(
+        &mut self,
+        id: ClientId,
+        flow: Flow,
+        chunk: &Chunk<'_>,
+        read: &mut QueryRead,
+        out: &mut Out,
+    ) -> After {
         match flow {
             Flow::Done => return After::Consumed,
             Flow::Partial | Flow::Stalled => {}
@@ -151,6 +174,7 @@ impl Pooler {
                 return After::Gone;
             }
         }
+        self.keep_gist(id, read);
         After::Keep
     }
 
