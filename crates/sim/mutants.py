@@ -251,7 +251,7 @@ CHANCE = [
     "pool/failure.rs", "pool/eviction.rs", "broker.rs", "janitor.rs", "deadlines.rs", "reload.rs",
     "orders.rs", "cancel/mod.rs", "cancel/carrier.rs", "next.rs", "ledger/mod.rs",
     "statement/interner.rs", "statement/set.rs", "params.rs", "client/close.rs", "link/traffic.rs", "link/pressure.rs",
-    "link/assign.rs", "link/release.rs", "link/upstream.rs", "link/downstream.rs",
+    "link/ahead.rs", "link/assign.rs", "link/release.rs", "link/upstream.rs", "link/downstream.rs",
     "link/prepare.rs", "server/connect.rs", "server/task.rs", "server/parcel.rs",
 ]
 STATEMENT = re.compile(r"^\s+(self\.|server\.|client\.|pool\.|out\.|inbox\.|\*?\w+ [-+|]?= ).*;$")

@@ -7,6 +7,7 @@ use howdah_wire::WireError;
 use howdah_wire::frame::{HEADER, Header, header};
 
 use crate::account::{Allowance, Charge, KeptFor};
+use crate::effect::{Depth, Gist};
 
 /// What happens to the rest of the current message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -18,7 +19,17 @@ pub enum Fate {
     Drop,
 }
 
-/// Room in the account for the first held message, which must be held whole.
+/// What is known of the first held message.
+#[derive(Debug, Default)]
+struct FirstHeld {
+    /// Room in the account, if the message must be held whole.
+    room: Option<Room>,
+    /// What was read of the message, if it is a Query. Only a memory: the message can be read
+    /// again.
+    gist: Gist,
+}
+
+/// Room in the account for a message that must be held whole.
 #[derive(Debug)]
 enum Room {
     /// The message waits for so many bytes, and nothing is read meanwhile.
@@ -38,8 +49,11 @@ pub struct Inbox {
     fate: Fate,
     /// The current message's tag.
     tag: u8,
-    /// Room for the first held message, if it is long.
-    room: Option<Box<Room>>,
+    /// How closely the first held message was read, if it is a Query of which there is nothing to
+    /// say.
+    plain: Depth,
+    /// What else is known of the first held message.
+    first: Option<Box<FirstHeld>>,
 }
 
 /// Held bytes.
@@ -69,6 +83,7 @@ impl Inbox {
 
     /// Puts bytes in front of the held bytes.
     pub fn hold_first(&mut self, bytes: &[u8]) {
+        self.forget_first();
         self.held.splice(..0, bytes.iter().copied());
     }
 
@@ -132,35 +147,64 @@ impl Inbox {
             return;
         };
         let there = header.total().min(self.held.len());
+        self.forget_first();
         self.held.drain(..there);
         self.begin(header.tag, Fate::Drop, header.total() - there);
     }
 }
 
-/// Room in the account, for a long message that must be held whole.
+/// What is known of the first held message.
 impl Inbox {
-    /// True if the first message waits for room, or has it.
+    /// Keeps what was read of the first held message, until the message is handled.
+    pub fn keep_gist(&mut self, gist: &mut Gist) {
+        match gist.is_plain() {
+            true => self.plain = gist.depth,
+            false => self.first.get_or_insert_default().gist = std::mem::take(gist),
+        }
+    }
+
+    /// Takes out what was read of the first held message.
+    pub fn take_gist(&mut self, gist: &mut Gist) {
+        match &mut self.first {
+            Some(first) if first.gist.depth != Depth::NOTHING => {
+                *gist = std::mem::take(&mut first.gist);
+            }
+            _ => gist.depth = std::mem::take(&mut self.plain),
+        }
+    }
+
+    /// Another message is now the first one.
+    fn forget_first(&mut self) {
+        self.plain = Depth::NOTHING;
+        self.first = None;
+    }
+
+    /// True if the first message waits for room in the account, or has it.
     pub fn asked_for_room(&self) -> bool {
-        self.room.is_some()
+        self.room().is_some()
     }
 
     /// The room that the first message waits for, in bytes.
     pub fn waits_for_room(&self) -> Option<usize> {
-        match self.room.as_deref()? {
+        match self.room()? {
             Room::Waits(size) => Some(*size),
             Room::Has { .. } => None,
         }
     }
 
-    /// The first message begins to wait for room.
+    fn room(&self) -> Option<&Room> {
+        self.first.as_ref()?.room.as_ref()
+    }
+
+    /// The first message begins to wait for room: it is long, and must be held whole.
     pub fn awaits_room(&mut self, size: usize) {
-        self.room = Some(Box::new(Room::Waits(size)));
+        self.first.get_or_insert_default().room = Some(Room::Waits(size));
     }
 
     /// The first message gets room, and memory of just this size.
     pub fn gets_room(&mut self, share: &Arc<Allowance>, size: usize) {
         let _charge = share.charge(KeptFor::Messages, size);
-        self.room = Some(Box::new(Room::Has { _charge }));
+        self.first.get_or_insert_default().room = Some(Room::Has { _charge });
         let more = size.saturating_sub(self.held.len());
         self.held.reserve_exact(more);
     }
@@ -168,8 +212,8 @@ impl Inbox {
     /// The first message is handled: its room is free again.
     #[inline]
     pub fn gives_room_back(&mut self) {
-        if self.room.is_some() {
-            self.room = None;
+        if self.first.is_some() {
+            self.first = None;
         }
     }
 }
@@ -336,6 +380,37 @@ mod tests {
         };
         assert_eq!(inbox.take_message(QUERY.len() - 1), Err(error));
         assert!(inbox.take_message(QUERY.len()).is_ok_and(|m| m.is_some()));
+    }
+
+    #[test]
+    fn what_was_read_is_kept_with_the_first_message() {
+        let read = |text: &[u8]| {
+            let mut gist = Gist::default();
+            gist.read(text, Depth::EFFECTS);
+            gist
+        };
+        let kept = |text: &[u8], then: fn(&mut Inbox)| {
+            let mut inbox = Inbox::default();
+            inbox.hold(QUERY);
+            inbox.keep_gist(&mut read(text));
+            then(&mut inbox);
+            let mut gist = Gist::default();
+            inbox.take_gist(&mut gist);
+            gist
+        };
+        for text in [&b"select 1"[..], b"set a = 1"] {
+            assert_eq!(kept(text, |_| {}), read(text));
+            assert_eq!(kept(text, |inbox| inbox.awaits_room(9)), read(text));
+            assert_eq!(kept(text, |inbox| inbox.hold(QUERY)), read(text));
+            let changes: [fn(&mut Inbox); 3] = [
+                Inbox::skip_first,
+                |inbox| inbox.hold_first(QUERY),
+                |inbox| inbox.take_gist(&mut Gist::default()),
+            ];
+            for change in changes {
+                assert_eq!(kept(text, change), Gist::default());
+            }
+        }
     }
 
     #[test]

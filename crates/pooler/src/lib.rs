@@ -54,6 +54,7 @@ pub mod moving;
 pub mod names;
 mod next;
 pub mod note;
+mod opening;
 pub mod order;
 pub mod orders;
 pub mod params;

@@ -54,7 +54,7 @@ pub fn effects(text: &[u8]) -> Effects {
 
 /// Like [`effects`], but `None` for a text that a first look shows to have no effect, as most
 /// texts.
-pub fn read_effects(text: &[u8]) -> Option<Effects> {
+pub(crate) fn read_effects(text: &[u8]) -> Option<Effects> {
     let text = words::trim(text.strip_suffix(b"\0").unwrap_or(text));
     match words::look(text) {
         FirstLook::Only(Kinds::NOTHING) => None,

@@ -7,10 +7,11 @@ use howdah_wire::frame::{HEADER, Header};
 use super::upstream::{Step, await_whole, is_execute, whole};
 use crate::account::Allowance;
 use crate::client::Client;
+use crate::effect::Depth;
 use crate::effect::first::may_matter;
-use crate::effect::{Depth, Gist};
 use crate::inbox::Chunk;
 use crate::limits;
+use crate::opening::QueryRead;
 use crate::session::Tracking;
 use crate::signal::SignalText;
 
@@ -32,15 +33,26 @@ impl QueryReader<'_> {
     /// Reads a Query, once so much of it is there as is needed. The gist stays blank if the text is
     /// too long to be held.
     #[inline]
-    pub(super) fn read(&mut self, chunk: &Chunk<'_>, header: Header, gist: &mut Gist) -> Step {
+    pub(super) fn read(&mut self, chunk: &Chunk<'_>, header: Header, read: &mut QueryRead) -> Step {
         let depth = self.depth(chunk.rest(), header);
+        if read.gist.depth != Depth::NOTHING {
+            if read.gist.depth == depth {
+                read.filled = true;
+                return Ok(());
+            }
+            // A setting has changed since.
+            read.clear();
+        }
         match whole(chunk, header) {
-            Some(body) => gist.read(body.strip_suffix(b"\0").unwrap_or(body), depth),
+            Some(body) => read
+                .gist
+                .read(body.strip_suffix(b"\0").unwrap_or(body), depth),
             None if needs_all(depth, &chunk.rest()[HEADER..], header) => {
                 await_whole(self.client, self.share, self.has_server, header)?;
             }
             None => {}
         }
+        read.filled = true;
         Ok(())
     }
 

@@ -39,7 +39,7 @@ impl Upstream<'_> {
             return Ok(false);
         };
         let same = named.statement.schema == self.interner.schema(self.schema);
-        let server = self.linked();
+        let server = &mut *self.server;
         // Compare also if the server parsed the text under other settings, or if the statement was
         // private to a transaction that has ended: either may give other columns.
         let late = late || named.statement.private;
@@ -71,7 +71,7 @@ impl Upstream<'_> {
             asked,
             ..
         } = bound;
-        let server = self.linked();
+        let server = &mut *self.server;
         if server.link.ledger.is_describing(asked.number) {
             return;
         }

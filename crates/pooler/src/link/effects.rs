@@ -154,7 +154,7 @@ impl Upstream<'_> {
 
     /// The remembered portal with this name, if any.
     pub(super) fn portal(&mut self, name: &[u8]) -> Option<&Portal> {
-        self.linked().link.portals.get(name)
+        self.server.link.portals.get(name)
     }
 
     /// True if running a statement affects its client in a way that the server does not handle, or
@@ -163,7 +163,7 @@ impl Upstream<'_> {
         match statement.first.alters {
             Alters::Nothing => statement.first.forgets != Forgets::Nothing,
             // Most transactions end without such changes.
-            Alters::Ends => self.linked().link.changes.end_matters(),
+            Alters::Ends => self.server.link.changes.end_matters(),
             _ => true,
         }
     }

@@ -105,7 +105,7 @@ impl Upstream<'_> {
             return Ok(None);
         }
         let (count, texts) = (names.len(), names.texts());
-        let coming = self.linked().link.ledger.names_changing();
+        let coming = self.server.link.ledger.names_changing();
         if count + coming >= limits::CLIENT_NAMES {
             // A Close may be under way.
             return match coming > 0 {
@@ -117,7 +117,7 @@ impl Upstream<'_> {
     }
 
     fn parse_renamed(&mut self, chunk: &mut Chunk<'_>, header: Header, parse: Parse<'_>) -> Step {
-        if self.linked().link.ledger.has_barrier() {
+        if self.server.link.ledger.has_barrier() {
             // Those answers decide the meaning of the text.
             return Err(self.stall());
         }
@@ -169,7 +169,7 @@ impl Upstream<'_> {
             .unnamed
             .as_ref()
             .is_some_and(|u| Arc::ptr_eq(u, statement));
-        if same && !self.linked().link.ledger.changes_names() {
+        if same && !self.server.link.ledger.changes_names() {
             return None;
         }
         Some(self.definition(b"", statement))
@@ -203,7 +203,7 @@ impl Upstream<'_> {
 
     pub(super) fn execute(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let mut entry = Entry::forward(Reply::Execute);
-        if self.linked().link.portals.is_empty() || header.total() > limits::FRONT {
+        if self.server.link.portals.is_empty() || header.total() > limits::FRONT {
             if self.watch.is_some() {
                 entry.watch_for(self.watch_execute(chunk, header)?);
             }
@@ -292,12 +292,12 @@ impl Upstream<'_> {
         let known = statement.and_then(|statement| statement.effects.as_deref());
         let effects = with_values.as_deref().or(known);
         if self.note_bind(statement, effects)? == Verdict::Refused {
-            self.linked().link.set_bound(None);
+            self.server.link.set_bound(None);
             return Ok(Referent::refused(Refusal::Pins));
         }
         let looks = effects.map_or(Names::Same, Effects::names);
         let matters = statement.is_some_and(|s| looks != Names::Same || self.has_effect(s));
-        if matters || !self.linked().link.portals.is_empty() {
+        if matters || !self.server.link.portals.is_empty() {
             self.bind_portal(names.portal, &mut found, looks)?;
         }
         Ok(found)
@@ -311,7 +311,7 @@ impl Upstream<'_> {
         chunk: &Chunk<'_>,
         header: Header,
     ) -> Result<Option<Box<Effects>>, Flow> {
-        let sets = self.linked().link.ledger.has_settings();
+        let sets = self.server.link.ledger.has_settings();
         if !sets && !self.client.names_keep() {
             return Ok(None);
         }
@@ -351,7 +351,7 @@ impl Upstream<'_> {
     /// Remembers the portal if the client has not seen the description of its statement, since a
     /// Describe of the portal would show it.
     fn remember_description(&mut self, names: BindNames<'_>, found: &Referent) {
-        let group = self.linked().link.ledger.group();
+        let group = self.server.link.ledger.group();
         let bound = match &found.statement {
             Some(statement) if found.is_described() && !found.told => Some(Bound {
                 portal: names.portal.into(),
@@ -362,7 +362,7 @@ impl Upstream<'_> {
             }),
             _ => None,
         };
-        self.linked().link.set_bound(bound);
+        self.server.link.set_bound(bound);
     }
 
     /// Notes the effects of a Bind, if it may run.
@@ -408,7 +408,7 @@ impl Upstream<'_> {
         let body = whole(chunk, header).ok_or(Flow::Partial)?;
         let subject = Subject::read(header.tag, body);
         if let Ok(Subject::Portal(portal)) = subject
-            && let Some(bound) = self.linked().link.take_bound(portal)
+            && let Some(bound) = self.server.link.take_bound(portal)
         {
             self.learn(bound);
         }

@@ -64,7 +64,7 @@ impl Upstream<'_> {
     /// The meaning of texts that are parsed or bound now.
     pub(super) fn meaning(&mut self) -> Meaning {
         let outside = self.client.meaning;
-        self.linked().link.changes.meaning(outside)
+        self.server.link.changes.meaning(outside)
     }
 
     /// The effect of a SET, RESET or similar command on later texts.
@@ -87,7 +87,7 @@ impl Upstream<'_> {
     /// Waits if PostgreSQL is about to report settings at the end of a group. Closes the statements
     /// of a transaction that has ended.
     pub(super) fn settle_meaning(&mut self) -> Result<(), Flow> {
-        let server = self.linked();
+        let server = &mut *self.server;
         if server.link.changes.unsettled && server.link.owes_ready() {
             return Err(self.stall());
         }
@@ -100,7 +100,7 @@ impl Upstream<'_> {
 
     #[inline(never)] // Rare: few transactions change the meaning of texts.
     fn close_what_is_over(&mut self) {
-        let server = self.linked();
+        let server = &mut *self.server;
         let over = std::mem::take(&mut server.link.changes.over);
         server.link.changes.partly_over = false;
         let crowded = std::mem::take(&mut server.link.changes.crowded);
@@ -116,7 +116,7 @@ impl Upstream<'_> {
             server.doubt_unnamed();
         }
         for Parsed { key, .. } in parsed {
-            if let Some(statement) = self.linked().set.statement(key) {
+            if let Some(statement) = self.server.set.statement(key) {
                 self.take_away(key, &statement);
             }
         }
@@ -127,7 +127,7 @@ impl Upstream<'_> {
     pub(super) fn parsed_now(&mut self, definition: &[u8]) -> Arc<Statement> {
         let (schema, meaning) = (self.schema, self.meaning());
         let temporary = self.client.has_temporary();
-        let changes = &self.linked().link.changes;
+        let changes = &self.server.link.changes;
         let (private, settled) = (changes.private, changes.are_settled());
         if private || temporary {
             return self.interner.private(schema, meaning, settled, definition);
@@ -145,7 +145,7 @@ impl Upstream<'_> {
     /// A statement is about to be parsed with this key.
     pub(super) fn parses(&mut self, key: u128, statement: &Statement) {
         let temporary = self.client.has_temporary();
-        let changes = &mut self.linked().link.changes;
+        let changes = &mut self.server.link.changes;
         if changes.private || statement.private || temporary {
             let late = !statement.private;
             let lasts = temporary && !changes.private;
@@ -156,13 +156,13 @@ impl Upstream<'_> {
     /// The unnamed statement is about to be parsed.
     pub(super) fn parses_unnamed(&mut self, statement: &Statement) {
         let temporary = self.client.has_temporary();
-        let changes = &mut self.linked().link.changes;
+        let changes = &mut self.server.link.changes;
         changes.unnamed = changes.private || statement.private && !temporary;
     }
 
     /// The unnamed statement is about to be parsed, and belongs to the transaction only.
     pub(super) fn parses_unnamed_once(&mut self) {
-        self.linked().link.changes.unnamed = true;
+        self.server.link.changes.unnamed = true;
     }
 
     /// The effect of running a statement on later texts.
@@ -170,7 +170,7 @@ impl Upstream<'_> {
         match first.alters {
             Alters::Settings => self.sets(first.setting.as_ref()),
             Alters::Temporary | Alters::Schema => self.makes_or_drops(first),
-            Alters::Ends => match &self.linked().link.changes {
+            Alters::Ends => match &self.server.link.changes {
                 changes if changes.settings || changes.unsettled => Alters::Settings,
                 changes if changes.end_matters() => Alters::Ends,
                 _ => Alters::Nothing,
@@ -186,7 +186,7 @@ impl Upstream<'_> {
         let Some(object) = &first.object else {
             return first.alters;
         };
-        let made = &mut self.linked().link.changes.temporary;
+        let made = &mut self.server.link.changes.temporary;
         if first.alters == Alters::Temporary {
             made.entry(object.name.clone()).or_insert(object.transient);
             return first.alters;

@@ -9,6 +9,7 @@
 //!
 //! The link lasts until the release rule holds (see [`release`]).
 
+mod ahead;
 mod asked;
 pub mod assign;
 pub mod bind;

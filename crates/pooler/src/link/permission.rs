@@ -25,7 +25,7 @@ impl Upstream<'_> {
             session.and_then(|session| session.ticket.take());
             return Ok(Verdict::Refused);
         }
-        let link = &self.linked().link;
+        let link = &self.server.link;
         if permission == Some(Permission::Asked) || link.is_owed() && !link.group_open() {
             // Those answers will show whether the client is in a transaction.
             return Err(self.stall());
@@ -67,7 +67,7 @@ impl Upstream<'_> {
             return Ok(());
         }
         self.await_settings()?;
-        let server = self.linked();
+        let server = &mut *self.server;
         if server.link.is_group_at_work() {
             return Ok(());
         }

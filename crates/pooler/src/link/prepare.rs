@@ -26,7 +26,7 @@ impl Upstream<'_> {
     /// uncertain while PostgreSQL owes the answer to a message of another group about the name, or
     /// to a message that may drop names.
     pub(super) fn wait_for(&mut self, name: &[u8]) -> Result<(), Flow> {
-        if self.linked().link.ledger.has_barrier() {
+        if self.server.link.ledger.has_barrier() {
             return Err(self.stall());
         }
         self.wait_for_groups(name)
@@ -34,7 +34,7 @@ impl Upstream<'_> {
 
     /// Waits for the answers to other groups' messages about a name.
     fn wait_for_groups(&mut self, name: &[u8]) -> Result<(), Flow> {
-        let ledger = &self.linked().link.ledger;
+        let ledger = &self.server.link.ledger;
         let group = ledger.group();
         match ledger.pending(name).is_some_and(|op| op.group != group) {
             true => Err(self.stall()),
@@ -46,14 +46,12 @@ impl Upstream<'_> {
     /// client's first messages. If no message of the client was sent yet, the client waits for the
     /// settings alone.
     pub(crate) fn await_settings(&mut self) -> Result<(), Flow> {
-        if !self.linked().link.ledger.has_settings() {
+        if !self.server.link.ledger.has_settings() {
             return Ok(());
         }
         let flow = self.stall();
-        if self.linked().link.ledger.has_settings_only()
-            && let Some((server_id, server)) = &mut self.server
-        {
-            super::bind_held((self.id, self.client), (*server_id, server));
+        if self.server.link.ledger.has_settings_only() {
+            super::bind_held((self.id, self.client), (self.server_id, self.server));
         }
         Err(flow)
     }
@@ -63,7 +61,7 @@ impl Upstream<'_> {
     #[cold]
     pub(crate) fn stall(&mut self) -> Flow {
         let to = self.to();
-        if self.linked().link.ledger.needs_flush() {
+        if self.server.link.ledger.needs_flush() {
             self.out
                 .send_with(to, |buf| write::empty(buf, frontend::FLUSH));
         }
@@ -78,7 +76,7 @@ impl Upstream<'_> {
 
     /// Like `lookup`, with the number of the name.
     fn find(&mut self, name: &[u8]) -> Option<Named> {
-        match self.linked().link.ledger.pending(name) {
+        match self.server.link.ledger.pending(name) {
             Some(NameOp {
                 change: Change::Define(named),
                 ..
@@ -153,7 +151,7 @@ impl Upstream<'_> {
                 found.key = there.map_or(0, |there| there.key);
             }
         }
-        self.linked().link.binds_portal(portal, effect, void, names);
+        self.server.link.binds_portal(portal, effect, void, names);
         Ok(())
     }
 
@@ -161,7 +159,7 @@ impl Upstream<'_> {
     fn unnamed(&mut self) -> Result<Referent, Flow> {
         self.wait_for_groups(b"")?;
         let client = self.lookup(b"");
-        let server = self.linked();
+        let server = &mut *self.server;
         let group = server.link.ledger.group();
         let theirs = match server.link.ledger.unnamed() {
             // PostgreSQL may skip the Parse that is under way. The end of that group decides.
@@ -186,7 +184,7 @@ impl Upstream<'_> {
             self.push(entry);
             return Ok(Referent::of_unnamed(client));
         };
-        if self.linked().link.ledger.has_barrier() {
+        if self.server.link.ledger.has_barrier() {
             return Err(self.stall());
         }
         if !self.may_be_parsed_late(ours) {
@@ -207,7 +205,7 @@ impl Upstream<'_> {
     /// present settings, its constants would have another meaning than at the client's Parse
     /// (`'01/02/2020'::date` after `SET DateStyle`).
     pub(super) fn ensure(&mut self, statement: &Arc<Statement>) -> Result<Option<There>, Flow> {
-        let (key, held) = self.linked().set.find(statement);
+        let (key, held) = self.server.set.find(statement);
         if held == Some(Held::Sure) {
             return Ok(Some(There { key, late: false }));
         }
@@ -220,7 +218,7 @@ impl Upstream<'_> {
             if !statement.private && !self.interner.is_of(statement, schema, meaning) {
                 let late = self.interner.intern(schema, meaning, &statement.definition);
                 late.charge_to(self.share);
-                let (key, held) = self.linked().set.find(&late);
+                let (key, held) = self.server.set.find(&late);
                 self.await_or_add(key, held, &late)?;
                 return Ok(Some(There { key, late: true }));
             }
@@ -231,7 +229,7 @@ impl Upstream<'_> {
 
     /// True if the constants of the text have the same meaning now as at the client's Parse.
     pub(super) fn may_be_parsed_late(&mut self, statement: &Statement) -> bool {
-        let settled = self.linked().link.changes.are_settled();
+        let settled = self.server.link.changes.are_settled();
         let meaning = self.meaning();
         statement.constants == Constants::Fixed || settled && statement.constants.fit(meaning)
     }
@@ -243,7 +241,7 @@ impl Upstream<'_> {
         held: Option<Held>,
         statement: &Arc<Statement>,
     ) -> Result<(), Flow> {
-        let group = self.linked().link.ledger.group();
+        let group = self.server.link.ledger.group();
         match held {
             Some(Held::Sure) => Ok(()),
             Some(Held::Coming(when)) if when == group => Ok(()),
@@ -260,7 +258,7 @@ impl Upstream<'_> {
     /// Handles a client's Parse. Howdah sends the Parse unless the server has the statement already
     /// and PostgreSQL would certainly accept the Parse.
     pub(super) fn define(&mut self, name: &[u8], statement: &Arc<Statement>) -> Result<(), Flow> {
-        let server = self.linked();
+        let server = &mut *self.server;
         let group = server.link.ledger.group();
         let sure = server.link.ledger.sure_of_transaction(server.not_failed());
         let (key, held) = server.set.find(statement);
@@ -288,7 +286,7 @@ impl Upstream<'_> {
     /// Sends a Parse that adds a statement to the server's set.
     fn add(&mut self, key: u128, statement: &Arc<Statement>, text: &[u8], mut entry: Entry) {
         self.parses(key, statement);
-        let server = self.linked();
+        let server = &mut *self.server;
         let group = server.link.ledger.group();
         server.set.mark(key, statement, Held::Coming(group));
         entry.effects_mut().set = Some(Box::new(SetOp { key, add: true }));
@@ -307,7 +305,7 @@ impl Upstream<'_> {
     /// Sends a Close that removes a statement from the server's set.
     pub fn take_away(&mut self, key: u128, statement: &Arc<Statement>) {
         let to = self.to();
-        let server = self.linked();
+        let server = &mut *self.server;
         let group = server.link.ledger.group();
         server.set.mark(key, statement, Held::Going(group));
         let mut entry = Entry::swallow(Reply::Close);
@@ -320,15 +318,16 @@ impl Upstream<'_> {
 
     /// Sends the replies made by Howdah at the front of the ledger.
     pub(super) fn make(&mut self) {
-        let (_, server) = self
-            .server
-            .as_mut()
-            .expect("messages that need a server have one");
-        if !server.inbox.at_boundary() {
+        if !self.server.inbox.at_boundary() {
             // A notice is being relayed. The replies follow it.
             return;
         }
-        make(Peer::Client(self.id), Some(self.client), server, self.out);
+        make(
+            Peer::Client(self.id),
+            Some(self.client),
+            self.server,
+            self.out,
+        );
     }
 }
 

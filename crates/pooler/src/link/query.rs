@@ -12,6 +12,7 @@ use crate::effect::first::{First, Forgets};
 use crate::effect::{Depth, Effects, Gist, Names};
 use crate::inbox::Chunk;
 use crate::ledger::{Change, Entry, NameOp, Reply, UnnamedOp};
+use crate::opening::QueryRead;
 use crate::server::state::Unnamed;
 use crate::session::Tracking;
 use crate::statement;
@@ -30,9 +31,22 @@ struct QueryPlan<'a> {
 }
 
 impl Upstream<'_> {
-    pub(super) fn query(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        let mut gist = Gist::default();
-        self.read_query(chunk, header, &mut gist)?;
+    pub(super) fn query(
+        &mut self,
+        chunk: &mut Chunk<'_>,
+        header: Header,
+        read: &mut QueryRead,
+    ) -> Step {
+        if !read.filled {
+            self.read_query(chunk, header, read)?;
+        }
+        self.handle_query(chunk, header, &read.gist)?;
+        read.clear();
+        Ok(())
+    }
+
+    #[inline(always)] // Called in one place.
+    fn handle_query(&mut self, chunk: &mut Chunk<'_>, header: Header, gist: &Gist) -> Step {
         if let Some(signal) = &gist.signal
             && self.run_signal(chunk, header, signal)?
         {
@@ -44,13 +58,13 @@ impl Upstream<'_> {
         {
             return Ok(());
         }
-        let plan = self.plan_query(chunk, header, &gist)?;
+        let plan = self.plan_query(chunk, header, gist)?;
         self.send_query(chunk, header, gist.first.as_ref(), plan);
         self.client.inbox.gives_room_back();
         Ok(())
     }
 
-    fn read_query(&mut self, chunk: &Chunk<'_>, header: Header, gist: &mut Gist) -> Step {
+    fn read_query(&mut self, chunk: &Chunk<'_>, header: Header, read: &mut QueryRead) -> Step {
         let tracking = self.tracking();
         let mut reader = QueryReader {
             client: self.client,
@@ -59,7 +73,7 @@ impl Upstream<'_> {
             renames: self.renames,
             share: self.share,
         };
-        reader.read(chunk, header, gist)
+        reader.read(chunk, header, read)
     }
 
     /// Decides what a Query becomes, and notes its effects on the session. Once this has succeeded,
@@ -150,7 +164,7 @@ impl Upstream<'_> {
 
     /// PostgreSQL drops the unnamed statement at a Query. Makes this change, if the client has one.
     fn forget_unnamed(&mut self) -> Option<Box<NameOp>> {
-        let pending = self.linked().link.ledger.pending(b"").is_some();
+        let pending = self.server.link.ledger.pending(b"").is_some();
         let had = self.renames && (self.client.unnamed.is_some() || pending);
         had.then(|| self.name_op(Box::default(), Change::Forget))
     }
@@ -182,7 +196,7 @@ impl Upstream<'_> {
             _ => return Ok(false),
         };
         // Inside a group, no other name can be placed on the server for a while.
-        let inside = first.executes.is_none() && self.linked().link.is_group_at_work();
+        let inside = first.executes.is_none() && self.server.link.is_group_at_work();
         let ours = statement::is_ours(name);
         if !inside && !ours {
             return Ok(false);
@@ -211,7 +225,7 @@ impl Upstream<'_> {
 
     /// The change by which a Query drops the server's unnamed statement, if there may be one.
     fn drop_unnamed(&mut self) -> Option<UnnamedOp> {
-        let server = self.linked();
+        let server = &mut *self.server;
         let known = matches!(server.unnamed(), Unnamed::Known(None));
         match known && !server.link.ledger.changes_unnamed() {
             true => None,

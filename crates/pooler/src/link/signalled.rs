@@ -3,12 +3,13 @@
 //! then PostgreSQL gets a statement with that result in place of the call.
 
 use howdah_wire::backend::Status;
-use howdah_wire::frame::{HEADER, Header};
+use howdah_wire::frame::Header;
 use howdah_wire::frontend::{Bind, BindNames, Parse};
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
 use super::upstream::{Flow, Step, Upstream, whole};
+use crate::client::Client;
 use crate::inbox::Chunk;
 use crate::ledger::{Entry, Reply};
 use crate::limits;
@@ -20,7 +21,7 @@ impl Upstream<'_> {
     #[inline]
     pub(super) fn note_signal(&mut self, parse: Parse<'_>) {
         match SignalText::read(parse.text()) {
-            Some(text) => self.keep_signal(Some(parse.name.into()), text),
+            Some(text) => keep_signal(self.client, Some(parse.name.into()), text),
             None if self.client.has_signal() => self.client.forgets_signal(Some(parse.name)),
             None => {}
         }
@@ -37,36 +38,6 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    #[cold]
-    fn keep_signal(&mut self, name: Option<Box<[u8]>>, text: SignalText) {
-        let sent = SignalSent::No;
-        self.client
-            .keeps_signal(SignalStatement { name, text, sent });
-    }
-
-    /// Sends the signal of a Query whose client has no server: the signal needs none, and may free
-    /// one. The answer needs a server.
-    #[inline]
-    pub(super) fn signal_ahead(&mut self, chunk: &Chunk<'_>, header: Header) -> Step {
-        match signal_text(chunk, header) {
-            Some(text) => self.signal_first(chunk, header, &text),
-            None => Ok(()),
-        }
-    }
-
-    #[cold]
-    fn signal_first(&mut self, chunk: &Chunk<'_>, header: Header, text: &SignalText) -> Step {
-        let Some(pid) = self.keep_query(chunk, header, text)? else {
-            return Ok(());
-        };
-        match self.client.signal() {
-            Some(signal) if !matches!(signal.sent, SignalSent::Done(of, _) if of == pid) => {
-                self.ask_once(pid)
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Answers a Query that is such a call. False if Howdah has told no client this process id.
     #[cold]
     pub(super) fn run_signal(
@@ -75,7 +46,7 @@ impl Upstream<'_> {
         header: Header,
         text: &SignalText,
     ) -> Result<bool, Flow> {
-        let Some(pid) = self.keep_query(chunk, header, text)? else {
+        let Some(pid) = keep_query(self.client, text) else {
             return Ok(false);
         };
         let sent = self.send_signal(pid)?;
@@ -84,22 +55,6 @@ impl Upstream<'_> {
             self.query_instead(chunk, header, &text.success());
         }
         Ok(sent)
-    }
-
-    /// Keeps a Query of this kind, and returns the process id if Howdah may have told it.
-    fn keep_query(
-        &mut self,
-        chunk: &Chunk<'_>,
-        header: Header,
-        text: &SignalText,
-    ) -> Result<Option<u32>, Flow> {
-        whole(chunk, header).ok_or(Flow::Partial)?;
-        let pid = text.told(None);
-        let kept = self.client.signal();
-        if pid.is_some() && kept.is_none_or(|kept| kept.name.is_some() || kept.text != *text) {
-            self.keep_signal(None, text.clone());
-        }
-        Ok(pid)
     }
 
     /// Answers a Bind of such a call. False for other Binds.
@@ -132,7 +87,7 @@ impl Upstream<'_> {
         };
         let text = signal.text.success();
         // The effects of portals are noted by name.
-        if !self.linked().link.portals.is_empty() || !self.send_signal(pid)? {
+        if !self.server.link.portals.is_empty() || !self.send_signal(pid)? {
             return Ok(false);
         }
         self.bind_instead(&bind, &text);
@@ -142,10 +97,10 @@ impl Upstream<'_> {
 
     /// Sends the signal, unless this is done. True if a client got the signal.
     fn send_signal(&mut self, pid: u32) -> Result<bool, Flow> {
-        if self.linked().link.owes_ready() {
+        if self.server.link.owes_ready() {
             return Err(self.stall());
         }
-        if self.linked().status == Status::Failed {
+        if self.server.status == Status::Failed {
             return Ok(false);
         }
         let Some(signal) = self.client.signal() else {
@@ -162,19 +117,10 @@ impl Upstream<'_> {
 
     /// Asks for the signal, or waits for the answer.
     fn ask_once(&mut self, pid: u32) -> Step {
-        let Some(signal) = self.client.signal() else {
-            return Ok(());
-        };
-        if matches!(signal.sent, SignalSent::Asked(of) if of == pid) {
-            self.client.end.stalls();
-            return Err(match &self.server {
-                Some(_) => self.stall(),
-                None => Flow::Stalled,
-            });
+        match ask_once(self.client, pid) {
+            Err(Flow::Stalled) => Err(self.stall()),
+            asked => asked,
         }
-        signal.sent = SignalSent::Asked(pid);
-        let ends = signal.text.ends;
-        Err(Flow::NeedSignal { pid, ends })
     }
 
     fn query_instead(&mut self, chunk: &mut Chunk<'_>, header: Header, text: &[u8]) {
@@ -188,7 +134,7 @@ impl Upstream<'_> {
     }
 
     fn bind_instead(&mut self, bind: &Bind<'_>, text: &[u8]) {
-        self.linked().link.set_bound(None);
+        self.server.link.set_bound(None);
         self.watch_bind(bind.names.portal, None, None);
         let to = self.to();
         let formats = 2 * (bind.wanted.len() + 1);
@@ -209,13 +155,47 @@ impl Upstream<'_> {
     }
 }
 
-/// The call in a Query that is nothing else.
-#[inline]
-fn signal_text(chunk: &Chunk<'_>, header: Header) -> Option<SignalText> {
-    if header.body > limits::SIGNAL {
-        return None;
+/// Sends the signal of a Query whose client has no server: the signal needs none, and may free one.
+/// The answer needs a server.
+#[cold]
+pub(super) fn signal_ahead(client: &mut Client, text: &SignalText) -> Step {
+    let Some(pid) = keep_query(client, text) else {
+        return Ok(());
+    };
+    match client.signal() {
+        Some(signal) if !matches!(signal.sent, SignalSent::Done(of, _) if of == pid) => {
+            ask_once(client, pid)
+        }
+        _ => Ok(()),
     }
-    let body = &chunk.rest()[HEADER..];
-    let body = &body[..body.len().min(header.body as usize)];
-    SignalText::read(body.strip_suffix(b"\0").unwrap_or(body))
+}
+
+/// Keeps a Query of this kind, and returns the process id if Howdah may have told it.
+fn keep_query(client: &mut Client, text: &SignalText) -> Option<u32> {
+    let pid = text.told(None);
+    let kept = client.signal();
+    if pid.is_some() && kept.is_none_or(|kept| kept.name.is_some() || kept.text != *text) {
+        keep_signal(client, None, text.clone());
+    }
+    pid
+}
+
+#[cold]
+fn keep_signal(client: &mut Client, name: Option<Box<[u8]>>, text: SignalText) {
+    let sent = SignalSent::No;
+    client.keeps_signal(SignalStatement { name, text, sent });
+}
+
+/// Asks for the signal, or waits for the answer.
+fn ask_once(client: &mut Client, pid: u32) -> Step {
+    let Some(signal) = client.signal() else {
+        return Ok(());
+    };
+    if matches!(signal.sent, SignalSent::Asked(of) if of == pid) {
+        client.end.stalls();
+        return Err(Flow::Stalled);
+    }
+    signal.sent = SignalSent::Asked(pid);
+    let ends = signal.text.ends;
+    Err(Flow::NeedSignal { pid, ends })
 }

@@ -56,7 +56,7 @@ impl Upstream<'_> {
         }
         // A COPY would take the messages behind the Query for its own. And behind messages of an
         // open group, PostgreSQL may skip the Query, but not what Howdah sends behind it.
-        let server = self.linked();
+        let server = &mut *self.server;
         let alone = server.not_failed() && !server.link.is_group_at_work();
         if !self.renames || !alone || found.kinds.any(Kinds::COPIES) {
             // The server has only statements whose PREPARE is not followed.
@@ -163,7 +163,7 @@ impl Upstream<'_> {
     /// Gives the statements that a Query names their client's names on the server.
     #[cold]
     pub(super) fn place_names(&mut self, names: &SqlNames) {
-        self.linked().link.refuses_no_name();
+        self.server.link.refuses_no_name();
         for placed in &names.before {
             // An error of this Parse is kept for the Query.
             let mut parse = Entry::swallow(Reply::Parse);
@@ -219,7 +219,7 @@ impl Upstream<'_> {
                 self.wait_for(command.name())?;
                 self.settle_meaning()?;
             }
-            let own = match self.renames && self.linked().not_failed() {
+            let own = match self.renames && self.server.not_failed() {
                 true => self.statement_for_sql(command.name()),
                 false => None,
             };
@@ -249,7 +249,7 @@ impl Upstream<'_> {
 
     /// Gives a name its present statement, or none, for the rest of the group.
     fn place_in_group(&mut self, placed: Placed) {
-        let there = self.linked().link.placed(&placed.name);
+        let there = self.server.link.placed(&placed.name);
         match (there, &placed.statement) {
             // Whatever the server has by this name, the client itself has made.
             (None, None) => return,
@@ -261,14 +261,14 @@ impl Upstream<'_> {
             let parse = Entry::swallow(Reply::Parse);
             self.place_name(&placed.name, &statement.definition, parse);
         }
-        self.linked().link.places(placed);
+        self.server.link.places(placed);
     }
 
     /// A Sync has ended the group: removes the names that it had on the server. (PostgreSQL would
     /// skip a Close before the Sync if the group has failed.)
     #[cold]
     pub(super) fn remove_placed(&mut self) {
-        for placed in self.linked().link.take_placed() {
+        for placed in self.server.link.take_placed() {
             self.remove_name(&placed.name);
         }
         self.sync();

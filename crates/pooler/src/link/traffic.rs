@@ -1,26 +1,27 @@
 //! Handles bytes that arrive from a client or a server, and then resumes work that waited for them.
 
 use howdah_wire::backend::Status;
-use howdah_wire::frame::{HEADER, header};
+use howdah_wire::frame::header;
 
+use super::ahead::Ahead;
 use super::assign::evict_statements;
 use super::downstream::{self, Downstream};
-use super::upstream::{self, Upstream};
-use crate::client::{Client, ClientState};
-use crate::config::Globals;
+use super::upstream::{self, Flow, Upstream};
+use crate::client::ClientState;
+use crate::effect::Depth;
 use crate::event::{Action, ClientId, Close, Out, ServerId, Time, WorkerId};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::limits;
 use crate::listen::Hush;
 use crate::mail::Mail;
+use crate::opening::QueryRead;
 use crate::pool::{Pool, PoolId};
 use crate::pooler::Pooler;
 use crate::queries::tally::Ended;
 use crate::queries::watched::Watching;
 use crate::server::{Server, ServerState};
 use crate::session::Tracking;
-use crate::signal::SignalText;
 
 /// The result of handling a chunk.
 enum After {
@@ -116,88 +117,125 @@ impl Pooler {
         self.settle_client(id, out);
     }
 
+    /// Handles a chunk of a client that is logged in.
     fn upstream(&mut self, id: ClientId, chunk: &mut Chunk<'_>, out: &mut Out) -> After {
-        loop {
-            match self.run_upstream(id, chunk, out) {
-                None => return After::Gone,
-                Some(upstream::Flow::Done) => return After::Consumed,
-                Some(upstream::Flow::Partial | upstream::Flow::Stalled) => return After::Keep,
-                Some(upstream::Flow::NeedServer) => {
-                    if !self.checkout(id, out) {
-                        return After::Keep;
-                    }
-                }
-                Some(upstream::Flow::NeedRoom(size)) => {
-                    self.await_room(id, size, out);
-                    return After::Keep;
-                }
-                Some(upstream::Flow::NeedPermission { waits }) => {
-                    self.need_permission(id, waits, out);
-                    return After::Keep;
-                }
-                Some(upstream::Flow::NeedChannels(names)) => {
-                    self.wish_for_channels(id, names, chunk.rest(), out);
-                    return After::Keep;
-                }
-                Some(upstream::Flow::NeedSignal { pid, ends }) => {
-                    self.ask_for_signal(id, pid, ends, out);
-                    return After::Keep;
-                }
-                Some(upstream::Flow::NeedPass) => {
-                    self.await_pass(id, Hush::Passes, out);
-                    return After::Keep;
-                }
-                Some(upstream::Flow::Terminate) => {
-                    self.client_parts(id, Fault::ClientClosed, out);
-                    return After::Gone;
-                }
-                Some(upstream::Flow::Broken(fault)) => {
-                    self.client_parts(id, fault, out);
-                    return After::Gone;
-                }
+        // Everybody reads or fills this value in place.
+        let mut read = QueryRead::default();
+        if !chunk.fresh {
+            self.clients.at_mut(id).inbox.take_gist(&mut read.gist);
+        }
+        if self.clients.at(id).linked_server().is_none() {
+            if let Err(flow) = self.ahead(id, chunk, &mut read, out) {
+                return self.stopped(id, flow, chunk, &mut read, out);
             }
+            if !self.checkout(id, read.opening(chunk), out) {
+                self.keep_gist(id, &mut read);
+                return After::Keep;
+            }
+        }
+        match self.run_upstream(id, chunk, &mut read, out) {
+            Flow::Done => After::Consumed,
+            flow => self.stopped(id, flow, chunk, &mut read, out),
         }
     }
 
+    /// The client's first message waits. What was read of the message stays with it.
+    fn keep_gist(&mut self, id: ClientId, read: &mut QueryRead) {
+        if read.gist.depth != Depth::NOTHING
+            && let Some(client) = self.clients.get_mut(id)
+        {
+            client.inbox.keep_gist(&mut read.gist);
+        }
+    }
+
+    /// A client's messages are handled up to a point where something else must happen.
+    fn stopped(
+        &mut self,
+        id: ClientId,
+        flow: Flow,
+        chunk: &Chunk<'_>,
+        read: &mut QueryRead,
+        out: &mut Out,
+    ) -> After {
+        match flow {
+            Flow::Done => return After::Consumed,
+            Flow::Partial | Flow::Stalled => {}
+            Flow::NeedRoom(size) => self.await_room(id, size, out),
+            Flow::NeedPermission { waits } => self.need_permission(id, waits, out),
+            Flow::NeedChannels(names) => self.wish_for_channels(id, names, chunk.rest(), out),
+            Flow::NeedSignal { pid, ends } => self.ask_for_signal(id, pid, ends, out),
+            Flow::NeedPass => self.await_pass(id, Hush::Passes, out),
+            Flow::Terminate => {
+                self.client_parts(id, Fault::ClientClosed, out);
+                return After::Gone;
+            }
+            Flow::Broken(fault) => {
+                self.client_parts(id, fault, out);
+                return After::Gone;
+            }
+        }
+        self.keep_gist(id, read);
+        After::Keep
+    }
+
+    /// Handles the messages of a client without a server, up to the first that needs one.
+    #[inline(always)] // Called once.
+    fn ahead(
+        &mut self,
+        id: ClientId,
+        chunk: &mut Chunk<'_>,
+        read: &mut QueryRead,
+        out: &mut Out,
+    ) -> Result<(), Flow> {
+        let client = self.clients.at_mut(id);
+        let pool = self.pools.at(client.pool.expect("the client is logged in"));
+        let globals = &self.config.globals;
+        let mut ahead = Ahead {
+            id,
+            client,
+            renames: pool.renames(globals.max_prepared_statements),
+            globals,
+            terms: &pool.terms,
+            share: &pool.share,
+            out,
+        };
+        ahead.run(chunk, read)
+    }
+
+    /// Handles the messages of a client with a server.
     fn run_upstream(
         &mut self,
         id: ClientId,
         chunk: &mut Chunk<'_>,
+        read: &mut QueryRead,
         out: &mut Out,
-    ) -> Option<upstream::Flow> {
+    ) -> Flow {
         let now = self.now;
-        let client = self.clients.get_mut(id)?;
-        let link = client.linked_server();
+        let client = self.clients.at_mut(id);
+        let server_id = client.linked_server().expect("the client has a server");
         let globals = &self.config.globals;
-        if plainly_needs_server(client, globals, chunk) {
-            return Some(upstream::Flow::NeedServer);
+        let pool = self
+            .pools
+            .at_mut(client.pool.expect("the client is logged in"));
+        let server = self.servers.at_mut(server_id);
+        if server.link.ledger.is_empty() {
+            server.begins_request(now);
+        } else if server.link.is_reading() {
+            client.sends_rows(now);
         }
-        let pool = self.pools.at_mut(client.pool?);
-        let server = match link {
-            Some(server) => {
-                let entry = self.servers.get_mut(server)?;
-                if entry.link.ledger.is_empty() {
-                    entry.begins_request(now);
-                } else if entry.link.is_reading() {
-                    client.sends_rows(now);
-                }
-                // Other servers close surplus statements when they get a client. A kept
-                // server gets no new client, so Howdah closes the surplus here.
-                let most = globals.max_prepared_statements as usize;
-                let rests = entry.status == Status::Idle && client.inbox.at_boundary();
-                if entry.set.has_grown()
-                    && rests
-                    && entry.link.is_quiet()
-                    && !entry.link.group_open()
-                    && header(chunk.rest()).is_some()
-                    && entry.set.outgrows(most)
-                {
-                    evict_statements(server, entry, most, out);
-                }
-                Some((server, entry))
-            }
-            None => None,
-        };
+        // Other servers close surplus statements when they get a client. A kept server gets no new
+        // client, so Howdah closes the surplus here.
+        let most = globals.max_prepared_statements as usize;
+        let rests = server.status == Status::Idle && client.inbox.at_boundary();
+        if server.set.has_grown()
+            && rests
+            && server.link.is_quiet()
+            && !server.link.group_open()
+            && header(chunk.rest()).is_some()
+            && server.set.outgrows(most)
+        {
+            evict_statements(server_id, server, most, out);
+        }
         let wanted = pool.terms.wanted;
         let watch = (wanted.any && !client.replication.any()).then_some(Watching {
             now,
@@ -208,6 +246,7 @@ impl Pooler {
         let mut upstream = Upstream {
             id,
             client,
+            server_id,
             server,
             renames: pool.renames(globals.max_prepared_statements),
             globals,
@@ -220,25 +259,23 @@ impl Pooler {
             out,
             counts: upstream::SentCounts::default(),
         };
-        let flow = upstream.run(chunk);
+        let flow = upstream.run(chunk, read);
         let counts = upstream.counts;
         pool.count_parses(counts.client_parses, counts.server_parses, counts.binds);
-        if counts.syncs > 0
-            && let Some(server) = link.and_then(|id| self.servers.get_mut(id))
-        {
+        if counts.syncs > 0 {
             let answers = downstream::AnswerCounts {
                 queries: counts.syncs,
                 transactions: counts.syncs,
             };
-            count_ended(pool, server, &answers, now);
+            count_ended(pool, self.servers.at_mut(server_id), &answers, now);
         }
         if counts.sequences {
-            pool.notes_question_for_numbers(self.now);
+            pool.notes_question_for_numbers(now);
             if pool.terms.tracking == Tracking::Keeps {
                 self.ask_permission(id, crate::mail::PinWish::Knows, out);
             }
         }
-        Some(flow)
+        flow
     }
 
     pub(crate) fn server_sent(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
@@ -420,25 +457,4 @@ fn count_ended(pool: &mut Pool, server: &mut Server, counts: &downstream::Answer
     }
     // In a pipeline the next query begins when this one ends.
     server.begins_request(now);
-}
-
-/// True if the client has no server and its bytes begin with a short, complete message that only a
-/// server can answer. No closer look is then needed.
-fn plainly_needs_server(client: &Client, globals: &Globals, chunk: &Chunk<'_>) -> bool {
-    if !matches!(client.state(), ClientState::Idle)
-        || client.end.skips()
-        || !client.inbox.at_boundary()
-        || globals.disable_pqexec
-    {
-        return false;
-    }
-    let rest = chunk.rest();
-    let Some(Ok(header)) = header(rest) else {
-        return false;
-    };
-    let most = rest.len().min(limits::SHORT as usize);
-    upstream::needs_server(header.tag)
-        && header.total() <= most
-        && header.body + 4 <= globals.max_packet_size
-        && (header.tag != b'Q' || !SignalText::may_be(&rest[HEADER..]))
 }

@@ -17,11 +17,11 @@ use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Change, Entry, NameOp, Reply, UnnamedOp};
 use crate::limits;
 use crate::listen::Name;
+use crate::opening::QueryRead;
 use crate::params::Tracked;
 use crate::pool::terms::Terms;
 use crate::queries::watched::Watching;
 use crate::server::Server;
-use crate::session::Tracking;
 use crate::statement::{self, Interner, Named, SchemaId, Statement};
 
 /// Why `Upstream::run` stopped.
@@ -36,8 +36,6 @@ pub enum Flow {
     NeedRoom(usize),
     /// The next message waits until more answers have come.
     Stalled,
-    /// The next message needs a server.
-    NeedServer,
     /// With the next message, the client would keep its server. The client needs permission
     /// (`pin_limit`).
     NeedPermission {
@@ -92,8 +90,10 @@ pub struct Upstream<'a> {
     pub id: ClientId,
     /// The client.
     pub client: &'a mut Client,
-    /// The client's server, if there is a link.
-    pub server: Option<(ServerId, &'a mut Server)>,
+    /// The id of the server.
+    pub server_id: ServerId,
+    /// The client's server.
+    pub server: &'a mut Server,
     /// Howdah renames statements, so that a server can hold the statements of many clients.
     pub renames: bool,
     /// The global settings.
@@ -120,9 +120,9 @@ pub struct Upstream<'a> {
 pub(super) type Step = Result<(), Flow>;
 
 impl Upstream<'_> {
-    /// Handles as many messages of a chunk as possible.
+    /// Handles as many messages of a chunk as possible. `read` is what was read of the first one.
     #[inline(always)] // Called in one place.
-    pub fn run(&mut self, chunk: &mut Chunk<'_>) -> Flow {
+    pub fn run(&mut self, chunk: &mut Chunk<'_>, read: &mut QueryRead) -> Flow {
         loop {
             if !self.client.inbox.at_boundary() {
                 self.client.inbox.gives_room_back();
@@ -135,7 +135,7 @@ impl Upstream<'_> {
             if chunk.rest().is_empty() {
                 return Flow::Done;
             }
-            if let Err(flow) = self.message(chunk) {
+            if let Err(flow) = self.message(chunk, read) {
                 return flow;
             }
         }
@@ -144,42 +144,18 @@ impl Upstream<'_> {
     /// Relays or drops more of the current message.
     pub(super) fn stream(&mut self, chunk: &mut Chunk<'_>) {
         let (count, fate) = self.client.inbox.advance(chunk.rest().len());
-        match (fate, &self.server) {
-            (Fate::Relay, Some((server, _))) => chunk.pass(count, Peer::Server(*server), self.out),
-            _ => chunk.at += count,
+        match fate {
+            Fate::Relay => chunk.pass(count, self.to(), self.out),
+            Fate::Drop => chunk.at += count,
         }
     }
 
-    fn message(&mut self, chunk: &mut Chunk<'_>) -> Step {
-        let Some(read) = header(chunk.rest()) else {
-            // Howdah reports an invalid tag at once, without waiting for the rest of the header.
-            let first = chunk.rest()[0];
-            return if tags::is_frontend(first) {
-                Err(Flow::Partial)
-            } else {
-                Err(unknown(first))
-            };
-        };
-        let tag = chunk.rest()[0];
-        if !tags::is_frontend(tag) {
-            return Err(unknown(tag));
-        }
-        // At an invalid length PostgreSQL closes the connection without a message.
-        let header = read.map_err(|e| Flow::Broken(Fault::ClientLength(e)))?;
-        if header.body + 4 > self.globals.max_packet_size.min(limits::SHORT) {
-            self.check_length(header)?;
-        }
-        if tag == tag::TERMINATE {
-            return Err(Flow::Terminate);
-        }
+    fn message(&mut self, chunk: &mut Chunk<'_>, read: &mut QueryRead) -> Step {
+        let header = next(chunk, self.globals)?;
+        let tag = header.tag;
         // If PostgreSQL refuses the client's settings, it skips the following messages, but only up
         // to a Sync. So a message after a Sync must wait.
-        if self
-            .server
-            .as_ref()
-            .is_some_and(|(_, s)| s.link.ledger.has_settings())
-            && self.linked().link.owes_ready()
-        {
+        if self.server.link.ledger.has_settings() && self.server.link.owes_ready() {
             return Err(self.stall());
         }
         if tag == tag::QUERY && self.globals.disable_pqexec {
@@ -191,19 +167,16 @@ impl Upstream<'_> {
         if self.client.end.skips() && tag != tag::SYNC {
             return self.skipped(chunk, header);
         }
-        if self.server.is_none() {
-            return self.unlinked(chunk, header);
-        }
-        if self.linked().link.ledger.len() >= limits::OWED {
+        if self.server.link.ledger.len() >= limits::OWED {
             return Err(self.stall());
         }
         // Howdah holds back the ReadyForQuery of a listening client. No other answer may follow it.
         let waits = self.client.listens() && (needs_server(tag) || begins_or_ends(tag));
-        if waits && self.linked().link.ledger.owes_ready() {
+        if waits && self.server.link.ledger.owes_ready() {
             return Err(self.stall());
         }
         match tag {
-            tag::QUERY => self.query(chunk, header),
+            tag::QUERY => self.query(chunk, header, read),
             tag::PARSE => self.parse(chunk, header),
             tag::BIND => self.bind(chunk, header),
             tag::DESCRIBE => self.describe(chunk, header),
@@ -217,7 +190,7 @@ impl Upstream<'_> {
                 }
                 self.enter(Entry::forward(Reply::Sync));
                 self.relay(chunk, header);
-                if !self.linked().link.placed.is_empty() {
+                if !self.server.link.placed.is_empty() {
                     self.remove_placed();
                 }
                 Ok(())
@@ -246,7 +219,7 @@ impl Upstream<'_> {
     /// True if PostgreSQL would only say that it is idle: Howdah itself has answered the whole group
     /// (a Parse of a statement that the server has), outside a transaction.
     fn may_answer_sync(&mut self, header: Header) -> bool {
-        let server = self.linked();
+        let server = &mut *self.server;
         server.link.ledger.is_group_unsent()
             && server.status == Status::Idle
             && server.ending().is_none()
@@ -259,7 +232,7 @@ impl Upstream<'_> {
     /// Answers a Sync in place of PostgreSQL.
     #[cold]
     fn answer_sync(&mut self, chunk: &mut Chunk<'_>, header: Header) {
-        let server = self.linked();
+        let server = &mut *self.server;
         server.link.ledger.end_unsent_group();
         server.says_nothing();
         self.out
@@ -268,109 +241,30 @@ impl Upstream<'_> {
         self.skip(chunk, header);
     }
 
-    /// Refuses a message that is too long for its tag.
-    #[cold]
-    fn check_length(&self, header: Header) -> Step {
-        let (tag, length) = (header.tag, header.body + 4);
-        let error = WireError::Length { tag, length };
-        match tags::is_short(tag) {
-            true if length > limits::SHORT => Err(Flow::Broken(Fault::ClientLength(error))),
-            false if length > self.globals.max_packet_size => {
-                Err(Flow::Broken(Fault::ClientBytes(error)))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Drops a message, as PostgreSQL would: an earlier one has failed, and no Sync came since.
     #[cold]
     fn skipped(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        self.client.inbox.gives_room_back();
         let begets_nothing = matches!(
             header.tag,
             tag::FLUSH | tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL
         );
-        let eaten = self
-            .server
-            .as_ref()
-            .is_some_and(|(_, s)| s.link.copy.eaten() > 0);
-        if eaten && !begets_nothing {
+        if self.server.link.copy.eaten() > 0 && !begets_nothing {
             // PostgreSQL answers this message only if the COPY had failed before a Sync inside it.
             return Err(Flow::Broken(Fault::CopyUnclear));
         }
+        self.client.inbox.gives_room_back();
         self.skip(chunk, header);
         Ok(())
     }
 
-    /// Handles a message of a client without a server. Some messages need no server.
-    #[cold]
-    fn unlinked(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        match header.tag {
-            // The message is malformed: PostgreSQL answers it with its own error.
-            tag::SYNC | tag::FLUSH if header.body > 0 => {
-                Err(if chunk.rest().len() < header.total() {
-                    Flow::Partial
-                } else {
-                    Flow::NeedServer
-                })
-            }
-            // The client must first get the notifications of everything committed by now. That
-            // needs no server.
-            tag::SYNC if self.client.listens() && !self.client.has_heard_all() => {
-                Err(Flow::NeedPass)
-            }
-            tag::SYNC => {
-                self.client.end.group_ends();
-                self.out
-                    .send_with(Peer::Client(self.id), |buf| write::ready(buf, Status::Idle));
-                self.skip(chunk, header);
-                Ok(())
-            }
-            // The message is the rest of a failed COPY, or a Flush with nothing to flush.
-            tag::FLUSH | tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => {
-                self.skip(chunk, header);
-                Ok(())
-            }
-            _ => {
-                // No server should wait for the rest of a message. So a message that Howdah must
-                // read whole, or that is short, gets a server only when complete.
-                let there = chunk.rest().len();
-                let needed = header.total().min(limits::FRONT);
-                if there < needed {
-                    return Err(Flow::Partial);
-                }
-                let held_whole = match header.tag {
-                    tag::PARSE if self.renames => !is_long_parse(chunk.rest(), header),
-                    tag::QUERY if self.renames && is_execute(chunk.rest()) => {
-                        header.total() <= limits::PARSE as usize
-                    }
-                    tag::QUERY | tag::PARSE => {
-                        header.total() <= limits::QUERY_READ && self.tracking() != Tracking::Nothing
-                    }
-                    _ => false,
-                };
-                if held_whole && there < header.total() {
-                    // Without room, it is answered at once, or passes through.
-                    await_whole(self.client, self.share, self.server.is_some(), header)?;
-                }
-                if header.tag == tag::QUERY {
-                    self.signal_ahead(chunk, header)?;
-                }
-                Err(Flow::NeedServer)
-            }
-        }
-    }
-
     fn in_copy(&self) -> bool {
-        self.server
-            .as_ref()
-            .is_some_and(|(_, s)| s.link.copy.is_open() || s.link.copy.is_both())
+        self.server.link.is_reading()
     }
 
     /// While PostgreSQL reads a COPY, it ignores Flush and Sync. Any other message that is not part
     /// of the COPY makes the COPY fail.
     fn during_copy(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        let copy = self.linked().link.copy_mut();
+        let copy = self.server.link.copy_mut();
         match header.tag {
             tag::COPY_DATA | tag::FLUSH => {}
             tag::SYNC => copy.eat(),
@@ -393,7 +287,7 @@ impl Upstream<'_> {
     /// owes answers, a COPY may be about to open, so Howdah relays the message. Otherwise the
     /// message is late, and Howdah drops it.
     fn copy_piece(&mut self, chunk: &mut Chunk<'_>, header: Header) {
-        if self.linked().link.ledger.is_empty() {
+        if self.server.link.ledger.is_empty() {
             self.skip(chunk, header);
             return;
         }
@@ -406,7 +300,7 @@ impl Upstream<'_> {
     /// Makes the entry of a Query or FunctionCall.
     pub(super) fn query_entry(&mut self) -> Entry {
         let mut entry = Entry::forward(Reply::Query);
-        entry.inside = self.linked().link.ledger.is_group_at_work();
+        entry.inside = self.server.link.ledger.is_group_at_work();
         entry
     }
 
@@ -444,7 +338,7 @@ impl Upstream<'_> {
     /// the entry.
     #[inline(always)]
     pub(super) fn enter(&mut self, entry: Entry) {
-        let server = self.linked();
+        let server = &mut *self.server;
         debug_assert!(!server.link.ledger.has_settings() || !server.link.owes_ready());
         let not_failed = server.not_failed();
         server.link.ledger.push(entry, not_failed);
@@ -467,7 +361,7 @@ impl Upstream<'_> {
 
     /// A change of a client's name, made by the current message.
     pub(super) fn name_op(&mut self, name: Box<[u8]>, change: Change) -> Box<NameOp> {
-        let group = self.linked().link.ledger.group();
+        let group = self.server.link.ledger.group();
         Box::new(NameOp {
             name,
             group,
@@ -477,25 +371,13 @@ impl Upstream<'_> {
 
     /// A change of the server's unnamed statement, made by the current message.
     pub(super) fn unnamed_op(&mut self, statement: Option<Arc<Statement>>) -> Option<UnnamedOp> {
-        let group = self.linked().link.ledger.group();
+        let group = self.server.link.ledger.group();
         self.renames.then_some(UnnamedOp { group, statement })
     }
 
-    /// The client's server. Called only if the client has one.
-    pub(crate) fn linked(&mut self) -> &mut Server {
-        let (_, server) = self
-            .server
-            .as_mut()
-            .expect("messages that need a server have one");
-        server
-    }
-
+    /// The client's server.
     pub(crate) fn to(&self) -> Peer {
-        let (id, _) = self
-            .server
-            .as_ref()
-            .expect("messages that need a server have one");
-        Peer::Server(*id)
+        Peer::Server(self.server_id)
     }
 
     /// Relays a message that PostgreSQL answers.
@@ -515,11 +397,55 @@ impl Upstream<'_> {
 
     /// Skips a message, from its tag on: the server does not get it.
     pub(super) fn skip(&mut self, chunk: &mut Chunk<'_>, header: Header) {
-        let count = chunk.rest().len().min(header.total());
-        chunk.at += count;
-        let left = header.total() - count;
-        self.client.inbox.begin(header.tag, Fate::Drop, left);
+        skip(self.client, chunk, header);
     }
+}
+
+/// The header of the next message.
+#[inline(always)]
+pub(super) fn next(chunk: &Chunk<'_>, globals: &Globals) -> Result<Header, Flow> {
+    let Some(read) = header(chunk.rest()) else {
+        // Howdah reports an invalid tag at once, without waiting for the rest of the header.
+        let first = chunk.rest()[0];
+        return if tags::is_frontend(first) {
+            Err(Flow::Partial)
+        } else {
+            Err(unknown(first))
+        };
+    };
+    let tag = chunk.rest()[0];
+    if !tags::is_frontend(tag) {
+        return Err(unknown(tag));
+    }
+    // At an invalid length PostgreSQL closes the connection without a message.
+    let header = read.map_err(|e| Flow::Broken(Fault::ClientLength(e)))?;
+    if header.body + 4 > globals.max_packet_size.min(limits::SHORT) {
+        check_length(globals, header)?;
+    }
+    match tag {
+        tag::TERMINATE => Err(Flow::Terminate),
+        _ => Ok(header),
+    }
+}
+
+/// Refuses a message that is too long for its tag.
+#[cold]
+fn check_length(globals: &Globals, header: Header) -> Step {
+    let (tag, length) = (header.tag, header.body + 4);
+    let error = WireError::Length { tag, length };
+    match tags::is_short(tag) {
+        true if length > limits::SHORT => Err(Flow::Broken(Fault::ClientLength(error))),
+        false if length > globals.max_packet_size => Err(Flow::Broken(Fault::ClientBytes(error))),
+        _ => Ok(()),
+    }
+}
+
+/// Skips a message, from its tag on.
+pub(super) fn skip(client: &mut Client, chunk: &mut Chunk<'_>, header: Header) {
+    let count = chunk.rest().len().min(header.total());
+    chunk.at += count;
+    let left = header.total() - count;
+    client.inbox.begin(header.tag, Fate::Drop, left);
 }
 
 /// True if only a server can handle a message with this tag.

@@ -40,9 +40,8 @@ impl Upstream<'_> {
     }
 
     fn begin_query(&mut self, text: Arc<QueryText>, sql: &[u8], values: Option<Box<str>>) -> Query {
-        let (_, server) = self.server.as_mut()?;
         let watching = self.watch.as_mut()?;
-        let waited = std::mem::take(&mut server.link.waited);
+        let waited = std::mem::take(&mut self.server.link.waited);
         let mut query = watching.begin(text, sql, waited);
         query.values = values;
         Some(Box::new(query))
@@ -66,7 +65,7 @@ impl Upstream<'_> {
                 false => Sql::Unknown,
             },
         };
-        let watch = self.linked().link.watch.get_or_insert_default();
+        let watch = self.server.link.watch.get_or_insert_default();
         if name.is_empty() {
             watch.unnamed = Some(text);
         } else {
@@ -90,7 +89,7 @@ impl Upstream<'_> {
         let body = front(chunk, header, limits::FRONT)?;
         if let Some(names) = BindNames::read(body) {
             let values = self.values(whole(chunk, header));
-            let watch = self.linked().link.watch.get_or_insert_default();
+            let watch = self.server.link.watch.get_or_insert_default();
             let known = match names.statement {
                 b"" => watch.unnamed.as_ref(),
                 name => watch.named.get(name),
@@ -119,7 +118,7 @@ impl Upstream<'_> {
             sql: Sql::Of(statement.clone()),
         });
         let values = self.values(body);
-        let watch = self.linked().link.watch.get_or_insert_default();
+        let watch = self.server.link.watch.get_or_insert_default();
         watch.bound = text.map(|text| WatchedPortal {
             portal: portal.into(),
             text,
@@ -169,7 +168,7 @@ impl Upstream<'_> {
         let (portal, rest) = cstr(body).unwrap_or_default();
         let row_limit = execute_rows(rest);
         let bound = self
-            .linked()
+            .server
             .link
             .watch
             .as_ref()

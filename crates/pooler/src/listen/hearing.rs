@@ -46,7 +46,7 @@ impl Upstream<'_> {
         let Some(told) = &found.channels else {
             return Ok(());
         };
-        if self.linked().link.owes_ready() {
+        if self.server.link.owes_ready() {
             return Err(self.stall());
         }
         let own = self.client.channels();
@@ -58,7 +58,7 @@ impl Upstream<'_> {
         if let Some(own) = self.client.channels_mut() {
             own.ahead.retain(|name| !told.listens.contains(name));
         }
-        self.linked().will_unlisten();
+        self.server.will_unlisten();
         Ok(())
     }
 
@@ -93,16 +93,15 @@ impl Upstream<'_> {
         }
         let asks = found.kinds.any(Kinds::ASKS_CHANNELS);
         let own = self.client.channels();
-        let server = self.server.as_ref().map(|(_, server)| &**server);
-        let status = server.map(|server| server.status);
+        let status = self.server.status;
         let listens = own.map_or(ListensAlone::Yes, |own| own.alone);
-        if listens != ListensAlone::No || status == Some(Status::Failed) {
+        if listens != ListensAlone::No || status == Status::Failed {
             // PostgreSQL's list is right, or will be after the transaction, or the text will fail.
-            return asks && listens == ListensAlone::Begun && status == Some(Status::Transaction);
+            return asks && listens == ListensAlone::Begun && status == Status::Transaction;
         }
         let moves = found.kinds.any(Kinds::BEGINS.and(Kinds::ENDS));
         // A BEGIN of the same group may not be answered yet.
-        let idle = server.is_some_and(is_outside_block) && !moves;
+        let idle = is_outside_block(self.server) && !moves;
         let told = found.channels.as_ref();
         asks || !told.is_some_and(|told| idle || told.outside)
     }
@@ -116,7 +115,7 @@ impl Upstream<'_> {
             return Ok(());
         }
         let asks = found.kinds.any(Kinds::ASKS_CHANNELS);
-        let server = self.linked();
+        let server = &mut *self.server;
         let (in_block, in_group) = (server.status != Status::Idle, server.link.group_open());
         if asks && (in_block || in_group) {
             // LISTEN takes effect at COMMIT: too late for the question.
@@ -134,14 +133,13 @@ impl Upstream<'_> {
             let mark = (!asks).then(|| MARK.into());
             commands.extend(own.listened().chain(&mark).map(listen));
         }
-        let out = &mut *self.out;
-        match &mut self.server {
-            Some((id, server)) if !in_group => server.runs_for_us(*id, &commands.concat(), out),
-            _ => {
-                for sql in commands {
-                    self.run_for_us(&sql, Part::Whole);
-                }
-            }
+        if !in_group {
+            let id = self.server_id;
+            self.server.runs_for_us(id, &commands.concat(), self.out);
+            return Ok(());
+        }
+        for sql in commands {
+            self.run_for_us(&sql, Part::Whole);
         }
         Ok(())
     }
@@ -164,7 +162,7 @@ impl Upstream<'_> {
     ///   server's last client.
     /// - An UNLISTEN: the client must receive the notifications from before the UNLISTEN.
     fn pass_first(&mut self, found: &Effects) -> Result<(), Flow> {
-        let server = self.linked();
+        let server = &mut *self.server;
         let (unheard, idle) = (server.is_unheard(), server.status == Status::Idle);
         let notifies = unheard && found.kinds.any(Kinds::NOTIFIES);
         let Some(own) = self.client.channels_mut() else {
@@ -184,7 +182,7 @@ impl Upstream<'_> {
         if !found.kinds.any(Kinds::UNLISTENS) || self.must_listen_alone(found) {
             return;
         }
-        let idle = is_outside_block(self.linked());
+        let idle = is_outside_block(self.server);
         let own = self.client.channels_mut();
         if let (Some(own), Some(told)) = (own, &found.channels)
             && (idle || told.outside)

@@ -10,6 +10,7 @@ use crate::config::nanos;
 use crate::deadlines::idle_deadline;
 use crate::event::{ClientId, Close, Out, ServerId, Time};
 use crate::next::Next;
+use crate::opening::Opening;
 use crate::pool::key::PoolId;
 use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
@@ -24,8 +25,8 @@ const LOOKED_AT: usize = 8;
 
 impl Pooler {
     /// A client needs a server. Returns true if the client gets a server that takes its messages
-    /// at once. Otherwise the client waits.
-    pub(crate) fn checkout(&mut self, id: ClientId, out: &mut Out) -> bool {
+    /// at once. Otherwise the client waits. `_opening` is the client's first message.
+    pub(crate) fn checkout(&mut self, id: ClientId, _opening: Opening<'_>, out: &mut Out) -> bool {
         let now = self.now;
         let client = self.clients.at_mut(id);
         client.begin_request(now);

@@ -15,7 +15,7 @@
 
 pub mod inquiry;
 mod keep;
-mod note;
+pub(crate) mod note;
 mod pins;
 pub mod settings;
 pub mod ticket;

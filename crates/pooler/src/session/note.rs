@@ -4,21 +4,19 @@ use howdah_wire::backend::Status;
 use howdah_wire::frame::{HEADER, Header};
 
 use super::Tracking;
+use crate::client::Client;
 use crate::effect::{Depth, Effects, Gist, Kinds, Mention};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::limits;
 use crate::link::upstream::{Flow, LoginValues, Upstream, Verdict, await_whole, whole};
+use crate::pool::terms::Terms;
 use crate::server::Ending;
 
 impl Upstream<'_> {
-    /// How to treat state that the client leaves. A replication client has a server of its own,
-    /// which no other client gets later.
+    /// How to treat state that the client leaves.
     pub(crate) fn tracking(&self) -> Tracking {
-        match self.client.replication.any() {
-            true => Tracking::Nothing,
-            false => self.terms.tracking,
-        }
+        tracking(self.client, self.terms)
     }
 
     /// Notes the effects of a text that was not sent yet, if it may run.
@@ -68,37 +66,23 @@ impl Upstream<'_> {
             Some(begin) => long.read(&chunk.rest()[begin..there]),
             None => long.doubt(),
         }
-        if there == header.total() {
-            self.note_end();
+        if there == header.total() && ends_in_doubt(self.client) {
+            self.doubt_long();
         }
         Ok(Verdict::Runs)
     }
 
     /// Looks at more of a Query or Parse that is too long to be held.
     pub(crate) fn note_piece(&mut self, piece: &[u8]) {
-        let session = self.client.session_if_any();
-        let Some(long) = session.and_then(|session| session.long.as_mut()) else {
-            return;
-        };
-        long.read(piece);
-        if self.client.inbox.left() == piece.len() {
-            self.note_end();
+        if read_piece(self.client, piece) {
+            self.doubt_long();
         }
     }
 
-    /// The last piece of a long text has come.
-    fn note_end(&mut self) {
-        let session = self.client.session_if_any();
-        let long = session.and_then(|session| session.long.take());
-        self.client.forgets_blank_session();
-        if let Some((_, server)) = self
-            .server
-            .as_mut()
-            .filter(|_| long.is_some_and(|long| long.is_doubtful()))
-        {
-            server.link.doubts_meaning();
-            server.mark_doubted();
-        }
+    /// The text of a long message is in doubt.
+    fn doubt_long(&mut self) {
+        self.server.link.doubts_meaning();
+        self.server.mark_doubted();
     }
 
     /// Notes the effects of a Parse that is passed on unchanged.
@@ -161,9 +145,7 @@ impl Upstream<'_> {
             // A RESET or UNLISTEN without anything to reset changes nothing.
             return Ok(());
         }
-        if let Some((_, server)) = &mut self.server {
-            server.soil(leaves);
-        }
+        self.server.soil(leaves);
         let tracking = self.tracking();
         if tracking == Tracking::KeepsSettings && kinds.any(Kinds::PINNING.and(Kinds::SEQUENCES)) {
             return Err(Flow::Broken(Fault::PinsInStatementMode));
@@ -183,11 +165,9 @@ impl Upstream<'_> {
     /// The server of a text that can't be read with certainty is cleaned before any client gets the
     /// server.
     fn note_doubt(&mut self, found: &Effects) {
-        if let Some((_, server)) = &mut self.server {
-            server.mark_doubted();
-            if found.kinds.any(Kinds::STAYS) {
-                server.must_close_too(Ending::StateStays);
-            }
+        self.server.mark_doubted();
+        if found.kinds.any(Kinds::STAYS) {
+            self.server.must_close_too(Ending::StateStays);
         }
     }
 
@@ -204,11 +184,7 @@ impl Upstream<'_> {
             // The search path may begin with `pg_temp`, also that of the login.
             match self.tracking() {
                 Tracking::Keeps => kinds.add(Kinds::TEMPORARY),
-                _ => {
-                    if let Some((_, server)) = &mut self.server {
-                        server.mark_doubted();
-                    }
-                }
+                _ => self.server.mark_doubted(),
             }
         }
         kinds
@@ -235,12 +211,8 @@ impl Upstream<'_> {
     fn note_reset(&mut self, found: &Effects) {
         let back = |mention: &Mention| !matches!(mention, Mention::Set(_));
         let resets = found.kinds.any(Kinds::DISCARDS_ALL) || found.settings.iter().any(back);
-        if let Some((_, server)) = self
-            .server
-            .as_mut()
-            .filter(|_| resets && self.terms.database.connect_query.is_some())
-        {
-            server.mark_doubted();
+        if resets && self.terms.database.connect_query.is_some() {
+            self.server.mark_doubted();
         }
     }
 
@@ -266,14 +238,40 @@ impl Upstream<'_> {
     fn forget_numbers(&mut self) {
         // With `session_state = discard`, a client's own values end with its transaction, too.
         let kept = self.tracking() == Tracking::Keeps;
-        let Some((id, server)) = &mut self.server else {
-            return;
-        };
+        let server = &mut *self.server;
         let numbers = server.numbers();
         let rests = server.link.is_at_rest() && server.status == Status::Idle;
         if numbers.mixed && rests && !(numbers.again && kept) {
             server.forgets_numbers();
-            server.runs_for_us(*id, b"DISCARD SEQUENCES", self.out);
+            server.runs_for_us(self.server_id, b"DISCARD SEQUENCES", self.out);
         }
     }
+}
+
+/// How to treat state that a client leaves. A replication client has a server of its own, which no
+/// other client gets later.
+pub(crate) fn tracking(client: &Client, terms: &Terms) -> Tracking {
+    match client.replication.any() {
+        true => Tracking::Nothing,
+        false => terms.tracking,
+    }
+}
+
+/// Looks at more of a Query or Parse that is too long to be held. True if this was the last piece,
+/// and the text is in doubt.
+pub(crate) fn read_piece(client: &mut Client, piece: &[u8]) -> bool {
+    let session = client.session_if_any();
+    let Some(long) = session.and_then(|session| session.long.as_mut()) else {
+        return false;
+    };
+    long.read(piece);
+    client.inbox.left() == piece.len() && ends_in_doubt(client)
+}
+
+/// The last piece of a long text has come. True if the text is in doubt.
+fn ends_in_doubt(client: &mut Client) -> bool {
+    let session = client.session_if_any();
+    let long = session.and_then(|session| session.long.take());
+    client.forgets_blank_session();
+    long.is_some_and(|long| long.is_doubtful())
 }

@@ -1,0 +1,175 @@
+//! What a client's messages do before the client has a server. Some messages need none. A Query is
+//! read before its client asks for a server.
+
+use std::sync::Arc;
+
+use howdah_wire::backend::Status;
+use howdah_wire::frame::{Header, header};
+use howdah_wire::tag::frontend as tag;
+use howdah_wire::write;
+
+use super::asked::QueryReader;
+use super::signalled::signal_ahead;
+use super::upstream::{Flow, Step, await_whole, is_long_parse, needs_server, next, skip};
+use crate::account::Allowance;
+use crate::client::{Client, ClientState};
+use crate::config::Globals;
+use crate::event::{ClientId, Out, Peer};
+use crate::fault::Fault;
+use crate::inbox::Chunk;
+use crate::limits;
+use crate::opening::QueryRead;
+use crate::pool::terms::Terms;
+use crate::session::Tracking;
+use crate::session::note::{read_piece, tracking};
+
+/// The parts of a `Pooler` that the messages of a client without a server need.
+pub(super) struct Ahead<'a> {
+    /// The id of the client.
+    pub id: ClientId,
+    /// The client.
+    pub client: &'a mut Client,
+    /// Howdah renames statements, so that a server can hold the statements of many clients.
+    pub renames: bool,
+    /// The global settings.
+    pub globals: &'a Globals,
+    /// The settings of the client's pool.
+    pub terms: &'a Terms,
+    /// The pool's share of the account.
+    pub share: &'a Arc<Allowance>,
+    /// The list of actions.
+    pub out: &'a mut Out,
+}
+
+impl Ahead<'_> {
+    /// Handles messages up to the first that needs a server. If that is a Query, reads it.
+    #[inline(always)] // Called in one place.
+    pub fn run(&mut self, chunk: &mut Chunk<'_>, read: &mut QueryRead) -> Step {
+        match plain(self.client, self.globals, chunk) {
+            Some(header) => self.read(chunk, header, read),
+            None => self.run_slowly(chunk, read),
+        }
+    }
+
+    #[cold]
+    fn run_slowly(&mut self, chunk: &mut Chunk<'_>, read: &mut QueryRead) -> Step {
+        loop {
+            if !self.client.inbox.at_boundary() {
+                self.client.inbox.gives_room_back();
+                let count = chunk.rest().len().min(self.client.inbox.left());
+                read_piece(self.client, &chunk.rest()[..count]);
+                self.client.inbox.advance(count);
+                chunk.at += count;
+            }
+            if chunk.rest().is_empty() {
+                return Err(Flow::Done);
+            }
+            let header = next(chunk, self.globals)?;
+            if !self.is_done(chunk, header)? {
+                self.await_enough(chunk, header)?;
+                return self.read(chunk, header, read);
+            }
+        }
+    }
+
+    /// Handles a message that needs no server. False if the message needs one.
+    fn is_done(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Result<bool, Flow> {
+        match header.tag {
+            tag::QUERY if self.globals.disable_pqexec => {
+                return Err(Flow::Broken(Fault::QueriesRefused));
+            }
+            // An earlier message has failed, and no Sync came since.
+            tag if tag != tag::SYNC && self.client.end.skips() => {
+                self.client.inbox.gives_room_back();
+            }
+            // The message is malformed: PostgreSQL answers it with its own error.
+            tag::SYNC | tag::FLUSH if header.body > 0 => return Ok(false),
+            // The client must first get the notifications of everything committed by now. That
+            // needs no server.
+            tag::SYNC if self.client.listens() && !self.client.has_heard_all() => {
+                return Err(Flow::NeedPass);
+            }
+            tag::SYNC => {
+                self.client.end.group_ends();
+                self.out
+                    .send_with(Peer::Client(self.id), |buf| write::ready(buf, Status::Idle));
+            }
+            // The message is the rest of a failed COPY, or a Flush with nothing to flush.
+            tag::FLUSH | tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => {}
+            _ => return Ok(false),
+        }
+        skip(self.client, chunk, header);
+        Ok(true)
+    }
+
+    /// No server should wait for the rest of a message. So a message that Howdah must read whole,
+    /// or that is short, gets a server only when complete.
+    fn await_enough(&mut self, chunk: &Chunk<'_>, header: Header) -> Step {
+        let there = chunk.rest().len();
+        if matches!(header.tag, tag::SYNC | tag::FLUSH) {
+            return match there < header.total() {
+                true => Err(Flow::Partial),
+                false => Ok(()),
+            };
+        }
+        if there < header.total().min(limits::FRONT) {
+            return Err(Flow::Partial);
+        }
+        let held_whole = match header.tag {
+            tag::PARSE if self.renames => !is_long_parse(chunk.rest(), header),
+            tag::PARSE => {
+                let tracked = tracking(self.client, self.terms) != Tracking::Nothing;
+                header.total() <= limits::QUERY_READ && tracked
+            }
+            _ => false,
+        };
+        if held_whole && there < header.total() {
+            // Without room, it is answered at once, or passes through.
+            await_whole(self.client, self.share, false, header)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a message that needs a server, if it is a Query.
+    #[inline(always)]
+    fn read(&mut self, chunk: &Chunk<'_>, header: Header, read: &mut QueryRead) -> Step {
+        if header.tag != tag::QUERY {
+            return Ok(());
+        }
+        if !read.filled {
+            let tracking = tracking(self.client, self.terms);
+            let mut reader = QueryReader {
+                client: self.client,
+                has_server: false,
+                tracking,
+                renames: self.renames,
+                share: self.share,
+            };
+            reader.read(chunk, header, read)?;
+        }
+        match &read.gist.signal {
+            Some(signal) => signal_ahead(self.client, signal),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The header of the next message, if that is a short, complete message that only a server can
+/// answer. No closer look is then needed.
+#[inline(always)]
+fn plain(client: &Client, globals: &Globals, chunk: &Chunk<'_>) -> Option<Header> {
+    if !matches!(client.state(), ClientState::Idle)
+        || client.end.skips()
+        || !client.inbox.at_boundary()
+        || globals.disable_pqexec
+    {
+        return None;
+    }
+    let rest = chunk.rest();
+    let header = header(rest)?.ok()?;
+    let most = rest.len().min(limits::SHORT as usize);
+    let is_plain = needs_server(header.tag)
+        && header.total() <= most
+        && header.body + 4 <= globals.max_packet_size;
+    is_plain.then_some(header)
+}

@@ -1,0 +1,53 @@
+//! What Howdah knows of a client's next message before a server handles the message.
+
+use howdah_wire::tag::frontend as tag;
+
+use crate::effect::{Depth, Gist};
+use crate::inbox::Chunk;
+
+/// What was read of a client's next message, if that is a Query.
+///
+/// The value stays where it is: whoever reads the Query fills it in place, and all others look at
+/// it.
+#[derive(Debug, Default)]
+pub struct QueryRead {
+    /// The Query is read.
+    pub filled: bool,
+    /// What the text says; blank if the text is too long to be held.
+    pub gist: Gist,
+}
+
+impl QueryRead {
+    /// The message that needs a server, as far as it was read.
+    #[inline]
+    pub fn opening<'a>(&'a self, chunk: &Chunk<'a>) -> Opening<'a> {
+        match chunk.rest().first() {
+            Some(&tag::QUERY) if self.gist.depth != Depth::NOTHING => Opening::Query(&self.gist),
+            Some(&(tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE | tag::EXECUTE)) => {
+                Opening::Group(chunk.rest())
+            }
+            _ => Opening::Unread,
+        }
+    }
+
+    /// The Query is handled.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.filled = false;
+        self.gist.depth = Depth::NOTHING;
+        if !self.gist.is_plain() {
+            self.gist = Gist::default();
+        }
+    }
+}
+
+/// The first message that a client's server will get.
+#[derive(Clone, Copy, Debug)]
+pub enum Opening<'a> {
+    /// Nothing is known of the message.
+    Unread,
+    /// A Query: what its text says.
+    Query(&'a Gist),
+    /// A message of the extended protocol, and the bytes that have come with it.
+    Group(&'a [u8]),
+}
