@@ -164,7 +164,7 @@ impl Pooler {
                 let server = c.link()?;
                 Some(Linked {
                     waiter: Waiter {
-                        login: self.pools.at(c.pool?).key.login.clone(),
+                        login: self.logins.at(c.login?).key.clone(),
                         client,
                         since: c.request(),
                     },

@@ -87,7 +87,7 @@ impl Pooler {
     /// True if the client is in session mode and its server uses TLS, which can't travel.
     fn is_bound_by_tls(&self, client: &Client) -> bool {
         let server = client.link().and_then(|id| self.servers.get(id));
-        server.is_some_and(|server| server.is_tls() && self.pools.at(server.pool).is_session())
+        server.is_some_and(|server| server.is_tls() && self.logins.at(server.login).is_session())
     }
 
     /// A process that asked for the takeover is gone before it received anything. If no other
@@ -415,8 +415,8 @@ impl Pooler {
         standing: Standing,
         socket: LooseSocket,
     ) -> Passenger {
-        if let Some(pool) = client.pool {
-            self.pools.at_mut(pool).client_leaves(self.now);
+        if let Some(login) = client.login {
+            self.logins.at_mut(login).client_leaves(self.now);
         }
         let (pid, secret, length) = self.own_key(id, client.long_key);
         self.peering.forget(id);
@@ -433,7 +433,7 @@ impl Pooler {
 
     /// The driver has let go of a server that travels. The server is still in the table.
     pub(crate) fn server_packed(&mut self, id: ServerId, socket: LooseSocket, out: &mut Out) {
-        let pool = gone!(self.servers.get(id).map(|server| server.pool));
+        let login = gone!(self.servers.get(id).map(|server| server.login));
         let session = self.session_of(id);
         if session.is_some_and(|(_, there)| there)
             && self.servers.get(id).is_some_and(Server::is_in_a_message)
@@ -455,7 +455,7 @@ impl Pooler {
         let Some(parcel) = parcel else {
             return self.unpacked(Peer::Server(id), out);
         };
-        let database = self.pools.at(pool).terms.fingerprint;
+        let database = self.logins.at(login).terms.fingerprint;
         let freed = ToBroker::Freed {
             worker: self.worker,
             pool: parcel.pool.clone(),

@@ -274,8 +274,8 @@ impl Pooler {
         if waiting {
             client.becomes_idle(self.now);
         }
-        if let Some(pool) = client.pool {
-            self.pools.at_mut(pool).count_error(sqlstate);
+        if let Some(login) = client.login {
+            self.logins.at_mut(login).count_error(sqlstate);
         }
         if let (true, Some(pool)) = (waiting, client.pool) {
             self.pools.at_mut(pool).waiting.leave(id);

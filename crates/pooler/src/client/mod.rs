@@ -31,7 +31,7 @@ use crate::ledger::{Change, NameOp};
 use crate::limits;
 use crate::link::End;
 use crate::listen::Hush;
-use crate::login::key::LoginKey;
+use crate::login::key::{LoginId, LoginKey};
 use crate::params::{Meaning, Params};
 use crate::pool::key::PoolId;
 use crate::session::settings::Maybe;
@@ -54,6 +54,8 @@ pub struct Client {
     pub(crate) tls: Option<Arc<TlsFacts>>,
     /// The client's byte stream.
     pub(crate) inbox: Inbox,
+    /// The login that the client belongs to. During a look-up of its user: the login that asks.
+    pub(crate) login: Option<LoginId>,
     /// The pool that gives the client its servers.
     pub(crate) pool: Option<PoolId>,
     /// The database and user that the client asked for, whether its login is finished or not.
@@ -232,8 +234,9 @@ impl Client {
         self.admitted = true;
     }
 
-    /// The client joins a pool with this share of the account, which pays for what the client has.
-    pub(crate) fn joins(&mut self, pool: PoolId, share: &Arc<Allowance>) {
+    /// The client joins a login with this share of the account, which pays for what the client has.
+    pub(crate) fn joins(&mut self, (login, pool): (LoginId, PoolId), share: &Arc<Allowance>) {
+        self.login = Some(login);
         self.pool = Some(pool);
         self.names.charge_to(share);
         if let Some(statement) = &self.unnamed {
@@ -337,9 +340,10 @@ impl Client {
         std::mem::take(&mut self.parked)
     }
 
-    /// Removes the client from its pool. Returns that pool.
-    pub(crate) fn leaves_pool(&mut self) -> Option<PoolId> {
-        self.pool.take()
+    /// Removes the client from its login. Returns that login.
+    pub(crate) fn leaves_login(&mut self) -> Option<LoginId> {
+        self.pool = None;
+        self.login.take()
     }
 
     /// The Broker stops counting the client. False if the Broker did not count it.
@@ -427,8 +431,9 @@ impl Client {
     }
 
     /// A server of this pool asks PostgreSQL about the client's user.
-    pub(crate) fn begin_lookup(&mut self, pool: PoolId, now: Time) {
+    pub(crate) fn begin_lookup(&mut self, (login, pool): (LoginId, PoolId), now: Time) {
         self.state = ClientState::Lookup;
+        self.login = Some(login);
         self.pool = Some(pool);
         self.request = now;
     }

@@ -58,6 +58,7 @@ impl Pooler {
             ends,
             tls: None,
             inbox: Inbox::default(),
+            login: None,
             pool: None,
             who: nobody,
             params: None,

@@ -13,8 +13,8 @@ use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::limits;
 use crate::listen::Hush;
+use crate::login::{Login, LoginId};
 use crate::mail::Mail;
-use crate::pool::{Pool, PoolId};
 use crate::pooler::Pooler;
 use crate::queries::tally::Ended;
 use crate::queries::watched::Watching;
@@ -37,8 +37,8 @@ impl Pooler {
         let client = gone!(self.clients.get_mut(id));
         match *client.state() {
             ClientState::Linked(_) | ClientState::Idle => {
-                if let Some(pool) = client.pool {
-                    self.pools.at_mut(pool).count_received(bytes.len());
+                if let Some(login) = client.login {
+                    self.logins.at_mut(login).count_received(bytes.len());
                 }
                 let waits = client.end.is_stalled() || client.parked || client.is_hushed();
                 if !client.inbox.held().is_empty() || client.leaving || waits {
@@ -172,7 +172,7 @@ impl Pooler {
         if plainly_needs_server(client, globals, chunk) {
             return Some(upstream::Flow::NeedServer);
         }
-        let pool = self.pools.at_mut(client.pool?);
+        let login = self.logins.at_mut(client.login?);
         let server = match link {
             Some(server) => {
                 let entry = self.servers.get_mut(server)?;
@@ -198,7 +198,7 @@ impl Pooler {
             }
             None => None,
         };
-        let wanted = pool.terms.wanted;
+        let wanted = login.terms.wanted;
         let watch = (wanted.any && !client.replication.any()).then_some(Watching {
             now,
             wanted,
@@ -209,22 +209,22 @@ impl Pooler {
             id,
             client,
             server,
-            renames: pool.renames(globals.max_prepared_statements),
+            renames: login.renames(globals.max_prepared_statements),
             globals,
-            terms: &pool.terms,
+            terms: &login.terms,
             names: crate::effect::Names::Same,
             sets_back: false,
             tracked: &self.shared.tracked,
             watch,
-            schema: pool.schema,
+            schema: login.schema,
             interner: &mut self.shared.statements,
-            share: &pool.share,
+            share: &login.share,
             out,
             counts: upstream::SentCounts::default(),
         };
         let flow = upstream.run(chunk);
         let counts = upstream.counts;
-        pool.count_parses(counts.client_parses, counts.server_parses, counts.binds);
+        login.count_parses(counts.client_parses, counts.server_parses, counts.binds);
         if counts.syncs > 0
             && let Some(server) = link.and_then(|id| self.servers.get_mut(id))
         {
@@ -232,11 +232,11 @@ impl Pooler {
                 queries: counts.syncs,
                 transactions: counts.syncs,
             };
-            count_ended(pool, server, &answers, now);
+            count_ended(login, server, &answers, now);
         }
         if counts.sequences {
-            pool.notes_question_for_numbers(self.now);
-            if pool.terms.tracking == Tracking::Keeps {
+            login.notes_question_for_numbers(self.now);
+            if login.terms.tracking == Tracking::Keeps {
                 self.ask_permission(id, crate::mail::PinWish::Knows, out);
             }
         }
@@ -287,22 +287,22 @@ impl Pooler {
             _ => None,
         };
         let client = linked.and_then(|id| Some((id, self.clients.get_mut(id)?)));
-        let pool_id = server.pool;
-        let pool = self.pools.at_mut(pool_id);
-        pool.count_sent(new);
+        let login_id = server.login;
+        let login = self.logins.at_mut(login_id);
+        login.count_sent(new);
         let replicates = client.as_ref().is_some_and(|(_, c)| c.replication.any());
         let hears = client.as_ref().is_some_and(|(_, c)| c.hears());
-        let kept = pool.is_session() || replicates || hears;
+        let kept = login.is_session() || replicates || hears;
         let mut downstream = Downstream {
             id,
             server,
             client,
             kept,
             knows_listeners: matches!(
-                pool.terms.tracking,
+                login.terms.tracking,
                 crate::session::Tracking::Keeps | crate::session::Tracking::KeepsSettings
             ),
-            schema: pool.schema,
+            schema: login.schema,
             shared: &mut self.shared,
             keys: &self.keys,
             peering: &self.peering,
@@ -314,7 +314,7 @@ impl Pooler {
         let flow = downstream.run(chunk);
         let (counts, aside) = (downstream.counts, downstream.aside);
         if counts.queries > 0 {
-            count_ended(pool, downstream.server, &counts, self.now);
+            count_ended(login, downstream.server, &counts, self.now);
         }
         if downstream.server.link.ledger.has_ended() {
             self.queries_ended(id, linked, out);
@@ -323,7 +323,7 @@ impl Pooler {
             self.tell_schema(out);
         }
         if let Some(aside) = aside {
-            self.take_aside(id, pool_id, *aside, out);
+            self.take_aside(id, login_id, *aside, out);
         }
         match flow {
             downstream::Halt::Done | downstream::Halt::Partial => return,
@@ -337,14 +337,20 @@ impl Pooler {
     }
 
     /// A server has sent something other than answers.
-    fn take_aside(&mut self, id: ServerId, pool: PoolId, aside: downstream::Aside, out: &mut Out) {
+    fn take_aside(
+        &mut self,
+        id: ServerId,
+        login: LoginId,
+        aside: downstream::Aside,
+        out: &mut Out,
+    ) {
         if aside.stray {
             self.stray_notification(id, out);
         }
         if let Some(standby) = aside.standby {
-            self.standby_reported(pool, standby, out);
+            self.standby_reported(id, standby, out);
         }
-        self.pools.at_mut(pool).count_errors(&aside.errors);
+        self.logins.at_mut(login).count_errors(&aside.errors);
         if let Some((sqlstate, error)) = aside.task_error {
             self.task_failed(id, &sqlstate, &error, out);
         }
@@ -353,13 +359,13 @@ impl Pooler {
     /// Watched queries have ended.
     fn queries_ended(&mut self, id: ServerId, client: Option<ClientId>, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        let pool = self.pools.at_mut(server.pool);
+        let login = self.logins.at_mut(server.login);
         let mut remarkable = Vec::new();
         while let Some((query, run_ns)) = server.link.ledger.next_ended(self.now) {
             let failed = query.sqlstate.is_some();
             let ended = Ended::new(&query, run_ns, failed);
             server.link.query_ended(&query.text);
-            if self.queries.counts(pool, &query, &ended) {
+            if self.queries.counts(login, &query, &ended) {
                 remarkable.push((query, ended));
             }
         }
@@ -414,11 +420,16 @@ impl Pooler {
 
 /// Counts the queries and transactions that have ended on a server.
 #[inline]
-fn count_ended(pool: &mut Pool, server: &mut Server, counts: &downstream::AnswerCounts, now: Time) {
+fn count_ended(
+    login: &mut Login,
+    server: &mut Server,
+    counts: &downstream::AnswerCounts,
+    now: Time,
+) {
     let since = |then: Time| now.0.saturating_sub(then.0);
-    pool.count_queries(counts.queries, since(server.request()));
+    login.count_queries(counts.queries, since(server.request()));
     if counts.transactions > 0 {
-        pool.count_transactions(counts.transactions, since(server.linked()));
+        login.count_transactions(counts.transactions, since(server.linked()));
     }
     // In a pipeline the next query begins when this one ends.
     server.begins_request(now);

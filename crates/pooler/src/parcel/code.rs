@@ -17,6 +17,7 @@ use crate::cancel::OldKey;
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
 use crate::login::key::LoginKey;
 use crate::login::key::Welcome;
+use crate::login::secrets::Secrets;
 use crate::params::{Meaning, Params, Tracked};
 use crate::pool::key::PoolKey;
 use crate::pool::key::Purpose;
@@ -292,13 +293,13 @@ impl Writer {
             }
             w.params(&welcome.tracked);
         });
-        self.maybe(lore.scram_keys.as_ref(), |w, keys| {
+        self.maybe(lore.secrets.keys.as_ref(), |w, keys| {
             w.bytes.extend_from_slice(&keys.client_key);
             w.bytes.extend_from_slice(&keys.server_key);
             w.string(&keys.salt);
             w.number(keys.iterations.into());
         });
-        self.maybe(lore.found_secret.as_ref(), |w, secret| {
+        self.maybe(lore.secrets.found.as_ref(), |w, secret| {
             w.string(secret.text().as_bytes());
         });
         self.number(lore.left_behind.into());
@@ -604,15 +605,17 @@ impl Reader<'_> {
                     tracked: Arc::new(r.params()?),
                 })
             })?,
-            scram_keys: self.maybe(|r| {
-                Ok(ScramKeys {
-                    client_key: r.array()?,
-                    server_key: r.array()?,
-                    salt: r.string()?.into(),
-                    iterations: r.small()?,
-                })
-            })?,
-            found_secret: self.maybe(|r| r.text().map(Secret::classify))?,
+            secrets: Secrets {
+                keys: self.maybe(|r| {
+                    Ok(ScramKeys {
+                        client_key: r.array()?,
+                        server_key: r.array()?,
+                        salt: r.string()?.into(),
+                        iterations: r.small()?,
+                    })
+                })?,
+                found: self.maybe(|r| r.text().map(Secret::classify))?,
+            },
             left_behind: self.small()?,
         })
     }

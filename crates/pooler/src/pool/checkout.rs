@@ -29,15 +29,15 @@ impl Pooler {
         let now = self.now;
         let client = self.clients.at_mut(id);
         client.begin_request(now);
-        let Some(mut pool_id) = client.pool else {
+        let Some(login) = client.login else {
             return false;
         };
         let replication = client.replication.any();
-        let mut pool = self.pools.at(pool_id);
-        if pool.forsaken() {
-            pool_id = self.route(id, pool_id);
-            pool = self.pools.at(pool_id);
-        }
+        let pool_id = match self.logins.at(login).home() {
+            Some(home) => home,
+            None => self.route(id, login),
+        };
+        let pool = self.pools.at(pool_id);
         if pool.waiting.is_empty()
             && pool.gives()
             && !replication
@@ -185,7 +185,7 @@ impl Pooler {
         }
         // With a server_lifetime of 0, a server serves only once.
         let age = now.0.saturating_sub(server.connected.0);
-        let old = server.served() && age >= pool.terms.server_lifetime;
+        let old = server.served() && age >= pool.supply.server_lifetime;
         if old && now >= pool.next_life() {
             return self.end_life(id, out);
         }
@@ -213,7 +213,8 @@ impl Pooler {
         let pool = self.pools.at(pool_id);
         let held = pool.held;
         if !held && pool.starved.is_some() && self.yields(pool_id, served) {
-            self.pools.at_mut(pool_id).count_eviction();
+            let login = self.servers.at(id).login;
+            self.logins.at_mut(login).count_eviction();
             self.close_server(id, "evicted", Close::Await, out);
             return true;
         }

@@ -6,11 +6,14 @@
 
 use std::sync::Arc;
 
+use crate::keyed::id;
 use crate::login::key::LoginKey;
 
 /// The id of a pool on one worker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PoolId(pub u32);
+
+id!(PoolId);
 
 /// What the servers of a pool are for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -8,16 +8,17 @@ use crate::ids::ClientId;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pool::line::Turn;
 use crate::pool::reason::Reason;
-use crate::pool::terms::HeldBy;
+use crate::pool::supply::HeldBy;
 use crate::pooler::Pooler;
 
 impl Pooler {
     /// Puts a client at the end of its pool's queue.
     pub(crate) fn await_server(&mut self, id: ClientId, pool_id: PoolId) {
         let pool = self.pools.at_mut(pool_id);
+        let clients = self.logins.at(pool.login).clients() as usize;
         // Clients that have left are skipped when they reach the front. If the queue has too many
         // of them, they are all removed here.
-        if pool.waiting.len() > 2 * pool.clients() as usize + 16 {
+        if pool.waiting.len() > 2 * clients + 16 {
             let clients = &self.clients;
             let waits = |id| clients.get(id).is_some_and(client::Client::waits);
             pool.waiting.retain(waits);

@@ -32,7 +32,7 @@ use crate::event::{Address, ClientId, Ends, Out, Peer, ServerId, Time, WorkerId}
 use crate::inbox::Inbox;
 use crate::known::Lookup;
 use crate::link::Link;
-use crate::login::key::Welcome;
+use crate::login::key::{LoginId, Welcome};
 use crate::params::Params;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::session::inquiry::Inquiry;
@@ -50,6 +50,8 @@ pub struct Server {
     state: ServerState,
     /// The server's number in the console: one sequence for clients and servers.
     pub(crate) number: u64,
+    /// The login of the server's pool.
+    pub(crate) login: LoginId,
     /// The server's pool.
     pub(crate) pool: PoolId,
     /// The host and port, as the log shows them.
@@ -141,10 +143,11 @@ impl Server {
     }
 
     /// A new server without any known state.
-    pub(crate) fn blank(pool: PoolId, seeded: Seeded, now: Time) -> Self {
+    pub(crate) fn blank((login, pool): (LoginId, PoolId), seeded: Seeded, now: Time) -> Self {
         Server {
             state: ServerState::Resolving,
             number: 0,
+            login,
             pool,
             to: "(unconnected)".into(),
             ends: None,
@@ -644,7 +647,7 @@ impl Server {
             state: ServerState::Cancel(Box::new(errand)),
             to: crate::place::whole(to).into(),
             host: self.host.clone(),
-            ..Server::blank(self.pool, seeded, now)
+            ..Server::blank((self.login, self.pool), seeded, now)
         }
     }
 

@@ -74,7 +74,7 @@ impl Pooler {
             return;
         };
         let session = client.session_mut();
-        if session.ticket.is_some() || pool.terms.bounds.pins == 0 {
+        if session.ticket.is_some() || pool.supply.bounds.pins == 0 {
             return;
         }
         self.tickets += 1;
@@ -90,7 +90,7 @@ impl Pooler {
             ticket,
             pool: key,
             wish,
-            bounds: pool.terms.bounds,
+            bounds: pool.supply.bounds,
         };
         out.push(Action::Broker(asks));
     }
@@ -152,7 +152,7 @@ impl Pooler {
     /// Tells the Broker whether clients that keep servers of a pool work.
     pub(crate) fn tell_pins(&self, id: PoolId, out: &mut Out) {
         let pool = self.pools.at(id);
-        if pool.terms.bounds.pins == 0 || self.tickets == 0 {
+        if pool.supply.bounds.pins == 0 || self.tickets == 0 {
             return;
         }
         let lately = Time(self.now.0.saturating_sub(PERIOD_NS));
