@@ -224,7 +224,7 @@ impl Pooler {
             self.resume(id, out);
             return self.watch_client(id);
         }
-        client.awaits_welcome();
+        client.awaits_welcome(pool_id);
         if welcomed {
             return self.welcome(id, out);
         }
@@ -242,7 +242,7 @@ impl Pooler {
             return None;
         };
         let (login_id, pool_id) = self.home_for(&who, &database);
-        self.join(id, login_id, pool_id);
+        self.join(id, login_id);
         Some(pool_id)
     }
 }

@@ -160,7 +160,7 @@ impl Pooler {
                 let limit = terms.client_idle_timeout;
                 deadlines.add(client.quiet(), limit, Fault::ClientIdle);
             }
-            (ClientState::Waiting, Some(terms)) => {
+            (ClientState::Waiting(_), Some(terms)) => {
                 let limit = terms.query_wait_timeout;
                 deadlines.add(client.request(), limit, Fault::QueryWait);
                 let limit = terms.query_timeout;
@@ -173,8 +173,8 @@ impl Pooler {
                 self.linked_deadlines(client, self.servers.get(*server)?, terms, &mut deadlines);
             }
             // As with PgBouncer, a client that waits for auth_query counts as waiting for a server.
-            (ClientState::Lookup, Some(terms)) => {
-                if let Some(fault) = client.pool.and_then(|pool| self.nobody_there(pool)) {
+            (ClientState::Lookup(pool), Some(terms)) => {
+                if let Some(fault) = self.nobody_there(*pool) {
                     deadlines.add(client.request(), NOBODY_NS, fault);
                 }
                 let limit = nanos(globals.client_login_timeout);
@@ -182,8 +182,8 @@ impl Pooler {
                 let limit = terms.query_wait_timeout;
                 deadlines.add(client.request(), limit, Fault::QueryWait);
             }
-            (ClientState::Welcome, Some(terms)) => {
-                if let Some(fault) = client.pool.and_then(|pool| self.nobody_there(pool)) {
+            (ClientState::Welcome(pool), Some(terms)) => {
+                if let Some(fault) = self.nobody_there(*pool) {
                     deadlines.add(client.request(), NOBODY_NS, fault);
                 }
                 let limit = nanos(globals.client_login_timeout);
@@ -210,7 +210,7 @@ impl Pooler {
     /// The error of a client at `query_wait_timeout`. A server that only other clients can have for
     /// now is a server.
     fn waited_too_long(&self, id: ClientId) -> Fault {
-        let Some(pool) = self.clients.at(id).pool else {
+        let Some(pool) = self.clients.at(id).waits_in() else {
             return Fault::QueryWait;
         };
         match self.reason(pool) {

@@ -52,7 +52,7 @@ impl Pooler {
             });
             assert_eq!(connecting, pool.connecting() as usize, "servers connecting");
             let in_line =
-                |client: &Client| client.pool == Some(pool_id) && client.awaits_permission();
+                |client: &Client| client.waits_in() == Some(pool_id) && client.awaits_permission();
             for (id, _) in self.clients.iter().filter(|(_, client)| in_line(client)) {
                 assert!(
                     pool.pin_line.iter().any(|(waiter, _)| waiter == id),
@@ -102,6 +102,14 @@ impl Pooler {
                 assert_eq!(pool.is_untried(), untried, "what a server reports is kept");
             }
         }
+        for (_, client) in self.clients.iter() {
+            let pool = client.waits_in().map(|pool| self.pools.at(pool).login);
+            let server = client.link().map(|server| self.servers.at(server).login);
+            for login in pool.into_iter().chain(server) {
+                let own = client.login;
+                assert_eq!(own, Some(login), "servers are those of the login");
+            }
+        }
         for (_, server) in self.servers.iter() {
             let login = self.pools.at(server.pool).login;
             assert_eq!(server.login, login, "a server knows its login");
@@ -115,9 +123,8 @@ impl Pooler {
             known.extend(pool.newcomers().iter().map(|client| (id, *client)));
         }
         for (id, client) in self.clients.iter() {
-            if matches!(client.state(), ClientState::Welcome) {
-                let known = client.pool.is_some_and(|pool| known.contains(&(pool, id)));
-                assert!(known, "a pool knows its newcomers");
+            if let ClientState::Welcome(pool) = *client.state() {
+                assert!(known.contains(&(pool, id)), "a pool knows its newcomers");
             }
         }
     }
@@ -160,8 +167,10 @@ impl Pooler {
         for (id, client) in self.clients.iter() {
             // A server may be on its way for a replication client.
             let elsewhere = client.replication.any() || client.awaits_permission();
-            if matches!(client.state(), ClientState::Waiting) && !elsewhere {
-                assert_eq!(lines.get(&id), client.pool.as_ref(), "who waits is in line");
+            if let ClientState::Waiting(pool) = client.state()
+                && !elsewhere
+            {
+                assert_eq!(lines.get(&id), Some(pool), "who waits is in line");
             }
         }
     }

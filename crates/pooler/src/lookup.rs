@@ -88,7 +88,7 @@ impl Pooler {
     /// Repeats a client's look-up, because a cached answer now makes a server unnecessary.
     pub(crate) fn look_up_again(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get(id));
-        if matches!(client.state(), ClientState::Lookup) {
+        if matches!(client.state(), ClientState::Lookup(_)) {
             self.leave_line(id);
             self.look_up(id, out);
         }
@@ -222,7 +222,7 @@ impl Pooler {
         } else {
             self.close_server(id, "auth_query left a transaction open", Close::Await, out);
         }
-        let waits = |client: &client::Client| matches!(client.state(), ClientState::Lookup);
+        let waits = |client: &client::Client| matches!(client.state(), ClientState::Lookup(_));
         if !self.clients.get(asker).is_some_and(waits) {
             return;
         }

@@ -197,7 +197,9 @@ impl Pooler {
         socket: LooseSocket,
         out: &mut Out,
     ) {
-        let Some(pool) = client.pool else {
+        let login = client.login;
+        let pool = login.and_then(|login| self.pool_if_any(login, Purpose::Clients));
+        let Some(pool) = pool else {
             return out.push(Action::Discard(socket));
         };
         let lore = self.lore(pool);
@@ -268,7 +270,7 @@ impl Pooler {
     /// A client waits here that has waited since this time elsewhere.
     pub(crate) fn stand_in_line(&mut self, id: ClientId, since: Time) {
         let client = self.clients.at_mut(id);
-        let (ClientState::Waiting, Some(pool)) = (client.state(), client.pool) else {
+        let ClientState::Waiting(pool) = *client.state() else {
             return;
         };
         // A client that waits for permission to keep a server is in another queue.
@@ -299,7 +301,7 @@ impl Pooler {
 fn may_leave(client: &Client) -> bool {
     let rests = match *client.state() {
         ClientState::Idle => client.inbox.held().is_empty(),
-        ClientState::Waiting => true,
+        ClientState::Waiting(_) => true,
         _ => false,
     };
     // Questions to PostgreSQL about the session's state do not travel.

@@ -514,7 +514,10 @@ impl Pooler {
             return;
         }
         let client = gone!(self.clients.get(id));
-        let proves = matches!(client.state(), ClientState::Login(_) | ClientState::Lookup);
+        let proves = matches!(
+            client.state(),
+            ClientState::Login(_) | ClientState::Lookup(_)
+        );
         let cause = match client.welcomed {
             true => Cause::Known,
             false if proves && level <= Level::Warning => Cause::Refused,

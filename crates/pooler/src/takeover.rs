@@ -172,7 +172,7 @@ impl Pooler {
                 client.state(),
                 ClientState::Admission
                     | ClientState::Login(_)
-                    | ClientState::Lookup
+                    | ClientState::Lookup(_)
                     | ClientState::Moving(_)
                     | ClientState::Canceller
                     | ClientState::Leaving { .. }
@@ -337,8 +337,8 @@ impl Pooler {
             // Only this process hears the client's channels.
             _ if hears(client) => None,
             ClientState::Startup | ClientState::Moving(_) => Some(Standing::Startup),
-            ClientState::Welcome => Some(Standing::Newcomer),
-            ClientState::Idle | ClientState::Waiting | ClientState::Leaving { .. } => {
+            ClientState::Welcome(_) => Some(Standing::Newcomer),
+            ClientState::Idle | ClientState::Waiting(_) | ClientState::Leaving { .. } => {
                 Some(Standing::Ready)
             }
             ClientState::Console(session) => session.at_rest(),

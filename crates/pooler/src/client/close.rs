@@ -124,7 +124,7 @@ impl Pooler {
             self.abandon(id, server, departure, out);
         }
         let client = self.clients.at_mut(id);
-        if matches!(client.state(), ClientState::Waiting)
+        if matches!(client.state(), ClientState::Waiting(_))
             && let Some(login) = client.login
         {
             let waited = self.now.0.saturating_sub(client.request().0);

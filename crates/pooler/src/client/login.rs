@@ -343,7 +343,6 @@ impl Pooler {
         let proof = self.login(id).map(|login| &login.proof);
         let by_authority = matches!(proof, Some(Proof::Authority { .. }));
         let client = gone!(self.clients.get_mut(id));
-        client.awaits_welcome();
         let who = client.who.clone();
         let Some(entry) = self.config.entry(&who.database).cloned() else {
             return self.disconnect(id, Fault::NoDatabase(who.database.to_string()), out);
@@ -370,7 +369,8 @@ impl Pooler {
             };
             self.secret_changed(&changed, out);
         }
-        self.join(id, login_id, pool_id);
+        self.join(id, login_id);
+        self.clients.at_mut(id).awaits_welcome(pool_id);
         let login = self.logins.at_mut(login_id);
         if entry.forced_user.is_none() {
             // Howdah also uses the client's proved secret from the user list to log in to
@@ -391,7 +391,7 @@ impl Pooler {
         if client.replication.any() {
             // The client gets a server of its own, and that server's parameters.
             client.begin_request(self.now);
-            client.stands_in_line();
+            client.stands_in_line(pool_id);
             self.await_server(id, pool_id);
         } else if welcomed {
             return self.welcome(id, out);
@@ -429,7 +429,7 @@ impl Pooler {
     /// Greets a client with its login's parameters, overlaid with its own.
     pub(crate) fn welcome(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
-        if !matches!(client.state(), ClientState::Welcome) {
+        if !matches!(client.state(), ClientState::Welcome(_)) {
             return;
         }
         client.becomes_idle(self.now);

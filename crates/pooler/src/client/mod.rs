@@ -56,8 +56,6 @@ pub struct Client {
     pub(crate) inbox: Inbox,
     /// The login that the client belongs to. During a look-up of its user: the login that asks.
     pub(crate) login: Option<LoginId>,
-    /// The pool that gives the client its servers.
-    pub(crate) pool: Option<PoolId>,
     /// The database and user that the client asked for, whether its login is finished or not.
     pub(crate) who: Arc<LoginKey>,
     /// The client's values of the tracked parameters.
@@ -235,9 +233,8 @@ impl Client {
     }
 
     /// The client joins a login with this share of the account, which pays for what the client has.
-    pub(crate) fn joins(&mut self, (login, pool): (LoginId, PoolId), share: &Arc<Allowance>) {
+    pub(crate) fn joins(&mut self, login: LoginId, share: &Arc<Allowance>) {
         self.login = Some(login);
-        self.pool = Some(pool);
         self.names.charge_to(share);
         if let Some(statement) = &self.unnamed {
             statement.charge_to(share);
@@ -342,7 +339,6 @@ impl Client {
 
     /// Removes the client from its login. Returns that login.
     pub(crate) fn leaves_login(&mut self) -> Option<LoginId> {
-        self.pool = None;
         self.login.take()
     }
 
@@ -432,9 +428,8 @@ impl Client {
 
     /// A server of this pool asks PostgreSQL about the client's user.
     pub(crate) fn begin_lookup(&mut self, (login, pool): (LoginId, PoolId), now: Time) {
-        self.state = ClientState::Lookup;
+        self.state = ClientState::Lookup(pool);
         self.login = Some(login);
-        self.pool = Some(pool);
         self.request = now;
     }
 
@@ -447,9 +442,9 @@ impl Client {
         self.state = ClientState::Admission;
     }
 
-    /// The client has proved its identity and waits for its greeting.
-    pub(crate) fn awaits_welcome(&mut self) {
-        self.state = ClientState::Welcome;
+    /// The client has proved its identity. The first server of this pool will bring its greeting.
+    pub(crate) fn awaits_welcome(&mut self, pool: PoolId) {
+        self.state = ClientState::Welcome(pool);
     }
 
     /// The client is in a pool without a server, and has no request since `now`.
@@ -460,9 +455,9 @@ impl Client {
         self.end.goes_on();
     }
 
-    /// The client waits for a server, or for permission to keep one.
-    pub(crate) fn stands_in_line(&mut self) {
-        self.state = ClientState::Waiting;
+    /// The client waits for a server of this pool, or for permission to keep one.
+    pub(crate) fn stands_in_line(&mut self, pool: PoolId) {
+        self.state = ClientState::Waiting(pool);
     }
 
     /// Links the client: its messages go to this server.
@@ -476,7 +471,7 @@ impl Client {
         let before = std::mem::replace(&mut self.state, state);
         if matches!(
             before,
-            ClientState::Idle | ClientState::Waiting | ClientState::Linked(_)
+            ClientState::Idle | ClientState::Waiting(_) | ClientState::Linked(_)
         ) {
             std::mem::forget(before);
         }
@@ -532,17 +527,27 @@ impl Client {
 
     /// True if the client waits in its pool's queue.
     pub fn waits(&self) -> bool {
-        matches!(self.state, ClientState::Waiting | ClientState::Lookup)
+        matches!(self.state, ClientState::Waiting(_) | ClientState::Lookup(_))
     }
 
     /// True if the client waits for a server, for a look-up or for its greeting.
     pub fn is_waiting(&self) -> bool {
-        self.waits() || matches!(self.state, ClientState::Welcome)
+        self.waits() || matches!(self.state, ClientState::Welcome(_))
+    }
+
+    /// The pool that the client waits in.
+    pub fn waits_in(&self) -> Option<PoolId> {
+        match self.state {
+            ClientState::Waiting(pool) | ClientState::Lookup(pool) | ClientState::Welcome(pool) => {
+                Some(pool)
+            }
+            _ => None,
+        }
     }
 
     /// True if the client waits for a server of its own.
     pub fn waits_for_its_own(&self) -> bool {
-        matches!(self.state, ClientState::Waiting) && self.replication.any()
+        matches!(self.state, ClientState::Waiting(_)) && self.replication.any()
     }
 
     /// The client's server, if there is a link.
@@ -653,7 +658,7 @@ impl Client {
     /// Howdah stops reading from the client when it holds more bytes than this.
     pub fn held_max(&self) -> usize {
         match self.state {
-            ClientState::Waiting => limits::WAITING,
+            ClientState::Waiting(_) => limits::WAITING,
             _ => limits::HELD,
         }
     }

@@ -59,7 +59,6 @@ impl Pooler {
             tls: None,
             inbox: Inbox::default(),
             login: None,
-            pool: None,
             who: nobody,
             params: None,
             asked: None,

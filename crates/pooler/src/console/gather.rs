@@ -80,7 +80,7 @@ impl Pooler {
                 (ClientState::Canceller | ClientState::Closing, _) => {}
                 (state, Some(share)) if client.is_waiting() => {
                     let waited = self.now.0.saturating_sub(client.request().0);
-                    if matches!(state, ClientState::Lookup) {
+                    if matches!(state, ClientState::Lookup(_)) {
                         login_clients += 1;
                         share.states.cl_lookups += 1;
                         // Some are in no queue: their query runs.
@@ -299,7 +299,7 @@ impl Pooler {
         let state = match client.state() {
             ClientState::Linked(_) | ClientState::Aligning(_) => "active",
             ClientState::Idle | ClientState::Console(_) | ClientState::Leaving { .. } => "idle",
-            ClientState::Waiting | ClientState::Welcome => "waiting",
+            ClientState::Waiting(_) | ClientState::Welcome(_) => "waiting",
             ClientState::Canceller => "active_cancel_req",
             _ => return None,
         };
@@ -337,7 +337,7 @@ impl Pooler {
             params: client.params.as_deref(),
             statements: client.names.len(),
         });
-        let wait = client.pool.filter(|_| waits).map(|id| ServerWait {
+        let wait = client.waits_in().filter(|_| waits).map(|id| ServerWait {
             login: self.pools.at(id).key.login.clone(),
             since: client.request(),
             reason: match client.awaits_permission() {

@@ -31,11 +31,11 @@ impl Pooler {
         let server = self.servers.at_mut(server_id);
         let login = self.logins.at_mut(server.login);
         let wait = match client.state() {
-            ClientState::Waiting => now.0.saturating_sub(client.request().0),
+            ClientState::Waiting(_) => now.0.saturating_sub(client.request().0),
             _ => 0,
         };
         server.link.begins(wait);
-        if matches!(client.state(), ClientState::Waiting) {
+        if matches!(client.state(), ClientState::Waiting(_)) {
             login.count_wait(wait);
         }
         login.count_assignment();

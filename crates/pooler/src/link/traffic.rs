@@ -57,21 +57,21 @@ impl Pooler {
             }
             // Howdah always reads from a client that is not logged in, to notice when it
             // disconnects.
-            ClientState::Admission | ClientState::Lookup
+            ClientState::Admission | ClientState::Lookup(_)
                 if client.inbox.held().len() + bytes.len() > limits::PROOF =>
             {
                 self.disconnect(id, Fault::TooEarly, out);
             }
-            ClientState::Welcome
+            ClientState::Welcome(_)
                 if client.inbox.held().len() + bytes.len() > limits::PASSWORD_PACKET =>
             {
                 self.disconnect(id, Fault::TooEarly, out);
             }
-            ClientState::Waiting
+            ClientState::Waiting(_)
             | ClientState::Aligning(_)
             | ClientState::Admission
-            | ClientState::Welcome
-            | ClientState::Lookup => {
+            | ClientState::Welcome(_)
+            | ClientState::Lookup(_) => {
                 self.hold(id, bytes, out);
             }
             ClientState::Startup => self.startup_bytes(id, bytes, out),

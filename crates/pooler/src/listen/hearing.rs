@@ -566,7 +566,7 @@ impl Pooler {
             return false;
         }
         match *client.state() {
-            ClientState::Idle | ClientState::Waiting => true,
+            ClientState::Idle | ClientState::Waiting(_) => true,
             ClientState::Linked(server) => {
                 let server = self.servers.at(server);
                 server.status == Status::Idle

@@ -50,7 +50,7 @@ impl Pooler {
             return false;
         }
         let client = self.clients.at_mut(id);
-        client.stands_in_line();
+        client.stands_in_line(pool_id);
         self.await_server(id, pool_id);
         if let Some(since) = self.moves.arriving.take() {
             self.stand_in_line(id, since);
@@ -148,7 +148,7 @@ impl Pooler {
     }
 
     fn serve(&mut self, client: ClientId, server: ServerId, out: &mut Out) {
-        let looks_up = |c: &client::Client| matches!(c.state(), ClientState::Lookup);
+        let looks_up = |c: &client::Client| matches!(c.state(), ClientState::Lookup(_));
         if self.clients.get(client).is_some_and(looks_up) {
             self.ask_who(client, server, out);
         } else if self.link(client, server, out) {

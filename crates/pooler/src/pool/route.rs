@@ -28,17 +28,17 @@ impl Pooler {
         }
         let (key, database) = (login.key.clone(), login.terms.database.clone());
         let (new, pool) = self.home_for(&key, &database);
-        self.join(id, new, pool);
+        self.join(id, new);
         self.logins.at_mut(login_id).client_leaves(self.now);
         pool
     }
 
-    /// A client enters a login, and the pool that serves the login's clients.
-    pub(crate) fn join(&mut self, id: ClientId, login_id: LoginId, pool_id: PoolId) {
+    /// A client enters a login.
+    pub(crate) fn join(&mut self, id: ClientId, login_id: LoginId) {
         let login = self.logins.at_mut(login_id);
         login.client_enters();
         let client = self.clients.at_mut(id);
-        client.joins((login_id, pool_id), &login.share);
+        client.joins(login_id, &login.share);
     }
 
     /// Moves the clients that wait in a forsaken pool to the queue of the pool that serves them
@@ -47,12 +47,12 @@ impl Pooler {
         let login_id = self.pools.at(pool_id).login;
         for (id, since) in self.pools.at_mut(pool_id).waiting.take_all() {
             let moves = self.clients.get(id).is_some_and(|client| {
-                matches!(client.state(), ClientState::Waiting)
-                    && client.pool == Some(pool_id)
+                matches!(client.state(), ClientState::Waiting(pool) if *pool == pool_id)
                     && !client.replication.any()
             });
             if moves {
                 let new = self.route(id, login_id);
+                self.clients.at_mut(id).stands_in_line(new);
                 self.await_server(id, new);
                 self.need(new, out);
             } else {

@@ -347,7 +347,7 @@ impl Pooler {
 
     /// Serves the client that a server is reserved for.
     fn serve_replication(&mut self, client: ClientId, id: ServerId, out: &mut Out) {
-        let waits = |c: &client::Client| matches!(c.state(), ClientState::Waiting);
+        let waits = |c: &client::Client| matches!(c.state(), ClientState::Waiting(_));
         if !self.clients.get(client).is_some_and(waits) {
             return self.close_server(id, "replication client was closed", Close::Await, out);
         }

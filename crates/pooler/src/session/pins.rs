@@ -34,7 +34,8 @@ impl Client {
 
     /// True while the client waits for permission to keep a server.
     pub(crate) fn awaits_permission(&self) -> bool {
-        matches!(self.state(), ClientState::Waiting) && self.permission() == Some(Permission::Asked)
+        matches!(self.state(), ClientState::Waiting(_))
+            && self.permission() == Some(Permission::Asked)
     }
 
     /// The state of the client's request for permission, if there is one.
@@ -53,16 +54,18 @@ impl Pooler {
             return;
         }
         let server = gone!(self.clients.get(id).and_then(Client::link));
+        let pool = self.servers.at(server).pool;
         self.unlink(id, server, out);
         self.tell_if_idle(id, out);
-        self.ask_permission(id, PinWish::Waits, out);
+        // What the client was told may have ended it.
         if let Some(client) = self.clients.get_mut(id)
-            && let Some(pool) = client.pool
+            && client.login.is_some()
         {
-            client.stands_in_line();
+            client.stands_in_line(pool);
             let pool = self.pools.at_mut(pool);
             pool.pin_line.join(id, client.request());
         }
+        self.ask_permission(id, PinWish::Waits, out);
         self.watch_client(id);
         self.release(server, Over::Transaction, out);
     }
@@ -70,7 +73,9 @@ impl Pooler {
     /// Asks the Broker for permission, unless a request exists already.
     pub(crate) fn ask_permission(&mut self, id: ClientId, wish: PinWish, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
-        let Some(pool) = client.pool.map(|pool| self.pools.at(pool)) else {
+        let server = client.link().and_then(|server| self.servers.get(server));
+        let pool = client.waits_in().or(server.map(|server| server.pool));
+        let Some(pool) = pool.map(|pool| self.pools.at(pool)) else {
             return;
         };
         let session = client.session_mut();
@@ -114,20 +119,16 @@ impl Pooler {
             false => Permission::Refused,
         };
         match *client.state() {
-            ClientState::Waiting if !granted => {
-                if let Some(pool) = client.pool {
-                    self.pools.at_mut(pool).pin_line.leave(id);
-                }
+            ClientState::Waiting(pool) if !granted => {
+                self.pools.at_mut(pool).pin_line.leave(id);
                 let error = |buf: &mut Vec<u8>| refusal::error(buf, refusal::PINS_REST);
                 if !self.fail_waiting(id, b"53000", error, out) {
                     self.disconnect(id, Fault::TooManyPins, out);
                 }
             }
-            ClientState::Waiting => {
+            ClientState::Waiting(pool) => {
                 client.becomes_idle(self.now);
-                if let Some(pool) = client.pool {
-                    self.pools.at_mut(pool).pin_line.leave(id);
-                }
+                self.pools.at_mut(pool).pin_line.leave(id);
                 self.resume(id, out);
             }
             ClientState::Linked(_) if client.end.is_stalled() => {
