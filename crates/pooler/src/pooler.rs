@@ -35,6 +35,7 @@ use crate::params::{ParamsInterner, Tracked};
 use crate::peering::Peering;
 use crate::pool::Pools;
 use crate::pool::key::Purpose;
+use crate::pool::target::Targets;
 use crate::queries::Queries;
 use crate::seats::Spread;
 use crate::server::Server;
@@ -187,6 +188,7 @@ impl Pooler {
         let shared = Shared {
             tracked: Tracked::new(extra),
             names: NameInterner::new(seeded),
+            targets: Targets::new(seeded),
             params: ParamsInterner::new(seeded),
             settings: crate::session::Shelf::new(seeded),
             statements: Interner::new(seeded, setup.worker),

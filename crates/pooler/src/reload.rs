@@ -4,17 +4,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::client::Client;
-use crate::config::{Config, Host, PoolMode};
+use crate::config::{Config, PoolMode};
 use crate::event::{Action, Address, Close, Out, WorkerId};
 use crate::fault::Fault;
 use crate::login::{LoginId, Terms};
 use crate::mail::{ChangedSecret, Mail, ToBroker};
-use crate::pool::Supply;
 use crate::pool::key::{PoolId, Purpose};
 use crate::pool::route::is_forsaken;
+use crate::pool::{Supply, Target};
 use crate::pooler::Pooler;
 use crate::server::{Ending, Server, ServerState};
 use crate::session::Tracking;
+
+/// Why servers are replaced when they would connect to another place or in another way.
+const MOVED: &str = "database configuration changed";
 
 /// Why servers are replaced when their user has another secret.
 const RENEWED: &str = "user has another secret";
@@ -46,7 +49,7 @@ impl Pooler {
                 let remote = server.ends.as_ref().map(|ends| &ends.remote);
                 !matches!(remote, Some(Address::Unix(..)))
             };
-            self.call_in_those(over_network, "database configuration changed", out);
+            self.call_in_those(over_network, MOVED, out);
         }
         self.watch_all();
         self.found_forced_pools();
@@ -100,7 +103,7 @@ impl Pooler {
             self.new_supply(pool, out);
             if moved {
                 self.pools.at_mut(pool).mark_unproved();
-                self.call_in(pool, "database configuration changed", out);
+                self.call_in(pool, MOVED, out);
             } else if renewed {
                 self.call_in_shared(pool, RENEWED, out);
             } else if sessions_end {
@@ -118,7 +121,7 @@ impl Pooler {
         }
     }
 
-    /// Gives a pool the settings of its login's new terms.
+    /// Gives a pool the target and the settings of its login's new terms.
     fn new_supply(&mut self, id: PoolId, out: &mut Out) {
         let pool = self.pools.at_mut(id);
         let login = self.logins.at(pool.login);
@@ -133,7 +136,8 @@ impl Pooler {
             };
             out.push(Action::Broker(bounds));
         }
-        pool.set_supply(supply);
+        let target = self.shared.targets.intern(Target::of(database));
+        pool.set_supply(target, supply);
     }
 
     /// A login was told another secret of its user. The user may be another role under the same
@@ -182,16 +186,10 @@ impl Pooler {
 
     /// A host name has new addresses: replaces servers at its old ones.
     pub(crate) fn host_moved(&mut self, host: &str, gone: &[IpAddr], out: &mut Out) {
-        let named = |known: &Host| matches!(known, Host::Name(name) if name == host);
-        let mut logins = self.logins.ids();
-        logins.retain(|id| {
-            let database = &self.logins.at(*id).terms.database;
-            database.hosts.iter().any(named)
-        });
         // Servers in the mail are replaced when they arrive. Every worker counts every change.
         self.janitor.epoch += 1;
         let there = |server: &Server| {
-            logins.contains(&server.login)
+            server.target.named(host).is_some()
                 && match server.ends.as_ref().map(|ends| &ends.remote) {
                     Some(Address::Tcp(ip, _)) => gone.contains(ip),
                     Some(Address::Unix(..)) => false,
@@ -199,7 +197,7 @@ impl Pooler {
                     None => matches!(server.state(), ServerState::Connecting),
                 }
         };
-        self.call_in_those(there, "database configuration changed", out);
+        self.call_in_those(there, MOVED, out);
     }
 
     /// As `call_in`, for servers of any pool.

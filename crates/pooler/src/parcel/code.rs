@@ -21,6 +21,7 @@ use crate::login::secrets::Secrets;
 use crate::params::{Meaning, Params, Tracked};
 use crate::pool::key::PoolKey;
 use crate::pool::key::Purpose;
+use crate::pool::target::TargetName;
 use crate::server::ServerParcel;
 use crate::session::settings::{Maybe, Settings, at_login};
 use crate::statement::{Constants, Named, Shape, Statement, StatementDescription};
@@ -261,6 +262,7 @@ impl Writer {
     fn pool_key(&mut self, key: &PoolKey) {
         self.string(key.login.database.as_bytes());
         self.string(key.login.user.as_bytes());
+        self.byte(key.target as u8);
         self.byte(key.purpose as u8);
     }
 
@@ -571,6 +573,10 @@ impl Reader<'_> {
 
     fn pool_key(&mut self) -> Read<Arc<PoolKey>> {
         let (database, user) = (self.text()?.into(), self.text()?.into());
+        let target = match self.byte()? {
+            0 => TargetName::Entry,
+            _ => return Err(Damaged),
+        };
         let purpose = match self.byte()? {
             0 => Purpose::Clients,
             1 => Purpose::Lookups,
@@ -578,7 +584,11 @@ impl Reader<'_> {
             _ => return Err(Damaged),
         };
         let login = Arc::new(LoginKey { database, user });
-        Ok(Arc::new(PoolKey { login, purpose }))
+        Ok(Arc::new(PoolKey {
+            login,
+            target,
+            purpose,
+        }))
     }
 
     fn parcel(&mut self) -> Read<Parcel> {

@@ -12,6 +12,7 @@ use crate::event::{ClientId, Close, Out, ServerId, Time};
 use crate::next::Next;
 use crate::pool::key::PoolId;
 use crate::pool::key::Purpose;
+use crate::pool::target::Opening;
 use crate::pooler::Pooler;
 use crate::server::ServerState;
 use crate::{client, server};
@@ -33,9 +34,9 @@ impl Pooler {
             return false;
         };
         let replication = client.replication.any();
-        let pool_id = match self.logins.at(login).home() {
-            Some(home) => home,
-            None => self.route(id, login),
+        let home = self.logins.at(login).home();
+        let Some(pool_id) = home.or_else(|| self.route(id, Opening::Unread)) else {
+            return false;
         };
         let pool = self.pools.at(pool_id);
         if pool.waiting.is_empty()

@@ -17,6 +17,7 @@ pub mod route;
 pub mod starved;
 pub mod supply;
 pub mod surplus;
+pub mod target;
 pub mod waiting;
 
 pub use failure::Failure;
@@ -27,11 +28,12 @@ pub use line::Line;
 pub use reason::Reason;
 pub use starved::Starved;
 pub use supply::Supply;
+pub use target::{HostPort, Opening, Target, TargetName};
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::config::{Database, Host, LoadBalance};
+use crate::config::LoadBalance;
 use crate::event::{ClientId, Time, WorkerId};
 use crate::keyed::{HasKey, Keyed};
 use crate::login::key::LoginId;
@@ -42,6 +44,8 @@ use crate::pool::supply::HeldBy;
 pub struct Pool {
     pub(crate) key: Arc<PoolKey>,
     pub(crate) login: LoginId,
+    /// Where its servers connect to.
+    pub(crate) target: Arc<Target>,
     pub(crate) supply: Supply,
     pub(crate) idle: Idle,
     /// Clients that wait for a server.
@@ -88,10 +92,16 @@ pub struct Pool {
 
 impl Pool {
     /// A pool without servers or clients. `proved`: a server has logged in on another worker.
-    pub fn new(key: Arc<PoolKey>, login: LoginId, supply: Supply, proved: bool) -> Self {
+    pub fn new(
+        key: Arc<PoolKey>,
+        login: LoginId,
+        (target, supply): (Arc<Target>, Supply),
+        proved: bool,
+    ) -> Self {
         Pool {
             key,
             login,
+            target,
             supply,
             idle: Idle::default(),
             waiting: Line::default(),
@@ -190,11 +200,11 @@ impl Pool {
         self.next_life = Time(now.0.saturating_add(gap));
     }
 
-    /// Takes one of the database's hosts for the next server.
-    pub(crate) fn takes_host(&mut self, database: &Database) -> Option<Host> {
-        let hosts = &database.hosts;
+    /// Takes one of the target's hosts for the next server.
+    pub(crate) fn takes_host(&mut self) -> Option<HostPort> {
+        let hosts = &self.target.hosts;
         let host = hosts.get(self.next_host % hosts.len().max(1)).cloned();
-        if database.load_balance_hosts == LoadBalance::RoundRobin {
+        if self.target.turn == LoadBalance::RoundRobin {
             self.next_host = self.next_host.wrapping_add(1);
         }
         host
@@ -205,9 +215,9 @@ impl Pool {
         addresses[self.next_host % addresses.len()]
     }
 
-    pub(crate) fn host_fails(&mut self, database: &Database) {
+    pub(crate) fn host_fails(&mut self) {
         // The current host can't be reached, but the next one may be.
-        if database.load_balance_hosts == LoadBalance::Disable {
+        if self.target.turn == LoadBalance::Disable {
             self.next_host = self.next_host.wrapping_add(1);
         }
         self.hosts_failed += 1;
@@ -341,7 +351,8 @@ impl Pool {
     }
 
     /// A reload brings new settings. Logins may succeed with them.
-    pub(crate) fn set_supply(&mut self, supply: Supply) {
+    pub(crate) fn set_supply(&mut self, target: Arc<Target>, supply: Supply) {
+        self.target = target;
         self.supply = supply;
         // This time was computed from the old settings.
         self.next_life = Time(0);

@@ -8,7 +8,7 @@ use crate::client::ClientState;
 use crate::config::Database;
 use crate::event::{ClientId, Out};
 use crate::login::{Login, LoginId, LoginKey, Terms};
-use crate::pool::{Pool, PoolId, PoolKey, Purpose, Supply};
+use crate::pool::{Opening, Pool, PoolId, PoolKey, Purpose, Supply, Target};
 use crate::pooler::Pooler;
 
 /// Whether clients of a login must go to another user's login, by the entry of their database before
@@ -19,18 +19,20 @@ pub(crate) fn is_forsaken(key: &LoginKey, before: bool, old: &Database, new: &Da
 }
 
 impl Pooler {
-    /// The pool that serves a client's next transaction, where [`Login::home`] does not say it.
+    /// The one function that chooses the pool for a client's request. Called only where
+    /// [`Login::home`] does not say the pool. `None` for a client without a login.
     #[cold]
-    pub(crate) fn route(&mut self, id: ClientId, login_id: LoginId) -> PoolId {
+    pub(crate) fn route(&mut self, id: ClientId, _: Opening) -> Option<PoolId> {
+        let login_id = self.clients.at(id).login?;
         let login = self.logins.at(login_id);
         if !login.is_forsaken() {
-            return self.pool_of(login_id, Purpose::Clients);
+            return Some(self.pool_of(login_id, Purpose::Clients));
         }
         let (key, database) = (login.key.clone(), login.terms.database.clone());
         let (new, pool) = self.home_for(&key, &database);
         self.join(id, new);
         self.logins.at_mut(login_id).client_leaves(self.now);
-        pool
+        Some(pool)
     }
 
     /// A client enters a login.
@@ -44,14 +46,16 @@ impl Pooler {
     /// Moves the clients that wait in a forsaken pool to the queue of the pool that serves them
     /// now.
     pub(crate) fn move_waiting(&mut self, pool_id: PoolId, out: &mut Out) {
-        let login_id = self.pools.at(pool_id).login;
         for (id, since) in self.pools.at_mut(pool_id).waiting.take_all() {
             let moves = self.clients.get(id).is_some_and(|client| {
                 matches!(client.state(), ClientState::Waiting(pool) if *pool == pool_id)
                     && !client.replication.any()
             });
-            if moves {
-                let new = self.route(id, login_id);
+            let new = match moves {
+                true => self.route(id, Opening::Unread),
+                false => None,
+            };
+            if let Some(new) = new {
                 self.clients.at_mut(id).stands_in_line(new);
                 self.await_server(id, new);
                 self.need(new, out);
@@ -101,12 +105,17 @@ impl Pooler {
         let scopes = &login.terms.database;
         let scopes = self.config.scopes(Some(scopes), Some(&login.key.user));
         let supply = Supply::of(scopes, purpose);
+        let target = self
+            .shared
+            .targets
+            .intern(Target::of(&login.terms.database));
         let key = PoolKey {
             login: login.key.clone(),
+            target: target.name,
             purpose,
         };
         let proved = purpose == Purpose::Clients && login.welcome.is_some();
-        let mut pool = Pool::new(Arc::new(key), login_id, supply, proved);
+        let mut pool = Pool::new(Arc::new(key), login_id, (target, supply), proved);
         pool.set_paused(self.janitor.is_paused(&login.key.database));
         pool.set_held(self.janitor.holds());
         let id = self.pools.insert(pool);

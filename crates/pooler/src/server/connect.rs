@@ -18,6 +18,7 @@ use crate::next::Next;
 use crate::note::Level;
 use crate::pool::Failure;
 use crate::pool::key::PoolId;
+use crate::pool::target::HostPort;
 use crate::pooler::{Asker, Pooler};
 use crate::server::ServerState;
 
@@ -28,18 +29,17 @@ impl Pooler {
         let reserved = self.reserved_for(pool_id);
         let pool = self.pools.at_mut(pool_id);
         pool.server_opens();
-        let login = pool.login;
-        let database = &self.logins.at(login).terms.database;
-        let (host, port) = (pool.takes_host(database), database.port);
+        let (login, target) = (pool.login, pool.target.clone());
+        let host = pool.takes_host();
         let id = self.servers.insert(|_| Server {
             number,
             permitted: true,
             reserved,
             replication: reserved.is_some(),
-            ..Server::blank((login, pool_id), seeded, now)
+            ..Server::blank((login, pool_id), target, seeded, now)
         });
         self.watch_server(id);
-        let Some(host) = host else {
+        let Some(HostPort { host, port }) = host else {
             self.never_connected(id, "connect failed", "no host, no unix_socket_dir", out);
             return self.nobody_is_there(pool_id);
         };
@@ -86,7 +86,9 @@ impl Pooler {
             return;
         }
         let pool = self.pools.at(server.pool);
-        let port = self.logins.at(server.login).terms.database.port;
+        let host = server.host.as_deref();
+        let port = host.and_then(|host| server.target.named(host));
+        let port = port.map_or(0, |to| to.port);
         match result {
             Ok(addresses) if !addresses.is_empty() => {
                 let ip = pool.takes_address(&addresses);
@@ -150,9 +152,8 @@ impl Pooler {
         let pool = self.pools.at_mut(pool_id);
         let login = self.logins.at_mut(login_id);
         login.count_connect_failure();
-        let database = &login.terms.database;
-        pool.host_fails(database);
-        if sqlstate == "08006" && (pool.hosts_failed() as usize) < database.hosts.len() {
+        pool.host_fails();
+        if sqlstate == "08006" && (pool.hosts_failed() as usize) < pool.target.hosts.len() {
             return;
         }
         let retry = nanos(self.config.globals.server_login_retry);

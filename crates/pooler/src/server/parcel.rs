@@ -86,7 +86,8 @@ impl Pooler {
         out: &mut Out,
     ) -> ServerId {
         let mut set = ServerSet::new(self.seeded);
-        let login_id = self.pools.at(pool_id).login;
+        let pool = self.pools.at(pool_id);
+        let (login_id, target) = (pool.login, pool.target.clone());
         let login = self.logins.at(login_id);
         let (schema, share) = (login.schema, &login.share);
         for (key, statement, shape) in parcel.statements {
@@ -123,7 +124,7 @@ impl Pooler {
             permitted: true,
             connected,
             ending: stale.then_some(Ending::Ordered("database configuration changed")),
-            ..Server::blank((login_id, pool_id), self.seeded, now)
+            ..Server::blank((login_id, pool_id), target, self.seeded, now)
         });
         self.pools.at_mut(pool_id).server_enters();
         out.push(Action::Attach(Peer::Server(id), parcel.socket));
