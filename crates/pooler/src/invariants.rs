@@ -22,19 +22,7 @@ impl Pooler {
             some || self.spare.is_empty(),
             "a sleeping worker has no free blocks"
         );
-        for (id, server) in self.servers.iter() {
-            server.link.check();
-            if let Some(client) = server.client() {
-                let client = self.clients.get(client).expect("a linked client exists");
-                assert_eq!(client.link(), Some(id), "a link is seen from both sides");
-            }
-        }
-        for (id, client) in self.clients.iter() {
-            if let Some(server) = client.link() {
-                let server = self.servers.get(server).expect("a linked server exists");
-                assert_eq!(server.client(), Some(id), "a link is seen from both sides");
-            }
-        }
+        self.check_links();
         for (pool_id, pool) in self.pools.iter() {
             let of_pool = |f: fn(&ServerState) -> bool| {
                 let states = self.servers.iter().filter(|(_, s)| s.pool == pool_id);
@@ -103,12 +91,18 @@ impl Pooler {
             }
         }
         for (_, client) in self.clients.iter() {
-            let pool = client.waits_in().map(|pool| self.pools.at(pool).login);
-            let server = client.link().map(|server| self.servers.at(server).login);
-            for login in pool.into_iter().chain(server) {
-                let own = client.login;
-                assert_eq!(own, Some(login), "servers are those of the login");
+            if let Some(pool) = client.waits_in() {
+                let login = self.pools.at(pool).login;
+                assert_eq!(client.login, Some(login), "a client waits in its login");
             }
+        }
+        for link in self.links() {
+            let own = link.client.login;
+            assert_eq!(
+                own,
+                Some(link.server.login),
+                "a server is its client's login's"
+            );
         }
         for (_, server) in self.servers.iter() {
             let login = self.pools.at(server.pool).login;
