@@ -8,9 +8,10 @@ use crate::console::ConsoleSession;
 use crate::event::{Action, Address, ClientId, Out, Peer};
 use crate::fault::Fault;
 use crate::link;
+use crate::login::Terms;
 use crate::mail::ToBroker;
 use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
-use crate::pool::{PoolId, PoolKey, Terms};
+use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::server::ServerParcel;
 use crate::session::Tracking;
@@ -56,8 +57,8 @@ impl Pooler {
         let Some(database) = self.config.database(&key.login.database) else {
             return false;
         };
-        let pool = self.pools.find(key).map(|id| self.pools.at(id));
-        let terms = pool.map(|pool| &pool.terms);
+        let login = self.logins.find(&key.login).map(|id| self.logins.at(id));
+        let terms = login.map(|login| &login.terms);
         let known = terms.filter(|terms| Arc::ptr_eq(&terms.database, &database));
         let own = known.map_or_else(|| database.fingerprint(), |terms| terms.fingerprint);
         own == fingerprint
@@ -75,7 +76,7 @@ impl Pooler {
     /// True if the predecessor did not track this server's session state, and we do.
     fn is_unfollowed(&self, parcel: &ServerParcel) -> bool {
         let follows = |database| {
-            Terms::of(&self.config, &parcel.pool, database).tracking != Tracking::Nothing
+            Terms::of(&self.config, &parcel.pool.login, database).tracking != Tracking::Nothing
         };
         let database = self.config.database(&parcel.pool.login.database);
         !parcel.followed && database.is_some_and(follows)
@@ -85,19 +86,17 @@ impl Pooler {
         let Some(database) = self.config.database(&lore.key.login.database) else {
             return;
         };
-        let login = &lore.key.login;
-        let key = PoolKey {
-            login: self.shared.names.login(&login.database, &login.user),
-            purpose: lore.key.purpose,
-        };
-        let same = self.leads_there(&key, lore.database);
-        let id = self.pool_for(key, &database);
-        let pool = self.pools.at_mut(id);
+        let same = self.leads_there(&lore.key, lore.database);
+        let id = self.pool_for(&lore.key, &database);
+        let pool = self.pools.at(id);
         // If logins of this pool fail, the arriving keys and secret may be newer.
-        let keeps = pool.failure.is_none();
-        pool.inherits(lore.scram_keys, lore.found_secret, keeps);
+        let (login, keeps) = (pool.login, pool.failure.is_none());
+        self.logins
+            .at_mut(login)
+            .secrets
+            .inherit(lore.secrets, keeps);
         if let Some(welcome) = lore.welcome.filter(|_| same) {
-            self.learn_welcome(id, welcome, out);
+            self.learn_welcome(login, welcome, out);
         }
         if same {
             self.replace_left_behind(id, lore.left_behind, out);
@@ -113,7 +112,7 @@ impl Pooler {
                 worker: self.worker,
                 pool: pool.key.clone(),
                 wanted: u32::MAX,
-                bounds: pool.terms.bounds,
+                bounds: pool.supply.bounds,
             }));
         }
     }
@@ -212,7 +211,8 @@ impl Pooler {
         let Some(pool_id) = self.join_pool(id, out) else {
             return;
         };
-        let welcomed = self.pools.at(pool_id).welcome.is_some();
+        let login = self.pools.at(pool_id).login;
+        let welcomed = self.logins.at(login).welcome.is_some();
         let client = self.clients.at_mut(id);
         if standing == Standing::Ready {
             let quiet = client.quiet();
@@ -220,7 +220,7 @@ impl Pooler {
             self.resume(id, out);
             return self.watch_client(id);
         }
-        client.awaits_welcome();
+        client.awaits_welcome(pool_id);
         if welcomed {
             return self.welcome(id, out);
         }
@@ -237,11 +237,8 @@ impl Pooler {
             self.disconnect(id, Fault::NoDatabase(who.database.to_string()), out);
             return None;
         };
-        let key = PoolKey::of_clients(self.login_at(&who, &database));
-        let pool_id = self.pool_for(key, &database);
-        let pool = self.pools.at_mut(pool_id);
-        pool.client_enters();
-        self.clients.at_mut(id).joins(pool_id, &pool.share);
+        let (login_id, pool_id) = self.home_for(&who, &database);
+        self.join(id, login_id);
         Some(pool_id)
     }
 }

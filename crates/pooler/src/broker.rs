@@ -25,7 +25,7 @@ use crate::login::key::LoginKey;
 use crate::mail::{ClientBounds, Evict, FromBroker, Mail, Post, ToBroker};
 use crate::pool::bound::{Each, SharedBound};
 use crate::pool::key::PoolKey;
-use crate::pool::terms::{Bounds, HeldBy};
+use crate::pool::supply::{Bounds, HeldBy};
 use counts::BoundCounts;
 use kept::Kept;
 use pins::Pins;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::*;
 use crate::pool::key::Purpose;
+use crate::pool::target::TargetName;
 use crate::seeded;
 
 fn key(database: &str, user: &str) -> Arc<PoolKey> {
@@ -693,6 +694,7 @@ fn connections_that_listen_take_half_of_a_bound_at_most() {
     let listens = |user: &str| {
         Arc::new(PoolKey {
             login: LoginKey::new("d", user),
+            target: TargetName::Entry,
             purpose: Purpose::Listening,
         })
     };

@@ -65,7 +65,7 @@ impl Pooler {
     pub fn census(&self) -> Census {
         let held = |inbox: &crate::inbox::Inbox| inbox.held().len();
         let pools = || self.pools.iter().map(|(_, pool)| pool);
-        let waits = |c: &client::Client| matches!(c.state(), ClientState::Waiting);
+        let waits = |c: &client::Client| matches!(c.state(), ClientState::Waiting(_));
         Census {
             clients: self.clients.len(),
             servers: self.servers.len(),
@@ -142,7 +142,7 @@ impl Pooler {
         for (_, pool) in self.pools.iter() {
             for (client, since) in pool.waiting.iter() {
                 let waits = |c: &client::Client| {
-                    matches!(c.state(), ClientState::Waiting) && !c.replication.any()
+                    matches!(c.state(), ClientState::Waiting(_)) && !c.replication.any()
                 };
                 if self.clients.get(client).is_some_and(waits) {
                     waiters.push(Waiter {
@@ -163,7 +163,7 @@ impl Pooler {
             .filter_map(|link| {
                 Some(Linked {
                     waiter: Waiter {
-                        login: self.pools.at(link.client.pool?).key.login.clone(),
+                        login: self.logins.at(link.client.login?).key.clone(),
                         client: link.client_id,
                         since: link.client.request(),
                     },

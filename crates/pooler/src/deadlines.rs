@@ -9,6 +9,7 @@ use crate::client::{Client, ClientState};
 use crate::config::nanos;
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
+use crate::login::Terms;
 use crate::maintenance::PERIOD_NS;
 use crate::pool::Pool;
 use crate::pool::reason::Reason;
@@ -79,8 +80,8 @@ impl Pooler {
     /// So nothing else touches the timer meanwhile.
     pub(crate) fn watch_link(&mut self, id: ClientId) {
         let client = self.clients.at_mut(id);
-        let Some(pool) = client.pool else { return };
-        let shortest = self.pools.at(pool).terms.shortest;
+        let Some(login) = client.login else { return };
+        let shortest = self.logins.at(login).terms.shortest;
         let at = Time(self.now.0.saturating_add(shortest));
         client.arm_timer(&mut self.timers, id, at);
     }
@@ -138,8 +139,8 @@ impl Pooler {
         let client = self.clients.get(id)?;
         let globals = &self.config.globals;
         let mut deadlines = Deadlines::default();
-        let pool = client.pool.map(|pool| self.pools.at(pool));
-        match (client.state(), pool) {
+        let terms = client.login.map(|login| &self.logins.at(login).terms);
+        match (client.state(), terms) {
             (ClientState::Canceller, _) => {
                 let limit = nanos(globals.cancel_wait_timeout);
                 deadlines.add(client.request(), limit, Fault::CancelWait);
@@ -149,41 +150,41 @@ impl Pooler {
             }
             (ClientState::Leaving { .. } | ClientState::Packed(_), _) => return None,
             (ClientState::Closing | ClientState::Console(_), _) => return None,
-            (ClientState::Idle, Some(pool)) => {
-                let limit = pool.terms.client_idle_timeout;
+            (ClientState::Idle, Some(terms)) => {
+                let limit = terms.client_idle_timeout;
                 deadlines.add(client.quiet(), limit, Fault::ClientIdle);
             }
-            (ClientState::Waiting, Some(pool)) => {
-                let limit = pool.terms.query_wait_timeout;
+            (ClientState::Waiting(_), Some(terms)) => {
+                let limit = terms.query_wait_timeout;
                 deadlines.add(client.request(), limit, Fault::QueryWait);
-                let limit = pool.terms.query_timeout;
+                let limit = terms.query_timeout;
                 deadlines.add(client.request(), limit, Fault::QueryTimeoutWaiting);
                 if !client.notified && client.welcomed {
                     deadlines.notify(client.request(), nanos(globals.query_wait_notify));
                 }
             }
-            (ClientState::Linked(server) | ClientState::Aligning(server), Some(pool)) => {
-                self.linked_deadlines(client, self.servers.get(*server)?, pool, &mut deadlines);
+            (ClientState::Linked(server) | ClientState::Aligning(server), Some(terms)) => {
+                self.linked_deadlines(client, self.servers.get(*server)?, terms, &mut deadlines);
             }
             // As with PgBouncer, a client that waits for auth_query counts as waiting for a server.
-            (ClientState::Lookup, Some(pool)) => {
-                if let Some(fault) = client.pool.and_then(|pool| self.nobody_there(pool)) {
+            (ClientState::Lookup(pool), Some(terms)) => {
+                if let Some(fault) = self.nobody_there(*pool) {
                     deadlines.add(client.request(), NOBODY_NS, fault);
                 }
                 let limit = nanos(globals.client_login_timeout);
                 deadlines.add(client.connected, limit, Fault::LoginTimeout);
-                let limit = pool.terms.query_wait_timeout;
+                let limit = terms.query_wait_timeout;
                 deadlines.add(client.request(), limit, Fault::QueryWait);
             }
-            (ClientState::Welcome, Some(pool)) => {
-                if let Some(fault) = client.pool.and_then(|pool| self.nobody_there(pool)) {
+            (ClientState::Welcome(pool), Some(terms)) => {
+                if let Some(fault) = self.nobody_there(*pool) {
                     deadlines.add(client.request(), NOBODY_NS, fault);
                 }
                 let limit = nanos(globals.client_login_timeout);
                 deadlines.add(client.connected, limit, Fault::LoginTimeoutServerDown);
-                let limit = pool.terms.query_timeout;
+                let limit = terms.query_timeout;
                 deadlines.add(client.connected, limit, Fault::QueryTimeoutWaiting);
-                let limit = pool.terms.query_wait_timeout;
+                let limit = terms.query_wait_timeout;
                 deadlines.add(client.request(), limit, Fault::QueryWait);
             }
             (state, _) => {
@@ -203,7 +204,7 @@ impl Pooler {
     /// The error of a client at `query_wait_timeout`. A server that only other clients can have for
     /// now is a server.
     fn waited_too_long(&self, id: ClientId) -> Fault {
-        let Some(pool) = self.clients.at(id).pool else {
+        let Some(pool) = self.clients.at(id).waits_in() else {
             return Fault::QueryWait;
         };
         match self.reason(pool) {
@@ -219,10 +220,9 @@ impl Pooler {
         &self,
         client: &Client,
         server: &Server,
-        pool: &Pool,
+        terms: &Terms,
         deadlines: &mut Deadlines,
     ) {
-        let terms = &pool.terms;
         if !server.link.is_owed() {
             if server.status == howdah_wire::backend::Status::Idle && !server.link.group_open() {
                 deadlines.add(client.quiet(), terms.client_idle_timeout, Fault::ClientIdle);
@@ -276,7 +276,7 @@ impl Pooler {
                 // A pool keeps its minimum of servers, except old ones. Only one worker does so, or
                 // each would keep as many.
                 let pool = self.pools.at(server.pool);
-                let min = pool.terms.min_size;
+                let min = pool.supply.min_size;
                 let keeps = self.first_seat(&pool.key.login) == self.worker;
                 if why == "server idle timeout" && pool.servers() <= min && keeps {
                     self.servers.at_mut(id).set_rested_since(self.now);
@@ -312,7 +312,7 @@ impl Pooler {
             )),
             ServerState::Lookup(_) => {
                 // Without any timeout set, a hanging query must not block logins for ever.
-                let terms = &self.pools.at(server.pool).terms;
+                let terms = &self.logins.at(server.login).terms;
                 let limits = [
                     (nanos(globals.client_login_timeout), "client_login_timeout"),
                     (terms.query_timeout, "query_timeout"),
@@ -340,11 +340,11 @@ impl Pooler {
         let pool_id = gone!(self.servers.get(id)).pool;
         let pool = self.pools.at(pool_id);
         // Like PgBouncer if one worker has all servers of the pool: lifetime / pool_size.
-        let share = match pool.terms.bounds.size {
+        let share = match pool.supply.bounds.size {
             0 => 0,
             size => (size / u32::from(self.width(&pool.key.login))).max(pool.servers()),
         };
-        let gap = pool.terms.server_lifetime.checked_div(share.into());
+        let gap = pool.supply.server_lifetime.checked_div(share.into());
         self.pools
             .at_mut(pool_id)
             .ends_a_life(self.now, gap.unwrap_or(0));
@@ -355,13 +355,13 @@ impl Pooler {
 /// When an idle server is to be closed, and the reason.
 #[inline]
 pub(crate) fn idle_deadline(server: &Server, pool: &Pool) -> (Time, &'static str) {
-    let terms = &pool.terms;
+    let supply = &pool.supply;
     let after = |from: Time, limit: u64| Time(from.0.saturating_add(limit));
     // Even with a lifetime of 0, a new server gets some time to serve a client.
-    let over = after(server.connected, terms.server_lifetime.max(PERIOD_NS));
+    let over = after(server.connected, supply.server_lifetime.max(PERIOD_NS));
     let over = over.max(pool.next_life());
-    let idle = after(server.since(), terms.server_idle_timeout);
-    match terms.server_idle_timeout > 0 && idle <= over {
+    let idle = after(server.since(), supply.server_idle_timeout);
+    match supply.server_idle_timeout > 0 && idle <= over {
         true => (idle, "server idle timeout"),
         false => (over, LIFE_OVER),
     }

@@ -40,10 +40,10 @@ impl Pooler {
             "too many internal errors"
         );
         let (client, server) = self.sides_of(peer);
-        let pool = server.and_then(|id| Some(self.servers.get(id)?.pool));
-        let pool = pool.or_else(|| self.clients.get(client?)?.pool);
-        if let Some(pool) = pool {
-            self.pools.at_mut(pool).count_internal_error();
+        let login = server.and_then(|id| Some(self.servers.get(id)?.login));
+        let login = login.or_else(|| self.clients.get(client?)?.login);
+        if let Some(login) = login {
+            self.logins.at_mut(login).count_internal_error();
         }
         let sides = [client.map(Peer::Client), server.map(Peer::Server)];
         let is_side = |peer: &Peer| sides.contains(&Some(*peer));

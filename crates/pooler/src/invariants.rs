@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::client::Client;
 use crate::client::ClientState;
 use crate::event::Peer;
+use crate::pool::Purpose;
 use crate::pooler::{Asker, Pooler};
 use crate::server::ServerState;
 
@@ -38,24 +39,14 @@ impl Pooler {
                 )
             });
             assert_eq!(connecting, pool.connecting() as usize, "servers connecting");
-            let clients = self.clients.iter();
-            let clients = clients.filter(|(_, c)| c.pool == Some(pool_id)).count();
-            assert_eq!(clients, pool.clients() as usize, "clients");
-            let linked = self.clients.iter().filter(|(_, c)| c.pool == Some(pool_id));
-            let pinned = linked.filter(|(_, c)| c.is_pinned()).count();
             let in_line =
-                |client: &Client| client.pool == Some(pool_id) && client.awaits_permission();
+                |client: &Client| client.waits_in() == Some(pool_id) && client.awaits_permission();
             for (id, _) in self.clients.iter().filter(|(_, client)| in_line(client)) {
                 assert!(
                     pool.pin_line.iter().any(|(waiter, _)| waiter == id),
                     "a client that waits for permission is in the queue"
                 );
             }
-            assert_eq!(
-                pinned,
-                pool.pinned() as usize,
-                "clients that keep their server"
-            );
             let idle = of_pool(|s| matches!(s, ServerState::Idle));
             assert_eq!(idle, pool.idle.len(), "idle servers");
             for id in pool.idle.iter() {
@@ -70,11 +61,53 @@ impl Pooler {
                 assert!(server.permitted, "an idle server has a permit");
             }
         }
+        self.check_logins();
         self.check_lines();
         self.check_newcomers();
         self.check_hungry();
         self.check_asks();
         self.check_timers();
+    }
+
+    /// A login knows its clients and its pools.
+    fn check_logins(&self) {
+        for (id, login) in self.logins.iter() {
+            let clients = || self.clients.iter().filter(|(_, c)| c.login == Some(id));
+            assert_eq!(clients().count(), login.clients() as usize, "clients");
+            let pinned = clients().filter(|(_, c)| c.is_pinned()).count();
+            let kept = "clients that keep their server";
+            assert_eq!(pinned, login.pinned() as usize, "{kept}");
+            let of_login = self.pools.iter().filter(|(_, pool)| pool.login == id);
+            let pools: HashSet<_> = of_login.map(|(pool, _)| pool).collect();
+            let known: HashSet<_> = login.pools().iter().copied().collect();
+            assert_eq!(pools, known, "a login knows its pools");
+            assert!(!known.is_empty(), "a login goes with its last pool");
+            let home = self.pool_if_any(id, Purpose::Clients);
+            let home = home.filter(|_| !login.is_forsaken());
+            assert_eq!(login.home(), home, "a login knows the pool of its clients");
+            if let Some(pool) = home.map(|home| self.pools.at(home)) {
+                let untried = login.welcome.is_none();
+                assert_eq!(pool.is_untried(), untried, "what a server reports is kept");
+            }
+        }
+        for (_, client) in self.clients.iter() {
+            if let Some(pool) = client.waits_in() {
+                let login = self.pools.at(pool).login;
+                assert_eq!(client.login, Some(login), "a client waits in its login");
+            }
+        }
+        for link in self.links() {
+            let own = link.client.login;
+            assert_eq!(
+                own,
+                Some(link.server.login),
+                "a server is its client's login's"
+            );
+        }
+        for (_, server) in self.servers.iter() {
+            let login = self.pools.at(server.pool).login;
+            assert_eq!(server.login, login, "a server knows its login");
+        }
     }
 
     /// A pool knows the clients that wait for its first server.
@@ -84,9 +117,8 @@ impl Pooler {
             known.extend(pool.newcomers().iter().map(|client| (id, *client)));
         }
         for (id, client) in self.clients.iter() {
-            if matches!(client.state(), ClientState::Welcome) {
-                let known = client.pool.is_some_and(|pool| known.contains(&(pool, id)));
-                assert!(known, "a pool knows its newcomers");
+            if let ClientState::Welcome(pool) = *client.state() {
+                assert!(known.contains(&(pool, id)), "a pool knows its newcomers");
             }
         }
     }
@@ -129,8 +161,10 @@ impl Pooler {
         for (id, client) in self.clients.iter() {
             // A server may be on its way for a replication client.
             let elsewhere = client.replication.any() || client.awaits_permission();
-            if matches!(client.state(), ClientState::Waiting) && !elsewhere {
-                assert_eq!(lines.get(&id), client.pool.as_ref(), "who waits is in line");
+            if let ClientState::Waiting(pool) = client.state()
+                && !elsewhere
+            {
+                assert_eq!(lines.get(&id), Some(pool), "who waits is in line");
             }
         }
     }

@@ -37,6 +37,7 @@ pub mod inbox;
 mod internal_error;
 mod invariants;
 pub mod janitor;
+pub mod keyed;
 pub mod known;
 pub mod ledger;
 pub mod limits;

@@ -20,7 +20,6 @@ use crate::known::{LookedUp, Lookup, row};
 use crate::login::key::LoginKey;
 use crate::next::Next;
 use crate::note::Level;
-use crate::pool::key::PoolKey;
 use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
 use crate::server::ServerState;
@@ -67,16 +66,14 @@ impl Pooler {
         {
             return self.was_looked_up(id, found, out);
         }
-        let key = PoolKey {
-            login: self.shared.names.login(&target.name, &user),
-            purpose: Purpose::Lookups,
-        };
-        let pool_id = self.pool_for(key, &target);
+        let login_id = self.login_of(&target.name, &user, &target);
+        let pool_id = self.pool_of(login_id, Purpose::Lookups);
         if let Some(fault) = self.hopeless(pool_id) {
             return self.disconnect(id, fault, out);
         }
-        self.pools.at_mut(pool_id).client_enters();
-        self.clients.at_mut(id).begin_lookup(pool_id, self.now);
+        self.logins.at_mut(login_id).client_enters();
+        let client = self.clients.at_mut(id);
+        client.begin_lookup((login_id, pool_id), self.now);
         self.watch_client(id);
         self.await_server(id, pool_id);
         self.need(pool_id, out);
@@ -91,7 +88,7 @@ impl Pooler {
     /// Repeats a client's look-up, because a cached answer now makes a server unnecessary.
     pub(crate) fn look_up_again(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get(id));
-        if matches!(client.state(), ClientState::Lookup) {
+        if matches!(client.state(), ClientState::Lookup(_)) {
             self.leave_line(id);
             self.look_up(id, out);
         }
@@ -100,8 +97,8 @@ impl Pooler {
     /// Ends a client's wait for a look-up.
     fn leave_line(&mut self, id: ClientId) {
         let client = gone!(self.clients.get_mut(id));
-        if let Some(pool) = client.leaves_pool() {
-            self.pools.at_mut(pool).client_leaves(self.now);
+        if let Some(login) = client.leaves_login() {
+            self.logins.at_mut(login).client_leaves(self.now);
         }
     }
 
@@ -225,7 +222,7 @@ impl Pooler {
         } else {
             self.close_server(id, "auth_query left a transaction open", Close::Await, out);
         }
-        let waits = |client: &client::Client| matches!(client.state(), ClientState::Lookup);
+        let waits = |client: &client::Client| matches!(client.state(), ClientState::Lookup(_));
         if !self.clients.get(asker).is_some_and(waits) {
             return;
         }

@@ -13,7 +13,7 @@ use crate::login::key::Welcome;
 use crate::parcel::{Estate, Parcel, Passenger, PoolLore};
 use crate::pool::bound::{Each, SharedBound};
 use crate::pool::key::PoolKey;
-use crate::pool::terms::{Bounds, HeldBy};
+use crate::pool::supply::{Bounds, HeldBy};
 use crate::server::ServerParcel;
 use crate::tls::TlsFacts;
 
@@ -43,10 +43,10 @@ pub enum Mail {
     Landed,
     /// A server that this worker asked for.
     Server(Box<ServerParcel>),
-    /// PostgreSQL's parameters at the login of a pool's latest server, on another worker. With
+    /// PostgreSQL's parameters at the login of the latest server for clients, on another worker. With
     /// them, clients of this worker can finish their logins without waiting for a server. The
     /// number counts the RECONNECTs (or similar orders) that the sender had obeyed.
-    Welcome(Arc<PoolKey>, Box<Welcome>, u64),
+    Welcome(Arc<LoginKey>, Box<Welcome>, u64),
     /// A pool asks for room for a server at PostgreSQL.
     MakeRoom(Box<RoomWish>),
     /// The answer to a wish for room. True: a server of another pool is closed. False: no server is
@@ -73,8 +73,8 @@ pub enum Mail {
     },
     /// The peer has carried out this connection's cancel request; false: it was not reached.
     Forwarded(ClientId, bool),
-    /// A server of a pool has reported whether it is a standby.
-    Standby(Arc<PoolKey>, bool),
+    /// A server for a login's clients has reported whether it is a standby.
+    Standby(Arc<LoginKey>, bool),
     /// A client's login was told another secret of the user than the one before.
     SecretChanged(Box<ChangedSecret>),
     /// The schema of a database has changed: [`crate::statement::Interner::untold`].

@@ -10,7 +10,7 @@ use crate::limits;
 use crate::mail::ToBroker;
 use crate::note::{Cause, Level, Note};
 use crate::pool::Pool;
-use crate::pool::key::{PoolId, PoolKey};
+use crate::pool::key::{PoolId, Purpose};
 use crate::pooler::Pooler;
 
 /// PgBouncer's maintenance period, in nanoseconds.
@@ -74,7 +74,8 @@ impl Pooler {
             && !self.janitor.is_shutting_down()
             && self.config.globals.pool_idle_timeout.is_zero()
             && self.pools.iter().all(|(_, pool)| {
-                let keeps = pool.terms.min_size > 0 || pool.terms.database.auto;
+                let login = self.logins.at(pool.login);
+                let keeps = pool.supply.min_size > 0 || login.terms.database.auto;
                 let awaits = pool.need || !pool.newcomers().is_empty();
                 !keeps && !awaits && self.config.entry(&pool.key.login.database).is_some()
             })
@@ -172,7 +173,7 @@ impl Pooler {
     fn warm(&mut self, id: PoolId, out: &mut Out) {
         let worker = self.worker;
         let pool = self.pools.at(id);
-        let wanted = pool.terms.min_size;
+        let wanted = pool.supply.min_size;
         let due =
             wanted > 0 && pool.connecting() == 0 && pool.gives() && !pool.key.login.user.is_empty();
         if !due || self.need_not_warm(id) || self.janitor.is_shutting_down() {
@@ -183,7 +184,7 @@ impl Pooler {
             worker,
             pool: pool.key.clone(),
             wanted,
-            bounds: pool.terms.bounds,
+            bounds: pool.supply.bounds,
         };
         out.push(Action::Broker(warm));
     }
@@ -203,7 +204,8 @@ impl Pooler {
             if self.first_seat(&login) != self.worker {
                 continue;
             }
-            self.pool_for(PoolKey::of_clients(login), database);
+            let login = self.login_of(&login.database, &login.user, database);
+            self.pool_of(login, Purpose::Clients);
         }
     }
 
@@ -211,22 +213,24 @@ impl Pooler {
     fn collect(&mut self, id: PoolId, out: &mut Out) {
         let globals = &self.config.globals;
         let pool = self.pools.at(id);
-        let unused = pool.clients() == 0 && pool.servers() == 0 && !pool.wants_listener;
+        let login = self.logins.at(pool.login);
+        let (clients, auto) = (login.clients(), login.terms.database.auto);
+        let unused = clients == 0 && pool.servers() == 0 && !pool.wants_listener;
         // Anybody can connect, without a password, and name a database that does not exist.
-        let stray = pool.terms.database.auto && pool.is_untried() && !self.backs_off(id);
-        let empty = unused && (pool.terms.min_size == 0 || stray);
-        let idle_for = self.now.0.saturating_sub(pool.quiet.0);
-        let autodb = Some(globals.autodb_idle_timeout).filter(|_| pool.terms.database.auto);
+        let stray = auto && pool.is_untried() && !self.backs_off(id);
+        let empty = unused && (pool.supply.min_size == 0 || stray);
+        let idle_for = self.now.0.saturating_sub(login.quiet.0);
+        let autodb = Some(globals.autodb_idle_timeout).filter(|_| auto);
         let mut limits = autodb.into_iter().chain([globals.pool_idle_timeout]);
         let over = stray || limits.any(|limit| !limit.is_zero() && idle_for > nanos(limit));
-        if pool.clients() == 0 && self.config.entry(&pool.key.login.database).is_none() {
+        if clients == 0 && self.config.entry(&login.key.database).is_none() {
             // A reload removed the pool's database.
             if pool.servers() == 0 {
                 if pool.wants_listener {
-                    let key = pool.key.clone();
+                    let key = login.key.clone();
                     self.lose_listener(&key, out);
                 }
-                self.pools.remove(id);
+                self.remove_pool(id);
             } else {
                 self.call_in(id, "database removed", out);
             }
@@ -246,15 +250,15 @@ impl Pooler {
                 cause,
                 about: None,
             });
-            self.pools.remove(id);
+            self.remove_pool(id);
         }
     }
 
     /// Forgets the names of databases without a pool, if there may be many.
     fn forget_schemas(&mut self) {
-        if self.shared.statements.schemas() > 2 * self.pools.count() + limits::UNUSED_SCHEMAS {
+        if self.shared.statements.schemas() > 2 * self.logins.count() + limits::UNUSED_SCHEMAS {
             let mut used = HashSet::with_hasher(self.seeded);
-            used.extend(self.pools.iter().map(|(_, pool)| pool.schema));
+            used.extend(self.logins.iter().map(|(_, login)| login.schema));
             self.shared.statements.forget_schemas(&used);
         }
     }
@@ -275,10 +279,12 @@ impl Pooler {
         self.janitor.stats_at = self.now;
         self.consoles.end_period();
         let mut total = crate::stats::Stats::default();
+        for id in self.logins.ids() {
+            total.add(&self.logins.at_mut(id).period_ends());
+        }
         for id in self.pools.ids() {
             self.trim_waiting(id);
-            let pool = self.pools.at_mut(id);
-            total.add(&pool.period_ends());
+            let pool = self.pools.at(id);
             let lines = pool.waiting.iter().chain(pool.pin_line.iter());
             let waiting = lines.map(|(client, _)| client);
             for client in waiting.chain(pool.newcomers().iter().copied()) {

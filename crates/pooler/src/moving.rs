@@ -42,11 +42,11 @@ use crate::cancel::seek::Seek;
 use crate::client::{Client, ClientState};
 use crate::event::{Action, ClientId, LooseSocket, Out, Peer, Time, WorkerId};
 use crate::fault::Fault;
-use crate::login::key::LoginKey;
+use crate::login::key::{LoginId, LoginKey};
 use crate::mail::{Mail, Traveller};
 use crate::moves::{SHED_NS, Shed};
 use crate::parcel::{PoolLore, Standing};
-use crate::pool::key::PoolId;
+use crate::pool::key::{PoolId, Purpose};
 use crate::pooler::Pooler;
 
 /// After this many attempts in vain, the interval doubles.
@@ -126,29 +126,29 @@ impl Pooler {
     /// Moves clients of pools that are due. Recently active clients go first, because the work
     /// moves with them. True if the budget is spent.
     fn shed_of(&mut self, sheds: &mut [Shed], out: &mut Out) -> bool {
-        let mut due: BTreeMap<PoolId, &mut Shed> = BTreeMap::new();
+        let mut due: BTreeMap<LoginId, &mut Shed> = BTreeMap::new();
         for shed in sheds.iter_mut().filter(|shed| shed.next <= self.now) {
-            if let Some(pool) = self.pools.for_clients(&shed.login) {
-                due.insert(pool, shed);
+            if let Some(login) = self.logins.find(&shed.login) {
+                due.insert(login, shed);
             }
         }
         let (mut weight, mut quiet) = (0, Vec::new());
         let lately = self.lately();
         for id in self.clients.keys() {
             let client = self.clients.at(id);
-            let pool = client.pool.filter(|pool| due.contains_key(pool));
-            let Some(pool) = pool else { continue };
+            let login = client.login.filter(|login| due.contains_key(login));
+            let Some(login) = login else { continue };
             if !client.is_active(lately) {
-                quiet.push((id, pool));
-            } else if let Some(shed) = due.get_mut(&pool) {
+                quiet.push((id, login));
+            } else if let Some(shed) = due.get_mut(&login) {
                 weight += self.send_off(id, shed, out);
             }
             if weight >= SHED_WEIGHT {
                 return true;
             }
         }
-        for (id, pool) in quiet {
-            if let Some(shed) = due.get_mut(&pool).filter(|shed| shed.idle) {
+        for (id, login) in quiet {
+            if let Some(shed) = due.get_mut(&login).filter(|shed| shed.idle) {
                 weight += self.send_off(id, shed, out);
             }
             if weight >= SHED_WEIGHT {
@@ -197,7 +197,12 @@ impl Pooler {
         socket: LooseSocket,
         out: &mut Out,
     ) {
-        let pool = client.pool.expect("a client that moves has logged in");
+        let login = client.login;
+        let pool = login.and_then(|login| self.pool_if_any(login, Purpose::Clients));
+        let Some(pool) = pool else {
+            self.settle_held(id, out);
+            return out.push(Action::Discard(socket));
+        };
         let lore = self.lore(pool);
         let (notified, request) = (client.notified, client.request());
         let passenger = self.take_passenger(id, client, Standing::Ready, socket);
@@ -267,7 +272,7 @@ impl Pooler {
     /// A client waits here that has waited since this time elsewhere.
     pub(crate) fn stand_in_line(&mut self, id: ClientId, since: Time) {
         let client = self.clients.at_mut(id);
-        let (ClientState::Waiting, Some(pool)) = (client.state(), client.pool) else {
+        let ClientState::Waiting(pool) = *client.state() else {
             return;
         };
         // A client that waits for permission to keep a server is in another queue.
@@ -282,12 +287,13 @@ impl Pooler {
     /// The facts about a pool that the next worker or process needs.
     pub(crate) fn lore(&self, id: PoolId) -> PoolLore {
         let pool = self.pools.at(id);
+        let login = self.logins.at(pool.login);
+        let greets = pool.key.purpose == Purpose::Clients;
         PoolLore {
             key: pool.key.clone(),
-            database: pool.terms.fingerprint,
-            welcome: pool.welcome.clone(),
-            scram_keys: pool.scram_keys.clone(),
-            found_secret: pool.found_secret.clone(),
+            database: login.terms.fingerprint,
+            welcome: login.welcome.clone().filter(|_| greets),
+            secrets: login.secrets.clone(),
             left_behind: 0,
         }
     }
@@ -297,7 +303,7 @@ impl Pooler {
 fn may_leave(client: &Client) -> bool {
     let rests = match *client.state() {
         ClientState::Idle => client.inbox.held().is_empty(),
-        ClientState::Waiting => true,
+        ClientState::Waiting(_) => true,
         _ => false,
     };
     // Questions to PostgreSQL about the session's state do not travel.
@@ -309,7 +315,7 @@ fn may_leave(client: &Client) -> bool {
     rests
         && settled
         && client.welcomed
-        && client.pool.is_some()
+        && client.login.is_some()
         && client.inbox.at_boundary()
         && !client.replication.any()
         && !(client.leaving || client.end.is_stalled() || client.parked)

@@ -3,9 +3,9 @@
 use crate::client::{Client, ClientState};
 use crate::event::{Action, Close, Order, Out, Question};
 use crate::fault::Fault;
+use crate::login::LoginId;
 use crate::note::{Level, Note};
 use crate::order::Shutdown;
-use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::server::ServerState;
 
@@ -30,8 +30,9 @@ impl Pooler {
             Order::Drain => self.drain_behind(out),
             Order::Reconnect(database) => {
                 self.janitor.epoch += 1;
-                for id in self.pools_of(database.as_deref()) {
-                    self.call_in(id, "RECONNECT command issued", out);
+                for id in self.logins_of(database.as_deref()) {
+                    let why = "RECONNECT command issued";
+                    self.call_in_those(|server| server.login == id, why, out);
                 }
             }
             Order::Disable(database) => {
@@ -66,14 +67,14 @@ impl Pooler {
         }
     }
 
-    /// The pools of one database, or all pools.
-    pub(crate) fn pools_of(&self, database: Option<&str>) -> Vec<PoolId> {
-        let wanted = |key: &PoolKey| database.is_none_or(|name| *key.login.database == *name);
-        self.pools
-            .iter()
-            .filter(|(_, pool)| wanted(&pool.key))
-            .map(|(id, _)| id)
-            .collect()
+    /// The logins of one database, or all logins.
+    fn logins_of(&self, database: Option<&str>) -> Vec<LoginId> {
+        let mut logins = self.logins.ids();
+        logins.retain(|id| {
+            let key = &self.logins.at(*id).key;
+            database.is_none_or(|name| *key.database == *name)
+        });
+        logins
     }
 
     /// KILL: clients and servers are dropped at once, and PAUSE holds from then on.
@@ -82,14 +83,14 @@ impl Pooler {
         if let Some(name) = database {
             self.pause(Some(name), out);
         }
-        for id in self.pools_of(database) {
-            let name = self.pools.at(id).key.login.database.clone();
+        for id in self.logins_of(database) {
+            let name = self.logins.at(id).key.database.clone();
             self.pause(Some(&name), out);
-            self.kill_pool(id, out);
+            self.kill_login(id, out);
             let rest: Vec<_> = self
                 .servers
                 .iter()
-                .filter(|(_, s)| s.pool == id && !matches!(s.state(), ServerState::Cancel(_)))
+                .filter(|(_, s)| s.login == id && !matches!(s.state(), ServerState::Cancel(_)))
                 .map(|(id, _)| id)
                 .collect();
             for server in rest {

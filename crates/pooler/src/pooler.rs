@@ -24,6 +24,8 @@ use crate::fault::Fault;
 use crate::janitor::Janitor;
 use crate::known::Known;
 use crate::listen::SharedListener;
+use crate::login::Logins;
+use crate::login::key::LoginKey;
 use crate::mail::{FromBroker, Mail, ToBroker};
 use crate::moves::Moves;
 use crate::names::NameInterner;
@@ -32,8 +34,8 @@ use crate::note::{About, Cause, Level, Note};
 use crate::params::{ParamsInterner, Tracked};
 use crate::peering::Peering;
 use crate::pool::Pools;
-use crate::pool::key::PoolKey;
 use crate::pool::key::Purpose;
+use crate::pool::target::Targets;
 use crate::queries::Queries;
 use crate::seats::Spread;
 use crate::server::Server;
@@ -115,6 +117,7 @@ pub struct Pooler {
     pub(crate) queries: Queries,
     pub(crate) clients: Table<ClientId, Client>,
     pub(crate) servers: Table<ServerId, Server>,
+    pub(crate) logins: Logins,
     pub(crate) pools: Pools,
     pub(crate) timers: Timers,
     pub(crate) keys: Keys,
@@ -123,8 +126,8 @@ pub struct Pooler {
     /// Searches for clients by cancel requests and signals.
     pub(crate) searches: Searches,
     pub(crate) known: Known,
-    /// SQL LISTEN connections of this worker, by pool.
-    pub(crate) listeners: HashMap<Arc<PoolKey>, SharedListener, Seeded>,
+    /// SQL LISTEN connections of this worker, by login.
+    pub(crate) listeners: HashMap<Arc<LoginKey>, SharedListener, Seeded>,
     pub(crate) consoles: Consoles,
     pub(crate) janitor: Janitor,
     pub(crate) spread: Spread,
@@ -185,6 +188,7 @@ impl Pooler {
         let shared = Shared {
             tracked: Tracked::new(extra),
             names: NameInterner::new(seeded),
+            targets: Targets::new(seeded),
             params: ParamsInterner::new(seeded),
             settings: crate::session::Shelf::new(seeded),
             statements: Interner::new(seeded, setup.worker),
@@ -203,6 +207,7 @@ impl Pooler {
             queries,
             clients: Table::default(),
             servers: Table::default(),
+            logins: Logins::new(seeded),
             pools: Pools::new(seeded),
             timers: Timers::default(),
             keys: Keys::new(setup.worker, setup.shared_seed),
@@ -340,8 +345,8 @@ impl Pooler {
             Mail::NewPools(at) => self.spread.seat_new_pools(at),
             Mail::Landed => self.moves.under_way -= 1,
             Mail::Server(parcel) => self.server_arrived(*parcel, out),
-            Mail::Welcome(key, welcome, epoch) => {
-                if let Some(id) = self.pools.find(&key)
+            Mail::Welcome(login, welcome, epoch) => {
+                if let Some(id) = self.logins.find(&login)
                     && epoch >= self.janitor.epoch()
                 {
                     self.learn_welcome(id, *welcome, out);
@@ -356,7 +361,7 @@ impl Pooler {
             Mail::FromListener(mail) => self.listener_says(mail, out),
             Mail::Forward { peer, packet, from } => self.forward(peer, packet, from, out),
             Mail::Forwarded(client, done) => self.forward_done(client, done, out),
-            Mail::Standby(key, standby) => self.learn_standby(&key, standby),
+            Mail::Standby(login, standby) => self.learn_standby(&login, standby),
             Mail::SchemaChanged(database, changes) => {
                 let statements = &mut self.shared.statements;
                 statements.schema_changed_elsewhere(&database, changes);
@@ -393,7 +398,7 @@ impl Pooler {
             FromBroker::Evict { pool, from, age } => self.evict(&pool, from, age, out),
             FromBroker::Content { pool } => self.content(&pool),
             FromBroker::HeldBack { pool, by } => self.held_back(&pool, by),
-            FromBroker::Silence { pool } => self.silence_listener(&pool, out),
+            FromBroker::Silence { pool } => self.silence_listener(&pool.login, out),
             FromBroker::Keep { pool, keep } => self.keep(&pool, keep, out),
             FromBroker::Admitted {
                 client,
@@ -511,7 +516,10 @@ impl Pooler {
             return;
         }
         let client = gone!(self.clients.get(id));
-        let proves = matches!(client.state(), ClientState::Login(_) | ClientState::Lookup);
+        let proves = matches!(
+            client.state(),
+            ClientState::Login(_) | ClientState::Lookup(_)
+        );
         let cause = match client.welcomed {
             true => Cause::Known,
             false if proves && level <= Level::Warning => Cause::Refused,
@@ -557,22 +565,22 @@ impl Pooler {
         }
         let server = gone!(self.servers.get(id));
         let pool = self.pools.at(server.pool);
-        let key = &pool.key;
+        let key = &self.logins.at(server.login).key;
         let ends = server.ends.as_ref();
         let place = ends.map_or_else(|| server.to.to_string(), crate::place::remote);
         let text = format!(
             "S-{:#x}: {}/{}@{place} {text}",
-            server.number, key.login.database, key.login.user
+            server.number, key.database, key.user
         );
         // The server was opened for an unproved client, in a database that may not exist.
-        let cause = match key.purpose == Purpose::Lookups && pool.is_untried() {
+        let cause = match pool.key.purpose == Purpose::Lookups && pool.is_untried() {
             true => Cause::Unauthenticated,
             false => Cause::Known,
         };
         let about = (self.config.globals.log_format == LogFormat::Json).then(|| {
             Box::new(About {
-                user: key.login.user.to_string(),
-                database: key.login.database.to_string(),
+                user: key.user.to_string(),
+                database: key.database.to_string(),
                 address: place,
                 fault: None,
             })

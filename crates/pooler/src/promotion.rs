@@ -2,20 +2,24 @@
 
 use std::sync::Arc;
 
-use crate::event::{Action, Out, WorkerId};
+use crate::event::{Action, Out, ServerId, WorkerId};
+use crate::login::key::{LoginId, LoginKey};
 use crate::mail::Mail;
-use crate::pool::{PoolId, PoolKey};
+use crate::pool::Purpose;
 use crate::pooler::Pooler;
 use crate::standby::{NAME, among, word};
 
 impl Pooler {
     /// A server has reported outside of a login whether it is a standby. From now on, every worker
     /// tells its new clients.
-    pub(crate) fn standby_reported(&mut self, pool_id: PoolId, standby: bool, out: &mut Out) {
-        if !self.set_standby(pool_id, standby) {
+    pub(crate) fn standby_reported(&mut self, id: ServerId, standby: bool, out: &mut Out) {
+        let server = gone!(self.servers.get(id));
+        let login = server.login;
+        let for_clients = self.pools.at(server.pool).key.purpose == Purpose::Clients;
+        if !for_clients || !self.set_standby(login, standby) {
             return;
         }
-        let key = &self.pools.at(pool_id).key;
+        let key = &self.logins.at(login).key;
         for worker in 0..self.workers {
             if worker != self.worker.0 {
                 let mail = Mail::Standby(key.clone(), standby);
@@ -25,16 +29,16 @@ impl Pooler {
     }
 
     /// Another worker's server has reported this.
-    pub(crate) fn learn_standby(&mut self, key: &PoolKey, standby: bool) {
-        if let Some(id) = self.pools.find(key) {
+    pub(crate) fn learn_standby(&mut self, key: &LoginKey, standby: bool) {
+        if let Some(id) = self.logins.find(key) {
             self.set_standby(id, standby);
         }
     }
 
     /// True if this is news.
-    fn set_standby(&mut self, pool_id: PoolId, standby: bool) -> bool {
-        let pool = self.pools.at_mut(pool_id);
-        let Some(welcome) = &pool.welcome else {
+    fn set_standby(&mut self, id: LoginId, standby: bool) -> bool {
+        let login = self.logins.at_mut(id);
+        let Some(welcome) = &login.welcome else {
             return false;
         };
         if among(&welcome.parameters).is_none_or(|known| known == standby) {
@@ -48,7 +52,7 @@ impl Pooler {
         }
         let mut welcome = welcome.clone();
         welcome.parameters = Arc::from(parameters);
-        pool.learns_welcome(welcome);
+        login.learns_welcome(welcome);
         true
     }
 }

@@ -1,19 +1,23 @@
-//! Applies a new configuration: pools get new terms, or end.
+//! Applies a new configuration: logins get new terms, or end.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::client::Client;
-use crate::config::{Config, Host, PoolMode};
+use crate::config::{Config, PoolMode};
 use crate::event::{Action, Address, Out, WorkerId};
 use crate::fault::Fault;
+use crate::login::{LoginId, Terms};
 use crate::mail::{ChangedSecret, Mail, ToBroker};
-use crate::pool::Terms;
-use crate::pool::key::{PoolId, PoolKey};
+use crate::pool::key::{PoolId, Purpose};
 use crate::pool::route::is_forsaken;
+use crate::pool::{Supply, Target};
 use crate::pooler::Pooler;
 use crate::server::{Server, ServerState};
 use crate::session::Tracking;
+
+/// Why servers are replaced when they would connect to another place or in another way.
+const MOVED: &str = "database configuration changed";
 
 /// Why servers are replaced when their user has another secret.
 const RENEWED: &str = "user has another secret";
@@ -28,17 +32,16 @@ impl Pooler {
         self.peers_changed();
         // Every worker counts every reload, whatever pools it has, so that epochs can be compared.
         self.janitor.epoch += 1;
-        for id in self.pools.ids() {
-            let pool = self.pools.at(id);
-            let key = (*pool.key).clone();
-            match self.config.database(&key.login.database) {
-                Some(database) => self.new_terms(id, &key, database, out),
+        for id in self.logins.ids() {
+            let login = self.logins.at(id);
+            match self.config.database(&login.key.database) {
+                Some(database) => self.new_terms(id, database, out),
                 // As in PgBouncer, clients that came through a `*` entry that is gone may stay.
-                None if pool.terms.database.auto => {
-                    let database = pool.terms.database.clone();
-                    self.new_terms(id, &key, database, out);
+                None if login.terms.database.auto => {
+                    let database = login.terms.database.clone();
+                    self.new_terms(id, database, out);
                 }
-                None => self.kill_pool(id, out),
+                None => self.kill_login(id, out),
             }
         }
         if resecure {
@@ -46,7 +49,7 @@ impl Pooler {
                 let remote = server.ends.as_ref().map(|ends| &ends.remote);
                 !matches!(remote, Some(Address::Unix(..)))
             };
-            self.call_in_those(over_network, "database configuration changed", out);
+            self.call_in_those(over_network, MOVED, out);
         }
         self.watch_all();
         self.found_forced_pools();
@@ -66,59 +69,75 @@ impl Pooler {
         }
     }
 
-    fn new_terms(
-        &mut self,
-        id: PoolId,
-        key: &PoolKey,
-        database: Arc<crate::config::Database>,
-        out: &mut Out,
-    ) {
+    fn new_terms(&mut self, id: LoginId, database: Arc<crate::config::Database>, out: &mut Out) {
         let schema = self.shared.statements.schema_of(database.target());
-        let terms = Terms::of(&self.config, key, database);
-        let pool = self.pools.at_mut(id);
-        let moved = !pool.terms.database.same_servers(&terms.database);
+        let home = self.pool_if_any(id, Purpose::Clients);
+        let login = self.logins.at_mut(id);
+        let terms = Terms::of(&self.config, &login.key, database);
+        let moved = !login.terms.database.same_servers(&terms.database);
         let session = |terms: &Terms| terms.mode == PoolMode::Session;
-        let sessions_end = session(&pool.terms) && !session(&terms);
+        let sessions_end = session(&login.terms) && !session(&terms);
         let follows = |terms: &Terms| terms.tracking != Tracking::Nothing;
-        let unfollowed = !follows(&pool.terms) && follows(&terms);
-        let old = &pool.terms.database;
-        let forsaken = is_forsaken(key, pool.forsaken(), old, &terms.database);
-        pool.set_forsaken(forsaken);
+        let unfollowed = !follows(&login.terms) && follows(&terms);
+        let old = &login.terms.database;
+        let forsaken = is_forsaken(&login.key, login.is_forsaken(), old, &terms.database);
+        match forsaken {
+            true => login.mark_forsaken(),
+            false => login.mark_kept(home),
+        }
         let secret = |terms: &Terms| terms.user.as_ref().and_then(|user| user.secret.clone());
-        let renewed = secret(&pool.terms) != secret(&terms);
+        let renewed = secret(&login.terms) != secret(&terms);
         if renewed {
             // The user list has a new secret, which counts more than one learned from a login.
-            pool.forgets_secret();
+            login.secrets.forget_found();
         }
-        if pool.terms.bounds != terms.bounds {
+        login.set_terms(terms, schema);
+        if moved {
+            login.forgets_welcome();
+        }
+        for pool in login.pools().to_vec() {
+            self.new_supply(pool, out);
+            if moved {
+                self.pools.at_mut(pool).mark_unproved();
+                self.call_in(pool, MOVED, out);
+            } else if renewed {
+                self.call_in_shared(pool, RENEWED, out);
+            } else if sessions_end {
+                // Sessions may leave locks and other state, and nothing is reset between
+                // transactions.
+                self.call_in_shared(pool, "pool mode changed", out);
+            } else if unfollowed {
+                // The state that clients have left on these servers is unknown.
+                self.call_in_shared(pool, "session_state changed", out);
+            }
+            if forsaken {
+                self.move_waiting(pool, out);
+            }
+            self.need(pool, out);
+        }
+    }
+
+    /// Gives a pool the target and the settings of its login's new terms.
+    fn new_supply(&mut self, id: PoolId, out: &mut Out) {
+        let pool = self.pools.at_mut(id);
+        let login = self.logins.at(pool.login);
+        let database = &login.terms.database;
+        let scopes = self.config.scopes(Some(database), Some(&login.key.user));
+        let supply = Supply::of(scopes, pool.key.purpose);
+        if pool.supply.bounds != supply.bounds {
             let bounds = ToBroker::Bounds {
                 worker: self.worker,
                 pool: pool.key.clone(),
-                bounds: terms.bounds,
+                bounds: supply.bounds,
             };
             out.push(Action::Broker(bounds));
         }
-        pool.set_terms(terms, schema);
-        if moved {
-            pool.forgets_welcome();
-            self.call_in(id, "database configuration changed", out);
-        } else if renewed {
-            self.call_in_shared(id, RENEWED, out);
-        } else if sessions_end {
-            // Sessions may leave locks and other state, and nothing is reset between transactions.
-            self.call_in_shared(id, "pool mode changed", out);
-        } else if unfollowed {
-            // The state that clients have left on these servers is unknown.
-            self.call_in_shared(id, "session_state changed", out);
-        }
-        if forsaken {
-            self.move_waiting(id, out);
-        }
-        self.need(id, out);
+        let target = self.shared.targets.intern(Target::of(database));
+        pool.set_supply(target, supply);
     }
 
-    /// A login was told another secret of a pool's user. The user may be another role under the same
-    /// name: replaces the pool's servers on all workers. The servers' logins use the new secret.
+    /// A login was told another secret of its user. The user may be another role under the same
+    /// name: replaces the login's servers on all workers. The servers' logins use the new secret.
     pub(crate) fn secret_changed(&mut self, changed: &ChangedSecret, out: &mut Out) {
         for to in (0..self.workers).map(WorkerId) {
             if to != self.worker {
@@ -138,15 +157,15 @@ impl Pooler {
             secret,
             keys,
         } = changed;
-        let Some(id) = self.pools.for_clients(&login) else {
+        let Some(id) = self.logins.find(&login) else {
             return;
         };
-        let pool = self.pools.at_mut(id);
+        let login = self.logins.at_mut(id);
         // A login here may have told this worker already.
-        let new = !pool.knows_secret(&secret);
-        pool.learn_login(keys, Some(secret), false);
-        if new {
-            self.call_in_shared(id, RENEWED, out);
+        let new = !login.secrets.has(&secret);
+        login.secrets.learn(keys, Some(secret), false);
+        if new && let Some(pool) = self.pool_if_any(id, Purpose::Clients) {
+            self.call_in_shared(pool, RENEWED, out);
         }
     }
 
@@ -163,16 +182,10 @@ impl Pooler {
 
     /// A host name has new addresses: replaces servers at its old ones.
     pub(crate) fn host_moved(&mut self, host: &str, gone: &[IpAddr], out: &mut Out) {
-        let named = |known: &Host| matches!(known, Host::Name(name) if name == host);
-        let mut pools = self.pools_of(None);
-        pools.retain(|id| {
-            let database = &self.pools.at(*id).terms.database;
-            database.hosts.iter().any(named)
-        });
         // Servers in the mail are replaced when they arrive. Every worker counts every change.
         self.janitor.epoch += 1;
         let there = |server: &Server| {
-            pools.contains(&server.pool)
+            server.target.named(host).is_some()
                 && match server.ends.as_ref().map(|ends| &ends.remote) {
                     Some(Address::Tcp(ip, _)) => gone.contains(ip),
                     Some(Address::Unix(..)) => false,
@@ -180,10 +193,16 @@ impl Pooler {
                     None => matches!(server.state(), ServerState::Connecting),
                 }
         };
-        self.call_in_those(there, "database configuration changed", out);
+        self.call_in_those(there, MOVED, out);
     }
 
-    fn call_in_those(&mut self, which: impl Fn(&Server) -> bool, why: &'static str, out: &mut Out) {
+    /// As `call_in`, for servers of any pool.
+    pub(crate) fn call_in_those(
+        &mut self,
+        which: impl Fn(&Server) -> bool,
+        why: &'static str,
+        out: &mut Out,
+    ) {
         let all: Vec<_> = self
             .servers
             .iter()
@@ -195,18 +214,18 @@ impl Pooler {
         }
     }
 
-    /// KILL, or the database was removed: drops its clients and servers.
-    pub(crate) fn kill_pool(&mut self, id: PoolId, out: &mut Out) {
-        let of_pool = |client: &Client| client.pool == Some(id);
+    /// KILL, or the database was removed: drops a login's clients and servers.
+    pub(crate) fn kill_login(&mut self, id: LoginId, out: &mut Out) {
+        let of_login = |client: &Client| client.login == Some(id);
         let clients: Vec<_> = self
             .clients
             .iter()
-            .filter(|(_, c)| of_pool(c))
+            .filter(|(_, c)| of_login(c))
             .map(|(id, _)| id)
             .collect();
         for client in clients {
             self.disconnect(client, Fault::DatabaseRemoved, out);
         }
-        self.call_in(id, "database removed", out);
+        self.call_in_those(|server| server.login == id, "database removed", out);
     }
 }

@@ -3,6 +3,7 @@
 use crate::account::Account;
 use crate::names::NameInterner;
 use crate::params::{ParamsInterner, Tracked};
+use crate::pool::target::Targets;
 use crate::statement::Interner;
 
 /// Values that all connections of a worker share.
@@ -12,6 +13,8 @@ pub struct Shared {
     pub tracked: Tracked,
     /// Names of users and databases, each kept once.
     pub names: NameInterner,
+    /// Where servers connect to, each place kept once.
+    pub targets: Targets,
     /// Sets of parameter values, each kept once.
     pub params: ParamsInterner,
     /// Settings of sessions, each kept once.

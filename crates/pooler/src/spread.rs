@@ -74,18 +74,18 @@ impl Pooler {
     pub(crate) fn tell_load(&mut self, out: &mut Out) {
         let (mut pools, mut busy) = (Vec::new(), false);
         let active = self.active_clients();
-        for id in self.pools.ids() {
-            let key = self.pools.at(id).key.clone();
-            let widest = self.width(&key.login);
-            let pool = self.pools.at_mut(id);
-            let transactions = pool.tells_transactions();
+        for id in self.logins.ids() {
+            let key = self.logins.at(id).key.clone();
+            let widest = self.width(&key);
+            let moves = self.pool_if_any(id, Purpose::Clients).is_some();
+            let login = self.logins.at_mut(id);
+            let transactions = login.tells_transactions();
             busy |= transactions > 0;
-            let moves = key.purpose == Purpose::Clients;
-            if moves && (pool.clients() > 0 || transactions > 0) {
+            if moves && (login.clients() > 0 || transactions > 0) {
                 pools.push(PoolLoad {
-                    login: key.login.clone(),
-                    clients: pool.clients(),
-                    active: { active.get(id.0 as usize).copied() }.unwrap_or(pool.clients()),
+                    login: key,
+                    clients: login.clients(),
+                    active: { active.get(id.0 as usize).copied() }.unwrap_or(login.clients()),
                     transactions,
                     widest,
                 });
@@ -111,17 +111,19 @@ impl Pooler {
         Time(self.now.0.saturating_sub(ACTIVE_NS))
     }
 
-    /// The number of recently active clients by pool. Empty where it does not matter, because
+    /// The number of recently active clients by login. Empty where it does not matter, because
     /// counting looks at all clients.
     fn active_clients(&self) -> Vec<u32> {
         if !self.spread.asks_who_is_active() {
             return Vec::new();
         }
-        let slots = { self.pools.iter() }.map(|(id, _)| id.0 as usize + 1).max();
+        let slots = { self.logins.iter() }
+            .map(|(id, _)| id.0 as usize + 1)
+            .max();
         let (mut counts, since) = (vec![0; slots.unwrap_or(0)], self.lately());
         for (_, client) in self.clients.iter() {
-            if let Some(pool) = client.pool.filter(|_| client.is_active(since)) {
-                counts[pool.0 as usize] += 1;
+            if let Some(login) = client.login.filter(|_| client.is_active(since)) {
+                counts[login.0 as usize] += 1;
             }
         }
         counts

@@ -166,7 +166,7 @@ impl Pooler {
                 client.state(),
                 ClientState::Admission
                     | ClientState::Login(_)
-                    | ClientState::Lookup
+                    | ClientState::Lookup(_)
                     | ClientState::Moving(_)
                     | ClientState::Canceller
                     | ClientState::Leaving { .. }
@@ -327,8 +327,8 @@ impl Pooler {
             // Only this process hears the client's channels.
             _ if hears(client) => None,
             ClientState::Startup | ClientState::Moving(_) => Some(Standing::Startup),
-            ClientState::Welcome => Some(Standing::Newcomer),
-            ClientState::Idle | ClientState::Waiting | ClientState::Leaving { .. } => {
+            ClientState::Welcome(_) => Some(Standing::Newcomer),
+            ClientState::Idle | ClientState::Waiting(_) | ClientState::Leaving { .. } => {
                 Some(Standing::Ready)
             }
             ClientState::Console(session) => session.at_rest(),
@@ -405,8 +405,8 @@ impl Pooler {
         standing: Standing,
         socket: LooseSocket,
     ) -> Passenger {
-        if let Some(pool) = client.pool {
-            self.pools.at_mut(pool).client_leaves(self.now);
+        if let Some(login) = client.login {
+            self.logins.at_mut(login).client_leaves(self.now);
         }
         let (pid, secret, length) = self.own_key(id, client.long_key);
         self.peering.forget(id);
@@ -423,7 +423,7 @@ impl Pooler {
 
     /// The driver has let go of a server that travels. The server is still in the table.
     pub(crate) fn server_packed(&mut self, id: ServerId, socket: LooseSocket, out: &mut Out) {
-        let pool = gone!(self.servers.get(id).map(|server| server.pool));
+        let login = gone!(self.servers.get(id).map(|server| server.login));
         let session = self.session_of(id);
         if session.is_some_and(|(_, there)| there)
             && self.servers.get(id).is_some_and(Server::is_in_a_message)
@@ -445,7 +445,7 @@ impl Pooler {
         let Some(parcel) = parcel else {
             return self.unpacked(Peer::Server(id), out);
         };
-        let database = self.pools.at(pool).terms.fingerprint;
+        let database = self.logins.at(login).terms.fingerprint;
         let freed = ToBroker::Freed {
             worker: self.worker,
             pool: parcel.pool.clone(),

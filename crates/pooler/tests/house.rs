@@ -32,8 +32,8 @@ const LONGEST: usize = 920;
 const FEATURES: [(&str, &[&str], usize); 9] = [
     ("reading SQL", &["sql/src"], 2740),
     ("session state", &["pooler/src/session"], 1441),
-    ("LISTEN", &["pooler/src/listen"], 1395),
-    ("console", &["pooler/src/console"], 3758),
+    ("LISTEN", &["pooler/src/listen"], 1396),
+    ("console", &["pooler/src/console"], 3776),
     ("statements", &["pooler/src/statement"], 721),
     (
         "takeover",
@@ -58,7 +58,7 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
             "pooler/src/broker.rs",
             "pooler/src/broker",
         ],
-        2151,
+        2157,
     ),
     (
         "cancel and peers",
@@ -68,7 +68,7 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
             "pooler/src/peering.rs",
             "pooler/src/signal.rs",
         ],
-        1138,
+        1139,
     ),
     ("configuration", &["config/src"], 4655),
 ];
@@ -294,7 +294,7 @@ struct Owner {
     others: &'static [&'static str],
 }
 
-const OWNERS: [Owner; 4] = [
+const OWNERS: [Owner; 5] = [
     Owner {
         file: "client/mod.rs",
         name: "Client",
@@ -308,6 +308,14 @@ const OWNERS: [Owner; 4] = [
         table: "servers",
         usually: &["server", "entry"],
         others: &LINKS,
+    },
+    Owner {
+        file: "login/mod.rs",
+        name: "Login",
+        table: "logins",
+        usually: &["login"],
+        // Here a login is an attempt to log in.
+        others: &["client/login.rs", "server/login.rs", "client/startup.rs"],
     },
     Owner {
         file: "pool/mod.rs",

@@ -104,7 +104,7 @@ impl Pooler {
     /// leads to one.
     fn stranger(&self, id: ServerId, target: &Server) -> Option<String> {
         let uid = |server: &Server| Some(server.ends.as_ref()?.unix_peer?.uid);
-        let database = &self.pools.at(target.pool).terms.database;
+        let database = &self.logins.at(target.login).terms.database;
         self.config.scopes(Some(database), None).require_peer()?;
         let (now, then) = (uid(self.servers.get(id)?), uid(target));
         (now != then).then(|| "requirepeer: another user runs the server now".to_string())

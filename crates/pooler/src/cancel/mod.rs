@@ -116,7 +116,7 @@ impl Pooler {
         }
         match *self.clients.at(id).state() {
             ClientState::Leaving { .. } => return self.moves.held.push((id, seek)),
-            ClientState::Waiting | ClientState::Aligning(_) => self.cancel_waiting(id, out),
+            ClientState::Waiting(_) | ClientState::Aligning(_) => self.cancel_waiting(id, out),
             _ if !seek.again => {
                 let second_look = Box::new(Seek {
                     again: true,
@@ -252,7 +252,10 @@ impl Pooler {
         if !client.welcomed || client.is_hushed() {
             return false;
         }
-        let waiting = matches!(client.state(), ClientState::Waiting);
+        let waits_in = match *client.state() {
+            ClientState::Waiting(pool) => Some(pool),
+            _ => None,
+        };
         if !client.end.skips() {
             Self::pass_over(id, client, out);
         }
@@ -265,13 +268,13 @@ impl Pooler {
             // The statement was cancelled already, and no other statement is there.
             return false;
         }
-        if waiting {
+        if waits_in.is_some() {
             client.becomes_idle(self.now);
         }
-        if let Some(pool) = client.pool {
-            self.pools.at_mut(pool).count_error(sqlstate);
+        if let Some(login) = client.login {
+            self.logins.at_mut(login).count_error(sqlstate);
         }
-        if let (true, Some(pool)) = (waiting, client.pool) {
+        if let Some(pool) = waits_in {
             self.pools.at_mut(pool).waiting.leave(id);
             self.give_permission_back(id, out);
         }
@@ -288,7 +291,7 @@ impl Pooler {
             }
             _ => client.end.group_fails(),
         }
-        if waiting {
+        if waits_in.is_some() {
             self.resume(id, out);
         }
         true

@@ -4,7 +4,7 @@ use crate::cancel::Keys;
 use crate::cancel::seek::Whom;
 use crate::client::ClientState;
 use crate::event::{ClientId, Out};
-use crate::pool::key::PoolId;
+use crate::login::key::LoginId;
 use crate::pooler::Pooler;
 use crate::signal::{SameRole, Signal, SignalSent};
 
@@ -13,30 +13,30 @@ impl Pooler {
     pub(crate) fn ask_for_signal(&mut self, id: ClientId, pid: u32, ends: bool, out: &mut Out) {
         let client = self.clients.at_mut(id);
         client.end.stalls();
-        let Some(pool) = client.pool else { return };
+        let Some(login) = client.login else { return };
         let by_admin = self.config.globals.admin_users.has(&client.who.user);
         let signal = Signal {
             pid,
             ends,
-            of: self.same_role(pool),
+            of: self.same_role(login),
             by_admin,
         };
         self.begin_search(id, Whom::Told(Box::new(signal)), out);
     }
 
-    fn same_role(&self, pool: PoolId) -> SameRole {
-        let pool = self.pools.at(pool);
+    fn same_role(&self, login: LoginId) -> SameRole {
+        let login = self.logins.at(login);
         SameRole {
-            user: pool.key.login.user.clone(),
-            host: pool.terms.database.host.clone(),
-            port: pool.terms.database.port,
+            user: login.key.user.clone(),
+            host: login.terms.database.host.clone(),
+            port: login.terms.database.port,
         }
     }
 
     /// The client of this worker that a signal is for, if its sender may send the signal.
     pub(super) fn told_holder(&self, signal: &Signal) -> Option<ClientId> {
         let id = self.told(signal.pid)?;
-        let mut role = self.same_role(self.clients.at(id).pool?);
+        let mut role = self.same_role(self.clients.at(id).login?);
         if signal.by_admin {
             role.user = signal.of.user.clone();
         }

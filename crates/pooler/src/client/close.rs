@@ -41,10 +41,9 @@ impl Pooler {
         }
         let told = fault.is_told() && between && !mute;
         if told {
-            if let Some(pool) = self.clients.at(id).pool {
-                self.pools
-                    .at_mut(pool)
-                    .count_error(fault.sqlstate().as_bytes());
+            if let Some(login) = self.clients.at(id).login {
+                let login = self.logins.at_mut(login);
+                login.count_error(fault.sqlstate().as_bytes());
             }
             self.tell_fatal(id, &fault, out);
             if self.config.globals.log_pooler_errors {
@@ -83,7 +82,7 @@ impl Pooler {
             },
             encrypted: client.tls.is_some(),
             config: &self.config,
-            terms: client.pool.map(|pool| &self.pools.at(pool).terms),
+            terms: client.login.map(|login| &self.logins.at(login).terms),
         };
         let (sqlstate, text) = (fault.sqlstate(), fault.told(&case));
         let waited = self.why_in_vain(id, fault);
@@ -109,11 +108,11 @@ impl Pooler {
     fn end_client(&mut self, id: ClientId, how: Close, departure: Farewell, out: &mut Out) {
         self.leave_server(id, departure, out);
         let client = self.clients.at_mut(id);
-        if matches!(client.state(), ClientState::Waiting)
-            && let Some(pool) = client.pool
+        if matches!(client.state(), ClientState::Waiting(_))
+            && let Some(login) = client.login
         {
             let waited = self.now.0.saturating_sub(client.request().0);
-            self.pools.at_mut(pool).count_wait_in_vain(waited);
+            self.logins.at_mut(login).count_wait_in_vain(waited);
         }
         let undo = match client.state() {
             ClientState::Console(session) => session.undo(),
@@ -128,21 +127,21 @@ impl Pooler {
         let key = client.forgets_key();
         client.closes();
         let admitted = client.let_out();
-        let login = client.who.clone();
-        let pool = client.leaves_pool();
+        let who = client.who.clone();
+        let login = client.leaves_login();
         // This holds even if the client's server has gone first.
         let pinned = client.is_pinned();
         let session = client.ends_session();
         client.ends_hush();
-        if let Some(pool) = pool {
-            let pool = self.pools.at_mut(pool);
-            pool.client_leaves(self.now);
+        if let Some(login) = login {
+            let login = self.logins.at_mut(login);
+            login.client_leaves(self.now);
             if pinned {
-                pool.count_unpin();
+                login.count_unpin();
             }
         }
         if admitted {
-            out.push(Action::Broker(ToBroker::Left { login }));
+            out.push(Action::Broker(ToBroker::Left { login: who }));
         }
         if let Some(own) = session.and_then(|session| session.channels) {
             self.leave_channels(id, own.listener.clone(), own.all(), true, out);

@@ -20,12 +20,12 @@ use crate::event::{ClientId, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
 use crate::known::LookedUp;
 use crate::limits;
-use crate::login::key::LoginKey;
+use crate::login::greeting::{Greeting, Wishes};
+use crate::login::key::LoginId;
 use crate::mail::ChangedSecret;
 use crate::note::Level;
 use crate::pool::Failure;
-use crate::pool::greeting::{Greeting, Wishes};
-use crate::pool::key::{PoolId, PoolKey};
+use crate::pool::key::{PoolId, Purpose};
 use crate::pooler::{Asker, Pooler};
 use crate::standby::among;
 
@@ -343,7 +343,6 @@ impl Pooler {
         let proof = self.login(id).map(|login| &login.proof);
         let by_authority = matches!(proof, Some(Proof::Authority { .. }));
         let client = gone!(self.clients.get_mut(id));
-        client.awaits_welcome();
         let who = client.who.clone();
         let Some(entry) = self.config.entry(&who.database).cloned() else {
             return self.disconnect(id, Fault::NoDatabase(who.database.to_string()), out);
@@ -354,39 +353,37 @@ impl Pooler {
         }
         let listed = self.config.user(&who.user).filter(|user| user.listed);
         let has_secret = listed.is_some_and(|user| user.secret.is_some());
-        let key = PoolKey::of_clients(self.login_at(&who, &entry));
-        let known = self.pools.find(&key);
-        let Some(pool_id) = known.or_else(|| self.new_pool(id, key, out)) else {
+        let Some((login_id, pool_id)) = self.home_at_login(id, &entry, out) else {
             return self.disconnect(id, Fault::NoDatabase(who.database.to_string()), out);
         };
         // A directory may accept several passwords of a user.
-        let pool = self.pools.at(pool_id);
+        let login = self.logins.at(login_id);
         if entry.forced_user.is_none()
             && !by_authority
-            && let Some(secret) = found.clone().filter(|found| pool.knows_other_secret(found))
+            && let Some(secret) = found.clone().filter(|found| login.secrets.has_other(found))
         {
             let changed = ChangedSecret {
-                login: pool.key.login.clone(),
+                login: login.key.clone(),
                 secret,
                 keys: keys.clone(),
             };
             self.secret_changed(&changed, out);
         }
-        let pool = self.pools.at_mut(pool_id);
-        pool.client_enters();
+        self.join(id, login_id);
+        self.clients.at_mut(id).awaits_welcome(pool_id);
+        let login = self.logins.at_mut(login_id);
         if entry.forced_user.is_none() {
             // Howdah also uses the client's proved secret from the user list to log in to
             // PostgreSQL.
-            pool.learn_login(keys, found, !has_secret);
+            login.secrets.learn(keys, found, !has_secret);
         }
-        let welcomed = pool.welcome.is_some();
+        let welcomed = login.welcome.is_some();
+        let pool = self.pools.at(pool_id);
         // If PostgreSQL is only full, other workers may have servers, or a place may become free.
         let full = pool.failure.as_ref().is_some_and(Failure::is_full);
         let absent = pool.failure.as_ref().is_some_and(Failure::is_absent);
         let may_wait = welcomed || (full && self.workers > 1);
         let learns = absent || !may_wait;
-        let share = &pool.share;
-        self.clients.at_mut(id).joins(pool_id, share);
         if let Some(fault) = self.hopeless(pool_id).filter(|_| learns) {
             return self.disconnect(id, fault, out);
         }
@@ -394,7 +391,7 @@ impl Pooler {
         if client.replication.any() {
             // The client gets a server of its own, and that server's parameters.
             client.begin_request(self.now);
-            client.stands_in_line();
+            client.stands_in_line(pool_id);
             self.await_server(id, pool_id);
         } else if welcomed {
             return self.welcome(id, out);
@@ -406,29 +403,33 @@ impl Pooler {
         self.need(pool_id, out);
     }
 
-    /// Creates the pool for the first client that needs it here.
-    fn new_pool(&mut self, id: ClientId, key: PoolKey, out: &mut Out) -> Option<PoolId> {
-        let database = self.config.database(&key.login.database)?;
+    /// The login and the pool of a client that has proved its identity.
+    fn home_at_login(
+        &mut self,
+        id: ClientId,
+        entry: &Database,
+        out: &mut Out,
+    ) -> Option<(LoginId, PoolId)> {
+        let who = self.clients.at(id).who.clone();
+        let user = entry.forced_user.as_deref().unwrap_or(&who.user);
+        let key = self.shared.names.login(&who.database, user);
+        let known = self.logins.find(&key);
+        let pool = known.and_then(|login| self.pool_if_any(login, Purpose::Clients));
+        if let (Some(login), Some(pool)) = (known, pool) {
+            return Some((login, pool));
+        }
+        let database = self.config.database(&who.database)?;
         if database.auto {
-            let text = format!("registered new auto-database: {}", key.login.database);
+            let text = format!("registered new auto-database: {}", who.database);
             self.note_client(Level::Log, id, &text, out);
         }
-        Some(self.pool_for(key, &database))
+        Some(self.home_for(&who, &database))
     }
 
-    /// The login whose servers serve a client: as the client's own user, or as the user that its
-    /// database forces.
-    pub(crate) fn login_at(&mut self, who: &Arc<LoginKey>, database: &Database) -> Arc<LoginKey> {
-        match &database.forced_user {
-            Some(forced) => self.shared.names.login(&who.database, forced),
-            None => who.clone(),
-        }
-    }
-
-    /// Greets a client with its pool's parameters, overlaid with its own.
+    /// Greets a client with its login's parameters, overlaid with its own.
     pub(crate) fn welcome(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
-        if !matches!(client.state(), ClientState::Welcome) {
+        if !matches!(client.state(), ClientState::Welcome(_)) {
             return;
         }
         client.becomes_idle(self.now);
@@ -449,10 +450,10 @@ impl Pooler {
 
     fn send_welcome(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at(id);
-        let pool = self.pools.at_mut(gone!(client.pool));
+        let login = self.logins.at_mut(gone!(client.login));
         let (wishes, hasher) = (wishes(client), self.keys.meaning());
-        let greeting = gone!(pool.greets(&wishes, &mut self.shared, hasher));
-        let standby = pool.welcome.as_ref();
+        let greeting = gone!(login.greets(&wishes, &mut self.shared, hasher));
+        let standby = login.welcome.as_ref();
         let standby = standby.and_then(|welcome| among(&welcome.parameters));
         self.greet(id, &greeting, standby, out);
     }
@@ -460,9 +461,9 @@ impl Pooler {
     /// Greets a client. `standby` is the value of `in_hot_standby` that PostgreSQL reported.
     fn greet(&mut self, id: ClientId, greeting: &Greeting, standby: Option<bool>, out: &mut Out) {
         let client = self.clients.at_mut(id);
-        if let Some(pool) = client.pool {
+        if let Some(login) = client.login {
             let took = self.now.0.saturating_sub(client.connected.0);
-            self.pools.at_mut(pool).count_login(took);
+            self.logins.at_mut(login).count_login(took);
         }
         client.mark_welcome();
         client.set_told_standby(standby);

@@ -31,7 +31,7 @@ use crate::ledger::{Change, NameOp};
 use crate::limits;
 use crate::link::End;
 use crate::listen::{Channels, Hush};
-use crate::login::key::LoginKey;
+use crate::login::key::{LoginId, LoginKey};
 use crate::params::{Meaning, Params};
 use crate::pool::key::PoolId;
 use crate::session::settings::Maybe;
@@ -54,8 +54,8 @@ pub struct Client {
     pub(crate) tls: Option<Arc<TlsFacts>>,
     /// The client's byte stream.
     pub(crate) inbox: Inbox,
-    /// The pool that gives the client its servers.
-    pub(crate) pool: Option<PoolId>,
+    /// The login that the client belongs to. During a look-up of its user: the login that asks.
+    pub(crate) login: Option<LoginId>,
     /// The database and user that the client asked for, whether its login is finished or not.
     pub(crate) who: Arc<LoginKey>,
     /// The client's values of the tracked parameters.
@@ -232,9 +232,9 @@ impl Client {
         self.admitted = true;
     }
 
-    /// The client joins a pool with this share of the account, which pays for what the client has.
-    pub(crate) fn joins(&mut self, pool: PoolId, share: &Arc<Allowance>) {
-        self.pool = Some(pool);
+    /// The client joins a login with this share of the account, which pays for what the client has.
+    pub(crate) fn joins(&mut self, login: LoginId, share: &Arc<Allowance>) {
+        self.login = Some(login);
         self.names.charge_to(share);
         if let Some(statement) = &self.unnamed {
             statement.charge_to(share);
@@ -337,9 +337,9 @@ impl Client {
         std::mem::take(&mut self.parked)
     }
 
-    /// Removes the client from its pool. Returns that pool.
-    pub(crate) fn leaves_pool(&mut self) -> Option<PoolId> {
-        self.pool.take()
+    /// Removes the client from its login. Returns that login.
+    pub(crate) fn leaves_login(&mut self) -> Option<LoginId> {
+        self.login.take()
     }
 
     /// The Broker stops counting the client. False if the Broker did not count it.
@@ -437,9 +437,9 @@ impl Client {
     }
 
     /// A server of this pool asks PostgreSQL about the client's user.
-    pub(crate) fn begin_lookup(&mut self, pool: PoolId, now: Time) {
-        self.state = ClientState::Lookup;
-        self.pool = Some(pool);
+    pub(crate) fn begin_lookup(&mut self, (login, pool): (LoginId, PoolId), now: Time) {
+        self.state = ClientState::Lookup(pool);
+        self.login = Some(login);
         self.request = now;
     }
 
@@ -452,9 +452,9 @@ impl Client {
         self.state = ClientState::Admission;
     }
 
-    /// The client has proved its identity and waits for its greeting.
-    pub(crate) fn awaits_welcome(&mut self) {
-        self.state = ClientState::Welcome;
+    /// The client has proved its identity. The first server of this pool will bring its greeting.
+    pub(crate) fn awaits_welcome(&mut self, pool: PoolId) {
+        self.state = ClientState::Welcome(pool);
     }
 
     /// The client is in a pool without a server, and has no request since `now`.
@@ -465,9 +465,9 @@ impl Client {
         self.end.goes_on();
     }
 
-    /// The client waits for a server, or for permission to keep one.
-    pub(crate) fn stands_in_line(&mut self) {
-        self.state = ClientState::Waiting;
+    /// The client waits for a server of this pool, or for permission to keep one.
+    pub(crate) fn stands_in_line(&mut self, pool: PoolId) {
+        self.state = ClientState::Waiting(pool);
     }
 
     /// Links the client: its messages go to this server.
@@ -481,7 +481,7 @@ impl Client {
         let before = std::mem::replace(&mut self.state, state);
         if matches!(
             before,
-            ClientState::Idle | ClientState::Waiting | ClientState::Linked(_)
+            ClientState::Idle | ClientState::Waiting(_) | ClientState::Linked(_)
         ) {
             std::mem::forget(before);
         }
@@ -537,17 +537,27 @@ impl Client {
 
     /// True if the client waits in its pool's queue.
     pub fn waits(&self) -> bool {
-        matches!(self.state, ClientState::Waiting | ClientState::Lookup)
+        matches!(self.state, ClientState::Waiting(_) | ClientState::Lookup(_))
     }
 
     /// True if the client waits for a server, for a look-up or for its greeting.
     pub fn is_waiting(&self) -> bool {
-        self.waits() || matches!(self.state, ClientState::Welcome)
+        self.waits() || matches!(self.state, ClientState::Welcome(_))
+    }
+
+    /// The pool that the client waits in.
+    pub fn waits_in(&self) -> Option<PoolId> {
+        match self.state {
+            ClientState::Waiting(pool) | ClientState::Lookup(pool) | ClientState::Welcome(pool) => {
+                Some(pool)
+            }
+            _ => None,
+        }
     }
 
     /// True if the client waits for a server of its own.
     pub fn waits_for_its_own(&self) -> bool {
-        matches!(self.state, ClientState::Waiting) && self.replication.any()
+        matches!(self.state, ClientState::Waiting(_)) && self.replication.any()
     }
 
     /// The client's server, if there is a link.
@@ -654,7 +664,7 @@ impl Client {
     /// Howdah stops reading from the client when it holds more bytes than this.
     pub fn held_max(&self) -> usize {
         match self.state {
-            ClientState::Waiting => limits::WAITING,
+            ClientState::Waiting(_) => limits::WAITING,
             _ => limits::HELD,
         }
     }

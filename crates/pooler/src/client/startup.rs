@@ -58,7 +58,7 @@ impl Pooler {
             ends,
             tls: None,
             inbox: Inbox::default(),
-            pool: None,
+            login: None,
             who: nobody,
             params: None,
             asked: None,

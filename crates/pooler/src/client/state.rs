@@ -7,6 +7,7 @@ use crate::config::{Authority, IdentMap};
 use crate::console::session::ConsoleSession;
 use crate::ids::{ServerId, WorkerId};
 use crate::limits;
+use crate::pool::key::PoolId;
 
 /// The state of a client.
 #[derive(Debug)]
@@ -27,16 +28,17 @@ pub enum ClientState {
     /// The client asks the Broker for admission. The client has proved nothing yet, and is in no
     /// pool.
     Admission,
-    /// Howdah looks up the client's user (`auth_query`).
-    Lookup,
+    /// Howdah looks up the client's user (`auth_query`), on a server of this pool.
+    Lookup(PoolId),
     /// The client proves its identity.
     Login(Box<LoginAttempt>),
-    /// The client has proved its identity. The pool does not know PostgreSQL's parameters yet.
-    Welcome,
+    /// The client has proved its identity. Its login does not know PostgreSQL's parameters yet: the
+    /// first server of this pool will bring them.
+    Welcome(PoolId),
     /// Logged in, not linked.
     Idle,
-    /// The client has sent a message and waits for a server.
-    Waiting,
+    /// The client has sent a message and waits for a server of this pool.
+    Waiting(PoolId),
     /// Linked with a server. Howdah gives the server the client's parameters.
     Aligning(ServerId),
     /// Linked with a server.

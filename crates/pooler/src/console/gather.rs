@@ -14,9 +14,10 @@ use crate::console::holdings::{
     ClientRow, Holder, HolderState, Holdings, PoolShare, SLOW_NS, ServerWait, States,
 };
 use crate::event::{Ends, Time};
+use crate::login::key::LoginId;
 use crate::params::Params;
 use crate::pool::Reason;
-use crate::pool::key::PoolId;
+use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
 use crate::queries::tally::TopQueries;
 use crate::server::{Server, ServerState};
@@ -61,8 +62,9 @@ impl Pooler {
         for id in self.pools.ids() {
             self.trim_waiting(id);
         }
-        let mut shares: HashMap<PoolId, PoolShare, Seeded> = HashMap::with_hasher(self.seeded);
-        shares.extend(self.pools.ids().into_iter().map(|id| (id, self.share(id))));
+        let mut shares: HashMap<LoginId, PoolShare, Seeded> = HashMap::with_hasher(self.seeded);
+        let ids = self.logins.ids().into_iter();
+        shares.extend(ids.map(|id| (id, self.share(id))));
         let mut logins: HashMap<LoginNames, (&Client, u32), Seeded> =
             HashMap::with_hasher(self.seeded);
         let (mut login_clients, mut consoles) = (0, 0);
@@ -72,13 +74,13 @@ impl Pooler {
                 let login = (client.who.database.as_ptr(), client.who.user.as_ptr());
                 logins.entry(login).or_insert((client, 0)).1 += 1;
             }
-            let share = client.pool.and_then(|id| shares.get_mut(&id));
+            let share = client.login.and_then(|id| shares.get_mut(&id));
             match (client.state(), share) {
                 (ClientState::Console(_), _) => consoles += 1,
                 (ClientState::Canceller | ClientState::Closing, _) => {}
                 (state, Some(share)) if client.is_waiting() => {
                     let waited = self.now.0.saturating_sub(client.request().0);
-                    if matches!(state, ClientState::Lookup) {
+                    if matches!(state, ClientState::Lookup(_)) {
                         login_clients += 1;
                         share.states.cl_lookups += 1;
                         // Some are in no queue: their query runs.
@@ -98,7 +100,7 @@ impl Pooler {
             *admitted.entry(login).or_default() += count;
         }
         for (_, server) in self.servers.iter() {
-            let Some(share) = shares.get_mut(&server.pool) else {
+            let Some(share) = shares.get_mut(&server.login) else {
                 continue;
             };
             share.connections += u32::from(server.permitted);
@@ -140,11 +142,11 @@ impl Pooler {
     pub(super) fn holdings_and_lines(&mut self) -> Holdings {
         let mut holdings = self.holdings();
         holdings.queries = self.queries.tally.tell(limits::QUERIES_TOLD);
-        let mut waited_for: HashMap<PoolId, Vec<Holder>, Seeded> =
+        let mut waited_for: HashMap<LoginId, Vec<Holder>, Seeded> =
             HashMap::with_hasher(self.seeded);
         for share in &holdings.pools {
             if share.reason.is_some()
-                && let Some(id) = self.pools.for_clients(&share.key)
+                && let Some(id) = self.logins.find(&share.key)
             {
                 waited_for.insert(id, Vec::new());
             }
@@ -153,12 +155,12 @@ impl Pooler {
             return holdings;
         }
         for (_, server) in self.servers.iter() {
-            if let Some(of_pool) = waited_for.get_mut(&server.pool) {
-                of_pool.extend(self.holder(server));
+            if let Some(of_login) = waited_for.get_mut(&server.login) {
+                of_login.extend(self.holder(server));
             }
         }
         for share in &mut holdings.pools {
-            let Some(id) = self.pools.for_clients(&share.key) else {
+            let Some(id) = self.logins.find(&share.key) else {
                 continue;
             };
             if let Some(mut holders) = waited_for.remove(&id) {
@@ -171,38 +173,46 @@ impl Pooler {
         holdings
     }
 
-    fn share(&self, id: PoolId) -> PoolShare {
-        let pool = self.pools.at(id);
-        let leave = pool.pin_line.longest_wait(self.now);
-        let waited_for = pool.is_waited_for() || leave.is_some();
-        let max_wait = self.oldest_wait(id).max(leave.unwrap_or(0));
-        PoolShare {
-            key: pool.key.login.clone(),
-            database: pool.terms.database.clone(),
-            mode: pool.terms.mode,
+    fn share(&self, id: LoginId) -> PoolShare {
+        let login = self.logins.at(id);
+        let for_clients = self.pool_if_any(id, Purpose::Clients);
+        // A login has a pool: it goes with its last one.
+        let sized = for_clients.unwrap_or(login.pools()[0]);
+        let mut share = PoolShare {
+            key: login.key.clone(),
+            database: login.terms.database.clone(),
+            mode: login.terms.mode,
             states: States {
-                max_wait,
-                sv_pinned: pool.pinned(),
-                pins: pool.stats().pins,
-                unseen: pool.stats().unseen,
-                waits_in_vain: pool.stats().waits_in_vain,
+                sv_pinned: login.pinned(),
+                pins: login.stats().pins,
+                unseen: login.stats().unseen,
+                waits_in_vain: login.stats().waits_in_vain,
                 ..States::default()
             },
             connections: 0,
-            clients: pool.clients(),
-            pinned: pool.pinned(),
-            stats: *pool.stats(),
-            older: pool.older_stats(),
-            times: *pool.times(),
+            clients: login.clients(),
+            pinned: login.pinned(),
+            stats: *login.stats(),
+            older: login.older_stats(),
+            times: *login.times(),
             waits: Histogram::default(),
-            errors: *pool.errors(),
-            size: pool.terms.bounds.size,
-            paused: pool.paused(),
-            failure: pool.failure.as_ref().map(|failure| failure.text.clone()),
-            reason: waited_for.then(|| self.reason(id)),
+            errors: *login.errors(),
+            size: self.pools.at(sized).supply.bounds.size,
+            paused: false,
+            failure: None,
+            reason: None,
             waiters: Vec::new(),
             holders: Vec::new(),
+        };
+        for id in login.pools() {
+            let pool = self.pools.at(*id);
+            let leave = pool.pin_line.longest_wait(self.now);
+            let waited_for = pool.is_waited_for() || leave.is_some();
+            let wait = self.oldest_wait(*id).max(leave.unwrap_or(0));
+            let reason = waited_for.then(|| self.reason(*id));
+            share.add_pool(pool, wait, reason);
         }
+        share
     }
 
     fn count_server(&self, server: &Server, states: &mut States) {
@@ -289,7 +299,7 @@ impl Pooler {
         let state = match client.state() {
             ClientState::Linked(_) | ClientState::Aligning(_) => "active",
             ClientState::Idle | ClientState::Console(_) | ClientState::Leaving { .. } => "idle",
-            ClientState::Waiting | ClientState::Welcome => "waiting",
+            ClientState::Waiting(_) | ClientState::Welcome(_) => "waiting",
             ClientState::Canceller => "active_cancel_req",
             _ => return None,
         };
@@ -324,7 +334,7 @@ impl Pooler {
             params: client.params.as_deref(),
             statements: client.names.len(),
         });
-        let wait = client.pool.filter(|_| waits).map(|id| ServerWait {
+        let wait = client.waits_in().filter(|_| waits).map(|id| ServerWait {
             login: self.pools.at(id).key.login.clone(),
             since: client.request(),
             reason: match client.awaits_permission() {
@@ -361,12 +371,12 @@ impl Pooler {
 
     fn server_row(&self, server: &Server) -> Option<Row> {
         let state = self.seen(server)?.word();
-        let key = &self.pools.at(server.pool).key;
+        let key = &self.logins.at(server.login).key;
         let client = self.client_of(server);
         Some(self.socket_row(&Socket {
             kind: "S",
-            user: key.login.user.to_string(),
-            database: key.login.database.to_string(),
+            user: key.user.to_string(),
+            database: key.database.to_string(),
             replication: client.map_or(Replication::None, |client| client.replication),
             state,
             ends: server.ends.as_ref(),
@@ -387,7 +397,7 @@ impl Pooler {
     /// gets them by TAKEOVER. So the rows need no descriptor and no secret.
     pub(super) fn fd_rows(&self) -> Vec<Row> {
         let clients = self.clients.iter().filter_map(|(_, client)| {
-            client.pool?;
+            client.login?;
             let link = self.partner_of_client(client);
             Some(self.fd_row(
                 "client",
@@ -398,11 +408,11 @@ impl Pooler {
             ))
         });
         let servers = self.servers.iter().filter_map(|(_, server)| {
-            let key = &self.pools.at(server.pool).key;
+            let key = &self.logins.at(server.login).key;
             let link = self.client_of(server);
             Some(self.fd_row(
                 "server",
-                (&key.login.database, &key.login.user),
+                (&key.database, &key.user),
                 server.ends.as_ref()?,
                 link.map(|client| client.number),
                 Some(&server.params),

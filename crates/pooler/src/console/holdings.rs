@@ -10,6 +10,7 @@ use crate::errors::{ErrorCounts, NotLetIn};
 use crate::ids::{Time, WorkerId};
 use crate::load::ThreadLoad;
 use crate::login::key::LoginKey;
+use crate::pool::Pool;
 use crate::pool::reason::Reason;
 use crate::queries::tally::TopQueries;
 use crate::queries::text::QueryText;
@@ -71,10 +72,10 @@ pub struct States {
     pub waits: u64,
 }
 
-/// A worker's share of a pool.
+/// A login on a worker, with all its pools. The console's word for it is pool.
 #[derive(Clone, Debug)]
 pub struct PoolShare {
-    /// The pool's key.
+    /// The login's key.
     pub key: Arc<LoginKey>,
     /// Its database.
     pub database: Arc<Database>,
@@ -111,6 +112,18 @@ pub struct PoolShare {
     /// The clients that have servers, longest first: with the same limit, and only while a client
     /// waits.
     pub holders: Vec<Holder>,
+}
+
+impl PoolShare {
+    /// Adds one of the login's pools, whose oldest client has waited so long, and why clients wait.
+    pub(super) fn add_pool(&mut self, pool: &Pool, wait: u64, reason: Option<Reason>) {
+        self.states.max_wait = self.states.max_wait.max(wait);
+        self.paused |= pool.paused();
+        let failure = pool.failure.as_ref().map(|failure| failure.text.clone());
+        self.failure = self.failure.take().or(failure);
+        let reasons = self.reason.take().into_iter().chain(reason);
+        self.reason = reasons.min_by_key(Reason::rank);
+    }
 }
 
 /// A row of SHOW CLIENTS_EXTENDED.

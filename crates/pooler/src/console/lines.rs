@@ -8,34 +8,37 @@ use super::rows::{Row, number, text};
 use crate::client::Client;
 use crate::console::holdings::{Holder, HolderState, Holdings, WaiterRow, Who};
 use crate::event::Time;
+use crate::login::key::LoginId;
 use crate::metrics::{PoolVerdict, Process, Sight, verdicts};
 use crate::params::Params;
 use crate::place;
-use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
 use crate::server::Server;
 
 impl Pooler {
-    /// The first `most` clients that wait for servers of a pool, longest first.
-    pub(super) fn first_waiters(&self, id: PoolId, most: usize) -> Vec<WaiterRow> {
-        let pool = self.pools.at(id);
-        let reason = self.reason(id).word();
-        let line = pool.waiting.iter().chain(pool.pin_line.iter());
-        let line = line.map(|(client, _)| client);
-        line.chain(pool.newcomers().iter().copied())
-            .filter_map(|client| self.clients.get(client))
-            .filter(|client| client.is_waiting())
-            .take(most)
-            .map(|client| WaiterRow {
-                login: pool.key.login.clone(),
+    /// The first `most` clients that wait for servers of each pool of a login, longest first.
+    pub(super) fn first_waiters(&self, id: LoginId, most: usize) -> Vec<WaiterRow> {
+        let login = self.logins.at(id);
+        let mut rows = Vec::new();
+        for id in login.pools() {
+            let pool = self.pools.at(*id);
+            let reason = self.reason(*id).word();
+            let line = pool.waiting.iter().chain(pool.pin_line.iter());
+            let line = line.map(|(client, _)| client);
+            let line = line.chain(pool.newcomers().iter().copied());
+            let line = line.filter_map(|client| self.clients.get(client));
+            let waits = line.filter(|client| client.is_waiting()).take(most);
+            rows.extend(waits.map(|client| WaiterRow {
+                login: login.key.clone(),
                 who: self.teller(client),
                 waited: self.now.0.saturating_sub(client.request().0),
                 reason: match client.awaits_permission() {
                     true => crate::pool::Reason::PinLimit.word(),
                     false => reason,
                 },
-            })
-            .collect()
+            }));
+        }
+        rows
     }
 
     /// All clients that have servers.
@@ -53,7 +56,7 @@ impl Pooler {
         let pinned = client.session.as_deref().map(|session| session.pinned);
         let since = |at: Time| self.now.0.saturating_sub(at.0);
         Some(Holder {
-            login: self.pools.at(server.pool).key.login.clone(),
+            login: self.logins.at(server.login).key.clone(),
             who: self.teller(client),
             server: server.number,
             pid: server.key.as_ref().map_or(0, |(pid, _)| *pid),

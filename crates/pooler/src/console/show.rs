@@ -15,6 +15,7 @@ use crate::console::columns::{PEER, Show};
 use crate::console::holdings::{ClientRow, Holdings, PoolShare, States};
 use crate::console::report::Gathered;
 use crate::event::{KnownNames, Time};
+use crate::login::Login;
 use crate::login::key::LoginKey;
 use crate::pool::Pool;
 use crate::pooler::Pooler;
@@ -428,7 +429,12 @@ fn show_memory(holdings: &[Holdings]) -> Vec<Row> {
         row(kind.row(), 1, bytes.map(|(_, bytes)| bytes as u64).sum(), 0)
     };
     let mut rows = vec![
-        row("pool_cache", size_of::<Pool>(), pools, 0),
+        row(
+            "pool_cache",
+            size_of::<Login>() + size_of::<Pool>(),
+            pools,
+            0,
+        ),
         row(
             "server_cache",
             size_of::<Server>(),

@@ -84,10 +84,8 @@ impl Pooler {
     fn is_done(&self, want: &Want) -> bool {
         use ServerState as Server;
         let of = |database: &Option<String>, server: &crate::server::Server| {
-            let key = &self.pools.at(server.pool).key;
-            database
-                .as_ref()
-                .is_none_or(|name| *key.login.database == **name)
+            let key = &self.logins.at(server.login).key;
+            database.as_ref().is_none_or(|name| *key.database == **name)
         };
         match want {
             // A server that is not logged in yet will find its pool paused. RESUME ends the wait.

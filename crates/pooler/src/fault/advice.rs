@@ -3,8 +3,8 @@
 
 use super::Fault;
 use crate::auth;
-use crate::config::Config;
-use crate::pool::terms::Terms;
+use crate::config::{Config, Scopes};
+use crate::login::terms::Terms;
 
 /// Who is told, and under which settings.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +19,22 @@ pub struct Case<'a> {
     pub encrypted: bool,
     /// The settings in force.
     pub config: &'a Config,
-    /// The settings of the client's pool, if it has one.
+    /// The settings of the client's login, if it has one.
     pub terms: Option<&'a Terms>,
+}
+
+impl Case<'_> {
+    /// `pool_size`, or 0 for a client without a login.
+    fn pool_size(&self) -> u32 {
+        self.terms.map_or(0, |terms| {
+            let scopes = Scopes {
+                user: terms.user.as_deref(),
+                database: Some(&terms.database),
+                globals: &self.config.globals,
+            };
+            scopes.pool_size()
+        })
+    }
 }
 
 impl Fault {
@@ -92,7 +106,7 @@ impl Fault {
                 "Set pool_mode = transaction for this database or user.".into()
             }
             TooManyPins => {
-                let now = case.terms.map_or(0, |terms| terms.bounds.size);
+                let now = case.pool_size();
                 format!(
                     "End what keeps servers (temporary tables, session locks and the like), or \
                      raise pool_size (now {now}). SHOW HOLDERS on the console says who keeps \
@@ -131,7 +145,7 @@ impl Fault {
             QueryWait => format!(
                 "SHOW HOLDERS on the console says who has the servers. Shorten transactions, or \
                  raise pool_size (now {}) or query_wait_timeout ({}).",
-                case.terms.map_or(0, |terms| terms.bounds.size),
+                case.pool_size(),
                 seconds(|t| t.query_wait_timeout)
             ),
             QueryWaitServerDown => "The pooler's log says more.".into(),

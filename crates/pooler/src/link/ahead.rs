@@ -18,8 +18,8 @@ use crate::event::{ClientId, Out, Peer};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::limits;
+use crate::login::terms::Terms;
 use crate::opening::QueryRead;
-use crate::pool::terms::Terms;
 use crate::session::Tracking;
 use crate::session::note::{read_piece, tracking};
 
@@ -33,9 +33,9 @@ pub(super) struct Ahead<'a> {
     pub renames: bool,
     /// The global settings.
     pub globals: &'a Globals,
-    /// The settings of the client's pool.
+    /// The settings of the client's login.
     pub terms: &'a Terms,
-    /// The pool's share of the account.
+    /// The login's share of the account.
     pub share: &'a Arc<Allowance>,
     /// The list of actions.
     pub out: &'a mut Out,

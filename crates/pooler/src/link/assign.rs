@@ -29,29 +29,30 @@ impl Pooler {
         let now = self.now;
         let client = self.clients.at_mut(client_id);
         let server = self.servers.at_mut(server_id);
-        let pool = self.pools.at_mut(server.pool);
+        let login = self.logins.at_mut(server.login);
         let wait = match client.state() {
-            ClientState::Waiting => now.0.saturating_sub(client.request().0),
+            ClientState::Waiting(_) => now.0.saturating_sub(client.request().0),
             _ => 0,
         };
         server.link.begins(wait);
-        if matches!(client.state(), ClientState::Waiting) {
-            pool.count_wait(wait);
+        if matches!(client.state(), ClientState::Waiting(_)) {
+            login.count_wait(wait);
         }
-        pool.count_assignment();
+        login.count_assignment();
         client.set_notified(false);
         server.begins_to_serve(now);
         server.serves(client.listens());
         standby::tell(client_id, client, server, out);
-        let watched = pool.terms.watched;
+        let watched = login.terms.watched;
         let max = self.config.globals.max_prepared_statements as usize;
-        let asked_for = pool.asks_numbers(now);
+        let asked_for = login.asks_numbers(now);
         let again = client.used_last(server.number);
         let forgets = server.takes_numbers(client.number, again, asked_for);
         client.set_last_server(server.number);
         let ready = !forgets && has_settings(client, server) || {
-            let reported = pool.welcome.as_ref().map(|welcome| &*welcome.parameters);
-            let goes = pool.terms.mode != PoolMode::Session && !forgets && client.needs_no_answer();
+            let reported = login.welcome.as_ref().map(|welcome| &*welcome.parameters);
+            let goes =
+                login.terms.mode != PoolMode::Session && !forgets && client.needs_no_answer();
             let along = reported.filter(|_| goes);
             Self::align(
                 &self.shared,

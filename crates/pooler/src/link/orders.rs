@@ -38,8 +38,9 @@ impl Pooler {
     /// A client gives its server back and waits for permission to keep one.
     pub(crate) fn part_and_wait(&mut self, id: ClientId, out: &mut Out) {
         let server = gone!(self.clients.get(id).and_then(Client::linked_server));
+        let pool = self.servers.at(server).pool;
         self.unlink(id, server, out);
-        self.stands_in_pin_line(id, out);
+        self.stands_in_pin_line(id, pool, out);
         self.release(server, Over::Transaction, out);
     }
 
@@ -48,8 +49,8 @@ impl Pooler {
         let client = gone!(self.clients.get(id));
         if client.linked_server().is_some()
             && client
-                .pool
-                .is_some_and(|pool| self.pools.at(pool).terms.watched)
+                .login
+                .is_some_and(|login| self.logins.at(login).terms.watched)
         {
             self.watch_link(id);
         }

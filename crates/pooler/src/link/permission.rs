@@ -57,7 +57,7 @@ impl Upstream<'_> {
             };
             found.keeps_server()
         };
-        self.terms.bounds.pins > 0 && self.tracking() == Tracking::Keeps && keeps()
+        self.terms.pins > 0 && self.tracking() == Tracking::Keeps && keeps()
     }
 
     /// Outside of a transaction, the client gives its server back and waits. Returns `Ok` only if

@@ -45,14 +45,14 @@ impl Pooler {
         for id in std::mem::take(&mut self.room_line) {
             let client = self.clients.get(id);
             let wish =
-                client.and_then(|client| Some((client.inbox.waits_for_room()?, client.pool?)));
-            if let Some((size, pool)) = wish {
-                let share = &self.pools.at(pool).share;
+                client.and_then(|client| Some((client.inbox.waits_for_room()?, client.login?)));
+            if let Some((size, login)) = wish {
+                let share = &self.logins.at(login).share;
                 if !share.will_have_room(size) {
                     // Texts have taken the room for good. The message is answered without it.
                     self.next.note(Next::Resume(id));
-                } else if full.contains(&pool) || !share.has_room(size) {
-                    full.push(pool);
+                } else if full.contains(&login) || !share.has_room(size) {
+                    full.push(login);
                     self.room_line.push_back(id);
                 } else {
                     self.clients.at_mut(id).inbox.gets_room(share, size);

@@ -71,7 +71,7 @@ impl Pooler {
             // The open group waits for the client's next message.
             Some(Blocked::GroupOpen) => return client.falls_quiet(now),
             Some(Blocked::InTransaction) => {
-                let terms = &self.pools.at(server.pool).terms;
+                let terms = &self.logins.at(server.login).terms;
                 if terms.mode == PoolMode::Statement {
                     return self.disconnect(client_id, Fault::TransactionBlock, out);
                 }
@@ -82,7 +82,7 @@ impl Pooler {
                 return;
             }
         }
-        let terms = &self.pools.at(server.pool).terms;
+        let terms = &self.logins.at(server.login).terms;
         let (mut ending, watched) = (server.ending(), terms.watched);
         let session = terms.mode == PoolMode::Session || client.replication.any();
         let has_session = client.session.is_some();
@@ -138,7 +138,7 @@ impl Pooler {
         crate::link::bind::part(client, server, now);
         let paused = client.valve.is_paused();
         let server_paused = server.valve.is_paused();
-        if self.pools.at(server.pool).terms.client_idle_timeout > 0 {
+        if self.logins.at(server.login).terms.client_idle_timeout > 0 {
             self.watch_client(client_id);
         }
         if server_paused {

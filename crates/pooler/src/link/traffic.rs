@@ -14,9 +14,9 @@ use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::limits;
 use crate::listen::Hush;
+use crate::login::{Login, LoginId};
 use crate::mail::Mail;
 use crate::opening::QueryRead;
-use crate::pool::{Pool, PoolId};
 use crate::pooler::Pooler;
 use crate::queries::tally::Ended;
 use crate::queries::watched::Watching;
@@ -38,8 +38,8 @@ impl Pooler {
         let client = gone!(self.clients.get_mut(id));
         match *client.state() {
             ClientState::Linked(_) | ClientState::Idle => {
-                if let Some(pool) = client.pool {
-                    self.pools.at_mut(pool).count_received(bytes.len());
+                if let Some(login) = client.login {
+                    self.logins.at_mut(login).count_received(bytes.len());
                 }
                 let waits = client.end.is_stalled() || client.parked || client.is_hushed();
                 if !client.inbox.held().is_empty() || client.leaving || waits {
@@ -58,21 +58,21 @@ impl Pooler {
             }
             // Howdah always reads from a client that is not logged in, to notice when it
             // disconnects.
-            ClientState::Admission | ClientState::Lookup
+            ClientState::Admission | ClientState::Lookup(_)
                 if client.inbox.held().len() + bytes.len() > limits::PROOF =>
             {
                 self.disconnect(id, Fault::TooEarly, out);
             }
-            ClientState::Welcome
+            ClientState::Welcome(_)
                 if client.inbox.held().len() + bytes.len() > limits::PASSWORD_PACKET =>
             {
                 self.disconnect(id, Fault::TooEarly, out);
             }
-            ClientState::Waiting
+            ClientState::Waiting(_)
             | ClientState::Aligning(_)
             | ClientState::Admission
-            | ClientState::Welcome
-            | ClientState::Lookup => {
+            | ClientState::Welcome(_)
+            | ClientState::Lookup(_) => {
                 self.hold(id, bytes, out);
             }
             ClientState::Startup => self.startup_bytes(id, bytes, out),
@@ -188,15 +188,17 @@ impl Pooler {
         out: &mut Out,
     ) -> Result<(), Flow> {
         let client = self.clients.at_mut(id);
-        let pool = self.pools.at(client.pool.expect("the client is logged in"));
+        let login = self
+            .logins
+            .at(client.login.expect("the client is logged in"));
         let globals = &self.config.globals;
         let mut ahead = Ahead {
             id,
             client,
-            renames: pool.renames(globals.max_prepared_statements),
+            renames: login.renames(globals.max_prepared_statements),
             globals,
-            terms: &pool.terms,
-            share: &pool.share,
+            terms: &login.terms,
+            share: &login.share,
             out,
         };
         ahead.run(chunk, read)
@@ -214,9 +216,6 @@ impl Pooler {
         let client = self.clients.at_mut(id);
         let server_id = client.linked_server().expect("the client has a server");
         let globals = &self.config.globals;
-        let pool = self
-            .pools
-            .at_mut(client.pool.expect("the client is logged in"));
         let server = self.servers.at_mut(server_id);
         if server.link.ledger.is_empty() {
             server.begins_request(now);
@@ -236,7 +235,10 @@ impl Pooler {
         {
             evict_statements(server_id, server, most, out);
         }
-        let wanted = pool.terms.wanted;
+        let login = self
+            .logins
+            .at_mut(client.login.expect("the client is logged in"));
+        let wanted = login.terms.wanted;
         let watch = (wanted.any && !client.replication.any()).then_some(Watching {
             now,
             wanted,
@@ -248,30 +250,30 @@ impl Pooler {
             client,
             server_id,
             server,
-            renames: pool.renames(globals.max_prepared_statements),
+            renames: login.renames(globals.max_prepared_statements),
             globals,
-            terms: &pool.terms,
+            terms: &login.terms,
             tracked: &self.shared.tracked,
             watch,
-            schema: pool.schema,
+            schema: login.schema,
             interner: &mut self.shared.statements,
-            share: &pool.share,
+            share: &login.share,
             out,
             counts: upstream::SentCounts::default(),
         };
         let flow = upstream.run(chunk, read);
         let counts = upstream.counts;
-        pool.count_parses(counts.client_parses, counts.server_parses, counts.binds);
+        login.count_parses(counts.client_parses, counts.server_parses, counts.binds);
         if counts.syncs > 0 {
             let answers = downstream::AnswerCounts {
                 queries: counts.syncs,
                 transactions: counts.syncs,
             };
-            count_ended(pool, self.servers.at_mut(server_id), &answers, now);
+            count_ended(login, self.servers.at_mut(server_id), &answers, now);
         }
         if counts.sequences {
-            pool.notes_question_for_numbers(now);
-            if pool.terms.tracking == Tracking::Keeps {
+            login.notes_question_for_numbers(now);
+            if login.terms.tracking == Tracking::Keeps {
                 self.ask_permission(id, crate::mail::PinWish::Knows, out);
             }
         }
@@ -322,22 +324,22 @@ impl Pooler {
             _ => None,
         };
         let client = linked.and_then(|id| Some((id, self.clients.get_mut(id)?)));
-        let pool_id = server.pool;
-        let pool = self.pools.at_mut(pool_id);
-        pool.count_sent(new);
+        let login_id = server.login;
+        let login = self.logins.at_mut(login_id);
+        login.count_sent(new);
         let replicates = client.as_ref().is_some_and(|(_, c)| c.replication.any());
         let hears = client.as_ref().is_some_and(|(_, c)| c.hears());
-        let kept = pool.is_session() || replicates || hears;
+        let kept = login.is_session() || replicates || hears;
         let mut downstream = Downstream {
             id,
             server,
             client,
             kept,
             knows_listeners: matches!(
-                pool.terms.tracking,
+                login.terms.tracking,
                 crate::session::Tracking::Keeps | crate::session::Tracking::KeepsSettings
             ),
-            schema: pool.schema,
+            schema: login.schema,
             shared: &mut self.shared,
             keys: &self.keys,
             peering: &self.peering,
@@ -349,7 +351,7 @@ impl Pooler {
         let flow = downstream.run(chunk);
         let (counts, aside) = (downstream.counts, downstream.aside);
         if counts.queries > 0 {
-            count_ended(pool, downstream.server, &counts, self.now);
+            count_ended(login, downstream.server, &counts, self.now);
         }
         if downstream.server.link.ledger.has_ended() {
             self.queries_ended(id, linked, out);
@@ -358,7 +360,7 @@ impl Pooler {
             self.tell_schema(out);
         }
         if let Some(aside) = aside {
-            self.take_aside(id, pool_id, *aside, out);
+            self.take_aside(id, login_id, *aside, out);
         }
         match flow {
             downstream::Halt::Done | downstream::Halt::Partial => return,
@@ -372,14 +374,20 @@ impl Pooler {
     }
 
     /// A server has sent something other than answers.
-    fn take_aside(&mut self, id: ServerId, pool: PoolId, aside: downstream::Aside, out: &mut Out) {
+    fn take_aside(
+        &mut self,
+        id: ServerId,
+        login: LoginId,
+        aside: downstream::Aside,
+        out: &mut Out,
+    ) {
         if aside.stray {
             self.stray_notification(id, out);
         }
         if let Some(standby) = aside.standby {
-            self.standby_reported(pool, standby, out);
+            self.standby_reported(id, standby, out);
         }
-        self.pools.at_mut(pool).count_errors(&aside.errors);
+        self.logins.at_mut(login).count_errors(&aside.errors);
         if let Some((sqlstate, error)) = aside.task_error {
             self.task_failed(id, &sqlstate, &error, out);
         }
@@ -388,13 +396,13 @@ impl Pooler {
     /// Watched queries have ended.
     fn queries_ended(&mut self, id: ServerId, client: Option<ClientId>, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        let pool = self.pools.at_mut(server.pool);
+        let login = self.logins.at_mut(server.login);
         let mut remarkable = Vec::new();
         while let Some((query, run_ns)) = server.link.ledger.next_ended(self.now) {
             let failed = query.sqlstate.is_some();
             let ended = Ended::new(&query, run_ns, failed);
             server.link.query_ended(&query.text);
-            if self.queries.counts(pool, &query, &ended) {
+            if self.queries.counts(login, &query, &ended) {
                 remarkable.push((query, ended));
             }
         }
@@ -449,11 +457,16 @@ impl Pooler {
 
 /// Counts the queries and transactions that have ended on a server.
 #[inline]
-fn count_ended(pool: &mut Pool, server: &mut Server, counts: &downstream::AnswerCounts, now: Time) {
+fn count_ended(
+    login: &mut Login,
+    server: &mut Server,
+    counts: &downstream::AnswerCounts,
+    now: Time,
+) {
     let since = |then: Time| now.0.saturating_sub(then.0);
-    pool.count_queries(counts.queries, since(server.request()));
+    login.count_queries(counts.queries, since(server.request()));
     if counts.transactions > 0 {
-        pool.count_transactions(counts.transactions, since(server.linked()));
+        login.count_transactions(counts.transactions, since(server.linked()));
     }
     // In a pipeline the next query begins when this one ends.
     server.begins_request(now);

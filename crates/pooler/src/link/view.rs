@@ -5,6 +5,7 @@ use howdah_wire::backend::Status;
 
 use crate::client::{Client, ClientState};
 use crate::event::{Address, ClientId, Peer, ServerId};
+use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
 use crate::server::Server;
 
@@ -68,7 +69,7 @@ impl Pooler {
     /// True if nothing is under way between a client and PostgreSQL.
     pub(crate) fn is_quiet_between(&self, client: &Client) -> bool {
         match *client.state() {
-            ClientState::Idle | ClientState::Waiting => true,
+            ClientState::Idle | ClientState::Waiting(_) => true,
             ClientState::Linked(_) => self.servers_of(client).all(|server| {
                 server.status == Status::Idle
                     && !server.link.is_owed()
@@ -82,7 +83,12 @@ impl Pooler {
     /// True if the client is in session mode and its server uses TLS, which can't travel.
     pub(crate) fn is_bound_by_tls(&self, client: &Client) -> bool {
         let mut servers = self.servers_of(client);
-        servers.any(|server| server.is_tls() && self.pools.at(server.pool).is_session())
+        servers.any(|server| server.is_tls() && self.logins.at(server.login).is_session())
+    }
+
+    /// The pool of the client's server.
+    pub(crate) fn pool_of_server(&self, client: &Client) -> Option<PoolId> {
+        self.servers_of(client).next().map(|server| server.pool)
     }
 
     /// The address of the client's server.

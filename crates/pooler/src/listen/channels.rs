@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::{Name, Notification};
-use crate::pool::key::PoolKey;
+use crate::login::key::LoginKey;
 use crate::{effect, limits};
 
 /// Why Howdah holds back a client's messages and answers: which answer of the listener the client
@@ -50,7 +50,7 @@ pub enum ListensAlone {
 #[derive(Debug)]
 pub struct Channels {
     /// The client's listener.
-    pub listener: Arc<PoolKey>,
+    pub listener: Arc<LoginKey>,
     /// The channels that the client hears. The value is true once the LISTEN is committed; until
     /// then notifications wait.
     names: BTreeMap<Name, bool>,
@@ -103,7 +103,7 @@ pub struct Heard {
 
 impl Channels {
     /// No channels yet.
-    pub fn new(listener: Arc<PoolKey>) -> Channels {
+    pub fn new(listener: Arc<LoginKey>) -> Channels {
         Channels {
             listener,
             names: BTreeMap::new(),

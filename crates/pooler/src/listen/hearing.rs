@@ -21,12 +21,12 @@ use crate::event::{Action, ClientId, Out, Peer, ServerId, WorkerId};
 use crate::fault::Fault;
 use crate::ledger::Part;
 use crate::link::upstream::{Flow, Upstream};
+use crate::login::key::LoginKey;
+use crate::login::secrets::Secrets;
 use crate::mail::Mail;
 use crate::next::Next;
 use crate::params::Params;
 use crate::peering::login_pid;
-
-use crate::pool::key::{PoolKey, Purpose};
 use crate::pooler::Pooler;
 use crate::server::Server;
 use crate::{Shared, client, limits};
@@ -200,8 +200,8 @@ fn is_outside_block(server: &Server) -> bool {
 
 impl Pooler {
     /// The worker that owns a listener.
-    pub(super) fn listener_at(&self, key: &PoolKey) -> WorkerId {
-        let hash = crate::seeded(0).hash_one((&*key.login.database, &*key.login.user));
+    pub(super) fn listener_at(&self, key: &LoginKey) -> WorkerId {
+        let hash = crate::seeded(0).hash_one((&*key.database, &*key.user));
         WorkerId((hash % u64::from(self.workers)) as u16)
     }
 
@@ -220,18 +220,13 @@ impl Pooler {
             Vec::new()
         };
         let client = self.clients.at_mut(id);
-        let Some(pool) = client.pool.map(|pool| self.pools.at(pool)) else {
+        let Some(login) = client.login.map(|login| self.logins.at(login)) else {
             return;
         };
-        let scopes = self.config.scopes(Some(&pool.terms.database), None);
-        let user = scopes.listen_user();
-        let login = &pool.key.login;
-        let key = PoolKey {
-            login: match user {
-                Some(user) => self.shared.names.login(&login.database, user),
-                None => login.clone(),
-            },
-            purpose: Purpose::Listening,
+        let scopes = self.config.scopes(Some(&login.terms.database), None);
+        let key = match scopes.listen_user() {
+            Some(user) => self.shared.names.login(&login.key.database, user),
+            None => login.key.clone(),
         };
         let own = client.channels();
         let wanted = own.map_or(0, |own| own.count()) + channels.len();
@@ -244,7 +239,7 @@ impl Pooler {
         let session = client.session_mut();
         let own = session
             .channels
-            .get_or_insert_with(|| Box::new(Channels::new(Arc::new(key))));
+            .get_or_insert_with(|| Box::new(Channels::new(key)));
         let ahead = ahead.into_iter();
         let new = ahead.filter(|name| !own.has(name) && !channels.contains(name));
         own.ahead = new.take(room).collect();
@@ -274,17 +269,19 @@ impl Pooler {
     ) {
         let client = self.clients.at(id);
         let own = client.channels();
-        let (Some(own), Some(pool)) = (own, client.pool) else {
+        let (Some(own), Some(login)) = (own, client.login) else {
             return;
         };
-        let (pool, listener) = (self.pools.at(pool), own.listener.clone());
-        let known = *listener.login.user == *pool.key.login.user;
+        let (login, listener) = (self.logins.at(login), own.listener.clone());
+        let known = *listener.user == *login.key.user;
         let wish = Wish {
             hearer: (self.worker, id),
             channels,
             demand,
-            keys: pool.scram_keys.clone().filter(|_| known),
-            secret: pool.found_secret.clone().filter(|_| known),
+            secrets: match known {
+                true => login.secrets.clone(),
+                false => Secrets::default(),
+            },
             listener,
         };
         let to = self.listener_at(&wish.listener);
@@ -498,7 +495,7 @@ impl Pooler {
         self.end_hush(id, out);
         if !over {
             self.tell_if_idle(id, out);
-            gone!(self.clients.get(id).and_then(|client| client.pool));
+            gone!(self.clients.get(id).and_then(|client| client.login));
             self.resume(id, out);
         }
         self.settle_client(id, out);
@@ -601,7 +598,7 @@ impl Pooler {
     pub(crate) fn leave_channels(
         &mut self,
         id: ClientId,
-        listener: Arc<PoolKey>,
+        listener: Arc<LoginKey>,
         channels: Vec<Name>,
         ends: bool,
         out: &mut Out,

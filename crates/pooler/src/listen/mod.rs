@@ -53,9 +53,9 @@ pub use listener::{RoundOutcome, SharedListener};
 
 use std::sync::Arc;
 
-use crate::auth::{ScramKeys, Secret};
 use crate::event::{Address, ClientId, WorkerId};
-use crate::pool::key::PoolKey;
+use crate::login::key::LoginKey;
+use crate::login::secrets::Secrets;
 
 /// The name of a channel.
 pub type Name = Box<[u8]>;
@@ -90,14 +90,14 @@ pub enum ToListener {
     /// [`FromListener::Passed`] answers.
     Pass {
         /// The listener.
-        listener: Arc<PoolKey>,
+        listener: Arc<LoginKey>,
         /// The client.
         hearer: Hearer,
     },
     /// The client no longer hears these channels. No answer.
     Leave {
         /// The listener.
-        listener: Arc<PoolKey>,
+        listener: Arc<LoginKey>,
         /// The client.
         hearer: Hearer,
         /// The channels.
@@ -111,17 +111,15 @@ pub enum ToListener {
 #[derive(Debug)]
 pub struct Wish {
     /// The listener.
-    pub listener: Arc<PoolKey>,
+    pub listener: Arc<LoginKey>,
     /// The client.
     pub hearer: Hearer,
     /// The channels.
     pub channels: Vec<Name>,
     /// What the listening connection must be like.
     pub demand: Requirements,
-    /// SCRAM keys that the client's pool knows, for the listener's login.
-    pub keys: Option<ScramKeys>,
-    /// The password that the client's pool knows, for the listener's login.
-    pub secret: Option<Secret>,
+    /// What the client's login knows for the listener's login to PostgreSQL.
+    pub secrets: Secrets,
 }
 
 /// Messages from a listener's worker.

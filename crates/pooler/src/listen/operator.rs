@@ -16,9 +16,10 @@ use super::{
 use crate::config::nanos;
 use crate::event::{Action, ClientId, Close, Out, Peer, ServerId, WorkerId};
 use crate::limits;
+use crate::login::key::LoginKey;
 use crate::mail::Mail;
 use crate::note::Level;
-use crate::pool::key::{PoolId, PoolKey};
+use crate::pool::key::{PoolId, Purpose};
 use crate::pooler::Pooler;
 use crate::server::ServerState;
 
@@ -64,7 +65,7 @@ impl Pooler {
     fn wished(&mut self, wish: Wish, out: &mut Out) {
         let key = wish.listener.clone();
         let hearer = wish.hearer;
-        let pool = self.listening_pool(&wish);
+        let pool = self.listening_pool(&key);
         // Clients that listen do not follow to a successor: none begins to share.
         let Some(pool) = pool.filter(|_| self.janitor.succeeded.is_none()) else {
             return tell_hears(hearer, Err(Refused::Unfit), out);
@@ -89,16 +90,17 @@ impl Pooler {
             return self.begin_round(&key, out);
         }
         self.listeners_wish(pool, true);
-        let pool_of = self.pools.at_mut(pool);
-        pool_of.learn_login(wish.keys, wish.secret, true);
+        let login = self.pools.at(pool).login;
+        self.logins.at_mut(login).secrets.hear(wish.secrets);
         self.need(pool, out);
     }
 
     /// The pool of a listener, if a connection of it can serve a client.
-    fn listening_pool(&mut self, wish: &Wish) -> Option<PoolId> {
-        let database = self.config.database(&wish.listener.login.database)?;
-        let id = self.pool_for((*wish.listener).clone(), &database);
-        let listener = self.listeners.get(&wish.listener);
+    fn listening_pool(&mut self, key: &LoginKey) -> Option<PoolId> {
+        let database = self.config.database(&key.database)?;
+        let login = self.login_of(&key.database, &key.user, &database);
+        let id = self.pool_of(login, Purpose::Listening);
+        let listener = self.listeners.get(key);
         let connected = listener.is_some_and(|listener| listener.server.is_some());
         let pool = self.pools.at(id);
         let fit = connected || pool.gives() && !self.backs_off(id);
@@ -128,7 +130,7 @@ impl Pooler {
     pub(crate) fn listener_ready(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         let pool = server.pool;
-        let key = self.pools.at(pool).key.clone();
+        let key = self.logins.at(server.login).key.clone();
         self.listeners_wish(pool, false);
         self.sated(pool, out);
         let connected = |listener: &SharedListener| listener.server.is_some();
@@ -153,7 +155,7 @@ impl Pooler {
     }
 
     /// Begins the next round of a listener, unless a round is under way.
-    fn begin_round(&mut self, key: &Arc<PoolKey>, out: &mut Out) {
+    fn begin_round(&mut self, key: &Arc<LoginKey>, out: &mut Out) {
         let listener = gone!(self.listeners.get_mut(key));
         let Some(id) = listener.server else { return };
         let ready = self.servers.get(id).is_some_and(|server| {
@@ -170,7 +172,7 @@ impl Pooler {
     /// Bytes from a listening connection.
     pub(crate) fn listener_bytes(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
         let server = self.servers.at_mut(id);
-        let key = self.pools.at(server.pool).key.clone();
+        let key = self.logins.at(server.login).key.clone();
         let feed = server.inbox.feed(bytes);
         let mut chunk = feed.chunk();
         loop {
@@ -193,7 +195,7 @@ impl Pooler {
     fn listener_message(
         &mut self,
         id: ServerId,
-        key: &Arc<PoolKey>,
+        key: &Arc<LoginKey>,
         message: u8,
         body: &[u8],
         out: &mut Out,
@@ -220,7 +222,7 @@ impl Pooler {
         true
     }
 
-    fn tell_hearers(&mut self, key: &PoolKey, heard: Notification, out: &mut Out) {
+    fn tell_hearers(&mut self, key: &LoginKey, heard: Notification, out: &mut Out) {
         let listener = gone!(self.listeners.get(key));
         let heard = Arc::new(heard);
         let hearers = by_worker(listener.hearers(&heard.channel).iter().copied());
@@ -230,7 +232,7 @@ impl Pooler {
         }
     }
 
-    fn round_ends(&mut self, id: ServerId, key: &Arc<PoolKey>, out: &mut Out) {
+    fn round_ends(&mut self, id: ServerId, key: &Arc<LoginKey>, out: &mut Out) {
         let server = self.servers.at_mut(id);
         let listener = gone!(self.listeners.get_mut(key));
         if server.first_query_ends() {
@@ -254,8 +256,10 @@ impl Pooler {
 
     /// A listening connection is lost, or could not be opened. Its clients may have missed
     /// notifications.
-    pub(crate) fn lose_listener(&mut self, key: &PoolKey, out: &mut Out) {
-        if let Some(pool) = self.pools.find(key) {
+    pub(crate) fn lose_listener(&mut self, key: &LoginKey, out: &mut Out) {
+        let login = self.logins.find(key);
+        let pool = login.and_then(|login| self.pool_if_any(login, Purpose::Listening));
+        if let Some(pool) = pool {
             self.listeners_wish(pool, false);
             self.sated(pool, out);
         }
@@ -274,7 +278,7 @@ impl Pooler {
 
     /// All listening connections must go.
     pub(crate) fn silence_all(&mut self, why: &str, out: &mut Out) {
-        let keys: Vec<Arc<PoolKey>> = self.listeners.keys().cloned().collect();
+        let keys: Vec<Arc<LoginKey>> = self.listeners.keys().cloned().collect();
         for key in keys {
             let listener = self.listeners.get(&key);
             match listener.and_then(|listener| listener.server) {
@@ -285,7 +289,7 @@ impl Pooler {
     }
 
     /// A listening connection must make room for other servers.
-    pub(crate) fn silence_listener(&mut self, key: &PoolKey, out: &mut Out) {
+    pub(crate) fn silence_listener(&mut self, key: &LoginKey, out: &mut Out) {
         let listener = self.listeners.get(key);
         if let Some(id) = listener.and_then(|listener| listener.server) {
             self.close_server(id, "evicted", Close::Await, out);
@@ -326,7 +330,7 @@ impl Pooler {
 
     /// A listening connection is closed.
     pub(crate) fn listener_closes(&mut self, id: ServerId, out: &mut Out) {
-        let key = self.pools.at(self.servers.at(id).pool).key.clone();
+        let key = self.logins.at(self.servers.at(id).login).key.clone();
         let listener = self.listeners.get(&key);
         if listener.is_some_and(|listener| listener.server == Some(id)) {
             self.lose_listener(&key, out);

@@ -10,7 +10,6 @@ use crate::effect;
 use crate::event::{ClientId, ServerId, Time, WorkerId};
 use crate::limits;
 use crate::login::LoginKey;
-use crate::pool::PoolKey;
 
 fn client(index: u32) -> Hearer {
     let id = ClientId {
@@ -208,8 +207,8 @@ fn a_connection_must_suit() {
 }
 
 fn own(text: &str) -> Channels {
-    let key = PoolKey::of_clients(LoginKey::new("d", "u"));
-    let mut own = Channels::new(Arc::new(key));
+    let key = LoginKey::new("d", "u");
+    let mut own = Channels::new(key);
     hear(&mut own, text);
     own.settle(Some(&names(text)), false, false);
     own

@@ -2,9 +2,16 @@
 
 use std::sync::Arc;
 
+use crate::keyed::id;
 use crate::params::Params;
 
-/// A database and a user. For a client: what the client has asked for. For a pool: what clients call
+/// The id of a login on one worker.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LoginId(pub u32);
+
+id!(LoginId);
+
+/// A database and a user. For a client: what the client has asked for. For a login: what clients call
 /// the database, and the user that servers log in as.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LoginKey {

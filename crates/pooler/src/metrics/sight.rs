@@ -8,6 +8,7 @@ use crate::client::Client;
 use crate::config::PoolMode;
 use crate::console::holdings::{Holder, Holdings, PoolShare, States, WaiterRow};
 use crate::errors::{ErrorCounts, NotLetIn};
+use crate::login::Login;
 use crate::login::key::LoginKey;
 use crate::pool::{Pool, Reason};
 use crate::queries::tally::{TopQueries, merged};
@@ -313,7 +314,11 @@ impl Sight {
                 pool.add_share(share);
             }
         }
-        let sizes = [size_of::<Pool>(), size_of::<Server>(), size_of::<Client>()];
+        let sizes = [
+            size_of::<Login>() + size_of::<Pool>(),
+            size_of::<Server>(),
+            size_of::<Client>(),
+        ];
         for (at, name) in ["pools", "servers", "clients"].into_iter().enumerate() {
             sight.memory[at] = (name, tables[at] * sizes[at] as u64);
         }

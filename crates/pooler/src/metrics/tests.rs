@@ -251,7 +251,7 @@ fn pools_above_the_cap_have_verdicts() {
 #[test]
 fn reasons_of_several_workers_are_counted_and_the_most_telling_is_told() {
     let mut memory = Memory::default();
-    let full = Reason::HeldBy(crate::pool::terms::HeldBy::Pool);
+    let full = Reason::HeldBy(crate::pool::supply::HeldBy::Pool);
     let workers = || {
         vec![
             holdings(0, vec![waiting(share("d", 0), 3, Reason::Asked)]),

@@ -4,7 +4,7 @@
 use super::sight::{PoolSight, PoolVerdict, Sight};
 use crate::console::holdings::{Holder, HolderState, SLOW_NS, States};
 use crate::pool::Reason;
-use crate::pool::terms::HeldBy;
+use crate::pool::supply::HeldBy;
 
 /// A worker that is busier than this is called busy.
 const BUSY: f64 = 0.95;

@@ -17,9 +17,11 @@ use crate::cancel::OldKey;
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
 use crate::login::key::LoginKey;
 use crate::login::key::Welcome;
+use crate::login::secrets::Secrets;
 use crate::params::{Meaning, Params, Tracked};
 use crate::pool::key::PoolKey;
 use crate::pool::key::Purpose;
+use crate::pool::target::TargetName;
 use crate::server::ServerParcel;
 use crate::session::settings::{Maybe, Settings, at_login};
 use crate::statement::{Constants, Named, Shape, Statement, StatementDescription};
@@ -260,6 +262,7 @@ impl Writer {
     fn pool_key(&mut self, key: &PoolKey) {
         self.string(key.login.database.as_bytes());
         self.string(key.login.user.as_bytes());
+        self.byte(key.target as u8);
         self.byte(key.purpose as u8);
     }
 
@@ -292,13 +295,13 @@ impl Writer {
             }
             w.params(&welcome.tracked);
         });
-        self.maybe(lore.scram_keys.as_ref(), |w, keys| {
+        self.maybe(lore.secrets.keys.as_ref(), |w, keys| {
             w.bytes.extend_from_slice(&keys.client_key);
             w.bytes.extend_from_slice(&keys.server_key);
             w.string(&keys.salt);
             w.number(keys.iterations.into());
         });
-        self.maybe(lore.found_secret.as_ref(), |w, secret| {
+        self.maybe(lore.secrets.found.as_ref(), |w, secret| {
             w.string(secret.text().as_bytes());
         });
         self.number(lore.left_behind.into());
@@ -570,6 +573,10 @@ impl Reader<'_> {
 
     fn pool_key(&mut self) -> Read<Arc<PoolKey>> {
         let (database, user) = (self.text()?.into(), self.text()?.into());
+        let target = match self.byte()? {
+            0 => TargetName::Entry,
+            _ => return Err(Damaged),
+        };
         let purpose = match self.byte()? {
             0 => Purpose::Clients,
             1 => Purpose::Lookups,
@@ -577,7 +584,11 @@ impl Reader<'_> {
             _ => return Err(Damaged),
         };
         let login = Arc::new(LoginKey { database, user });
-        Ok(Arc::new(PoolKey { login, purpose }))
+        Ok(Arc::new(PoolKey {
+            login,
+            target,
+            purpose,
+        }))
     }
 
     fn parcel(&mut self) -> Read<Parcel> {
@@ -604,15 +615,17 @@ impl Reader<'_> {
                     tracked: Arc::new(r.params()?),
                 })
             })?,
-            scram_keys: self.maybe(|r| {
-                Ok(ScramKeys {
-                    client_key: r.array()?,
-                    server_key: r.array()?,
-                    salt: r.string()?.into(),
-                    iterations: r.small()?,
-                })
-            })?,
-            found_secret: self.maybe(|r| r.text().map(Secret::classify))?,
+            secrets: Secrets {
+                keys: self.maybe(|r| {
+                    Ok(ScramKeys {
+                        client_key: r.array()?,
+                        server_key: r.array()?,
+                        salt: r.string()?.into(),
+                        iterations: r.small()?,
+                    })
+                })?,
+                found: self.maybe(|r| r.text().map(Secret::classify))?,
+            },
             left_behind: self.small()?,
         })
     }

@@ -9,6 +9,7 @@ use crate::cancel::OldKey;
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
 use crate::login::LoginKey;
 use crate::login::key::Welcome;
+use crate::login::secrets::Secrets;
 use crate::params::{Meaning, Params, Tracked};
 use crate::pool::key::PoolKey;
 use crate::server::ServerParcel;
@@ -44,13 +45,15 @@ fn freight() -> Freight {
             parameters: vec![(b"a"[..].into(), b"b"[..].into())].into(),
             tracked: params.clone(),
         }),
-        scram_keys: Some(ScramKeys {
-            client_key: [1; 32],
-            server_key: [2; 32],
-            salt: b"salt"[..].into(),
-            iterations: 4096,
-        }),
-        found_secret: Some(Secret::classify("secret")),
+        secrets: Secrets {
+            keys: Some(ScramKeys {
+                client_key: [1; 32],
+                server_key: [2; 32],
+                salt: b"salt"[..].into(),
+                iterations: 4096,
+            }),
+            found: Some(Secret::classify("secret")),
+        },
         left_behind: 3,
     };
     let shape = Shape(17);

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use howdah_wire::backend::Status;
 
-use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
 use crate::config::Address;
 use crate::ids::{Time, WorkerId};
 use crate::login::key::Welcome;
+use crate::login::secrets::Secrets;
 use crate::params::{Meaning, Params};
 use crate::place::Ends;
 use crate::pool::key::PoolKey;
@@ -75,10 +75,8 @@ pub struct PoolLore {
     pub database: [u8; 32],
     /// The parameters that PostgreSQL reported at the last login.
     pub welcome: Option<Welcome>,
-    /// SCRAM keys for logins to PostgreSQL.
-    pub scram_keys: Option<ScramKeys>,
-    /// The secret for logins to PostgreSQL.
-    pub found_secret: Option<Secret>,
+    /// What its servers prove themselves with to PostgreSQL.
+    pub secrets: Secrets,
     /// The idle servers that can't travel because of their TLS sessions. The successor opens as
     /// many at once.
     pub left_behind: u32,

@@ -25,20 +25,20 @@ const LOOKED_AT: usize = 8;
 
 impl Pooler {
     /// A client needs a server. Returns true if the client gets a server that takes its messages
-    /// at once. Otherwise the client waits. `_opening` is the client's first message.
-    pub(crate) fn checkout(&mut self, id: ClientId, _opening: Opening<'_>, out: &mut Out) -> bool {
+    /// at once. Otherwise the client waits. `opening` is the client's first message.
+    pub(crate) fn checkout(&mut self, id: ClientId, opening: Opening<'_>, out: &mut Out) -> bool {
         let now = self.now;
         let client = self.clients.at_mut(id);
         client.begin_request(now);
-        let Some(mut pool_id) = client.pool else {
+        let Some(login) = client.login else {
             return false;
         };
         let replication = client.replication.any();
-        let mut pool = self.pools.at(pool_id);
-        if pool.forsaken() {
-            pool_id = self.route(id, pool_id);
-            pool = self.pools.at(pool_id);
-        }
+        let home = self.logins.at(login).home();
+        let Some(pool_id) = home.or_else(|| self.route(id, opening)) else {
+            return false;
+        };
+        let pool = self.pools.at(pool_id);
         if pool.waiting.is_empty()
             && pool.gives()
             && !replication
@@ -51,7 +51,7 @@ impl Pooler {
             return false;
         }
         let client = self.clients.at_mut(id);
-        client.stands_in_line();
+        client.stands_in_line(pool_id);
         self.await_server(id, pool_id);
         if let Some(since) = self.moves.arriving.take() {
             self.stand_in_line(id, since);
@@ -149,7 +149,7 @@ impl Pooler {
     }
 
     fn serve(&mut self, client: ClientId, server: ServerId, out: &mut Out) {
-        let looks_up = |c: &client::Client| matches!(c.state(), ClientState::Lookup);
+        let looks_up = |c: &client::Client| matches!(c.state(), ClientState::Lookup(_));
         if self.clients.get(client).is_some_and(looks_up) {
             self.ask_who(client, server, out);
         } else if self.link(client, server, out) {
@@ -186,7 +186,7 @@ impl Pooler {
         }
         // With a server_lifetime of 0, a server serves only once.
         let age = now.0.saturating_sub(server.connected.0);
-        let old = server.served() && age >= pool.terms.server_lifetime;
+        let old = server.served() && age >= pool.supply.server_lifetime;
         if old && now >= pool.next_life() {
             return self.end_life(id, out);
         }
@@ -214,7 +214,8 @@ impl Pooler {
         let pool = self.pools.at(pool_id);
         let held = pool.held;
         if !held && pool.starved.is_some() && self.yields(pool_id, served) {
-            self.pools.at_mut(pool_id).count_eviction();
+            let login = self.servers.at(id).login;
+            self.logins.at_mut(login).count_eviction();
             self.close_server(id, "evicted", Close::Await, out);
             return true;
         }

@@ -61,8 +61,8 @@ impl Pooler {
         }
         match oldest {
             Some((_, id)) => {
-                let pool = self.servers.at(id).pool;
-                self.pools.at_mut(pool).count_eviction();
+                let login = self.servers.at(id).login;
+                self.logins.at_mut(login).count_eviction();
                 self.close_server(id, "evicted", Close::Await, out);
             }
             None => {

@@ -70,10 +70,10 @@ impl Pooler {
             pool: pool.key.clone(),
             age,
             waiting: u32::try_from(pool.waiting.len()).unwrap_or(u32::MAX),
-            unwelcomed: pool.welcome.is_none(),
+            unwelcomed: pool.is_untried(),
             replication: self.wants_replication(pool_id),
             opens,
-            bounds: pool.terms.bounds,
+            bounds: pool.supply.bounds,
         };
         self.pools.at_mut(pool_id).tells_need(age, opens);
         out.push(Action::Broker(need));

@@ -1,16 +1,18 @@
 //! The name of a pool.
 //!
-//! A pool serves all hosts in the entry of its database: each server goes to one of them
-//! (`load_balance_hosts`), and any server of the pool can serve any client. So the host is no part
-//! of the key.
+//! A name is the same before and after a reload. So it has no hosts, only the name of a target.
 
 use std::sync::Arc;
 
+use crate::keyed::id;
 use crate::login::key::LoginKey;
+use crate::pool::target::TargetName;
 
 /// The id of a pool on one worker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PoolId(pub u32);
+
+id!(PoolId);
 
 /// What the servers of a pool are for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -30,6 +32,8 @@ pub enum Purpose {
 pub struct PoolKey {
     /// The database, and the user that servers log in as.
     pub login: Arc<LoginKey>,
+    /// Which of the database's servers they are.
+    pub target: TargetName,
     /// What its servers are for.
     pub purpose: Purpose,
 }
@@ -39,6 +43,7 @@ impl PoolKey {
     pub fn of_clients(login: Arc<LoginKey>) -> PoolKey {
         PoolKey {
             login,
+            target: TargetName::Entry,
             purpose: Purpose::Clients,
         }
     }

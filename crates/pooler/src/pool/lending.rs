@@ -2,9 +2,9 @@
 
 use crate::event::{Action, LooseSocket, Out, Peer, ServerId};
 use crate::ids::WorkerId;
-use crate::login::key::Welcome;
+use crate::login::key::{LoginId, Welcome};
 use crate::mail::{Mail, ToBroker};
-use crate::pool::key::{PoolId, PoolKey};
+use crate::pool::key::{PoolKey, Purpose};
 use crate::pooler::Pooler;
 use crate::server::{Server, ServerParcel, ServerState};
 
@@ -34,9 +34,13 @@ impl Pooler {
             return self.lend(server, worker, out);
         }
         // A lent server would have brought the welcome along.
-        if unwelcomed && let Some(welcome) = pool.welcome.clone() {
+        let login = self.logins.at(pool.login);
+        if unwelcomed
+            && pool.key.purpose == Purpose::Clients
+            && let Some(welcome) = login.welcome.clone()
+        {
             let epoch = self.janitor.epoch();
-            let mail = Mail::Welcome(pool.key.clone(), Box::new(welcome), epoch);
+            let mail = Mail::Welcome(login.key.clone(), Box::new(welcome), epoch);
             out.push(Action::Post(worker, mail));
         }
         if !idle_only {
@@ -86,14 +90,15 @@ impl Pooler {
             return;
         };
         let pool = self.pools.at_mut(pool_id);
-        pool.count_lend();
+        let login = self.logins.at_mut(pool.login);
+        login.count_lend();
         let moved = ToBroker::Moved {
             from: self.worker,
             to,
             pool: pool.key.clone(),
         };
         let parcel = ServerParcel {
-            welcome: pool.welcome.clone(),
+            welcome: login.welcome.clone(),
             ..parcel
         };
         out.push(Action::Broker(moved));
@@ -102,7 +107,10 @@ impl Pooler {
 
     pub(crate) fn server_arrived(&mut self, mut parcel: ServerParcel, out: &mut Out) {
         let database = match self.pools.find(&parcel.pool) {
-            Some(id) => Some(self.pools.at(id).terms.database.clone()),
+            Some(id) => {
+                let login = self.pools.at(id).login;
+                Some(self.logins.at(login).terms.database.clone())
+            }
             None => self.config.database(&parcel.pool.login.database),
         };
         let Some(database) = database else {
@@ -113,13 +121,19 @@ impl Pooler {
             out.push(Action::Broker(freed));
             return;
         };
-        let pool_id = self.pool_for((*parcel.pool).clone(), &database);
+        let pool_id = self.pool_for(&parcel.pool, &database);
         let stale = parcel.epoch < self.janitor.epoch();
         let (welcome, since) = (parcel.welcome.take(), parcel.since);
         self.sated(pool_id, out);
         let id = self.insert_server(pool_id, parcel, stale, out);
-        if !stale && let Some(welcome) = welcome {
-            self.learn_welcome(pool_id, welcome, out);
+        let pool = self.pools.at_mut(pool_id);
+        match welcome.filter(|_| !stale) {
+            Some(welcome) if pool.key.purpose == Purpose::Clients => {
+                let login = pool.login;
+                self.learn_welcome(login, welcome, out);
+            }
+            Some(_) => pool.mark_proved(),
+            None => {}
         }
         let unused = self.needs_test(since) && !self.pools.at(pool_id).waiting.is_empty();
         if unused && !stale && self.pools.at(pool_id).gives() {
@@ -139,12 +153,16 @@ impl Pooler {
 
     /// Stores the login parameters reported to another worker, if no server here has reported them
     /// yet, and tells newcomers. (This worker may get no permit for a server.)
-    pub(crate) fn learn_welcome(&mut self, pool_id: PoolId, welcome: Welcome, out: &mut Out) {
+    pub(crate) fn learn_welcome(&mut self, id: LoginId, welcome: Welcome, out: &mut Out) {
+        let Some(pool_id) = self.pool_if_any(id, Purpose::Clients) else {
+            return;
+        };
         // Known parameters stay, even if they came from a server that was lost before it was ready.
-        if self.pools.at(pool_id).welcome.is_none() {
+        let login = self.logins.at_mut(id);
+        if login.welcome.is_none() {
             let tracked = self.shared.params.intern((*welcome.tracked).clone());
-            let welcome = Welcome { tracked, ..welcome };
-            self.pools.at_mut(pool_id).learns_welcome(welcome);
+            login.learns_welcome(Welcome { tracked, ..welcome });
+            self.pools.at_mut(pool_id).mark_proved();
         }
         for client in self.pools.at_mut(pool_id).take_newcomers() {
             self.welcome(client, out);

@@ -1,12 +1,10 @@
-//! A pool: the servers of one database and user, and the clients that wait for one.
+//! A pool: the servers of a login for one purpose, and the clients that wait for one.
 
 pub mod bound;
 pub mod checkout;
-mod count;
 pub mod eviction;
 pub mod fail;
 pub mod failure;
-pub mod greeting;
 pub mod growth;
 pub mod hungry;
 pub mod idle;
@@ -17,8 +15,9 @@ pub mod reason;
 pub mod room;
 pub mod route;
 pub mod starved;
+pub mod supply;
 pub mod surplus;
-pub mod terms;
+pub mod target;
 pub mod waiting;
 
 pub use failure::Failure;
@@ -28,60 +27,38 @@ pub use key::{PoolId, PoolKey, Purpose};
 pub use line::Line;
 pub use reason::Reason;
 pub use starved::Starved;
-pub use terms::Terms;
+pub use supply::Supply;
+pub use target::{HostPort, Target, TargetName};
 
-use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use hashbrown::{Equivalent, HashMap};
-
-use crate::Seeded;
-use crate::account::Allowance;
-use crate::auth::{ScramKeys, Secret};
-use crate::config::{Host, LoadBalance, PoolMode};
-use crate::errors::ErrorCounts;
+use crate::config::LoadBalance;
 use crate::event::{ClientId, Time, WorkerId};
-use crate::login::key::{LoginKey, Welcome};
-use crate::pool::greeting::{Greeting, Wishes};
-use crate::pool::terms::HeldBy;
-use crate::shared::Shared;
-use crate::statement::SchemaId;
-use crate::stats::Stats;
-use crate::times::Times;
-
-/// How long after a `currval` or `lastval` more of them are expected, in nanoseconds.
-const NUMBERS_ASKED_NS: u64 = 600_000_000_000;
+use crate::keyed::{HasKey, Keyed};
+use crate::login::key::LoginId;
+use crate::pool::supply::HeldBy;
 
 /// One worker's share of a pool.
 #[derive(Debug)]
 pub struct Pool {
     pub(crate) key: Arc<PoolKey>,
-    pub(crate) terms: Terms,
-    pub(crate) schema: SchemaId,
-    /// Its share of the bytes that this worker may keep for clients.
-    pub(crate) share: Arc<Allowance>,
+    pub(crate) login: LoginId,
+    /// Where its servers connect to.
+    pub(crate) target: Arc<Target>,
+    pub(crate) supply: Supply,
     pub(crate) idle: Idle,
     /// Clients that wait for a server.
     pub(crate) waiting: Line,
     /// Clients that wait for permission to keep a server, before they wait for a server.
     pub(crate) pin_line: Line,
-    /// Clients that wait for `welcome`.
+    /// Clients that wait for the parameters that PostgreSQL reports to the first server.
     newcomers: Vec<ClientId>,
-    /// The parameters that PostgreSQL reported at login, for the greetings of clients.
-    pub(crate) welcome: Option<Welcome>,
-    /// The last greeting made from `welcome`.
-    greeting: Option<Arc<Greeting>>,
     servers: u32,
     /// Servers that have not logged in yet.
     connecting: u32,
     /// Servers under test: each serves a waiting client afterwards.
     testing: u32,
-    clients: u32,
-    /// Clients that keep a server between transactions.
-    pinned: u32,
-    /// When a client last called `currval` or `lastval`.
-    numbers_asked: Option<Time>,
     /// Clients wait for the pool's listening connection.
     pub(crate) wants_listener: bool,
     /// The Broker was told that clients wait, and has sent no permit yet.
@@ -105,47 +82,34 @@ pub struct Pool {
     /// How many servers this worker may keep after a limit was lowered; else `u32::MAX`.
     pub(crate) keep: u32,
     paused: bool,
-    /// The database now forces another user: clients go to that user's pool.
-    forsaken: bool,
     held: bool,
-    /// Keys from the last client's SCRAM login, for logins to PostgreSQL.
-    pub(crate) scram_keys: Option<ScramKeys>,
-    /// The secret of the last client's login, for logins to PostgreSQL: from auth_query, or a
-    /// password that LDAP or PAM has accepted.
-    pub(crate) found_secret: Option<Secret>,
+    /// A server has logged in since the pool's servers were last replaced.
+    proved: bool,
     next_life: Time,
     /// Index of the next host and address of the database.
     next_host: usize,
-    counts: PoolCounts,
-    /// When the last client left. While the pool has clients, this time is updated now and then.
-    pub(crate) quiet: Time,
 }
 
 impl Pool {
-    /// A pool without servers or clients.
+    /// A pool without servers or clients. `proved`: a server has logged in on another worker.
     pub fn new(
         key: Arc<PoolKey>,
-        terms: Terms,
-        (schema, share): (SchemaId, Arc<Allowance>),
-        now: Time,
+        login: LoginId,
+        (target, supply): (Arc<Target>, Supply),
+        proved: bool,
     ) -> Self {
         Pool {
             key,
-            terms,
-            schema,
-            share,
+            login,
+            target,
+            supply,
             idle: Idle::default(),
             waiting: Line::default(),
             pin_line: Line::default(),
             newcomers: Vec::new(),
-            welcome: None,
-            greeting: None,
             servers: 0,
             connecting: 0,
             testing: 0,
-            clients: 0,
-            pinned: 0,
-            numbers_asked: None,
             wants_listener: false,
             need: false,
             told_age: 0,
@@ -158,20 +122,11 @@ impl Pool {
             hosts_failed: 0,
             keep: u32::MAX,
             paused: false,
-            forsaken: false,
             held: false,
-            scram_keys: None,
-            found_secret: None,
+            proved,
             next_life: Time(0),
             next_host: 0,
-            counts: PoolCounts::default(),
-            quiet: now,
         }
-    }
-
-    /// Clients on this worker, logged in or about to be.
-    pub fn clients(&self) -> u32 {
-        self.clients
     }
 
     /// Servers on this worker, in every state.
@@ -189,16 +144,6 @@ impl Pool {
         self.testing
     }
 
-    /// Clients that keep a server between transactions.
-    pub fn pinned(&self) -> u32 {
-        self.pinned
-    }
-
-    /// True if clients of this pool keep their server for the whole session.
-    pub fn is_session(&self) -> bool {
-        self.terms.mode == PoolMode::Session
-    }
-
     /// PAUSE: no server is given out.
     pub fn paused(&self) -> bool {
         self.paused
@@ -209,11 +154,6 @@ impl Pool {
         self.held
     }
 
-    /// The database now forces another user: clients go to that user's pool.
-    pub fn forsaken(&self) -> bool {
-        self.forsaken
-    }
-
     /// PostgreSQL has no room, so a server of another pool is to be closed.
     pub fn awaits_room(&self) -> bool {
         self.awaits_room
@@ -222,15 +162,6 @@ impl Pool {
     /// Failed attempts in a row. If there are several hosts, the next one is tried at once.
     pub fn hosts_failed(&self) -> u32 {
         self.hosts_failed
-    }
-
-    pub(crate) fn client_enters(&mut self) {
-        self.clients += 1;
-    }
-
-    pub(crate) fn client_leaves(&mut self, now: Time) {
-        self.clients -= 1;
-        self.quiet = now;
     }
 
     pub(crate) fn server_opens(&mut self) {
@@ -269,10 +200,11 @@ impl Pool {
         self.next_life = Time(now.0.saturating_add(gap));
     }
 
-    pub(crate) fn takes_host(&mut self) -> Option<Host> {
-        let hosts = &self.terms.database.hosts;
+    /// Takes one of the target's hosts for the next server.
+    pub(crate) fn takes_host(&mut self) -> Option<HostPort> {
+        let hosts = &self.target.hosts;
         let host = hosts.get(self.next_host % hosts.len().max(1)).cloned();
-        if self.terms.database.load_balance_hosts == LoadBalance::RoundRobin {
+        if self.target.turn == LoadBalance::RoundRobin {
             self.next_host = self.next_host.wrapping_add(1);
         }
         host
@@ -285,7 +217,7 @@ impl Pool {
 
     pub(crate) fn host_fails(&mut self) {
         // The current host can't be reached, but the next one may be.
-        if self.terms.database.load_balance_hosts == LoadBalance::Disable {
+        if self.target.turn == LoadBalance::Disable {
             self.next_host = self.next_host.wrapping_add(1);
         }
         self.hosts_failed += 1;
@@ -312,57 +244,9 @@ impl Pool {
         self.hosts_failed = 0;
     }
 
-    /// A client has logged in with these keys or this secret. `keeps`: without a new secret, the
-    /// old one stays.
-    pub(crate) fn learn_login(
-        &mut self,
-        keys: Option<ScramKeys>,
-        found: Option<Secret>,
-        keeps: bool,
-    ) {
-        self.scram_keys = keys.or(self.scram_keys.take());
-        self.found_secret = found.or(self.found_secret.take().filter(|_| keeps));
-    }
-
-    /// True if a login was told another secret of the pool's user before.
-    pub(crate) fn knows_other_secret(&self, found: &Secret) -> bool {
-        self.found_secret.as_ref().is_some_and(|old| old != found)
-    }
-
-    /// True if the last login was told this secret of the pool's user.
-    pub(crate) fn knows_secret(&self, found: &Secret) -> bool {
-        self.found_secret.as_ref() == Some(found)
-    }
-
-    /// Takes over the keys and the secret of the same pool in another process or worker, where
-    /// this pool has none or may not keep its own.
-    pub(crate) fn inherits(&mut self, keys: Option<ScramKeys>, found: Option<Secret>, keeps: bool) {
-        self.scram_keys = self.scram_keys.take().filter(|_| keeps).or(keys);
-        self.found_secret = self.found_secret.take().filter(|_| keeps).or(found);
-    }
-
-    /// Stores the parameters that PostgreSQL reported to a server.
-    pub(crate) fn learns_welcome(&mut self, welcome: Welcome) {
-        self.welcome = Some(welcome);
-        self.greeting = None;
-    }
-
-    /// The greeting for a client with these wishes; `None` if `welcome` is not known.
-    pub(crate) fn greets(
-        &mut self,
-        wishes: &Wishes<'_>,
-        shared: &mut Shared,
-        hasher: Seeded,
-    ) -> Option<Arc<Greeting>> {
-        let welcome = self.welcome.as_ref()?;
-        if let Some(last) = self.greeting.as_ref().filter(|last| last.suits(wishes)) {
-            return Some(last.clone());
-        }
-        let greeting = Arc::new(Greeting::new(wishes, welcome, shared, hasher));
-        if greeting.is_for_others() {
-            self.greeting = Some(greeting.clone());
-        }
-        Some(greeting)
+    /// A server has logged in, here or on another worker.
+    pub(crate) fn mark_proved(&mut self) {
+        self.proved = true;
     }
 
     pub(crate) fn may_keep(&mut self, keep: u32) {
@@ -373,13 +257,12 @@ impl Pool {
         self.wants_listener = wanted;
     }
 
-    /// The pool's servers are replaced, and new ones may report other parameters.
-    pub(crate) fn forgets_welcome(&mut self) {
-        self.welcome = None;
-        self.greeting = None;
+    /// The pool's servers are replaced.
+    pub(crate) fn mark_unproved(&mut self) {
+        self.proved = false;
     }
 
-    /// Clients that wait for `welcome`.
+    /// Clients that wait for the parameters that PostgreSQL reports to the first server.
     pub fn newcomers(&self) -> &[ClientId] {
         &self.newcomers
     }
@@ -394,11 +277,6 @@ impl Pool {
 
     pub(crate) fn trim_newcomers(&mut self, waits: impl Fn(ClientId) -> bool) {
         self.newcomers.retain(|id| waits(*id));
-    }
-
-    /// Forgets the found secret, because `auth_file` now has the user.
-    pub(crate) fn forgets_secret(&mut self) {
-        self.found_secret = None;
     }
 
     /// Sets whether the pool awaits that a server of another pool is closed.
@@ -472,14 +350,10 @@ impl Pool {
         self.held = held;
     }
 
-    pub(crate) fn set_forsaken(&mut self, forsaken: bool) {
-        self.forsaken = forsaken;
-    }
-
     /// A reload brings new settings. Logins may succeed with them.
-    pub(crate) fn set_terms(&mut self, terms: Terms, schema: SchemaId) {
-        self.terms = terms;
-        self.schema = schema;
+    pub(crate) fn set_supply(&mut self, target: Arc<Target>, supply: Supply) {
+        self.target = target;
+        self.supply = supply;
         // This time was computed from the old settings.
         self.next_life = Time(0);
         self.login_may_succeed();
@@ -487,23 +361,12 @@ impl Pool {
 
     /// True if no server has logged in yet: perhaps the database does not exist.
     pub fn is_untried(&self) -> bool {
-        self.welcome.is_none()
+        !self.proved
     }
 
     /// True if the pool gives out servers.
     pub fn gives(&self) -> bool {
         !self.paused && !self.held
-    }
-
-    pub(crate) fn notes_question_for_numbers(&mut self, now: Time) {
-        self.numbers_asked = Some(now);
-    }
-
-    /// True if clients call `currval` or `lastval`: then no client may see another's sequence
-    /// values.
-    pub(crate) fn asks_numbers(&self, now: Time) -> bool {
-        let asked = self.numbers_asked;
-        asked.is_some_and(|asked| now.0.saturating_sub(asked.0) < NUMBERS_ASKED_NS)
     }
 
     /// True if clients wait for a server, for their login, or for the listening connection.
@@ -515,119 +378,15 @@ impl Pool {
     pub fn longest_wait(&self, now: Time) -> Option<u64> {
         self.waiting.longest_wait(now)
     }
-
-    /// True if Howdah renames statements, so that a server can hold the statements of many clients.
-    pub fn renames(&self, max_prepared_statements: u32) -> bool {
-        max_prepared_statements > 0 && !self.is_session()
-    }
 }
 
 /// All pools of one worker.
-#[derive(Debug)]
-pub struct Pools {
-    slots: Vec<Option<Box<Pool>>>,
-    free: Vec<PoolId>,
-    by_key: HashMap<Arc<PoolKey>, PoolId, Seeded>,
-}
+pub type Pools = Keyed<Pool>;
 
-impl Pools {
-    /// An empty table.
-    pub fn new(seeded: Seeded) -> Self {
-        Pools {
-            slots: Vec::new(),
-            free: Vec::new(),
-            by_key: HashMap::with_hasher(seeded),
-        }
+impl HasKey for Pool {
+    type Key = PoolKey;
+    type Id = PoolId;
+    fn key(&self) -> &Arc<PoolKey> {
+        &self.key
     }
-
-    /// The pool with this name.
-    pub fn find(&self, key: &PoolKey) -> Option<PoolId> {
-        self.by_key.get(key).copied()
-    }
-
-    /// The pool that serves the clients of a login.
-    pub fn for_clients(&self, login: &LoginKey) -> Option<PoolId> {
-        self.by_key.get(&ForClients(login)).copied()
-    }
-
-    /// Adds a pool.
-    pub fn insert(&mut self, pool: Pool) -> PoolId {
-        let id = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            PoolId(self.slots.len() as u32 - 1)
-        });
-        self.by_key.insert(pool.key.clone(), id);
-        self.slots[id.0 as usize] = Some(Box::new(pool));
-        id
-    }
-
-    /// Removes a pool, which must have neither servers nor clients.
-    pub fn remove(&mut self, id: PoolId) -> Option<Box<Pool>> {
-        let pool = self.slots.get_mut(id.0 as usize)?.take()?;
-        self.by_key.remove(&pool.key);
-        self.free.push(id);
-        Some(pool)
-    }
-
-    /// A pool that is known to exist, because it has a server or a client.
-    #[inline]
-    pub fn at(&self, id: PoolId) -> &Pool {
-        self.slots[id.0 as usize]
-            .as_ref()
-            .expect("a pool with a server or a client exists")
-    }
-
-    /// Like [`Self::at`], but mutable.
-    #[inline]
-    pub fn at_mut(&mut self, id: PoolId) -> &mut Pool {
-        self.slots[id.0 as usize]
-            .as_mut()
-            .expect("a pool with a server or a client exists")
-    }
-
-    /// All pools.
-    pub fn iter(&self) -> impl Iterator<Item = (PoolId, &Pool)> {
-        let slots = self.slots.iter().enumerate();
-        slots.filter_map(|(index, pool)| Some((PoolId(index as u32), pool.as_deref()?)))
-    }
-
-    /// Number of pools.
-    pub fn count(&self) -> usize {
-        self.by_key.len()
-    }
-
-    /// The ids of all pools.
-    pub fn ids(&self) -> Vec<PoolId> {
-        self.iter().map(|(id, _)| id).collect()
-    }
-}
-
-/// The pool of a login to look for.
-struct ForClients<'a>(&'a LoginKey);
-
-impl Hash for ForClients<'_> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        // As `PoolKey` does.
-        (self.0, Purpose::Clients).hash(state);
-    }
-}
-
-impl Equivalent<Arc<PoolKey>> for ForClients<'_> {
-    fn equivalent(&self, key: &Arc<PoolKey>) -> bool {
-        key.purpose == Purpose::Clients && *key.login == *self.0
-    }
-}
-
-#[derive(Debug, Default)]
-pub(super) struct PoolCounts {
-    /// Since the start.
-    stats: Stats,
-    /// `stats` at the end of the last period.
-    last: Stats,
-    /// `last` one period earlier: the console's averages begin here.
-    older: Stats,
-    /// Transactions that the balancer has been told of.
-    told_transactions: u64,
-    times: Times,
-    errors: ErrorCounts,
 }

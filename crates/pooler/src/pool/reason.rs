@@ -1,6 +1,6 @@
 //! Why clients wait for a server of a pool.
 
-use crate::pool::terms::HeldBy;
+use crate::pool::supply::HeldBy;
 
 /// Why the oldest waiting client of a pool has no server. The most important reason comes first.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -86,7 +86,7 @@ impl Pooler {
     fn make_way(&mut self, wish: RoomWish, id: ServerId, out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
         server.makes_room(wish.from, wish.pool);
-        self.pools.at_mut(server.pool).count_eviction();
+        self.logins.at_mut(server.login).count_eviction();
         self.close_server(id, "evicted: PostgreSQL has no room", Close::Await, out);
     }
 

@@ -1,41 +1,47 @@
-//! Which pool serves a client: usually the pool of its login. After a reload, a database may force
-//! another user. Its clients then stay connected, and each goes to that user's pool when it next
-//! needs a server. The login still says who the client is; this file says which servers it gets.
+//! Which login and which pool serve a client: usually those of what it asked for. After a reload, a
+//! database may force another user. Its clients then stay connected, and each goes to that user's
+//! login when it next needs a server.
 
 use std::sync::Arc;
 
 use crate::client::ClientState;
 use crate::config::Database;
 use crate::event::{ClientId, Out};
-use crate::pool::{Pool, PoolId, PoolKey, Terms};
+use crate::login::{Login, LoginId, LoginKey, Terms};
+use crate::opening::Opening;
+use crate::pool::{Pool, PoolId, PoolKey, Purpose, Supply, Target};
 use crate::pooler::Pooler;
 
-/// Whether clients of a pool must go to another user's pool, by the entry of their database before
+/// Whether clients of a login must go to another user's login, by the entry of their database before
 /// and after a reload. `before`: they already had to before the reload.
-pub(crate) fn is_forsaken(key: &PoolKey, before: bool, old: &Database, new: &Database) -> bool {
-    let forces = |database: &Database| database.forced_user.as_deref() == Some(&*key.login.user);
+pub(crate) fn is_forsaken(key: &LoginKey, before: bool, old: &Database, new: &Database) -> bool {
+    let forces = |database: &Database| database.forced_user.as_deref() == Some(&*key.user);
     new.forced_user.is_some() && !forces(new) && (before || forces(old))
 }
 
 impl Pooler {
-    /// The pool that serves a client's next transaction: the client's current pool, or the pool of
-    /// the user that its database now forces. Called at checkout, and when waiting clients move.
-    pub(crate) fn route(&mut self, id: ClientId, pool_id: PoolId) -> PoolId {
-        let pool = self.pools.at(pool_id);
-        if !pool.forsaken() {
-            return pool_id;
+    /// The one function that chooses the pool for a client's request. Called only where
+    /// [`Login::home`] does not say the pool. `None` for a client without a login.
+    #[cold]
+    pub(crate) fn route(&mut self, id: ClientId, _: Opening<'_>) -> Option<PoolId> {
+        let login_id = self.clients.at(id).login?;
+        let login = self.logins.at(login_id);
+        if !login.is_forsaken() {
+            return Some(self.pool_of(login_id, Purpose::Clients));
         }
-        let database = pool.terms.database.clone();
-        let Some(user) = &database.forced_user else {
-            return pool_id;
-        };
-        let login = self.shared.names.login(&pool.key.login.database, user);
-        let new = self.pool_for(PoolKey::of_clients(login), &database);
-        let pool = self.pools.at_mut(new);
-        pool.client_enters();
-        self.clients.at_mut(id).joins(new, &pool.share);
-        self.pools.at_mut(pool_id).client_leaves(self.now);
-        new
+        let (key, database) = (login.key.clone(), login.terms.database.clone());
+        let (new, pool) = self.home_for(&key, &database);
+        self.join(id, new);
+        self.logins.at_mut(login_id).client_leaves(self.now);
+        Some(pool)
+    }
+
+    /// A client enters a login.
+    pub(crate) fn join(&mut self, id: ClientId, login_id: LoginId) {
+        let login = self.logins.at_mut(login_id);
+        login.client_enters();
+        let client = self.clients.at_mut(id);
+        client.joins(login_id, &login.share);
     }
 
     /// Moves the clients that wait in a forsaken pool to the queue of the pool that serves them
@@ -43,12 +49,15 @@ impl Pooler {
     pub(crate) fn move_waiting(&mut self, pool_id: PoolId, out: &mut Out) {
         for (id, since) in self.pools.at_mut(pool_id).waiting.take_all() {
             let moves = self.clients.get(id).is_some_and(|client| {
-                matches!(client.state(), ClientState::Waiting)
-                    && client.pool == Some(pool_id)
+                matches!(client.state(), ClientState::Waiting(pool) if *pool == pool_id)
                     && !client.replication.any()
             });
-            if moves {
-                let new = self.route(id, pool_id);
+            let new = match moves {
+                true => self.route(id, Opening::Unread),
+                false => None,
+            };
+            if let Some(new) = new {
+                self.clients.at_mut(id).stands_in_line(new);
                 self.await_server(id, new);
                 self.need(new, out);
             } else {
@@ -57,17 +66,83 @@ impl Pooler {
         }
     }
 
-    /// The pool with this name. Creates the pool if it does not exist.
-    pub(crate) fn pool_for(&mut self, key: PoolKey, database: &Arc<Database>) -> PoolId {
-        if let Some(id) = self.pools.find(&key) {
+    /// The login and the pool that serve a client: as the client's own user, or as the user that
+    /// its database forces.
+    pub(crate) fn home_for(
+        &mut self,
+        who: &LoginKey,
+        database: &Arc<Database>,
+    ) -> (LoginId, PoolId) {
+        let user = database.forced_user.as_deref().unwrap_or(&who.user);
+        let login = self.login_of(&who.database, user, database);
+        (login, self.pool_of(login, Purpose::Clients))
+    }
+
+    /// The login with these names. Creates the login if it does not exist.
+    pub(crate) fn login_of(&mut self, name: &str, user: &str, database: &Arc<Database>) -> LoginId {
+        let key = self.shared.names.login(name, user);
+        if let Some(id) = self.logins.find(&key) {
             return id;
         }
         let terms = Terms::of(&self.config, &key, database.clone());
         let schema = self.shared.statements.schema_of(database.target());
         let share = self.shared.account.share();
-        let mut pool = Pool::new(Arc::new(key), terms, (schema, share), self.now);
-        pool.set_paused(self.janitor.is_paused(&pool.key.login.database));
+        let login = Login::new(key, terms, (schema, share), self.now);
+        self.logins.insert(login)
+    }
+
+    /// The pool of a login for a purpose, if it exists.
+    pub(crate) fn pool_if_any(&self, login: LoginId, purpose: Purpose) -> Option<PoolId> {
+        let mut pools = self.logins.at(login).pools().iter().copied();
+        pools.find(|id| self.pools.at(*id).key.purpose == purpose)
+    }
+
+    /// The pool of a login for a purpose. Creates the pool if it does not exist.
+    pub(crate) fn pool_of(&mut self, login_id: LoginId, purpose: Purpose) -> PoolId {
+        if let Some(id) = self.pool_if_any(login_id, purpose) {
+            return id;
+        }
+        let login = self.logins.at_mut(login_id);
+        let scopes = &login.terms.database;
+        let scopes = self.config.scopes(Some(scopes), Some(&login.key.user));
+        let supply = Supply::of(scopes, purpose);
+        let target = self
+            .shared
+            .targets
+            .intern(Target::of(&login.terms.database));
+        let key = PoolKey {
+            login: login.key.clone(),
+            target: target.name,
+            purpose,
+        };
+        let proved = purpose == Purpose::Clients && login.welcome.is_some();
+        let mut pool = Pool::new(Arc::new(key), login_id, (target, supply), proved);
+        pool.set_paused(self.janitor.is_paused(&login.key.database));
         pool.set_held(self.janitor.holds());
-        self.pools.insert(pool)
+        let id = self.pools.insert(pool);
+        login.gets_pool(id, purpose == Purpose::Clients);
+        id
+    }
+
+    /// The pool with this name. Creates the pool if it does not exist.
+    pub(crate) fn pool_for(&mut self, key: &PoolKey, database: &Arc<Database>) -> PoolId {
+        if let Some(id) = self.pools.find(key) {
+            return id;
+        }
+        let login = self.login_of(&key.login.database, &key.login.user, database);
+        self.pool_of(login, key.purpose)
+    }
+
+    /// Removes a pool, which has no servers, and its login, if that has neither clients nor another
+    /// pool.
+    pub(crate) fn remove_pool(&mut self, id: PoolId) {
+        let Some(pool) = self.pools.remove(id) else {
+            return;
+        };
+        let login = self.logins.at_mut(pool.login);
+        login.loses_pool(id);
+        if login.pools().is_empty() {
+            self.logins.remove(pool.login);
+        }
     }
 }

@@ -8,16 +8,17 @@ use crate::ids::ClientId;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pool::line::Turn;
 use crate::pool::reason::Reason;
-use crate::pool::terms::HeldBy;
+use crate::pool::supply::HeldBy;
 use crate::pooler::Pooler;
 
 impl Pooler {
     /// Puts a client at the end of its pool's queue.
     pub(crate) fn await_server(&mut self, id: ClientId, pool_id: PoolId) {
         let pool = self.pools.at_mut(pool_id);
+        let clients = self.logins.at(pool.login).clients() as usize;
         // Clients that have left are skipped when they reach the front. If the queue has too many
         // of them, they are all removed here.
-        if pool.waiting.len() > 2 * pool.clients() as usize + 16 {
+        if pool.waiting.len() > 2 * clients + 16 {
             let clients = &self.clients;
             let waits = |id| clients.get(id).is_some_and(client::Client::waits);
             pool.waiting.retain(waits);
@@ -40,7 +41,7 @@ impl Pooler {
     /// are those of clients that still wait.
     pub(crate) fn trim_waiting(&mut self, pool_id: PoolId) {
         let (clients, pool) = (&self.clients, self.pools.at_mut(pool_id));
-        let awaits = |c: &client::Client| matches!(c.state(), ClientState::Welcome);
+        let awaits = |c: &client::Client| matches!(c.state(), ClientState::Welcome(_));
         pool.trim_newcomers(|id| clients.get(id).is_some_and(awaits));
         let stands = |id| {
             clients
@@ -58,8 +59,11 @@ impl Pooler {
         let lines = pool.waiting.take_all().chain(pool.pin_line.take_all());
         let newcomers = pool.take_newcomers();
         for client in lines.map(|(client, _)| client).chain(newcomers) {
-            let waits = |c: &client::Client| c.waits() || matches!(c.state(), ClientState::Welcome);
-            if self.clients.get(client).is_some_and(waits) {
+            if self
+                .clients
+                .get(client)
+                .is_some_and(client::Client::is_waiting)
+            {
                 self.disconnect(client, fault.clone(), out);
             }
         }
@@ -72,10 +76,7 @@ impl Pooler {
         let waiting = pool.waiting.iter().map(|(client, _)| client);
         let all: Vec<_> = newcomers.into_iter().chain(waiting).collect();
         for id in all {
-            let new = |c: &client::Client| {
-                use ClientState::{Lookup, Waiting, Welcome};
-                !c.welcomed && matches!(c.state(), Welcome | Waiting | Lookup)
-            };
+            let new = |c: &client::Client| !c.welcomed && c.is_waiting();
             if self.clients.get(id).is_some_and(new) {
                 self.disconnect(id, fault.clone(), out);
             }
@@ -125,14 +126,14 @@ impl Pooler {
     /// it has waited. The queue is ordered by arrival time, so a binary search finds the place.
     pub(crate) fn wait_detail(&self, id: ClientId) -> Option<String> {
         let client = self.clients.get(id)?;
-        let pool_id = client.pool?;
+        let pool_id = client.waits_in()?;
         let (waiting, reason) = match client.awaits_permission() {
             true => (&self.pools.at(pool_id).pin_line, Reason::PinLimit),
             false => (&self.pools.at(pool_id).waiting, self.reason(pool_id)),
         };
         let before = waiting.before(client.request());
         let lookup = match client.state() {
-            ClientState::Lookup => "It waits for auth_query. ",
+            ClientState::Lookup(_) => "It waits for auth_query. ",
             _ => "",
         };
         Some(format!(

@@ -18,7 +18,7 @@ pub use watched::{Wanted, Watched, Watching};
 
 use crate::Seeded;
 use crate::config::Globals;
-use crate::pool::Pool;
+use crate::login::Login;
 use slow::{Quota, SlowQuery};
 use tally::{Ended, Tally};
 use text::Texts;
@@ -67,13 +67,13 @@ pub enum Seen {
 
 impl Queries {
     /// Counts a query that has ended. Returns true if the query must also be reported.
-    pub(crate) fn counts(&mut self, pool: &mut Pool, query: &Watched, ended: &Ended) -> bool {
-        if pool.terms.wanted.tally {
-            self.tally.count(&pool.key.login, &query.text, ended);
+    pub(crate) fn counts(&mut self, login: &mut Login, query: &Watched, ended: &Ended) -> bool {
+        if login.terms.wanted.tally {
+            self.tally.count(&login.key, &query.text, ended);
         }
-        let slow = is_slow(pool.terms.wanted.slow_ns, ended);
+        let slow = is_slow(login.terms.wanted.slow_ns, ended);
         if slow {
-            pool.count_slow_query();
+            login.count_slow_query();
         }
         slow || query.place.is_some()
     }

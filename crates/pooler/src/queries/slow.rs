@@ -1,5 +1,5 @@
 //! The slow query log: one line for each query slower than `slow_query_time`, and at most
-//! `slow_query_rate` lines per second, of which each pool has a share.
+//! `slow_query_rate` lines per second, of which each login has a share.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::text::QueryText;
 use crate::event::Time;
+use crate::login::key::LoginId;
 use crate::note::{Level, Note};
-use crate::pool::key::PoolId;
 
 /// A slow query.
 #[derive(Clone, Debug)]
@@ -106,14 +106,14 @@ impl SlowQuery {
     }
 }
 
-/// Limits the number of lines per second. A pool gets at most half of what the other pools leave, so
-/// that no pool takes the lines of all others.
+/// Limits the number of lines per second. A login gets at most half of what the other logins leave,
+/// so that no login takes the lines of all others.
 #[derive(Debug, Default)]
 pub struct Quota {
     second: u64,
     used: u32,
-    /// The lines of each pool in this second.
-    of_pools: BTreeMap<PoolId, u32>,
+    /// The lines of each login in this second.
+    of_logins: BTreeMap<LoginId, u32>,
     /// Number of queries without a line since the last line.
     missed: u64,
     /// Number of all queries without a line.
@@ -122,13 +122,13 @@ pub struct Quota {
 
 impl Quota {
     /// Whether a line may be written now, and how many were left out since the last.
-    pub fn take(&mut self, now: Time, rate: u32, pool: PoolId) -> Option<u64> {
+    pub fn take(&mut self, now: Time, rate: u32, login: LoginId) -> Option<u64> {
         let second = now.0 / 1_000_000_000;
         if second != self.second {
             (self.second, self.used) = (second, 0);
-            self.of_pools.clear();
+            self.of_logins.clear();
         }
-        let own = self.of_pools.get(&pool).copied().unwrap_or(0);
+        let own = self.of_logins.get(&login).copied().unwrap_or(0);
         let others = self.used - own;
         if own >= rate.saturating_sub(others).div_ceil(2) {
             self.missed += 1;
@@ -136,7 +136,7 @@ impl Quota {
             return None;
         }
         self.used += 1;
-        self.of_pools.insert(pool, own + 1);
+        self.of_logins.insert(login, own + 1);
         Some(std::mem::take(&mut self.missed))
     }
 }
@@ -149,7 +149,7 @@ mod tests {
     fn a_second_has_so_many_lines() {
         let mut quota = Quota::default();
         let at = |ms: u64| Time(ms * 1_000_000);
-        let one = PoolId(1);
+        let one = LoginId(1);
         assert_eq!(quota.take(at(1000), 4, one), Some(0));
         assert_eq!(quota.take(at(1001), 4, one), Some(0));
         assert_eq!(quota.take(at(1002), 4, one), None);
@@ -163,7 +163,7 @@ mod tests {
     fn each_pool_has_a_share() {
         let mut quota = Quota::default();
         let mut lines = |second: u64, pool: u32, tries: u32| {
-            let mut take = || quota.take(Time(second * 1_000_000_000), 10, PoolId(pool));
+            let mut take = || quota.take(Time(second * 1_000_000_000), 10, LoginId(pool));
             (0..tries).filter(|_| take().is_some()).count()
         };
         assert_eq!(lines(1, 1, 100), 5, "half");

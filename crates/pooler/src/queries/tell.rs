@@ -2,9 +2,9 @@
 
 use crate::event::{Action, Out};
 use crate::ids::{ClientId, ServerId};
+use crate::login::key::LoginId;
 use crate::note::{Level, Note};
 use crate::place;
-use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
 use crate::queries::slow::SlowQuery;
 use crate::queries::tally::Ended;
@@ -24,10 +24,10 @@ impl Pooler {
     ) {
         let client = gone!(self.clients.get(id));
         let number = client.number;
-        let Some(pool) = client.pool else {
+        let Some(login) = client.login else {
             return;
         };
-        let slow_ns = self.pools.at(pool).terms.wanted.slow_ns;
+        let slow_ns = self.logins.at(login).terms.wanted.slow_ns;
         let address = place::remote(&client.ends);
         let application = self.application(client.params.as_deref());
         let sqlstate = query
@@ -35,7 +35,7 @@ impl Pooler {
             .map(|code| String::from_utf8_lossy(&code).into_owned());
         let (database, user) = (client.who.database.clone(), client.who.user.clone());
         if let Some(place) = &query.place
-            && self.spans_left(pool)
+            && self.spans_left(login)
         {
             let began = query.sent.0.saturating_sub(query.waited);
             let traced = Traced {
@@ -58,7 +58,7 @@ impl Pooler {
             return;
         }
         let rate = self.config.globals.slow_query_rate;
-        let Some(missed) = self.queries.quota.take(self.now, rate, pool) else {
+        let Some(missed) = self.queries.quota.take(self.now, rate, login) else {
             return;
         };
         if missed > 0 {
@@ -82,8 +82,8 @@ impl Pooler {
         out.push(Action::Tell(Box::new(Seen::Slow(slow))));
     }
 
-    fn spans_left(&mut self, pool: PoolId) -> bool {
-        self.queries.spans.take(self.now, RATE, pool).is_some()
+    fn spans_left(&mut self, login: LoginId) -> bool {
+        self.queries.spans.take(self.now, RATE, login).is_some()
     }
 
     /// A client or a server leaves the other: reports the running query up to this point.
@@ -99,9 +99,9 @@ impl Pooler {
         let Some((query, run_ns)) = entry.link.take_watched(now) else {
             return;
         };
-        let pool = self.pools.at_mut(entry.pool);
+        let login = self.logins.at_mut(entry.login);
         let ended = Ended::new(&query, run_ns, true);
-        if self.queries.counts(pool, &query, &ended) {
+        if self.queries.counts(login, &query, &ended) {
             self.tell_of_query(client, &query, &ended, Some(why), out);
         }
     }

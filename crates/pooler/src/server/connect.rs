@@ -18,6 +18,7 @@ use crate::next::Next;
 use crate::note::Level;
 use crate::pool::Failure;
 use crate::pool::key::PoolId;
+use crate::pool::target::HostPort;
 use crate::pooler::{Asker, Pooler};
 use crate::server::ServerState;
 
@@ -28,17 +29,17 @@ impl Pooler {
         let reserved = self.reserved_for(pool_id);
         let pool = self.pools.at_mut(pool_id);
         pool.server_opens();
+        let (login, target) = (pool.login, pool.target.clone());
         let host = pool.takes_host();
-        let port = pool.terms.database.port;
         let id = self.servers.insert(|_| Server {
             number,
             permitted: true,
             reserved,
             replication: reserved.is_some(),
-            ..Server::blank(pool_id, seeded, now)
+            ..Server::blank((login, pool_id), target, seeded, now)
         });
         self.watch_server(id);
-        let Some(host) = host else {
+        let Some(HostPort { host, port }) = host else {
             self.never_connected(id, "connect failed", "no host, no unix_socket_dir", out);
             return self.nobody_is_there(pool_id);
         };
@@ -84,8 +85,10 @@ impl Pooler {
         if !matches!(server.state(), ServerState::Resolving) {
             return;
         }
-        let pool = self.pools.at_mut(server.pool);
-        let port = pool.terms.database.port;
+        let pool = self.pools.at(server.pool);
+        let host = server.host.as_deref();
+        let port = host.and_then(|host| server.target.named(host));
+        let port = port.map_or(0, |to| to.port);
         match result {
             Ok(addresses) if !addresses.is_empty() => {
                 let ip = pool.takes_address(&addresses);
@@ -140,16 +143,17 @@ impl Pooler {
     /// Notes that new servers fail for now, and tells clients that wait for the first server.
     pub(crate) fn login_failed(&mut self, id: ServerId, sqlstate: &str, text: &str, out: &mut Out) {
         let server = gone!(self.servers.get(id));
-        let (pool_id, reserved) = (server.pool, server.reserved);
+        let (login_id, pool_id, reserved) = (server.login, server.pool, server.reserved);
         let took = self.now.0.saturating_sub(server.connected.0);
         if let Some(client) = reserved {
             let fault = Fault::ServerLogin(sqlstate.to_string(), text.to_string());
             return self.disconnect(client, fault, out);
         }
         let pool = self.pools.at_mut(pool_id);
-        pool.count_connect_failure();
+        let login = self.logins.at_mut(login_id);
+        login.count_connect_failure();
         pool.host_fails();
-        if sqlstate == "08006" && (pool.hosts_failed() as usize) < pool.terms.database.hosts.len() {
+        if sqlstate == "08006" && (pool.hosts_failed() as usize) < pool.target.hosts.len() {
             return;
         }
         let retry = nanos(self.config.globals.server_login_retry);
@@ -159,7 +163,7 @@ impl Pooler {
         self.janitor.retry_at(failure.until);
         pool.logins_fail(failure);
         if pool.key.listens() {
-            let key = pool.key.clone();
+            let key = login.key.clone();
             return self.lose_listener(&key, out);
         }
         // A working server, or another try, may still serve the waiting clients.
@@ -326,7 +330,7 @@ impl Pooler {
         server.comes_free(self.now);
         let took = self.now.0.saturating_sub(server.connected.0);
         let pool = self.pools.at_mut(pool_id);
-        pool.count_connect(took);
+        self.logins.at_mut(server.login).count_connect(took);
         pool.server_is_through();
         pool.login_succeeds();
         match reserved {
@@ -344,7 +348,7 @@ impl Pooler {
 
     /// Serves the client that a server is reserved for.
     fn serve_replication(&mut self, client: ClientId, id: ServerId, out: &mut Out) {
-        let waits = |c: &client::Client| matches!(c.state(), ClientState::Waiting);
+        let waits = |c: &client::Client| matches!(c.state(), ClientState::Waiting(_));
         if !self.clients.get(client).is_some_and(waits) {
             return self.close_server(id, "replication client was closed", Close::Await, out);
         }

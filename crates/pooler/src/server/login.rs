@@ -13,11 +13,11 @@ use crate::auth::{
 };
 use crate::client::Replication;
 use crate::event::{Close, Out, Peer, Question, ServerId};
-use crate::login::key::{Parameter, Welcome};
+use crate::login::{Login, Parameter, Welcome};
 use crate::next::Next;
 use crate::note::Level;
 use crate::params::Params;
-use crate::pool::Pool;
+use crate::pool::Purpose;
 use crate::pool::room::has_no_room;
 use crate::pooler::{Asker, Pooler};
 use crate::server::state::{ServerAttempt, ServerState};
@@ -29,12 +29,13 @@ impl Pooler {
         let mut nonce = [0; 18];
         self.random.fill_bytes(&mut nonce);
         let server = self.servers.at_mut(id);
-        let pool = self.pools.at(server.pool);
-        let secret = Self::server_secret(pool);
-        let keys = pool.scram_keys.clone();
-        let scopes = self.config.scopes(Some(&pool.terms.database), None);
+        let of = self.logins.at(server.login);
+        let secret = Self::server_secret(of);
+        let keys = of.secrets.keys.clone();
+        let database = &of.terms.database;
+        let scopes = self.config.scopes(Some(database), None);
         let exchange = ServerLogin::new(ServerLoginSetup {
-            user: &pool.key.login.user,
+            user: &of.key.user,
             secret,
             keys,
             nonce: &nonce,
@@ -50,10 +51,8 @@ impl Pooler {
             size: 0,
         };
         server.logs_in(login, Params::unknown(&self.shared.tracked));
-        let pool = self.pools.at(server.pool);
-        let database = &pool.terms.database;
         let mut parameters: Vec<(&str, &[u8])> = vec![
-            ("user", pool.key.login.user.as_bytes()),
+            ("user", of.key.user.as_bytes()),
             ("database", database.target().as_bytes()),
         ];
         let of_database = [
@@ -90,19 +89,19 @@ impl Pooler {
     }
 
     /// The secret for Howdah's login: the password of the database's forced user, or the secret
-    /// found at the last login of the pool's user, or the user list's secret.
-    fn server_secret(pool: &Pool) -> Option<Secret> {
-        let terms = &pool.terms;
+    /// found at the last login of the user, or the user list's secret.
+    fn server_secret(login: &Login) -> Option<Secret> {
+        let terms = &login.terms;
         let forced = terms.database.forced_user.as_deref();
         match &terms.database.password {
             // Others may have servers there, too, with other secrets: auth_user, and users of a
             // database without `user=`.
-            Some(password) if forced == Some(&*pool.key.login.user) => {
+            Some(password) if forced == Some(&*login.key.user) => {
                 Some(Secret::classify(password.clone()))
             }
             _ => {
                 let listed = || terms.user.as_ref().and_then(|user| user.secret.clone());
-                pool.found_secret.clone().or_else(listed)
+                login.secrets.found.clone().or_else(listed)
             }
         }
     }
@@ -298,6 +297,7 @@ impl Pooler {
         let tracked = server.params.clone();
         server.tells_standby(standby::among(&parameters));
         let pool = self.pools.at_mut(server.pool);
+        let of = self.logins.at_mut(server.login);
         let welcome = Welcome {
             parameters: parameters.into(),
             tracked,
@@ -305,9 +305,15 @@ impl Pooler {
         match server.reserved {
             // These values belong to the server's only client.
             Some(_) => server.keeps_welcome(welcome),
-            None => pool.learns_welcome(welcome),
+            None => {
+                pool.mark_proved();
+                // Nobody but clients is greeted.
+                if pool.key.purpose == Purpose::Clients {
+                    of.learns_welcome(welcome);
+                }
+            }
         }
-        let query = pool.terms.database.connect_query.clone();
+        let query = of.terms.database.connect_query.clone();
         match query.filter(|query| !query.is_empty()) {
             Some(query) => self.run_task(id, ServerState::ConnectQuery, query.as_bytes(), out),
             None => self.server_ready(id, out),

@@ -32,9 +32,10 @@ use crate::event::{Address, ClientId, Ends, Out, Peer, ServerId, Time, WorkerId}
 use crate::inbox::Inbox;
 use crate::known::Lookup;
 use crate::link::Link;
-use crate::login::key::Welcome;
+use crate::login::key::{LoginId, Welcome};
 use crate::params::Params;
 use crate::pool::key::{PoolId, PoolKey};
+use crate::pool::target::Target;
 use crate::session::inquiry::Inquiry;
 use crate::session::settings::Maybe;
 use crate::session::{Session, Shelf, Suspect};
@@ -50,8 +51,12 @@ pub struct Server {
     state: ServerState,
     /// The server's number in the console: one sequence for clients and servers.
     pub(crate) number: u64,
+    /// The login of the server's pool.
+    pub(crate) login: LoginId,
     /// The server's pool.
     pub(crate) pool: PoolId,
+    /// Where the pool's servers connected to when this one was opened.
+    pub(crate) target: Arc<Target>,
     /// The host and port, as the log shows them.
     pub(crate) to: Box<str>,
     /// The two ends of the socket, once connected.
@@ -141,11 +146,18 @@ impl Server {
     }
 
     /// A new server without any known state.
-    pub(crate) fn blank(pool: PoolId, seeded: Seeded, now: Time) -> Self {
+    pub(crate) fn blank(
+        (login, pool): (LoginId, PoolId),
+        target: Arc<Target>,
+        seeded: Seeded,
+        now: Time,
+    ) -> Self {
         Server {
             state: ServerState::Resolving,
             number: 0,
+            login,
             pool,
+            target,
             to: "(unconnected)".into(),
             ends: None,
             host: None,
@@ -644,7 +656,7 @@ impl Server {
             state: ServerState::Cancel(Box::new(errand)),
             to: crate::place::whole(to).into(),
             host: self.host.clone(),
-            ..Server::blank(self.pool, seeded, now)
+            ..Server::blank((self.login, self.pool), self.target.clone(), seeded, now)
         }
     }
 

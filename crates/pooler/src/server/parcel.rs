@@ -64,7 +64,7 @@ impl Pooler {
             connected: server.connected,
             since: server.since,
             served: server.served,
-            followed: pool.terms.tracking != Tracking::Nothing,
+            followed: self.logins.at(server.login).terms.tracking != Tracking::Nothing,
             standby: server.standby,
             welcome: None,
             epoch: self.janitor.epoch(),
@@ -86,13 +86,13 @@ impl Pooler {
         out: &mut Out,
     ) -> ServerId {
         let mut set = ServerSet::new(self.seeded);
-        let (schema, share) = {
-            let pool = self.pools.at(pool_id);
-            (pool.schema, pool.share.clone())
-        };
+        let pool = self.pools.at(pool_id);
+        let (login_id, target) = (pool.login, pool.target.clone());
+        let login = self.logins.at(login_id);
+        let (schema, share) = (login.schema, &login.share);
         for (key, statement, shape) in parcel.statements {
             let own = self.shared.statements.adopt(schema, statement);
-            own.charge_to(&share);
+            own.charge_to(share);
             set.mark(key, &own, Held::Sure);
             if let Some(shape) = shape {
                 set.describe(key, shape);
@@ -100,12 +100,11 @@ impl Pooler {
         }
         let params = self.shared.params.intern((*parcel.params).clone());
         let session = crate::session::intern(&mut self.shared.settings, parcel.session);
-        let welcome = self.pools.at(pool_id).welcome.as_ref();
-        let known = welcome.and_then(|welcome| standby::among(&welcome.parameters));
+        let known = login.welcome.as_ref();
+        let known = known.and_then(|welcome| standby::among(&welcome.parameters));
         let (now, connected) = (self.now, parcel.connected);
         let id = self.servers.insert(|_| Server {
             state: ServerState::Idle,
-            pool: pool_id,
             number: parcel.number,
             served: parcel.served,
             ends: Some(parcel.ends),
@@ -125,7 +124,7 @@ impl Pooler {
             permitted: true,
             connected,
             ending: stale.then_some(Ending::Ordered("database configuration changed")),
-            ..Server::blank(pool_id, self.seeded, now)
+            ..Server::blank((login_id, pool_id), target, self.seeded, now)
         });
         self.pools.at_mut(pool_id).server_enters();
         out.push(Action::Attach(Peer::Server(id), parcel.socket));

@@ -27,7 +27,7 @@ impl Pooler {
         let Address::Tcp(ip, _) = server.ends.as_ref()?.remote else {
             return None;
         };
-        let database = &self.pools.at(server.pool).terms.database;
+        let database = &self.logins.at(server.login).terms.database;
         let mode = database.sslmode.unwrap_or(self.config.tls.servers);
         (mode != SslMode::Disable).then(|| TlsConnect {
             mode,
@@ -64,7 +64,7 @@ impl Pooler {
     fn unknown_peer(&self, id: ServerId) -> Option<u32> {
         let server = self.servers.get(id)?;
         let peer = server.ends.as_ref()?.unix_peer?;
-        let database = &self.pools.at(server.pool).terms.database;
+        let database = &self.logins.at(server.login).terms.database;
         let scopes = self.config.scopes(Some(database), None);
         scopes.require_peer().map(|_| peer.uid)
     }
@@ -80,7 +80,7 @@ impl Pooler {
         if !matches!(server.state(), ServerState::Securing(Securing::Peer)) {
             return;
         }
-        let database = &self.pools.at(server.pool).terms.database;
+        let database = &self.logins.at(server.login).terms.database;
         // A reload may have removed `requirepeer`.
         let required = self.config.scopes(Some(database), None).require_peer();
         let detail = match (&name, required) {

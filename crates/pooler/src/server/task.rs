@@ -132,7 +132,7 @@ impl Pooler {
     /// releases the server.
     fn drained_of_client(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        let pool = server.pool;
+        let login = server.login;
         if server.ending().is_none() && server.status != Status::Idle {
             if !server.rolls_back() {
                 return self.close_server(id, "rollback failed", Close::Await, out);
@@ -141,7 +141,7 @@ impl Pooler {
             return;
         }
         server.mark_out_of_transaction();
-        let over = match self.pools.at(pool).is_session() {
+        let over = match self.logins.at(login).is_session() {
             true => Over::Session,
             false => Over::Transaction,
         };

@@ -95,7 +95,7 @@ impl Pooler {
     fn rest_pinned(&mut self, id: ClientId) {
         let client = self.clients.at_mut(id);
         client.falls_quiet(self.now);
-        let terms = client.pool.map(|pool| &self.pools.at(pool).terms);
+        let terms = client.login.map(|login| &self.logins.at(login).terms);
         if terms.is_some_and(|terms| terms.watched || terms.pin_idle_timeout > 0) {
             self.watch_client(id);
         }
@@ -140,7 +140,7 @@ impl Pooler {
         if let Some(own) = session.channels.as_mut().filter(|_| done) {
             own.ahead.clear();
         }
-        let limited = self.pools.at(server.pool).terms.bounds.pins > 0;
+        let limited = self.logins.at(server.login).terms.pins > 0;
         let held = session.ticket.as_ref().is_some_and(Ticket::is_held);
         let gone = learn_answer(session, server, answer, held || !limited);
         let listener = session.channels.as_ref().map(|own| own.listener.clone());
@@ -174,18 +174,18 @@ impl Pooler {
             let (tracked, hasher) = (&self.shared.tracked, self.keys.meaning());
             client.set_meaning(params.meaning(tracked, hasher, client.path().as_deref()));
         }
-        let pool = server.pool;
+        let login = server.login;
         if let Some(listener) = listener.filter(|_| !gone.is_empty()) {
             self.leave_channels(client_id, listener, gone, false, out);
         }
         if before.is_empty() == pinned.is_empty() {
             return;
         }
-        let pool = self.pools.at_mut(pool);
+        let login = self.logins.at_mut(login);
         if pinned.is_empty() {
-            pool.count_unpin();
+            login.count_unpin();
         } else {
-            pool.count_pin(pinned);
+            login.count_pin(pinned);
         }
         self.pin_changed(client_id, pinned, out);
     }
@@ -202,7 +202,7 @@ impl Pooler {
             // The server is about to be cleaned.
             _ => return,
         }
-        self.pools.at_mut(server.pool).count_unseen();
+        self.logins.at_mut(server.login).count_unseen();
         let text = "listens without its clients' texts telling: a notification was dropped";
         self.note_server(Level::Warning, id, text, out);
     }
@@ -221,7 +221,7 @@ impl Pooler {
         server.soil(!session.pending.is_empty());
         if !session.pinned.is_empty() {
             session.pinned = Kinds::NOTHING;
-            self.pools.at_mut(server.pool).count_unpin();
+            self.logins.at_mut(server.login).count_unpin();
         }
         self.give_permission_back(client_id, out);
     }
@@ -240,14 +240,14 @@ impl Pooler {
     /// settings: RESET would not restore those of that query.
     pub(crate) fn discards_all(&self, id: ServerId) -> bool {
         let server = self.servers.at(id);
-        let database = &self.pools.at(server.pool).terms.database;
+        let database = &self.logins.at(server.login).terms.database;
         server.must_be_cleaned() || server.session.is_some() && database.connect_query.is_some()
     }
 
     /// Runs `connect_query` again after a DISCARD ALL by Howdah.
     pub(crate) fn connect_again(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        let database = &self.pools.at(server.pool).terms.database;
+        let database = &self.logins.at(server.login).terms.database;
         if let Some(query) = database.connect_query.as_ref().filter(|q| !q.is_empty()) {
             server.runs_for_us(id, query.as_bytes(), out);
         }

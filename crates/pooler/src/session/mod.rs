@@ -361,9 +361,16 @@ mod tests {
 
     #[test]
     fn values_of_sequences_are_their_clients() {
-        use crate::pool::PoolId;
+        use crate::config::LoadBalance;
+        use crate::login::LoginId;
+        use crate::pool::{PoolId, Target, TargetName};
         use crate::server::Server;
-        let mut server = Server::blank(PoolId(0), crate::seeded(1), Time(0));
+        let target = Arc::new(Target {
+            name: TargetName::Entry,
+            hosts: Box::new([]),
+            turn: LoadBalance::Disable,
+        });
+        let mut server = Server::blank((LoginId(0), PoolId(0)), target, crate::seeded(1), Time(0));
         let mut takes = |client, asked_for| server.takes_numbers(client, true, asked_for);
         assert!(!takes(1, true) && !takes(1, false));
         // No client has called `currval` yet.

@@ -10,7 +10,7 @@ use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::limits;
 use crate::link::upstream::{Flow, LoginValues, Upstream, Verdict, await_whole, whole};
-use crate::pool::terms::Terms;
+use crate::login::terms::Terms;
 use crate::server::Ending;
 
 impl Upstream<'_> {

@@ -34,7 +34,8 @@ impl Client {
 
     /// True while the client waits for permission to keep a server.
     pub(crate) fn awaits_permission(&self) -> bool {
-        matches!(self.state(), ClientState::Waiting) && self.permission() == Some(Permission::Asked)
+        matches!(self.state(), ClientState::Waiting(_))
+            && self.permission() == Some(Permission::Asked)
     }
 
     /// The state of the client's request for permission, if there is one.
@@ -56,27 +57,31 @@ impl Pooler {
     }
 
     /// The client stands in the line of those that wait for permission.
-    pub(crate) fn stands_in_pin_line(&mut self, id: ClientId, out: &mut Out) {
+    pub(crate) fn stands_in_pin_line(&mut self, id: ClientId, pool: PoolId, out: &mut Out) {
         self.tell_if_idle(id, out);
-        self.ask_permission(id, PinWish::Waits, out);
+        // What the client was told may have ended it.
         if let Some(client) = self.clients.get_mut(id)
-            && let Some(pool) = client.pool
+            && client.login.is_some()
         {
-            client.stands_in_line();
+            client.stands_in_line(pool);
             let pool = self.pools.at_mut(pool);
             pool.pin_line.join(id, client.request());
         }
+        self.ask_permission(id, PinWish::Waits, out);
         self.watch_client(id);
     }
 
     /// Asks the Broker for permission, unless a request exists already.
     pub(crate) fn ask_permission(&mut self, id: ClientId, wish: PinWish, out: &mut Out) {
-        let client = gone!(self.clients.get_mut(id));
-        let Some(pool) = client.pool.map(|pool| self.pools.at(pool)) else {
+        let client = gone!(self.clients.get(id));
+        let linked = self.pool_of_server(client);
+        let client = self.clients.at_mut(id);
+        let pool = client.waits_in().or(linked);
+        let Some(pool) = pool.map(|pool| self.pools.at(pool)) else {
             return;
         };
         let session = client.session_mut();
-        if session.ticket.is_some() || pool.terms.bounds.pins == 0 {
+        if session.ticket.is_some() || pool.supply.bounds.pins == 0 {
             return;
         }
         self.tickets += 1;
@@ -92,7 +97,7 @@ impl Pooler {
             ticket,
             pool: key,
             wish,
-            bounds: pool.terms.bounds,
+            bounds: pool.supply.bounds,
         };
         out.push(Action::Broker(asks));
     }
@@ -116,20 +121,16 @@ impl Pooler {
             false => Permission::Refused,
         };
         match *client.state() {
-            ClientState::Waiting if !granted => {
-                if let Some(pool) = client.pool {
-                    self.pools.at_mut(pool).pin_line.leave(id);
-                }
+            ClientState::Waiting(pool) if !granted => {
+                self.pools.at_mut(pool).pin_line.leave(id);
                 let error = |buf: &mut Vec<u8>| refusal::error(buf, refusal::PINS_REST);
                 if !self.fail_waiting(id, b"53000", error, out) {
                     self.disconnect(id, Fault::TooManyPins, out);
                 }
             }
-            ClientState::Waiting => {
+            ClientState::Waiting(pool) => {
                 client.becomes_idle(self.now);
-                if let Some(pool) = client.pool {
-                    self.pools.at_mut(pool).pin_line.leave(id);
-                }
+                self.pools.at_mut(pool).pin_line.leave(id);
                 self.resume(id, out);
             }
             ClientState::Linked(_) if client.end.is_stalled() => {
@@ -154,7 +155,7 @@ impl Pooler {
     /// Tells the Broker whether clients that keep servers of a pool work.
     pub(crate) fn tell_pins(&self, id: PoolId, out: &mut Out) {
         let pool = self.pools.at(id);
-        if pool.terms.bounds.pins == 0 || self.tickets == 0 {
+        if pool.supply.bounds.pins == 0 || self.tickets == 0 {
             return;
         }
         let lately = Time(self.now.0.saturating_sub(PERIOD_NS));

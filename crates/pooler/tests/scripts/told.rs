@@ -301,7 +301,7 @@ pub(super) fn mail_word(mail: &Mail) -> String {
         Mail::Brokered(FromBroker::Admitted { answer, .. }) => {
             format!("admitted {}", answer.is_ok())
         }
-        Mail::Welcome(key, _, _) => format!("welcome of {}", key.login.database),
+        Mail::Welcome(login, _, _) => format!("welcome of {}", login.database),
         Mail::Survey(_) => "survey".into(),
         Mail::Report(_) => "report".into(),
         Mail::MakeRoom(_) => "make room".into(),

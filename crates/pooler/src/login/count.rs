@@ -1,13 +1,13 @@
-//! Counters and durations of a pool.
+//! Counters and durations of a login.
 
-use super::Pool;
+use super::Login;
 use crate::effect::Kinds;
 use crate::errors::{ErrorCounts, ErrorSource};
 use crate::session::PIN_REASONS;
 use crate::stats::Stats;
 use crate::times::Times;
 
-impl Pool {
+impl Login {
     /// The counters since the start.
     pub fn stats(&self) -> &Stats {
         &self.counts.stats
@@ -44,7 +44,7 @@ impl Pool {
 }
 
 /// Counting. Durations are in nanoseconds, sizes in bytes.
-impl Pool {
+impl Login {
     /// A client has sent `bytes`.
     #[inline]
     pub(crate) fn count_received(&mut self, bytes: usize) {
