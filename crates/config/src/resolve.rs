@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::access::TLS_TWICE;
 use super::database::Host;
+use super::excerpt::without_secrets;
 use super::ini::{self, NOT_UTF8};
 use super::near::{distance, nearest};
 use super::setting::{Assign, Range};
@@ -280,7 +281,10 @@ impl Resolver {
             Some(_) if line.has_password() => {
                 self.warn(warning("only the digits of its value are read"));
             }
-            Some(digits) => self.warn(warning(&format!("{value} is read as {digits}"))),
+            Some(digits) => {
+                let value = without_secrets(value);
+                self.warn(warning(&format!("{value} is read as {digits}")));
+            }
             None => return Err(must_be(setting, value)),
         }
         Ok(())

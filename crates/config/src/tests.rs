@@ -561,6 +561,9 @@ fn what_is_hardly_meant_is_warned_of() {
         reading.warnings[2].shown_line,
         "  9 | logfile = /tmp/log ; the log\n    |           ^\n"
     );
+    let text = "[pgbouncer]\nserver_check_query = 'select set_password(\"hush\")'";
+    let shown = Config::read("h.ini", text, &mut files).warnings;
+    assert!(shown[0].text.contains("quotes") && !format!("{shown:?}").contains("hush"));
 }
 
 #[test]
@@ -571,6 +574,10 @@ fn a_mistake_is_shown_in_its_line_without_secrets() {
                 c = host=h pasword=hush\n\
                 d = host=h port=x password=hush\n\
                 e = host=h password=hush more\n\
+                f = dbname=postgres://app:hush@h/shop pool_size=x\n\
+                g = host=postgres://u:hush@h port=x\n\
+                h = host=h postgres://u:hush@h/a?sslmode=require\n\
+                i = connect_query='set x.password = ''hush''' pool_size=x\n\
                 [pgbouncer]\n\
                 http_token = hush hush\n\
                 pool_mode = transaction # hush\n\
@@ -593,13 +600,17 @@ fn a_mistake_is_shown_in_its_line_without_secrets() {
             "  4 | c = host=h pasword=...",
             "",
             "  6 | e = ...",
-            "  8 | http_token = ...",
-            "  9 | pool_mode = transaction # hush",
+            "  7 | f = dbname=postgres://...@h/shop pool_size=x",
+            "  8 | g = host=postgres://...@h port=x",
+            "  9 | h = ...",
+            "  10 | i = connect_query=... pool_size=x",
+            "  12 | http_token = ...",
+            "  13 | pool_mode = transaction # hush",
             "",
             "",
-            "  12 | pasword = ...",
-            "  13 | http_tokn = ...",
-            "  14 | trace_endpoint = https://...@h/",
+            "  16 | pasword = ...",
+            "  17 | http_tokn = ...",
+            "  18 | trace_endpoint = https://...@h/",
             "",
         ]
     );
@@ -607,9 +618,9 @@ fn a_mistake_is_shown_in_its_line_without_secrets() {
     let said = |at: usize| said[at].as_str();
     assert!(said(0).ends_with("write host=h dbname=a, and the user's secret into auth_file"));
     assert!(
-        said(6).contains("a comment needs a line of its own"),
+        said(10).contains("a comment needs a line of its own"),
         "{}",
-        said(6)
+        said(10)
     );
     let (all, hush) = (format!("{:?}", reading.mistakes), "hush");
     assert_eq!(all.matches(hush).count(), 2, "only the comment: {all}");

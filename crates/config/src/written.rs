@@ -62,7 +62,7 @@ impl WrittenLine {
         let key = self.key.as_deref().unwrap_or_default();
         let is_shown = setting.is_some_and(|s| !s.is_secret()) && !self.has_password();
         let value = if is_shown {
-            excerpt::without_login(&self.text)
+            excerpt::without_secrets(&self.text)
         } else {
             excerpt::HIDDEN.into()
         };
@@ -84,8 +84,11 @@ impl WrittenLine {
     /// example after a blank.
     pub(super) fn has_password(&self) -> bool {
         match &self.among {
-            Some((pairs, _)) => pairs.iter().any(|pair| pair.key.contains("pass")),
-            None => self.text.contains("passw"),
+            Some((pairs, _)) => {
+                let mut keys = pairs.iter().map(|pair| pair.key.to_ascii_lowercase());
+                keys.any(|key| key.contains("pass"))
+            }
+            None => self.text.to_ascii_lowercase().contains("passw"),
         }
     }
 
