@@ -325,9 +325,17 @@ macro_rules! settings {
         } $($($({ $field: [$type] = $default, by $peer, $prose })?)*)* }
 
         impl Database {
-            /// The settings whose change takes other servers.
-            pub(super) fn replacing(&self) -> impl PartialEq + std::fmt::Debug + '_ {
-                ($($($($(second!($replaces &self.$field),)?)?)*)*)
+            /// The settings whose change takes other servers, by the field's name, without those
+            /// that have their defaults.
+            pub(super) fn replacing(&self) -> BTreeMap<&'static str, String> {
+                let default = Database::default();
+                let all = [$($($($(second!($replaces (
+                    stringify!($field),
+                    Value::show(&self.$field),
+                    Value::show(&default.$field),
+                )),)?)?)*)*];
+                let changed = all.into_iter().filter(|(_, own, default)| own != default);
+                changed.filter_map(|(name, own, _)| Some((name, own?))).collect()
             }
         }
 

@@ -1,6 +1,7 @@
 //! The one table of settings. Everything else that knows settings is derived from this table: the
 //! fields, their readers, SHOW CONFIG, SET, the reference page, sample files and start-up warnings.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -561,6 +562,14 @@ mod tests {
                 _ => setting.default,
             };
             assert_eq!(shown.as_deref(), expected, "{}", setting.name);
+        }
+        for setting in SETTINGS {
+            let default = setting.default;
+            assert!(
+                default.is_none_or(|text| setting.can_be(text)),
+                "{}",
+                setting.name
+            );
         }
     }
 

@@ -873,7 +873,9 @@ fn which_changes_need_new_servers() {
             .unwrap()
     };
     let base = database("host=h user=u password=p pool_size=1");
-    assert!(base.same_servers(&database("host=h user=u password=q pool_size=2 dbname=a")));
+    let same = database("host=h user=u password=q pool_size=2 dbname=a require_auth=md5 port=5432");
+    assert!(base.same_servers(&same));
+    assert_eq!(base.fingerprint(), same.fingerprint());
     for other in [
         "host=i user=u",
         "host=h",
@@ -881,8 +883,14 @@ fn which_changes_need_new_servers() {
         "host=h user=u dbname=b",
         "host=h user=u connect_query=x",
         "host=h user=u load_balance_hosts=disable",
+        "host=h user=u sslmode=require",
+        "host=h user=u sslnegotiation=direct",
+        "host=h user=u auth_query=x",
+        "host=h user=u auth_dbname=x",
     ] {
-        assert!(!base.same_servers(&database(other)), "{other}");
+        let other = database(other);
+        assert!(!base.same_servers(&other), "{other:?}");
+        assert_ne!(base.fingerprint(), other.fingerprint(), "{other:?}");
     }
 }
 
