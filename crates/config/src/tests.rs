@@ -382,6 +382,71 @@ fn peers() {
 }
 
 #[test]
+fn numbers_of_entries_are_decimal() {
+    let text = "[peers]\n08=host=a\n010=host=b\n1=host=c\n01=host=d\n[databases]\n\
+                a=port=05432 pool_size=010\n[pgbouncer]\npeer_id=010\n";
+    let (config, said) = load(text).unwrap();
+    let twice = "\"01\" is defined twice (h.ini:4 and h.ini:5): the last counts";
+    assert!(said.len() == 1 && said[0].text == twice, "{said:?}");
+    assert!(config.peers.keys().eq(&[1, 8, 10]));
+    assert_eq!(config.peers[&1].host.as_deref(), Some("d"));
+    let a = &config.databases["a"];
+    assert_eq!(
+        (a.port, a.pool_size, config.globals.peer_id),
+        (5432, Some(10), 8)
+    );
+}
+
+/// The lines of a syntax in which entries need not begin, and may stand anywhere.
+#[test]
+fn lines_have_their_meaning_without_heads() {
+    let line = |path: &[&str], text: &str| {
+        let (key, text) = text.split_once('=').unwrap();
+        let path = path.iter().map(|part| part.to_string()).collect();
+        let file = "h".into();
+        written::WrittenLine {
+            key: Some(key.into()),
+            text: text.into(),
+            ..written::WrittenLine::head(path, Place { file, line: 1 })
+        }
+    };
+    let lines = [
+        line(&["databases", "a"], "port=1"),
+        line(&["peers", "1"], "host=x"),
+        line(&["databases", "b"], "host=h"),
+        line(&["databases", "a"], "host=h"),
+    ];
+    let reading = resolve::resolve("h", &lines, vec![], &mut files);
+    let a = &reading.config.databases["a"];
+    assert_eq!(
+        (a.port, a.host.as_deref(), reading.mistakes),
+        (1, Some("h"), vec![])
+    );
+    let lines = [
+        line(&["databases"], "pool_mode=session"),
+        line(&["databases", "a", "users", "b"], "pool_mode=session"),
+        line(&["databases", "a", "users", "b"], "pool_size=1"),
+        line(&["databases", "pgbouncer"], "host=h"),
+        line(&["databases", "a"], "port=5432;"),
+        line(&["peers", "1"], "port=1"),
+    ];
+    let reading = resolve::resolve("h", &lines, vec![], &mut files);
+    let said: Vec<_> = reading.mistakes.iter().map(Mistake::to_string).collect();
+    assert_eq!(
+        said,
+        [
+            "invalid value \"session\" for parameter pool_mode in configuration (h:1): it stands outside \
+             of an entry: begin with the entry's name",
+            "invalid section \"databases.a.users.b\" in configuration (h:1): there are [pgbouncer], \
+             [databases], [users] and [peers]",
+            "database \"pgbouncer\" (h:1): database name \"pgbouncer\" is reserved for the console",
+            "database \"a\", port = 5432; (h:1): must be an integer from 1 to 65535",
+            "peer \"1\" (h:1): a peer needs host=",
+        ]
+    );
+}
+
+#[test]
 fn names_have_lengths() {
     let long = |n| "n".repeat(n);
     assert!(load(&format!("[databases]\n{}=", long(63))).is_ok());
@@ -523,6 +588,17 @@ fn what_stands_twice_is_warned_of() {
         "\"a\" is defined twice (h.ini:5 and h.ini:14): the last counts",
     ];
     assert_eq!(said, expected);
+    assert_eq!(
+        warnings(
+            "[databases]\na=host=h reserve_pool=3 pool_size=4 reserve_pool_size=5 pool_size=40"
+        ),
+        [
+            "database \"a\", reserve_pool_size (h.ini:2): set twice, the last value counts",
+            "database \"a\", pool_size (h.ini:2): set twice, the last value counts",
+        ]
+    );
+    let (config, said) = load("[databases]\n*=host=h\n*=host").unwrap();
+    assert_eq!((config.fallback, said.len()), (None, 1));
 }
 
 #[test]
@@ -979,6 +1055,7 @@ fn what_pgbouncer_runs_with_runs() {
         "a = port=0;",
         "a = pool_size=;",
         "a = port=99999,",
+        "a = auth_dbname=howdah",
     ] {
         assert!(load(&format!("[databases]\n{line}")).is_err(), "{line}");
     }

@@ -218,11 +218,11 @@ impl Pooler {
             return;
         };
         let scopes = self.config.scopes(Some(&pool.terms.database), None);
-        let user = scopes.listen_user();
+        let user = scopes.listener();
         let login = &pool.key.login;
         let key = PoolKey {
             login: match user {
-                Some(user) => self.shared.names.login(&login.database, user),
+                Some(user) => self.shared.names.login(&login.database, &user),
                 None => login.clone(),
             },
             purpose: Purpose::Listening,

@@ -93,7 +93,7 @@ impl Terms {
                     SharedBound::Database => scopes.max_db_connections(),
                     SharedBound::User => scopes.max_user_connections(),
                 }),
-                pins: scopes.pin_limit(),
+                pins: scopes.pins(),
             },
             min_size: match key.purpose != Purpose::Clients {
                 true => 0,
