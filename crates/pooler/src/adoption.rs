@@ -191,10 +191,7 @@ impl Pooler {
         self.keep_key(id, key);
         self.resume(id, out);
         self.watch_client(id);
-        let linked = self.clients.get(id).is_some_and(|c| c.link().is_some());
-        if linked && self.pools.at(pool_id).terms.watched {
-            self.watch_link(id);
-        }
+        self.watch_link_again(id);
     }
 
     /// The client keeps the key that another process gave it.

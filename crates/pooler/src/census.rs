@@ -157,19 +157,18 @@ impl Pooler {
     }
 
     /// The clients that have a server.
-    pub fn links(&self) -> Vec<Linked> {
-        let links = self.clients.iter();
+    pub fn linked(&self) -> Vec<Linked> {
+        let links = self.links();
         links
-            .filter_map(|(client, c)| {
-                let server = c.link()?;
+            .filter_map(|link| {
                 Some(Linked {
                     waiter: Waiter {
-                        login: self.pools.at(c.pool?).key.login.clone(),
-                        client,
-                        since: c.request(),
+                        login: self.pools.at(link.client.pool?).key.login.clone(),
+                        client: link.client_id,
+                        since: link.client.request(),
                     },
-                    server,
-                    connected: self.servers.get(server)?.connected,
+                    server: link.server_id,
+                    connected: link.server.connected,
                 })
             })
             .collect()

@@ -107,13 +107,7 @@ impl Pooler {
                 if later.is_some() {
                     self.watch_client(id);
                 }
-                let linked = self
-                    .clients
-                    .get(id)
-                    .is_some_and(|client| client.link().is_some());
-                if linked {
-                    self.watch_link(id);
-                }
+                self.watch_link_again(id);
             }
         }
     }

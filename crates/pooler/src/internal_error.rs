@@ -7,7 +7,7 @@
 //! Then [`Pooler::check`] verifies the rest. If the check fails, or the event belonged to no
 //! connection, the process ends.
 
-use crate::event::{Action, Close, Event, Out, Peer};
+use crate::event::{Action, Event, Out, Peer};
 use crate::fault::Fault;
 use crate::limits;
 use crate::pooler::Pooler;
@@ -39,10 +39,7 @@ impl Pooler {
             self.internal_errors <= limits::INTERNAL_ERRORS,
             "too many internal errors"
         );
-        let (client, server) = match peer {
-            Peer::Client(id) => (Some(id), self.clients.get(id).and_then(|c| c.link())),
-            Peer::Server(id) => (self.servers.get(id).and_then(|s| s.client()), Some(id)),
-        };
+        let (client, server) = self.sides_of(peer);
         let pool = server.and_then(|id| Some(self.servers.get(id)?.pool));
         let pool = pool.or_else(|| self.clients.get(client?)?.pool);
         if let Some(pool) = pool {
@@ -63,15 +60,7 @@ impl Pooler {
             self.cut_short(id, Fault::Internal, out);
         }
         if let Some(id) = server {
-            match cut {
-                true => self.drop_linked_untold(id, Fault::Internal, out),
-                false => self.drop_linked(id, Fault::Internal, out),
-            }
-            if let Some(server) = self.servers.get_mut(id) {
-                // The bytes that the server received may end in the middle of a message.
-                server.mark_cut_off();
-            }
-            self.close_server(id, "internal error", Close::Await, out);
+            self.break_up(id, cut, out);
         }
         if let Some(id) = client {
             self.disconnect(id, Fault::Internal, out);

@@ -21,19 +21,7 @@ impl Pooler {
             some || self.spare.is_empty(),
             "a sleeping worker has no free blocks"
         );
-        for (id, server) in self.servers.iter() {
-            server.link.check();
-            if let Some(client) = server.client() {
-                let client = self.clients.get(client).expect("a linked client exists");
-                assert_eq!(client.link(), Some(id), "a link is seen from both sides");
-            }
-        }
-        for (id, client) in self.clients.iter() {
-            if let Some(server) = client.link() {
-                let server = self.servers.get(server).expect("a linked server exists");
-                assert_eq!(server.client(), Some(id), "a link is seen from both sides");
-            }
-        }
+        self.check_links();
         for (pool_id, pool) in self.pools.iter() {
             let of_pool = |f: fn(&ServerState) -> bool| {
                 let states = self.servers.iter().filter(|(_, s)| s.pool == pool_id);

@@ -24,9 +24,8 @@ pub const QUERY_READ: usize = 1 << 20;
 /// apart by their first 63 bytes.
 pub const STATEMENT_NAME: usize = 4096;
 
-/// The longest Query of several commands in which Howdah looks for a command that resets settings,
-/// in bytes. Drivers clean sessions with short Queries.
-pub const SEVERAL: usize = 512;
+/// The longest message in which Howdah looks for a call of `pg_cancel_backend`, in bytes.
+pub const SIGNAL: u32 = 1024;
 
 /// The longest message of the kinds that PostgreSQL expects to be short (`PQ_SMALL_MESSAGE_LIMIT`),
 /// in bytes.

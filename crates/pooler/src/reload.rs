@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use crate::client::Client;
 use crate::config::{Config, Host, PoolMode};
-use crate::event::{Action, Address, Close, Out, WorkerId};
+use crate::event::{Action, Address, Out, WorkerId};
 use crate::fault::Fault;
 use crate::mail::{ChangedSecret, Mail, ToBroker};
 use crate::pool::Terms;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pool::route::is_forsaken;
 use crate::pooler::Pooler;
-use crate::server::{Ending, Server, ServerState};
+use crate::server::{Server, ServerState};
 use crate::session::Tracking;
 
 /// Why servers are replaced when their user has another secret.
@@ -58,11 +58,7 @@ impl Pooler {
         let clients: Vec<_> = self.clients.iter().map(|(id, _)| id).collect();
         for id in clients {
             self.watch_client(id);
-            let linked = self.clients.get(id).filter(|c| c.link().is_some());
-            let pool = linked.and_then(|client| client.pool);
-            if pool.is_some_and(|pool| self.pools.at(pool).terms.watched) {
-                self.watch_link(id);
-            }
+            self.watch_link_again(id);
         }
         let servers: Vec<_> = self.servers.iter().map(|(id, _)| id).collect();
         for id in servers {
@@ -195,29 +191,7 @@ impl Pooler {
             .map(|(id, _)| id)
             .collect();
         for server_id in all {
-            // An unconnected server may have been closed together with an earlier one.
-            let Some(server) = self.servers.get_mut(server_id) else {
-                continue;
-            };
-            match *server.state() {
-                ServerState::Idle | ServerState::Listening { .. } => {
-                    self.close_server(server_id, why, Close::Await, out);
-                }
-                // A successor decides about packed servers itself.
-                ServerState::Cancel(_) | ServerState::Closing | ServerState::Packed => {}
-                // The client may stream for ever. As with PgBouncer, client and server end at once.
-                _ if server.replication && server.client().is_some() => {
-                    self.drop_linked(server_id, Fault::DatabaseChanged, out);
-                    self.close_server(server_id, why, Close::Await, out);
-                }
-                _ => {
-                    server.must_close_too(Ending::Ordered(why));
-                    let linked = server.client();
-                    if linked.is_some() {
-                        self.settle(server_id, out);
-                    }
-                }
-            }
+            self.replace(server_id, why, out);
         }
     }
 

@@ -92,15 +92,14 @@ impl Pooler {
                 | ClientState::Closing
         );
         let between = client.inbox.at_boundary();
-        let link = client.link();
         if concerned {
             if between {
                 client.valve.pause(Peer::Client(id), out);
             }
             self.suspend_peer(Peer::Client(id), between, out);
         }
-        if let Some(server) = link {
-            self.flush_again(Peer::Server(server), out);
+        if let Some(other) = self.other_side(Peer::Client(id)) {
+            self.flush_again(other, out);
         }
     }
 
@@ -124,15 +123,14 @@ impl Pooler {
                 | ServerState::Closing
         );
         let between = server.inbox.at_boundary();
-        let link = server.client();
         if concerned {
             if between {
                 server.valve.pause(Peer::Server(id), out);
             }
             self.suspend_peer(Peer::Server(id), between, out);
         }
-        if let Some(client) = link {
-            self.flush_again(Peer::Client(client), out);
+        if let Some(other) = self.other_side(Peer::Server(id)) {
+            self.flush_again(other, out);
         }
     }
 

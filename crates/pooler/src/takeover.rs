@@ -84,12 +84,6 @@ impl Pooler {
         })
     }
 
-    /// True if the client is in session mode and its server uses TLS, which can't travel.
-    fn is_bound_by_tls(&self, client: &Client) -> bool {
-        let server = client.link().and_then(|id| self.servers.get(id));
-        server.is_some_and(|server| server.is_tls() && self.pools.at(server.pool).is_session())
-    }
-
     /// A process that asked for the takeover is gone before it received anything. If no other
     /// process asks, everything goes on here.
     pub(crate) fn successor_left(&mut self, out: &mut Out) {
@@ -281,12 +275,8 @@ impl Pooler {
     /// The server of a client in session mode between two transactions, if both travel.
     fn session_to_pack(&self, id: ClientId) -> Option<ServerId> {
         let client = self.clients.get(id)?;
-        let server_id = client.link()?;
-        let server = self.servers.get(server_id)?;
-        let stays = client.leaving || client.valve.is_congested() || server.is_tls();
-        let stays = stays || hears(client);
-        let stays = stays || client.is_held_by_tls(self.janitor.tls_travels);
-        (client.parked && !stays && server.may_travel()).then_some(server_id)
+        let stays = hears(client) || client.is_held_by_tls(self.janitor.tls_travels);
+        self.session_at_rest(id).filter(|_| !stays)
     }
 
     /// Packs a client and the server of its session: the server leaves first.
@@ -629,8 +619,7 @@ impl Pooler {
 
 /// True if the client hears channels through a listener, or has heard some.
 fn hears(client: &Client) -> bool {
-    let session = client.session.as_ref();
-    session.is_some_and(|session| session.channels.is_some())
+    client.channels().is_some()
 }
 
 pub(crate) fn packed(parcel: Parcel) -> Action {

@@ -66,7 +66,7 @@ impl Watched {
     /// Checks that no client gets a server while another client of the same pool and worker has
     /// waited longer.
     fn check_order(&mut self) {
-        let before = std::mem::replace(&mut self.links, self.pooler.links());
+        let before = std::mem::replace(&mut self.links, self.pooler.linked());
         self.waiters = self.pooler.waiters();
         let is_new = |now: &&Linked| {
             let same = |then: &Linked| then.waiter.client == now.waiter.client;

@@ -21,6 +21,37 @@ pub fn effects(input: &[u8]) {
     assert!(found.any(Kinds::LISTENS.and(Kinds::DOUBT)));
 }
 
+/// The gist of a text has what each reader finds alone.
+pub fn gist(input: &[u8]) {
+    use crate::first::{Resets, first, may_matter, resets_among};
+    use crate::signal::SignalText;
+    use crate::{Depth, Gist, effects};
+    let text = input.strip_suffix(b"\0").unwrap_or(input);
+    let read = |depth| {
+        let mut gist = Gist::default();
+        gist.read(text, depth);
+        assert_eq!(gist.depth, depth);
+        gist
+    };
+    let all = Depth::FIRST.and(Depth::EFFECTS).and(Depth::AMONG);
+    let gist = read(all.and(Depth::SIGNAL));
+    let first = first(text);
+    assert_eq!(gist.effects.unwrap_or_default(), effects(text));
+    assert_eq!(gist.signal, SignalText::read(text));
+    match &first.resets {
+        Resets::Nothing if text.len() > 512 => assert_eq!(gist.among, []),
+        Resets::Nothing => assert_eq!(gist.among, resets_among(text).unwrap_or_default()),
+        resets => {
+            let among: Vec<_> = gist.among.iter().map(|among| &among.resets).collect();
+            assert_eq!(among, [resets]);
+        }
+    }
+    assert_eq!(gist.first.as_ref(), Some(&first));
+    let acting = read(Depth::ACTING);
+    assert_eq!(acting.first, may_matter(text).then_some(first));
+    assert!(read(Depth::NOTHING).is_plain());
+}
+
 /// Finds the effects of the first command in any bytes. Blanks, or a comment before the command,
 /// change nothing; and the quick first look does not miss the command.
 pub fn commands(input: &[u8]) {
@@ -61,7 +92,10 @@ mod tests {
     #[test]
     fn seeds_and_their_prefixes() {
         for seed in COMMANDS {
-            (0..=seed.len()).for_each(|end| commands(&seed[..end]));
+            for end in 0..=seed.len() {
+                commands(&seed[..end]);
+                gist(&seed[..end]);
+            }
         }
     }
 
@@ -70,6 +104,7 @@ mod tests {
         fn any_bytes(text in prop::collection::vec(any::<u8>(), 0..200)) {
             effects(&text);
             commands(&text);
+            gist(&text);
         }
 
         /// Seeds with significant bytes in wrong places.
@@ -87,6 +122,7 @@ mod tests {
                     text.insert(at, *mark);
                 }
                 commands(&text);
+                gist(&text);
             }
         }
     }

@@ -23,6 +23,7 @@ mod effects;
 pub mod first;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
+mod gist;
 pub mod harmless;
 pub mod kinds;
 pub mod limits;
@@ -41,6 +42,7 @@ use words::FirstLook;
 pub use channels::ListenCommands;
 pub use effects::{Effects, Mention, Names};
 pub use first::{First, first};
+pub use gist::{Depth, Gist};
 pub use kinds::Kinds;
 pub use prepared::StatementCommand;
 pub use words::LongText;

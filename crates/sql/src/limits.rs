@@ -6,6 +6,10 @@ pub const TEXT_OUTSIDE_STRINGS: usize = 1 << 20;
 /// How many commands about statements (`EXECUTE p`) of one text are followed.
 pub const STATEMENTS_NAMED: usize = 1000;
 
+/// The longest text of several commands in which Howdah looks for a command that resets settings,
+/// in bytes. Drivers clean sessions with short texts.
+pub const SEVERAL: usize = 512;
+
 /// How many settings of one text are known by name. A text with more may set any setting.
 pub const MENTIONS: usize = 64;
 

@@ -10,6 +10,12 @@ fn back(name: &str) -> Mention {
     Mention::Back(name.as_bytes().into())
 }
 
+/// Reads a text. Each text here also is an example for the gist.
+fn effects(text: &[u8]) -> Effects {
+    crate::fuzz::gist(text);
+    crate::effects(text)
+}
+
 fn kinds(text: &str) -> Kinds {
     effects(text.as_bytes()).kinds
 }

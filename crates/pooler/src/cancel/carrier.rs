@@ -21,7 +21,7 @@ impl Pooler {
         self.send_cancel(id, None, out);
     }
 
-    pub(super) fn send_cancel(
+    pub(crate) fn send_cancel(
         &mut self,
         target: ServerId,
         asker: Option<(WorkerId, u64)>,

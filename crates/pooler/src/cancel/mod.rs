@@ -35,7 +35,7 @@ use crate::cancel::seek::{Finding, Rounds, Search, Seek, Whom};
 use crate::client;
 use crate::client::ClientState;
 use crate::config::Host;
-use crate::event::{Action, Address, ClientId, Out, Peer, ServerId, WorkerId};
+use crate::event::{Action, Address, ClientId, Out, Peer, WorkerId};
 use crate::fault::Fault;
 use crate::mail::Mail;
 use crate::pooler::Pooler;
@@ -111,12 +111,12 @@ impl Pooler {
             self.disconnect(id, Fault::Forced, out);
             return answer_done(seek.from, out);
         }
+        if self.cancel_what_runs(id, seek.from, out) {
+            return;
+        }
         match *self.clients.at(id).state() {
             ClientState::Leaving { .. } => return self.moves.held.push((id, seek)),
             ClientState::Waiting | ClientState::Aligning(_) => self.cancel_waiting(id, out),
-            ClientState::Linked(server) if self.runs(server) => {
-                return self.send_cancel(server, Some(seek.from), out);
-            }
             _ if !seek.again => {
                 let second_look = Box::new(Seek {
                     again: true,
@@ -135,12 +135,6 @@ impl Pooler {
         let departed = self.moves.departed;
         let finding = Finding::NotHere { departed };
         out.push(Action::Post(worker, Mail::Sought(number, finding)));
-    }
-
-    fn runs(&self, id: ServerId) -> bool {
-        self.servers
-            .get(id)
-            .is_some_and(|server| server.link.is_owed())
     }
 
     /// A cancel request has come. It may have to wait for its turn, if many wrong keys have come from

@@ -4,24 +4,14 @@ use howdah_wire::write;
 
 use crate::auth::WRONG_PASSWORD;
 use crate::client::ClientState;
-use crate::event::{Action, Address, ClientId, Close, Order, Out, Peer, ServerId};
+use crate::console;
+use crate::event::{Action, Address, ClientId, Close, Order, Out, Peer};
 use crate::fault::Fault;
 use crate::fault::advice::Case;
+use crate::link::ends::Farewell;
 use crate::mail::ToBroker;
-use crate::next::Next;
 use crate::note::Level;
 use crate::pooler::Pooler;
-use crate::server::{Ending, ServerState};
-use crate::{console, link};
-
-/// How a client leaves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Farewell {
-    /// The client sent Terminate, or no request of it is running.
-    Orderly,
-    /// The connection broke, or Howdah disconnects the client. Howdah cancels the running query.
-    Abrupt,
-}
 
 impl Pooler {
     /// Sends a client the reason and closes it.
@@ -31,10 +21,7 @@ impl Pooler {
             return;
         }
         // Howdah must not write in the middle of a message.
-        let between = client
-            .link()
-            .and_then(|server| self.servers.get(server))
-            .is_none_or(|server| !server.inbox.relaying());
+        let between = self.is_between_messages(client);
         let mute = matches!(
             client.state(),
             ClientState::Canceller | ClientState::Handshake
@@ -120,10 +107,7 @@ impl Pooler {
 
     /// Removes a client from all structures and closes it.
     fn end_client(&mut self, id: ClientId, how: Close, departure: Farewell, out: &mut Out) {
-        let client = self.clients.at(id);
-        if let Some(server) = client.link() {
-            self.abandon(id, server, departure, out);
-        }
+        self.leave_server(id, departure, out);
         let client = self.clients.at_mut(id);
         if matches!(client.state(), ClientState::Waiting)
             && let Some(pool) = client.pool
@@ -210,51 +194,11 @@ impl Pooler {
 
     /// A leaving client goes once all its requests are done.
     pub(crate) fn leave_when_answered(&mut self, id: ClientId, out: &mut Out) {
-        let client = self.clients.at_mut(id);
-        let owes = client
-            .link()
-            .and_then(|server| self.servers.get(server))
-            .is_some_and(|server| server.link.will_answer());
         // An open COPY of the client would wait for rows.
-        if !owes {
-            let why = client.told_at_end();
+        if !self.awaits_answers(self.clients.at(id)) {
+            let why = self.clients.at_mut(id).told_at_end();
             self.disconnect(id, why, out);
         }
-    }
-
-    /// A client leaves its server in any situation. If success is certain, Howdah brings the server
-    /// to rest: Howdah fails a COPY, ends an open group, cancels a running query of a client that
-    /// broke off, and rolls a transaction back. Otherwise Howdah closes the server.
-    fn abandon(&mut self, client_id: ClientId, id: ServerId, departure: Farewell, out: &mut Out) {
-        let client = self.clients.at(client_id);
-        let relaying = client.inbox.relaying();
-        let replication = client.replication.any();
-        let group_failed = client.end.skips();
-        // While Howdah sets the client's parameters, no query of the client runs.
-        let runs = matches!(self.servers.at(id).state(), ServerState::Linked(_));
-        self.break_off_query(client_id, id, "its client left", out);
-        self.unlink(client_id, id, out);
-        let server = self.servers.at_mut(id);
-        // Several requests all run, as in PostgreSQL. A cancel request could hit a BEGIN, and
-        // PostgreSQL would then commit the following INSERT on its own.
-        let single = server.link.has_one_request();
-        if relaying {
-            server.mark_cut_off();
-            return self.close_server(id, "client disconnect while sending", Close::Await, out);
-        }
-        if replication || server.link.is_streaming() {
-            return self.close_server(id, "replication client was closed", Close::Await, out);
-        }
-        let left = server.link.undo(Peer::Server(id), group_failed, out);
-        if left.is_doubtful {
-            server.must_close(Ending::CopyFailed);
-        }
-        let breaks_off = departure == Farewell::Abrupt;
-        if breaks_off && runs && single && left.runs {
-            self.cancel_for_us(id, out);
-        }
-        self.watch_server(id);
-        self.next.note(Next::BringToRest(id));
     }
 
     /// The kernel has closed a client's socket.
@@ -276,38 +220,6 @@ impl Pooler {
         self.clients
             .get(id)
             .is_some_and(|client| console::is_console(&client.who.database))
-    }
-
-    /// A server is lost or closing. Its client is disconnected, with the reason as its error.
-    pub(crate) fn drop_linked(&mut self, id: ServerId, fault: Fault, out: &mut Out) {
-        let between = !self.servers.at(id).inbox.relaying();
-        if let Some(client) = self.cut_link(id, out) {
-            match between {
-                true => self.disconnect(client, fault, out),
-                false => self.cut_short(client, fault, out),
-            }
-        }
-    }
-
-    /// Like `drop_linked`, but the client has got its error already or can't get one.
-    pub(crate) fn drop_linked_untold(&mut self, id: ServerId, fault: Fault, out: &mut Out) {
-        if let Some(client) = self.cut_link(id, out) {
-            self.cut_short(client, fault, out);
-        }
-    }
-
-    /// The server of a link is lost or closing, and will not be brought to rest. Returns its
-    /// client.
-    fn cut_link(&mut self, id: ServerId, out: &mut Out) -> Option<ClientId> {
-        let client = self.servers.at(id).client()?;
-        self.break_off_query(client, id, "its server was lost", out);
-        let server = self.servers.at_mut(id);
-        let entry = self.clients.at_mut(client);
-        link::part(entry, server, self.now);
-        if entry.inbox.relaying() {
-            server.mark_cut_off();
-        }
-        Some(client)
     }
 
     /// Closes a client without an error message, because a message to the client may be incomplete.

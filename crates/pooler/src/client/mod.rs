@@ -30,7 +30,7 @@ use crate::inbox::Inbox;
 use crate::ledger::{Change, NameOp};
 use crate::limits;
 use crate::link::End;
-use crate::listen::Hush;
+use crate::listen::{Channels, Hush};
 use crate::login::key::LoginKey;
 use crate::params::{Meaning, Params};
 use crate::pool::key::PoolId;
@@ -358,6 +358,16 @@ impl Client {
         self.session.as_deref_mut()
     }
 
+    /// The channels that the listener hears for the client, if any.
+    pub(crate) fn channels(&self) -> Option<&Channels> {
+        self.session.as_deref()?.channels.as_deref()
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn channels_mut(&mut self) -> Option<&mut Channels> {
+        self.session.as_deref_mut()?.channels.as_deref_mut()
+    }
+
     /// The session, created if the client has none.
     pub(crate) fn session_mut(&mut self) -> &mut crate::session::Session {
         self.session.get_or_insert_default()
@@ -541,7 +551,7 @@ impl Client {
     }
 
     /// The client's server, if there is a link.
-    pub fn link(&self) -> Option<ServerId> {
+    pub fn linked_server(&self) -> Option<ServerId> {
         match self.state {
             ClientState::Linked(server) | ClientState::Aligning(server) => Some(server),
             _ => None,
@@ -607,9 +617,7 @@ impl Client {
 
     /// True if the client has got all notifications committed before its current message.
     pub(crate) fn has_heard_all(&mut self) -> bool {
-        let session = self.session.as_mut();
-        let own = session.and_then(|session| session.channels.as_mut());
-        own.is_some_and(|own| own.take_sure())
+        self.channels_mut().is_some_and(Channels::take_sure)
     }
 
     /// The answer of the listener that the client waits for.
@@ -639,9 +647,7 @@ impl Client {
 
     /// The client stops waiting for the listener. Returns the answer it waited for.
     pub(crate) fn ends_hush(&mut self) -> Hush {
-        let session = self.session.as_ref();
-        let own = session.and_then(|session| session.channels.as_ref());
-        self.listens = own.is_some_and(|own| !own.is_empty());
+        self.listens = self.channels().is_some_and(|own| !own.is_empty());
         std::mem::take(&mut self.hush)
     }
 

@@ -217,7 +217,7 @@ impl Pooler {
         if matches!(server.state(), ServerState::Lookup(_)) {
             states.sv_working += 1;
             states.sv_slow += slow;
-        } else if server.client().is_none() {
+        } else if !server.is_linked() {
             states.sv_working += u32::from(server.is_at_work());
         } else {
             let (state, age) = (state_of(server), age(server.linked()));
@@ -300,10 +300,7 @@ impl Pooler {
                 name.to_string()
             }
         };
-        let link = client
-            .link()
-            .and_then(|id| self.servers.get(id))
-            .map(|s| s.number);
+        let link = self.partner_of_client(client);
         let waits = state == "waiting";
         let row = self.socket_row(&Socket {
             kind: "C",
@@ -355,7 +352,7 @@ impl Pooler {
     pub(super) fn server_rows(&self) -> Vec<Row> {
         let rows = self.servers.iter().filter_map(|(_, server)| {
             let mut row = self.server_row(server)?;
-            let client = server.client().and_then(|id| self.clients.get(id));
+            let client = self.client_of(server);
             row.extend(client.map_or([None, None], |client| self.pin_cells(client)));
             Some(row)
         });
@@ -365,7 +362,7 @@ impl Pooler {
     fn server_row(&self, server: &Server) -> Option<Row> {
         let state = self.seen(server)?.word();
         let key = &self.pools.at(server.pool).key;
-        let client = server.client().and_then(|id| self.clients.get(id));
+        let client = self.client_of(server);
         Some(self.socket_row(&Socket {
             kind: "S",
             user: key.login.user.to_string(),
@@ -391,18 +388,18 @@ impl Pooler {
     pub(super) fn fd_rows(&self) -> Vec<Row> {
         let clients = self.clients.iter().filter_map(|(_, client)| {
             client.pool?;
-            let link = client.link().and_then(|id| self.servers.get(id));
+            let link = self.partner_of_client(client);
             Some(self.fd_row(
                 "client",
                 (&client.who.database, &client.who.user),
                 &client.ends,
-                link.map(|server| server.number),
+                link,
                 client.params.as_deref(),
             ))
         });
         let servers = self.servers.iter().filter_map(|(_, server)| {
             let key = &self.pools.at(server.pool).key;
-            let link = server.client().and_then(|id| self.clients.get(id));
+            let link = self.client_of(server);
             Some(self.fd_row(
                 "server",
                 (&key.login.database, &key.login.user),

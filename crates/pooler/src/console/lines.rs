@@ -48,7 +48,7 @@ impl Pooler {
 
     /// The client that has this server, if any.
     pub(super) fn holder(&self, server: &Server) -> Option<Holder> {
-        let client = self.clients.get(server.client()?)?;
+        let client = self.client_of(server)?;
         let state = state_of(server);
         let pinned = client.session.as_deref().map(|session| session.pinned);
         let since = |at: Time| self.now.0.saturating_sub(at.0);

@@ -208,7 +208,7 @@ impl Pooler {
     /// PostgreSQL has skipped the messages. The client got the error, as if its own request had
     /// been cancelled.
     pub(super) fn settings_cancelled(&mut self, id: ServerId, request: bool, out: &mut Out) {
-        let client = gone!(self.servers.at(id).client());
+        let client = gone!(self.servers.at(id).linked_client());
         if request {
             out.send_with(Peer::Client(client), |buf| write::ready(buf, Status::Idle));
         }
@@ -223,7 +223,9 @@ impl Pooler {
     fn note_apply(&mut self, id: ServerId, out: &mut Out) {
         if self.noisy(Level::Debug) {
             let server = self.servers.at(id);
-            let client = server.client().and_then(|client| self.clients.get(client));
+            let client = server
+                .linked_client()
+                .and_then(|client| self.clients.get(client));
             let Some(wanted) = client.and_then(|client| client.params.as_ref()) else {
                 return;
             };

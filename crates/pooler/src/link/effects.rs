@@ -19,12 +19,10 @@ use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
 use super::portal::Portal;
-use super::upstream::{Flow, Upstream, whole};
-use crate::effect::First;
-use crate::effect::first::{Alters, Among, Forgets, Resets, resets_among};
+use super::upstream::{Flow, Upstream};
+use crate::effect::first::{Alters, Among, Forgets, Resets};
 use crate::inbox::Chunk;
 use crate::ledger::{Entry, Part, Reply};
-use crate::limits;
 use crate::params::set_one;
 use crate::session::settings;
 use crate::statement::Statement;
@@ -46,35 +44,18 @@ pub(super) struct Tail {
 }
 
 impl Upstream<'_> {
-    /// Finds settings that a Query resets and that have a value from the client's login.
-    pub(super) fn query_resets(
-        &self,
-        chunk: &Chunk<'_>,
-        header: Header,
-        first: Option<&First>,
-    ) -> Result<Option<Box<Tail>>, Flow> {
-        let asked = self.client.asked.is_some() || self.client.asked_for_more();
-        if !asked || header.total() > limits::FRONT {
-            return Ok(None);
+    /// The SQL that restores settings of the client's login after a Query that resets them, if
+    /// there are any.
+    #[inline]
+    pub(super) fn query_resets(&self, among: &[Among]) -> Option<Box<Tail>> {
+        match among.is_empty() {
+            true => None,
+            false => self.tail(among),
         }
-        let body = &chunk.rest()[HEADER..];
-        let body = &body[..body.len().min(header.body as usize)];
-        let several = header.total() <= limits::SEVERAL && may_be_several(body);
-        let resets = first.map_or(&Resets::Nothing, |first| &first.resets);
-        if *resets == Resets::Nothing && !several {
-            return Ok(None);
-        }
-        let whole = whole(chunk, header).ok_or(Flow::Partial)?;
-        let text = whole.strip_suffix(b"\0").unwrap_or(whole);
-        let apart = *resets == Resets::Discard;
-        let among = match resets {
-            Resets::Nothing => resets_among(text).unwrap_or_default(),
-            resets => vec![Among {
-                resets: resets.clone(),
-                end: text.len(),
-                commands: 1,
-            }],
-        };
+    }
+
+    #[cold]
+    fn tail(&self, among: &[Among]) -> Option<Box<Tail>> {
         let mut values = Vec::new();
         let mut place = (0, 0);
         for one in among {
@@ -86,14 +67,14 @@ impl Upstream<'_> {
                 values.extend(more);
             }
         }
-        Ok((!values.is_empty()).then(|| {
+        (!values.is_empty()).then(|| {
             Box::new(Tail {
                 sql: values.concat(),
                 count: u16::try_from(values.len()).unwrap_or(u16::MAX),
                 place,
-                apart,
+                apart: among.iter().any(|one| one.resets == Resets::Discard),
             })
-        }))
+        })
     }
 
     /// Sends a Query that resets settings, and the SQL that restores them.
@@ -252,13 +233,4 @@ fn close_ours(buf: &mut Vec<u8>) {
         buf.push(0);
     });
     write::of_statement(buf, tag::CLOSE, OURS);
-}
-
-/// A quick check: true if a command may follow the first one.
-fn may_be_several(text: &[u8]) -> bool {
-    let front = memchr::memchr(b';', text);
-    let blank = |b: &u8| matches!(b, b'\t'..=b'\r' | b' ' | 0);
-    front.map_or(!text.ends_with(b"\0"), |at| {
-        !text[at + 1..].iter().all(blank)
-    })
 }

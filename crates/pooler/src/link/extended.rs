@@ -10,13 +10,14 @@ use howdah_wire::write;
 
 use super::portal::Bound;
 use super::prepare::{Referent, ServerName};
-use super::upstream::{Flow, Step, Upstream, Via, is_long_parse, whole};
+use super::upstream::{
+    Flow, LoginValues, Step, Upstream, Verdict, await_whole, is_long_parse, whole,
+};
 use crate::effect::first::Resets;
 use crate::effect::{Effects, Kinds, Names};
 use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Change, Described, Entry, NameOp, Refusal, Reply};
 use crate::limits;
-use crate::link::upstream::Verdict;
 use crate::statement::{self, Statement};
 
 impl Upstream<'_> {
@@ -24,7 +25,6 @@ impl Upstream<'_> {
         if !self.renames {
             self.note_signal_as_is(chunk, header)?;
             self.watch_parse(chunk, header)?;
-            self.sets_back = false;
             let verdict = self.note_parse(chunk, header)?;
             let entry = Entry::forward(Reply::Parse);
             match verdict {
@@ -38,7 +38,7 @@ impl Upstream<'_> {
             return self.parse_long(chunk, header, Refusal::TooLong);
         }
         let Some(body) = whole(chunk, header) else {
-            self.await_whole(header)?;
+            await_whole(self.client, self.share, true, header)?;
             return self.parse_long(chunk, header, Refusal::TooMuch);
         };
         match Parse::read(body) {
@@ -371,9 +371,12 @@ impl Upstream<'_> {
         statement: Option<&Statement>,
         effects: Option<&Effects>,
     ) -> Result<Verdict, Flow> {
-        self.sets_back = statement.is_some_and(|s| s.first.resets != Resets::Nothing);
+        let values = match statement.is_some_and(|s| s.first.resets != Resets::Nothing) {
+            true => LoginValues::Restored,
+            false => LoginValues::Gone,
+        };
         match effects {
-            Some(effects) => self.note_first(effects, Via::Extended),
+            Some(effects) => self.note_first(effects, values),
             None => Ok(Verdict::Runs),
         }
     }

@@ -39,8 +39,7 @@ use crate::statement::{Constants, Statement, server_name};
 impl Upstream<'_> {
     /// Notes in the entry of a Query how the Query affects later texts, unless the command's tag or
     /// the end of the Query shows this anyway.
-    pub(super) fn query_alters(&mut self, first: Option<&First>, entry: &mut Entry) {
-        let names = std::mem::take(&mut self.names);
+    pub(super) fn query_alters(&mut self, first: Option<&First>, looks: Names, entry: &mut Entry) {
         if !self.renames {
             return;
         }
@@ -49,8 +48,8 @@ impl Upstream<'_> {
             Alters::Settings | Alters::Ends => Alters::Nothing,
             other => other,
         };
-        if names != Names::Same && matches!(entry.alters, Alters::Nothing | Alters::Path) {
-            entry.looks_elsewhere(names);
+        if looks != Names::Same && matches!(entry.alters, Alters::Nothing | Alters::Path) {
+            entry.looks_elsewhere(looks);
         }
     }
 

@@ -9,17 +9,21 @@
 //!
 //! The link lasts until the release rule holds (see [`release`]).
 
+mod asked;
 pub mod assign;
 pub mod bind;
 pub mod changed;
+mod check;
 pub mod copy;
 pub mod downstream;
 pub mod effects;
 pub mod end;
+pub(crate) mod ends;
 mod error;
 pub mod extended;
 pub mod known;
 pub mod meaning;
+mod orders;
 pub mod permission;
 mod placed;
 pub mod portal;
@@ -31,9 +35,10 @@ mod signalled;
 mod sql_names;
 pub mod traffic;
 pub mod upstream;
+pub(crate) mod view;
 mod watch;
 
-pub(crate) use bind::{bind, bind_held, part};
+pub(crate) use bind::{bind, bind_held};
 pub use copy::CopyPhase;
 pub use end::End;
 

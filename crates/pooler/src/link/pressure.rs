@@ -93,7 +93,7 @@ impl Pooler {
             return;
         }
         let full = client
-            .link()
+            .linked_server()
             .and_then(|s| self.servers.get(s))
             .is_some_and(|s| s.valve.is_congested());
         if full || client.valve.is_congested() {
@@ -110,7 +110,7 @@ impl Pooler {
             Peer::Client(id) => {
                 let client = gone!(self.clients.get_mut(id));
                 client.valve.congests();
-                let link = client.link();
+                let link = client.linked_server();
                 // Howdah itself may make many of the client's answers. PostgreSQL does not read
                 // more requests than it can answer, either.
                 client.valve.pause(Peer::Client(id), out);
@@ -122,7 +122,7 @@ impl Pooler {
             Peer::Server(id) => {
                 let server = gone!(self.servers.get_mut(id));
                 server.valve.congests();
-                if let Some(id) = server.client() {
+                if let Some(id) = server.linked_client() {
                     let client = self.clients.at_mut(id);
                     client.valve.pause(Peer::Client(id), out);
                 }
@@ -136,7 +136,7 @@ impl Pooler {
             Peer::Client(id) => {
                 let client = gone!(self.clients.get_mut(id));
                 client.valve.drains();
-                if let Some(server) = client.link() {
+                if let Some(server) = client.linked_server() {
                     self.unpause_server(server, out);
                 }
                 self.unpause_client(id, out);
@@ -146,7 +146,7 @@ impl Pooler {
             Peer::Server(id) => {
                 let server = gone!(self.servers.get_mut(id));
                 server.valve.drains();
-                if let Some(client) = server.client() {
+                if let Some(client) = server.linked_client() {
                     self.unpause_client(client, out);
                 }
             }

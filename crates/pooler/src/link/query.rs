@@ -1,23 +1,25 @@
 //! A client's Query: what Howdah makes of the text, and what it sends along.
 
-use howdah_wire::frame::{HEADER, Header};
+use howdah_wire::frame::Header;
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
+use super::asked::QueryReader;
 use super::effects::Tail;
 use super::sql_names::SqlNames;
-use super::upstream::{Flow, Step, Upstream, Verdict, is_execute, whole};
-use crate::effect::first::{self, First, Forgets};
-use crate::effect::{Effects, read_effects};
+use super::upstream::{Flow, LoginValues, Step, Upstream, Verdict};
+use crate::effect::first::{First, Forgets};
+use crate::effect::{Depth, Effects, Gist, Names};
 use crate::inbox::Chunk;
 use crate::ledger::{Change, Entry, NameOp, Reply, UnnamedOp};
-use crate::limits;
 use crate::server::state::Unnamed;
 use crate::session::Tracking;
 use crate::statement;
 
 /// What a Query becomes.
 struct QueryPlan<'a> {
+    /// Where PostgreSQL looks names up afterwards.
+    looks: Names,
     /// The statements that the text names.
     names: Option<Box<SqlNames>>,
     /// The beginning of the text, if queries are watched.
@@ -29,20 +31,35 @@ struct QueryPlan<'a> {
 
 impl Upstream<'_> {
     pub(super) fn query(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        if self.signal_by_query(chunk, header)? {
+        let mut gist = Gist::default();
+        self.read_query(chunk, header, &mut gist)?;
+        if let Some(signal) = &gist.signal
+            && self.run_signal(chunk, header, signal)?
+        {
             return Ok(());
         }
-        let first = first_command(chunk, header)?;
-        if let Some(first) = &first
+        if let Some(first) = &gist.first
             && self.renames
             && self.names_ours(chunk, header, first)?
         {
             return Ok(());
         }
-        let plan = self.plan_query(chunk, header, first.as_ref())?;
-        self.send_query(chunk, header, first.as_ref(), plan);
+        let plan = self.plan_query(chunk, header, &gist)?;
+        self.send_query(chunk, header, gist.first.as_ref(), plan);
         self.client.inbox.gives_room_back();
         Ok(())
+    }
+
+    fn read_query(&mut self, chunk: &Chunk<'_>, header: Header, gist: &mut Gist) -> Step {
+        let tracking = self.tracking();
+        let mut reader = QueryReader {
+            client: self.client,
+            has_server: true,
+            tracking,
+            renames: self.renames,
+            share: self.share,
+        };
+        reader.read(chunk, header, gist)
     }
 
     /// Decides what a Query becomes, and notes its effects on the session. Once this has succeeded,
@@ -51,48 +68,38 @@ impl Upstream<'_> {
         &mut self,
         chunk: &Chunk<'a>,
         header: Header,
-        first: Option<&First>,
+        gist: &Gist,
     ) -> Result<QueryPlan<'a>, Flow> {
-        let mut found = self.read_query(chunk, header)?;
-        let names = match &mut found {
-            Some(found) => self.sql_names(found)?.map(Box::new),
-            None => None,
-        };
+        let (mut completed, mut names) = (None, None);
+        if let Some(effects) = &gist.effects
+            && !effects.statements.is_empty()
+        {
+            let effects = completed.insert(effects.clone());
+            names = self.sql_names(effects)?.map(Box::new);
+        }
+        let effects = completed.as_ref().or(gist.effects.as_ref());
         let watched = self.front_to_watch(chunk, header)?;
-        let tail = self.query_resets(chunk, header, first)?;
+        let tail = self.query_resets(&gist.among);
         if tail.is_some() {
             self.await_settings()?;
         }
-        self.sets_back = tail.is_some();
-        let verdict = self.note_query(chunk, header, found.as_ref())?;
+        let values = match tail {
+            Some(_) => LoginValues::Restored,
+            None => LoginValues::Gone,
+        };
+        let verdict = match effects {
+            _ if self.tracking() == Tracking::Nothing => Verdict::Runs,
+            Some(effects) => self.note_first(effects, values)?,
+            None if gist.depth.any(Depth::EFFECTS) => Verdict::Runs,
+            None => self.note_long(chunk, header)?,
+        };
         Ok(QueryPlan {
+            looks: effects.map_or(Names::Same, Effects::names),
             names,
             watched,
             tail,
             verdict,
         })
-    }
-
-    /// The effects of a Query's text; `None` if there are none, if the text is too long to be held,
-    /// or if nobody asks.
-    fn read_query(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<Option<Effects>, Flow> {
-        let most = match self.tracking() {
-            _ if self.renames && is_execute(chunk.rest()) => limits::PARSE as usize,
-            // Only names of statements matter.
-            Tracking::Nothing if self.renames && !self.client.names.is_empty() => limits::FRONT,
-            Tracking::Nothing => return Ok(None),
-            _ => limits::QUERY_READ,
-        };
-        if header.total() > most {
-            return Ok(None);
-        }
-        match whole(chunk, header) {
-            Some(text) => Ok(read_effects(text)),
-            None => {
-                self.await_whole(header)?;
-                Ok(None)
-            }
-        }
     }
 
     fn send_query(
@@ -109,7 +116,7 @@ impl Upstream<'_> {
         // After a Query that only begins a transaction, messages that name statements need not
         // wait.
         entry.barrier = !first.is_some_and(|first| first.only_begins);
-        self.query_alters(first, &mut entry);
+        self.query_alters(first, plan.looks, &mut entry);
         entry.changes_name(self.forget_unnamed());
         entry.changes_unnamed(self.drop_unnamed());
         match (plan.verdict, plan.names) {
@@ -211,15 +218,4 @@ impl Upstream<'_> {
             false => self.unnamed_op(None),
         }
     }
-}
-
-/// The first command of a Query. `None` if the Query is too long to hold.
-fn first_command(chunk: &Chunk<'_>, header: Header) -> Result<Option<First>, Flow> {
-    let body = &chunk.rest()[HEADER..];
-    if header.total() > limits::FRONT || !first::may_matter(body) {
-        return Ok(None);
-    }
-    let body = whole(chunk, header).ok_or(Flow::Partial)?;
-    let text = body.strip_suffix(b"\0").unwrap_or(body);
-    Ok(Some(first::first(text)))
 }

@@ -50,7 +50,7 @@ impl Pooler {
     /// The client's stream has advanced. The server may now be free.
     #[inline]
     pub(crate) fn settle_client(&mut self, id: ClientId, out: &mut Out) {
-        if let Some(id) = self.clients.get(id).and_then(Client::link)
+        if let Some(id) = self.clients.get(id).and_then(Client::linked_server)
             && !self.servers.at(id).link.is_owed()
         {
             self.settle(id, out);

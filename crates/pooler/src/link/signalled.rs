@@ -11,11 +11,9 @@ use howdah_wire::write;
 use super::upstream::{Flow, Step, Upstream, whole};
 use crate::inbox::Chunk;
 use crate::ledger::{Entry, Reply};
+use crate::limits;
 use crate::signal::{SignalSent, SignalStatement, SignalText};
 use crate::statement::VOID;
-
-/// No longer message is read.
-const LONGEST: u32 = 1024;
 
 impl Upstream<'_> {
     /// Notes a Parse of such a call, or forgets the statement whose name the Parse takes.
@@ -30,7 +28,7 @@ impl Upstream<'_> {
 
     /// As [`Self::note_signal`], where Howdah does not read the Parse otherwise.
     pub(super) fn note_signal_as_is(&mut self, chunk: &Chunk<'_>, header: Header) -> Step {
-        if header.body <= LONGEST {
+        if header.body <= limits::SIGNAL {
             let body = whole(chunk, header).ok_or(Flow::Partial)?;
             if let Ok(parse) = Parse::read(body) {
                 self.note_signal(parse);
@@ -44,19 +42,6 @@ impl Upstream<'_> {
         let sent = SignalSent::No;
         self.client
             .keeps_signal(SignalStatement { name, text, sent });
-    }
-
-    /// Answers a Query that is such a call. False for other Queries.
-    #[inline]
-    pub(super) fn signal_by_query(
-        &mut self,
-        chunk: &mut Chunk<'_>,
-        header: Header,
-    ) -> Result<bool, Flow> {
-        match signal_text(chunk, header) {
-            Some(text) => self.run_signal(chunk, header, text),
-            None => Ok(false),
-        }
     }
 
     /// Sends the signal of a Query whose client has no server: the signal needs none, and may free
@@ -82,14 +67,15 @@ impl Upstream<'_> {
         }
     }
 
+    /// Answers a Query that is such a call. False if Howdah has told no client this process id.
     #[cold]
-    fn run_signal(
+    pub(super) fn run_signal(
         &mut self,
         chunk: &mut Chunk<'_>,
         header: Header,
-        text: SignalText,
+        text: &SignalText,
     ) -> Result<bool, Flow> {
-        let Some(pid) = self.keep_query(chunk, header, &text)? else {
+        let Some(pid) = self.keep_query(chunk, header, text)? else {
             return Ok(false);
         };
         let sent = self.send_signal(pid)?;
@@ -132,7 +118,7 @@ impl Upstream<'_> {
     #[cold]
     fn bind_signal(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Result<bool, Flow> {
         let signal = self.client.signal();
-        let Some(signal) = signal.filter(|_| header.body <= LONGEST) else {
+        let Some(signal) = signal.filter(|_| header.body <= limits::SIGNAL) else {
             return Ok(false);
         };
         let body = whole(chunk, header).ok_or(Flow::Partial)?;
@@ -225,8 +211,8 @@ impl Upstream<'_> {
 
 /// The call in a Query that is nothing else.
 #[inline]
-pub(super) fn signal_text(chunk: &Chunk<'_>, header: Header) -> Option<SignalText> {
-    if header.body > LONGEST {
+fn signal_text(chunk: &Chunk<'_>, header: Header) -> Option<SignalText> {
+    if header.body > limits::SIGNAL {
         return None;
     }
     let body = &chunk.rest()[HEADER..];

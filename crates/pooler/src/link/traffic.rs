@@ -167,7 +167,7 @@ impl Pooler {
     ) -> Option<upstream::Flow> {
         let now = self.now;
         let client = self.clients.get_mut(id)?;
-        let link = client.link();
+        let link = client.linked_server();
         let globals = &self.config.globals;
         if plainly_needs_server(client, globals, chunk) {
             return Some(upstream::Flow::NeedServer);
@@ -212,8 +212,6 @@ impl Pooler {
             renames: pool.renames(globals.max_prepared_statements),
             globals,
             terms: &pool.terms,
-            names: crate::effect::Names::Same,
-            sets_back: false,
             tracked: &self.shared.tracked,
             watch,
             schema: pool.schema,

@@ -11,7 +11,6 @@ use howdah_wire::{WireError, tag as tags, write};
 use crate::account::Allowance;
 use crate::client::Client;
 use crate::config::Globals;
-use crate::effect::Names;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
@@ -63,13 +62,13 @@ pub enum Flow {
     Broken(Fault),
 }
 
-/// How a text runs.
+/// What becomes of the values from a client's login that a text resets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Via {
-    /// In a Query, at once.
-    Query,
-    /// In messages of the extended protocol.
-    Extended,
+pub(crate) enum LoginValues {
+    /// Howdah restores them right after the text.
+    Restored,
+    /// They are gone until Howdah sets them again.
+    Gone,
 }
 
 /// Counters for the statistics of one call of `Upstream::run`.
@@ -101,10 +100,6 @@ pub struct Upstream<'a> {
     pub globals: &'a Globals,
     /// The settings of the client's pool.
     pub terms: &'a Terms,
-    /// Where PostgreSQL searches for names after the current Query.
-    pub names: Names,
-    /// After the Query, Howdah restores the reset settings to the values of the client's login.
-    pub sets_back: bool,
     /// The tracked parameters.
     pub tracked: &'a Tracked,
     /// How Howdah watches queries, if it does.
@@ -356,32 +351,13 @@ impl Upstream<'_> {
                 };
                 if held_whole && there < header.total() {
                     // Without room, it is answered at once, or passes through.
-                    self.await_whole(header)?;
+                    await_whole(self.client, self.share, self.server.is_some(), header)?;
                 }
                 if header.tag == tag::QUERY {
                     self.signal_ahead(chunk, header)?;
                 }
                 Err(Flow::NeedServer)
             }
-        }
-    }
-
-    /// A message of which a part is missing must be held whole. Returns `Ok` if there will never be
-    /// room for it.
-    #[cold]
-    pub(crate) fn await_whole(&mut self, header: Header) -> Step {
-        let size = header.total();
-        if size <= limits::FRONT || self.client.inbox.asked_for_room() {
-            return Err(Flow::Partial);
-        }
-        // Who has a server does not wait: others may wait for that server.
-        if self.share.has_room(size) || self.server.is_some() && self.share.will_have_room(size) {
-            self.client.inbox.gets_room(self.share, size);
-            return Err(Flow::Partial);
-        }
-        match self.share.will_have_room(size) {
-            true => Err(Flow::NeedRoom(size)),
-            false => Ok(()),
         }
     }
 
@@ -562,6 +538,30 @@ fn begins_or_ends(tag: u8) -> bool {
 /// The body of a message, if all of it is there.
 pub(crate) fn whole<'a>(chunk: &Chunk<'a>, header: Header) -> Option<&'a [u8]> {
     chunk.rest().get(HEADER..header.total())
+}
+
+/// A message of which a part is missing must be held whole. Returns `Ok` if there will never be
+/// room for it.
+#[cold]
+pub(crate) fn await_whole(
+    client: &mut Client,
+    share: &Arc<Allowance>,
+    has_server: bool,
+    header: Header,
+) -> Step {
+    let size = header.total();
+    if size <= limits::FRONT || client.inbox.asked_for_room() {
+        return Err(Flow::Partial);
+    }
+    // Who has a server does not wait: others may wait for that server.
+    if share.has_room(size) || has_server && share.will_have_room(size) {
+        client.inbox.gets_room(share, size);
+        return Err(Flow::Partial);
+    }
+    match share.will_have_room(size) {
+        true => Err(Flow::NeedRoom(size)),
+        false => Ok(()),
+    }
 }
 
 /// True for a Query that begins with EXECUTE: its arguments may be long.

@@ -48,18 +48,13 @@ impl Upstream<'_> {
         if self.linked().link.owes_ready() {
             return Err(self.stall());
         }
-        let session = self.client.session.as_deref();
-        let own = session.and_then(|session| session.channels.as_deref());
+        let own = self.client.channels();
         let unheard = |name: &&Name| own.is_none_or(|own| !own.has(name));
         let wished: Vec<Name> = told.listens.iter().filter(unheard).cloned().collect();
         if !wished.is_empty() {
             return Err(Flow::NeedChannels(wished));
         }
-        if let Some(own) = self
-            .client
-            .session_if_any()
-            .and_then(|s| s.channels.as_mut())
-        {
+        if let Some(own) = self.client.channels_mut() {
             own.ahead.retain(|name| !told.listens.contains(name));
         }
         self.linked().will_unlisten();
@@ -87,8 +82,7 @@ impl Upstream<'_> {
             return false;
         }
         let asks = found.kinds.any(Kinds::ASKS_CHANNELS);
-        let session = self.client.session.as_deref();
-        let own = session.and_then(|session| session.channels.as_deref());
+        let own = self.client.channels();
         let status = self.server.as_ref().map(|(_, server)| server.status);
         let listens = own.map_or(ListensAlone::Yes, |own| own.alone);
         if listens != ListensAlone::No || status == Some(Status::Failed) {
@@ -161,8 +155,7 @@ impl Upstream<'_> {
         let server = self.linked();
         let (unheard, idle) = (server.is_unheard(), server.status == Status::Idle);
         let notifies = unheard && found.kinds.any(Kinds::NOTIFIES);
-        let session = self.client.session_if_any();
-        let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
+        let Some(own) = self.client.channels_mut() else {
             return Ok(());
         };
         let ends = !idle && found.kinds.any(Kinds::ENDS) && own.are_tentative();
@@ -180,8 +173,7 @@ impl Upstream<'_> {
             return;
         }
         let idle = self.linked().status == Status::Idle;
-        let session = self.client.session_if_any();
-        let own = session.and_then(|session| session.channels.as_mut());
+        let own = self.client.channels_mut();
         if let (Some(own), Some(told)) = (own, &found.channels)
             && (idle || told.outside)
             && own.alone == ListensAlone::No
@@ -207,13 +199,12 @@ impl Pooler {
         messages: &[u8],
         out: &mut Out,
     ) {
-        let client = self.clients.at_mut(id);
-        let server = client.link().and_then(|server| self.servers.get(server));
-        let alone = server.is_some_and(|server| server.status == Status::Idle);
-        let ahead = match alone {
-            true => listens_at_once(messages),
-            false => Vec::new(),
+        let ahead = if self.rests_with_server(self.clients.at(id)) {
+            listens_at_once(messages)
+        } else {
+            Vec::new()
         };
+        let client = self.clients.at_mut(id);
         let Some(pool) = client.pool.map(|pool| self.pools.at(pool)) else {
             return;
         };
@@ -227,7 +218,7 @@ impl Pooler {
             },
             purpose: Purpose::Listening,
         };
-        let own = client.session.as_ref().and_then(|s| s.channels.as_ref());
+        let own = client.channels();
         let wanted = own.map_or(0, |own| own.count()) + channels.len();
         let Some(room) = limits::CHANNELS_OF_CLIENT.checked_sub(wanted) else {
             return self.disconnect(id, Fault::TooManyOwnChannels, out);
@@ -252,11 +243,8 @@ impl Pooler {
     }
 
     fn demand_of(&self, id: ClientId, encoding: Option<Box<[u8]>>) -> Requirements {
-        let server = self.clients.at(id).link();
-        let server = server.and_then(|server| self.servers.get(server));
-        let ends = server.and_then(|server| server.ends.as_ref());
         Requirements {
-            place: ends.map(|ends| ends.remote.clone()),
+            place: self.place_of_server(self.clients.at(id)),
             encoding,
         }
     }
@@ -270,8 +258,7 @@ impl Pooler {
         out: &mut Out,
     ) {
         let client = self.clients.at(id);
-        let session = client.session.as_ref();
-        let own = session.and_then(|session| session.channels.as_ref());
+        let own = client.channels();
         let (Some(own), Some(pool)) = (own, client.pool) else {
             return;
         };
@@ -295,8 +282,7 @@ impl Pooler {
         let client = gone!(self.clients.get_mut(id));
         let goes_on = self.config.globals.listen_lost == ListenLost::Notice && !client.leaving;
         let waits = matches!(client.hush(), Hush::Passes | Hush::Round);
-        let session = client.session_if_any();
-        let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
+        let Some(own) = client.channels_mut() else {
             return;
         };
         if !goes_on {
@@ -318,8 +304,7 @@ impl Pooler {
     fn end_hearing(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         let hush = client.hush();
-        let session = client.session_if_any();
-        let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
+        let Some(own) = client.channels_mut() else {
             return;
         };
         own.over = true;
@@ -330,39 +315,26 @@ impl Pooler {
         }
     }
 
-    /// A new listener serves a client's channels in place of a lost one.
+    /// A new listener serves the channels `asked` in place of a lost one. The client leaves those
+    /// that it has stopped listening to meanwhile.
     fn heard_anew(&mut self, id: ClientId, asked: Vec<Name>, out: &mut Out) {
-        let client = self.clients.at_mut(id);
-        let session = client.session_if_any();
-        let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
+        let Some(own) = self.clients.at_mut(id).channels_mut() else {
             return;
         };
         own.missed = true;
-        self.leave_stopped(id, asked, out);
-        self.tell_if_idle(id, out);
-    }
-
-    /// A new listener serves the channels `asked`. The client leaves those that it has stopped
-    /// listening to meanwhile.
-    fn leave_stopped(&mut self, id: ClientId, asked: Vec<Name>, out: &mut Out) {
-        let client = self.clients.at(id);
-        let session = client.session.as_ref();
-        let Some(own) = session.and_then(|session| session.channels.as_ref()) else {
-            return;
-        };
         let gone = |name: &Name| !own.has(name) && !own.wished.contains(name);
         let gone: Vec<Name> = asked.into_iter().filter(gone).collect();
         let listener = own.listener.clone();
         if !gone.is_empty() {
             self.leave_channels(id, listener, gone, false, out);
         }
+        self.tell_if_idle(id, out);
     }
 
     /// Holds a client back until it has received every notification committed by now.
     pub(crate) fn await_pass(&mut self, id: ClientId, hush: Hush, out: &mut Out) {
         let client = self.clients.at_mut(id);
-        let session = client.session.as_ref();
-        let Some(own) = session.and_then(|session| session.channels.as_ref()) else {
+        let Some(own) = client.channels() else {
             return;
         };
         let listener = own.listener.clone();
@@ -401,8 +373,7 @@ impl Pooler {
         if asks(client) || !matches!(client.state(), ClientState::Linked(_)) {
             return false;
         }
-        let session = client.session.as_ref();
-        let own = session.and_then(|session| session.channels.as_ref());
+        let own = client.channels();
         if own.is_none_or(|own| own.is_empty() || own.over) {
             self.end_hush(id, out);
             return true;
@@ -449,8 +420,7 @@ impl Pooler {
     fn hears(&mut self, id: ClientId, result: Result<(), Refused>, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         let wishes = client.hush() == Hush::Wishes;
-        let session = client.session_if_any();
-        let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
+        let Some(own) = client.channels_mut() else {
             return;
         };
         if let Some(asked) = own.anew.take() {
@@ -460,17 +430,14 @@ impl Pooler {
             }
         }
         let client = gone!(self.clients.get_mut(id).filter(|_| wishes));
-        let session = client.session_if_any();
-        let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
+        let Some(own) = client.channels_mut() else {
             return;
         };
         match result {
             // The round has also delivered all earlier notifications of this server.
             Ok(()) => {
                 own.granted();
-                if let Some(server) = client.link().and_then(|id| self.servers.get_mut(id)) {
-                    server.mark_heard();
-                }
+                self.mark_heard(id);
             }
             Err(Refused::TooMany) => return self.disconnect(id, Fault::TooManyChannels, out),
             Err(Refused::Unfit) => {
@@ -488,16 +455,15 @@ impl Pooler {
         if !matches!(client.hush(), Hush::Passes | Hush::Round) {
             return;
         }
-        if let Some(server) = client.link().and_then(|id| self.servers.get_mut(id)) {
-            server.mark_heard();
-            // The server is in the middle of a message, for example a notice.
-            if client.hush() == Hush::Round && server.inbox.relaying() {
-                return client.hushes(Hush::Message, self.now);
-            }
+        let round = client.hush() == Hush::Round;
+        // The server may be in the middle of a message, for example a notice.
+        let under_way = self.mark_heard(id);
+        let client = self.clients.at_mut(id);
+        if round && under_way {
+            return client.hushes(Hush::Message, self.now);
         }
         if client.hush() == Hush::Passes
-            && let Some(session) = client.session_if_any()
-            && let Some(own) = &mut session.channels
+            && let Some(own) = client.channels_mut()
         {
             own.forget_tentative();
             own.sure = true;
@@ -516,9 +482,7 @@ impl Pooler {
             gone!(self.clients.get(id).and_then(|client| client.pool));
             self.resume(id, out);
         }
-        if let Some(server) = self.clients.get(id).and_then(client::Client::link) {
-            self.settle(server, out);
-        }
+        self.settle_client(id, out);
         if over {
             self.next.note(Next::Resume(id));
         }
@@ -526,13 +490,10 @@ impl Pooler {
 
     /// A notification on a channel that a client hears.
     fn notified(&mut self, id: ClientId, notification: &Arc<Notification>, out: &mut Out) {
-        let client = gone!(self.clients.get_mut(id));
-        let server = client.link().and_then(|server| self.servers.get(server));
-        let own = server.is_some_and(|server| {
-            let key = server.key.as_ref();
-            !server.is_unheard() && key.is_some_and(|(pid, _)| *pid == notification.pid)
-        });
-        let channels = client.session.as_ref().and_then(|s| s.channels.as_ref());
+        let client = gone!(self.clients.get(id));
+        let own = self.is_own_backend(client, notification.pid);
+        let client = self.clients.at_mut(id);
+        let channels = client.channels();
         // A LISTEN that the client has sent, but that will not run: it was cancelled.
         let never = |own: &Channels| {
             client.inbox.held().is_empty() && own.ahead.contains(&notification.channel)
@@ -549,9 +510,8 @@ impl Pooler {
             notification: notification.clone(),
             own,
         };
-        let session = client.session_if_any();
-        let kept = session
-            .and_then(|s| s.channels.as_mut())
+        let kept = client
+            .channels_mut()
             .is_some_and(|channels| channels.keep(heard));
         if !kept {
             return self.disconnect(id, Fault::TooMuchHeard, out);
@@ -568,24 +528,13 @@ impl Pooler {
         if client.is_hushed() || client.valve.is_congested() {
             return false;
         }
-        match *client.state() {
-            ClientState::Idle | ClientState::Waiting => true,
-            ClientState::Linked(server) => {
-                let server = self.servers.at(server);
-                server.status == Status::Idle
-                    && !server.link.is_owed()
-                    && !server.link.group_open()
-                    && !server.inbox.relaying()
-            }
-            _ => false,
-        }
+        self.is_quiet_between(client)
     }
 
     /// Sends a client the notifications that wait for it.
     pub(crate) fn tell_heard(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at_mut(id);
-        let session = client.session_if_any();
-        let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
+        let Some(own) = client.channels_mut() else {
             return;
         };
         if own.is_silent() {
@@ -618,8 +567,7 @@ impl Pooler {
     /// good, the client ends. Called when the client reads again, or has left its server.
     pub(crate) fn tell_if_idle(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get(id).filter(|client| client.listens()));
-        let session = client.session.as_ref();
-        let own = session.and_then(|session| session.channels.as_ref());
+        let own = client.channels();
         let over = own.is_some_and(|own| own.over);
         if !self.may_be_told(id) {
             return;

@@ -219,7 +219,7 @@ impl Pooler {
         if matches!(server.state(), ServerState::Closing) {
             return;
         }
-        debug_assert!(server.client().is_none(), "a linked server is not closed");
+        debug_assert!(!server.is_linked(), "a linked server is not closed");
         if let ServerState::Lookup(lookup) = server.state() {
             self.next.note(Next::TellLost(lookup.client));
         }

@@ -747,8 +747,13 @@ impl Server {
         matches!(self.state, ServerState::Linked(_) | ServerState::Lookup(_)) && self.link.is_owed()
     }
 
+    /// True if a client has the server.
+    pub fn is_linked(&self) -> bool {
+        self.linked_client().is_some()
+    }
+
     /// The server's client, if there is a link.
-    pub fn client(&self) -> Option<ClientId> {
+    pub fn linked_client(&self) -> Option<ClientId> {
         match self.state {
             ServerState::Linked(client) | ServerState::Aligning(client) => Some(client),
             _ => None,

@@ -4,11 +4,11 @@ use howdah_wire::backend::Status;
 use howdah_wire::frame::{HEADER, Header};
 
 use super::Tracking;
-use crate::effect::{Effects, Kinds, Mention, read_effects};
+use crate::effect::{Depth, Effects, Gist, Kinds, Mention};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::limits;
-use crate::link::upstream::{Flow, Upstream, Verdict, Via, whole};
+use crate::link::upstream::{Flow, LoginValues, Upstream, Verdict, await_whole, whole};
 use crate::server::Ending;
 
 impl Upstream<'_> {
@@ -21,46 +21,33 @@ impl Upstream<'_> {
         }
     }
 
-    /// Notes the effects of a Query: `found`, if its text was read.
-    pub(crate) fn note_query(
-        &mut self,
-        chunk: &Chunk<'_>,
-        header: Header,
-        found: Option<&Effects>,
-    ) -> Result<Verdict, Flow> {
-        if self.tracking() == Tracking::Nothing {
-            return Ok(Verdict::Runs);
-        }
-        match found {
-            Some(found) => self.note_first(found, Via::Query),
-            None if header.total() > limits::QUERY_READ || whole(chunk, header).is_none() => {
-                self.note_front(chunk, header, Some(HEADER))
-            }
-            None => Ok(Verdict::Runs),
-        }
-    }
-
     /// Notes the effects of a text that was not sent yet, if it may run.
-    pub(crate) fn note_first(&mut self, found: &Effects, via: Via) -> Result<Verdict, Flow> {
+    pub(crate) fn note_first(
+        &mut self,
+        found: &Effects,
+        values: LoginValues,
+    ) -> Result<Verdict, Flow> {
         if found.is_nothing() {
             return Ok(Verdict::Runs);
         }
         if found.kinds.any(Kinds::SETS_BOUND) {
-            return self.note_first(&found.bound(None), via);
+            return self.note_first(&found.bound(None), values);
         }
         if found.touches_session() {
             self.await_settings()?;
-        }
-        if via == Via::Query {
-            self.names = found.names();
         }
         self.hear_first(found)?;
         let verdict = self.may_keep_server(found)?;
         if verdict == Verdict::Runs {
             self.listen_alone(found)?;
-            self.note(found)?;
+            self.note(found, values)?;
         }
         Ok(verdict)
+    }
+
+    /// Looks at the front of a Query that is too long to be held.
+    pub(crate) fn note_long(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<Verdict, Flow> {
+        self.note_front(chunk, header, Some(HEADER))
     }
 
     /// Looks at the front of a text that is too long to be held; `begin` is where the text begins
@@ -125,7 +112,7 @@ impl Upstream<'_> {
         }
         let Some(body) = whole(chunk, header) else {
             if header.total() <= limits::QUERY_READ && !self.renames {
-                self.await_whole(header)?;
+                await_whole(self.client, self.share, true, header)?;
             }
             let there = &chunk.rest()[HEADER..];
             let begin = match howdah_wire::frame::cstr(there) {
@@ -140,7 +127,9 @@ impl Upstream<'_> {
         };
         // Behind the text follow the types of the parameters.
         let text = howdah_wire::frame::cstr(text).map_or(text, |(text, _)| text);
-        let Some(mut found) = read_effects(text) else {
+        let mut gist = Gist::default();
+        gist.read(text, Depth::EFFECTS);
+        let Some(mut found) = gist.effects else {
             return Ok(Verdict::Runs);
         };
         if !found.statements.is_empty() {
@@ -151,14 +140,11 @@ impl Upstream<'_> {
             // Howdah looks at no Bind of this statement, not even later.
             found.kinds.add(Kinds::STAYS);
         }
-        self.note_first(&found, Via::Extended)
+        self.note_first(&found, LoginValues::Gone)
     }
 
     /// Notes the effects of a text.
-    pub(crate) fn note(&mut self, found: &Effects) -> Result<(), Flow> {
-        if found.kinds.any(Kinds::SETS_BOUND) {
-            return self.note(&found.bound(None));
-        }
+    fn note(&mut self, found: &Effects, values: LoginValues) -> Result<(), Flow> {
         if !found.touches_session() || self.tracking() == Tracking::Nothing {
             return Ok(());
         }
@@ -170,7 +156,7 @@ impl Upstream<'_> {
         let sets = |mention: &Mention| matches!(mention, Mention::Set(_));
         let leaves = leaves || found.settings.iter().any(sets);
         self.note_reset(found);
-        let login_back = self.resets_login(found);
+        let login_back = values == LoginValues::Gone && self.resets_login(found);
         if !leaves && !login_back && self.client.session.is_none() {
             // A RESET or UNLISTEN without anything to reset changes nothing.
             return Ok(());
@@ -228,10 +214,9 @@ impl Upstream<'_> {
         kinds
     }
 
-    /// True if the text resets a reported setting that the client asked for at login, and Howdah
-    /// sends no command that restores the client's value.
+    /// True if the text resets a reported setting that the client asked for at login.
     fn resets_login(&self, found: &Effects) -> bool {
-        let Some(asked) = self.client.asked.as_ref().filter(|_| !self.sets_back) else {
+        let Some(asked) = self.client.asked.as_ref() else {
             return false;
         };
         let known = |name: &[u8]| {

@@ -19,11 +19,11 @@ use crate::client::{Client, ClientState};
 use crate::effect::Kinds;
 use crate::event::{Action, ClientId, Out, Peer, Time};
 use crate::fault::{Fault, refusal};
+use crate::link::view::LinkSeen;
 use crate::mail::{PinWish, ToBroker};
 use crate::maintenance::PERIOD_NS;
 use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
-use crate::server::task::Over;
 use crate::session::ticket::{Permission, Ticket};
 
 impl Client {
@@ -52,8 +52,11 @@ impl Pooler {
             self.clients.at_mut(id).end.stalls();
             return;
         }
-        let server = gone!(self.clients.get(id).and_then(Client::link));
-        self.unlink(id, server, out);
+        self.part_and_wait(id, out);
+    }
+
+    /// The client stands in the line of those that wait for permission.
+    pub(crate) fn stands_in_pin_line(&mut self, id: ClientId, out: &mut Out) {
         self.tell_if_idle(id, out);
         self.ask_permission(id, PinWish::Waits, out);
         if let Some(client) = self.clients.get_mut(id)
@@ -64,7 +67,6 @@ impl Pooler {
             pool.pin_line.join(id, client.request());
         }
         self.watch_client(id);
-        self.release(server, Over::Transaction, out);
     }
 
     /// Asks the Broker for permission, unless a request exists already.
@@ -156,12 +158,11 @@ impl Pooler {
             return;
         }
         let lately = Time(self.now.0.saturating_sub(PERIOD_NS));
-        let works = self.servers.iter().any(|(_, server)| {
-            let client = server.client().and_then(|id| self.clients.get(id));
+        let works = self.links().any(|LinkSeen { client, server, .. }| {
             let in_transaction = server.status != Status::Idle;
             server.pool == id
                 && (server.link.is_owed() || in_transaction || server.request() >= lately)
-                && client.is_some_and(Client::may_keep)
+                && client.may_keep()
         });
         if works || !pool.pin_line.is_empty() {
             let (worker, pool) = (self.worker, pool.key.clone());

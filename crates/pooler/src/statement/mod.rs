@@ -7,7 +7,7 @@ use howdah_wire::frame::cstr;
 use sha2::{Digest, Sha256};
 
 use crate::account::{Allowance, Charge, KeptFor};
-use crate::effect::{Effects, First, effects, first};
+use crate::effect::{Depth, Effects, First, Gist};
 use crate::queries::text::{QueryText, Texts};
 
 pub use crate::effect::name::{PREFIX, UNKNOWN, VOID, is_ours};
@@ -58,6 +58,8 @@ pub struct Statement {
 impl Statement {
     pub(crate) fn new(meaning: u64, constants: Constants, definition: &[u8], schema: u64) -> Self {
         let text = cstr(definition).map_or(&[][..], |(text, _)| text);
+        let mut gist = Gist::default();
+        gist.read(text, Depth::FIRST.and(Depth::EFFECTS));
         Statement {
             definition: definition.into(),
             text: text.len(),
@@ -65,10 +67,8 @@ impl Statement {
             constants,
             private: false,
             schema,
-            first: first(text),
-            effects: Some(effects(text))
-                .filter(|effects| !effects.is_nothing())
-                .map(Box::new),
+            first: gist.first.unwrap_or_default(),
+            effects: gist.effects.map(Box::new),
             key: OnceLock::new(),
             query_text: OnceLock::new(),
             told: OnceLock::new(),

@@ -1,0 +1,80 @@
+//! Orders about what a client does at its server.
+
+use crate::client::{Client, ClientState};
+use crate::event::{ClientId, Close, Out, ServerId, WorkerId};
+use crate::fault::Fault;
+use crate::pooler::Pooler;
+use crate::server::task::Over;
+use crate::server::{Ending, ServerState};
+
+impl Pooler {
+    /// Sends PostgreSQL a cancel request for what a client runs. `from`: the search that gets the
+    /// answer. False if the client runs nothing.
+    pub(crate) fn cancel_what_runs(
+        &mut self,
+        id: ClientId,
+        from: (WorkerId, u64),
+        out: &mut Out,
+    ) -> bool {
+        let ClientState::Linked(server) = *self.clients.at(id).state() else {
+            return false;
+        };
+        if !self.servers.at(server).link.is_owed() {
+            return false;
+        }
+        self.send_cancel(server, Some(from), out);
+        true
+    }
+
+    /// The listener has delivered everything up to the client's round. True if the client's server
+    /// is in the middle of a message.
+    pub(crate) fn mark_heard(&mut self, id: ClientId) -> bool {
+        let server = self.clients.at(id).linked_server();
+        let server = gone!(server.and_then(|id| self.servers.get_mut(id)));
+        server.mark_heard();
+        server.inbox.relaying()
+    }
+
+    /// A client gives its server back and waits for permission to keep one.
+    pub(crate) fn part_and_wait(&mut self, id: ClientId, out: &mut Out) {
+        let server = gone!(self.clients.get(id).and_then(Client::linked_server));
+        self.unlink(id, server, out);
+        self.stands_in_pin_line(id, out);
+        self.release(server, Over::Transaction, out);
+    }
+
+    /// A client's deadlines may have changed: sets its timer anew, if it has a server.
+    pub(crate) fn watch_link_again(&mut self, id: ClientId) {
+        let client = gone!(self.clients.get(id));
+        if client.linked_server().is_some()
+            && client
+                .pool
+                .is_some_and(|pool| self.pools.at(pool).terms.watched)
+        {
+            self.watch_link(id);
+        }
+    }
+
+    /// Closes a server that must be replaced: at once if no client has it, otherwise when its client
+    /// gives it back.
+    pub(crate) fn replace(&mut self, id: ServerId, why: &'static str, out: &mut Out) {
+        // An unconnected server may have been closed together with an earlier one.
+        let server = gone!(self.servers.get_mut(id));
+        match *server.state() {
+            ServerState::Idle | ServerState::Listening { .. } => {
+                self.close_server(id, why, Close::Await, out);
+            }
+            // A successor decides about packed servers itself.
+            ServerState::Cancel(_) | ServerState::Closing | ServerState::Packed => {}
+            // The client may stream for ever. As with PgBouncer, client and server end at once.
+            _ if server.replication && server.is_linked() => {
+                self.drop_linked(id, Fault::DatabaseChanged, out);
+                self.close_server(id, why, Close::Await, out);
+            }
+            _ => {
+                server.must_close_too(Ending::Ordered(why));
+                self.settle(id, out);
+            }
+        }
+    }
+}
