@@ -23,6 +23,9 @@ pub(super) fn parse(text: &str) -> Result<Vec<Pair>, String> {
     while !rest.is_empty() {
         let end = rest.find(['=', ' ', '\t']).unwrap_or(rest.len());
         let (key, after) = rest.split_at(end);
+        if key.contains("://") {
+            return Err("there is a URL in it: write `key=value` pairs instead".into());
+        }
         let Some(after) = after.trim_start().strip_prefix('=') else {
             // The word may be the rest of a password that contains a blank.
             return Err(
@@ -116,6 +119,7 @@ mod tests {
         for (text, said) in [
             ("a", "missing ="),
             ("a b=c", "missing ="),
+            ("a=b c://d:e@f/?g=h", "there is a URL"),
             ("=b", "a key is missing"),
             ("a=", "the value of a is empty"),
             ("a='' b=c", "the value of a is empty"),

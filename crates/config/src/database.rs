@@ -38,7 +38,7 @@ impl Host {
 }
 
 impl fmt::Debug for Database {
-    /// Prints the name only: the password must not appear in logs.
+    /// Prints where the database is: the password must not appear in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Database")
             .field("name", &self.name)
@@ -76,11 +76,14 @@ impl Database {
         lost
     }
 
-    /// A hash of the fields that [`Database::same_servers`] compares. Another process computes the
-    /// same hash.
+    /// A hash of what [`Database::same_servers`] compares. Another process computes the same hash,
+    /// even if it knows more settings: one with its default does not count.
     pub fn fingerprint(&self) -> [u8; 32] {
         use sha2::{Digest, Sha256};
-        let (name, settings) = (self.target(), self.replacing());
-        Sha256::digest(format!("{name:?}{:?}{settings:?}", self.hosts)).into()
+        let mut text = format!("{:?} {:?}", self.target(), self.hosts);
+        for (name, value) in self.replacing() {
+            text.push_str(&format!(" {name}={value:?}"));
+        }
+        Sha256::digest(text).into()
     }
 }

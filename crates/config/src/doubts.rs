@@ -33,9 +33,9 @@ pub(super) fn of_value(setting: &Setting, value: &str) -> Option<&'static str> {
 }
 
 /// What is odd about a value in an entry.
-pub(super) fn of_pair(key: &str, value: &str) -> Option<&'static str> {
-    match key {
-        "password" => None,
+pub(super) fn of_pair(setting: &Setting, value: &str) -> Option<&'static str> {
+    match setting.name {
+        _ if setting.is_secret() => None,
         "host" if value.contains("://") => Some("write the host alone, without `...://`"),
         _ => is_quoted(value).then_some(QUOTES),
     }

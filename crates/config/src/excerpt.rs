@@ -20,12 +20,12 @@ pub struct Excerpt {
 }
 
 impl Excerpt {
-    /// A line whose value is shown, and wrong.
+    /// A line whose value is wrong. What may be secret in the value is not shown.
     pub(super) fn of_value(key: &str, value: &str) -> Excerpt {
         let front = format!("{key} = ");
         Excerpt {
             before: front.chars().count(),
-            line: front + value,
+            line: front + &without_secrets(value),
         }
     }
 
@@ -61,10 +61,10 @@ impl Excerpt {
         let mut line = format!("{entry} =");
         let mut before = 0;
         for (at, Pair { key, value, .. }) in pairs.iter().enumerate() {
-            if key.contains("pass") {
+            if key.to_ascii_lowercase().contains("pass") {
                 return None;
             }
-            let is_known = known(key);
+            let (is_known, value) = (known(key), without_secrets(value));
             line.push_str(&format!(" {key}="));
             if at == wrong {
                 let back = if is_known { 0 } else { key.len() + 1 };
@@ -73,7 +73,7 @@ impl Excerpt {
             match value.contains([' ', '\t', '\'']) {
                 _ if !is_known => line.push_str(HIDDEN),
                 true => line.push_str(&format!("'{}'", value.replace('\'', "''"))),
-                false => line.push_str(value),
+                false => line.push_str(&value),
             }
         }
         Some(Excerpt { line, before })
@@ -95,8 +95,11 @@ impl Excerpt {
     }
 }
 
-/// A value without the user and password of a URL in it.
-pub(super) fn without_login(value: &str) -> Cow<'_, str> {
+/// A value without the user and password of a URL in it; hidden if it speaks of a password.
+pub(super) fn without_secrets(value: &str) -> Cow<'_, str> {
+    if value.to_ascii_lowercase().contains("passw") {
+        return HIDDEN.into();
+    }
     match (value.split_once("://"), value.rsplit_once('@')) {
         (Some((scheme, rest)), Some((_, host))) if rest.contains('@') => {
             format!("{scheme}://...@{host}").into()
@@ -140,6 +143,15 @@ mod tests {
             entry("host=h pwd=hush connect_query='it''s'", 1).unwrap(),
             "  1 | x = host=h pwd=... connect_query='it''s'\n    |            ^\n"
         );
-        assert_eq!(entry("host=h port=y password=hush", 1), None);
+        for text in ["password=hush", "PGPASSWORD=hush"] {
+            assert_eq!(entry(&format!("host=h port=y {text}"), 1), None);
+        }
+        for text in [
+            "host=postgres://u:hu@sh@h port=y",
+            "connect_query='ALTER ROLE a PASSWORD ''hush''' port=y",
+        ] {
+            let shown = entry(text, 1).unwrap();
+            assert!(shown.contains("...") && !shown.contains("sh@") && !shown.contains("hush"));
+        }
     }
 }

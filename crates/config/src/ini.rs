@@ -9,16 +9,42 @@
 use std::sync::Arc;
 
 use super::quotes::quoted;
-use super::resolve::NO_TEXT;
-use super::written::{Path, WrittenLine};
+use super::written::{NO_TEXT, NOT_UTF8, Path, WrittenLine};
 use super::{Excerpt, Mistake, Place, Scope, connstr, doubts};
 
 /// The greatest depth of `%include`.
 const MAX_INCLUDE: usize = 10;
 
+/// Reads a configuration, which must have a main section.
+pub(super) fn read(
+    path: &str,
+    text: &str,
+    read_file: &mut dyn FnMut(&str) -> Result<String, String>,
+    mistakes: &mut Vec<Mistake>,
+) -> Vec<WrittenLine> {
+    let lines = lines(path, text, read_file, mistakes);
+    if lines
+        .iter()
+        .any(|line| *line.path == [Scope::Global.section()])
+    {
+        return lines;
+    }
+    if let Some(format) = doubts::other_format(text) {
+        // One mistake says more than one for each line.
+        let text = format!("config file {path} is in {format} format");
+        *mistakes = vec![Mistake::new(None, text, doubts::OTHER_FORMAT)];
+        return Vec::new();
+    }
+    // Important for an empty or truncated file: a reload would remove all databases.
+    let text = format!("main section missing from config file {path}");
+    let remedy = "write [pgbouncer], if only with its defaults";
+    mistakes.push(Mistake::new(None, text, remedy));
+    lines
+}
+
 /// Reads a file and the files that it includes, whose lines stand at the place of the `%include`.
 /// After a mistake, reading continues at the next line.
-pub(super) fn lines(
+fn lines(
     path: &str,
     text: &str,
     read_file: &mut dyn FnMut(&str) -> Result<String, String>,
@@ -143,6 +169,9 @@ impl Reader<'_> {
             Ok(_) => (why, Excerpt::of_key(&name)),
             Err(_) => (why, Excerpt::of_hidden(&name)),
         });
+        // PgBouncer reads this entry when a client needs it, and then refuses the client.
+        let is_fallback = scope == Scope::Database && name == "*";
+        head.is_left_out = is_fallback && is_text && head.unreadable.is_some();
         let pairs = pairs.unwrap_or_default().into_iter();
         let pairs: Arc<[_]> = pairs.take_while(|_| head.unreadable.is_none()).collect();
         let lines = pairs.iter().enumerate().map(|(at, pair)| WrittenLine {
@@ -175,10 +204,6 @@ impl Reader<'_> {
         Ok(())
     }
 }
-
-/// The remedy for bytes that are no text.
-pub(super) const NOT_UTF8: &str =
-    "there are bytes in it that are not UTF-8: write the file in UTF-8";
 
 /// The text of a mistake, and its remedy.
 type Wrong = (String, String);

@@ -1,8 +1,8 @@
 //! Settings: text goes in, one immutable value comes out. A reload replaces the whole value.
 //!
-//! There are two stages. The first reads what was written (`ini.rs`, `connstr.rs`, `userlist.rs`) and yields
-//! lines that know nothing of its syntax (`written.rs`). The second finds their meaning (`resolve.rs`) by the
-//! one table of settings (`table.rs`). The files of `auth_type = hba` have a grammar of their own (`access`).
+//! There are two stages. The first reads what was written (`ini.rs`, `connstr.rs`) and yields lines with paths
+//! (`written.rs`). The second finds their meaning (`resolve.rs`) by the one table of settings (`table.rs`), and
+//! reads the users of auth_file (`userlist.rs`). The files of `auth_type = hba` have a grammar of their own (`access`).
 #![forbid(unsafe_code)]
 
 pub mod access;
@@ -48,7 +48,7 @@ pub use table::{Database, Globals, PeerProcess, User};
 pub use tls::TlsInForce;
 pub use value::{
     AuthType, Facility, HttpUrl, IoDriver, Kind, List, Listen, ListenLost, LoadBalance, LogFormat,
-    PoolMode, PoolSpread, SessionState, Share, SslMode, SslNegotiation,
+    PoolMode, PoolSpread, SecretText, SessionState, Share, SslMode, SslNegotiation,
 };
 
 /// A setting's time in nanoseconds; 0 for none.

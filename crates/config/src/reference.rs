@@ -20,8 +20,8 @@ const FORMAT: &[&str] = &[
      the defaults again. A line that begins with `;` or `#` is a comment.",
     "Put a key in single or double quotes if it has characters other than letters, digits and \
      `_ . - *`. `%include FILE` on a line of its own reads another file at that place; a relative \
-     path counts from the folder in which the process was started. Numbers that begin with `0` are \
-     octal, with `0x` hexadecimal.",
+     path counts from the folder in which the process was started. In `[pgbouncer]`, numbers \
+     that begin with `0` are octal, with `0x` hexadecimal.",
     "An entry is a list `key=value key=value`; a value with blanks stands in single quotes, in \
      which `''` is one quote. The key of an entry of `[databases]` is the name that clients ask \
      for, and `*` is for all names that have no entry; of `[users]`, the name of a user; of \
@@ -71,9 +71,12 @@ pub fn settings_page() -> String {
         let _ = writeln!(page, "- [{}](#{anchor})", chapter.title);
     }
     for chapter in chapters() {
-        let _ = write!(page, "\n## {}\n\n", chapter.title);
+        let _ = write!(page, "\n## {}\n", chapter.title);
         if let Some(also) = &chapter.also {
-            let _ = write!(page, "{also}\n\n");
+            let _ = write!(page, "\n{also}\n");
+        }
+        if !chapter.settings.is_empty() {
+            page.push('\n');
         }
         for setting in chapter.settings {
             let (name, values, prose) = (setting.name, values(setting), setting.prose);
@@ -164,7 +167,7 @@ fn anchor(title: &str) -> String {
 
 /// The values that a setting takes, and its default.
 fn values(setting: &Setting) -> String {
-    let mut text = setting.kind.to_string();
+    let mut text = setting.values();
     match setting.default {
         None => {}
         Some("") => text.push_str("; default: nothing"),

@@ -1,25 +1,23 @@
 //! The second stage: from written settings to a configuration.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::access::TLS_TWICE;
 use super::database::Host;
-use super::ini::{self, NOT_UTF8};
+use super::excerpt::without_secrets;
+use super::ini;
 use super::near::{distance, nearest};
 use super::setting::{Assign, Range};
 use super::table::{self, Globals};
 use super::userlist::{self, MAX_USER};
 use super::value::{AuthType, Kind, SslMode, read_number};
-use super::written::{Path, WrittenLine};
+use super::written::{NO_TEXT, NOT_UTF8, Path, WrittenLine};
 use super::{
-    Authority, Beyond, CONSOLE, Config, Database, Excerpt, Mistake, Place, Reading, Scope, Setting,
-    User, Warning, access, doubts, is_console,
+    Authority, Beyond, Config, Database, Excerpt, Mistake, PeerProcess, Place, Reading, Scope,
+    Setting, User, Warning, access, doubts, is_console,
 };
 use howdah_auth::Secret;
-
-/// The replacement for bytes that are not UTF-8. In comments such bytes do no harm.
-pub(super) const NO_TEXT: char = char::REPLACEMENT_CHARACTER;
 
 /// The greatest length of a database name in bytes, with its terminating zero.
 const MAX_DATABASE: usize = 64;
@@ -36,40 +34,37 @@ pub(super) fn read(
         text
     };
     let mut mistakes = Vec::new();
-    let mut lines = ini::lines(path, text, read_file, &mut mistakes);
-    let is_main = |line: &WrittenLine| *line.path == [Scope::Global.section()];
-    let misses_main = !lines.iter().any(is_main);
-    if let Some(format) = doubts::other_format(text).filter(|_| misses_main) {
-        // One mistake says more than one for each line.
-        lines.clear();
-        let text = format!("config file {path} is in {format} format");
-        mistakes = vec![Mistake::new(None, text, doubts::OTHER_FORMAT)];
-    } else if misses_main {
-        // Important for an empty or truncated file: a reload would remove all databases.
-        let text = format!("main section missing from config file {path}");
-        let remedy = "write [pgbouncer], if only with its defaults";
-        mistakes.push(Mistake::new(None, text, remedy));
-    }
+    let lines = ini::read(path, text, read_file, &mut mistakes);
+    let mut reading = resolve(path, &lines, mistakes, read_file);
+    reading.files = files;
+    reading
+}
+
+/// Finds the meaning of lines, whose reader has found these mistakes.
+pub(super) fn resolve(
+    path: &str,
+    lines: &[WrittenLine],
+    mistakes: Vec<Mistake>,
+    read_file: &mut dyn FnMut(&str) -> Result<String, String>,
+) -> Reading {
     let mut resolver = Resolver {
         path: path.into(),
         config: Config::default(),
         written: HashMap::new(),
         entries: HashMap::new(),
-        refused: None,
+        refused: HashSet::new(),
         mistakes,
         warnings: Vec::new(),
         beyond_pgbouncer: Vec::new(),
     };
     resolver.config.globals.conffile = Some(path.into());
-    for line in &lines {
+    for line in lines {
         match &line.key {
             Some(key) => resolver.setting(line, key),
             None => resolver.begin(line),
         }
     }
-    let mut reading = resolver.finish(read_file);
-    reading.files = files;
-    reading
+    resolver.finish(read_file)
 }
 
 /// SET: assigns one global setting, with the checks of a load.
@@ -84,9 +79,6 @@ pub(super) fn set(globals: &mut Globals, key: &str, value: &str) -> Result<(), S
 /// # Errors
 /// How to write the value instead.
 fn assign(globals: &mut Globals, setting: &Setting, value: &str) -> Result<(), String> {
-    if setting.name == "auth_dbname" && value == CONSOLE {
-        return Err(RESERVED_AUTH_DBNAME.into());
-    }
     let field = setting.global.filter(|_| setting.can_be(value));
     if field.is_some_and(|field| (field.assign)(globals, value)) {
         Ok(())
@@ -94,9 +86,6 @@ fn assign(globals: &mut Globals, setting: &Setting, value: &str) -> Result<(), S
         Err(must_be(setting, value))
     }
 }
-
-const RESERVED_AUTH_DBNAME: &str =
-    "cannot use the reserved \"pgbouncer\" database as an auth_dbname";
 
 /// What is odd about a user of the auth_file, and what helps.
 type Doubt = (&'static str, &'static str);
@@ -106,13 +95,40 @@ struct Resolver {
     config: Config,
     /// The global settings that were written, each with its last value and place.
     written: HashMap<&'static str, (String, Place)>,
-    /// The place of each entry.
-    entries: HashMap<Path, Place>,
-    /// An entry that can't be made. Its settings are skipped.
-    refused: Option<Path>,
+    /// What was read of each entry.
+    entries: HashMap<Path, Begun>,
+    /// The sections and entries that can't be made. Their settings are skipped.
+    refused: HashSet<Path>,
     mistakes: Vec<Mistake>,
     warnings: Vec<Warning>,
     beyond_pgbouncer: Vec<Beyond>,
+}
+
+/// What was read of an entry.
+struct Begun {
+    place: Place,
+    /// The fields whose settings were written.
+    given: HashSet<&'static str>,
+    /// One of the settings is a mistake.
+    is_faulty: bool,
+}
+
+/// An entry of the configuration.
+enum Entry<'a> {
+    Database(&'a mut Arc<Database>),
+    User(&'a mut Arc<User>),
+    Peer(&'a mut Arc<PeerProcess>),
+}
+
+impl Entry<'_> {
+    /// Assigns a setting; false if the entry has no such setting or the value is not of its kind.
+    fn assign(self, setting: &Setting, value: &str) -> bool {
+        match self {
+            Entry::Database(entry) => assign_in(setting.database, entry, value),
+            Entry::User(entry) => assign_in(setting.user, entry, value),
+            Entry::Peer(entry) => assign_in(setting.peer, entry, value),
+        }
+    }
 }
 
 impl Resolver {
@@ -128,6 +144,7 @@ impl Resolver {
                 let remedy = "there are [pgbouncer], [databases], [users] and [peers]";
                 self.mistakes
                     .push(Mistake::new(Some(&line.place), text, remedy));
+                self.refused.insert(line.path.clone());
             }
         }
     }
@@ -148,88 +165,107 @@ impl Resolver {
     }
 
     fn begin_entry(&mut self, scope: Scope, name: &str, line: &WrittenLine) {
-        self.refused = None;
-        let place = line.place.clone();
-        if let Some(first) = self.entries.insert(line.path.clone(), place) {
-            let second = &line.place;
-            self.warn(format!(
-                "\"{name}\" is defined twice ({first} and {second}): the last counts"
+        let (id, at) = (entry_path(line), &line.place);
+        self.refused.remove(&id);
+        let wrong = match (may_be_made(scope, name), &line.unreadable) {
+            (Err(why), _) => Some((why, Excerpt::of_key(name))),
+            (_, wrong) => wrong.clone(),
+        };
+        if line.is_left_out {
+            self.config.fallback = None;
+            self.entries.remove(&id);
+            let (title, why) = (line.title(), wrong.map_or(String::new(), |(why, _)| why));
+            return self.warn(format!(
+                "{title} ({at}) can't be read and is left out: {why}"
             ));
         }
-        let at = &line.place;
-        let wrong = match (may_be_made(scope, name), &line.unreadable) {
-            (Err(why), _) => (why, Excerpt::of_key(name)),
-            // PgBouncer reads this entry when a client needs it, and then refuses the client.
-            (_, Some((why, _))) if scope == Scope::Database && name == "*" && why != NOT_UTF8 => {
-                let title = line.title();
-                return self.warn(format!(
-                    "{title} ({at}) can't be read and is left out: {why}"
-                ));
-            }
-            (_, Some(wrong)) => wrong.clone(),
-            _ => return self.make_entry(scope, name),
+        let begun = Begun {
+            place: at.clone(),
+            given: HashSet::new(),
+            is_faulty: false,
         };
-        let mistake = Mistake::new(Some(at), line.title(), wrong.0);
-        self.mistakes.push(mistake.showing(wrong.1));
-        self.refused = Some(line.path.clone());
+        if let Some(first) = self.entries.insert(id.clone(), begun) {
+            let first = first.place;
+            self.warn(format!(
+                "\"{name}\" is defined twice ({first} and {at}): the last counts"
+            ));
+        }
+        if let Some((why, excerpt)) = wrong {
+            let mistake = Mistake::new(Some(at), line.title(), why);
+            self.mistakes.push(mistake.showing(excerpt));
+            self.refused.insert(id);
+            return;
+        }
+        match self.entry(&id) {
+            Some(Entry::Database(entry)) => *entry = database(name),
+            Some(Entry::User(entry)) => *entry = user(name),
+            Some(Entry::Peer(entry)) => *entry = Arc::default(),
+            None => {}
+        }
     }
 
-    /// Makes an entry that has only its name.
-    fn make_entry(&mut self, scope: Scope, name: &str) {
+    /// The entry at a path. Makes an entry that is not there.
+    fn entry(&mut self, path: &Path) -> Option<Entry<'_>> {
+        let [section, name] = &**path else {
+            return None;
+        };
         let config = &mut self.config;
-        match scope {
-            Scope::Global => {}
+        Some(match Scope::of_entries(section)? {
+            Scope::Database if name == "*" => {
+                Entry::Database(config.fallback.get_or_insert_with(|| database(name)))
+            }
             Scope::Database => {
-                let entry = Arc::new(Database {
-                    name: name.into(),
-                    ..Database::default()
-                });
-                if name == "*" {
-                    config.fallback = Some(entry);
-                } else {
-                    config.databases.insert(name.into(), entry);
-                }
+                let entry = config.databases.entry(name.clone());
+                Entry::Database(entry.or_insert_with(|| database(name)))
             }
             Scope::User => {
-                let entry = Arc::new(User {
-                    name: name.into(),
-                    ..User::default()
-                });
-                config.users.insert(name.into(), entry);
+                let entry = config.users.entry(name.clone());
+                Entry::User(entry.or_insert_with(|| user(name)))
             }
-            Scope::Peer => {
-                let id = peer_id(name);
-                config.peers.extend(id.map(|id| (id, Arc::default())));
-            }
-        }
+            _ => Entry::Peer(config.peers.entry(peer_id(name)?).or_default()),
+        })
+    }
+
+    /// Whether the path or a part of it can't be made.
+    fn is_refused(&self, path: &Path) -> bool {
+        (1..=path.len()).any(|parts| self.refused.contains(&path[..parts]))
     }
 
     fn setting(&mut self, line: &WrittenLine, key: &str) {
-        let is_outside = line.path.is_empty();
-        let Some(scope) = line.scope().or(is_outside.then_some(Scope::Global)) else {
-            return; // The section is unknown: its header was the mistake.
-        };
-        if self.refused.as_ref() == Some(&line.path) {
+        let id = entry_path(line);
+        if id.len() > 1 && !self.entries.contains_key(&id) && !self.is_refused(&id) {
+            self.begin(&WrittenLine::head(line.path.clone(), line.place.clone()));
+        }
+        if self.is_refused(&id) {
             return;
         }
-        let setting = table::find(scope, key);
+        let scope = line.scope();
+        let setting = table::find(scope.unwrap_or(Scope::Global), key);
         let done = if (key.to_owned() + &line.text).contains(NO_TEXT) {
             Err(NOT_UTF8.into())
-        } else if is_outside {
-            Err("it stands before any section: begin with [pgbouncer]".into())
-        } else if let Some(setting) = setting {
-            match scope {
-                Scope::Global => self.global_setting(line, setting),
-                _ => self.entry_setting(line, scope, setting),
-            }
         } else {
-            let near = did_you_mean(scope, key);
-            Err(format!("there is no such setting{near}"))
+            match (scope, setting) {
+                (None, _) if line.path.is_empty() => {
+                    Err("it stands before any section: begin with [pgbouncer]".into())
+                }
+                (None, _) => {
+                    Err("it stands outside of an entry: begin with the entry's name".into())
+                }
+                (Some(Scope::Global), Some(setting)) => self.global_setting(line, setting),
+                (Some(scope), Some(setting)) => self.entry_setting(line, scope, setting),
+                (Some(scope), None) => {
+                    let near = did_you_mean(scope, key);
+                    Err(format!("there is no such setting{near}"))
+                }
+            }
         };
         if let Err(remedy) = done {
             let (text, excerpt) = line.mistaken(setting);
             let mistake = Mistake::new(Some(&line.place), text, remedy);
             self.mistakes.push(mistake.showing(excerpt));
+            if let Some(begun) = self.entries.get_mut(&id) {
+                begun.is_faulty = true;
+            }
         }
     }
 
@@ -261,53 +297,48 @@ impl Resolver {
         setting: &Setting,
     ) -> Result<(), String> {
         self.note_beyond(scope, setting, line);
-        let value = &line.text;
+        let id = entry_path(line);
+        let value = match setting.kind {
+            Kind::Number => decimal(&line.text),
+            _ => &line.text,
+        };
         let warning = |read: &str| format!("{} ({}): {read}", line.title(), line.place);
         if line.is_oddly_quoted() {
             let quotes = "its value is read without the double quotes: write single ones";
             self.warn(warning(quotes));
         }
-        if self.assign(line, scope, setting, value) {
-            if let Some(doubt) = doubts::of_pair(setting.name, value) {
+        let begun = self.entries.get_mut(&id);
+        if begun.is_some_and(|begun| !begun.given.insert(setting.field)) {
+            self.warn(warning("set twice, the last value counts"));
+        }
+        if self.assign(&id, setting, value) {
+            if let Some(doubt) = doubts::of_pair(setting, value) {
                 self.warn(warning(doubt));
             }
             return Ok(());
         }
         // PgBouncer reads the digits, too, and takes no notice of the rest.
         let is_number = matches!(setting.kind, Kind::Number | Kind::Seconds);
-        let digits = leading_digits(value).filter(|_| is_number);
-        match digits.filter(|digits| self.assign(line, scope, setting, digits)) {
+        let digits = leading_digits(value).filter(|_| is_number && line.among.is_some());
+        match digits.filter(|digits| self.assign(&id, setting, digits)) {
             Some(_) if line.has_password() => {
                 self.warn(warning("only the digits of its value are read"));
             }
-            Some(digits) => self.warn(warning(&format!("{value} is read as {digits}"))),
+            Some(digits) => {
+                let value = without_secrets(value);
+                self.warn(warning(&format!("{value} is read as {digits}")));
+            }
             None => return Err(must_be(setting, value)),
         }
         Ok(())
     }
 
     /// Assigns a setting of an entry; false if it does not take the value.
-    fn assign(&mut self, line: &WrittenLine, scope: Scope, setting: &Setting, value: &str) -> bool {
-        let config = &mut self.config;
-        let name = line.path.last().map_or("", |name| name);
-        if !setting.can_be(value) {
-            return false;
-        }
-        match scope {
-            Scope::Global => false,
-            Scope::Database => {
-                let entry = match name {
-                    "*" => config.fallback.as_mut(),
-                    _ => config.databases.get_mut(name),
-                };
-                assign_in(setting.database, entry, value)
-            }
-            Scope::User => assign_in(setting.user, config.users.get_mut(name), value),
-            Scope::Peer => {
-                let entry = peer_id(name).and_then(|id| config.peers.get_mut(&id));
-                assign_in(setting.peer, entry, value)
-            }
-        }
+    fn assign(&mut self, id: &Path, setting: &Setting, value: &str) -> bool {
+        setting.can_be(value)
+            && self
+                .entry(id)
+                .is_some_and(|entry| entry.assign(setting, value))
     }
 
     /// Notes a setting that PgBouncer does not know here.
@@ -353,21 +384,13 @@ impl Resolver {
     /// Refuses peers without a host, and warns of `[peers]` without a `peer_id`, which has no
     /// effect.
     fn judge_peers(&mut self) {
-        for (path, place) in &self.entries {
-            let id = match &**path {
-                [section, name] if section == Scope::Peer.section() => peer_id(name),
-                _ => None,
-            };
-            let peer = id.and_then(|id| Some((id, self.config.peers.get(&id)?)));
-            let Some((id, _)) = peer.filter(|(_, peer)| peer.host.is_none()) else {
-                continue;
-            };
+        let peers = self.config.peers.iter();
+        for (id, _) in peers.filter(|(_, peer)| peer.host.is_none()) {
+            let path = [Scope::Peer.section().to_owned(), id.to_string()];
             // Another mistake of the entry may be the reason.
-            let mut told = self.mistakes.iter().filter_map(|told| told.place.as_ref());
-            if !told.any(|told| told == place) {
-                self.config.peers.remove(&id);
-                let text = format!("peer \"{}\"", path[1]);
-                let mistake = Mistake::new(Some(place), text, "a peer needs host=");
+            if let Some(begun) = self.entries.get(&path[..]).filter(|begun| !begun.is_faulty) {
+                let text = format!("peer \"{id}\"");
+                let mistake = Mistake::new(Some(&begun.place), text, "a peer needs host=");
                 let mistake = mistake.showing(Excerpt::of_key(&path[1]));
                 self.mistakes.push(mistake);
             }
@@ -503,7 +526,7 @@ impl Resolver {
     fn place_of(&self, database: &str) -> String {
         let path = [Scope::Database.section().to_owned(), database.to_owned()];
         let place = self.entries.get(&path[..]);
-        place.map_or_else(String::new, |place| format!(" ({place})"))
+        place.map_or_else(String::new, |begun| format!(" ({})", begun.place))
     }
 
     /// Finds the hosts of entries. A database without `host` has the directory of Howdah's own unix
@@ -570,13 +593,8 @@ impl Resolver {
             if !readable(&name, &secret) {
                 continue;
             }
-            let user = self.config.users.entry(name.clone()).or_insert_with(|| {
-                Arc::new(User {
-                    name,
-                    ..User::default()
-                })
-            });
-            let user = Arc::make_mut(user);
+            let entry = self.config.users.entry(name.clone());
+            let user = Arc::make_mut(entry.or_insert_with(|| user(&name)));
             if user.listed {
                 let twice = ("stands there twice", "the last line counts");
                 doubtful.push((twice, line, user.name.clone()));
@@ -692,26 +710,58 @@ fn did_you_mean_word(kind: Kind, value: &str) -> String {
 
 /// What to write instead of a value that a setting does not take.
 fn must_be(setting: &Setting, value: &str) -> String {
-    let range = match setting.range {
-        Some(Range::Only(_, advice)) => return advice.into(),
-        Some(Range::Such(_, range)) => range.into(),
-        Some(Range::Numbers(least, most)) => format!(" from {least} to {most}"),
-        None if setting.global.is_some() && setting.kind == Kind::Number => {
-            let negative = read_number(value).filter(|number| *number < 0);
-            negative.map_or("", |_| ", 0 or more").into()
-        }
-        None => String::new(),
+    if let Some(Range::Only(_, advice)) = setting.range {
+        return advice.into();
+    }
+    let is_negative = read_number(value).is_some_and(|number| number < 0);
+    let counts = setting.kind == Kind::Number && setting.global.is_some();
+    let least = if is_negative && counts && setting.range.is_none() {
+        ", 0 or more"
+    } else {
+        ""
     };
     let near = did_you_mean_word(setting.kind, value);
-    format!("must be {}{range}{near}", setting.kind)
+    format!("must be {}{least}{near}", setting.values())
 }
 
 /// Assigns a setting of an entry; false if the text is not of the setting's kind.
-fn assign_in<T: Clone>(assign: Option<Assign<T>>, entry: Option<&mut Arc<T>>, text: &str) -> bool {
-    match (assign, entry) {
-        (Some(assign), Some(entry)) => assign(Arc::make_mut(entry), text),
-        _ => false,
+fn assign_in<T: Clone>(assign: Option<Assign<T>>, entry: &mut Arc<T>, text: &str) -> bool {
+    assign.is_some_and(|assign| assign(Arc::make_mut(entry), text))
+}
+
+/// What an entry is kept under: its path, for a peer with the number in its usual form.
+fn entry_path(line: &WrittenLine) -> Path {
+    let id = match (line.scope(), &*line.path) {
+        (Some(Scope::Peer), [_, name]) => peer_id(name),
+        _ => None,
+    };
+    match id {
+        Some(id) => [line.path[0].clone(), id.to_string()].into(),
+        None => line.path.clone(),
     }
+}
+
+/// A database that has only its name.
+fn database(name: &str) -> Arc<Database> {
+    Arc::new(Database {
+        name: name.into(),
+        ..Database::default()
+    })
+}
+
+/// A user who has only a name.
+fn user(name: &str) -> Arc<User> {
+    Arc::new(User {
+        name: name.into(),
+        ..User::default()
+    })
+}
+
+/// A number without the zeros in front: numbers of entries are decimal, as in PgBouncer.
+fn decimal(text: &str) -> &str {
+    let number = text.trim_start_matches('0');
+    let is_number = number.starts_with(|c: char| c.is_ascii_digit());
+    if is_number { number } else { text }
 }
 
 /// Whether there may be an entry with this name.
@@ -730,7 +780,7 @@ fn may_be_made(scope: Scope, name: &str) -> Result<(), String> {
         }
         Scope::Database => MAX_DATABASE - 1,
         Scope::User => MAX_USER - 1,
-        Scope::Global | Scope::Peer => usize::MAX,
+        _ => usize::MAX,
     };
     if name.len() > most {
         let noun = scope.noun();
@@ -739,7 +789,8 @@ fn may_be_made(scope: Scope, name: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// The id that is a peer's name.
 fn peer_id(name: &str) -> Option<u16> {
-    let id = u16::try_from(read_number(name)?).ok()?;
+    let id = u16::try_from(read_number(decimal(name))?).ok()?;
     (id > 0).then_some(id)
 }

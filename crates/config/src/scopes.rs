@@ -15,7 +15,7 @@ pub struct Scopes<'a> {
 }
 
 /// What is more than the nearest value.
-impl<'a> Scopes<'a> {
+impl Scopes<'_> {
     /// True if one connection listens for all clients of a database. False for a database with
     /// several hosts, because notifications do not leave their host.
     pub fn shares_listen(self) -> bool {
@@ -25,19 +25,13 @@ impl<'a> Scopes<'a> {
 
     /// The user whose connection listens for all clients of a database; `None` if each user has its
     /// own.
-    pub fn listen_user(self) -> Option<&'a str> {
-        let own = self
-            .database
-            .and_then(|database| database.listen_user.as_deref());
-        let user = own.unwrap_or(&self.globals.listen_user);
-        Some(user).filter(|user| !user.is_empty())
+    pub fn listener(self) -> Option<String> {
+        Some(self.listen_user()).filter(|user| !user.is_empty())
     }
 
     /// How many clients may keep a server of a pool between transactions; 0 sets no limit.
-    pub fn pin_limit(self) -> u32 {
-        let of_user = self.user.and_then(|user| user.pin_limit);
-        let own = of_user.or_else(|| self.database?.pin_limit);
-        let limit = own.unwrap_or(self.globals.pin_limit);
+    pub fn pins(self) -> u32 {
+        let limit = self.pin_limit();
         if limit > 0 {
             return limit;
         }
@@ -51,11 +45,7 @@ impl<'a> Scopes<'a> {
     }
 
     /// The system user that a database's servers on a unix socket must run as; `None`: any user.
-    pub fn require_peer(self) -> Option<&'a str> {
-        let own = self
-            .database
-            .and_then(|database| database.requirepeer.as_deref());
-        let name = own.unwrap_or(&self.globals.server_requirepeer);
-        (!name.is_empty()).then_some(name)
+    pub fn peer_user(self) -> Option<String> {
+        Some(self.requirepeer()).filter(|name| !name.is_empty())
     }
 }

@@ -6,7 +6,7 @@ use super::value::{Kind, Value, read_number};
 use super::{Database, Globals, PeerProcess, User};
 
 /// A place in which a setting is allowed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// In `[pgbouncer]`.
     Global,
@@ -90,6 +90,8 @@ pub struct Setting {
     pub reloadable: bool,
     /// What the setting does.
     pub prose: &'static str,
+    /// The field: two settings of one field are two names of a setting.
+    pub(super) field: &'static str,
     pub(super) range: Option<Range>,
     pub(super) global: Option<Field>,
     pub(super) database: Option<Assign<Database>>,
@@ -133,7 +135,18 @@ impl Setting {
 
     /// Whether the value is a secret, which no message shows.
     pub(super) fn is_secret(&self) -> bool {
-        matches!(self.name, "http_token" | "auth_ldap_options")
+        self.kind == Kind::Secret
+    }
+
+    /// The kind of the values and their range, for messages and the reference.
+    pub(super) fn values(&self) -> String {
+        match self.range {
+            Some(Range::Such(_, range)) => format!("{}{range}", self.kind),
+            Some(Range::Numbers(least, most)) => {
+                format!("{} from {least} to {most}", self.kind)
+            }
+            Some(Range::Only(..)) | None => self.kind.to_string(),
+        }
     }
 }
 
@@ -186,10 +199,10 @@ macro_rules! optional {
     };
 }
 
-/// The second of two things. The first only says that it is there.
-macro_rules! second {
-    ($word:ident $it:expr) => {
-        $it
+/// Something that is made only if a row has the word.
+macro_rules! if_given {
+    ($word:ident $($it:tt)*) => {
+        $($it)*
     };
 }
 
@@ -212,31 +225,23 @@ macro_rules! default_text {
     };
 }
 
-/// The type of a field, by the word of the setting.
+/// The type of a field of an entry, by the word of the setting: `own` alone always has a value.
 macro_rules! kept {
-    (value $type:ty) => { Option<$type> };
-    (limit $type:ty) => { Option<$type> };
-    (time $type:ty) => { Option<$type> };
-    ($word:ident $type:ty) => { $type };
+    (own $type:ty) => { $type };
+    ($word:ident $type:ty) => { Option<$type> };
 }
 
-/// The value of a field before its setting is read, by the word of the setting.
+/// The value of an entry's field before its setting is read, by the word of the setting.
 macro_rules! initial {
-    (value $field:ident $default:tt) => {
-        None
-    };
-    (limit $field:ident $default:tt) => {
-        None
-    };
-    (time $field:ident $default:tt) => {
-        None
-    };
-    ($word:ident $field:ident $default:tt) => {
+    (own $field:ident $default:tt) => {
         default_value(stringify!($field), default_text!($default))
     };
+    ($word:ident $field:ident $default:tt) => {
+        None
+    };
 }
 
-/// A struct with fields for settings, and others.
+/// A struct for entries, with fields for settings, and others.
 macro_rules! holder {
     (
         $(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $other:ident: $other_type:ty,)* }
@@ -259,37 +264,49 @@ macro_rules! holder {
     };
 }
 
-/// The reader of a setting that counts in several scopes: the nearest value, else the global one.
+/// The reader of a setting: the user's value, else the database's, else the global one. The lists
+/// have what the row has: `global`, `user`, `database` and `else`. A setting with a global value
+/// and no other scope is read as a field, and so is one without a global value.
 macro_rules! reader {
-    ($field:ident $type:ty [] $($scope:tt)*) => {};
-    ($field:ident $type:ty [$prose:literal $global:ident] [$($user:ident)?] [$($database:ident)?]) => {
+    ($prose:literal $field:ident $type:ty [$($global:ident)?] [] [] []) => {};
+    ($prose:literal $field:ident $type:ty [] [$($user:ident)?] [$($database:ident)?] []) => {};
+    ($prose:literal $field:ident $type:ty [$global:ident] $user:tt $database:tt []) => {
+        reader!($prose $field $type [] $user $database [$field]);
+    };
+    ($prose:literal $field:ident $type:ty [] [$($user:ident)?] [$($database:ident)?] [$next:ident]) => {
         impl Scopes<'_> {
             #[doc = $prose]
             pub fn $field(self) -> $type {
-                $(if let Some(own) = self.user.and_then(|user| second!($user user.$field.clone())) {
+                $(if let Some(own) = self.user.and_then(|user| if_given!($user user.$field.clone())) {
                     return own;
                 })?
-                $(if let Some(own) = self.database.and_then(|entry| second!($database entry.$field.clone())) {
+                $(if let Some(own) = self.database.and_then(|entry| if_given!($database entry.$field.clone())) {
                     return own;
                 })?
-                self.globals.$global.clone()
+                self.globals.$next.clone()
             }
         }
     };
 }
 
 /// Makes the structs with their fields and defaults, the readers of [`Scopes`](super::Scopes), and
-/// `SETTINGS`. The structs are written with the fields that are no settings. A row is
+/// `SETTINGS`. The structs are written with the fields that are no settings. A row with all of its
+/// parts, in their order, is
 ///
 /// ```text
-/// field as "name": Type = default in range;
-///     global(..) user(..) database(.. replaces) else global_field peer(..); known SCOPES; prose;
+/// field as "name": Type = "default" in RANGE;
+///     global(reload) user(limit) database(limit replaces) else other_field peer(limit) alias(limit);
+///     known SCOPES;
+///     "What the setting does.";
 /// ```
 ///
-/// without the parts that it does not need: `as` if the setting has another name than the field;
-/// `global(reload)` or `global(fixed)`; in other scopes the word that reads the text; `replaces` if
-/// a change of the setting takes other servers; `else` for the reader; `alias` for another name of a
-/// database's setting.
+/// A row leaves out what it does not need:
+/// - `as`: the name in the file, if the field has another;
+/// - `global`: the field of `[pgbouncer]`, changed by a `reload` or `fixed`;
+/// - `user`, `database`, `peer`: the field in entries, with the word that reads the text;
+/// - `replaces`: a change of the setting takes other servers;
+/// - `else`: the global field that counts without a value, if it has another name;
+/// - `alias`: the name is another one for a field of the database.
 macro_rules! settings {
     (
         $(#[$of_globals:meta])* pub struct Globals {}
@@ -311,9 +328,19 @@ macro_rules! settings {
             $prose:literal;
         )*})*
     ) => {
-        holder! { $(#[$of_globals])* Globals {} $($($({
-            $field: [$type] = $default, by $global, $prose
-        })?)*)* }
+        $(#[$of_globals])*
+        pub struct Globals {
+            $($($(#[doc = $prose] pub $field: if_given!($global $type),)?)*)*
+        }
+
+        impl Default for Globals {
+            fn default() -> Globals {
+                Globals {$($($($field: if_given!(
+                    $global default_value(stringify!($field), default_text!($default))
+                ),)?)*)*}
+            }
+        }
+
         holder! { $(#[$of_database])* Database {
             $($(#[$database_doc])* $database_field: $database_type,)*
         } $($($({ $field: [$type] = $default, by $database, $prose })?)*)* }
@@ -325,13 +352,21 @@ macro_rules! settings {
         } $($($({ $field: [$type] = $default, by $peer, $prose })?)*)* }
 
         impl Database {
-            /// The settings whose change takes other servers.
-            pub(super) fn replacing(&self) -> impl PartialEq + std::fmt::Debug + '_ {
-                ($($($($(second!($replaces &self.$field),)?)?)*)*)
+            /// The settings whose change takes other servers, by the field's name, without those
+            /// that have their defaults.
+            pub(super) fn replacing(&self) -> BTreeMap<&'static str, String> {
+                let default = Database::default();
+                let all = [$($($($(if_given!($replaces (
+                    stringify!($field),
+                    Value::show(&self.$field),
+                    Value::show(&default.$field),
+                )),)?)?)*)*];
+                let changed = all.into_iter().filter(|(_, own, default)| own != default);
+                changed.filter_map(|(name, own, _)| Some((name, own?))).collect()
             }
         }
 
-        $($(reader!($field $type [$($prose $next)?] [$($user)?] [$($database)?]);)*)*
+        $($(reader!($prose $field $type [$($global)?] [$($user)?] [$($database)?] [$($next)?]);)*)*
 
         /// All settings, in the order of the reference.
         pub static SETTINGS: &[Setting] = &[$($(Setting {
@@ -342,8 +377,9 @@ macro_rules! settings {
             known_to_pgbouncer: $known,
             reloadable: true $(&& $global)?,
             prose: $prose,
+            field: stringify!($field),
             range: optional!($($range)?),
-            global: optional!($(second!($global Field {
+            global: optional!($(if_given!($global Field {
                 assign: |globals, text| fill(&mut globals.$field, own(text)),
                 show: |globals| Value::show(&globals.$field),
                 copy: |to, from| to.$field.clone_from(&from.$field),

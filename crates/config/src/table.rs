@@ -1,6 +1,7 @@
-//! The one table of settings. Everything else that knows settings is derived from this table: the
-//! fields, their readers, SHOW CONFIG, SET, the reference page, sample files and start-up warnings.
+//! The one table of settings. The fields, their readers, SHOW CONFIG, SET and the reference page are
+//! made from this table.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -13,9 +14,10 @@ use super::setting::{Field, default_value, fill, limit, own, time, value};
 use super::userlist::MAX_USER;
 use super::value::{
     AuthType, Facility, HttpUrl, IoDriver, List, Listen, ListenLost, LoadBalance, LogFormat,
-    PoolMode, PoolSpread, SessionState, Share, SslMode, SslNegotiation, Value, read_number,
+    PoolMode, PoolSpread, SecretText, SessionState, Share, SslMode, SslNegotiation, Value,
+    read_number,
 };
-use super::{CAUSES, Scope, Scopes, Setting};
+use super::{CAUSES, Scope, Scopes, Setting, is_console};
 
 #[allow(non_upper_case_globals)] // They read as words in the table.
 const reload: bool = true;
@@ -55,6 +57,10 @@ const HOSTS: Range = Only(
 const USER_NAME: Range = Only(
     |text| text.len() < MAX_USER,
     "a user name has at most 127 bytes",
+);
+const NOT_CONSOLE: Range = Only(
+    |text| !is_console(text),
+    "cannot use the reserved \"pgbouncer\" database as an auth_dbname",
 );
 
 settings! {
@@ -127,12 +133,12 @@ settings! {
         auth_file: Option<String> = unset; global(reload); known G;
             "The file of users and their secrets.";
         auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname=$1 AND rolcanlogin";
-            global(reload) database(value replaces) else auth_query; known GD;
+            global(reload) database(value replaces); known GD;
             "The query that finds the secret of a user who is not in auth_file.";
-        auth_user: Option<String> = unset; global(reload) database(value) else auth_user; known GD;
+        auth_user: Option<String> = unset; global(reload) database(value); known GD;
             "The role that runs auth_query.";
-        auth_dbname: Option<String> = unset;
-            global(reload) database(value replaces) else auth_dbname; known GD;
+        auth_dbname: Option<String> = unset in NOT_CONSOLE;
+            global(reload) database(value replaces); known GD;
             "The entry of [databases] in which auth_query runs; unset means the client's own.";
         auth_query_cache: Duration = "0"; global(reload); known NOWHERE;
             "How long Howdah believes an answer of auth_query, on each worker. 0 asks at each login. After a \
@@ -155,30 +161,33 @@ settings! {
 
     topic "Pools and limits" {
         pool_mode: PoolMode = "session";
-            global(reload) user(value) database(value) else pool_mode; known GDU;
+            global(reload) user(value) database(value); known GDU;
             "When a server goes back to its pool.";
         default_pool_size: u32 = "20"; global(reload); known G;
             "Servers per database and user; 0 sets no limit. Databases and users set pool_size.";
-        min_pool_size: u32 = "0"; global(reload) database(limit) else min_pool_size; known GD;
+        pool_size: u32 = unset; user(limit) database(limit) else default_pool_size; known DU;
+            "In entries of databases and users: servers in each of their pools. The user's value counts \
+             before the database's; missing means default_pool_size, 0 sets no limit.";
+        min_pool_size: u32 = "0"; global(reload) database(limit); known GD;
             "Servers kept open in a pool that is in use.";
         reserve_pool_size: u32 = "0";
-            global(reload) user(limit) database(limit) else reserve_pool_size; known GDU;
+            global(reload) user(limit) database(limit); known GDU;
             "Servers that a pool may have in addition, when clients wait too long.";
         reserve_pool_timeout: Duration = "5"; global(reload); known G;
             "How long a client must have waited before the reserve is used.";
         max_client_conn: u32 = "100"; global(reload); known G;
             "How many clients may be connected.";
         max_db_connections: u32 = "0";
-            global(reload) database(limit) else max_db_connections; known GD;
+            global(reload) database(limit); known GD;
             "How many servers one database may have, whatever the user; 0 sets no limit.";
         max_user_connections: u32 = "0";
-            global(reload) user(limit) else max_user_connections; known GU;
+            global(reload) user(limit); known GU;
             "How many servers one user may have, whatever the database; 0 sets no limit.";
         max_db_client_connections: u32 = "0";
-            global(reload) database(limit) else max_db_client_connections; known GD;
+            global(reload) database(limit); known GD;
             "How many clients of one database may be connected; 0 sets no limit.";
         max_user_client_connections: u32 = "0";
-            global(reload) user(limit) else max_user_client_connections; known GU;
+            global(reload) user(limit); known GU;
             "How many clients of one user may be connected; 0 sets no limit.";
         pool_idle_timeout: Duration = "0"; global(reload); known NOWHERE;
             "Forgets a pool that had neither clients nor servers for this long.";
@@ -188,20 +197,20 @@ settings! {
 
     topic "Timeouts of clients" {
         query_wait_timeout: Duration = "120";
-            global(reload) user(value) database(value) else query_wait_timeout; known G;
+            global(reload) user(value) database(value); known G;
             "How long a client may wait for a server.";
         query_wait_notify: Duration = "5"; global(reload); known G;
             "Tells a client by a notice once it waited this long for a server.";
-        query_timeout: Duration = "0"; global(reload) user(time) else query_timeout; known GU;
+        query_timeout: Duration = "0"; global(reload) user(time); known GU;
             "Ends queries that run longer.";
         transaction_timeout: Duration = "0";
-            global(reload) user(time) else transaction_timeout; known GU;
+            global(reload) user(time); known GU;
             "Ends transactions that take longer.";
         idle_transaction_timeout: Duration = "0";
-            global(reload) user(time) else idle_transaction_timeout; known GU;
+            global(reload) user(time); known GU;
             "Closes clients that are idle in a transaction for this long.";
         client_idle_timeout: Duration = "0";
-            global(reload) user(time) else client_idle_timeout; known GU;
+            global(reload) user(time); known GU;
             "Closes clients that sent nothing for this long.";
         cancel_wait_timeout: Duration = "10"; global(reload); known G;
             "How long a cancel request may wait for a connection to carry it.";
@@ -215,7 +224,7 @@ settings! {
 
     topic "Servers" {
         server_lifetime: Duration = "3600";
-            global(reload) database(time) else server_lifetime; known GD;
+            global(reload) database(time); known GD;
             "Closes servers older than this when they are free; 0 uses each once.";
         server_idle_timeout: Duration = "600"; global(reload); known G;
             "Closes servers that nobody used for this long.";
@@ -255,7 +264,7 @@ settings! {
 
     topic "Session state and prepared statements" {
         session_state: SessionState = "keep";
-            global(reload) user(value) database(value) else session_state; known NOWHERE;
+            global(reload) user(value) database(value); known NOWHERE;
             "What becomes of what a client leaves in its session, in transaction and statement mode. \
              `keep`: it is that client's on every server, and nobody else's; what can't be moved \
              (temporary tables, advisory locks, LISTEN) keeps its server for it. `discard`: it is lost \
@@ -268,13 +277,13 @@ settings! {
              is refused (53000) inside one. While no client waits for a server, all servers but one may \
              be kept. 0: half of the servers that the pool may have, at least one.";
         pin_idle_timeout: Duration = "0";
-            global(reload) user(time) else pin_idle_timeout; known NOWHERE;
+            global(reload) user(time); known NOWHERE;
             "Disconnects clients that keep a server between transactions (session_state) and send \
              nothing for this long.";
         pin_notice: bool = "0"; global(reload); known NOWHERE;
             "Tells clients by a NOTICE that they keep a server between transactions, and why.";
         listen: Listen = "share";
-            global(reload) user(value) database(value) else listen; known NOWHERE;
+            global(reload) user(value) database(value); known NOWHERE;
             "What LISTEN does in transaction mode with `session_state = keep`. `share`: one connection \
              listens for all clients of the database and user, and those keep no server. `pin`: the client \
              keeps its server. See docs/session-state.md.";
@@ -373,7 +382,7 @@ settings! {
         http_page: bool = "0"; global(reload); known NOWHERE;
             "Serves a page at / of the HTTP endpoint that shows pools, waits and latencies. Where \
              http_listen_addr is not loopback it needs http_token.";
-        http_token: String = "" in TOKEN; global(reload); known NOWHERE;
+        http_token: SecretText = "" in TOKEN; global(reload); known NOWHERE;
             "The token that requests to /metrics and the page must send: as `Authorization: Bearer ...`, or \
              once as `/?token=...`. /live and /ready need none.";
         ready_fails_when: List = "draining, paused, unreachable" in SOME_CAUSES;
@@ -383,7 +392,7 @@ settings! {
         metrics_max_pools: u32 = "100"; global(reload); known NOWHERE;
             "How many pools have metrics of their own; the others are summed.";
         slow_query_time: Duration = "0";
-            global(reload) user(value) database(value) else slow_query_time; known NOWHERE;
+            global(reload) user(value) database(value); known NOWHERE;
             "Logs queries that took at least this long, the wait for a server included; 0 logs none. \
              Constants are left out of their texts.";
         slow_query_values: bool = "0"; global(reload); known NOWHERE;
@@ -486,17 +495,14 @@ settings! {
              missing means unix_socket_dir.";
         load_balance_hosts: LoadBalance = "round-robin"; database(own replaces); known D;
             "Whether several hosts are used in turn, or the first until it fails.";
-        password: String = unset; database(value); known D;
+        password: SecretText = unset; database(value); known D;
             "The password of the forced user; missing means its secret from auth_file. Without `user` \
              it has no effect.";
-        pool_size: u32 = unset; user(limit) database(limit) else default_pool_size; known DU;
-            "Servers in each pool of the database or user, whose value counts first; missing means \
-             default_pool_size, 0 sets no limit.";
         port: u16 = "5432" in Numbers(1, 65535); database(own replaces); known D;
             "PostgreSQL's port.";
         require_auth: RequireAuth = unset; database(value) else server_require_auth; known NOWHERE;
             "The ways in which Howdah may prove itself to its servers; missing means server_require_auth.";
-        requirepeer: String = unset; database(value); known NOWHERE;
+        requirepeer: String = unset; database(value) else server_requirepeer; known NOWHERE;
             "The system's user that must run its servers, if they are reached by a unix socket; \
              missing means server_requirepeer.";
         reserve_pool_size as "reserve_pool": u32 = unset; alias(limit); known D;
@@ -561,6 +567,14 @@ mod tests {
                 _ => setting.default,
             };
             assert_eq!(shown.as_deref(), expected, "{}", setting.name);
+        }
+        for setting in SETTINGS {
+            let default = setting.default;
+            assert!(
+                default.is_none_or(|text| setting.can_be(text)),
+                "{}",
+                setting.name
+            );
         }
     }
 

@@ -382,6 +382,71 @@ fn peers() {
 }
 
 #[test]
+fn numbers_of_entries_are_decimal() {
+    let text = "[peers]\n08=host=a\n010=host=b\n1=host=c\n01=host=d\n[databases]\n\
+                a=port=05432 pool_size=010\n[pgbouncer]\npeer_id=010\n";
+    let (config, said) = load(text).unwrap();
+    let twice = "\"01\" is defined twice (h.ini:4 and h.ini:5): the last counts";
+    assert!(said.len() == 1 && said[0].text == twice, "{said:?}");
+    assert!(config.peers.keys().eq(&[1, 8, 10]));
+    assert_eq!(config.peers[&1].host.as_deref(), Some("d"));
+    let a = &config.databases["a"];
+    assert_eq!(
+        (a.port, a.pool_size, config.globals.peer_id),
+        (5432, Some(10), 8)
+    );
+}
+
+/// The lines of a syntax in which entries need not begin, and may stand anywhere.
+#[test]
+fn lines_have_their_meaning_without_heads() {
+    let line = |path: &[&str], text: &str| {
+        let (key, text) = text.split_once('=').unwrap();
+        let path = path.iter().map(|part| part.to_string()).collect();
+        let file = "h".into();
+        written::WrittenLine {
+            key: Some(key.into()),
+            text: text.into(),
+            ..written::WrittenLine::head(path, Place { file, line: 1 })
+        }
+    };
+    let lines = [
+        line(&["databases", "a"], "port=1"),
+        line(&["peers", "1"], "host=x"),
+        line(&["databases", "b"], "host=h"),
+        line(&["databases", "a"], "host=h"),
+    ];
+    let reading = resolve::resolve("h", &lines, vec![], &mut files);
+    let a = &reading.config.databases["a"];
+    assert_eq!(
+        (a.port, a.host.as_deref(), reading.mistakes),
+        (1, Some("h"), vec![])
+    );
+    let lines = [
+        line(&["databases"], "pool_mode=session"),
+        line(&["databases", "a", "users", "b"], "pool_mode=session"),
+        line(&["databases", "a", "users", "b"], "pool_size=1"),
+        line(&["databases", "pgbouncer"], "host=h"),
+        line(&["databases", "a"], "port=5432;"),
+        line(&["peers", "1"], "port=1"),
+    ];
+    let reading = resolve::resolve("h", &lines, vec![], &mut files);
+    let said: Vec<_> = reading.mistakes.iter().map(Mistake::to_string).collect();
+    assert_eq!(
+        said,
+        [
+            "invalid value \"session\" for parameter pool_mode in configuration (h:1): it stands outside \
+             of an entry: begin with the entry's name",
+            "invalid section \"databases.a.users.b\" in configuration (h:1): there are [pgbouncer], \
+             [databases], [users] and [peers]",
+            "database \"pgbouncer\" (h:1): database name \"pgbouncer\" is reserved for the console",
+            "database \"a\", port = 5432; (h:1): must be an integer from 1 to 65535",
+            "peer \"1\" (h:1): a peer needs host=",
+        ]
+    );
+}
+
+#[test]
 fn names_have_lengths() {
     let long = |n| "n".repeat(n);
     assert!(load(&format!("[databases]\n{}=", long(63))).is_ok());
@@ -523,6 +588,17 @@ fn what_stands_twice_is_warned_of() {
         "\"a\" is defined twice (h.ini:5 and h.ini:14): the last counts",
     ];
     assert_eq!(said, expected);
+    assert_eq!(
+        warnings(
+            "[databases]\na=host=h reserve_pool=3 pool_size=4 reserve_pool_size=5 pool_size=40"
+        ),
+        [
+            "database \"a\", reserve_pool_size (h.ini:2): set twice, the last value counts",
+            "database \"a\", pool_size (h.ini:2): set twice, the last value counts",
+        ]
+    );
+    let (config, said) = load("[databases]\n*=host=h\n*=host").unwrap();
+    assert_eq!((config.fallback, said.len()), (None, 1));
 }
 
 #[test]
@@ -561,6 +637,9 @@ fn what_is_hardly_meant_is_warned_of() {
         reading.warnings[2].shown_line,
         "  9 | logfile = /tmp/log ; the log\n    |           ^\n"
     );
+    let text = "[pgbouncer]\nserver_check_query = 'select set_password(\"hush\")'";
+    let shown = Config::read("h.ini", text, &mut files).warnings;
+    assert!(shown[0].text.contains("quotes") && !format!("{shown:?}").contains("hush"));
 }
 
 #[test]
@@ -571,6 +650,10 @@ fn a_mistake_is_shown_in_its_line_without_secrets() {
                 c = host=h pasword=hush\n\
                 d = host=h port=x password=hush\n\
                 e = host=h password=hush more\n\
+                f = dbname=postgres://app:hush@h/shop pool_size=x\n\
+                g = host=postgres://u:hush@h port=x\n\
+                h = host=h postgres://u:hush@h/a?sslmode=require\n\
+                i = connect_query='set x.password = ''hush''' pool_size=x\n\
                 [pgbouncer]\n\
                 http_token = hush hush\n\
                 pool_mode = transaction # hush\n\
@@ -593,13 +676,17 @@ fn a_mistake_is_shown_in_its_line_without_secrets() {
             "  4 | c = host=h pasword=...",
             "",
             "  6 | e = ...",
-            "  8 | http_token = ...",
-            "  9 | pool_mode = transaction # hush",
+            "  7 | f = dbname=postgres://...@h/shop pool_size=x",
+            "  8 | g = host=postgres://...@h port=x",
+            "  9 | h = ...",
+            "  10 | i = connect_query=... pool_size=x",
+            "  12 | http_token = ...",
+            "  13 | pool_mode = transaction # hush",
             "",
             "",
-            "  12 | pasword = ...",
-            "  13 | http_tokn = ...",
-            "  14 | trace_endpoint = https://...@h/",
+            "  16 | pasword = ...",
+            "  17 | http_tokn = ...",
+            "  18 | trace_endpoint = https://...@h/",
             "",
         ]
     );
@@ -607,9 +694,9 @@ fn a_mistake_is_shown_in_its_line_without_secrets() {
     let said = |at: usize| said[at].as_str();
     assert!(said(0).ends_with("write host=h dbname=a, and the user's secret into auth_file"));
     assert!(
-        said(6).contains("a comment needs a line of its own"),
+        said(10).contains("a comment needs a line of its own"),
         "{}",
-        said(6)
+        said(10)
     );
     let (all, hush) = (format!("{:?}", reading.mistakes), "hush");
     assert_eq!(all.matches(hush).count(), 2, "only the comment: {all}");
@@ -862,7 +949,9 @@ fn which_changes_need_new_servers() {
             .unwrap()
     };
     let base = database("host=h user=u password=p pool_size=1");
-    assert!(base.same_servers(&database("host=h user=u password=q pool_size=2 dbname=a")));
+    let same = database("host=h user=u password=q pool_size=2 dbname=a require_auth=md5 port=5432");
+    assert!(base.same_servers(&same));
+    assert_eq!(base.fingerprint(), same.fingerprint());
     for other in [
         "host=i user=u",
         "host=h",
@@ -870,8 +959,14 @@ fn which_changes_need_new_servers() {
         "host=h user=u dbname=b",
         "host=h user=u connect_query=x",
         "host=h user=u load_balance_hosts=disable",
+        "host=h user=u sslmode=require",
+        "host=h user=u sslnegotiation=direct",
+        "host=h user=u auth_query=x",
+        "host=h user=u auth_dbname=x",
     ] {
-        assert!(!base.same_servers(&database(other)), "{other}");
+        let other = database(other);
+        assert!(!base.same_servers(&other), "{other:?}");
+        assert_ne!(base.fingerprint(), other.fingerprint(), "{other:?}");
     }
 }
 
@@ -960,6 +1055,7 @@ fn what_pgbouncer_runs_with_runs() {
         "a = port=0;",
         "a = pool_size=;",
         "a = port=99999,",
+        "a = auth_dbname=howdah",
     ] {
         assert!(load(&format!("[databases]\n{line}")).is_err(), "{line}");
     }

@@ -23,6 +23,8 @@ pub enum Kind {
     HttpUrl,
     /// Any text.
     Text,
+    /// Any text; no message shows a value.
+    Secret,
     /// Words separated by commas or blanks.
     List,
     /// Methods with which Howdah may prove itself to a server.
@@ -41,7 +43,7 @@ impl fmt::Display for Kind {
             Kind::HttpUrl => {
                 f.write_str("a URL such as http://HOST:PORT/PATH (without TLS), or nothing")
             }
-            Kind::Text => f.write_str("any text"),
+            Kind::Text | Kind::Secret => f.write_str("any text"),
             Kind::List => f.write_str("a list of words separated by commas"),
             Kind::Methods => f.write_str(
                 "some of password, md5, scram-sha-256 and none, separated by commas, all or none of \
@@ -240,8 +242,36 @@ impl Value for String {
     }
 }
 
+/// A secret text. When printed, stars stand for the text.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretText(String);
+
+impl Deref for SecretText {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("****")
+    }
+}
+
+impl Value for SecretText {
+    const KIND: Kind = Kind::Secret;
+    fn read(text: &str) -> Option<SecretText> {
+        Some(SecretText(text.into()))
+    }
+    fn show(&self) -> Option<String> {
+        let stars = if self.is_empty() { "" } else { "****" };
+        Some(stars.into())
+    }
+}
+
 impl Value for LdapText {
-    const KIND: Kind = Kind::Text;
+    const KIND: Kind = Kind::Secret;
     fn read(text: &str) -> Option<LdapText> {
         Some(LdapText::new(text))
     }

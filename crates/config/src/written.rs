@@ -1,5 +1,6 @@
-//! What a file says, whatever its syntax: each setting with its path and place. The reader of a
-//! syntax yields these lines (`ini.rs`), and `resolve.rs` finds their meaning.
+//! What a file says: each setting with its path and place. The reader of a syntax yields these lines
+//! (`ini.rs`), and `resolve.rs` finds their meaning. A line that is a connection string has several
+//! settings, which know each other.
 
 use std::sync::Arc;
 
@@ -8,6 +9,13 @@ use super::{Excerpt, Place, Scope, Setting, excerpt, table};
 
 /// The section, and the entry in it. Empty before any section.
 pub(super) type Path = Arc<[String]>;
+
+/// The replacement for bytes that are not UTF-8. In comments such bytes do no harm.
+pub(super) const NO_TEXT: char = char::REPLACEMENT_CHARACTER;
+
+/// The remedy for bytes that are no text.
+pub(super) const NOT_UTF8: &str =
+    "there are bytes in it that are not UTF-8: write the file in UTF-8";
 
 /// A setting, or the beginning of a section or an entry.
 #[derive(Clone, Debug)]
@@ -22,6 +30,8 @@ pub(super) struct WrittenLine {
     pub among: Option<(Arc<[Pair]>, usize)>,
     /// The entry that begins here can't be read: why, and what may be shown of it.
     pub unreadable: Option<(String, Excerpt)>,
+    /// An entry that can't be read is left out, with a warning.
+    pub is_left_out: bool,
 }
 
 impl WrittenLine {
@@ -34,6 +44,7 @@ impl WrittenLine {
             place,
             among: None,
             unreadable: None,
+            is_left_out: false,
         }
     }
 
@@ -49,10 +60,13 @@ impl WrittenLine {
     /// What the line is about, for messages: the setting, or the entry, or the setting of an entry.
     pub(super) fn title(&self) -> String {
         let key = self.key.as_deref().unwrap_or_default();
-        match (self.scope(), &*self.path) {
-            (Some(scope), [_, entry]) if key.is_empty() => format!("{} \"{entry}\"", scope.noun()),
-            (Some(scope), [_, entry]) => format!("{} \"{entry}\", {key}", scope.noun()),
-            _ => key.into(),
+        let scope = self.path.first().and_then(|first| Scope::of_entries(first));
+        match (scope, self.path.get(1..).unwrap_or_default()) {
+            (None, _) | (_, []) => key.into(),
+            (Some(scope), names) => {
+                let comma = if key.is_empty() { "" } else { ", " };
+                format!("{} \"{}\"{comma}{key}", scope.noun(), names.join("."))
+            }
         }
     }
 
@@ -62,16 +76,19 @@ impl WrittenLine {
         let key = self.key.as_deref().unwrap_or_default();
         let is_shown = setting.is_some_and(|s| !s.is_secret()) && !self.has_password();
         let value = if is_shown {
-            excerpt::without_login(&self.text)
+            excerpt::without_secrets(&self.text)
         } else {
             excerpt::HIDDEN.into()
         };
         let text = match &*self.path {
-            [_, _] if is_shown => format!("{} = {value}", self.title()),
-            [_, _] => self.title(),
+            [_, _, ..] if is_shown => format!("{} = {value}", self.title()),
+            [_, _, ..] => self.title(),
             _ => format!("invalid value \"{value}\" for parameter {key} in configuration"),
         };
-        let known = |key: &str| self.scope().is_some_and(|s| table::find(s, key).is_some());
+        let known = |key: &str| {
+            let setting = self.scope().and_then(|scope| table::find(scope, key));
+            setting.is_some_and(|setting| !setting.is_secret())
+        };
         let excerpt = match &self.among {
             Some((pairs, at)) => Excerpt::of_pair(&self.path[1], pairs, *at, known),
             None if setting.is_none() => Some(Excerpt::of_key(key)),
@@ -84,8 +101,11 @@ impl WrittenLine {
     /// example after a blank.
     pub(super) fn has_password(&self) -> bool {
         match &self.among {
-            Some((pairs, _)) => pairs.iter().any(|pair| pair.key.contains("pass")),
-            None => self.text.contains("passw"),
+            Some((pairs, _)) => {
+                let mut keys = pairs.iter().map(|pair| pair.key.to_ascii_lowercase());
+                keys.any(|key| key.contains("pass"))
+            }
+            None => self.text.to_ascii_lowercase().contains("passw"),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The words of a rule line.
 
-use super::super::resolve::NO_TEXT;
+use super::super::written::NO_TEXT;
 use super::Wrong;
 use crate::quotes::quoted;
 

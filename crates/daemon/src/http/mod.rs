@@ -42,7 +42,7 @@ impl Terms {
                 .filter(|_| globals.http_listen_port != 0)
                 .map(|ip| SocketAddr::new(ip, globals.http_listen_port)),
             page: globals.http_page,
-            token: globals.http_token.clone(),
+            token: globals.http_token.to_string(),
             ready_fails_when: globals.ready_fails_when.to_vec(),
         }
     }

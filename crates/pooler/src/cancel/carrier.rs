@@ -105,7 +105,7 @@ impl Pooler {
     fn stranger(&self, id: ServerId, target: &Server) -> Option<String> {
         let uid = |server: &Server| Some(server.ends.as_ref()?.unix_peer?.uid);
         let database = &self.logins.at(target.login).terms.database;
-        self.config.scopes(Some(database), None).require_peer()?;
+        self.config.scopes(Some(database), None).peer_user()?;
         let (now, then) = (uid(self.servers.get(id)?), uid(target));
         (now != then).then(|| "requirepeer: another user runs the server now".to_string())
     }

@@ -123,8 +123,6 @@ impl Pooler {
             let value = match shown.key {
                 "workers" => Some(self.workers.to_string()),
                 "io_driver" => Some(self.chosen_driver().to_string()),
-                // Users who may look here need not know the token.
-                "http_token" if !self.config.globals.http_token.is_empty() => Some("****".into()),
                 _ => shown.value,
             };
             let changeable = if shown.changeable { "yes" } else { "no" };

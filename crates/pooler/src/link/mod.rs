@@ -108,7 +108,7 @@ impl Link {
     }
 
     /// True if a message of the open group may have begun a transaction.
-    pub(crate) fn is_group_at_work(&self) -> bool {
+    fn is_group_at_work(&self) -> bool {
         self.ledger.is_group_at_work()
     }
 

@@ -88,6 +88,8 @@ pub struct Channels {
 /// An UNLISTEN that PostgreSQL has not confirmed yet.
 #[derive(Debug)]
 struct Unlisten {
+    /// The text of the UNLISTEN ends all transactions before it.
+    outside: bool,
     all: bool,
     names: Vec<Name>,
 }
@@ -179,6 +181,7 @@ impl Channels {
     pub fn unlisten(&mut self, told: &effect::ListenCommands) {
         self.failed = false;
         self.unlistens.push(Unlisten {
+            outside: told.outside,
             all: told.unlistens_all,
             names: told.unlistens.clone(),
         });
@@ -209,7 +212,9 @@ impl Channels {
             self.names
                 .retain(|name, listened| !*listened || listens(name));
         } else if !self.failed {
-            for unlisten in unlistens {
+            // A BEGIN of the same group of messages may have been rolled back with the UNLISTEN.
+            let count = |unlisten: &Unlisten| unlisten.outside || !doubtful;
+            for unlisten in unlistens.into_iter().filter(count) {
                 let stays = |name: &Name| !unlisten.all && !unlisten.names.contains(name);
                 self.names.retain(|name, _| stays(name));
             }

@@ -28,7 +28,6 @@ use crate::next::Next;
 use crate::params::Params;
 use crate::peering::login_pid;
 use crate::pooler::Pooler;
-use crate::server::Server;
 use crate::{Shared, client, limits};
 
 /// What must happen at the listener before a text runs.
@@ -100,8 +99,7 @@ impl Upstream<'_> {
             return asks && listens == ListensAlone::Begun && status == Status::Transaction;
         }
         let moves = found.kinds.any(Kinds::BEGINS.and(Kinds::ENDS));
-        // A BEGIN of the same group may not be answered yet.
-        let idle = is_outside_block(self.server) && !moves;
+        let idle = status == Status::Idle && !moves;
         let told = found.channels.as_ref();
         asks || !told.is_some_and(|told| idle || told.outside)
     }
@@ -182,7 +180,7 @@ impl Upstream<'_> {
         if !found.kinds.any(Kinds::UNLISTENS) || self.must_listen_alone(found) {
             return;
         }
-        let idle = is_outside_block(self.server);
+        let idle = self.server.status == Status::Idle;
         let own = self.client.channels_mut();
         if let (Some(own), Some(told)) = (own, &found.channels)
             && (idle || told.outside)
@@ -191,11 +189,6 @@ impl Upstream<'_> {
             own.unlisten(told);
         }
     }
-}
-
-/// True if no transaction block is open on the server, nor begun by the open group of messages.
-fn is_outside_block(server: &Server) -> bool {
-    server.status == Status::Idle && !server.link.is_group_at_work()
 }
 
 impl Pooler {
@@ -224,8 +217,8 @@ impl Pooler {
             return;
         };
         let scopes = self.config.scopes(Some(&login.terms.database), None);
-        let key = match scopes.listen_user() {
-            Some(user) => self.shared.names.login(&login.key.database, user),
+        let key = match scopes.listener() {
+            Some(user) => self.shared.names.login(&login.key.database, &user),
             None => login.key.clone(),
         };
         let own = client.channels();

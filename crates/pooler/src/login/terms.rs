@@ -71,7 +71,7 @@ impl Terms {
             shares_listen: scopes.shares_listen()
                 && mode == PoolMode::Transaction
                 && state == SessionState::Keep,
-            pins: scopes.pin_limit(),
+            pins: scopes.pins(),
             query_timeout,
             query_wait_timeout: nanos(scopes.query_wait_timeout()),
             idle_transaction_timeout,

@@ -38,7 +38,7 @@ impl Supply {
                     SharedBound::Database => scopes.max_db_connections(),
                     SharedBound::User => scopes.max_user_connections(),
                 }),
-                pins: scopes.pin_limit(),
+                pins: scopes.pins(),
             },
             min_size,
             server_lifetime: nanos(scopes.server_lifetime()),

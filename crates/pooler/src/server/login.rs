@@ -97,7 +97,7 @@ impl Pooler {
             // Others may have servers there, too, with other secrets: auth_user, and users of a
             // database without `user=`.
             Some(password) if forced == Some(&*login.key.user) => {
-                Some(Secret::classify(password.clone()))
+                Some(Secret::classify(password.to_string()))
             }
             _ => {
                 let listed = || terms.user.as_ref().and_then(|user| user.secret.clone());

@@ -66,7 +66,7 @@ impl Pooler {
         let peer = server.ends.as_ref()?.unix_peer?;
         let database = &self.logins.at(server.login).terms.database;
         let scopes = self.config.scopes(Some(database), None);
-        scopes.require_peer().map(|_| peer.uid)
+        scopes.peer_user().map(|_| peer.uid)
     }
 
     /// The control thread has found the name of the operating-system user that runs a server.
@@ -82,8 +82,8 @@ impl Pooler {
         }
         let database = &self.logins.at(server.login).terms.database;
         // A reload may have removed `requirepeer`.
-        let required = self.config.scopes(Some(database), None).require_peer();
-        let detail = match (&name, required) {
+        let required = self.config.scopes(Some(database), None).peer_user();
+        let detail = match (&name, &required) {
             (_, None) => None,
             (Ok(name), Some(required)) if name == required => None,
             (Ok(name), Some(required)) => Some(format!(
