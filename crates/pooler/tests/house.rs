@@ -187,8 +187,8 @@ fn features_keep_their_size() {
     }
 }
 
-/// A file has either methods of `Pooler` or types. Types get what they need as arguments, and know
-/// neither `Pooler` nor such files.
+/// A file without methods of `Pooler` imports none with such methods: types get what they need as
+/// arguments, and do not know `Pooler`.
 #[test]
 fn types_lie_below_verbs() {
     let sources = decisions();
