@@ -200,12 +200,13 @@ impl ScramChecker {
     fn last(&mut self, message: &[u8]) -> Result<LoginStep<Vec<u8>, Proven>, LoginRefusal> {
         let last = ClientFinal::read(message)?;
         if last.binding != self.expected_binding {
-            let (text, detail) = match self.channel.bound {
-                true => (
+            let (text, detail) = if self.channel.bound {
+                (
                     BINDING_WRONG,
                     "the client was shown another certificate than ours, or the binding changed",
-                ),
-                false => (BINDING_ATTRIBUTE, "the channel binding changed"),
+                )
+            } else {
+                (BINDING_ATTRIBUTE, "the channel binding changed")
             };
             return Err(LoginRefusal::new(text, detail));
         }

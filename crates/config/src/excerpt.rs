@@ -82,9 +82,10 @@ impl Excerpt {
     /// Two lines: the line with its number, and a caret below the place.
     pub fn show(&self, number: u32) -> String {
         // A long line is shown around its place.
-        let from = match self.before > MAX_SHOWN * 3 / 4 {
-            true => self.before - MAX_SHOWN / 4,
-            false => 0,
+        let from = if self.before > MAX_SHOWN * 3 / 4 {
+            self.before - MAX_SHOWN / 4
+        } else {
+            0
         };
         let plain = |c: char| if c.is_control() { ' ' } else { c };
         let shown = self.line.chars().skip(from).take(MAX_SHOWN).map(plain);

@@ -46,9 +46,10 @@ async fn exchange(endpoint: &str, request: Vec<u8>) -> Result<(), Failure> {
         Limited::new(answer.into_body(), ANSWER_MAX)
             .collect()
             .await?;
-        match status.is_success() {
-            true => Ok(()),
-            false => Err(format!("it answers {status}").into()),
+        if status.is_success() {
+            Ok(())
+        } else {
+            Err(format!("it answers {status}").into())
         }
     };
     tokio::pin!(answered);

@@ -72,9 +72,10 @@ impl Unauthenticated {
             }
             *written += 1;
         }
-        Some(match begins {
-            true => std::mem::take(&mut self.left_out),
-            false => Lines::default(),
+        Some(if begins {
+            std::mem::take(&mut self.left_out)
+        } else {
+            Lines::default()
         })
     }
 }
@@ -237,14 +238,16 @@ impl Log {
             syslog.send(&time, std::process::id(), note);
         }
         let json = self.shared.json.load(Ordering::Relaxed);
-        let pattern = match json {
-            true => "%Y-%m-%dT%H:%M:%S%.3f%:z",
-            false => "%Y-%m-%d %H:%M:%S%.3f %Z",
+        let pattern = if json {
+            "%Y-%m-%dT%H:%M:%S%.3f%:z"
+        } else {
+            "%Y-%m-%d %H:%M:%S%.3f %Z"
         };
         let time = now.strftime(pattern).to_string();
-        let text = match json {
-            true => object(&time, std::process::id()),
-            false => line(&time, std::process::id(), note),
+        let text = if json {
+            object(&time, std::process::id())
+        } else {
+            line(&time, std::process::id(), note)
         };
         self.shared.writer.line(LogLine { text, time, json });
     }

@@ -191,9 +191,10 @@ fn try_tls(
         Ok(session) => Ok(format!("connected, {}", session.ssl().version_str())),
         Err(openssl::ssl::HandshakeError::Failure(session)) => {
             let verdict = session.ssl().verify_result();
-            let why = match verdict == openssl::x509::X509VerifyResult::OK {
-                true => session.error().to_string(),
-                false => verdict.error_string().to_string(),
+            let why = if verdict == openssl::x509::X509VerifyResult::OK {
+                session.error().to_string()
+            } else {
+                verdict.error_string().to_string()
             };
             Err(failed(why))
         }
@@ -264,9 +265,10 @@ fn log_in(
     };
     let mode = tls_mode(config, database);
     // Only a mode that verifies asks authorities: libpq's `require` would, if it had any.
-    let authorities = match mode.is_verified() {
-        true => globals.server_tls_ca_file.as_str(),
-        false => "",
+    let authorities = if mode.is_verified() {
+        globals.server_tls_ca_file.as_str()
+    } else {
+        ""
     };
     let mode = mode.to_string();
     let port = database.port.to_string();

@@ -154,9 +154,10 @@ impl Sessions {
             TlsStart::Connect(_) => false,
         };
         self.hold(key, Standing::Begins(Box::new(start)));
-        match short {
-            true => Taken::Handshake,
-            false => self.admit(key, now),
+        if short {
+            Taken::Handshake
+        } else {
+            self.admit(key, now)
         }
     }
 

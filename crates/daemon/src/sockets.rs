@@ -139,9 +139,10 @@ impl<D: Driver> Sockets<D> {
     pub fn wait(&mut self, deadline: Option<Time>) -> Time {
         self.flush();
         self.forget_limits();
-        let deadline = match self.happened.is_empty() && !self.sessions.are_waiting() {
-            true => earliest(deadline, self.deadline()),
-            false => Some(Time(0)),
+        let deadline = if self.happened.is_empty() && !self.sessions.are_waiting() {
+            earliest(deadline, self.deadline())
+        } else {
+            Some(Time(0))
         };
         self.driver.wait(deadline);
         self.now = self.driver.now();

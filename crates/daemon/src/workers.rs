@@ -265,9 +265,10 @@ impl Seat {
         };
         let worker = Worker::new(self.id, decisions, driver, self.mailbox, outside);
         // In debug builds a mistake must be noticed, so it ends the process.
-        let worker = match cfg!(debug_assertions) {
-            true => worker,
-            false => worker.surviving(),
+        let worker = if cfg!(debug_assertions) {
+            worker
+        } else {
+            worker.surviving()
         };
         worker.with_vitals(Vitals::of_this_thread()).run();
     }

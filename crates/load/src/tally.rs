@@ -138,9 +138,10 @@ impl Table {
             "behaviour", "operations", "per s", "wrong", "unexpected", "hangs"
         );
         for (name, counts, seconds) in &self.rows {
-            let rate = match *seconds > 0.0 {
-                true => format!("{:.0}", counts.operations as f64 / seconds),
-                false => String::new(),
+            let rate = if *seconds > 0.0 {
+                format!("{:.0}", counts.operations as f64 / seconds)
+            } else {
+                String::new()
             };
             out += &format!(
                 "{name:width$}  {:>10}  {rate:>9}  {:>8}  {:>10}  {:>6}{}\n",

@@ -214,9 +214,10 @@ impl Balancer {
         worker.clients = load.clients;
         worker.busy = blend(worker.busy, load.signals.busy());
         worker.delay = blend(worker.delay, load.signals.delay());
-        worker.hot_since = match worker.busy >= HOT {
-            true => worker.hot_since.or(Some(now)),
-            false => None,
+        worker.hot_since = if worker.busy >= HOT {
+            worker.hot_since.or(Some(now))
+        } else {
+            None
         };
         let seconds = load.signals.window.max(1) as f64 / 1e9;
         let old = std::mem::take(&mut worker.pools);
@@ -520,9 +521,10 @@ impl Balancer {
         let hot_seats = seats.iter().filter(|seat| all_hot.contains(seat)).count();
         all_free.retain(|worker| *worker == free || self.busy(*worker) <= FREE);
         all_free.retain(|worker| !seats.contains(worker));
-        let more = match wide {
-            true => { hot_seats.min(self.may_be_wider(first)) }.min(division.growth(seats.len())),
-            false => 1,
+        let more = if wide {
+            { hot_seats.min(self.may_be_wider(first)) }.min(division.growth(seats.len()))
+        } else {
+            1
         };
         all_free.truncate(more);
         if all_free.is_empty() {
@@ -542,9 +544,10 @@ impl Balancer {
         if workers.iter().any(|worker| self.on_trial(*worker)) {
             return;
         }
-        let (what, why) = match wide {
-            true => ("widened", "it has that worker for itself"),
-            false => ("moved", "others are left there"),
+        let (what, why) = if wide {
+            ("widened", "it has that worker for itself")
+        } else {
+            ("moved", "others are left there")
         };
         let more = match goes.len() - 1 {
             0 => String::new(),

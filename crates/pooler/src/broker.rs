@@ -317,12 +317,13 @@ impl Broker {
         let shares = bounds.shared.iter().any(|limit| *limit > 0);
         let waited_for = own || shares && self.sharing(key).any(|(_, pool)| waited_for(pool));
         let most = bounds.pins_at_rest();
-        match waited_for {
-            true => pins::Room {
+        if waited_for {
+            pins::Room {
                 limit: bounds.pins,
                 most,
-            },
-            false => pins::Room { limit: most, most },
+            }
+        } else {
+            pins::Room { limit: most, most }
         }
     }
 
@@ -655,9 +656,10 @@ impl Broker {
             }
         }
         for (worker, keep) in keeps.into_iter().enumerate() {
-            let keep = match too_many {
-                true => u32::try_from(keep).unwrap_or(0),
-                false => u32::MAX,
+            let keep = if too_many {
+                u32::try_from(keep).unwrap_or(0)
+            } else {
+                u32::MAX
             };
             let pool = key.clone();
             let keep = Mail::Brokered(FromBroker::Keep { pool, keep });

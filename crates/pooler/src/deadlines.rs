@@ -191,9 +191,10 @@ impl Pooler {
                 let limit = nanos(globals.client_login_timeout);
                 let silent =
                     matches!(state, ClientState::Startup) && client.inbox.held().is_empty();
-                let fault = match silent && !client.is_tls() {
-                    true => Fault::LoginTimeoutSilent,
-                    false => Fault::LoginTimeout,
+                let fault = if silent && !client.is_tls() {
+                    Fault::LoginTimeoutSilent
+                } else {
+                    Fault::LoginTimeout
                 };
                 deadlines.add(client.connected, limit, fault);
             }
@@ -361,8 +362,9 @@ pub(crate) fn idle_deadline(server: &Server, pool: &Pool) -> (Time, &'static str
     let over = after(server.connected, supply.server_lifetime.max(PERIOD_NS));
     let over = over.max(pool.next_life());
     let idle = after(server.since(), supply.server_idle_timeout);
-    match supply.server_idle_timeout > 0 && idle <= over {
-        true => (idle, "server idle timeout"),
-        false => (over, LIFE_OVER),
+    if supply.server_idle_timeout > 0 && idle <= over {
+        (idle, "server idle timeout")
+    } else {
+        (over, LIFE_OVER)
     }
 }

@@ -94,9 +94,10 @@ pub struct NotLetIn {
 impl NotLetIn {
     /// A client that was not logged in is disconnected for this reason.
     pub fn count(&mut self, fault: &Fault) {
-        let (words, counts): (&[&str], &mut [u64]) = match fault.refuses_login() {
-            true => (&LOGIN_FAILURES, &mut self.failures),
-            false => (&REFUSALS, &mut self.refusals),
+        let (words, counts): (&[&str], &mut [u64]) = if fault.refuses_login() {
+            (&LOGIN_FAILURES, &mut self.failures)
+        } else {
+            (&REFUSALS, &mut self.refusals)
         };
         let place = word(fault).and_then(|word| words.iter().position(|known| *known == word));
         if let Some(place) = place {

@@ -359,9 +359,10 @@ impl Out {
     /// Removes everything. Small memory is kept for reuse.
     pub fn clear(&mut self) {
         self.actions.clear();
-        match self.bytes.len() > limits::OUTPUT_KEPT {
-            true => self.bytes = Vec::new(),
-            false => self.bytes.clear(),
+        if self.bytes.len() > limits::OUTPUT_KEPT {
+            self.bytes = Vec::new()
+        } else {
+            self.bytes.clear()
         }
     }
 }

@@ -157,9 +157,10 @@ impl Inbox {
 impl Inbox {
     /// Keeps what was read of the first held message, until the message is handled.
     pub fn keep_gist(&mut self, gist: &mut Gist) {
-        match gist.is_plain() {
-            true => self.plain = gist.depth,
-            false => self.first.get_or_insert_default().gist = std::mem::take(gist),
+        if gist.is_plain() {
+            self.plain = gist.depth
+        } else {
+            self.first.get_or_insert_default().gist = std::mem::take(gist)
         }
     }
 
@@ -268,13 +269,14 @@ impl Feed<'_> {
     /// All bytes, none of them handled yet.
     #[inline]
     pub fn chunk(&self) -> Chunk<'_> {
-        match self.held.is_empty() {
-            true => Chunk::fresh(self.fresh),
-            false => Chunk {
+        if self.held.is_empty() {
+            Chunk::fresh(self.fresh)
+        } else {
+            Chunk {
                 bytes: &self.held,
                 at: 0,
                 fresh: false,
-            },
+            }
         }
     }
 

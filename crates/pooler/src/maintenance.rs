@@ -239,9 +239,10 @@ impl Pooler {
                 "cleaning up idle pool {}/{}",
                 pool.key.login.database, pool.key.login.user
             );
-            let cause = match stray {
-                true => Cause::Unauthenticated,
-                false => Cause::Known,
+            let cause = if stray {
+                Cause::Unauthenticated
+            } else {
+                Cause::Known
             };
             let level = Level::Log;
             out.note(Note {

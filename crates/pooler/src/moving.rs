@@ -87,9 +87,10 @@ impl Pooler {
             gone: 0,
             vain,
         });
-        match next <= self.now {
-            true => self.shed_some(out),
-            false => self.moves.plan(),
+        if next <= self.now {
+            self.shed_some(out)
+        } else {
+            self.moves.plan()
         }
     }
 

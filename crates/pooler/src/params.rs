@@ -171,9 +171,10 @@ impl Params {
             if !Self::has_meaning(position) {
                 continue;
             }
-            let into = match tracked.names[position].eq_ignore_ascii_case("search_path") {
-                true => &mut names,
-                false => &mut constants,
+            let into = if tracked.names[position].eq_ignore_ascii_case("search_path") {
+                &mut names
+            } else {
+                &mut constants
             };
             match value {
                 Some(value) => {

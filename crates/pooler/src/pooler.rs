@@ -473,9 +473,10 @@ impl Pooler {
 
     /// When the next `Tick` is due, if ever.
     pub fn next_deadline(&self) -> Option<Time> {
-        let janitor = match self.sleeps() {
-            true => self.janitor.end_of_period().max(Some(self.janitor.next())),
-            false => Some(self.janitor.next()),
+        let janitor = if self.sleeps() {
+            self.janitor.end_of_period().max(Some(self.janitor.next()))
+        } else {
+            Some(self.janitor.next())
         };
         let due = [
             self.timers.next(),
@@ -573,9 +574,10 @@ impl Pooler {
             server.number, key.database, key.user
         );
         // The server was opened for an unproved client, in a database that may not exist.
-        let cause = match pool.key.purpose == Purpose::Lookups && pool.is_untried() {
-            true => Cause::Unauthenticated,
-            false => Cause::Known,
+        let cause = if pool.key.purpose == Purpose::Lookups && pool.is_untried() {
+            Cause::Unauthenticated
+        } else {
+            Cause::Known
         };
         let about = (self.config.globals.log_format == LogFormat::Json).then(|| {
             Box::new(About {

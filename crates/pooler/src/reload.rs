@@ -81,9 +81,10 @@ impl Pooler {
         let unfollowed = !follows(&login.terms) && follows(&terms);
         let old = &login.terms.database;
         let forsaken = is_forsaken(&login.key, login.is_forsaken(), old, &terms.database);
-        match forsaken {
-            true => login.mark_forsaken(),
-            false => login.mark_kept(home),
+        if forsaken {
+            login.mark_forsaken()
+        } else {
+            login.mark_kept(home)
         }
         let secret = |terms: &Terms| terms.user.as_ref().and_then(|user| user.secret.clone());
         let renewed = secret(&login.terms) != secret(&terms);

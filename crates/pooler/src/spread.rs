@@ -99,9 +99,10 @@ impl Pooler {
             pools,
         };
         out.push(Action::Ask(Question::Load(Box::new(load))));
-        let next = match busy {
-            true => Time(self.now.0 + LOAD_NS),
-            false => self.janitor.next,
+        let next = if busy {
+            Time(self.now.0 + LOAD_NS)
+        } else {
+            self.janitor.next
         };
         self.spread.next_load = (clients > 0).then_some(next);
     }

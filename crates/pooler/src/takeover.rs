@@ -266,9 +266,10 @@ impl Pooler {
         if let Some(server) = self.session_to_pack(id) {
             return self.pack_session(server, id, out);
         }
-        match self.pack_client(id) {
-            true => out.push(Action::Detach(Peer::Client(id))),
-            false => self.unpacked(Peer::Client(id), out),
+        if self.pack_client(id) {
+            out.push(Action::Detach(Peer::Client(id)))
+        } else {
+            self.unpacked(Peer::Client(id), out)
         }
     }
 

@@ -363,8 +363,8 @@ pub fn command(args: impl Iterator<Item = String>) -> Result<bool, String> {
             .wide
             .map_or("never".into(), |millis| format!("{millis} ms"));
         let later = stepped.later() as f64 / MILLI as f64;
-        match options.json {
-            true => println!(
+        if options.json {
+            println!(
                 "{{\"virtual\":true,\"step\":true,\"cores\":{cores},\"wide_ms\":{},\"moved\":{},\"later_ms\":{later:.3},\"stayed_ns\":{:?},\"moved_ns\":{:?},\"passes\":{fits}}}",
                 stepped
                     .wide
@@ -372,14 +372,15 @@ pub fn command(args: impl Iterator<Item = String>) -> Result<bool, String> {
                 stepped.moved,
                 stepped.times[0],
                 stepped.times[1],
-            ),
-            false => println!(
+            )
+        } else {
+            println!(
                 "a step in load, {cores} virtual cores (the rules, not speed): wide after {wide}; {} clients \
                  moved during a transaction, the latest by {later:.2} ms{}\n  {}",
                 stepped.moved,
                 verdict(fits),
                 distribution(&stepped.times),
-            ),
+            )
         }
     }
     for cores in options
@@ -409,18 +410,19 @@ fn tell_stall(options: &Options, cores: u16, worker: usize) {
     let stalled = stall(cores, worker);
     let (before, meanwhile) = stalled.rates;
     let millis = |nanos: u64| nanos as f64 / MILLI as f64;
-    match options.json {
-        true => println!(
+    if options.json {
+        println!(
             "{{\"stall\":true,\"cores\":{cores},\"worker\":{worker},\"before\":{before:.0},\"meanwhile\":{meanwhile:.0},\"longest_ms\":{:.1}}}",
             millis(stalled.longest.1)
-        ),
-        false => println!(
+        )
+    } else {
+        println!(
             "worker {worker} of {cores} stands still for 200 ms: the others do {:.2} of what they did; \
              their longest transaction takes {:.1} ms ({:.1} before)",
             meanwhile / before,
             millis(stalled.longest.1),
             millis(stalled.longest.0)
-        ),
+        )
     }
 }
 

@@ -537,9 +537,10 @@ impl<'a> Speaker<'a> {
     fn group(&mut self, named: bool) {
         for _ in 0..self.chance.within(1..=3) {
             let text = TEXTS[self.chance.within(0..=TEXTS.len() - 1)];
-            let name = match named {
-                true => format!("s{}", self.chance.within(0..=3)),
-                false => String::new(),
+            let name = if named {
+                format!("s{}", self.chance.within(0..=3))
+            } else {
+                String::new()
             };
             if named && self.chance.once_in(4) {
                 self.target(frontend::CLOSE, b'S', &name);

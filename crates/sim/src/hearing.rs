@@ -125,9 +125,10 @@ impl Hearing {
             return;
         }
         // A notification that comes during a transaction is not delivered after an UNLISTEN in it.
-        let must_to = match change.in_block {
-            true => self.ready,
-            false => self.first,
+        let must_to = if change.in_block {
+            self.ready
+        } else {
+            self.first
         };
         for (name, spans) in &mut self.spans {
             let open = spans.last_mut().filter(|span| span.may_to == usize::MAX);

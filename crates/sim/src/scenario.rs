@@ -618,9 +618,10 @@ impl Scenario {
 
     /// The settings of a process that takes over: the same, or others.
     pub fn succeeded(&self, chance: &mut Chance) -> Scenario {
-        let mut succeeded = match chance.once_in(2) {
-            true => self.edited(chance),
-            false => self.clone(),
+        let mut succeeded = if chance.once_in(2) {
+            self.edited(chance)
+        } else {
+            self.clone()
         };
         if chance.once_in(3) {
             succeeded.workers = chance.within(1..=4) as u16;

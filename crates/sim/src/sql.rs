@@ -439,9 +439,10 @@ fn ddl(verb: &str, rest: &str, whose: &str, hidden: bool) -> Option<Sql> {
         "create" => Change::Create(shape()?),
         _ => Change::Drop,
     };
-    let author = match hidden {
-        true => author(whose),
-        false => author(whose.split_whitespace().last().unwrap_or("")),
+    let author = if hidden {
+        author(whose)
+    } else {
+        author(whose.split_whitespace().last().unwrap_or(""))
     };
     Some(Sql::Ddl {
         author,
@@ -497,9 +498,10 @@ fn number(rest: &str, name: &str, default: u32) -> u32 {
 
 fn set(rest: &str) -> Option<Sql> {
     let (first, behind) = rest.split_once(' ').unwrap_or((rest, ""));
-    let (rest, local) = match first.eq_ignore_ascii_case("local") {
-        true => (behind, true),
-        false => (rest, false),
+    let (rest, local) = if first.eq_ignore_ascii_case("local") {
+        (behind, true)
+    } else {
+        (rest, false)
     };
     let (name, value) = rest.split_once('=')?;
     let value = match value.trim() {

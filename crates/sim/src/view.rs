@@ -314,9 +314,10 @@ impl View {
             }
         }
         plan.shapes = plan.shapes.only(|shape| shape != Shape::GONE);
-        let nothing = match unnamed {
-            true => plan.exact.is_empty(),
-            false => plan.shapes.is_empty(),
+        let nothing = if unnamed {
+            plan.exact.is_empty()
+        } else {
+            plan.shapes.is_empty()
         };
         if nothing { Err(gone(table)) } else { Ok(plan) }
     }

@@ -64,9 +64,10 @@ pub(super) fn channels(text: &[u8], kinds: Kinds) -> Option<Box<ListenCommands>>
         if is(b"listen") {
             found.listens.push(name(&mut tokens)?);
         } else if is(b"unlisten") {
-            match tokens.sign(b'*') {
-                true => found.unlistens_all = true,
-                false => found.unlistens.push(name(&mut tokens)?),
+            if tokens.sign(b'*') {
+                found.unlistens_all = true
+            } else {
+                found.unlistens.push(name(&mut tokens)?)
             }
         } else if let Some(at) = TRANSACTION.iter().position(|keyword| is(keyword)) {
             let mut behind = tokens;

@@ -98,9 +98,10 @@ impl Effects {
 
     /// True if the text will probably pin its client after the transaction.
     pub fn keeps_server(&self) -> bool {
-        let without = match self.kinds.any(Kinds::DROPS_AT_END) {
-            true => Kinds::TEMPORARY,
-            false => Kinds::NOTHING,
+        let without = if self.kinds.any(Kinds::DROPS_AT_END) {
+            Kinds::TEMPORARY
+        } else {
+            Kinds::NOTHING
         };
         self.kinds.without(without).any(Kinds::PINNING)
     }
@@ -127,9 +128,10 @@ impl Effects {
     /// Where PostgreSQL looks names up after the text.
     #[inline]
     pub fn names(&self) -> Names {
-        match self.kinds.any(Kinds::DOUBT) {
-            true => Names::Anywhere,
-            false => self.names,
+        if self.kinds.any(Kinds::DOUBT) {
+            Names::Anywhere
+        } else {
+            self.names
         }
     }
 
@@ -190,9 +192,10 @@ impl Effects {
 
     fn extend(&mut self, more: Effects) {
         if more.kinds.any(Kinds::NAMES) {
-            self.names = match self.kinds.any(Kinds::NAMES) && self.names != more.names {
-                true => Names::Anywhere,
-                false => more.names,
+            self.names = if self.kinds.any(Kinds::NAMES) && self.names != more.names {
+                Names::Anywhere
+            } else {
+                more.names
             };
         }
         self.kinds.add(more.kinds);
@@ -216,12 +219,11 @@ impl Effects {
         if self.calls.contains(&call) {
             return;
         }
-        match self.calls.len() < limits::CALLS {
-            true => {
-                self.kinds.add(Kinds::SETS_BOUND);
-                self.calls.push(call);
-            }
-            false => self.doubt(),
+        if self.calls.len() < limits::CALLS {
+            self.kinds.add(Kinds::SETS_BOUND);
+            self.calls.push(call);
+        } else {
+            self.doubt()
         }
     }
 

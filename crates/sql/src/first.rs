@@ -195,13 +195,11 @@ fn discard(mut tokens: Tokens<'_>) -> First {
     let all = tokens.word(b"all");
     let alone = all && ends(tokens);
     First {
-        forgets: match all {
-            true => Forgets::All,
-            false => Forgets::Nothing,
-        },
-        resets: match alone {
-            true => Resets::Discard,
-            false => Resets::Nothing,
+        forgets: if all { Forgets::All } else { Forgets::Nothing },
+        resets: if alone {
+            Resets::Discard
+        } else {
+            Resets::Nothing
         },
         setting: alone.then_some(SettingChange::AllBack),
         ..altering(Alters::Settings)
@@ -289,9 +287,10 @@ fn create(mut tokens: Tokens<'_>) -> First {
     let temporary = tokens.word(b"temp") || tokens.word(b"temporary");
     First {
         object: object(tokens, false),
-        ..altering(match temporary {
-            true => Alters::Temporary,
-            false => Alters::Creates,
+        ..altering(if temporary {
+            Alters::Temporary
+        } else {
+            Alters::Creates
         })
     }
 }

@@ -481,9 +481,10 @@ impl<'a> Reader<'a> {
         }
         let authorization = ahead.word(b"session") && ahead.word(b"authorization");
         let mut named = self.tokens;
-        let name = match authorization {
-            true => Some(b"session_authorization"[..].into()),
-            false => setting(&mut named),
+        let name = if authorization {
+            Some(b"session_authorization"[..].into())
+        } else {
+            setting(&mut named)
         };
         let Some(name) = name else {
             return self.doubts();
@@ -543,9 +544,10 @@ impl<'a> Reader<'a> {
         let _ = ahead.word(b"to") || ahead.sign(b'=');
         self.looks_elsewhere(&name, ahead);
         let back = ahead.word(b"default");
-        self.found.mention(match back {
-            true => Mention::Back(name),
-            false => Mention::Set(name),
+        self.found.mention(if back {
+            Mention::Back(name)
+        } else {
+            Mention::Set(name)
         });
     }
 

@@ -82,17 +82,20 @@ impl Console {
 
     /// Asks for all that is shown.
     pub fn look(&mut self) -> Result<Snapshot, String> {
-        let holders = match self.has_holders {
-            true => self.ask("SHOW HOLDERS")?,
-            false => Table::default(),
+        let holders = if self.has_holders {
+            self.ask("SHOW HOLDERS")?
+        } else {
+            Table::default()
         };
-        let verdicts = match self.has_verdict {
-            true => self.ask("SHOW VERDICT")?,
-            false => Table::default(),
+        let verdicts = if self.has_verdict {
+            self.ask("SHOW VERDICT")?
+        } else {
+            Table::default()
         };
-        let queries = match self.has_queries {
-            true => self.ask("SHOW QUERIES")?,
-            false => Table::default(),
+        let queries = if self.has_queries {
+            self.ask("SHOW QUERIES")?
+        } else {
+            Table::default()
         };
         let extended = self.extended;
         Ok(Snapshot {

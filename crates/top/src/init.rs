@@ -354,9 +354,10 @@ fn place(target: &Target, listens: &str) -> Place {
         .split(',')
         .map(str::trim)
         .any(|address| local(&address));
-    let host = match host.starts_with(['/', '@']) && by_tcp {
-        true => "127.0.0.1".to_string(),
-        false => host,
+    let host = if host.starts_with(['/', '@']) && by_tcp {
+        "127.0.0.1".to_string()
+    } else {
+        host
     };
     Place {
         host,
@@ -377,9 +378,10 @@ fn ini(
         let secret = secret.as_deref().unwrap_or_default();
         secret.starts_with("md5") && secret.len() == 35
     });
-    let (auth, auth_note) = match md5 {
-        true => ("md5", "; This type takes md5 secrets and SCRAM secrets.\n"),
-        false => ("scram-sha-256", ""),
+    let (auth, auth_note) = if md5 {
+        ("md5", "; This type takes md5 secrets and SCRAM secrets.\n")
+    } else {
+        ("scram-sha-256", "")
     };
     let (host, port) = (&place.host, place.port);
     let entries: String = databases
@@ -387,12 +389,11 @@ fn ini(
         .map(|name| format!("{} = host={} port={port}\n", key(name), pair_value(host)))
         .collect();
     let tls: String = place.tls.iter().map(|line| format!("{line}\n")).collect();
-    let lookup = match facts.sees_secrets {
-        true => "",
-        false => {
-            "; Users that are not in auth_file can be looked up in PostgreSQL: see auth_query and\n\
+    let lookup = if facts.sees_secrets {
+        ""
+    } else {
+        "; Users that are not in auth_file can be looked up in PostgreSQL: see auth_query and\n\
              ; auth_user in docs/settings.md.\n; auth_user = NAME\n; auth_dbname = DATABASE\n"
-        }
     };
     let http = match orders.http_port {
         0 => String::new(),
@@ -403,19 +404,21 @@ fn ini(
         ),
     };
     let (room, all, of_database, pool) = (facts.room, sizes.all, sizes.database, sizes.pool);
-    let share = match sizes.fits {
-        true => format!(
+    let share = if sizes.fits {
+        format!(
             "Pools take at most {all} of them, and leave the rest to\n; what does not come through Howdah"
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "With one server for each database pools may open\n; {all}, which leaves too few for what does not \
              come through Howdah: remove databases that need no\n; pool, or raise max_connections"
-        ),
+        )
     };
     let (own_port, own_user) = (orders.port, orders.target.user());
-    let admin = match is_plain(own_user) && !own_user.contains([',', ' ']) {
-        true => own_user,
-        false => "",
+    let admin = if is_plain(own_user) && !own_user.contains([',', ' ']) {
+        own_user
+    } else {
+        ""
     };
     format!(
         "; Written by howdah init from PostgreSQL {version} at {name}.
@@ -522,9 +525,10 @@ fn report(
     }
     let mut with_secret = users.iter().map(|(name, _)| name.as_str());
     let has_secret = |name: &&str| !silent.contains(name);
-    let user = match has_secret(&own) && users.iter().any(|(name, _)| name == own) {
-        true => Some(own),
-        false => with_secret.find(has_secret),
+    let user = if has_secret(&own) && users.iter().any(|(name, _)| name == own) {
+        Some(own)
+    } else {
+        with_secret.find(has_secret)
     };
     let file = shell(&format!("{folder}/howdah.ini"));
     let _ = write!(text, "\nstart:  howdah {file}\n");
@@ -558,26 +562,29 @@ fn quoted(text: &str) -> String {
 /// A name as the key of a line.
 fn key(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-    match name.chars().all(plain) {
-        true => name.to_string(),
-        false => quoted(name),
+    if name.chars().all(plain) {
+        name.to_string()
+    } else {
+        quoted(name)
     }
 }
 
 /// A value in an entry.
 fn pair_value(value: &str) -> String {
-    match value.contains([' ', '\'']) {
-        true => format!("'{}'", value.replace('\'', "''")),
-        false => value.to_string(),
+    if value.contains([' ', '\'']) {
+        format!("'{}'", value.replace('\'', "''"))
+    } else {
+        value.to_string()
     }
 }
 
 /// A word of a shell's command.
 fn shell(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_./-:@".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_string(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_string()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 

@@ -126,9 +126,12 @@ pub(crate) fn json(now: &Snapshot, before: Option<&Snapshot>) -> String {
     });
     let text = all.to_string();
     // JSON escapes but the first 32 control characters.
-    let escaped = text.chars().map(|c| match c.is_control() {
-        true => format!("\\u{:04x}", u32::from(c)),
-        false => c.to_string(),
+    let escaped = text.chars().map(|c| {
+        if c.is_control() {
+            format!("\\u{:04x}", u32::from(c))
+        } else {
+            c.to_string()
+        }
     });
     format!("{}\n", escaped.collect::<String>())
 }

@@ -55,9 +55,10 @@ fn once(mut arguments: Arguments) -> Result<(), String> {
     let first = console.look()?;
     std::thread::sleep(arguments.interval);
     let second = console.look()?;
-    let text = match arguments.json {
-        true => json::json(&second, Some(&first)),
-        false => view::plain(&second, Some(&first)),
+    let text = if arguments.json {
+        json::json(&second, Some(&first))
+    } else {
+        view::plain(&second, Some(&first))
     };
     // Whoever reads may have had enough.
     let _ = std::io::stdout().write_all(text.as_bytes());

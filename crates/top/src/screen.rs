@@ -210,9 +210,10 @@ fn fitting(table: &Table, room: usize, sorted: Option<usize>) -> Vec<(usize, usi
         };
         let space = usize::from(!chosen.is_empty());
         // A long text is of use even if it is cut.
-        let wanted = match wanted + space > left && wanted == WIDEST && left > WIDEST / 2 {
-            true => left - space,
-            false => wanted,
+        let wanted = if wanted + space > left && wanted == WIDEST && left > WIDEST / 2 {
+            left - space
+        } else {
+            wanted
         };
         let taken = wanted + space;
         if taken <= left {
@@ -278,29 +279,32 @@ mod tests {
             servers: table(
                 "type|user|database|state|addr|port|remote_pid\nS|web|shop|active|db|5432|77",
             ),
-            holders: match ours {
-                true => table(
+            holders: if ours {
+                table(
                     "database|user|state|held_us|state_us|client_id|client_addr|application_name|server_id|remote_pid|kept_for|query\n\
                      shop|web|idle in transaction|90000000|80000000|5|10.0.0.2:4001|export|6|77||update stock",
-                ),
-                false => Table::default(),
+                )
+            } else {
+                Table::default()
             },
             databases: table("name|pool_size\nshop|2"),
-            verdicts: match ours {
-                true => table(
+            verdicts: if ours {
+                table(
                     "database|user|verdict\n\
                      shop|web|4 clients wait: the pool of 2 is full, and 2 of 2 are held idle in \
                      transaction, the longest by export for 80 s: a larger pool would not help",
-                ),
-                false => Table::default(),
+                )
+            } else {
+                Table::default()
             },
-            queries: match ours {
-                true => table(&format!(
+            queries: if ours {
+                table(&format!(
                     "database|user|calls|errors|rows|total_us|mean_us|p99_us|max_us|wait_us|fingerprint|query\n\
                      shop|web|{}|0|7|90000000|9000|20000|30000|0|00ff|select ? from stock",
                     100 + 50 * seconds
-                )),
-                false => Table::default(),
+                ))
+            } else {
+                Table::default()
             },
         }
     }

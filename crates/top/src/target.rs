@@ -388,9 +388,12 @@ fn without_places(text: &str) -> String {
     }
     let parts = text.split(':').map(str::trim);
     let reasons = parts.filter(|part| !is_place(part));
-    let reasons = reasons.map(|part| match part.contains('_') {
-        true => part.to_ascii_lowercase().replace('_', " "),
-        false => part.to_owned(),
+    let reasons = reasons.map(|part| {
+        if part.contains('_') {
+            part.to_ascii_lowercase().replace('_', " ")
+        } else {
+            part.to_owned()
+        }
     });
     reasons.collect::<Vec<_>>().join(": ")
 }

@@ -35,9 +35,10 @@ impl Tls {
         text: &str,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<(String, Tls), String> {
-        let (rest, written) = match text.contains("://") {
-            true => from_url(text),
-            false => from_pairs(text),
+        let (rest, written) = if text.contains("://") {
+            from_url(text)
+        } else {
+            from_pairs(text)
         };
         let value = |word: &str| {
             let own = written.iter().rev().find(|(name, _)| name == word);

@@ -516,9 +516,10 @@ pub(crate) fn plain(now: &Snapshot, before: Option<&Snapshot>) -> String {
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        match c.is_control() {
-            true => shown.extend(c.escape_default()),
-            false => shown.push(c),
+        if c.is_control() {
+            shown.extend(c.escape_default())
+        } else {
+            shown.push(c)
         }
     }
     shown

@@ -564,9 +564,10 @@ fn method(tokens: &mut RuleTokens<'_>) -> Result<HbaMethod, Wrong> {
 fn pam_service(tokens: &mut RuleTokens<'_>) -> Result<String, Wrong> {
     let only = "only pamservice=name may follow pam";
     let Some(word) = tokens.text() else {
-        return match tokens.is_empty() {
-            true => Ok(PAM_SERVICE.into()),
-            false => wrong("unsupported parameters", only),
+        return if tokens.is_empty() {
+            Ok(PAM_SERVICE.into())
+        } else {
+            wrong("unsupported parameters", only)
         };
     };
     let Some(mut service) = word.strip_prefix("pamservice=").map(str::to_owned) else {
@@ -581,9 +582,10 @@ fn pam_service(tokens: &mut RuleTokens<'_>) -> Result<String, Wrong> {
         let text = format!("\"{service}\" is no name of a PAM service");
         return wrong(text, "write the name of a file in /etc/pam.d");
     }
-    match tokens.is_empty() {
-        true => Ok(service),
-        false => wrong("unsupported parameters", only),
+    if tokens.is_empty() {
+        Ok(service)
+    } else {
+        wrong("unsupported parameters", only)
     }
 }
 

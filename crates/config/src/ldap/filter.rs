@@ -182,8 +182,9 @@ fn checked(value: &str) -> Result<String, String> {
         }
         rest = &after[2..];
     }
-    match value.contains(['*', '(', ')']) {
-        true => Err(format!("\"{value}\" holds a bare *, ( or )")),
-        false => Ok(value.replace('\0', "\\00")),
+    if value.contains(['*', '(', ')']) {
+        Err(format!("\"{value}\" holds a bare *, ( or )"))
+    } else {
+        Ok(value.replace('\0', "\\00"))
     }
 }

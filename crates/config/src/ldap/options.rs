@@ -182,9 +182,10 @@ impl LdapBind {
         let LdapBind::Simple { prefix, suffix } = self else {
             return None;
         };
-        let user = match prefix.contains('=') {
-            true => escape_in_name(user),
-            false => user.to_owned(),
+        let user = if prefix.contains('=') {
+            escape_in_name(user)
+        } else {
+            user.to_owned()
         };
         Some(format!("{prefix}{user}{suffix}"))
     }
@@ -519,9 +520,10 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, Wrong> {
             (value, rest) = (word.to_owned(), after);
         }
         if key.is_empty() || value.is_empty() {
-            let text = match pairs.iter().any(|(key, _)| key == PASSWORD) {
-                true => "no value for an LDAP option behind ldapbindpasswd".into(),
-                false => format!("no value for LDAP option \"{key}\""),
+            let text = if pairs.iter().any(|(key, _)| key == PASSWORD) {
+                "no value for an LDAP option behind ldapbindpasswd".into()
+            } else {
+                format!("no value for LDAP option \"{key}\"")
             };
             return wrong(text, FORM);
         }

@@ -152,9 +152,10 @@ impl LdapConnection {
         let mut ldap = self.ldap.clone();
         let answer = self.ask(ldap.extended(request)).await?;
         let outcome = Outcome::from(answer.1);
-        match outcome.is_success() {
-            true => Ok(self.stream),
-            false => Err(format!("could not start LDAP TLS session: {outcome}")),
+        if outcome.is_success() {
+            Ok(self.stream)
+        } else {
+            Err(format!("could not start LDAP TLS session: {outcome}"))
         }
     }
 

@@ -504,9 +504,10 @@ impl Driver for Uring {
             let queue = self.ring.submission();
             let all = queue.is_empty() && !queue.cq_overflow();
             drop(queue);
-            match all {
-                true => self.hear_quiet_sends(),
-                false => self.quiet_early = true,
+            if all {
+                self.hear_quiet_sends()
+            } else {
+                self.quiet_early = true
             }
         }
     }

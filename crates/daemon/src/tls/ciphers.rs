@@ -107,9 +107,10 @@ fn narrowed(word: &str) -> String {
     let (sign, parts) = word.split_at(at);
     let all = parts.split('+');
     let narrow: Vec<_> = all.filter(|part| !WHOLE.contains(part)).collect();
-    match narrow.is_empty() {
-        true => format!("{sign}{}", parts.split('+').next().unwrap_or(parts)),
-        false => format!("{sign}{}", narrow.join("+")),
+    if narrow.is_empty() {
+        format!("{sign}{}", parts.split('+').next().unwrap_or(parts))
+    } else {
+        format!("{sign}{}", narrow.join("+"))
     }
 }
 

@@ -352,9 +352,10 @@ impl<'a> Side<'a> {
         let blame = |why: String| wrong("client_tls_sslmode", "could not set TLS up", &why);
         if asks {
             self.trust(&mut builder)?;
-            let must = match demands {
-                true => SslVerifyMode::FAIL_IF_NO_PEER_CERT,
-                false => SslVerifyMode::NONE,
+            let must = if demands {
+                SslVerifyMode::FAIL_IF_NO_PEER_CERT
+            } else {
+                SslVerifyMode::NONE
             };
             builder.set_verify(SslVerifyMode::PEER | must);
             self.forgets = library::forget_certificates(&mut builder);
@@ -520,11 +521,12 @@ impl<'a> Side<'a> {
         };
         key.map_err(|why| {
             let encrypted = encrypted || says("ENCRYPTED");
-            let why = match encrypted {
-                true => "it is encrypted, and there is no setting for its password: decrypt it \
+            let why = if encrypted {
+                "it is encrypted, and there is no setting for its password: decrypt it \
                          (openssl pkey -in FILE -out FILE)"
-                    .into(),
-                false => stack(&why),
+                    .into()
+            } else {
+                stack(&why)
             };
             wrong(name, &format!("could not use {name} = {path}"), &why)
         })
@@ -666,9 +668,10 @@ pub fn versions(written: &str) -> Result<SslOptions, String> {
             off = SslOptions::empty();
         }
         for (_, option) in named {
-            match less {
-                true => off |= *option,
-                false => off.remove(*option),
+            if less {
+                off |= *option
+            } else {
+                off.remove(*option)
             }
         }
     }

@@ -28,15 +28,16 @@ pub(super) fn in_force(written: &str) -> CurvesInForce {
         });
     let (known, unknown): (Vec<_>, Vec<_>) =
         words.map(str::to_owned).partition(|word| is_known(word));
-    match known.is_empty() {
-        true => CurvesInForce {
+    if known.is_empty() {
+        CurvesInForce {
             list: Some(unknown.join(":")),
             unknown: Vec::new(),
-        },
-        false => CurvesInForce {
+        }
+    } else {
+        CurvesInForce {
             list: Some(known.join(":")),
             unknown,
-        },
+        }
     }
 }
 

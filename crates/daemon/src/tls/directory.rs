@@ -89,9 +89,10 @@ impl DirectoryTls {
         let shaken = Pin::new(&mut stream).connect().await;
         shaken.map_err(|why| {
             let why = failure(stream.ssl(), &why);
-            match why.contains(library::UNFIT_TO_SIGN) {
-                true => UNFIT.into(),
-                false => why,
+            if why.contains(library::UNFIT_TO_SIGN) {
+                UNFIT.into()
+            } else {
+                why
             }
         })?;
         let named = || {

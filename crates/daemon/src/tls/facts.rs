@@ -33,9 +33,10 @@ pub(super) fn look(ssl: &mut SslRef) -> Shown {
 
 /// The facts of a session. `shown`: the names in a certificate that is not kept.
 pub(super) fn facts(ssl: &SslRef, sni: Option<&str>, shown: Option<&Shown>) -> TlsFacts {
-    let served = match ssl.is_server() {
-        true => ssl.certificate().map(ToOwned::to_owned),
-        false => ssl.peer_certificate(),
+    let served = if ssl.is_server() {
+        ssl.certificate().map(ToOwned::to_owned)
+    } else {
+        ssl.peer_certificate()
     };
     let text = |bytes: &[u8]| Box::from(String::from_utf8_lossy(bytes));
     let sni = sni.map(Into::into);

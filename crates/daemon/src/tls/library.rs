@@ -165,9 +165,10 @@ mod imports {
         // another owner. It has no streams; `SslStream` adds them.
         unsafe {
             let ssl = library::SSL_from_bytes(bytes.as_ptr(), bytes.len(), context.as_ptr());
-            match ssl.is_null() {
-                true => Err(ErrorStack::get()),
-                false => Ok(Ssl::from_ptr(ssl)),
+            if ssl.is_null() {
+                Err(ErrorStack::get())
+            } else {
+                Ok(Ssl::from_ptr(ssl))
             }
         }
     }

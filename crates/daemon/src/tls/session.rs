@@ -138,9 +138,10 @@ impl LibrarySession {
         let prepare = || -> Result<Ssl, ErrorStack> {
             let mut ssl = Ssl::new(context)?;
             ssl.set_connect_state();
-            ssl.set_verify(match to.mode.is_verified() {
-                true => SslVerifyMode::PEER,
-                false => SslVerifyMode::NONE,
+            ssl.set_verify(if to.mode.is_verified() {
+                SslVerifyMode::PEER
+            } else {
+                SslVerifyMode::NONE
             });
             if is_name(&to.host) {
                 ssl.set_hostname(&to.host)?;
@@ -440,8 +441,9 @@ pub(super) fn stack(errors: &ErrorStack) -> String {
         .iter()
         .filter_map(|error| error.reason())
         .collect();
-    match reasons.is_empty() {
-        true => "the TLS library gives no reason".to_string(),
-        false => reasons.join(", "),
+    if reasons.is_empty() {
+        "the TLS library gives no reason".to_string()
+    } else {
+        reasons.join(", ")
     }
 }

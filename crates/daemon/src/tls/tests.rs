@@ -396,9 +396,10 @@ fn a_session_has_any_number_of_records() {
         let (mut server, mut client) = pair(&contexts, SslMode::VerifyFull);
         let mut block = Vec::new();
         for from_client in [true, false] {
-            let (from, to) = match from_client {
-                true => (&mut client, &mut server),
-                false => (&mut server, &mut client),
+            let (from, to) = if from_client {
+                (&mut client, &mut server)
+            } else {
+                (&mut server, &mut client)
             };
             for thousand in 0..(1 << 24) / 1000 + 2 {
                 let mut sealed = from.take_output().unwrap_or_default();

@@ -147,9 +147,10 @@ const fn joined<const N: usize>(first: &[ShowColumn], more: &[ShowColumn]) -> [S
     let mut all = [("", 's'); N];
     let mut at = 0;
     while at < N {
-        all[at] = match at < first.len() {
-            true => first[at],
-            false => more[at - first.len()],
+        all[at] = if at < first.len() {
+            first[at]
+        } else {
+            more[at - first.len()]
         };
         at += 1;
     }

@@ -337,9 +337,10 @@ impl Pooler {
         let wait = client.waits_in().filter(|_| waits).map(|id| ServerWait {
             login: self.pools.at(id).key.login.clone(),
             since: client.request(),
-            reason: match client.awaits_permission() {
-                true => Reason::PinLimit.word(),
-                false => self.reason(id).word(),
+            reason: if client.awaits_permission() {
+                Reason::PinLimit.word()
+            } else {
+                self.reason(id).word()
             },
         });
         let pin = self.pin_cells(client);

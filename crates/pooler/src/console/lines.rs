@@ -32,9 +32,10 @@ impl Pooler {
                 login: login.key.clone(),
                 who: self.teller(client),
                 waited: self.now.0.saturating_sub(client.request().0),
-                reason: match client.awaits_permission() {
-                    true => crate::pool::Reason::PinLimit.word(),
-                    false => reason,
+                reason: if client.awaits_permission() {
+                    crate::pool::Reason::PinLimit.word()
+                } else {
+                    reason
                 },
             }));
         }

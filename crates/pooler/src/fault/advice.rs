@@ -179,9 +179,10 @@ fn told_of_login(why: &str, case: &Case<'_>) -> String {
         host,
         ..
     } = case;
-    let encryption = match case.encrypted {
-        true => "SSL encryption",
-        false => "no encryption",
+    let encryption = if case.encrypted {
+        "SSL encryption"
+    } else {
+        "no encryption"
     };
     let rule = |text: &str| {
         format!(

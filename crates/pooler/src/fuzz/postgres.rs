@@ -94,11 +94,12 @@ impl Postgres {
             _ if self.copies.is_some() => self.copy(&mut buf, tag, fails),
             frontend::QUERY => self.query(&mut buf, &body, fails, how),
             frontend::FUNCTION_CALL => {
-                match fails {
-                    true => self.fail(&mut buf, "XX000"),
-                    false => write::message(&mut buf, backend::FUNCTION_CALL, |b| {
+                if fails {
+                    self.fail(&mut buf, "XX000")
+                } else {
+                    write::message(&mut buf, backend::FUNCTION_CALL, |b| {
                         b.extend_from_slice(&[0xff; 4]);
-                    }),
+                    })
                 }
                 write::ready(&mut buf, self.status);
             }

@@ -184,9 +184,10 @@ impl World<'_> {
         let socket = &mut self.sockets[at];
         socket.congested = !socket.congested;
         let (worker, peer) = (socket.worker, socket.peer);
-        let event = match socket.congested {
-            true => Event::Congested(peer),
-            false => Event::Drained(peer),
+        let event = if socket.congested {
+            Event::Congested(peer)
+        } else {
+            Event::Drained(peer)
         };
         self.handle(worker, event, &[]);
     }
@@ -351,9 +352,10 @@ impl World<'_> {
                     .push_back((worker, Answer::Reloaded(ticket, Ok(()))));
             }
             Question::Set { ticket, key, value } => {
-                let result = match self.set(&key, &value) {
-                    true => Ok(()),
-                    false => Err("no".to_string()),
+                let result = if self.set(&key, &value) {
+                    Ok(())
+                } else {
+                    Err("no".to_string())
                 };
                 self.answers
                     .push_back((worker, Answer::Reloaded(ticket, result)));

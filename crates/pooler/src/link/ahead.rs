@@ -107,9 +107,10 @@ impl Ahead<'_> {
     fn await_enough(&mut self, chunk: &Chunk<'_>, header: Header) -> Step {
         let there = chunk.rest().len();
         if matches!(header.tag, tag::SYNC | tag::FLUSH) {
-            return match there < header.total() {
-                true => Err(Flow::Partial),
-                false => Ok(()),
+            return if there < header.total() {
+                Err(Flow::Partial)
+            } else {
+                Ok(())
             };
         }
         if there < header.total().min(limits::FRONT) {

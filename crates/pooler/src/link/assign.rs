@@ -64,9 +64,10 @@ impl Pooler {
             )
         };
         let evict = ready && server.set.outgrows(max);
-        match ready {
-            true => super::bind((client_id, client), (server_id, server)),
-            false => crate::link::bind::bind_held((client_id, client), (server_id, server)),
+        if ready {
+            super::bind((client_id, client), (server_id, server))
+        } else {
+            crate::link::bind::bind_held((client_id, client), (server_id, server))
         }
         if server.valve.is_congested() {
             client.valve.pause(Peer::Client(client_id), out);

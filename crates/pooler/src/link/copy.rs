@@ -65,9 +65,10 @@ impl CopyPhase {
             eaten: self.eaten() + eaten,
             broken,
         };
-        *self = match ended {
-            true => CopyPhase::Over(inside),
-            false => CopyPhase::Open(inside),
+        *self = if ended {
+            CopyPhase::Over(inside)
+        } else {
+            CopyPhase::Open(inside)
         };
     }
 

@@ -149,9 +149,12 @@ impl Downstream<'_> {
             return Err(Halt::Partial);
         };
         let first = chunk.rest()[0];
-        let header = read.map_err(|error| match may_follow_login(first) {
-            true => broken(error),
-            false => broken(WireError::Tag(first)),
+        let header = read.map_err(|error| {
+            if may_follow_login(first) {
+                broken(error)
+            } else {
+                broken(WireError::Tag(first))
+            }
         })?;
         match header.tag {
             tag::READY => {
@@ -268,9 +271,10 @@ impl Downstream<'_> {
         let ours = self.server.link.ledger.front().is_some_and(|entry| {
             entry.swallow && matches!(entry.reply, Reply::Parse | Reply::Execute | Reply::Settings)
         });
-        match self.is_nobodys() || tag == tag::NOTICE && ours {
-            true => Fate::Drop,
-            false => Fate::Relay,
+        if self.is_nobodys() || tag == tag::NOTICE && ours {
+            Fate::Drop
+        } else {
+            Fate::Relay
         }
     }
 
@@ -290,9 +294,10 @@ impl Downstream<'_> {
             Some(_) => return Err(broken(WireError::Tag(header.tag))),
         };
         let part = front.part();
-        let fate = match front.is_hidden() {
-            true => Fate::Drop,
-            false => Fate::Relay,
+        let fate = if front.is_hidden() {
+            Fate::Drop
+        } else {
+            Fate::Relay
         };
         self.server.link.hears_answer();
         self.pass(chunk, header.total(), fate);

@@ -48,9 +48,10 @@ impl Upstream<'_> {
     /// there are any.
     #[inline]
     pub(super) fn query_resets(&self, among: &[Among]) -> Option<Box<Tail>> {
-        match among.is_empty() {
-            true => None,
-            false => self.tail(among),
+        if among.is_empty() {
+            None
+        } else {
+            self.tail(among)
         }
     }
 

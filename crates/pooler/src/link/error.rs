@@ -74,9 +74,10 @@ impl Downstream<'_> {
         self.count(&telling, fields);
         match telling {
             Telling::NothingYet => {
-                self.server.must_close(match dies {
-                    true => Ending::CrashedUnheard,
-                    false => Ending::Dirty,
+                self.server.must_close(if dies {
+                    Ending::CrashedUnheard
+                } else {
+                    Ending::Dirty
                 });
                 self.pass_front(chunk, header, Fate::Drop);
             }
@@ -117,9 +118,10 @@ impl Downstream<'_> {
             let client = self.client.as_mut().map(|(_, client)| &mut **client);
             failed(client, self.server);
         }
-        match copy_unclear {
-            true => Err(Halt::Broken(Fault::CopyUnclear)),
-            false => Ok(()),
+        if copy_unclear {
+            Err(Halt::Broken(Fault::CopyUnclear))
+        } else {
+            Ok(())
         }
     }
 
@@ -262,9 +264,10 @@ impl Downstream<'_> {
         {
             Telling::Earlier(error)
         } else if let Some(refusal) = refusal {
-            match self.failed_before() {
-                true => Telling::FailedBefore,
-                false => Telling::Refusal(refusal),
+            if self.failed_before() {
+                Telling::FailedBefore
+            } else {
+                Telling::Refusal(refusal)
             }
         } else if let Some(concerned) = concerned
             && contains(body, &concerned.server_name)

@@ -64,9 +64,10 @@ impl Upstream<'_> {
             None if there.len() < limits::FRONT => return Err(Flow::Partial),
             None => b"?",
         };
-        match name.is_empty() {
-            true => self.pass_parse(chunk, header)?,
-            false => self.refuse(chunk, header, Entry::forward(Reply::Parse), why),
+        if name.is_empty() {
+            self.pass_parse(chunk, header)?
+        } else {
+            self.refuse(chunk, header, Entry::forward(Reply::Parse), why)
         }
         self.counts.client_parses += 1;
         Ok(())
@@ -108,9 +109,10 @@ impl Upstream<'_> {
         let coming = self.server.link.ledger.names_changing();
         if count + coming >= limits::CLIENT_NAMES {
             // A Close may be under way.
-            return match coming > 0 {
-                true => Err(self.stall()),
-                false => Ok(Some(Refusal::TooManyNames)),
+            return if coming > 0 {
+                Err(self.stall())
+            } else {
+                Ok(Some(Refusal::TooManyNames))
             };
         }
         Ok((texts + size > limits::CLIENT_TEXTS).then_some(Refusal::TooMuch))
@@ -371,9 +373,10 @@ impl Upstream<'_> {
         statement: Option<&Statement>,
         effects: Option<&Effects>,
     ) -> Result<Verdict, Flow> {
-        let values = match statement.is_some_and(|s| s.first.resets != Resets::Nothing) {
-            true => LoginValues::Restored,
-            false => LoginValues::Gone,
+        let values = if statement.is_some_and(|s| s.first.resets != Resets::Nothing) {
+            LoginValues::Restored
+        } else {
+            LoginValues::Gone
         };
         match effects {
             Some(effects) => self.note_first(effects, values),

@@ -136,9 +136,10 @@ impl Upstream<'_> {
         // What `EXECUTE p` returns depends on the client's own `p`.
         let effects = statement.effects.as_deref();
         let executes = effects.is_some_and(Effects::executes_by_name);
-        match !executes && (settled || statement.constants == Constants::Fixed) {
-            true => statement,
-            false => self.interner.private(schema, meaning, settled, definition),
+        if !executes && (settled || statement.constants == Constants::Fixed) {
+            statement
+        } else {
+            self.interner.private(schema, meaning, settled, definition)
         }
     }
 

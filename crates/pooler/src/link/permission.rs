@@ -36,9 +36,10 @@ impl Upstream<'_> {
     /// The client parses or binds a statement that may leave state behind. The client can still
     /// wait without a server, because Howdah has sent nothing of the group yet.
     pub(super) fn await_permission(&mut self, found: &Effects) -> Result<(), Flow> {
-        match self.needs_permission(found) && !self.client.may_keep() {
-            true => self.wait_without_server(),
-            false => Ok(()),
+        if self.needs_permission(found) && !self.client.may_keep() {
+            self.wait_without_server()
+        } else {
+            Ok(())
         }
     }
 
@@ -87,11 +88,12 @@ impl Upstream<'_> {
             return Err(self.stall());
         }
         let session = self.client.session.as_ref();
-        match session.is_some_and(|session| !session.pending.is_empty()) {
-            // Only this server can answer questions about the client's session.
-            true => Err(self.stall()),
-            false => Err(Flow::NeedPermission { waits: true }),
-        }
+        // Only this server can answer questions about the client's session.
+        Err(if session.is_some_and(|session| !session.pending.is_empty()) {
+            self.stall()
+        } else {
+            Flow::NeedPermission { waits: true }
+        })
     }
 
     /// Replaces a Query or Parse by a message that PostgreSQL refuses. The client learns that too
@@ -121,9 +123,10 @@ impl Upstream<'_> {
         entry.effects_mut().name = Some(self.name_op(Box::default(), Change::Refused(why)));
         let simple = entry.reply == Reply::Query;
         self.push(entry);
-        self.out.send_with(to, |buf| match simple {
-            true => write::query(buf, &[b"DEALLOCATE ", UNKNOWN].concat()),
-            false => {
+        self.out.send_with(to, |buf| {
+            if simple {
+                write::query(buf, &[b"DEALLOCATE ", UNKNOWN].concat())
+            } else {
                 write::bind_head(buf, b"", UNKNOWN, 6);
                 buf.extend_from_slice(&[0; 6]);
             }

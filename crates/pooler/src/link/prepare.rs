@@ -36,9 +36,10 @@ impl Upstream<'_> {
     fn wait_for_groups(&mut self, name: &[u8]) -> Result<(), Flow> {
         let ledger = &self.server.link.ledger;
         let group = ledger.group();
-        match ledger.pending(name).is_some_and(|op| op.group != group) {
-            true => Err(self.stall()),
-            false => Ok(()),
+        if ledger.pending(name).is_some_and(|op| op.group != group) {
+            Err(self.stall())
+        } else {
+            Ok(())
         }
     }
 

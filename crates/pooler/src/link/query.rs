@@ -227,9 +227,10 @@ impl Upstream<'_> {
     fn drop_unnamed(&mut self) -> Option<UnnamedOp> {
         let server = &mut *self.server;
         let known = matches!(server.unnamed(), Unnamed::Known(None));
-        match known && !server.link.ledger.changes_unnamed() {
-            true => None,
-            false => self.unnamed_op(None),
+        if known && !server.link.ledger.changes_unnamed() {
+            None
+        } else {
+            self.unnamed_op(None)
         }
     }
 }

@@ -64,9 +64,10 @@ impl Upstream<'_> {
         chunk: &mut Chunk<'_>,
         header: Header,
     ) -> Result<bool, Flow> {
-        match self.client.has_signal() {
-            false => Ok(false),
-            true => self.bind_signal(chunk, header),
+        if self.client.has_signal() {
+            self.bind_signal(chunk, header)
+        } else {
+            Ok(false)
         }
     }
 

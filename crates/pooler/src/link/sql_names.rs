@@ -104,9 +104,10 @@ impl Upstream<'_> {
                 if own {
                     names.need(name.clone(), None);
                 }
-                let change = match own || names.defines(&name).is_some() {
-                    true => Change::Forget,
-                    false => Change::Nothing,
+                let change = if own || names.defines(&name).is_some() {
+                    Change::Forget
+                } else {
+                    Change::Nothing
                 };
                 names.changes.push_back(*self.name_op(name, change));
                 Ok(true)
@@ -219,9 +220,10 @@ impl Upstream<'_> {
                 self.wait_for(command.name())?;
                 self.settle_meaning()?;
             }
-            let own = match self.renames && self.server.not_failed() {
-                true => self.statement_for_sql(command.name()),
-                false => None,
+            let own = if self.renames && self.server.not_failed() {
+                self.statement_for_sql(command.name())
+            } else {
+                None
             };
             match command {
                 StatementCommand::Execute(name) => {

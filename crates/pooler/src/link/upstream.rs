@@ -484,9 +484,10 @@ pub(crate) fn await_whole(
         client.inbox.gets_room(share, size);
         return Err(Flow::Partial);
     }
-    match share.will_have_room(size) {
-        true => Err(Flow::NeedRoom(size)),
-        false => Ok(()),
+    if share.will_have_room(size) {
+        Err(Flow::NeedRoom(size))
+    } else {
+        Ok(())
     }
 }
 

@@ -60,9 +60,10 @@ impl Upstream<'_> {
         let kept = watching.wanted.values || watching.wanted.traces;
         let text = Text {
             query: watching.texts.of(sql),
-            sql: match kept {
-                true => Sql::Front(sql[..sql.len().min(limits::QUERY_TEXT_READ)].into()),
-                false => Sql::Unknown,
+            sql: if kept {
+                Sql::Front(sql[..sql.len().min(limits::QUERY_TEXT_READ)].into())
+            } else {
+                Sql::Unknown
             },
         };
         let watch = self.server.link.watch.get_or_insert_default();

@@ -169,9 +169,10 @@ impl Upstream<'_> {
         let ends = !idle && found.kinds.any(Kinds::ENDS) && own.are_tentative();
         let leaves = idle && found.kinds.any(Kinds::UNLISTENS.and(Kinds::DISCARDS_ALL));
         let sure = own.take_sure();
-        match (notifies || ends || leaves) && !sure {
-            true => Err(Flow::NeedPass),
-            false => Ok(()),
+        if (notifies || ends || leaves) && !sure {
+            Err(Flow::NeedPass)
+        } else {
+            Ok(())
         }
     }
 
@@ -271,9 +272,10 @@ impl Pooler {
             hearer: (self.worker, id),
             channels,
             demand,
-            secrets: match known {
-                true => login.secrets.clone(),
-                false => Secrets::default(),
+            secrets: if known {
+                login.secrets.clone()
+            } else {
+                Secrets::default()
             },
             listener,
         };

@@ -243,9 +243,10 @@ impl SharedListener {
             if wait.wants.iter().any(off) {
                 if full {
                     // The rest follows in the next round, behind those of which nothing was in this one.
-                    match wait.wants.iter().all(off) {
-                        true => self.waiting.push(wait),
-                        false => begun.push(wait),
+                    if wait.wants.iter().all(off) {
+                        self.waiting.push(wait)
+                    } else {
+                        begun.push(wait)
                     }
                     continue;
                 }

@@ -135,9 +135,10 @@ fn full(pool: &PoolSight, by: &HeldBy) -> String {
              those are kept, too"
         );
     }
-    let work = match working == all {
-        true => format!("all {all} are busy"),
-        false => format!("{working} of {all} are busy"),
+    let work = if working == all {
+        format!("all {all} are busy")
+    } else {
+        format!("{working} of {all} are busy")
     };
     if states.sv_slow == 0 || 2 * states.sv_slow < working {
         return format!("{limit}, and {work}: {more} would help, if PostgreSQL has CPU to spare");

@@ -477,9 +477,10 @@ impl Reader<'_> {
     }
 
     fn maybe<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<Option<T>> {
-        match self.flag()? {
-            true => read(self).map(Some),
-            false => Ok(None),
+        if self.flag()? {
+            read(self).map(Some)
+        } else {
+            Ok(None)
         }
     }
 

@@ -89,9 +89,10 @@ impl Pooler {
     /// Takes an idle server for a client, if possible with the client's settings. If the server
     /// was idle for long, its test begins instead: the next waiting client then gets it.
     fn take_idle(&mut self, pool_id: PoolId, client: ClientId, out: &mut Out) -> Option<ServerId> {
-        let id = match self.config.globals.server_round_robin {
-            true => self.pools.at_mut(pool_id).idle.take_oldest()?,
-            false => self.take_fit(pool_id, client)?,
+        let id = if self.config.globals.server_round_robin {
+            self.pools.at_mut(pool_id).idle.take_oldest()?
+        } else {
+            self.take_fit(pool_id, client)?
         };
         let server = self.servers.get(id)?;
         let age = self.now.0.saturating_sub(server.connected.0);
@@ -128,9 +129,10 @@ impl Pooler {
     /// A server that has been idle since before this time must be tested before use.
     fn tested_since(&self) -> Time {
         let globals = &self.config.globals;
-        match globals.server_check_query.is_empty() {
-            true => Time(0),
-            false => Time(self.now.0.saturating_sub(nanos(globals.server_check_delay))),
+        if globals.server_check_query.is_empty() {
+            Time(0)
+        } else {
+            Time(self.now.0.saturating_sub(nanos(globals.server_check_delay)))
         }
     }
 

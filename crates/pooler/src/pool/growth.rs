@@ -27,9 +27,10 @@ impl Pooler {
         if !pool.is_waited_for() || held_back || self.workers == 1 && !opens {
             return;
         }
-        match pool.connecting() > 0 && self.oldest_wait(pool_id) < LOGS_IN_NS {
-            true => self.mind_hunger(),
-            false => self.tell_need(pool_id, out),
+        if pool.connecting() > 0 && self.oldest_wait(pool_id) < LOGS_IN_NS {
+            self.mind_hunger()
+        } else {
+            self.tell_need(pool_id, out)
         }
     }
 

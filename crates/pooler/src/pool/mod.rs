@@ -336,9 +336,10 @@ impl Pool {
     /// Takes out the hungry worker that gets a released server, if it comes before the oldest
     /// client here.
     pub(crate) fn take_hungrier(&mut self, now: Time) -> Option<WorkerId> {
-        match self.hungry.is_empty() {
-            true => None,
-            false => self.hungry.take_hungrier(self.longest_wait(now), now),
+        if self.hungry.is_empty() {
+            None
+        } else {
+            self.hungry.take_hungrier(self.longest_wait(now), now)
         }
     }
 

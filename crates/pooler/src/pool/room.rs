@@ -105,10 +105,11 @@ impl Pooler {
         if made {
             pool.login_may_succeed();
         }
-        match made || self.workers > 1 {
-            // The Broker knows whether other workers can lend a server.
-            true => self.need_anew(id, out),
-            false => self.alone(key, out),
+        // The Broker knows whether other workers can lend a server.
+        if made || self.workers > 1 {
+            self.need_anew(id, out);
+        } else {
+            self.alone(key, out);
         }
     }
 }

@@ -52,9 +52,10 @@ impl Pooler {
                 matches!(client.state(), ClientState::Waiting(pool) if *pool == pool_id)
                     && !client.replication.any()
             });
-            let new = match moves {
-                true => self.route(id, Opening::Unread),
-                false => None,
+            let new = if moves {
+                self.route(id, Opening::Unread)
+            } else {
+                None
             };
             if let Some(new) = new {
                 self.clients.at_mut(id).stands_in_line(new);

@@ -102,9 +102,10 @@ impl Pooler {
             return Reason::Suspended;
         }
         if let Some(failure) = &pool.failure {
-            return match failure.is_unreachable() {
-                true => Reason::Unreachable(failure.text.clone()),
-                false => Reason::LoginFailed(failure.text.clone()),
+            return if failure.is_unreachable() {
+                Reason::Unreachable(failure.text.clone())
+            } else {
+                Reason::LoginFailed(failure.text.clone())
             };
         }
         if !pool.is_waited_for() && !pool.pin_line.is_empty() {
@@ -127,9 +128,10 @@ impl Pooler {
     pub(crate) fn wait_detail(&self, id: ClientId) -> Option<String> {
         let client = self.clients.get(id)?;
         let pool_id = client.waits_in()?;
-        let (waiting, reason) = match client.awaits_permission() {
-            true => (&self.pools.at(pool_id).pin_line, Reason::PinLimit),
-            false => (&self.pools.at(pool_id).waiting, self.reason(pool_id)),
+        let (waiting, reason) = if client.awaits_permission() {
+            (&self.pools.at(pool_id).pin_line, Reason::PinLimit)
+        } else {
+            (&self.pools.at(pool_id).waiting, self.reason(pool_id))
         };
         let before = waiting.before(client.request());
         let lookup = match client.state() {

@@ -82,9 +82,10 @@ pub struct Watching<'a> {
 impl Watching<'_> {
     /// Begins to watch a query. Its text may name a parent span.
     pub fn begin(&mut self, text: Arc<QueryText>, sql: &[u8], waited: u64) -> Watched {
-        let place = match self.wanted.traces {
-            true => self.place(sql).map(Box::new),
-            false => None,
+        let place = if self.wanted.traces {
+            self.place(sql).map(Box::new)
+        } else {
+            None
         };
         Watched {
             text,

@@ -114,9 +114,10 @@ impl Pooler {
             session,
             set,
             status: parcel.status,
-            numbers: match parcel.served {
-                true => Numbers::OF_SOMEBODY,
-                false => Numbers::default(),
+            numbers: if parcel.served {
+                Numbers::OF_SOMEBODY
+            } else {
+                Numbers::default()
             },
             key: parcel.key,
             // A server from the predecessor process comes without this value.

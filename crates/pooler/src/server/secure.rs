@@ -169,9 +169,10 @@ impl Pooler {
         };
         let established = format!("SSL established: {}", facts.summary());
         server.set_secured(facts);
-        let level = match self.config.globals.log_connections {
-            true => Level::Log,
-            false => Level::Noise,
+        let level = if self.config.globals.log_connections {
+            Level::Log
+        } else {
+            Level::Noise
         };
         self.note_server(level, id, &established, out);
         let server = gone!(self.servers.get(id));

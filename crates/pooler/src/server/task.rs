@@ -141,9 +141,10 @@ impl Pooler {
             return;
         }
         server.mark_out_of_transaction();
-        let over = match self.logins.at(login).is_session() {
-            true => Over::Session,
-            false => Over::Transaction,
+        let over = if self.logins.at(login).is_session() {
+            Over::Session
+        } else {
+            Over::Transaction
         };
         self.release(id, over, out);
     }
@@ -155,9 +156,10 @@ impl Pooler {
         let globals = &self.config.globals;
         let resets = (session || globals.server_reset_query_always)
             && !globals.server_reset_query.is_empty();
-        match !resets && !session && self.servers.at(id).is_clean() {
-            true => self.checkin(id, out),
-            false => self.clean(id, session, resets, out),
+        if !resets && !session && self.servers.at(id).is_clean() {
+            self.checkin(id, out)
+        } else {
+            self.clean(id, session, resets, out)
         }
     }
 

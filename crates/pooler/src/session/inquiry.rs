@@ -130,10 +130,11 @@ impl Inquiry {
                 });
             }
         }
-        let before = match pending.discarded {
-            // DISCARD ALL has removed all earlier state.
-            true => Kinds::NOTHING,
-            false => session.pinned,
+        // DISCARD ALL has removed all earlier state.
+        let before = if pending.discarded {
+            Kinds::NOTHING
+        } else {
+            session.pinned
         };
         let askable = QUESTIONS
             .iter()
@@ -141,9 +142,10 @@ impl Inquiry {
         let kinds = pending.kinds.and(before).only(askable);
         // If the listener hears channels for the client, their names are needed.
         let channels = session.channels.is_some() && kinds.any(Kinds::LISTENS);
-        let without = match channels {
-            true => Kinds::LISTENS,
-            false => Kinds::NOTHING,
+        let without = if channels {
+            Kinds::LISTENS
+        } else {
+            Kinds::NOTHING
         };
         let asked = asked.filter(|_| pending.login_back && !pending.discarded);
         let asked = asked.into_iter().flat_map(Params::known);
@@ -191,14 +193,15 @@ impl Inquiry {
                  pg_catalog.getdatabaseencoding()),1,{}),'hex')",
                 limits::SETTING_VALUE + 1
             );
-            columns.push(match suspect.unsure {
-                // This condition takes about a millisecond, so it is used only where it may matter.
-                true => format!(
+            // This condition takes about a millisecond, so it is used only where it may matter.
+            columns.push(if suspect.unsure {
+                format!(
                     "CASE WHEN (SELECT source OPERATOR(pg_catalog.<>) 'session' FROM \
                      pg_catalog.pg_settings WHERE pg_catalog.lower(name) \
                      OPERATOR(pg_catalog.=) '{name}') THEN NULL ELSE {value} END"
-                ),
-                false => value,
+                )
+            } else {
+                value
             });
         }
         for (_, question) in self.asked() {

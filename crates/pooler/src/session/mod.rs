@@ -180,9 +180,10 @@ impl Session {
                 own.put(name, settings::value(&self.login, name));
             } else if before != now {
                 // A rollback may have undone the SET or the RESET.
-                let own_value = match suspect.back && (none || !suspect.set) {
-                    true => settings::value(&self.login, name),
-                    false => now,
+                let own_value = if suspect.back && (none || !suspect.set) {
+                    settings::value(&self.login, name)
+                } else {
+                    now
                 };
                 own.put(name, own_value);
             }

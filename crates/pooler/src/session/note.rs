@@ -251,9 +251,10 @@ impl Upstream<'_> {
 /// How to treat state that a client leaves. A replication client has a server of its own, which no
 /// other client gets later.
 pub(crate) fn tracking(client: &Client, terms: &Terms) -> Tracking {
-    match client.replication.any() {
-        true => Tracking::Nothing,
-        false => terms.tracking,
+    if client.replication.any() {
+        Tracking::Nothing
+    } else {
+        terms.tracking
     }
 }
 

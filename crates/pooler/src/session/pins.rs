@@ -116,9 +116,10 @@ impl Pooler {
         else {
             return;
         };
-        asked.state = match granted {
-            true => Permission::Held,
-            false => Permission::Refused,
+        asked.state = if granted {
+            Permission::Held
+        } else {
+            Permission::Refused
         };
         match *client.state() {
             ClientState::Waiting(pool) if !granted => {
@@ -210,12 +211,11 @@ impl Pooler {
 
     /// A client begins or stops keeping its server.
     pub(crate) fn pin_changed(&mut self, id: ClientId, kinds: Kinds, out: &mut Out) {
-        let text = match kinds.is_empty() {
-            true => "no longer keeps its server".to_string(),
-            false => {
-                self.ask_permission(id, PinWish::Knows, out);
-                format!("keeps its server: {}", super::reasons(kinds))
-            }
+        let text = if kinds.is_empty() {
+            "no longer keeps its server".to_string()
+        } else {
+            self.ask_permission(id, PinWish::Knows, out);
+            format!("keeps its server: {}", super::reasons(kinds))
         };
         if self.config.globals.pin_notice {
             let text = format!("this session {text}");

@@ -78,9 +78,10 @@ impl Statement {
 
     /// Charges its bytes to a pool, unless they are charged already.
     pub fn charge_to(&self, share: &Arc<Allowance>) {
-        let kind = match self.private {
-            true => KeptFor::PrivateTexts,
-            false => KeptFor::Texts,
+        let kind = if self.private {
+            KeptFor::PrivateTexts
+        } else {
+            KeptFor::Texts
         };
         let size = self.definition.len() + size_of::<Statement>();
         self.charge.get_or_init(|| share.charge(kind, size));
@@ -132,9 +133,10 @@ impl Statement {
     /// A description, shared by all clients that get an equal one.
     pub fn share(&self, told: StatementDescription) -> Arc<StatementDescription> {
         let first = self.told.get_or_init(|| Arc::new(told.clone()));
-        match **first == told {
-            true => first.clone(),
-            false => Arc::new(told),
+        if **first == told {
+            first.clone()
+        } else {
+            Arc::new(told)
         }
     }
 

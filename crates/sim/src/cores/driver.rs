@@ -127,9 +127,10 @@ impl Driver for CoreDriver {
         let core = &self.core;
         core.clock.set(core.clock.get().max(core.wakes.get()));
         let costs = self.net.borrow().costs;
-        self.owed = match core.slept.get() {
-            true => costs.wake,
-            false => costs.turn,
+        self.owed = if core.slept.get() {
+            costs.wake
+        } else {
+            costs.turn
         };
         core.worked.set(false);
         self.find();

@@ -260,9 +260,10 @@ impl Machine {
         let deadline = self.workers[at].next_deadline();
         let more = worked || self.workers[at].has_mail() || self.net.borrow().has_due(at);
         let clock = core.clock.get();
-        self.turns[at] = match more {
-            true => clock,
-            false => deadline.map_or(u64::MAX, |due| due.0.max(clock)),
+        self.turns[at] = if more {
+            clock
+        } else {
+            deadline.map_or(u64::MAX, |due| due.0.max(clock))
         };
         let posted = std::mem::take(&mut self.workers[at].decisions().posted);
         for (to, when) in posted {

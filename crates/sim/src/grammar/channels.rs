@@ -42,9 +42,10 @@ impl Speaker<'_> {
 
     fn unlisten(&mut self, all: bool) -> String {
         let token = self.token();
-        let name = match all && self.chance.once_in(4) {
-            true => "*",
-            false => self.channel(),
+        let name = if all && self.chance.once_in(4) {
+            "*"
+        } else {
+            self.channel()
         };
         format!("unlisten {name} /* {token} */")
     }
@@ -122,9 +123,10 @@ impl Speaker<'_> {
                 _ => self.unit_of_one(),
             }
         }
-        let end = match self.chance.once_in(3) {
-            true => "rollback",
-            false => "commit",
+        let end = if self.chance.once_in(3) {
+            "rollback"
+        } else {
+            "commit"
         };
         self.run(end);
     }

@@ -180,9 +180,10 @@ impl Speaker<'_> {
 
     fn ask(&mut self) {
         let client = self.client;
-        match self.chance.once_in(2) {
-            true => self.run("select lastval()"),
-            false => self.run(&format!("select currval('num{client}')")),
+        if self.chance.once_in(2) {
+            self.run("select lastval()")
+        } else {
+            self.run(&format!("select currval('num{client}')"))
         }
     }
 
@@ -213,9 +214,6 @@ impl Speaker<'_> {
     }
 
     fn use_numbers(&mut self) {
-        match self.asks {
-            true => self.ask(),
-            false => self.draw(),
-        }
+        if self.asks { self.ask() } else { self.draw() }
     }
 }

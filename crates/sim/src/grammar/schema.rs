@@ -64,9 +64,10 @@ impl Speaker<'_> {
 
     /// A name that only statements about tables have, if named statements are allowed.
     fn table_name(&mut self) -> String {
-        match self.tongue.named {
-            true => format!("w{}", self.chance.within(0..=3)),
-            false => String::new(),
+        if self.tongue.named {
+            format!("w{}", self.chance.within(0..=3))
+        } else {
+            String::new()
         }
     }
 

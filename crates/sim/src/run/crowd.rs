@@ -53,9 +53,10 @@ pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) 
             user: user.clone(),
             // RESET to a value that was asked for at login has known gaps, which would hide all
             // others.
-            asks: match resets(&script) {
-                true => Vec::new(),
-                false => asks(tongue, chance),
+            asks: if resets(&script) {
+                Vec::new()
+            } else {
+                asks(tongue, chance)
             },
             defaults: database.settings.clone(),
             end: end(scenario, &script, broken, chance),

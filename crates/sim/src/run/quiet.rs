@@ -60,9 +60,10 @@ impl Play {
 
     /// Without clients, every worker says at once that it may end.
     fn shut_down(&mut self) {
-        let order = match self.chance.once_in(2) {
-            true => Order::ShutdownWaitForClients,
-            false => Order::ShutdownWaitForServers,
+        let order = if self.chance.once_in(2) {
+            Order::ShutdownWaitForClients
+        } else {
+            Order::ShutdownWaitForServers
         };
         self.current().order(&order);
         let workers = self.current().workers.len();

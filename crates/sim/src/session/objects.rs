@@ -200,9 +200,10 @@ impl Session {
         let objects = &mut self.objects;
         Ok(match object {
             Object::Lock { key, passing } => {
-                match passing {
-                    true => objects.passing.push(*key),
-                    false => objects.locks.push(*key),
+                if *passing {
+                    objects.passing.push(*key)
+                } else {
+                    objects.locks.push(*key)
                 }
                 self.row(None, 0, 0, "t", None);
                 "SELECT 1".into()

@@ -142,9 +142,10 @@ pub fn hold(counts: &[Count]) -> io::Result<()> {
         .map_err(|error| io::Error::other(format!("{BOUNDS}: {error}")))?;
     let bounds: Value = serde_json::from_str(&text)?;
     let above = above(counts, &bounds["instructions"]);
-    match above.is_empty() {
-        true => Ok(()),
-        false => Err(io::Error::other(above.join("; "))),
+    if above.is_empty() {
+        Ok(())
+    } else {
+        Err(io::Error::other(above.join("; ")))
     }
 }
 

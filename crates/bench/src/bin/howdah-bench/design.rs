@@ -466,9 +466,10 @@ fn login(workers: usize) -> Vec<Cell> {
 fn latency(choice: Choice, workers: usize) -> Vec<Cell> {
     let shape = Shape::new(40, workers);
     // The first cell has no rate: it measures the capacity.
-    let rates: &[Option<f64>] = match choice.quick {
-        true => &[None, Some(0.5), Some(0.9)],
-        false => &[None, Some(0.5), Some(0.7), Some(0.9), Some(1.0)],
+    let rates: &[Option<f64>] = if choice.quick {
+        &[None, Some(0.5), Some(0.9)]
+    } else {
+        &[None, Some(0.5), Some(0.7), Some(0.9), Some(1.0)]
     };
     let cell = |rate| Cell {
         group: "simple, 40 clients".to_owned(),
@@ -485,9 +486,10 @@ fn latency(choice: Choice, workers: usize) -> Vec<Cell> {
 
 fn memory(choice: Choice, workers: usize) -> Vec<Cell> {
     let shape = Shape::new(40, workers);
-    let numbers: &[usize] = match choice.quick {
-        true => &[0, 1000],
-        false => &[0, 1, 1000, 10_000],
+    let numbers: &[usize] = if choice.quick {
+        &[0, 1000]
+    } else {
+        &[0, 1, 1000, 10_000]
     };
     let kinds = [
         ("idle", Script::Idle, false),

@@ -50,9 +50,10 @@ impl Estimate<'_> {
 /// The logins of a run that are not measured: those before it, and those of its checks.
 fn logins(cell: &Cell) -> usize {
     let checks = cell.checks();
-    match cell.reconnect {
-        true => checks.clients * (checks.before + checks.after),
-        false => cell.clients + checks.clients * 2,
+    if cell.reconnect {
+        checks.clients * (checks.before + checks.after)
+    } else {
+        cell.clients + checks.clients * 2
     }
 }
 

@@ -199,9 +199,10 @@ pub fn told(record: &Record, cell: &CellRecord, contender: &str, shown: &Shown) 
         return Told::Failed("rounds by two clocks, which do not go together".to_owned());
     }
     let spread = cell.spread(contender, shown.figure);
-    let spread = match shown.title == PER_CLIENT.title {
-        true => spread.map(|spread| per_client(record, cell, contender, spread?)),
-        false => spread,
+    let spread = if shown.title == PER_CLIENT.title {
+        spread.map(|spread| per_client(record, cell, contender, spread?))
+    } else {
+        spread
     };
     match spread {
         Ok(Some(spread)) => Told::Figure(spread),
@@ -294,9 +295,10 @@ pub fn remark(record: &Record, shown: &Shown) -> String {
     let Some(name) = clocks.name().filter(|_| shown.is_cpu) else {
         return String::new();
     };
-    match clocks.account {
-        true => format!("; by {name}, which is not exact: the kernel refused the task clock"),
-        false => format!("; by {name}"),
+    if clocks.account {
+        format!("; by {name}, which is not exact: the kernel refused the task clock")
+    } else {
+        format!("; by {name}")
     }
 }
 
@@ -313,9 +315,10 @@ pub fn best<'a>(record: &'a Record, cell: &CellRecord, shown: &Shown) -> Vec<&'a
     });
     let figures: Vec<_> = figures.collect();
     let order = |a: &&(&str, Spread), b: &&(&str, Spread)| a.1.middle.total_cmp(&b.1.middle);
-    let best = match shown.most_is_best {
-        true => figures.iter().max_by(order),
-        false => figures.iter().min_by(order),
+    let best = if shown.most_is_best {
+        figures.iter().max_by(order)
+    } else {
+        figures.iter().min_by(order)
     };
     let Some((_, best)) = best else {
         return Vec::new();

@@ -100,12 +100,13 @@ pub fn shown(counts: &[Growth]) -> String {
 pub fn hold(counts: &[Growth]) -> io::Result<()> {
     let above = counts.iter().filter(|growth| growth.hundredths() > MOST);
     let above: Vec<_> = above.map(|growth| growth.name.as_str()).collect();
-    match above.is_empty() {
-        true => Ok(()),
-        false => Err(io::Error::other(format!(
+    if above.is_empty() {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!(
             "twice the input takes more than 2.5 times the instructions: {}",
             above.join(", ")
-        ))),
+        )))
     }
 }
 

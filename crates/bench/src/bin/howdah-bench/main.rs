@@ -407,9 +407,10 @@ fn ask(flags: &AnswersFlags) -> io::Result<()> {
         workers: flags.workers,
     };
     let all = answers::ask(&contenders, &machine, &postgres, &certificate, choice)?;
-    match flags.json {
-        true => println!("{}", serde_json::to_string_pretty(&all)?),
-        false => println!("{}", answers::markdown(&all, choice)),
+    if flags.json {
+        println!("{}", serde_json::to_string_pretty(&all)?)
+    } else {
+        println!("{}", answers::markdown(&all, choice))
     }
     Ok(())
 }

@@ -78,12 +78,15 @@ fn notes(record: &Record) -> Vec<String> {
         );
     }
     let sampled = figures().filter_map(|figures| figures.sampled);
-    notes.extend(sampled.reduce(f64::min).map(|part| match part >= 1.0 {
-        true => "waiting times and fairness are of all transactions".to_owned(),
-        false => format!(
-            "waiting times are of a sample of {:.0} % of all transactions, also the longest",
-            part * 100.0
-        ),
+    notes.extend(sampled.reduce(f64::min).map(|part| {
+        if part >= 1.0 {
+            "waiting times and fairness are of all transactions".to_owned()
+        } else {
+            format!(
+                "waiting times are of a sample of {:.0} % of all transactions, also the longest",
+                part * 100.0
+            )
+        }
     }));
     if figures().any(|figures| figures.mean.is_some()) && record.design != "memory" {
         notes.push(

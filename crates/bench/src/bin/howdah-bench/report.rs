@@ -95,9 +95,12 @@ impl Results {
             ("login", self.login_row()),
         ];
         let rows = measures.chain(others);
-        rows.map(|(key, row)| match self.wanted.contains(&key) {
-            true => row,
-            false => row.not_measured(),
+        rows.map(|(key, row)| {
+            if self.wanted.contains(&key) {
+                row
+            } else {
+                row.not_measured()
+            }
         })
         .collect()
     }

@@ -144,11 +144,14 @@ impl Run<'_> {
             results.logins = self.logins();
         }
         let pair = [Target::HowdahTwo, Target::PgBouncer];
-        let room = || match limit < needed {
-            true => Err(format!(
-                "{limit} descriptors do not suffice for the clients"
-            )),
-            false => Ok(()),
+        let room = || {
+            if limit < needed {
+                Err(format!(
+                    "{limit} descriptors do not suffice for the clients"
+                ))
+            } else {
+                Ok(())
+            }
         };
         if wanted("active") {
             let active = |target| {

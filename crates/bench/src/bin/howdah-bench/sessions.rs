@@ -101,9 +101,10 @@ fn verify_copy_in(address: SocketAddr) -> io::Result<()> {
 }
 
 fn right(is: bool) -> io::Result<()> {
-    match is {
-        true => Ok(()),
-        false => Err(io::Error::other("answers are not right")),
+    if is {
+        Ok(())
+    } else {
+        Err(io::Error::other("answers are not right"))
     }
 }
 
@@ -160,9 +161,10 @@ struct Crew<'a> {
 impl Crew<'_> {
     /// Works until the run is over.
     fn work(&self, clients: Range<usize>) -> io::Result<()> {
-        match self.cell.reconnect {
-            true => self.log_in_and_out(clients),
-            false => self.stay(clients),
+        if self.cell.reconnect {
+            self.log_in_and_out(clients)
+        } else {
+            self.stay(clients)
         }
     }
 

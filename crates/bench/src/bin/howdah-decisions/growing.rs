@@ -101,9 +101,10 @@ pub const ALL: &[Growing] = &[
     }),
     growing("config-user-list", 1000, |size| {
         let lines: String = (0..size).map(|n| format!("\"u{n}\" \"p\"\n")).collect();
-        match userlist::parse(&lines).users.len() == size {
-            true => Ok(()),
-            false => Err("users are missing".into()),
+        if userlist::parse(&lines).users.len() == size {
+            Ok(())
+        } else {
+            Err("users are missing".into())
         }
     }),
     growing("config-hba", 200, |size| {
@@ -292,9 +293,10 @@ fn messages(size: usize) -> Result<(), String> {
         read += usize::from(Subject::read(header.tag, body).is_ok());
         rest = after;
     }
-    match read >= size {
-        true => Ok(()),
-        false => Err("messages are missing".into()),
+    if read >= size {
+        Ok(())
+    } else {
+        Err("messages are missing".into())
     }
 }
 

@@ -213,9 +213,10 @@ fn scrape(times: u64) -> Result<(), String> {
         let survey = Survey::for_metrics(serial);
         world.happen(Event::Mail(Mail::Survey(survey)));
     }
-    match world.surveyed == times {
-        true => Ok(()),
-        false => Err("a survey has no answer".into()),
+    if world.surveyed == times {
+        Ok(())
+    } else {
+        Err("a survey has no answer".into())
     }
 }
 

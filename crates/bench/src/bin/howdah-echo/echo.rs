@@ -177,9 +177,10 @@ impl<D: Driver> Echo<D> {
         if client.sending || client.closing || client.out.is_empty() && client.raw.is_empty() {
             return self.spare.push(block);
         }
-        let mut block = match client.raw.is_empty() {
-            true => block,
-            false => std::mem::take(&mut client.raw),
+        let mut block = if client.raw.is_empty() {
+            block
+        } else {
+            std::mem::take(&mut client.raw)
         };
         if let Some(session) = &mut client.session
             && !client.out.is_empty()

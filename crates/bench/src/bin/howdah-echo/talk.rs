@@ -88,12 +88,11 @@ impl Talk {
         out: &mut Vec<u8>,
     ) -> Next {
         let mut whole = std::mem::take(&mut self.piece);
-        let mut rest = match whole.is_empty() {
-            true => bytes,
-            false => {
-                whole.extend_from_slice(bytes);
-                &whole[..]
-            }
+        let mut rest = if whole.is_empty() {
+            bytes
+        } else {
+            whole.extend_from_slice(bytes);
+            &whole[..]
         };
         loop {
             let head = if matches!(self.stage, Stage::Startup) {
