@@ -78,7 +78,7 @@ impl Pooler {
                 .filter(|(id, _)| self.clients.get(*id).is_some_and(waits))
                 .count(),
             newcomers: pools().map(|pool| pool.newcomers().len()).sum(),
-            needs: pools().filter(|pool| pool.need).count(),
+            needs: pools().filter(|pool| pool.is_in_need()).count(),
             asks: self.asks.len(),
             held: self
                 .clients

@@ -76,7 +76,7 @@ impl Pooler {
             && self.pools.iter().all(|(_, pool)| {
                 let login = self.logins.at(pool.login);
                 let keeps = pool.supply.min_size > 0 || login.terms.database.auto;
-                let awaits = pool.need || !pool.newcomers().is_empty();
+                let awaits = pool.is_in_need() || !pool.newcomers().is_empty();
                 !keeps && !awaits && self.config.entry(&pool.key.login.database).is_some()
             })
     }
@@ -136,9 +136,9 @@ impl Pooler {
         for id in self.pools.ids() {
             self.trim_waiting(id);
             let pool = self.pools.at(id);
-            if pool.connecting() > 0 && !pool.need {
+            if pool.connecting() > 0 && !pool.is_in_need() {
                 self.need(id, out);
-            } else if pool.need
+            } else if pool.is_in_need()
                 && pool.is_waited_for()
                 && pool.grows_hungry(self.now)
                 && !self.backs_off(id)
@@ -152,7 +152,8 @@ impl Pooler {
     /// Arms the next report of hunger, if any pool has an unmet need, or clients that wait for a
     /// login.
     pub(crate) fn mind_hunger(&mut self) {
-        let unmet = |pool: &Pool| pool.need || pool.connecting() > 0 && pool.is_waited_for();
+        let unmet =
+            |pool: &Pool| pool.is_in_need() || pool.connecting() > 0 && pool.is_waited_for();
         if self.workers > 1
             && self.janitor.next_hunger.is_none()
             && self.pools.iter().any(|(_, pool)| unmet(pool))

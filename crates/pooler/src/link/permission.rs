@@ -89,11 +89,13 @@ impl Upstream<'_> {
         }
         let session = self.client.session.as_ref();
         // Only this server can answer questions about the client's session.
-        Err(if session.is_some_and(|session| !session.pending.is_empty()) {
-            self.stall()
-        } else {
-            Flow::NeedPermission { waits: true }
-        })
+        Err(
+            if session.is_some_and(|session| !session.pending.is_empty()) {
+                self.stall()
+            } else {
+                Flow::NeedPermission { waits: true }
+            },
+        )
     }
 
     /// Replaces a Query or Parse by a message that PostgreSQL refuses. The client learns that too

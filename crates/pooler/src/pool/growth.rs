@@ -54,7 +54,7 @@ impl Pooler {
     pub(crate) fn need_anew(&mut self, pool_id: PoolId, out: &mut Out) {
         let pool = self.pools.at(pool_id);
         let asks = self.workers > 1 || !self.backs_off(pool_id);
-        if pool.need && pool.is_waited_for() && asks {
+        if pool.is_in_need() && pool.is_waited_for() && asks {
             self.tell_need(pool_id, out);
         } else {
             self.need(pool_id, out);

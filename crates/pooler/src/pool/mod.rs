@@ -54,21 +54,10 @@ pub struct Pool {
     pub(crate) pin_line: Line,
     /// Clients that wait for the parameters that PostgreSQL reports to the first server.
     newcomers: Vec<ClientId>,
-    servers: u32,
-    /// Servers that have not logged in yet.
-    connecting: u32,
-    /// Servers under test: each serves a waiting client afterwards.
-    testing: u32,
+    have: ServerCounts,
     /// Clients wait for the pool's listening connection.
     pub(crate) wants_listener: bool,
-    /// The Broker was told that clients wait, and has sent no permit yet.
-    pub(crate) need: bool,
-    /// How long the oldest client had waited when the Broker was told, in nanoseconds.
-    told_age: u64,
-    /// The Broker was told that this worker can use a permit.
-    told_opens: bool,
-    /// The limit that holds the pool back, as the Broker says.
-    pub(crate) held_by: Option<HeldBy>,
+    told: Told,
     /// Other workers with waiting clients.
     pub(crate) hungry: Hungry,
     /// Another pool waits until one of these servers is closed.
@@ -107,14 +96,9 @@ impl Pool {
             waiting: Line::default(),
             pin_line: Line::default(),
             newcomers: Vec::new(),
-            servers: 0,
-            connecting: 0,
-            testing: 0,
+            have: ServerCounts::default(),
             wants_listener: false,
-            need: false,
-            told_age: 0,
-            told_opens: false,
-            held_by: None,
+            told: Told::default(),
             hungry: Hungry::default(),
             starved: None,
             failure: None,
@@ -131,17 +115,17 @@ impl Pool {
 
     /// Servers on this worker, in every state.
     pub fn servers(&self) -> u32 {
-        self.servers
+        self.have.all
     }
 
     /// Servers that have not logged in yet.
     pub fn connecting(&self) -> u32 {
-        self.connecting
+        self.have.connecting
     }
 
     /// Servers under test: each serves a waiting client afterwards.
     pub fn testing(&self) -> u32 {
-        self.testing
+        self.have.testing
     }
 
     /// PAUSE: no server is given out.
@@ -166,28 +150,28 @@ impl Pool {
 
     pub(crate) fn server_opens(&mut self) {
         self.server_enters();
-        self.connecting += 1;
+        self.have.connecting += 1;
     }
 
     /// A server has logged in, or its login has failed.
     pub(crate) fn server_is_through(&mut self) {
-        self.connecting -= 1;
+        self.have.connecting -= 1;
     }
 
     pub(crate) fn server_enters(&mut self) {
-        self.servers += 1;
+        self.have.all += 1;
     }
 
     pub(crate) fn server_leaves(&mut self) {
-        self.servers -= 1;
+        self.have.all -= 1;
     }
 
     pub(crate) fn test_begins(&mut self) {
-        self.testing += 1;
+        self.have.testing += 1;
     }
 
     pub(crate) fn test_ends(&mut self) {
-        self.testing -= 1;
+        self.have.testing -= 1;
     }
 
     /// When the next server may be closed because of its age.
@@ -287,33 +271,43 @@ impl Pool {
     /// The Broker is told that clients wait, the oldest for `age` nanoseconds, and whether this
     /// worker can use a permit.
     pub(crate) fn tells_need(&mut self, age: u64, opens: bool) {
-        self.need = true;
-        self.told_age = age;
-        self.told_opens = opens;
+        self.told.need = true;
+        self.told.age = age;
+        self.told.opens = opens;
     }
 
     /// True if the Broker knows that clients wait and, if so, that this worker can use a permit.
     pub(crate) fn is_need_told(&self, opens: bool) -> bool {
-        self.need && (self.told_opens || !opens)
+        self.told.need && (self.told.opens || !opens)
     }
 
     /// True if the Broker must be told again: the oldest client has waited clearly longer than the
     /// Broker knows, the pool has no server, or newcomers wait and no server is logging in.
     pub(crate) fn grows_hungry(&self, now: Time) -> bool {
-        let clearly = self.told_age + (self.told_age / 8).max(1_000_000);
+        let clearly = self.told.age + (self.told.age / 8).max(1_000_000);
         let longer = self.longest_wait(now).is_some_and(|age| age > clearly);
-        let new = !self.newcomers.is_empty() && self.connecting == 0;
-        longer || self.servers == 0 || new
+        let new = !self.newcomers.is_empty() && self.have.connecting == 0;
+        longer || self.have.all == 0 || new
+    }
+
+    /// The Broker was told that clients wait, and has sent no permit yet.
+    pub fn is_in_need(&self) -> bool {
+        self.told.need
+    }
+
+    /// The limit that holds the pool back, as the Broker says.
+    pub fn held_by(&self) -> Option<HeldBy> {
+        self.told.held_by
     }
 
     /// The need is met. True if the Broker had been told of the need.
     pub(crate) fn take_need(&mut self) -> bool {
-        self.held_by = None;
-        std::mem::take(&mut self.need)
+        self.told.held_by = None;
+        std::mem::take(&mut self.told.need)
     }
 
     pub(crate) fn set_held_by(&mut self, bound: HeldBy) {
-        self.held_by = Some(bound);
+        self.told.held_by = Some(bound);
     }
 
     pub(crate) fn yields_to(&mut self, starved: Starved) {
@@ -379,6 +373,30 @@ impl Pool {
     pub fn longest_wait(&self, now: Time) -> Option<u64> {
         self.waiting.longest_wait(now)
     }
+}
+
+/// How many servers a pool has on one worker.
+#[derive(Clone, Copy, Debug, Default)]
+struct ServerCounts {
+    /// In every state.
+    all: u32,
+    /// Not logged in yet.
+    connecting: u32,
+    /// Under test: each serves a waiting client afterwards.
+    testing: u32,
+}
+
+/// What a pool and the Broker have told each other.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    /// The Broker was told that clients wait, and has sent no permit yet.
+    need: bool,
+    /// How long the oldest client had waited then, in nanoseconds.
+    age: u64,
+    /// The Broker was told that this worker can use a permit.
+    opens: bool,
+    /// The limit that holds the pool back, as the Broker says.
+    held_by: Option<HeldBy>,
 }
 
 /// All pools of one worker.

@@ -117,7 +117,7 @@ impl Pooler {
         if pool.connecting() > 0 {
             return Reason::ServerLogin;
         }
-        match pool.held_by {
+        match pool.held_by() {
             Some(by) => Reason::HeldBy(by),
             None => Reason::Asked,
         }
