@@ -6,8 +6,9 @@ use howdah_wire::frame::header;
 use super::ahead::Ahead;
 use super::assign::evict_statements;
 use super::downstream::{self, Downstream};
+use super::side::Side;
 use super::upstream::{self, Flow, Upstream};
-use crate::client::ClientState;
+use crate::client::{Client, ClientState};
 use crate::effect::Depth;
 use crate::event::{Action, ClientId, Close, Out, ServerId, Time, WorkerId};
 use crate::fault::Fault;
@@ -321,17 +322,23 @@ impl Pooler {
             ServerState::Packed => session,
             _ => None,
         };
-        let client = linked.and_then(|id| Some((id, self.clients.get_mut(id)?)));
+        let side = match linked {
+            Some(id) => match self.clients.get_mut(id) {
+                Some(client) => Side::Client(id, client),
+                None => Side::Nobody,
+            },
+            None => Side::Nobody,
+        };
         let pool_id = server.pool;
         let pool = self.pools.at_mut(pool_id);
         pool.count_sent(new);
-        let replicates = client.as_ref().is_some_and(|(_, c)| c.replication.any());
-        let hears = client.as_ref().is_some_and(|(_, c)| c.hears());
+        let replicates = side.client().is_some_and(|c| c.replication.any());
+        let hears = side.client().is_some_and(Client::hears);
         let kept = pool.is_session() || replicates || hears;
         let mut downstream = Downstream {
             id,
             server,
-            client,
+            side,
             kept,
             knows_listeners: matches!(
                 pool.terms.tracking,
