@@ -134,8 +134,7 @@ impl<D: Driver> Sockets<D> {
         earliest(limit, others)
     }
 
-    /// Flushes, and lets the driver wait until something happens or `deadline` has passed. Returns
-    /// the time.
+    /// Flushes, then waits until something happens or `deadline` has passed. Returns the time.
     pub fn wait(&mut self, deadline: Option<Time>) -> Time {
         self.flush();
         self.forget_limits();

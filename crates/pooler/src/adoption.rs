@@ -11,6 +11,7 @@ use crate::link;
 use crate::login::Terms;
 use crate::mail::ToBroker;
 use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
+use crate::pool::Purpose;
 use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::server::ServerParcel;
@@ -89,12 +90,13 @@ impl Pooler {
         let same = self.leads_there(&lore.key, lore.database);
         let id = self.pool_for(&lore.key, &database);
         let pool = self.pools.at(id);
-        // If logins of this pool fail, the arriving keys and secret may be newer.
-        let (login, keeps) = (pool.login, pool.failure.is_none());
-        self.logins
-            .at_mut(login)
-            .secrets
-            .inherit(lore.secrets, keeps);
+        let login = pool.login;
+        if pool.key.purpose == Purpose::Clients {
+            // If logins of this pool fail, the arriving keys and secret may be newer.
+            let keeps = pool.failure.is_none();
+            let login = self.logins.at_mut(login);
+            login.secrets.inherit(lore.secrets, keeps);
+        }
         if let Some(welcome) = lore.welcome.filter(|_| same) {
             self.learn_welcome(login, welcome, out);
         }

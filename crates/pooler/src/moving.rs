@@ -43,6 +43,7 @@ use crate::client::{Client, ClientState};
 use crate::event::{Action, ClientId, LooseSocket, Out, Peer, Time, WorkerId};
 use crate::fault::Fault;
 use crate::login::key::{LoginId, LoginKey};
+use crate::login::secrets::Secrets;
 use crate::mail::{Mail, Traveller};
 use crate::moves::{SHED_NS, Shed};
 use crate::parcel::{PoolLore, Standing};
@@ -294,7 +295,11 @@ impl Pooler {
             key: pool.key.clone(),
             database: login.terms.fingerprint,
             welcome: login.welcome.clone().filter(|_| greets),
-            secrets: login.secrets.clone(),
+            secrets: if greets {
+                login.secrets.clone()
+            } else {
+                Secrets::default()
+            },
             left_behind: 0,
         }
     }

@@ -30,9 +30,12 @@ impl QueryRead {
         }
     }
 
-    /// The Query is handled.
+    /// The message is handled, or dropped.
     #[inline]
-    pub fn clear(&mut self) {
+    pub fn forget(&mut self) {
+        if !self.filled && self.gist.depth == Depth::NOTHING {
+            return;
+        }
         self.filled = false;
         self.gist.depth = Depth::NOTHING;
         if !self.gist.is_plain() {

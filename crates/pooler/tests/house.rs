@@ -32,8 +32,8 @@ const LONGEST: usize = 920;
 const FEATURES: [(&str, &[&str], usize); 9] = [
     ("reading SQL", &["sql/src"], 2740),
     ("session state", &["pooler/src/session"], 1441),
-    ("LISTEN", &["pooler/src/listen"], 1396),
-    ("console", &["pooler/src/console"], 3776),
+    ("LISTEN", &["pooler/src/listen"], 1399),
+    ("console", &["pooler/src/console"], 3777),
     ("statements", &["pooler/src/statement"], 721),
     (
         "takeover",
@@ -44,7 +44,7 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
             "pooler/src/adoption.rs",
             "pooler/src/takeover.rs",
         ],
-        1705,
+        1707,
     ),
     (
         "workers and one pool",
@@ -58,7 +58,7 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
             "pooler/src/broker.rs",
             "pooler/src/broker",
         ],
-        2157,
+        2169,
     ),
     (
         "cancel and peers",
@@ -70,7 +70,7 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
         ],
         1139,
     ),
-    ("configuration", &["config/src"], 4785),
+    ("configuration", &["config/src"], 4787),
 ];
 /// How far below its number a feature may be, in lines, before the number must be lowered.
 const FEATURE_SLACK: usize = 40;

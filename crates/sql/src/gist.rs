@@ -69,7 +69,8 @@ impl Gist {
         {
             self.effects = Some(effects);
         }
-        if depth.any(Depth::AMONG) {
+        if depth.any(Depth::AMONG) && (self.first.is_some() || memchr::memchr(b';', text).is_some())
+        {
             self.read_resets(text);
         }
         if depth.any(Depth::SIGNAL) && SignalText::may_be(text) {

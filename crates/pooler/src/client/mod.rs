@@ -457,7 +457,7 @@ impl Client {
         self.state = ClientState::Welcome(pool);
     }
 
-    /// The client is in a pool without a server, and has no request since `now`.
+    /// The client has no server, and no request since `now`.
     #[inline]
     pub(crate) fn becomes_idle(&mut self, now: Time) {
         self.turn(ClientState::Idle);

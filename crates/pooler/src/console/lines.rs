@@ -16,7 +16,7 @@ use crate::pooler::Pooler;
 use crate::server::Server;
 
 impl Pooler {
-    /// The first `most` clients that wait for servers of each pool of a login, longest first.
+    /// The first `most` clients that wait for servers of a login, longest first.
     pub(super) fn first_waiters(&self, id: LoginId, most: usize) -> Vec<WaiterRow> {
         let login = self.logins.at(id);
         let mut rows = Vec::new();
@@ -39,6 +39,8 @@ impl Pooler {
                 },
             }));
         }
+        rows.sort_by_key(|row| std::cmp::Reverse(row.waited));
+        rows.truncate(most);
         rows
     }
 

@@ -69,6 +69,7 @@ impl Ahead<'_> {
                 self.await_enough(chunk, header)?;
                 return self.read(chunk, header, read);
             }
+            read.forget();
         }
     }
 

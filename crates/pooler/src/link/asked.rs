@@ -25,7 +25,7 @@ pub(super) struct QueryReader<'a> {
     pub tracking: Tracking,
     /// Howdah renames the client's statements.
     pub renames: bool,
-    /// The pool's share of the account.
+    /// The login's share of the account.
     pub share: &'a Arc<Allowance>,
 }
 
@@ -41,7 +41,7 @@ impl QueryReader<'_> {
                 return Ok(());
             }
             // A setting has changed since.
-            read.clear();
+            read.forget();
         }
         match whole(chunk, header) {
             Some(body) => read

@@ -16,7 +16,6 @@ use super::downstream::{self, Downstream, Halt};
 use super::portal::Bound;
 use super::prepare::There;
 use super::upstream::{self, Upstream};
-use crate::event::Peer;
 use crate::fault::refusal;
 use crate::inbox::Chunk;
 use crate::ledger::{Asked, Change, Described, Entry, Refusal, Reply};
@@ -147,7 +146,7 @@ impl Downstream<'_> {
 
     /// A client has received the description of one of its statements.
     fn was_told(&mut self, asked: &Asked, told: Option<StatementDescription>) {
-        let Some((_, client)) = &mut self.client else {
+        let Some(client) = self.side.client_mut() else {
             return;
         };
         // The client may have given the name to another statement since.
@@ -193,7 +192,7 @@ impl Downstream<'_> {
     /// columns have changed. So before the error, the client gets the parameter types that it
     /// knows.
     pub(super) fn tell_described_parameters(&mut self) {
-        let Some((id, client)) = &self.client else {
+        let Some(client) = self.side.client() else {
             return;
         };
         let front = self.server.link.ledger.front();
@@ -209,7 +208,7 @@ impl Downstream<'_> {
         };
         let named = name.and_then(|name| client.names.get(name));
         if let Some(told) = named.and_then(|named| named.told.as_ref()) {
-            self.out.send_with(Peer::Client(*id), |buf| {
+            self.side.tell(self.out, |buf| {
                 write::message(buf, tag::PARAMETER_DESCRIPTION, |buf| {
                     buf.extend_from_slice(&told.parameters);
                 });
@@ -229,10 +228,7 @@ impl Downstream<'_> {
 
     /// Sends an error with other words, but with the severity of the error that came.
     fn tell_instead(&mut self, fields: Fields<'_>, others: refusal::Words) {
-        let Some((client, _)) = &self.client else {
-            return;
-        };
-        self.out.send_with(Peer::Client(*client), |buf| {
+        self.side.tell(self.out, |buf| {
             write::message(buf, tag::ERROR, |buf| {
                 let severity = fields
                     .iter()

@@ -6,10 +6,10 @@ use howdah_wire::tag::backend as tag;
 use howdah_wire::{WireError, tag as tags, write};
 
 use super::prepare::{answered, forget_all, make};
+use super::side::Side;
 use crate::cancel::Keys;
-use crate::client::Client;
 use crate::errors::ErrorCounts;
-use crate::event::{ClientId, Out, Peer, ServerId};
+use crate::event::{Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Change, Entry, Part, Reply};
@@ -53,8 +53,8 @@ pub struct Downstream<'a> {
     pub id: ServerId,
     /// The server.
     pub server: &'a mut Server,
-    /// The server's client, if there is a link.
-    pub client: Option<(ClientId, &'a mut Client)>,
+    /// Who gets the answers: the server's client, if there is a link.
+    pub side: Side<'a>,
     /// The client keeps the server between transactions.
     pub kept: bool,
     /// Howdah knows which channels the pool's clients listen to.
@@ -122,9 +122,9 @@ impl Downstream<'_> {
 
     #[inline(always)] // Every message passes here. A call would cost as much as the work.
     fn pass(&mut self, chunk: &mut Chunk<'_>, count: usize, fate: Fate) {
-        match (fate, &self.client) {
-            (Fate::Relay, Some((client, _))) => chunk.pass(count, Peer::Client(*client), self.out),
-            _ => chunk.at += count,
+        match fate {
+            Fate::Relay => self.side.pass(chunk, count, self.out),
+            Fate::Drop => chunk.at += count,
         }
     }
 
@@ -133,7 +133,7 @@ impl Downstream<'_> {
     pub(super) fn pass_front(&mut self, chunk: &mut Chunk<'_>, header: Header, fate: Fate) {
         // A message that began without a client is dropped, even if a client is linked before its
         // end.
-        let fate = if self.client.is_some() {
+        let fate = if self.side.is_client() {
             fate
         } else {
             Fate::Drop
@@ -210,7 +210,7 @@ impl Downstream<'_> {
     fn notification(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Result<(), Halt> {
         const PID: usize = HEADER + size_of::<u32>();
         let nobodys = !self.kept || self.is_nobodys() || header.total() < PID;
-        let Some((id, client)) = self.client.as_ref().filter(|_| !nobodys) else {
+        let (false, Side::Client(id, client)) = (nobodys, &self.side) else {
             return self.passing(chunk, header);
         };
         let Some(front) = chunk.rest().get(..PID) else {
@@ -221,7 +221,7 @@ impl Downstream<'_> {
             return self.passing(chunk, header);
         }
         let pid = login_pid(self.keys, self.peering, *id, client);
-        self.out.send_with(Peer::Client(*id), |buf| {
+        self.side.tell(self.out, |buf| {
             buf.extend_from_slice(&front[..HEADER]);
             buf.extend_from_slice(&pid.to_be_bytes());
         });
@@ -354,10 +354,7 @@ impl Downstream<'_> {
         let broken = begun.breaks && (simple || begun.eaten > 0);
         let copy = self.server.link.copy_mut();
         copy.begin(begun.eaten as u32, ended, broken);
-        let stays = self
-            .client
-            .as_ref()
-            .is_some_and(|(_, client)| !client.leaving);
+        let stays = self.side.client().is_some_and(|client| !client.leaving);
         if !ended && !stays {
             // The client that should send the rows has left.
             copy.end();
@@ -370,22 +367,13 @@ impl Downstream<'_> {
 
     #[inline]
     fn answered(&mut self) {
-        answered(
-            self.client.as_mut().map(|(_, client)| &mut **client),
-            self.server,
-        );
+        answered(self.side.client_mut(), self.server);
         self.make();
     }
 
     #[inline]
     fn make(&mut self) {
-        match &mut self.client {
-            Some((id, client)) => {
-                make(Peer::Client(*id), Some(client), self.server, self.out);
-            }
-            // Without a client, Howdah drops every answer, so this peer gets nothing.
-            None => make(Peer::Server(self.id), None, self.server, self.out),
-        }
+        make(&mut self.side, self.server, self.out);
     }
 
     /// True if Howdah holds back the idle ReadyForQuery of a listening client, so that earlier
@@ -394,8 +382,8 @@ impl Downstream<'_> {
     /// the client's next bytes.
     fn keeps_back(&mut self) -> bool {
         let group_open = self.server.link.ledger.group_open();
-        let client = self.client.as_mut().filter(|_| !group_open);
-        client.is_some_and(|(_, client)| !client.inbox.relaying() && client.keeps_ready_back())
+        let client = self.side.client_mut().filter(|_| !group_open);
+        client.is_some_and(|client| !client.inbox.relaying() && client.keeps_ready_back())
     }
 
     /// True for a notification that the client gets from the listening connection, or that no
@@ -404,7 +392,7 @@ impl Downstream<'_> {
         if !self.kept {
             return self.server.listens();
         }
-        let client = self.client.as_ref().map(|(_, client)| client);
+        let client = self.side.client();
         let session = client.and_then(|client| client.session.as_ref());
         let own = session.and_then(|session| session.channels.as_ref());
         let channel = body.get(4..).and_then(cstr);
@@ -457,7 +445,7 @@ impl Downstream<'_> {
             // A COPY seemed to ignore this Sync, but PostgreSQL has answered it. The Sync's group
             // is over.
             self.server.link.ledger.close_group();
-            if let Some((_, client)) = &mut self.client {
+            if let Some(client) = self.side.client_mut() {
                 client.end.group_ends();
             }
             return Ok(());
@@ -505,8 +493,8 @@ impl Downstream<'_> {
                 self.server.set_settings(None);
                 self.server.forgets_statements();
             }
-            b"DEALLOCATE ALL" | b"DISCARD ALL" => match &mut self.client {
-                Some((_, client)) => {
+            b"DEALLOCATE ALL" | b"DISCARD ALL" => match self.side.client_mut() {
+                Some(client) => {
                     if let (b"DISCARD ALL", Some(session)) = (command, client.session_if_any()) {
                         session.pending.discarded = true;
                     }
@@ -544,8 +532,8 @@ impl Downstream<'_> {
             return;
         }
         let op = op.filter(|op| !matches!(op.change, Change::Nothing));
-        match (op, &mut self.client) {
-            (Some(op), Some((_, client))) => client.agreed(op),
+        match (op, self.side.client_mut()) {
+            (Some(op), Some(client)) => client.agreed(op),
             (Some(_), None) => {}
             (None, _) => self.server.set_sql_prepared(true),
         }
@@ -570,7 +558,7 @@ impl Downstream<'_> {
             self.server.set_params(self.shared.params.intern(params));
             // The client gets these values at the end of the reset.
             seen &= whole;
-            if let (true, Some((_, client))) = (seen, &mut self.client)
+            if let (true, Some(client)) = (seen, self.side.client_mut())
                 && let Some(params) = &client.params
             {
                 let params = params.with(position, value);
@@ -591,11 +579,11 @@ impl Downstream<'_> {
         if name == standby::NAME {
             // No client sets this value. The client that has the server sees it even while Howdah
             // hides other values.
-            seen |= self.client.is_some();
+            seen |= self.side.is_client();
             let standby = Some(standby::read(value));
             self.aside().standby = standby;
             self.server.tells_standby(standby);
-            if let (true, Some((_, client))) = (seen, &mut self.client) {
+            if let (true, Some(client)) = (seen, self.side.client_mut()) {
                 client.set_told_standby(standby);
             }
         }
@@ -609,19 +597,18 @@ impl Downstream<'_> {
 
     /// After a reset, sends the client the parameter values that it does not know.
     fn tell_parameters(&mut self) {
-        let Some((id, client)) = &mut self.client else {
-            return;
-        };
-        let Some(known) = client.params.clone() else {
+        let Some(known) = self.side.client().and_then(|client| client.params.clone()) else {
             return;
         };
         let server = self.server.params.clone();
         for (position, value) in server.missing_on(&known) {
             let name = self.shared.tracked.names()[position].as_bytes();
-            self.out.send_with(Peer::Client(*id), |buf| {
-                write::parameter_status(buf, name, value);
-            });
+            self.side
+                .tell(self.out, |buf| write::parameter_status(buf, name, value));
         }
+        let Some(client) = self.side.client_mut() else {
+            return;
+        };
         let params = known.overlaid(&server);
         client.set_meaning(params.meaning(
             &self.shared.tracked,
@@ -633,7 +620,7 @@ impl Downstream<'_> {
 
     /// A transaction, or a part of one, is rolled back.
     fn note_rollback(&mut self) {
-        let session = self.client.as_mut().and_then(|(_, c)| c.session.as_mut());
+        let session = self.side.client_mut().and_then(|c| c.session.as_mut());
         if let Some(session) = session {
             session.pending.fails();
         }

@@ -8,7 +8,6 @@ use howdah_wire::write;
 use super::downstream::{Downstream, Halt};
 use super::prepare::{Concerned, concerned, failed};
 use crate::errors::ErrorSource;
-use crate::event::Peer;
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Part, Refusal, Reply};
@@ -115,8 +114,7 @@ impl Downstream<'_> {
         if simple {
             self.server.link.ledger.keep_names();
         } else {
-            let client = self.client.as_mut().map(|(_, client)| &mut **client);
-            failed(client, self.server);
+            failed(self.side.client_mut(), self.server);
         }
         if copy_unclear {
             Err(Halt::Broken(Fault::CopyUnclear))
@@ -151,7 +149,7 @@ impl Downstream<'_> {
         let (sqlstate, message) = fields.texts(NO_SQLSTATE);
         let request = self.server.link.owes_ready();
         let whole = header.total() <= chunk.rest().len();
-        let Some((_, client)) = &mut self.client else {
+        let Some(client) = self.side.client_mut() else {
             // The client has left, or Howdah holds its messages.
             self.aside().task_error = Some((sqlstate, message));
             self.pass_front(chunk, header, Fate::Drop);
@@ -165,7 +163,7 @@ impl Downstream<'_> {
         if sqlstate != CANCELLED || client.inbox.relaying() || !whole {
             return Err(Halt::Refused(sqlstate, message));
         }
-        failed(Some(&mut **client), self.server);
+        failed(Some(client), self.server);
         if request {
             client.end.group_ends();
         }
@@ -176,7 +174,7 @@ impl Downstream<'_> {
     /// A message of the client has failed. The session may have less state than the client's texts
     /// suggest.
     fn note_failure(&mut self) {
-        let Some((_, client)) = &mut self.client else {
+        let Some(client) = self.side.client_mut() else {
             return;
         };
         let listens = client.listens();
@@ -191,7 +189,7 @@ impl Downstream<'_> {
 
     /// The statement of an error, if the error is short enough to rewrite.
     fn concerned(&mut self, header: Header) -> Option<Concerned> {
-        let (_, client) = self.client.as_ref()?;
+        let client = self.side.client()?;
         let statements = &mut self.shared.statements;
         let concerned = concerned(client, self.server, self.schema, statements);
         concerned.filter(|_| header.total() <= limits::ERROR_FRONT)
@@ -251,7 +249,7 @@ impl Downstream<'_> {
             entry.part() == Part::Rest && (named || fields.sqlstate() == Some(b"25P02"))
         });
         let names = front.is_some_and(|entry| entry.effects().sql_names.is_some());
-        let nobody = self.client.is_none() || self.is_nobodys();
+        let nobody = !self.side.is_client() || self.is_nobodys();
         if self.server.inquiry.is_some() && front.is_none() {
             Telling::NothingYet
         } else if simple && self.swallowing() || nobody {
@@ -280,19 +278,14 @@ impl Downstream<'_> {
 
     /// Sends an error that came before.
     fn tell_earlier(&mut self, error: &[u8]) {
-        if let Some((client, _)) = &self.client {
-            self.out.send_with(Peer::Client(*client), |buf| {
-                write::message(buf, tag::ERROR, |buf| buf.extend_from_slice(error));
-            });
-        }
+        self.side.tell(self.out, |buf| {
+            write::message(buf, tag::ERROR, |buf| buf.extend_from_slice(error));
+        });
     }
 
     /// Rewrites the error with the client's name for the statement instead of the server's.
     fn rename_error(&mut self, fields: Fields<'_>, concerned: &Concerned) {
-        let Some((client, _)) = &self.client else {
-            return;
-        };
-        self.out.send_with(Peer::Client(*client), |buf| {
+        self.side.tell(self.out, |buf| {
             write::message(buf, tag::ERROR, |buf| {
                 for (code, value) in fields.iter() {
                     buf.push(code);

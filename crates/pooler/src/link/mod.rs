@@ -32,6 +32,7 @@ pub mod prepare;
 pub mod pressure;
 mod query;
 pub mod release;
+mod side;
 mod signalled;
 mod sql_names;
 pub mod traffic;

@@ -8,11 +8,12 @@ use howdah_wire::tag::{backend, frontend};
 use howdah_wire::write;
 
 use super::portal::Portal;
+use super::side::Side;
 use super::upstream::{Flow, Upstream};
 use crate::client::Client;
 use crate::effect::Names;
 use crate::effect::first::Forgets;
-use crate::event::{Out, Peer};
+use crate::event::Out;
 use crate::ledger::{Asked, Change, Consequences, Entry, NameOp, Refusal, Reply, SetOp};
 use crate::server::Server;
 use crate::server::state::Unnamed;
@@ -323,24 +324,20 @@ impl Upstream<'_> {
             // A notice is being relayed. The replies follow it.
             return;
         }
-        make(
-            Peer::Client(self.id),
-            Some(self.client),
-            self.server,
-            self.out,
-        );
+        let mut side = Side::Client(self.id, self.client);
+        make(&mut side, self.server, self.out);
     }
 }
 
 /// Sends the replies made by Howdah at the front of the ledger, and removes marks.
 #[inline]
-pub fn make(to: Peer, client: Option<&mut Client>, server: &mut Server, out: &mut Out) {
+pub fn make(side: &mut Side<'_>, server: &mut Server, out: &mut Out) {
     if server.link.ledger.front().is_some_and(Entry::is_made) {
-        make_all(to, client, server, out);
+        make_all(side, server, out);
     }
 }
 
-fn make_all(to: Peer, mut client: Option<&mut Client>, server: &mut Server, out: &mut Out) {
+fn make_all(side: &mut Side<'_>, server: &mut Server, out: &mut Out) {
     while let Some(entry) = server.link.ledger.front() {
         let tag = match entry.reply {
             Reply::MadeParse => backend::PARSE_COMPLETE,
@@ -349,9 +346,9 @@ fn make_all(to: Peer, mut client: Option<&mut Client>, server: &mut Server, out:
             _ => return,
         };
         if tag != 0 && !entry.swallow {
-            out.send_with(to, |buf| write::empty(buf, tag));
+            side.tell(out, |buf| write::empty(buf, tag));
         }
-        answered(client.as_deref_mut(), server);
+        answered(side.client_mut(), server);
     }
 }
 

@@ -9,7 +9,7 @@ use super::effects::Tail;
 use super::sql_names::SqlNames;
 use super::upstream::{Flow, LoginValues, Step, Upstream, Verdict};
 use crate::effect::first::{First, Forgets};
-use crate::effect::{Depth, Effects, Gist, Names};
+use crate::effect::{Depth, Gist, Names};
 use crate::inbox::Chunk;
 use crate::ledger::{Change, Entry, NameOp, Reply, UnnamedOp};
 use crate::opening::QueryRead;
@@ -40,9 +40,7 @@ impl Upstream<'_> {
         if !read.filled {
             self.read_query(chunk, header, read)?;
         }
-        self.handle_query(chunk, header, &read.gist)?;
-        read.clear();
-        Ok(())
+        self.handle_query(chunk, header, &read.gist)
     }
 
     #[inline(always)] // Called in one place.
@@ -108,7 +106,10 @@ impl Upstream<'_> {
             None => self.note_long(chunk, header)?,
         };
         Ok(QueryPlan {
-            looks: effects.map_or(Names::Same, Effects::names),
+            looks: match effects {
+                Some(effects) if self.tracking() != Tracking::Nothing => effects.names(),
+                _ => Names::Same,
+            },
             names,
             watched,
             tail,

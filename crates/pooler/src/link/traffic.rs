@@ -6,8 +6,9 @@ use howdah_wire::frame::header;
 use super::ahead::Ahead;
 use super::assign::evict_statements;
 use super::downstream::{self, Downstream};
+use super::side::Side;
 use super::upstream::{self, Flow, Upstream};
-use crate::client::ClientState;
+use crate::client::{Client, ClientState};
 use crate::effect::Depth;
 use crate::event::{Action, ClientId, Close, Out, ServerId, Time, WorkerId};
 use crate::fault::Fault;
@@ -96,7 +97,7 @@ impl Pooler {
     /// Handles the bytes that Howdah has held for a client.
     pub(crate) fn resume(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at_mut(id);
-        let waits = client.parked || client.is_hushed();
+        let waits = client.parked || client.is_hushed() || client.login.is_none();
         if waits || matches!(client.state(), ClientState::Aligning(_)) {
             return;
         }
@@ -324,16 +325,17 @@ impl Pooler {
             _ => None,
         };
         let client = linked.and_then(|id| Some((id, self.clients.get_mut(id)?)));
+        let side = client.map_or(Side::Nobody, |(id, client)| Side::Client(id, client));
         let login_id = server.login;
         let login = self.logins.at_mut(login_id);
         login.count_sent(new);
-        let replicates = client.as_ref().is_some_and(|(_, c)| c.replication.any());
-        let hears = client.as_ref().is_some_and(|(_, c)| c.hears());
+        let replicates = side.client().is_some_and(|c| c.replication.any());
+        let hears = side.client().is_some_and(Client::hears);
         let kept = login.is_session() || replicates || hears;
         let mut downstream = Downstream {
             id,
             server,
-            client,
+            side,
             kept,
             knows_listeners: matches!(
                 login.terms.tracking,

@@ -98,7 +98,7 @@ pub struct Upstream<'a> {
     pub renames: bool,
     /// The global settings.
     pub globals: &'a Globals,
-    /// The settings of the client's pool.
+    /// The settings of the client's login.
     pub terms: &'a Terms,
     /// The tracked parameters.
     pub tracked: &'a Tracked,
@@ -108,7 +108,7 @@ pub struct Upstream<'a> {
     pub schema: SchemaId,
     /// The table of shared statements.
     pub interner: &'a mut Interner,
-    /// The pool's share of the account.
+    /// The login's share of the account.
     pub share: &'a Arc<Allowance>,
     /// The list of actions.
     pub out: &'a mut Out,
@@ -138,6 +138,8 @@ impl Upstream<'_> {
             if let Err(flow) = self.message(chunk, read) {
                 return flow;
             }
+            // What was read was of this message, whatever became of it.
+            read.forget();
         }
     }
 

@@ -17,6 +17,7 @@ use crate::config::nanos;
 use crate::event::{Action, ClientId, Close, Out, Peer, ServerId, WorkerId};
 use crate::limits;
 use crate::login::key::LoginKey;
+use crate::login::secrets::Secrets;
 use crate::mail::Mail;
 use crate::note::Level;
 use crate::pool::key::{PoolId, Purpose};
@@ -90,8 +91,8 @@ impl Pooler {
             return self.begin_round(&key, out);
         }
         self.listeners_wish(pool, true);
-        let login = self.pools.at(pool).login;
-        self.logins.at_mut(login).secrets.hear(wish.secrets);
+        let Secrets { keys, found } = wish.secrets;
+        self.pools.at_mut(pool).secrets.learn(keys, found, true);
         self.need(pool, out);
     }
 

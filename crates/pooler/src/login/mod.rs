@@ -192,6 +192,12 @@ impl Login {
         self.greeting = None;
     }
 
+    /// Its last server for clients is gone, with what was known of PostgreSQL.
+    pub(crate) fn forgets_servers(&mut self) {
+        self.forgets_welcome();
+        self.secrets = Secrets::default();
+    }
+
     /// The servers are replaced, and new ones may report other parameters.
     pub(crate) fn forgets_welcome(&mut self) {
         self.welcome = None;

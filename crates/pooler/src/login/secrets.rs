@@ -1,5 +1,6 @@
-//! What the servers of a login prove themselves with to PostgreSQL, as clients' logins have shown
-//! it.
+//! What servers prove themselves with to PostgreSQL, as clients' logins have shown it. Servers for
+//! clients use what their login's clients have shown; a listening connection uses what came with the
+//! wish of a client, perhaps from another worker; look-ups use none.
 
 use crate::auth::{ScramKeys, Secret};
 
@@ -26,13 +27,6 @@ impl Secrets {
     pub(crate) fn inherit(&mut self, other: Secrets, keeps: bool) {
         self.keys = self.keys.take().filter(|_| keeps).or(other.keys);
         self.found = self.found.take().filter(|_| keeps).or(other.found);
-    }
-
-    /// Another worker has told what it knows. The secret here may be newer: a change of the secret
-    /// is told to every worker.
-    pub(crate) fn hear(&mut self, other: Secrets) {
-        self.keys = other.keys.or(self.keys.take());
-        self.found = self.found.take().or(other.found);
     }
 
     /// True if a login was told another secret of the user before.

@@ -127,13 +127,12 @@ impl Pooler {
         self.sated(pool_id, out);
         let id = self.insert_server(pool_id, parcel, stale, out);
         let pool = self.pools.at_mut(pool_id);
-        match welcome.filter(|_| !stale) {
-            Some(welcome) if pool.key.purpose == Purpose::Clients => {
-                let login = pool.login;
-                self.learn_welcome(login, welcome, out);
-            }
-            Some(_) => pool.mark_proved(),
-            None => {}
+        if pool.key.purpose != Purpose::Clients {
+            // The server has logged in somewhere.
+            pool.mark_proved();
+        } else if let Some(welcome) = welcome.filter(|_| !stale) {
+            let login = pool.login;
+            self.learn_welcome(login, welcome, out);
         }
         let unused = self.needs_test(since) && !self.pools.at(pool_id).waiting.is_empty();
         if unused && !stale && self.pools.at(pool_id).gives() {

@@ -37,6 +37,7 @@ use crate::config::LoadBalance;
 use crate::event::{ClientId, Time, WorkerId};
 use crate::keyed::{HasKey, Keyed};
 use crate::login::key::LoginId;
+use crate::login::secrets::Secrets;
 use crate::pool::supply::HeldBy;
 
 /// One worker's share of a pool.
@@ -57,11 +58,13 @@ pub struct Pool {
     have: ServerCounts,
     /// Clients wait for the pool's listening connection.
     pub(crate) wants_listener: bool,
-    told: Told,
+    brokered: Brokered,
     /// Other workers with waiting clients.
     pub(crate) hungry: Hungry,
     /// Another pool waits until one of these servers is closed.
     pub(crate) starved: Option<Starved>,
+    /// For a listening connection: what it proves itself with.
+    pub(crate) secrets: Secrets,
     /// Why Howdah opens no new servers at present.
     pub(crate) failure: Option<Failure>,
     /// PostgreSQL has no room, so a server of another pool is to be closed.
@@ -98,9 +101,10 @@ impl Pool {
             newcomers: Vec::new(),
             have: ServerCounts::default(),
             wants_listener: false,
-            told: Told::default(),
+            brokered: Brokered::default(),
             hungry: Hungry::default(),
             starved: None,
+            secrets: Secrets::default(),
             failure: None,
             awaits_room: false,
             hosts_failed: 0,
@@ -271,20 +275,20 @@ impl Pool {
     /// The Broker is told that clients wait, the oldest for `age` nanoseconds, and whether this
     /// worker can use a permit.
     pub(crate) fn tells_need(&mut self, age: u64, opens: bool) {
-        self.told.need = true;
-        self.told.age = age;
-        self.told.opens = opens;
+        self.brokered.need = true;
+        self.brokered.age = age;
+        self.brokered.opens = opens;
     }
 
     /// True if the Broker knows that clients wait and, if so, that this worker can use a permit.
     pub(crate) fn is_need_told(&self, opens: bool) -> bool {
-        self.told.need && (self.told.opens || !opens)
+        self.brokered.need && (self.brokered.opens || !opens)
     }
 
     /// True if the Broker must be told again: the oldest client has waited clearly longer than the
     /// Broker knows, the pool has no server, or newcomers wait and no server is logging in.
     pub(crate) fn grows_hungry(&self, now: Time) -> bool {
-        let clearly = self.told.age + (self.told.age / 8).max(1_000_000);
+        let clearly = self.brokered.age + (self.brokered.age / 8).max(1_000_000);
         let longer = self.longest_wait(now).is_some_and(|age| age > clearly);
         let new = !self.newcomers.is_empty() && self.have.connecting == 0;
         longer || self.have.all == 0 || new
@@ -292,22 +296,22 @@ impl Pool {
 
     /// The Broker was told that clients wait, and has sent no permit yet.
     pub fn is_in_need(&self) -> bool {
-        self.told.need
+        self.brokered.need
     }
 
     /// The limit that holds the pool back, as the Broker says.
     pub fn held_by(&self) -> Option<HeldBy> {
-        self.told.held_by
+        self.brokered.held_by
     }
 
     /// The need is met. True if the Broker had been told of the need.
     pub(crate) fn take_need(&mut self) -> bool {
-        self.told.held_by = None;
-        std::mem::take(&mut self.told.need)
+        self.brokered.held_by = None;
+        std::mem::take(&mut self.brokered.need)
     }
 
     pub(crate) fn set_held_by(&mut self, bound: HeldBy) {
-        self.told.held_by = Some(bound);
+        self.brokered.held_by = Some(bound);
     }
 
     pub(crate) fn yields_to(&mut self, starved: Starved) {
@@ -388,7 +392,7 @@ struct ServerCounts {
 
 /// What a pool and the Broker have told each other.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct Brokered {
     /// The Broker was told that clients wait, and has sent no permit yet.
     need: bool,
     /// How long the oldest client had waited then, in nanoseconds.

@@ -142,6 +142,10 @@ impl Pooler {
         };
         let login = self.logins.at_mut(pool.login);
         login.loses_pool(id);
+        if pool.key.purpose == Purpose::Clients {
+            // The next client waits for a server, which may be of another PostgreSQL by then.
+            login.forgets_servers();
+        }
         if login.pools().is_empty() {
             self.logins.remove(pool.login);
         }

@@ -13,6 +13,7 @@ use crate::auth::{
 };
 use crate::client::Replication;
 use crate::event::{Close, Out, Peer, Question, ServerId};
+use crate::login::secrets::Secrets;
 use crate::login::{Login, Parameter, Welcome};
 use crate::next::Next;
 use crate::note::Level;
@@ -30,8 +31,14 @@ impl Pooler {
         self.random.fill_bytes(&mut nonce);
         let server = self.servers.at_mut(id);
         let of = self.logins.at(server.login);
-        let secret = Self::server_secret(of);
-        let keys = of.secrets.keys.clone();
+        let pool = self.pools.at(server.pool);
+        let shown = if pool.key.purpose == Purpose::Clients {
+            &of.secrets
+        } else {
+            &pool.secrets
+        };
+        let secret = Self::server_secret(of, shown);
+        let keys = shown.keys.clone();
         let database = &of.terms.database;
         let scopes = self.config.scopes(Some(database), None);
         let exchange = ServerLogin::new(ServerLoginSetup {
@@ -90,7 +97,7 @@ impl Pooler {
 
     /// The secret for Howdah's login: the password of the database's forced user, or the secret
     /// found at the last login of the user, or the user list's secret.
-    fn server_secret(login: &Login) -> Option<Secret> {
+    fn server_secret(login: &Login, shown: &Secrets) -> Option<Secret> {
         let terms = &login.terms;
         let forced = terms.database.forced_user.as_deref();
         match &terms.database.password {
@@ -101,7 +108,7 @@ impl Pooler {
             }
             _ => {
                 let listed = || terms.user.as_ref().and_then(|user| user.secret.clone());
-                login.secrets.found.clone().or_else(listed)
+                shown.found.clone().or_else(listed)
             }
         }
     }

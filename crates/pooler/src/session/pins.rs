@@ -19,7 +19,6 @@ use crate::client::{Client, ClientState};
 use crate::effect::Kinds;
 use crate::event::{Action, ClientId, Out, Peer, Time};
 use crate::fault::{Fault, refusal};
-use crate::link::view::LinkSeen;
 use crate::mail::{PinWish, ToBroker};
 use crate::maintenance::PERIOD_NS;
 use crate::pool::key::PoolId;
@@ -160,11 +159,11 @@ impl Pooler {
             return;
         }
         let lately = Time(self.now.0.saturating_sub(PERIOD_NS));
-        let works = self.links().any(|LinkSeen { client, server, .. }| {
+        let works = self.servers.iter().any(|(_, server)| {
             let in_transaction = server.status != Status::Idle;
             server.pool == id
                 && (server.link.is_owed() || in_transaction || server.request() >= lately)
-                && client.may_keep()
+                && self.client_of(server).is_some_and(Client::may_keep)
         });
         if works || !pool.pin_line.is_empty() {
             let (worker, pool) = (self.worker, pool.key.clone());
