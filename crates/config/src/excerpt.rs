@@ -96,9 +96,19 @@ impl Excerpt {
     }
 }
 
-/// A value without the user and password of a URL in it; hidden if it speaks of a password.
+/// A value without the user and password of a URL in it; hidden if a password may follow the word
+/// for one. (`require_auth=md5,!password` names a method.)
 pub(super) fn without_secrets(value: &str) -> Cow<'_, str> {
-    if value.to_ascii_lowercase().contains("passw") {
+    let lower = value.to_ascii_lowercase();
+    let follows = |at: &str| {
+        !at.trim_start_matches(|c: char| c.is_alphabetic())
+            .is_empty()
+    };
+    let mut parts = lower.split(',');
+    if parts.any(|part| {
+        part.split_once("passw")
+            .is_some_and(|(_, rest)| follows(rest))
+    }) {
         return HIDDEN.into();
     }
     match (value.split_once("://"), value.rsplit_once('@')) {
