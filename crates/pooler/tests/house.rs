@@ -70,7 +70,7 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
         ],
         1139,
     ),
-    ("configuration", &["config/src"], 4787),
+    ("configuration", &["config/src"], 4796),
 ];
 /// How far below its number a feature may be, in lines, before the number must be lowered.
 const FEATURE_SLACK: usize = 40;
