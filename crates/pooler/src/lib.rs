@@ -87,6 +87,7 @@ pub mod tls;
 pub mod valve;
 
 mod pooler;
+mod router;
 
 pub use howdah_auth as auth;
 pub use howdah_config as config;

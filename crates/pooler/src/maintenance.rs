@@ -307,4 +307,20 @@ impl Pooler {
             }));
         }
     }
+
+    /// When the next `Tick` is due, if ever.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let janitor = if self.sleeps() {
+            self.janitor.end_of_period().max(Some(self.janitor.next()))
+        } else {
+            Some(self.janitor.next())
+        };
+        let due = [
+            self.timers.next(),
+            self.moves.next(),
+            self.spread.next_load(),
+            janitor,
+        ];
+        due.into_iter().flatten().min()
+    }
 }
