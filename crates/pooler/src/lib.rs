@@ -82,6 +82,7 @@ pub mod suspend;
 pub mod table;
 pub mod takeover;
 pub mod timers;
+mod timeouts;
 pub mod times;
 pub mod tls;
 pub mod valve;

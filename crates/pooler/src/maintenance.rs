@@ -7,17 +7,12 @@ use crate::config::{Globals, nanos};
 use crate::event::{Action, Out, Question};
 use crate::ids::{Peer, Time};
 use crate::limits;
-use crate::mail::ToBroker;
 use crate::note::{Cause, Level, Note};
-use crate::pool::Pool;
-use crate::pool::key::{PoolId, Purpose};
+use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
 
 /// PgBouncer's maintenance period, in nanoseconds.
 pub(crate) const PERIOD_NS: u64 = 333_333_333;
-
-/// How often hungry workers report to the Broker if there are several workers, in nanoseconds.
-const HUNGER_NS: u64 = 10_000_000;
 
 /// How often unused statements are forgotten, in nanoseconds.
 const TIDY_NS: u64 = 5_000_000_000;
@@ -147,67 +142,6 @@ impl Pooler {
             }
         }
         self.mind_hunger();
-    }
-
-    /// Arms the next report of hunger, if any pool has an unmet need, or clients that wait for a
-    /// login.
-    pub(crate) fn mind_hunger(&mut self) {
-        let unmet =
-            |pool: &Pool| pool.is_in_need() || pool.connecting() > 0 && pool.is_waited_for();
-        if self.workers > 1
-            && self.janitor.next_hunger.is_none()
-            && self.pools.iter().any(|(_, pool)| unmet(pool))
-        {
-            self.janitor.next_hunger = Some(Time(self.now.0 + HUNGER_NS));
-        }
-    }
-
-    /// Tells the Broker if no client of the pool waits any more.
-    fn settle_hunger(&mut self, id: PoolId, out: &mut Out) {
-        let pool = self.pools.at(id);
-        if !pool.is_waited_for() {
-            self.sated(id, out);
-        }
-    }
-
-    /// `min_pool_size`: asks for one server a period while the pool exists.
-    fn warm(&mut self, id: PoolId, out: &mut Out) {
-        let worker = self.worker;
-        let pool = self.pools.at(id);
-        let wanted = pool.supply.min_size;
-        let due =
-            wanted > 0 && pool.connecting() == 0 && pool.gives() && !pool.key.login.user.is_empty();
-        if !due || self.need_not_warm(id) || self.janitor.is_shutting_down() {
-            return;
-        }
-        let pool = self.pools.at(id);
-        let warm = ToBroker::Warm {
-            worker,
-            pool: pool.key.clone(),
-            wanted,
-            bounds: pool.supply.bounds,
-        };
-        out.push(Action::Broker(warm));
-    }
-
-    /// `min_pool_size` of a database with a forced user holds without clients, too. Such a database
-    /// has only one pool, which is created on one worker.
-    pub(crate) fn found_forced_pools(&mut self) {
-        let config = self.config.clone();
-        for database in config.databases.values() {
-            let Some(user) = &database.forced_user else {
-                continue;
-            };
-            if config.scopes(Some(database), None).min_pool_size() == 0 {
-                continue;
-            }
-            let login = self.shared.names.login(&database.name, user);
-            if self.first_seat(&login) != self.worker {
-                continue;
-            }
-            let login = self.login_of(&login.database, &login.user, database);
-            self.pool_of(login, Purpose::Clients);
-        }
     }
 
     /// Forgets an unused pool.

@@ -58,6 +58,7 @@ const SHED_FOR_NS: u64 = 1_000_000_000;
 /// worker looks up every name while its own clients wait.
 const SHED_WEIGHT: usize = 4096;
 const CLIENT_WEIGHT: usize = 64;
+
 impl Pooler {
     /// Begins to move clients of a pool to another worker; with `idle`, also idle ones. An order
     /// replaces earlier orders for the same pool.
@@ -269,21 +270,6 @@ impl Pooler {
             self.stand_in_line(id, since);
         }
         self.suspend_client(id, out);
-    }
-
-    /// A client waits here that has waited since this time elsewhere.
-    pub(crate) fn stand_in_line(&mut self, id: ClientId, since: Time) {
-        let client = self.clients.at_mut(id);
-        let ClientState::Waiting(pool) = *client.state() else {
-            return;
-        };
-        // A client that waits for permission to keep a server is in another queue.
-        if client.awaits_permission() {
-            return;
-        }
-        client.begin_request(since);
-        self.pools.at_mut(pool).waiting.join_since(id, since);
-        self.watch_client(id);
     }
 
     /// The facts about a pool that the next worker or process needs.

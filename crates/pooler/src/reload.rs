@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::client::Client;
+use crate::client::{Client, ClientState};
 use crate::config::{Config, PoolMode};
 use crate::event::{Action, Address, Out, WorkerId};
 use crate::fault::Fault;
 use crate::login::{LoginId, Terms};
 use crate::mail::{ChangedSecret, Mail, ToBroker};
+use crate::opening::Opening;
 use crate::pool::key::{PoolId, Purpose};
 use crate::pool::route::is_forsaken;
 use crate::pool::{Supply, Target};
@@ -228,5 +229,28 @@ impl Pooler {
             self.disconnect(client, Fault::DatabaseRemoved, out);
         }
         self.call_in_those(|server| server.login == id, "database removed", out);
+    }
+
+    /// Moves the clients that wait in a forsaken pool to the queue of the pool that serves them
+    /// now.
+    fn move_waiting(&mut self, pool_id: PoolId, out: &mut Out) {
+        for (id, since) in self.pools.at_mut(pool_id).waiting.take_all() {
+            let moves = self.clients.get(id).is_some_and(|client| {
+                matches!(client.state(), ClientState::Waiting(pool) if *pool == pool_id)
+                    && !client.replication.any()
+            });
+            let new = if moves {
+                self.route(id, Opening::Unread)
+            } else {
+                None
+            };
+            if let Some(new) = new {
+                self.clients.at_mut(id).stands_in_line(new);
+                self.await_server(id, new);
+                self.need(new, out);
+            } else {
+                self.pools.at_mut(pool_id).waiting.join(id, since);
+            }
+        }
     }
 }

@@ -23,6 +23,10 @@ const FRESH_NS: u64 = 1_000_000_000;
 /// How many idle servers Howdah searches for the client's settings.
 const LOOKED_AT: usize = 8;
 
+/// How long a client must have waited before its worker borrows a server although one of its own
+/// is logging in, in nanoseconds. The login may hang.
+const LOGS_IN_NS: u64 = 500_000_000;
+
 impl Pooler {
     /// A client needs a server. Returns true if the client gets a server that takes its messages
     /// at once. Otherwise the client waits. `opening` is the client's first message.
@@ -246,6 +250,51 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         server.set_sql_prepared(false);
         self.run_task(id, ServerState::Resetting, b"DEALLOCATE ALL", out);
+    }
+
+    /// Tells the Broker that clients wait, unless the Broker knows it already or a server is on
+    /// its way.
+    pub(crate) fn need(&mut self, pool_id: PoolId, out: &mut Out) {
+        self.serve_waiting(pool_id, out);
+        let opens = self.opens(pool_id);
+        let pool = self.pools.at(pool_id);
+        let tested = pool.testing() > 0 && pool.testing() as usize >= pool.waiting.len();
+        let held_back = pool.is_need_told(opens) || !pool.gives() || tested;
+        // Other workers may have servers to lend even if this worker can't open any.
+        if !pool.is_waited_for() || held_back || self.workers == 1 && !opens {
+            return;
+        }
+        if pool.connecting() > 0 && self.oldest_wait(pool_id) < LOGS_IN_NS {
+            self.mind_hunger()
+        } else {
+            self.tell_need(pool_id, out)
+        }
+    }
+
+    /// Tells the Broker again, even if the Broker was told before: much may have changed since.
+    pub(crate) fn need_anew(&mut self, pool_id: PoolId, out: &mut Out) {
+        let pool = self.pools.at(pool_id);
+        let asks = self.workers > 1 || !self.backs_off(pool_id);
+        if pool.is_in_need() && pool.is_waited_for() && asks {
+            self.tell_need(pool_id, out);
+        } else {
+            self.need(pool_id, out);
+        }
+    }
+
+    /// A client waits here that has waited since this time elsewhere.
+    pub(crate) fn stand_in_line(&mut self, id: ClientId, since: Time) {
+        let client = self.clients.at_mut(id);
+        let ClientState::Waiting(pool) = *client.state() else {
+            return;
+        };
+        // A client that waits for permission to keep a server is in another queue.
+        if client.awaits_permission() {
+            return;
+        }
+        client.begin_request(since);
+        self.pools.at_mut(pool).waiting.join_since(id, since);
+        self.watch_client(id);
     }
 }
 

@@ -1,29 +1,12 @@
 //! Failed logins to PostgreSQL: which clients get the error, and which ones go on waiting.
 
-use crate::config::nanos;
+use crate::client;
 use crate::event::Out;
 use crate::fault::Fault;
-use crate::pool::failure::Failure;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
-use crate::server::ServerState;
 
 impl Pooler {
-    /// True while it is too early for another login.
-    pub(crate) fn backs_off(&self, pool_id: PoolId) -> bool {
-        let failure = self.pools.at(pool_id).failure.as_ref();
-        failure.is_some_and(|failure| self.now < failure.until)
-    }
-
-    /// True while it is too early for a login that no client waits for (`min_pool_size`). If
-    /// PostgreSQL refuses logins, Howdah tries such a login once every `server_login_retry`.
-    pub(crate) fn need_not_warm(&self, pool_id: PoolId) -> bool {
-        let retry = nanos(self.config.globals.server_login_retry);
-        let failure = self.pools.at(pool_id).failure.as_ref();
-        let refused = failure.filter(|failure| !failure.is_absent());
-        self.backs_off(pool_id) || refused.is_some_and(|f| self.now.0 - f.at.0 < retry)
-    }
-
     /// Retries logins in pools with waiting clients, if the time has come.
     pub(crate) fn retry_logins(&mut self, out: &mut Out) {
         for id in self.pools.ids() {
@@ -42,29 +25,6 @@ impl Pooler {
         }
     }
 
-    /// The error for a logged-in client that would wait in vain: logins fail for a reason that
-    /// does not pass by itself. If the reason may pass, the client waits.
-    pub(super) fn fault_if_in_vain(&self, pool_id: PoolId) -> Option<Fault> {
-        let failure = self.pools.at(pool_id).failure.as_ref();
-        let passes = failure.is_some_and(Failure::passes);
-        if passes && !self.janitor.awaits_servers() {
-            return None;
-        }
-        self.hopeless(pool_id)
-    }
-
-    /// The error for a client that is about to log in and would wait in vain. Clients that already
-    /// wait when logins begin to fail go on waiting, because the next attempt may serve them.
-    pub(crate) fn hopeless(&self, pool_id: PoolId) -> Option<Fault> {
-        if self.janitor.awaits_servers() {
-            return Some(Fault::ServerShuttingDown);
-        }
-        let pool = self.pools.at(pool_id);
-        let failure = pool.failure.as_ref().filter(|_| !pool.awaits_room())?;
-        let fails = self.backs_off(pool_id) && !self.has_usable_server(pool_id);
-        fails.then(|| Fault::ServerLoginFailing(failure.sqlstate.clone(), failure.text.clone()))
-    }
-
     /// The last connect found nobody at the host: clients that wait for the pool's first server get
     /// the error after a while.
     pub(crate) fn nobody_is_there(&mut self, pool_id: PoolId) {
@@ -75,32 +35,6 @@ impl Pooler {
         for id in new {
             self.watch_client(id);
         }
-    }
-
-    /// The error for clients that wait for the first server of a pool whose host has nobody.
-    pub(crate) fn nobody_there(&self, pool_id: PoolId) -> Option<Fault> {
-        let failure = self.pools.at(pool_id).failure.as_ref()?;
-        let vain = failure.nobody && !self.has_usable_server(pool_id);
-        vain.then(|| Fault::ServerLoginFailing(failure.sqlstate.clone(), failure.text.clone()))
-    }
-
-    /// True if the pool has a server that clients can still get.
-    pub(crate) fn has_usable_server(&self, pool_id: PoolId) -> bool {
-        use ServerState::{Cancel, Closing, ConnectQuery, Connecting, Login, Resolving, Securing};
-        self.servers.iter().any(|(_, server)| {
-            server.pool == pool_id
-                && server.ending().is_none()
-                && !matches!(
-                    server.state(),
-                    Resolving
-                        | Connecting
-                        | Securing(_)
-                        | Login(_)
-                        | ConnectQuery
-                        | Cancel(_)
-                        | Closing
-                )
-        })
     }
 
     /// Logins fail on this worker, none is under way, and no other worker has a server: clients that are not logged
@@ -118,6 +52,36 @@ impl Pooler {
         if self.backs_off(pool_id) && !connects && !self.has_usable_server(pool_id) {
             let fault = Fault::ServerLogin(failure.sqlstate, failure.text);
             self.drop_newcomers(pool_id, &fault, out);
+        }
+    }
+
+    /// Disconnects all clients that wait for a server of a pool, or for its first one.
+    pub(crate) fn drop_waiters(&mut self, pool_id: PoolId, fault: &Fault, out: &mut Out) {
+        let pool = self.pools.at_mut(pool_id);
+        let lines = pool.waiting.take_all().chain(pool.pin_line.take_all());
+        let newcomers = pool.take_newcomers();
+        for client in lines.map(|(client, _)| client).chain(newcomers) {
+            if self
+                .clients
+                .get(client)
+                .is_some_and(client::Client::is_waiting)
+            {
+                self.disconnect(client, fault.clone(), out);
+            }
+        }
+    }
+
+    /// Disconnects those waiting clients of a pool that are not logged in yet.
+    pub(crate) fn drop_newcomers(&mut self, pool_id: PoolId, fault: &Fault, out: &mut Out) {
+        let pool = self.pools.at_mut(pool_id);
+        let newcomers = pool.take_newcomers();
+        let waiting = pool.waiting.iter().map(|(client, _)| client);
+        let all: Vec<_> = newcomers.into_iter().chain(waiting).collect();
+        for id in all {
+            let new = |c: &client::Client| !c.welcomed && c.is_waiting();
+            if self.clients.get(id).is_some_and(new) {
+                self.disconnect(id, fault.clone(), out);
+            }
         }
     }
 }

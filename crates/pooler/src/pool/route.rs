@@ -4,9 +4,8 @@
 
 use std::sync::Arc;
 
-use crate::client::ClientState;
 use crate::config::Database;
-use crate::event::{ClientId, Out};
+use crate::event::ClientId;
 use crate::login::{Login, LoginId, LoginKey, Terms};
 use crate::opening::Opening;
 use crate::pool::{Pool, PoolId, PoolKey, Purpose, Supply, Target};
@@ -42,29 +41,6 @@ impl Pooler {
         login.client_enters();
         let client = self.clients.at_mut(id);
         client.joins(login_id, &login.share);
-    }
-
-    /// Moves the clients that wait in a forsaken pool to the queue of the pool that serves them
-    /// now.
-    pub(crate) fn move_waiting(&mut self, pool_id: PoolId, out: &mut Out) {
-        for (id, since) in self.pools.at_mut(pool_id).waiting.take_all() {
-            let moves = self.clients.get(id).is_some_and(|client| {
-                matches!(client.state(), ClientState::Waiting(pool) if *pool == pool_id)
-                    && !client.replication.any()
-            });
-            let new = if moves {
-                self.route(id, Opening::Unread)
-            } else {
-                None
-            };
-            if let Some(new) = new {
-                self.clients.at_mut(id).stands_in_line(new);
-                self.await_server(id, new);
-                self.need(new, out);
-            } else {
-                self.pools.at_mut(pool_id).waiting.join(id, since);
-            }
-        }
     }
 
     /// The login and the pool that serve a client: as the client's own user, or as the user that

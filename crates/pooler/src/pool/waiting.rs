@@ -2,7 +2,6 @@
 
 use crate::client;
 use crate::client::ClientState;
-use crate::event::Out;
 use crate::fault::Fault;
 use crate::ids::ClientId;
 use crate::pool::key::{PoolId, PoolKey};
@@ -51,36 +50,6 @@ impl Pooler {
         pool.pin_line.retain(stands);
         let waits = |id| clients.get(id).is_some_and(client::Client::waits);
         pool.waiting.trim(waits);
-    }
-
-    /// Disconnects all clients that wait for a server of a pool, or for its first one.
-    pub(crate) fn drop_waiters(&mut self, pool_id: PoolId, fault: &Fault, out: &mut Out) {
-        let pool = self.pools.at_mut(pool_id);
-        let lines = pool.waiting.take_all().chain(pool.pin_line.take_all());
-        let newcomers = pool.take_newcomers();
-        for client in lines.map(|(client, _)| client).chain(newcomers) {
-            if self
-                .clients
-                .get(client)
-                .is_some_and(client::Client::is_waiting)
-            {
-                self.disconnect(client, fault.clone(), out);
-            }
-        }
-    }
-
-    /// Disconnects those waiting clients of a pool that are not logged in yet.
-    pub(crate) fn drop_newcomers(&mut self, pool_id: PoolId, fault: &Fault, out: &mut Out) {
-        let pool = self.pools.at_mut(pool_id);
-        let newcomers = pool.take_newcomers();
-        let waiting = pool.waiting.iter().map(|(client, _)| client);
-        let all: Vec<_> = newcomers.into_iter().chain(waiting).collect();
-        for id in all {
-            let new = |c: &client::Client| !c.welcomed && c.is_waiting();
-            if self.clients.get(id).is_some_and(new) {
-                self.disconnect(id, fault.clone(), out);
-            }
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! From a permit to a connected server, and the end of a server.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
@@ -17,7 +18,7 @@ use crate::mail::ToBroker;
 use crate::next::Next;
 use crate::note::Level;
 use crate::pool::Failure;
-use crate::pool::key::PoolId;
+use crate::pool::key::{PoolId, PoolKey};
 use crate::pool::target::HostPort;
 use crate::pooler::{Asker, Pooler};
 use crate::server::ServerState;
@@ -356,5 +357,36 @@ impl Pooler {
         if self.link(client, id, out) {
             self.resume(client, out);
         }
+    }
+
+    /// The Broker permits this worker to open a server.
+    pub(crate) fn permitted(&mut self, key: &PoolKey, reserve: bool, warm: bool, out: &mut Out) {
+        let found = self.pools.find(key);
+        if let Some(pool_id) = found {
+            self.trim_waiting(pool_id);
+        }
+        let wanted = found.filter(|id| {
+            let pool = self.pools.at(*id);
+            (warm || pool.is_waited_for()) && pool.gives() && !self.backs_off(*id)
+        });
+        if let Some(pool_id) = found
+            && !warm
+        {
+            self.sated(pool_id, out);
+        }
+        let Some(pool_id) = wanted else {
+            let (worker, pool) = (self.worker, Arc::new(key.clone()));
+            let freed = ToBroker::Freed { worker, pool };
+            out.push(Action::Broker(freed));
+            return;
+        };
+        if reserve {
+            let text = format!(
+                "pool {}/{}: taking connection from reserve_pool",
+                key.login.database, key.login.user
+            );
+            out.note(crate::note::Note::new(Level::Log, text));
+        }
+        self.open_server(pool_id, out);
     }
 }

@@ -1,0 +1,48 @@
+//! `min_pool_size`: the servers that a pool has before clients need them.
+
+use crate::event::{Action, Out};
+use crate::mail::ToBroker;
+use crate::pool::key::{PoolId, Purpose};
+use crate::pooler::Pooler;
+
+impl Pooler {
+    /// `min_pool_size`: asks for one server a period while the pool exists.
+    pub(crate) fn warm(&mut self, id: PoolId, out: &mut Out) {
+        let worker = self.worker;
+        let pool = self.pools.at(id);
+        let wanted = pool.supply.min_size;
+        let due =
+            wanted > 0 && pool.connecting() == 0 && pool.gives() && !pool.key.login.user.is_empty();
+        if !due || self.need_not_warm(id) || self.janitor.is_shutting_down() {
+            return;
+        }
+        let pool = self.pools.at(id);
+        let warm = ToBroker::Warm {
+            worker,
+            pool: pool.key.clone(),
+            wanted,
+            bounds: pool.supply.bounds,
+        };
+        out.push(Action::Broker(warm));
+    }
+
+    /// `min_pool_size` of a database with a forced user holds without clients, too. Such a database
+    /// has only one pool, which is created on one worker.
+    pub(crate) fn found_forced_pools(&mut self) {
+        let config = self.config.clone();
+        for database in config.databases.values() {
+            let Some(user) = &database.forced_user else {
+                continue;
+            };
+            if config.scopes(Some(database), None).min_pool_size() == 0 {
+                continue;
+            }
+            let login = self.shared.names.login(&database.name, user);
+            if self.first_seat(&login) != self.worker {
+                continue;
+            }
+            let login = self.login_of(&login.database, &login.user, database);
+            self.pool_of(login, Purpose::Clients);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What happens when a deadline of a client or server has passed ([`crate::deadlines`]).
+
+use howdah_wire::write;
+
+use crate::deadlines::{ClientDue, LIFE_OVER};
+use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
+use crate::fault::Fault;
+use crate::pooler::Pooler;
+use crate::server::ServerState;
+
+impl Pooler {
+    /// A client's timer entry expired. The entry may be old, or the deadline may have moved.
+    pub(crate) fn client_due(&mut self, id: ClientId, at: Time, out: &mut Out) {
+        let client = gone!(self.clients.get_mut(id));
+        if client.timer != at {
+            return;
+        }
+        client.timer_fired();
+        match self.client_deadline(id) {
+            Some((deadline, due)) if deadline <= self.now => self.client_late(id, due, out),
+            later => {
+                if later.is_some() {
+                    self.watch_client(id);
+                }
+                self.watch_link_again(id);
+            }
+        }
+    }
+
+    fn client_late(&mut self, id: ClientId, due: ClientDue, out: &mut Out) {
+        match due {
+            ClientDue::Close(Fault::QueryWait) => {
+                let fault = self.waited_too_long(id);
+                self.disconnect(id, fault, out);
+            }
+            ClientDue::Close(fault) => self.disconnect(id, fault, out),
+            ClientDue::Examine => self.cancel_turn(id, out),
+            ClientDue::Notify => {
+                let detail = self.wait_detail(id);
+                self.clients.at_mut(id).set_notified(true);
+                let text = "No server connection available in postgres backend, \
+                            client being queued";
+                out.send_with(Peer::Client(id), |buf| {
+                    write::notice(buf, "NOTICE", "00000", text, detail.as_deref());
+                });
+                self.watch_client(id);
+            }
+        }
+    }
+
+    /// As `client_due`, for a server.
+    pub(crate) fn server_due(&mut self, id: ServerId, at: Time, out: &mut Out) {
+        let server = gone!(self.servers.get_mut(id));
+        if server.timer != at {
+            return;
+        }
+        server.timer_fired();
+        match self.server_deadline(id) {
+            Some((deadline, why)) if deadline <= self.now => self.server_late(id, why, out),
+            Some(_) => self.watch_server(id),
+            None => {}
+        }
+    }
+
+    fn server_late(&mut self, id: ServerId, why: &'static str, out: &mut Out) {
+        let server = gone!(self.servers.get(id));
+        match *server.state() {
+            ServerState::Cancel(_) => self.carrier_timeout(id, out),
+            ServerState::Resolving
+            | ServerState::Connecting
+            | ServerState::Securing(_)
+            | ServerState::Login(_)
+            | ServerState::ConnectQuery => {
+                self.login_failed(id, "08006", why, out);
+                self.close_server(id, why, Close::Abort, out);
+            }
+            ServerState::Idle => {
+                // A pool keeps its minimum of servers, except old ones. Only one worker does so, or
+                // each would keep as many.
+                let pool = self.pools.at(server.pool);
+                let min = pool.supply.min_size;
+                let keeps = self.first_seat(&pool.key.login) == self.worker;
+                if why == "server idle timeout" && pool.servers() <= min && keeps {
+                    self.servers.at_mut(id).set_rested_since(self.now);
+                    return self.watch_server(id);
+                }
+                if why == LIFE_OVER {
+                    return self.end_life(id, out);
+                }
+                self.close_server(id, why, Close::Await, out);
+            }
+            _ => self.close_server(id, why, Close::Await, out),
+        }
+    }
+}
