@@ -5,7 +5,7 @@
 
 use crate::client::{Client, ClientState};
 use crate::config::nanos;
-use crate::event::{ClientId, Close, Out, ServerId, Time};
+use crate::event::{ClientId, ServerId, Time};
 use crate::fault::Fault;
 use crate::login::Terms;
 use crate::maintenance::PERIOD_NS;
@@ -245,25 +245,6 @@ impl Pooler {
             ServerState::Checking => Some((after(server.since(), REST_NS), "test query failed")),
             _ => None,
         }
-    }
-}
-
-impl Pooler {
-    /// Closes a server at the end of its lifetime. The pool's next server is closed some time
-    /// later, so that servers that were opened together are not closed together.
-    pub(crate) fn end_life(&mut self, id: ServerId, out: &mut Out) {
-        let pool_id = gone!(self.servers.get(id)).pool;
-        let pool = self.pools.at(pool_id);
-        // Like PgBouncer if one worker has all servers of the pool: lifetime / pool_size.
-        let share = match pool.supply.bounds.size {
-            0 => 0,
-            size => (size / u32::from(self.width(&pool.key.login))).max(pool.servers()),
-        };
-        let gap = pool.supply.server_lifetime.checked_div(share.into());
-        self.pools
-            .at_mut(pool_id)
-            .ends_a_life(self.now, gap.unwrap_or(0));
-        self.close_server(id, LIFE_OVER, Close::Await, out);
     }
 }
 

@@ -126,7 +126,7 @@ impl Pooler {
     }
 
     /// Whether a server that has been idle since `since` must be tested before use.
-    pub(super) fn needs_test(&self, since: Time) -> bool {
+    pub(crate) fn needs_test(&self, since: Time) -> bool {
         since < self.tested_since()
     }
 

@@ -1,8 +1,10 @@
 //! Failed logins to PostgreSQL: which clients get the error, and which ones go on waiting.
 
 use crate::client;
-use crate::event::Out;
+use crate::config::nanos;
+use crate::event::{Out, ServerId};
 use crate::fault::Fault;
+use crate::pool::Failure;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 
@@ -82,6 +84,45 @@ impl Pooler {
             if self.clients.get(id).is_some_and(new) {
                 self.disconnect(id, fault.clone(), out);
             }
+        }
+    }
+
+    /// Notes that new servers fail for now, and tells clients that wait for the first server.
+    pub(crate) fn login_failed(&mut self, id: ServerId, sqlstate: &str, text: &str, out: &mut Out) {
+        let server = gone!(self.servers.get(id));
+        let (login_id, pool_id, reserved) = (server.login, server.pool, server.reserved);
+        let took = self.now.0.saturating_sub(server.connected.0);
+        if let Some(client) = reserved {
+            let fault = Fault::ServerLogin(sqlstate.to_string(), text.to_string());
+            return self.disconnect(client, fault, out);
+        }
+        let pool = self.pools.at_mut(pool_id);
+        let login = self.logins.at_mut(login_id);
+        login.count_connect_failure();
+        pool.host_fails();
+        if sqlstate == "08006" && (pool.hosts_failed() as usize) < pool.target.hosts.len() {
+            return;
+        }
+        let retry = nanos(self.config.globals.server_login_retry);
+        let last = pool.failure.as_ref();
+        let failure = Failure::new((self.now, took), (sqlstate, text), last, retry);
+        let (absent, full) = (failure.is_absent(), failure.is_full());
+        self.janitor.retry_at(failure.until);
+        pool.logins_fail(failure);
+        if pool.key.listens() {
+            let key = login.key.clone();
+            return self.lose_listener(&key, out);
+        }
+        // A working server, or another try, may still serve the waiting clients.
+        if absent || self.has_usable_server(pool_id) {
+            return;
+        }
+        let fault = Fault::ServerLogin(sqlstate.to_string(), text.to_string());
+        if !full {
+            self.drop_waiters(pool_id, &fault, out);
+        } else if self.workers == 1 && !self.pools.at(pool_id).awaits_room() {
+            // With several workers, Howdah first asks the Broker whether others have servers.
+            self.drop_newcomers(pool_id, &fault, out);
         }
     }
 }

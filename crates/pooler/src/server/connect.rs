@@ -1,23 +1,15 @@
-//! From a permit to a connected server, and the end of a server.
+//! From a permit to a server that its pool can use.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use howdah_wire::tag::frontend;
-use howdah_wire::write;
-
-use super::{Ending, Server};
+use super::Server;
 use crate::client;
 use crate::client::ClientState;
-use crate::config::{Host, nanos};
-use crate::event::{
-    Action, Address, ClientId, Close, Ends, Out, Peer, Question, ServerId, Unreached,
-};
-use crate::fault::Fault;
+use crate::config::Host;
+use crate::event::{Action, Address, ClientId, Close, Ends, Out, Question, ServerId, Unreached};
 use crate::mail::ToBroker;
-use crate::next::Next;
 use crate::note::Level;
-use crate::pool::Failure;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pool::target::HostPort;
 use crate::pooler::{Asker, Pooler};
@@ -139,189 +131,6 @@ impl Pooler {
         self.login_failed(id, "08006", &text, out);
         self.note_closing(id, why, out);
         self.server_gone(id, out);
-    }
-
-    /// Notes that new servers fail for now, and tells clients that wait for the first server.
-    pub(crate) fn login_failed(&mut self, id: ServerId, sqlstate: &str, text: &str, out: &mut Out) {
-        let server = gone!(self.servers.get(id));
-        let (login_id, pool_id, reserved) = (server.login, server.pool, server.reserved);
-        let took = self.now.0.saturating_sub(server.connected.0);
-        if let Some(client) = reserved {
-            let fault = Fault::ServerLogin(sqlstate.to_string(), text.to_string());
-            return self.disconnect(client, fault, out);
-        }
-        let pool = self.pools.at_mut(pool_id);
-        let login = self.logins.at_mut(login_id);
-        login.count_connect_failure();
-        pool.host_fails();
-        if sqlstate == "08006" && (pool.hosts_failed() as usize) < pool.target.hosts.len() {
-            return;
-        }
-        let retry = nanos(self.config.globals.server_login_retry);
-        let last = pool.failure.as_ref();
-        let failure = Failure::new((self.now, took), (sqlstate, text), last, retry);
-        let (absent, full) = (failure.is_absent(), failure.is_full());
-        self.janitor.retry_at(failure.until);
-        pool.logins_fail(failure);
-        if pool.key.listens() {
-            let key = login.key.clone();
-            return self.lose_listener(&key, out);
-        }
-        // A working server, or another try, may still serve the waiting clients.
-        if absent || self.has_usable_server(pool_id) {
-            return;
-        }
-        let fault = Fault::ServerLogin(sqlstate.to_string(), text.to_string());
-        if !full {
-            self.drop_waiters(pool_id, &fault, out);
-        } else if self.workers == 1 && !self.pools.at(pool_id).awaits_room() {
-            // With several workers, Howdah first asks the Broker whether others have servers.
-            self.drop_newcomers(pool_id, &fault, out);
-        }
-    }
-
-    /// The stream of a server has ended or broken.
-    pub(crate) fn server_lost(&mut self, id: ServerId, why: Option<String>, out: &mut Out) {
-        let server = gone!(self.servers.get(id));
-        let works = matches!(
-            server.state(),
-            ServerState::Linked(_) | ServerState::Aligning(_)
-        );
-        if let Some(why) = why.as_ref().filter(|_| works) {
-            self.note_server(Level::Log, id, why, out);
-        }
-        let server = gone!(self.servers.get(id));
-        match server.state() {
-            ServerState::Closing => {}
-            ServerState::Cancel(_) => self.carrier_lost(id, why, out),
-            ServerState::Securing(_) | ServerState::Login(_) | ServerState::ConnectQuery => {
-                let text = why.unwrap_or_else(|| "server closed the connection".to_string());
-                self.login_failed(id, "08006", &format!("server conn crashed? {text}"), out);
-                self.close_server(id, "server conn crashed?", Close::Abort, out);
-            }
-            ServerState::Linked(_) | ServerState::Aligning(_) => {
-                match server.ending() {
-                    // The client has got the server's FATAL.
-                    Some(Ending::Crashed) => self.drop_linked_untold(id, Fault::ServerGone, out),
-                    _ => self.drop_linked(id, Fault::ServerGone, out),
-                }
-                self.close_server(id, "server conn crashed?", Close::Abort, out);
-            }
-            _ => self.close_server(id, "server conn crashed?", Close::Abort, out),
-        }
-    }
-
-    /// A server has sent an invalid message, or an answer without a request.
-    pub(crate) fn server_broken(&mut self, id: ServerId, fault: Fault, out: &mut Out) {
-        self.note_server(Level::Error, id, &fault.to_string(), out);
-        self.drop_linked(id, fault, out);
-        self.close_server(id, "unknown pkt", Close::Await, out);
-    }
-
-    /// Closes a server without a client.
-    pub(crate) fn close_server(&mut self, id: ServerId, why: &str, how: Close, out: &mut Out) {
-        let server = gone!(self.servers.get_mut(id));
-        if matches!(server.state(), ServerState::Closing) {
-            return;
-        }
-        debug_assert!(!server.is_linked(), "a linked server is not closed");
-        if let ServerState::Lookup(lookup) = server.state() {
-            self.next.note(Next::TellLost(lookup.client));
-        }
-        let pool = self.pools.at_mut(server.pool);
-        match *server.state() {
-            ServerState::Idle => pool.idle.remove(id),
-            ServerState::Resolving => {
-                pool.server_is_through();
-                server.closes();
-                self.note_closing(id, why, out);
-                return self.next.note(Next::Forget(id));
-            }
-            ServerState::Connecting
-            | ServerState::Securing(_)
-            | ServerState::Login(_)
-            | ServerState::ConnectQuery => {
-                pool.server_is_through();
-            }
-            ServerState::Checking => pool.test_ends(),
-            ServerState::Listening { .. } => {
-                self.listener_closes(id, out);
-            }
-            _ => {}
-        }
-        self.note_closing(id, why, out);
-        let server = self.servers.at_mut(id);
-        // After an SSLRequest, PostgreSQL would log a Terminate in clear text as an attack.
-        let answers = !matches!(
-            server.state(),
-            ServerState::Connecting | ServerState::Securing(_)
-        );
-        if matches!(how, Close::Await) && answers && !server.cut_off() {
-            out.send_with(Peer::Server(id), |buf| {
-                write::empty(buf, frontend::TERMINATE)
-            });
-        }
-        server.closes();
-        out.push(Action::Close {
-            peer: Peer::Server(id),
-            how,
-        });
-    }
-
-    fn note_closing(&mut self, id: ServerId, why: &str, out: &mut Out) {
-        let server = gone!(self.servers.get(id));
-        if self.config.globals.log_disconnections {
-            let age = self.now.0.saturating_sub(server.connected.0) / 1_000_000_000;
-            self.note_server(
-                Level::Log,
-                id,
-                &format!("closing because: {why} (age={age}s)"),
-                out,
-            );
-        }
-    }
-
-    /// PostgreSQL did not end the session in time. The session may still exist.
-    pub(crate) fn server_given_up(&mut self, id: ServerId, out: &mut Out) {
-        let server = gone!(self.servers.get(id));
-        if matches!(server.state(), ServerState::Closing) {
-            let text = "PostgreSQL did not end the session in time; its slot is counted as free";
-            self.note_server(Level::Warning, id, text, out);
-        }
-        self.server_gone(id, out);
-    }
-
-    /// PostgreSQL has closed a server's connection (or the time to wait for this is over).
-    pub(crate) fn server_gone(&mut self, id: ServerId, out: &mut Out) {
-        let server = gone!(self.servers.get(id));
-        match *server.state() {
-            ServerState::Cancel(_) => return self.carrier_closed(id, out),
-            ServerState::Closing => {}
-            ServerState::Resolving => self.pools.at_mut(server.pool).server_is_through(),
-            // The driver ended the connection without a request from Howdah.
-            _ => {
-                self.server_lost(id, None, out);
-                self.close_server(id, "server conn crashed?", Close::Abort, out);
-            }
-        }
-        let Some(server) = self.servers.remove(id) else {
-            return;
-        };
-        self.keep_no_blocks();
-        let pool = self.pools.at_mut(server.pool);
-        pool.server_leaves();
-        if server.permitted {
-            let freed = ToBroker::Freed {
-                worker: self.worker,
-                pool: pool.key.clone(),
-            };
-            out.push(Action::Broker(freed));
-        }
-        if let Some((worker, pool)) = server.makes_room_for {
-            self.tell_room(worker, pool, true, out);
-        }
-        self.need(server.pool, out);
-        self.unpacked(Peer::Server(id), out);
     }
 
     /// A server has logged in. Its pool can use it.

@@ -8,13 +8,17 @@
 //!                                                                       `-----------'
 //! ```
 
+mod close;
 pub mod connect;
 pub mod ending;
 pub mod login;
+mod lost;
 pub mod parcel;
+mod rest;
 pub mod secure;
 pub mod state;
 pub mod task;
+mod travel;
 
 pub use crate::parcel::ServerParcel;
 pub use ending::Ending;
