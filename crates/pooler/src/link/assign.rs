@@ -1,21 +1,17 @@
 //! Assigns a server to a client: the server gets the client's parameters, then the client's
 //! messages.
 
-use howdah_wire::backend::Status;
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
 use crate::client::ClientState;
 use crate::config::PoolMode;
-use crate::event::{ClientId, Close, Out, Peer, ServerId};
-use crate::fault::Fault;
+use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::ledger::{Entry, Reply};
 use crate::login::key::Parameter;
-use crate::next::Next;
 use crate::note::Level;
 use crate::pool::checkout::has_settings;
 use crate::pooler::Pooler;
-use crate::server::Ending;
 use crate::server::state::Trial;
 use crate::session::settings::{Settings, change, give, go_along, same, take_back};
 use crate::{client, server, standby};
@@ -103,7 +99,7 @@ impl Pooler {
     /// may follow at once, because nothing had to be sent, or because the settings go `along` with
     /// the messages. `along` holds the parameters that PostgreSQL reports; those can't go along,
     /// because the client must not see the reports.
-    fn align(
+    pub(super) fn align(
         shared: &crate::Shared,
         client: &client::Client,
         (server_id, server): (ServerId, &mut server::Server),
@@ -171,57 +167,6 @@ impl Pooler {
         true
     }
 
-    /// Sends the next try.
-    pub(crate) fn try_again(&mut self, client: ClientId, id: ServerId, out: &mut Out) {
-        let (client, server) = (self.clients.at(client), self.servers.at_mut(id));
-        if server.trial() == Trial::Refused {
-            server.tries(Trial::Cleans);
-            // Another client's timeout must not end the cleaning.
-            for query in [&b"SET statement_timeout=0"[..], b"DISCARD ALL"] {
-                server.runs_for_us(id, query, out);
-            }
-            return self.connect_again(id, out);
-        }
-        server.tries(match server.trial() {
-            Trial::Denied => Trial::Last,
-            _ => Trial::Clean,
-        });
-        if Self::align(&self.shared, client, (id, server), false, None, out) {
-            self.aligned(id, out);
-        }
-    }
-
-    /// PostgreSQL has refused settings that went along with their client's first messages, and has
-    /// skipped the messages.
-    pub(super) fn settings_refused(
-        &mut self,
-        id: ServerId,
-        sqlstate: String,
-        error: String,
-        out: &mut Out,
-    ) {
-        let text = format!("invalid server parameter: {error}");
-        self.note_server(Level::Warning, id, &text, out);
-        self.drop_linked(id, Fault::ServerParameter(sqlstate, error), out);
-        self.close_server(id, Ending::SettingsRefused.text(), Close::Await, out);
-    }
-
-    /// A cancel request has hit settings that went along with their client's first messages, and
-    /// PostgreSQL has skipped the messages. The client got the error, as if its own request had
-    /// been cancelled.
-    pub(super) fn settings_cancelled(&mut self, id: ServerId, request: bool, out: &mut Out) {
-        let client = gone!(self.servers.at(id).linked_client());
-        if request {
-            out.send_with(Peer::Client(client), |buf| write::ready(buf, Status::Idle));
-        }
-        self.unlink(client, id, out);
-        self.close_server(id, Ending::SettingsRefused.text(), Close::Await, out);
-        if self.clients.at(client).leaving {
-            return self.leave_when_answered(client, out);
-        }
-        self.next.note(Next::Resume(client));
-    }
-
     fn note_apply(&mut self, id: ServerId, out: &mut Out) {
         if self.noisy(Level::Debug) {
             let server = self.servers.at(id);
@@ -236,26 +181,6 @@ impl Pooler {
             let text = format!("varcache_apply: {}", String::from_utf8_lossy(&sql));
             self.note_server(Level::Debug, id, &text, out);
         }
-    }
-
-    /// The server has the client's parameters. The client takes over PostgreSQL's spelling of them,
-    /// and its messages go.
-    pub(crate) fn aligned(&mut self, id: ServerId, out: &mut Out) {
-        let server = self.servers.at_mut(id);
-        let client_id = gone!(server.aligns());
-        let client = self.clients.at_mut(client_id);
-        super::bind((client_id, client), (id, server));
-        server.set_settings(client.session.as_ref().and_then(|s| s.settings.clone()));
-        server.set_soiled(client.is_pinned());
-        standby::tell(client_id, client, server, out);
-        if let Some(wanted) = &client.params {
-            let canonical = wanted.overlaid(&server.params);
-            client.set_params(self.shared.params.intern(canonical));
-        }
-        self.resume(client_id, out);
-        // A cancel request may have dropped all messages of the client.
-        self.settle_client(client_id, out);
-        self.tell_if_idle(client_id, out);
     }
 }
 

@@ -1,12 +1,12 @@
-//! Links that end by force: a client leaves, a server is lost, or Howdah itself has failed.
+//! How links end: at their release, or by force, because a client leaves, a server is lost, or
+//! Howdah itself has failed.
 
-use crate::client::Client;
 use crate::event::{ClientId, Close, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::link::bind::part;
 use crate::next::Next;
 use crate::pooler::Pooler;
-use crate::server::{Ending, Server, ServerState};
+use crate::server::{Ending, ServerState};
 
 /// How a client leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,6 +18,32 @@ pub(crate) enum Farewell {
 }
 
 impl Pooler {
+    /// Ends a link. The client is then idle. The caller decides where the server goes.
+    #[inline]
+    pub(crate) fn unlink(&mut self, client_id: ClientId, server_id: ServerId, out: &mut Out) {
+        let now = self.now;
+        let mut client = self.clients.at_mut(client_id);
+        if client.session.is_some() {
+            self.session_leaves(client_id, server_id, out);
+            client = self.clients.at_mut(client_id);
+        }
+        let server = self.servers.at_mut(server_id);
+        crate::link::bind::part(client, server, now);
+        let paused = client.valve.is_paused();
+        let server_paused = server.valve.is_paused();
+        if self.logins.at(server.login).terms.client_idle_timeout > 0 {
+            self.watch_client(client_id);
+        }
+        if server_paused {
+            self.unpause_server(server_id, out);
+        }
+        if paused {
+            // Howdah may have stopped reading from the client because this server's send queue was
+            // full.
+            self.unpause_client(client_id, out);
+        }
+    }
+
     /// A client leaves, whatever it does at the moment. If success is certain, Howdah brings its
     /// server to rest: Howdah fails a COPY, ends an open group, cancels a running query of a client
     /// that broke off, and rolls a transaction back. Otherwise Howdah closes the server.
@@ -87,20 +113,6 @@ impl Pooler {
             server.mark_cut_off();
         }
         Some(client)
-    }
-
-    /// The client and the server of a connection: itself, and the other side of its link.
-    pub(crate) fn sides_of(&self, peer: Peer) -> (Option<ClientId>, Option<ServerId>) {
-        match peer {
-            Peer::Client(id) => {
-                let client = self.clients.get(id);
-                (Some(id), client.and_then(Client::linked_server))
-            }
-            Peer::Server(id) => {
-                let server = self.servers.get(id);
-                (server.and_then(Server::linked_client), Some(id))
-            }
-        }
     }
 
     /// Gives up a server after an internal error, with its link. `cut`: a part of a message to the

@@ -10,6 +10,7 @@
 //! The link lasts until the release rule holds (see [`release`]).
 
 mod ahead;
+mod aligned;
 mod asked;
 pub mod assign;
 pub mod bind;
@@ -25,6 +26,7 @@ pub mod extended;
 pub mod known;
 pub mod meaning;
 mod orders;
+mod pause;
 pub mod permission;
 mod placed;
 pub mod portal;
@@ -32,6 +34,7 @@ pub mod prepare;
 pub mod pressure;
 mod query;
 pub mod release;
+mod resume;
 mod side;
 mod signalled;
 mod sql_names;

@@ -124,30 +124,4 @@ impl Pooler {
         }
         self.release(id, Over::Transaction, out);
     }
-
-    /// Ends a link. The client is then idle. The caller decides where the server goes.
-    #[inline]
-    pub(crate) fn unlink(&mut self, client_id: ClientId, server_id: ServerId, out: &mut Out) {
-        let now = self.now;
-        let mut client = self.clients.at_mut(client_id);
-        if client.session.is_some() {
-            self.session_leaves(client_id, server_id, out);
-            client = self.clients.at_mut(client_id);
-        }
-        let server = self.servers.at_mut(server_id);
-        crate::link::bind::part(client, server, now);
-        let paused = client.valve.is_paused();
-        let server_paused = server.valve.is_paused();
-        if self.logins.at(server.login).terms.client_idle_timeout > 0 {
-            self.watch_client(client_id);
-        }
-        if server_paused {
-            self.unpause_server(server_id, out);
-        }
-        if paused {
-            // Howdah may have stopped reading from the client because this server's send queue was
-            // full.
-            self.unpause_client(client_id, out);
-        }
-    }
 }

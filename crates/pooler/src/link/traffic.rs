@@ -1,38 +1,19 @@
-//! Handles bytes that arrive from a client or a server, and then resumes work that waited for them.
+//! Handles bytes that arrive from a client (`resume.rs` has the messages of one that is logged in) or
+//! from a server, and then resumes work that waited for them.
 
-use howdah_wire::backend::Status;
-use howdah_wire::frame::header;
-
-use super::ahead::Ahead;
-use super::assign::evict_statements;
 use super::downstream::{self, Downstream};
+use super::resume::{After, count_ended};
 use super::side::Side;
-use super::upstream::{self, Flow, Upstream};
 use crate::client::{Client, ClientState};
-use crate::effect::Depth;
-use crate::event::{Action, ClientId, Close, Out, ServerId, Time, WorkerId};
+use crate::event::{Action, ClientId, Close, Out, ServerId, WorkerId};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::limits;
-use crate::listen::Hush;
-use crate::login::{Login, LoginId};
+use crate::login::LoginId;
 use crate::mail::Mail;
-use crate::opening::QueryRead;
 use crate::pooler::Pooler;
 use crate::queries::tally::Ended;
-use crate::queries::watched::Watching;
-use crate::server::{Server, ServerState};
-use crate::session::Tracking;
-
-/// The result of handling a chunk.
-enum After {
-    /// All bytes are handled.
-    Consumed,
-    /// Howdah must hold the rest.
-    Keep,
-    /// The client has left or is about to leave.
-    Gone,
-}
+use crate::server::ServerState;
 
 impl Pooler {
     pub(crate) fn client_sent(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
@@ -92,193 +73,6 @@ impl Pooler {
             | ClientState::Successor
             | ClientState::Closing => {}
         }
-    }
-
-    /// Handles the bytes that Howdah has held for a client.
-    pub(crate) fn resume(&mut self, id: ClientId, out: &mut Out) {
-        let client = self.clients.at_mut(id);
-        let waits = client.parked || client.is_hushed() || client.login.is_none();
-        if waits || matches!(client.state(), ClientState::Aligning(_)) {
-            return;
-        }
-        client.end.goes_on();
-        if client.inbox.held().is_empty() {
-            // Howdah may have dropped the held bytes.
-            return self.unpause_client(id, out);
-        }
-        let feed = client.inbox.feed(b"");
-        let mut chunk = feed.chunk();
-        let after = self.upstream(id, &mut chunk, out);
-        let done = chunk.at;
-        match (after, self.clients.get_mut(id)) {
-            (After::Keep, Some(client)) => client.inbox.keep(feed, done),
-            _ => self.unblock(feed.into_memory()),
-        }
-        self.unpause_client(id, out);
-        self.settle_client(id, out);
-    }
-
-    /// Handles a chunk of a client that is logged in.
-    fn upstream(&mut self, id: ClientId, chunk: &mut Chunk<'_>, out: &mut Out) -> After {
-        // Everybody reads or fills this value in place.
-        let mut read = QueryRead::default();
-        if !chunk.fresh {
-            self.clients.at_mut(id).inbox.take_gist(&mut read.gist);
-        }
-        if self.clients.at(id).linked_server().is_none() {
-            if let Err(flow) = self.ahead(id, chunk, &mut read, out) {
-                return self.stopped(id, flow, chunk, &mut read, out);
-            }
-            if !self.checkout(id, read.opening(chunk), out) {
-                self.keep_gist(id, &mut read);
-                return After::Keep;
-            }
-        }
-        match self.run_upstream(id, chunk, &mut read, out) {
-            Flow::Done => After::Consumed,
-            flow => self.stopped(id, flow, chunk, &mut read, out),
-        }
-    }
-
-    /// The client's first message waits. What was read of the message stays with it.
-    fn keep_gist(&mut self, id: ClientId, read: &mut QueryRead) {
-        if read.gist.depth != Depth::NOTHING
-            && let Some(client) = self.clients.get_mut(id)
-        {
-            client.inbox.keep_gist(&mut read.gist);
-        }
-    }
-
-    /// A client's messages are handled up to a point where something else must happen.
-    fn stopped(
-        &mut self,
-        id: ClientId,
-        flow: Flow,
-        chunk: &Chunk<'_>,
-        read: &mut QueryRead,
-        out: &mut Out,
-    ) -> After {
-        match flow {
-            Flow::Done => return After::Consumed,
-            Flow::Partial | Flow::Stalled => {}
-            Flow::NeedRoom(size) => self.await_room(id, size, out),
-            Flow::NeedPermission { waits } => self.need_permission(id, waits, out),
-            Flow::NeedChannels(names) => self.wish_for_channels(id, names, chunk.rest(), out),
-            Flow::NeedSignal { pid, ends } => self.ask_for_signal(id, pid, ends, out),
-            Flow::NeedPass => self.await_pass(id, Hush::Passes, out),
-            Flow::Terminate => {
-                self.client_parts(id, Fault::ClientClosed, out);
-                return After::Gone;
-            }
-            Flow::Broken(fault) => {
-                self.client_parts(id, fault, out);
-                return After::Gone;
-            }
-        }
-        self.keep_gist(id, read);
-        After::Keep
-    }
-
-    /// Handles the messages of a client without a server, up to the first that needs one.
-    #[inline(always)] // Called once.
-    fn ahead(
-        &mut self,
-        id: ClientId,
-        chunk: &mut Chunk<'_>,
-        read: &mut QueryRead,
-        out: &mut Out,
-    ) -> Result<(), Flow> {
-        let client = self.clients.at_mut(id);
-        let login = self
-            .logins
-            .at(client.login.expect("the client is logged in"));
-        let globals = &self.config.globals;
-        let mut ahead = Ahead {
-            id,
-            client,
-            renames: login.renames(globals.max_prepared_statements),
-            globals,
-            terms: &login.terms,
-            share: &login.share,
-            out,
-        };
-        ahead.run(chunk, read)
-    }
-
-    /// Handles the messages of a client with a server.
-    fn run_upstream(
-        &mut self,
-        id: ClientId,
-        chunk: &mut Chunk<'_>,
-        read: &mut QueryRead,
-        out: &mut Out,
-    ) -> Flow {
-        let now = self.now;
-        let client = self.clients.at_mut(id);
-        let server_id = client.linked_server().expect("the client has a server");
-        let globals = &self.config.globals;
-        let server = self.servers.at_mut(server_id);
-        if server.link.ledger.is_empty() {
-            server.begins_request(now);
-        } else if server.link.is_reading() {
-            client.sends_rows(now);
-        }
-        // Other servers close surplus statements when they get a client. A kept server gets no new
-        // client, so Howdah closes the surplus here.
-        let most = globals.max_prepared_statements as usize;
-        let rests = server.status == Status::Idle && client.inbox.at_boundary();
-        if server.set.has_grown()
-            && rests
-            && server.link.is_quiet()
-            && !server.link.group_open()
-            && header(chunk.rest()).is_some()
-            && server.set.outgrows(most)
-        {
-            evict_statements(server_id, server, most, out);
-        }
-        let login = self
-            .logins
-            .at_mut(client.login.expect("the client is logged in"));
-        let wanted = login.terms.wanted;
-        let watch = (wanted.any && !client.replication.any()).then_some(Watching {
-            now,
-            wanted,
-            texts: &mut self.queries.texts,
-            random: &mut self.random,
-        });
-        let mut upstream = Upstream {
-            id,
-            client,
-            server_id,
-            server,
-            renames: login.renames(globals.max_prepared_statements),
-            globals,
-            terms: &login.terms,
-            tracked: &self.shared.tracked,
-            watch,
-            schema: login.schema,
-            interner: &mut self.shared.statements,
-            share: &login.share,
-            out,
-            counts: upstream::SentCounts::default(),
-        };
-        let flow = upstream.run(chunk, read);
-        let counts = upstream.counts;
-        login.count_parses(counts.client_parses, counts.server_parses, counts.binds);
-        if counts.syncs > 0 {
-            let answers = downstream::AnswerCounts {
-                queries: counts.syncs,
-                transactions: counts.syncs,
-            };
-            count_ended(login, self.servers.at_mut(server_id), &answers, now);
-        }
-        if counts.sequences {
-            login.notes_question_for_numbers(now);
-            if login.terms.tracking == Tracking::Keeps {
-                self.ask_permission(id, crate::mail::PinWish::Knows, out);
-            }
-        }
-        flow
     }
 
     pub(crate) fn server_sent(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
@@ -455,21 +249,4 @@ impl Pooler {
             _ => self.task_moves(id, out),
         }
     }
-}
-
-/// Counts the queries and transactions that have ended on a server.
-#[inline]
-fn count_ended(
-    login: &mut Login,
-    server: &mut Server,
-    counts: &downstream::AnswerCounts,
-    now: Time,
-) {
-    let since = |then: Time| now.0.saturating_sub(then.0);
-    login.count_queries(counts.queries, since(server.request()));
-    if counts.transactions > 0 {
-        login.count_transactions(counts.transactions, since(server.linked()));
-    }
-    // In a pipeline the next query begins when this one ends.
-    server.begins_request(now);
 }

@@ -123,4 +123,18 @@ impl Pooler {
         let rests = client.parked && !client.leaving && !client.valve.is_congested();
         (rests && !server.is_tls() && server.may_travel()).then_some(server_id)
     }
+
+    /// The client and the server of a connection: itself, and the other side of its link.
+    pub(crate) fn sides_of(&self, peer: Peer) -> (Option<ClientId>, Option<ServerId>) {
+        match peer {
+            Peer::Client(id) => {
+                let client = self.clients.get(id);
+                (Some(id), client.and_then(Client::linked_server))
+            }
+            Peer::Server(id) => {
+                let server = self.servers.get(id);
+                (server.and_then(Server::linked_client), Some(id))
+            }
+        }
+    }
 }

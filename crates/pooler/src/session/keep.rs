@@ -101,26 +101,8 @@ impl Pooler {
         }
     }
 
-    /// PostgreSQL has answered the inquiry.
-    pub(crate) fn inquired(&mut self, id: ServerId, out: &mut Out) {
-        let server = self.servers.at_mut(id);
-        if let Some(sql) = server.asks_once_more() {
-            return server.runs_for_us(id, &sql, out);
-        }
-        let (Some(client_id), Some(inquiry)) = (server.aligns(), server.take_inquiry()) else {
-            return;
-        };
-        let client = self.clients.at_mut(client_id);
-        link::bind((client_id, client), (id, server));
-        self.learn_session(client_id, id, inquiry.answer(), out);
-        self.settle(id, out);
-        self.resume(client_id, out);
-        // Passes on notifications that came while PostgreSQL answered the inquiry.
-        self.tell_if_idle(client_id, out);
-    }
-
     /// Stores PostgreSQL's answer in the session.
-    fn learn_session(
+    pub(crate) fn learn_session(
         &mut self,
         client_id: ClientId,
         id: ServerId,
