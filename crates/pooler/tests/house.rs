@@ -32,7 +32,7 @@ const LONGEST: usize = 920;
 const FEATURES: [(&str, &[&str], usize); 9] = [
     ("reading SQL", &["sql/src"], 2740),
     ("session state", &["pooler/src/session"], 1420),
-    ("LISTEN", &["pooler/src/listen"], 1399),
+    ("LISTEN", &["pooler/src/listen"], 1415),
     ("console", &["pooler/src/console"], 3777),
     ("statements", &["pooler/src/statement"], 721),
     (

@@ -9,8 +9,8 @@ use crate::fault::Fault;
 use crate::next::Next;
 use crate::note::Level;
 use crate::pooler::Pooler;
-use crate::server::state::Trial;
 use crate::server::Ending;
+use crate::server::state::Trial;
 use crate::{link, standby};
 
 impl Pooler {

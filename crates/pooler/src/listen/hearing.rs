@@ -1,6 +1,5 @@
 //! `Pooler` on the worker of a listening client: the client's channels and notifications.
 
-use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use howdah_wire::backend::Status;
@@ -10,20 +9,14 @@ use howdah_wire::write;
 use super::ahead::listens_at_once;
 use super::channels::MARK;
 use super::listener::quote;
-use super::{
-    Channels, FromListener, Heard, Hush, ListensAlone, Name, Notification, Refused, Requirements,
-    ToListener, Wish,
-};
+use super::{Channels, FromListener, Heard, Hush, ListensAlone, Name, Notification, Refused};
 use crate::client::ClientState;
 use crate::config::ListenLost;
 use crate::effect::{Effects, Kinds};
-use crate::event::{Action, ClientId, Out, Peer, ServerId, WorkerId};
+use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::ledger::Part;
 use crate::link::upstream::{Flow, Upstream};
-use crate::login::key::LoginKey;
-use crate::login::secrets::Secrets;
-use crate::mail::Mail;
 use crate::next::Next;
 use crate::params::Params;
 use crate::peering::login_pid;
@@ -193,12 +186,6 @@ impl Upstream<'_> {
 }
 
 impl Pooler {
-    /// The worker that owns a listener.
-    pub(super) fn listener_at(&self, key: &LoginKey) -> WorkerId {
-        let hash = crate::seeded(0).hash_one((&*key.database, &*key.user));
-        WorkerId((hash % u64::from(self.workers)) as u16)
-    }
-
     /// A client is about to listen to channels. The listener must serve these channels first, and
     /// those of the LISTENs that follow in `messages`, which begin with the current one.
     pub(crate) fn wish_for_channels(
@@ -244,44 +231,6 @@ impl Pooler {
         }
         let demand = self.demand_of(id, encoding);
         self.ask_to_hear(id, channels, demand, out);
-    }
-
-    fn demand_of(&self, id: ClientId, encoding: Option<Box<[u8]>>) -> Requirements {
-        Requirements {
-            place: self.place_of_server(self.clients.at(id)),
-            encoding,
-        }
-    }
-
-    /// Sends the listener a client's request to hear channels.
-    fn ask_to_hear(
-        &mut self,
-        id: ClientId,
-        channels: Vec<Name>,
-        demand: Requirements,
-        out: &mut Out,
-    ) {
-        let client = self.clients.at(id);
-        let own = client.channels();
-        let (Some(own), Some(login)) = (own, client.login) else {
-            return;
-        };
-        let (login, listener) = (self.logins.at(login), own.listener.clone());
-        let known = *listener.user == *login.key.user;
-        let wish = Wish {
-            hearer: (self.worker, id),
-            channels,
-            demand,
-            secrets: if known {
-                login.secrets.clone()
-            } else {
-                Secrets::default()
-            },
-            listener,
-        };
-        let to = self.listener_at(&wish.listener);
-        let wish = ToListener::Hear(Box::new(wish));
-        out.push(Action::Post(to, Mail::ToListener(wish)));
     }
 
     /// A client's listener is lost: notifications may have been missed.
@@ -336,20 +285,6 @@ impl Pooler {
             self.leave_channels(id, listener, gone, false, out);
         }
         self.tell_if_idle(id, out);
-    }
-
-    /// Holds a client back until it has received every notification committed by now.
-    pub(crate) fn await_pass(&mut self, id: ClientId, hush: Hush, out: &mut Out) {
-        let client = self.clients.at_mut(id);
-        let Some(own) = client.channels() else {
-            return;
-        };
-        let listener = own.listener.clone();
-        client.hushes(hush, self.now);
-        let hearer = (self.worker, id);
-        let to = self.listener_at(&listener);
-        let pass = ToListener::Pass { listener, hearer };
-        out.push(Action::Post(to, Mail::ToListener(pass)));
     }
 
     /// A client's server is at rest. False if the client may first have to receive notifications:
@@ -587,26 +522,6 @@ impl Pooler {
         if over {
             self.disconnect(id, Fault::ListenerLost, out);
         }
-    }
-
-    /// A client no longer hears some channels. `ends`: the client is closed.
-    pub(crate) fn leave_channels(
-        &mut self,
-        id: ClientId,
-        listener: Arc<LoginKey>,
-        channels: Vec<Name>,
-        ends: bool,
-        out: &mut Out,
-    ) {
-        let hearer = (self.worker, id);
-        let to = self.listener_at(&listener);
-        let leave = ToListener::Leave {
-            listener,
-            hearer,
-            channels,
-            ends,
-        };
-        out.push(Action::Post(to, Mail::ToListener(leave)));
     }
 }
 

@@ -41,9 +41,11 @@
 
 mod ahead;
 mod channels;
+mod connection;
 mod hearing;
 mod listener;
 mod operator;
+mod request;
 
 #[cfg(test)]
 mod tests;

@@ -16,6 +16,7 @@
 pub mod inquiry;
 mod keep;
 pub(crate) mod note;
+mod pin_line;
 mod pins;
 pub mod settings;
 pub mod ticket;
