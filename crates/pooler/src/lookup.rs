@@ -4,20 +4,17 @@
 //! no other purpose: state that clients leave on a server (a temporary table `pg_shadow`, a search
 //! path) could change the rows that the query reads.
 
-use std::sync::Arc;
+mod query;
 
 use howdah_wire::backend::{Fields, parameter_status};
-use howdah_wire::tag::{backend as tag, frontend};
-use howdah_wire::write;
+use howdah_wire::tag::backend as tag;
 
 use crate::auth::Secret;
 use crate::client::ClientState;
-use crate::config::{Database, Scopes, nanos};
-use crate::console::is_console;
-use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
+use crate::config::nanos;
+use crate::event::{ClientId, Close, Out, ServerId, Time};
 use crate::fault::Fault;
-use crate::known::{LookedUp, Lookup, row};
-use crate::login::key::LoginKey;
+use crate::known::{LookedUp, row};
 use crate::next::Next;
 use crate::note::Level;
 use crate::pool::key::Purpose;
@@ -26,24 +23,6 @@ use crate::server::ServerState;
 use crate::{client, limits};
 
 impl Pooler {
-    /// True if PostgreSQL must be asked for the secret of this client's user.
-    pub(crate) fn needs_lookup(&self, id: ClientId) -> bool {
-        let client = gone!(self.clients.get(id));
-        let listed = self.config.user(&client.who.user).is_some_and(|u| u.listed);
-        !listed && self.auth_user(&client.who.database).is_some()
-    }
-
-    fn auth_user(&self, database: &str) -> Option<String> {
-        let user = self.scopes_of(database).auth_user();
-        user.filter(|user| !user.is_empty())
-    }
-
-    /// The settings for all users of a database.
-    fn scopes_of(&self, database: &str) -> Scopes<'_> {
-        let entry = self.config.entry(database).map(|entry| &**entry);
-        self.config.scopes(entry, None)
-    }
-
     /// Begins the look-up of a client's user: the client waits for a server.
     pub(crate) fn look_up(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get(id));
@@ -79,12 +58,6 @@ impl Pooler {
         self.need(pool_id, out);
     }
 
-    /// True if another client has looked up the same user in the meantime.
-    pub(crate) fn is_known_by_now(&self, id: ClientId) -> bool {
-        let who = self.who(id);
-        who.is_some_and(|who| self.known.find(&who, self.now).is_some())
-    }
-
     /// Repeats a client's look-up, because a cached answer now makes a server unnecessary.
     pub(crate) fn look_up_again(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get(id));
@@ -100,55 +73,6 @@ impl Pooler {
         if let Some(login) = client.leaves_login() {
             self.logins.at_mut(login).client_leaves(self.now);
         }
-    }
-
-    /// The database and user whose secret a client's login needs.
-    fn who(&self, id: ClientId) -> Option<Arc<LoginKey>> {
-        Some(self.clients.get(id)?.who.clone())
-    }
-
-    /// A client's login has failed, so its user's cached secret may be out of date: forgets it.
-    pub(crate) fn doubt(&mut self, id: ClientId) {
-        if let Some(who) = self.who(id) {
-            self.known.secrets.remove(&who);
-        }
-    }
-
-    /// The database in which the query runs for clients of `name`; `None` if `name` does not exist.
-    fn lookup_database(&self, name: &str) -> Result<Option<Arc<Database>>, Fault> {
-        let named = self.scopes_of(name).auth_dbname();
-        let named = named.filter(|name| !name.is_empty());
-        let target = named.as_deref().unwrap_or(name);
-        if is_console(target) {
-            let text = format!("cannot use the reserved \"{target}\" database as an auth_dbname");
-            return Err(Fault::Config(text));
-        }
-        if self.janitor.is_disabled(target) {
-            return Err(Fault::AuthDatabaseDisabled(target.to_string()));
-        }
-        match (self.config.database(target), &named) {
-            (Some(database), _) => Ok(Some(database)),
-            (None, None) => Ok(None),
-            (None, Some(named)) => Err(Fault::Config(format!(
-                "authentication database \"{named}\" is not configured."
-            ))),
-        }
-    }
-
-    /// Runs the query on a server for a client that waits for its look-up.
-    pub(crate) fn ask_who(&mut self, client_id: ClientId, id: ServerId, out: &mut Out) {
-        let client = self.clients.at(client_id);
-        let query = self.scopes_of(&client.who.database).auth_query();
-        let user = client.who.user.clone();
-        let server = self.servers.at_mut(id);
-        let lookup = Lookup {
-            client: client_id,
-            row: None,
-            error: None,
-        };
-        server.looks_up(lookup, self.now);
-        out.send_with(Peer::Server(id), |buf| ask(buf, &query, &user));
-        self.watch_server(id);
     }
 
     /// Handles bytes of a server that runs the query.
@@ -242,28 +166,6 @@ impl Pooler {
             self.known.learn(who, secret.clone(), self.now, until);
         }
     }
-}
-
-/// Appends the query as the unnamed statement with one parameter.
-fn ask(buf: &mut Vec<u8>, query: &str, user: &str) {
-    write::message(buf, frontend::PARSE, |buf| {
-        buf.push(0);
-        buf.extend_from_slice(query.as_bytes());
-        // No parameter types.
-        buf.extend_from_slice(&[0, 0, 0]);
-    });
-    write::message(buf, frontend::BIND, |buf| {
-        // Unnamed portal and statement, all formats text, one parameter.
-        buf.extend_from_slice(&[0, 0, 0, 0, 0, 1]);
-        buf.extend_from_slice(&(user.len() as u32).to_be_bytes());
-        buf.extend_from_slice(user.as_bytes());
-        buf.extend_from_slice(&[0, 0]);
-    });
-    write::message(buf, frontend::EXECUTE, |buf| {
-        // The unnamed portal, all rows.
-        buf.extend_from_slice(&[0; 5]);
-    });
-    write::empty(buf, frontend::SYNC);
 }
 
 #[cfg(test)]

@@ -37,8 +37,6 @@ use std::sync::Arc;
 
 use chacha20::rand_core::Rng;
 
-use crate::cancel::answer_done;
-use crate::cancel::seek::Seek;
 use crate::client::{Client, ClientState};
 use crate::event::{Action, ClientId, LooseSocket, Out, Peer, Time, WorkerId};
 use crate::fault::Fault;
@@ -225,20 +223,6 @@ impl Pooler {
         for seek in self.held_for(id) {
             self.answer_not_here(seek.from, out);
         }
-    }
-
-    /// A client that was about to move has ended, or goes to the successor process: searches for it
-    /// have nothing to cancel.
-    pub(crate) fn settle_held(&mut self, id: ClientId, out: &mut Out) {
-        for seek in self.held_for(id) {
-            answer_done(seek.from, out);
-        }
-    }
-
-    fn held_for(&mut self, id: ClientId) -> Vec<Seek> {
-        let all = &mut self.moves.held;
-        let held = all.extract_if(.., |(client, _)| *client == id);
-        held.map(|(_, seek)| seek).collect()
     }
 
     /// Adopts a client that came from another worker between two transactions.

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 
 use crate::client::ClientState;
 use crate::config::nanos;
-use crate::event::{Action, ClientId, Close, Order, Out, Peer, Question, ServerId, Time, WorkerId};
+use crate::event::{Action, ClientId, Close, Out, Peer, Question, ServerId, Time};
 use crate::fault::Fault;
 use crate::janitor::{SuspendProgress, Suspension};
-use crate::mail::Mail;
 use crate::pooler::Pooler;
 use crate::server::ServerState;
 
@@ -64,13 +63,6 @@ impl Pooler {
     pub(crate) fn accept(&self, on: bool, out: &mut Out) {
         if self.worker == Self::FIRST {
             out.push(Action::Ask(Question::Accept(on)));
-        }
-    }
-
-    /// Sends an order to every worker.
-    pub(crate) fn order_everywhere(&self, order: &Order, out: &mut Out) {
-        for worker in 0..self.workers {
-            out.push(Action::Post(WorkerId(worker), Mail::Order(order.clone())));
         }
     }
 

@@ -68,7 +68,7 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
             "pooler/src/peering.rs",
             "pooler/src/signal.rs",
         ],
-        1139,
+        1169,
     ),
     ("configuration", &["config/src"], 4796),
 ];
@@ -323,7 +323,7 @@ const OWNERS: [Owner; 5] = [
         table: "pools",
         usually: &["pool"],
         // These files have a `Pool` type of their own.
-        others: &["broker.rs", "peer.rs"],
+        others: &["broker.rs", "cancel/forward.rs"],
     },
     Owner {
         file: "link/mod.rs",

@@ -16,9 +16,12 @@
 
 pub mod carrier;
 pub mod errand;
+mod forward;
 pub mod guesses;
+mod held;
 pub mod keys;
 pub mod seek;
+mod send;
 pub mod told;
 
 pub use errand::Errand;

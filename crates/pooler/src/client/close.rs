@@ -5,11 +5,11 @@ use howdah_wire::write;
 use crate::auth::WRONG_PASSWORD;
 use crate::client::ClientState;
 use crate::console;
-use crate::event::{Action, Address, ClientId, Close, Order, Out, Peer};
+use crate::event::{Action, Address, ClientId, Close, Order, Out, Peer, WorkerId};
 use crate::fault::Fault;
 use crate::fault::advice::Case;
 use crate::link::ends::Farewell;
-use crate::mail::ToBroker;
+use crate::mail::{Mail, ToBroker};
 use crate::note::Level;
 use crate::pooler::Pooler;
 
@@ -225,5 +225,12 @@ impl Pooler {
     pub(crate) fn cut_short(&mut self, id: ClientId, fault: Fault, out: &mut Out) {
         self.note_leaving(id, &fault, out);
         self.end_client(id, Close::Flush, Farewell::Orderly, out);
+    }
+
+    /// Sends an order to every worker.
+    fn order_everywhere(&self, order: &Order, out: &mut Out) {
+        for worker in 0..self.workers {
+            out.push(Action::Post(WorkerId(worker), Mail::Order(order.clone())));
+        }
     }
 }

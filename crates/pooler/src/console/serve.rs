@@ -6,11 +6,11 @@ use howdah_wire::{frontend, write};
 
 use crate::client::ClientState;
 use crate::config::{Scope, is_console, table};
-use crate::console::report::{Gathered, Want, WorkerAnswer};
+use crate::console::report::{Gathered, Report, Survey, Surveyor, Want, WorkerAnswer};
 use crate::console::rows::ShowTable;
 use crate::console::sentence::{split, without_comments};
 use crate::console::session::{ConsoleSession, Goal, PendingSurvey};
-use crate::event::{Action, Out};
+use crate::event::{Action, Order, Out};
 use crate::fault::Fault;
 use crate::ids::{ClientId, Peer, WorkerId};
 use crate::limits;
@@ -183,6 +183,55 @@ impl Pooler {
                 again: None,
             });
         }
+    }
+
+    /// Asks all workers. The console waits until the last worker has answered.
+    pub(super) fn ask_workers(&mut self, id: ClientId, goal: Goal, want: Want, out: &mut Out) {
+        self.await_goal(id, goal);
+        let Some(session) = self.session(id) else {
+            return;
+        };
+        if let (Some(wait), Want::Order(Order::Pause(_)) | Want::Closed(_)) =
+            (&mut session.wait, &want)
+        {
+            wait.again = Some(Want::Again(Box::new(want.clone())));
+        }
+        let serial = session.serial;
+        let from = Surveyor::Console(self.worker, id);
+        for worker in 0..self.workers {
+            let survey = Survey {
+                from,
+                serial,
+                want: want.clone(),
+            };
+            out.push(Action::Post(WorkerId(worker), Mail::Survey(survey)));
+        }
+    }
+
+    /// A worker's answer.
+    pub(crate) fn report(&mut self, report: Report, out: &mut Out) {
+        let Some(session) = self.session(report.to) else {
+            return;
+        };
+        if session.serial != report.serial {
+            return;
+        }
+        let Some(wait) = &mut session.wait else {
+            return;
+        };
+        wait.parts.push(report.part);
+        wait.left -= 1;
+        if wait.left > 0 {
+            return;
+        }
+        let Some(mut wait) = session.wait.take() else {
+            return;
+        };
+        if let Some(want) = wait.again.take() {
+            return self.ask_workers(report.to, wait.goal, want, out);
+        }
+        self.answered(report.to, wait, out);
+        self.console_run(report.to, out);
     }
 
     /// All workers have answered.

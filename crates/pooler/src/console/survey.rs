@@ -1,4 +1,4 @@
-//! Questions of a console or the control thread to all workers, and their answers.
+//! Questions of a console (`serve.rs`) or the control thread to all workers: what a worker answers.
 //!
 //! Each worker gets a [`Survey`] and answers with one [`Report`], at once or when the order is carried
 //! out. PAUSE and WAIT_CLOSE ask twice: when a worker answers for the first time, a server may be on
@@ -6,37 +6,13 @@
 //! server, so the second question arrives after the server.
 
 use super::rows::Row;
-use super::session::Goal;
 use crate::console::report::{Report, Survey, Surveyor, Want, WorkerAnswer};
-use crate::event::{Action, ClientId, Order, Out, Question, WorkerId};
+use crate::event::{Action, Order, Out, Question};
 use crate::mail::Mail;
 use crate::pooler::Pooler;
 use crate::server::ServerState;
 
 impl Pooler {
-    /// Asks all workers. The console waits until the last worker has answered.
-    pub(super) fn ask_workers(&mut self, id: ClientId, goal: Goal, want: Want, out: &mut Out) {
-        self.await_goal(id, goal);
-        let Some(session) = self.session(id) else {
-            return;
-        };
-        if let (Some(wait), Want::Order(Order::Pause(_)) | Want::Closed(_)) =
-            (&mut session.wait, &want)
-        {
-            wait.again = Some(Want::Again(Box::new(want.clone())));
-        }
-        let serial = session.serial;
-        let from = Surveyor::Console(self.worker, id);
-        for worker in 0..self.workers {
-            let survey = Survey {
-                from,
-                serial,
-                want: want.clone(),
-            };
-            out.push(Action::Post(WorkerId(worker), Mail::Survey(survey)));
-        }
-    }
-
     /// A question from a console.
     pub(crate) fn survey(&mut self, survey: Survey, out: &mut Out) {
         let part = match &survey.want {
@@ -112,32 +88,6 @@ impl Pooler {
                 .any(|(_, server)| of(database, server) && server.ending().is_some()),
             _ => true,
         }
-    }
-
-    /// A worker's answer.
-    pub(crate) fn report(&mut self, report: Report, out: &mut Out) {
-        let Some(session) = self.session(report.to) else {
-            return;
-        };
-        if session.serial != report.serial {
-            return;
-        }
-        let Some(wait) = &mut session.wait else {
-            return;
-        };
-        wait.parts.push(report.part);
-        wait.left -= 1;
-        if wait.left > 0 {
-            return;
-        }
-        let Some(mut wait) = session.wait.take() else {
-            return;
-        };
-        if let Some(want) = wait.again.take() {
-            return self.ask_workers(report.to, wait.goal, want, out);
-        }
-        self.answered(report.to, wait, out);
-        self.console_run(report.to, out);
     }
 }
 
