@@ -58,6 +58,7 @@ pub mod note;
 mod opening;
 pub mod order;
 pub mod orders;
+mod packing;
 pub mod params;
 pub mod parcel;
 pub mod peer;

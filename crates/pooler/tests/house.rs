@@ -42,9 +42,10 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
             "pooler/src/client/parcel.rs",
             "pooler/src/server/parcel.rs",
             "pooler/src/adoption.rs",
+            "pooler/src/packing.rs",
             "pooler/src/takeover.rs",
         ],
-        1707,
+        1717,
     ),
     (
         "workers and one pool",
