@@ -248,11 +248,13 @@ def outcomes(fitting, wanted, options):
 # What the console shows, and what reads files, is not what the simulation is about.
 CHANCE = [
     "pool/mod.rs", "pool/checkout.rs", "pool/waiting.rs", "pool/growth.rs", "pool/lending.rs",
-    "pool/failure.rs", "pool/eviction.rs", "broker.rs", "janitor.rs", "deadlines.rs", "reload.rs",
-    "orders.rs", "cancel/mod.rs", "cancel/carrier.rs", "next.rs", "ledger/mod.rs",
-    "statement/interner.rs", "statement/set.rs", "params.rs", "client/close.rs", "link/traffic.rs", "link/pressure.rs",
-    "link/ahead.rs", "link/assign.rs", "link/release.rs", "link/upstream.rs", "link/downstream.rs",
-    "link/prepare.rs", "server/connect.rs", "server/task.rs", "server/parcel.rs",
+    "pool/failure.rs", "pool/eviction.rs", "broker.rs", "janitor.rs", "deadlines.rs", "timeouts.rs",
+    "reload.rs", "orders.rs", "cancel/mod.rs", "cancel/send.rs", "cancel/carrier.rs", "next.rs",
+    "ledger/mod.rs", "statement/interner.rs", "statement/set.rs", "params.rs", "client/close.rs",
+    "link/traffic.rs", "link/resume.rs", "link/pause.rs", "link/pressure.rs", "link/ahead.rs",
+    "link/assign.rs", "link/aligned.rs", "link/release.rs", "link/upstream.rs",
+    "link/downstream.rs", "link/prepare.rs", "server/connect.rs", "server/close.rs",
+    "server/lost.rs", "server/rest.rs", "server/task.rs", "server/travel.rs", "server/parcel.rs",
 ]
 STATEMENT = re.compile(r"^\s+(self\.|server\.|client\.|pool\.|out\.|inbox\.|\*?\w+ [-+|]?= ).*;$")
 CONDITION = re.compile(r"^(\s+)if (?!let|.*\blet\b)(.+) \{$")

@@ -1,5 +1,5 @@
 //! A worker's knowledge of peers (`peer.rs`): the form of their cancel keys, and requests on their
-//! way.
+//! way (`cancel/forward.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
 

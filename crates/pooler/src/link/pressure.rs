@@ -1,5 +1,5 @@
-//! Back-pressure: Howdah stops reading from a connection (`pause.rs`) while the other side of its link
-//! reads too slowly.
+//! Back-pressure: Howdah stops reading from a connection (`pause.rs`) while the other side of its
+//! link reads too slowly.
 
 use crate::event::{Action, Out, Peer};
 use crate::pooler::Pooler;

@@ -1,5 +1,5 @@
-//! Handles bytes that arrive from a client (`resume.rs` has the messages of one that is logged in) or
-//! from a server, and then resumes work that waited for them.
+//! Handles bytes that arrive from a client (`resume.rs` has the messages of one that is logged in)
+//! or from a server, and then resumes work that waited for them.
 
 use super::downstream::{self, Downstream};
 use super::resume::{After, count_ended};

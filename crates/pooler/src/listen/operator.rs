@@ -1,5 +1,5 @@
-//! `Pooler` on the worker of a listening connection: the wishes of clients, the connection's rounds,
-//! and the delivery of notifications. The connection itself: `connection.rs`.
+//! `Pooler` on the worker of a listening connection: the wishes of clients, the connection's
+//! rounds, and the delivery of notifications. The connection itself: `connection.rs`.
 
 use std::sync::Arc;
 
