@@ -389,7 +389,7 @@ impl Pooler {
             number: server.number,
             link: client.map(|client| client.number),
             pid: server.key.as_ref().map_or(0, |(pid, _)| *pid),
-            params: Some(&server.params),
+            params: Some(&server.session.params),
             statements: server.set.len(),
         }))
     }
@@ -416,7 +416,7 @@ impl Pooler {
                 (&key.database, &key.user),
                 server.ends.as_ref()?,
                 link.map(|client| client.number),
-                Some(&server.params),
+                Some(&server.session.params),
             ))
         });
         clients.chain(servers).collect()

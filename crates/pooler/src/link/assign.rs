@@ -16,7 +16,7 @@ use crate::note::Level;
 use crate::pool::checkout::has_settings;
 use crate::pooler::Pooler;
 use crate::server::Ending;
-use crate::server::state::Trial;
+use crate::session::server::Trial;
 use crate::session::settings::{Settings, change, give, go_along, same, take_back};
 use crate::{client, server, standby};
 
@@ -41,13 +41,13 @@ impl Pooler {
         login.count_assignment();
         client.set_notified(false);
         server.begins_to_serve(now);
-        server.serves(client.listens());
+        server.session.note_user(client.listens());
         standby::tell(client_id, client, server, out);
         let watched = login.terms.watched;
         let max = self.config.globals.max_prepared_statements as usize;
         let asked_for = login.asks_numbers(now);
         let again = client.used_last(server.number);
-        let forgets = server.takes_numbers(client.number, again, asked_for);
+        let forgets = server.session.give_numbers(client.number, again, asked_for);
         client.set_last_server(server.number);
         let ready = !forgets && has_settings(client, server) || {
             let reported = login.welcome.as_ref().map(|welcome| &*welcome.parameters);
@@ -93,7 +93,7 @@ impl Pooler {
         let (of, server) = (self.clients.at_mut(client), self.servers.at_mut(id));
         // The server is not cleaned for this: the client's temporary tables and other state must
         // stay.
-        server.tries(Trial::Clean);
+        server.session.set_trial(Trial::Clean);
         if !Self::align(&self.shared, of, (id, server), false, None, out) {
             crate::link::bind::bind_held((client, of), (id, server));
         }
@@ -115,13 +115,13 @@ impl Pooler {
             return true;
         };
         let own = client.session.as_ref().and_then(|s| s.settings.clone());
-        let same = same(&own, &server.session);
+        let same = same(&own, &server.session.settings);
         if let Some(reported) = along
             && !same
-            && wanted.missing_on(&server.params).next().is_none()
-            && go_along(&server.session, &own, reported)
+            && wanted.missing_on(&server.session.params).next().is_none()
+            && go_along(&server.session.settings, &own, reported)
         {
-            let statement = change(&server.session, &own);
+            let statement = change(&server.session.settings, &own);
             server.sets_along(server_id, &statement, own, out);
             return true;
         }
@@ -130,19 +130,19 @@ impl Pooler {
             sql.extend_from_slice(b"DISCARD SEQUENCES;");
         }
         if !same {
-            take_back(&mut sql, &server.session, &own);
+            take_back(&mut sql, &server.session.settings, &own);
         }
-        let missing = wanted.missing_on(&server.params);
+        let missing = wanted.missing_on(&server.session.params);
         sql.extend(crate::params::set_statement(
             &shared.tracked,
             wanted,
             missing,
         ));
         if !same {
-            let denied = server.trial() == Trial::Last;
-            give(&mut sql, &server.session, &own, denied);
+            let denied = server.session.trial() == Trial::Last;
+            give(&mut sql, &server.session.settings, &own, denied);
             // The server counts as soiled until PostgreSQL has accepted the settings.
-            server.set_soiled(true);
+            server.session.set_soiled(true);
         }
         if sql.is_empty() {
             return true;
@@ -157,8 +157,8 @@ impl Pooler {
     pub(crate) fn tries_again(&mut self, client: ClientId, id: ServerId, sqlstate: &str) -> bool {
         let (client, server) = (self.clients.at(client), self.servers.at_mut(id));
         let own = client.session.as_ref().and_then(|s| s.settings.as_deref());
-        let next = match server.trial() {
-            Trial::First if server.session.is_some() => Trial::Refused,
+        let next = match server.session.trial() {
+            Trial::First if server.session.settings.is_some() => Trial::Refused,
             Trial::First | Trial::Clean
                 if sqlstate == INSUFFICIENT_PRIVILEGE
                     && own.is_some_and(Settings::has_identity_and_more) =>
@@ -167,22 +167,22 @@ impl Pooler {
             }
             _ => return false,
         };
-        server.tries(next);
+        server.session.set_trial(next);
         true
     }
 
     /// Sends the next try.
     pub(crate) fn try_again(&mut self, client: ClientId, id: ServerId, out: &mut Out) {
         let (client, server) = (self.clients.at(client), self.servers.at_mut(id));
-        if server.trial() == Trial::Refused {
-            server.tries(Trial::Cleans);
+        if server.session.trial() == Trial::Refused {
+            server.session.set_trial(Trial::Cleans);
             // Another client's timeout must not end the cleaning.
             for query in [&b"SET statement_timeout=0"[..], b"DISCARD ALL"] {
                 server.runs_for_us(id, query, out);
             }
             return self.connect_again(id, out);
         }
-        server.tries(match server.trial() {
+        server.session.set_trial(match server.session.trial() {
             Trial::Denied => Trial::Last,
             _ => Trial::Clean,
         });
@@ -231,7 +231,7 @@ impl Pooler {
             let Some(wanted) = client.and_then(|client| client.params.as_ref()) else {
                 return;
             };
-            let missing = wanted.missing_on(&server.params);
+            let missing = wanted.missing_on(&server.session.params);
             let sql = crate::params::set_statement(&self.shared.tracked, wanted, missing);
             let text = format!("varcache_apply: {}", String::from_utf8_lossy(&sql));
             self.note_server(Level::Debug, id, &text, out);
@@ -245,11 +245,13 @@ impl Pooler {
         let client_id = gone!(server.aligns());
         let client = self.clients.at_mut(client_id);
         super::bind((client_id, client), (id, server));
-        server.set_settings(client.session.as_ref().and_then(|s| s.settings.clone()));
-        server.set_soiled(client.is_pinned());
+        server
+            .session
+            .set_settings(client.session.as_ref().and_then(|s| s.settings.clone()));
+        server.session.set_soiled(client.is_pinned());
         standby::tell(client_id, client, server, out);
         if let Some(wanted) = &client.params {
-            let canonical = wanted.overlaid(&server.params);
+            let canonical = wanted.overlaid(&server.session.params);
             client.set_params(self.shared.params.intern(canonical));
         }
         self.resume(client_id, out);

@@ -20,10 +20,10 @@ pub(crate) fn bind_held(client: (ClientId, &mut Client), server: (ServerId, &mut
 /// A link ends. The client is idle; the server keeps the answers that PostgreSQL still owes.
 #[inline(always)]
 pub(crate) fn part(client: &mut Client, server: &mut Server, now: Time) {
-    server.end_inquiry();
+    server.session.end_inquiry();
     // The listener has heard all the server's notifications only after a round.
     let over = !client.is_hushed() && !client.leaving && !server.link.is_owed();
-    server.serves(client.listens() && over);
+    server.session.note_user(client.listens() && over);
     client.becomes_idle(now);
     server.comes_free(now);
     if server.link.ends() {

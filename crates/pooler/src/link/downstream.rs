@@ -186,13 +186,14 @@ impl Downstream<'_> {
             }
             // A longer row is not read. Its client then keeps the server.
             tag::DATA_ROW
-                if self.server.inquiry.is_some() && header.total() <= limits::HELD_MESSAGE =>
+                if self.server.session.inquiry.is_some()
+                    && header.total() <= limits::HELD_MESSAGE =>
             {
                 let row = whole(chunk, header)?.to_vec();
-                self.server.set_inquiry_row(row);
+                self.server.session.set_inquiry_row(row);
                 self.passing(chunk, header)
             }
-            tag::NOTIFICATION if self.server.listens() => {
+            tag::NOTIFICATION if self.server.session.has_listened() => {
                 if !self.is_heard_elsewhere(whole(chunk, header)?) {
                     return self.notification(chunk, header);
                 }
@@ -247,7 +248,9 @@ impl Downstream<'_> {
             None if self.server.link.copy.eaten() > 0 => Fate::Relay,
             None => return Err(broken(WireError::Tag(header.tag))),
         };
-        if matches!(header.tag, tag::DATA_ROW | tag::COPY_DATA) && self.server.inquiry.is_none() {
+        if matches!(header.tag, tag::DATA_ROW | tag::COPY_DATA)
+            && self.server.session.inquiry.is_none()
+        {
             // Rows change no state. Howdah relays all complete rows of the chunk at once.
             let rows = run_of(header.tag, chunk.rest());
             if rows > 0 {
@@ -390,7 +393,7 @@ impl Downstream<'_> {
     /// client wants.
     fn is_heard_elsewhere(&self, body: &[u8]) -> bool {
         if !self.kept {
-            return self.server.listens();
+            return self.server.session.has_listened();
         }
         let client = self.side.client();
         let session = client.and_then(|client| client.session.as_ref());
@@ -490,7 +493,7 @@ impl Downstream<'_> {
         }
         match command {
             b"DISCARD ALL" if swallow => {
-                self.server.set_settings(None);
+                self.server.session.set_settings(None);
                 self.server.forgets_statements();
             }
             b"DEALLOCATE ALL" | b"DISCARD ALL" => match self.side.client_mut() {
@@ -554,8 +557,10 @@ impl Downstream<'_> {
         // client.
         let mut seen = !front.is_some_and(|entry| entry.swallow) && !self.is_nobodys();
         if let Some(position) = self.shared.tracked.position(name) {
-            let params = self.server.params.with(position, value);
-            self.server.set_params(self.shared.params.intern(params));
+            let params = self.server.session.params.with(position, value);
+            self.server
+                .session
+                .set_params(self.shared.params.intern(params));
             // The client gets these values at the end of the reset.
             seen &= whole;
             if let (true, Some(client)) = (seen, self.side.client_mut())
@@ -600,7 +605,7 @@ impl Downstream<'_> {
         let Some(known) = self.side.client().and_then(|client| client.params.clone()) else {
             return;
         };
-        let server = self.server.params.clone();
+        let server = self.server.session.params.clone();
         for (position, value) in server.missing_on(&known) {
             let name = self.shared.tracked.names()[position].as_bytes();
             self.side

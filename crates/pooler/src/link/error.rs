@@ -250,7 +250,7 @@ impl Downstream<'_> {
         });
         let names = front.is_some_and(|entry| entry.effects().sql_names.is_some());
         let nobody = !self.side.is_client() || self.is_nobodys();
-        if self.server.inquiry.is_some() && front.is_none() {
+        if self.server.session.inquiry.is_some() && front.is_none() {
             Telling::NothingYet
         } else if simple && self.swallowing() || nobody {
             Telling::Ours

@@ -31,7 +31,7 @@ impl Pooler {
     pub(crate) fn mark_heard(&mut self, id: ClientId) -> bool {
         let server = self.clients.at(id).linked_server();
         let server = gone!(server.and_then(|id| self.servers.get_mut(id)));
-        server.mark_heard();
+        server.session.mark_heard();
         server.inbox.relaying()
     }
 

@@ -313,7 +313,7 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         let linked = match *server.state() {
             ServerState::Linked(client) => Some(client),
-            ServerState::Aligning(client) if server.inquiry.is_some() => Some(client),
+            ServerState::Aligning(client) if server.session.inquiry.is_some() => Some(client),
             // The client kept this server. A notification for the client may come while Howdah sets
             // the client's settings on the server again.
             ServerState::Aligning(client)

@@ -102,7 +102,7 @@ impl Pooler {
     pub(crate) fn is_own_backend(&self, client: &Client, pid: u32) -> bool {
         self.servers_of(client).any(|server| {
             let key = server.key.as_ref();
-            !server.is_unheard() && key.is_some_and(|(own, _)| *own == pid)
+            !server.session.is_unheard() && key.is_some_and(|(own, _)| *own == pid)
         })
     }
 

@@ -57,7 +57,7 @@ impl Upstream<'_> {
         if let Some(own) = self.client.channels_mut() {
             own.ahead.retain(|name| !told.listens.contains(name));
         }
-        self.server.will_unlisten();
+        self.server.session.unlisten_later();
         Ok(())
     }
 
@@ -122,7 +122,7 @@ impl Upstream<'_> {
         if server.link.is_owed() && !in_group {
             return Err(self.stall());
         }
-        server.will_unlisten();
+        server.session.unlisten_later();
         let session = self.client.session_mut();
         session.pending.kinds.add(Kinds::LISTENS);
         let mut commands = Vec::new();
@@ -161,7 +161,7 @@ impl Upstream<'_> {
     /// - An UNLISTEN: the client must receive the notifications from before the UNLISTEN.
     fn pass_first(&mut self, found: &Effects) -> Result<(), Flow> {
         let server = &mut *self.server;
-        let (unheard, idle) = (server.is_unheard(), server.status == Status::Idle);
+        let (unheard, idle) = (server.session.is_unheard(), server.status == Status::Idle);
         let notifies = unheard && found.kinds.any(Kinds::NOTIFIES);
         let Some(own) = self.client.channels_mut() else {
             return Ok(());

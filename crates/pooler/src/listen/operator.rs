@@ -124,7 +124,7 @@ impl Pooler {
 
     fn encoding_at(&self, server: ServerId) -> Option<&[u8]> {
         let position = self.shared.tracked.position(b"client_encoding")?;
-        self.servers.at(server).params.get(position)
+        self.servers.at(server).session.params.get(position)
     }
 
     /// A listening connection has logged in.

@@ -255,11 +255,11 @@ pub(crate) fn has_settings(client: &client::Client, server: &server::Server) -> 
         .session
         .as_ref()
         .and_then(|session| session.settings.as_ref());
-    let session = match (own, &server.session) {
+    let session = match (own, &server.session.settings) {
         (None, None) => true,
         (Some(own), Some(there)) => Arc::ptr_eq(own, there),
         _ => false,
     };
     let params = client.params.as_ref();
-    session && params.is_none_or(|params| Arc::ptr_eq(params, &server.params))
+    session && params.is_none_or(|params| Arc::ptr_eq(params, &server.session.params))
 }

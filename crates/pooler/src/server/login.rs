@@ -264,8 +264,8 @@ impl Pooler {
     pub(crate) fn learn(&mut self, id: ServerId, name: &[u8], value: &[u8]) -> bool {
         let server = self.servers.at_mut(id);
         if let Some(position) = self.shared.tracked.position(name) {
-            let params = server.params.with(position, value);
-            server.set_params(self.shared.params.intern(params));
+            let params = server.session.params.with(position, value);
+            server.session.set_params(self.shared.params.intern(params));
         }
         if let Some(login) = server.login_mut() {
             login.size += name.len() + value.len() + size_of::<Parameter>();
@@ -301,7 +301,7 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         let login = gone!(server.login_mut());
         let parameters = std::mem::take(&mut login.parameters);
-        let tracked = server.params.clone();
+        let tracked = server.session.params.clone();
         server.tells_standby(standby::among(&parameters));
         let pool = self.pools.at_mut(server.pool);
         let of = self.logins.at_mut(server.login);

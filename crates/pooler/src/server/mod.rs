@@ -18,7 +18,7 @@ pub mod task;
 
 pub use crate::parcel::ServerParcel;
 pub use ending::Ending;
-pub use state::{Numbers, ServerState, Trial, Unnamed};
+pub use state::{ServerState, Unnamed};
 
 use std::sync::Arc;
 
@@ -36,9 +36,8 @@ use crate::login::key::{LoginId, Welcome};
 use crate::params::Params;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pool::target::Target;
-use crate::session::inquiry::Inquiry;
+use crate::session::server::{Numbers, ServerSession, Trial};
 use crate::session::settings::Maybe;
-use crate::session::{Session, Shelf, Suspect};
 use crate::statement::{ServerSet, Statement};
 use crate::timers::Timers;
 use crate::tls::TlsFacts;
@@ -71,27 +70,8 @@ pub struct Server {
     pub(crate) link: Link,
     /// The transaction status of the last ReadyForQuery.
     pub(crate) status: Status,
-    /// The server's values of the tracked parameters.
-    pub(crate) params: Arc<Params>,
-    /// Clients' settings in the session that are not among `params`.
-    pub(crate) session: Maybe,
-    /// A client may have left more than settings. Howdah cleans the server before another client
-    /// gets it.
-    soiled: bool,
-    /// A text that can't be read with certainty has run, or a client has reset a setting of
-    /// `connect_query`. Howdah cleans the server before any client gets it.
-    doubted: bool,
-    /// A LISTEN ran on this server, for a client that gets its notifications from the listener. The
-    /// server runs `UNLISTEN *` before another client gets it.
-    listens: bool,
-    /// The server's clients may have sent notifications that the listener has not heard yet.
-    unheard: bool,
-    /// How far the server has accepted its client's settings.
-    trial: Trial,
-    /// The clients whose sequence values (`currval`) the server has.
-    numbers: Numbers,
-    /// The current question about the client's session.
-    pub(crate) inquiry: Option<Box<Inquiry>>,
+    /// What clients have set, and what they have left, in the session at PostgreSQL.
+    pub(crate) session: ServerSession,
     /// The server's statements.
     pub(crate) set: ServerSet,
     /// The server's unnamed statement, as far as PostgreSQL has answered.
@@ -165,18 +145,10 @@ impl Server {
             inbox: Inbox::default(),
             link: Link::default(),
             status: Status::Idle,
-            params: Arc::new(Params::none()),
-            session: None,
-            soiled: false,
-            doubted: false,
-            listens: false,
-            unheard: true,
-            numbers: Numbers::default(),
-            inquiry: None,
+            session: ServerSession::new(Arc::new(Params::none()), None, Numbers::default()),
             set: ServerSet::new(seeded),
             unnamed: Unnamed::Unknown,
             sql_prepared: false,
-            trial: Trial::First,
             rolled_back: false,
             cut_off: false,
             served: false,
@@ -197,21 +169,6 @@ impl Server {
             request: now,
             timer: Time(0),
         }
-    }
-
-    /// A client has left state in the session, if `left`.
-    pub(crate) fn soil(&mut self, left: bool) {
-        self.soiled |= left;
-    }
-
-    /// True if only DISCARD ALL removes what a client has left.
-    pub(crate) fn must_be_cleaned(&self) -> bool {
-        self.soiled || self.doubted
-    }
-
-    /// True if no client has left anything that the next client could notice.
-    pub(crate) fn is_clean(&self) -> bool {
-        !self.must_be_cleaned() && !self.listens && self.session.is_none()
     }
 
     /// The server's state.
@@ -255,10 +212,6 @@ impl Server {
         self.to = crate::place::whole(to).into();
     }
 
-    pub(crate) fn trial(&self) -> Trial {
-        self.trial
-    }
-
     pub(crate) fn cut_off(&self) -> bool {
         self.cut_off
     }
@@ -273,10 +226,6 @@ impl Server {
 
     pub(crate) fn sql_prepared(&self) -> bool {
         self.sql_prepared
-    }
-
-    pub(crate) fn numbers(&self) -> Numbers {
-        self.numbers
     }
 
     pub(crate) fn since(&self) -> Time {
@@ -304,7 +253,7 @@ impl Server {
         self.linked = now;
         self.request = now;
         self.served = true;
-        self.trial = Trial::First;
+        self.session.set_trial(Trial::First);
     }
 
     /// Sets when the server was last used.
@@ -359,10 +308,6 @@ impl Server {
         self.key = Some((pid, secret.into()));
     }
 
-    pub(crate) fn set_params(&mut self, params: Arc<Params>) {
-        self.params = params;
-    }
-
     pub(crate) fn tells_standby(&mut self, standby: Option<bool>) {
         self.standby = standby;
     }
@@ -404,7 +349,7 @@ impl Server {
         settings: Maybe,
         out: &mut Out,
     ) {
-        self.session = settings;
+        self.session.set_settings(settings);
         // The COMMIT replaces the unnamed statement.
         self.doubt_unnamed();
         self.link.await_settings();
@@ -422,107 +367,6 @@ impl Server {
                 write::message(buf, frontend::EXECUTE, |buf| buf.extend_from_slice(&[0; 5]));
             }
         });
-    }
-
-    pub(crate) fn set_settings(&mut self, settings: Maybe) {
-        self.session = settings;
-    }
-
-    /// Shares equal settings as one value.
-    pub(crate) fn shares_settings(&mut self, shelf: &mut Shelf) {
-        self.session = crate::session::intern(shelf, self.session.take());
-    }
-
-    pub(crate) fn set_soiled(&mut self, soiled: bool) {
-        self.soiled = soiled;
-    }
-
-    /// The server must be cleaned before any client gets it, whatever PostgreSQL says of the
-    /// client's session.
-    pub(crate) fn mark_doubted(&mut self) {
-        self.doubted = true;
-    }
-
-    /// Howdah is removing everything that clients have left.
-    pub(crate) fn mark_cleaned(&mut self) {
-        self.soiled = false;
-        self.doubted = false;
-        self.numbers = Numbers::default();
-    }
-
-    /// A client gets the server. `again`: the client used the server in its last transaction, too;
-    /// otherwise its own values may be outdated. True if Howdah must forget the server's sequence
-    /// values: clients ask for values (`asked_for`), and these may be outdated or another client's.
-    pub(crate) fn takes_numbers(&mut self, client: u64, again: bool, asked_for: bool) -> bool {
-        let Numbers { last, mixed, .. } = self.numbers;
-        let own = last == 0 || again && last == client;
-        let mixed = mixed || !own;
-        let forgets = mixed && asked_for;
-        self.numbers = Numbers {
-            last: client,
-            mixed: mixed && !forgets,
-            again: own,
-        };
-        forgets
-    }
-
-    /// The client keeps the server: no other client uses it before the client's next transaction.
-    pub(crate) fn stays_with_client(&mut self) {
-        self.numbers.again = true;
-    }
-
-    /// Howdah forgets the sequence values for the server's client.
-    pub(crate) fn forgets_numbers(&mut self) {
-        self.numbers.mixed = false;
-    }
-
-    /// Begins the next step with the client's settings.
-    pub(crate) fn tries(&mut self, next: Trial) {
-        self.trial = next;
-    }
-
-    /// Howdah asks the server about the client's session.
-    pub(crate) fn begin_inquiry(&mut self, inquiry: Inquiry) {
-        self.inquiry = Some(Box::new(inquiry));
-    }
-
-    /// The server answers the inquiry with this row.
-    pub(crate) fn set_inquiry_row(&mut self, row: Vec<u8>) {
-        if let Some(inquiry) = &mut self.inquiry {
-            inquiry.row = Some(row);
-        }
-    }
-
-    /// The server answers the inquiry with an error.
-    pub(crate) fn refuses_inquiry(&mut self, cancelled: bool) {
-        if let Some(inquiry) = &mut self.inquiry {
-            inquiry.failed = true;
-            inquiry.cancelled = cancelled;
-        }
-    }
-
-    /// The query that repeats a failed inquiry, if it is repeated.
-    pub(crate) fn asks_once_more(&mut self) -> Option<Vec<u8>> {
-        self.inquiry.as_mut()?.once_more()
-    }
-
-    /// The inquiry is answered. The server and the client's session take over the values.
-    pub(crate) fn tells_settings(
-        &mut self,
-        own: &mut Session,
-        answers: &[(Suspect, Option<Box<[u8]>>)],
-    ) {
-        own.learn(&mut self.session, answers);
-    }
-
-    /// The inquiry is over.
-    pub(crate) fn take_inquiry(&mut self) -> Option<Box<Inquiry>> {
-        self.inquiry.take()
-    }
-
-    #[inline(always)]
-    pub(crate) fn end_inquiry(&mut self) {
-        self.inquiry = None;
     }
 
     /// SQL's PREPARE was used, or its statements are gone.
@@ -580,7 +424,7 @@ impl Server {
     /// Howdah begins its login. The server has reported no parameters yet.
     fn logs_in(&mut self, login: state::ServerAttempt, unknown: Params) {
         self.state = ServerState::Login(Box::new(login));
-        self.params = Arc::new(unknown);
+        self.session.set_params(Arc::new(unknown));
     }
 
     /// Begins a task without a client.
@@ -705,37 +549,6 @@ impl Server {
     /// From now on, the unnamed statement is unknown.
     pub(crate) fn doubt_unnamed(&mut self) {
         self.unnamed = Unnamed::Unknown;
-    }
-
-    /// True if the server must run `UNLISTEN *` before another client gets it.
-    pub(crate) fn listens(&self) -> bool {
-        self.listens
-    }
-
-    /// A LISTEN is about to run on this server, for a client that gets its notifications from the
-    /// listener.
-    pub(crate) fn will_unlisten(&mut self) {
-        self.listens = true;
-    }
-
-    /// Howdah makes the server listen to nothing. False if it listens to nothing already.
-    pub(crate) fn unlistens(&mut self) -> bool {
-        std::mem::take(&mut self.listens)
-    }
-
-    pub(crate) fn is_unheard(&self) -> bool {
-        self.unheard
-    }
-
-    /// The listener has heard all notifications of the server's clients.
-    pub(crate) fn mark_heard(&mut self) {
-        self.unheard = false;
-    }
-
-    /// A client uses the server. `listens`: before the client leaves, the listener hears all its
-    /// notifications.
-    pub(crate) fn serves(&mut self, listens: bool) {
-        self.unheard |= !listens;
     }
 
     /// The server becomes a listening connection.

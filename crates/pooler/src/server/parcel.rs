@@ -6,8 +6,9 @@ use crate::event::{Action, Close, LooseSocket, Out, Peer, ServerId};
 use crate::parcel::ServerParcel;
 use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
-use crate::server::state::{Numbers, ServerState};
+use crate::server::state::ServerState;
 use crate::session::Tracking;
+use crate::session::server::{Numbers, ServerSession};
 use crate::standby;
 use crate::statement::{Held, ServerSet};
 
@@ -57,8 +58,8 @@ impl Pooler {
             number: server.number,
             pool: pool.key.clone(),
             key: server.key,
-            params: server.params,
-            session: server.session,
+            params: server.session.params,
+            session: server.session.settings,
             statements: server.set.into_statements(),
             status: server.status,
             connected: server.connected,
@@ -99,7 +100,12 @@ impl Pooler {
             }
         }
         let params = self.shared.params.intern((*parcel.params).clone());
-        let session = crate::session::intern(&mut self.shared.settings, parcel.session);
+        let settings = crate::session::intern(&mut self.shared.settings, parcel.session);
+        let numbers = if parcel.served {
+            Numbers::OF_SOMEBODY
+        } else {
+            Numbers::default()
+        };
         let known = login.welcome.as_ref();
         let known = known.and_then(|welcome| standby::among(&welcome.parameters));
         let (now, connected) = (self.now, parcel.connected);
@@ -110,15 +116,9 @@ impl Pooler {
             ends: Some(parcel.ends),
             host: parcel.host,
             tls: parcel.tls,
-            params,
-            session,
+            session: ServerSession::new(params, settings, numbers),
             set,
             status: parcel.status,
-            numbers: if parcel.served {
-                Numbers::OF_SOMEBODY
-            } else {
-                Numbers::default()
-            },
             key: parcel.key,
             // A server from the predecessor process comes without this value.
             standby: parcel.standby.or(known),

@@ -65,8 +65,8 @@ impl Pooler {
             ServerState::Aligning(client) if server.ending() == Some(Ending::CrashedUnheard) => {
                 self.disconnect(client, Fault::ServerGone, out);
             }
-            ServerState::Aligning(_) if server.inquiry.is_some() => {
-                server.refuses_inquiry(sqlstate == "57014");
+            ServerState::Aligning(_) if server.session.inquiry.is_some() => {
+                server.session.fail_inquiry(sqlstate == "57014");
             }
             ServerState::Aligning(client) => {
                 let asked = server.ending() != Some(Ending::SettingsRefused);
@@ -100,8 +100,8 @@ impl Pooler {
             return;
         }
         match *server.state() {
-            ServerState::Aligning(_) if server.inquiry.is_some() => self.inquired(id, out),
-            ServerState::Aligning(client) if server.trial().goes_on() => {
+            ServerState::Aligning(_) if server.session.inquiry.is_some() => self.inquired(id, out),
+            ServerState::Aligning(client) if server.session.trial().goes_on() => {
                 self.try_again(client, id, out)
             }
             ServerState::Aligning(_) => self.aligned(id, out),
@@ -156,7 +156,7 @@ impl Pooler {
         let globals = &self.config.globals;
         let resets = (session || globals.server_reset_query_always)
             && !globals.server_reset_query.is_empty();
-        if !resets && !session && self.servers.at(id).is_clean() {
+        if !resets && !session && self.servers.at(id).session.is_clean() {
             self.checkin(id, out)
         } else {
             self.clean(id, session, resets, out)
