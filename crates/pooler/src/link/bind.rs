@@ -26,6 +26,7 @@ pub(crate) fn part(client: &mut Client, server: &mut Server, now: Time) {
     server.session.note_user(client.listens() && over);
     client.becomes_idle(now);
     server.comes_free(now);
+    server.session.changes.forget_temporary();
     if server.link.ends() {
         server.set_sql_prepared(true);
     }

@@ -42,12 +42,12 @@ impl Upstream<'_> {
         // Compare also if the server parsed the text under other settings, or if the statement was
         // private to a transaction that has ended: either may give other columns.
         let late = late || named.statement.private;
-        if same && !late && !server.link.changes.are_private() {
+        if same && !late && !server.session.changes.are_private() {
             return Ok(false);
         }
         if let Some(shape) = server.set.shape(key) {
             let changed = told.shape != shape;
-            if changed && !server.link.changes.are_private() {
+            if changed && !server.session.changes.are_private() {
                 // The change may be one that Howdah has not seen, such as DDL in a function. Then
                 // other statements are to be compared, too.
                 self.interner.stale(self.schema, &named.statement);
@@ -77,7 +77,7 @@ impl Upstream<'_> {
         // In a transaction with DDL, Howdah asks PostgreSQL for the description. `was_told` decides
         // when the answer arrives, because a pipelined COMMIT may have ended the transaction by
         // then.
-        let transient = server.link.changes.are_private() && !statement.private;
+        let transient = server.session.changes.are_private() && !statement.private;
         let here = server.set.shape(key).filter(|_| !transient);
         let known = statement.told().filter(|told| here == Some(told.shape));
         let Some(known) = known.cloned() else {
@@ -155,7 +155,7 @@ impl Downstream<'_> {
             return;
         };
         // After this transaction, a statement that was parsed before it may have other columns.
-        if self.server.link.changes.are_private() && !named.statement.private {
+        if self.server.session.changes.are_private() && !named.statement.private {
             return;
         }
         named.told = told.map(|told| named.statement.share(told));

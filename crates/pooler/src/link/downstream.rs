@@ -577,7 +577,7 @@ impl Downstream<'_> {
                 }
                 client.set_params(self.shared.params.intern(params));
                 if has_meaning {
-                    self.settings_changed();
+                    self.server.session.changes.mark_settings();
                 }
             }
         }

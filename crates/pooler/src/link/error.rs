@@ -204,7 +204,7 @@ impl Downstream<'_> {
         if fields.sqlstate() == Some(b"26000") {
             self.server.must_close(Ending::StatementsLost);
         }
-        if self.is_stale(fields) && !self.server.link.changes.are_private() {
+        if self.is_stale(fields) && !self.server.session.changes.are_private() {
             self.shared.statements.stale(self.schema, statement);
         }
     }

@@ -84,7 +84,7 @@ impl Upstream<'_> {
             return Ok(());
         }
         self.counts.server_parses += 1;
-        self.parses_unnamed_once();
+        self.server.session.changes.mark_unnamed();
         entry.drops_unnamed();
         entry.effects_mut().name = Some(self.name_op(Box::default(), Change::Forget));
         entry.changes_unnamed(self.unnamed_op(None));

@@ -231,7 +231,7 @@ impl Upstream<'_> {
 
     /// True if the constants of the text have the same meaning now as at the client's Parse.
     pub(super) fn may_be_parsed_late(&mut self, statement: &Statement) -> bool {
-        let settled = self.server.link.changes.are_settled();
+        let settled = self.server.session.changes.are_settled();
         let meaning = self.meaning();
         statement.constants == Constants::Fixed || settled && statement.constants.fit(meaning)
     }
@@ -484,7 +484,7 @@ pub fn concerned(
             }
         }
     };
-    let meaning = server.link.changes.meaning(client.meaning);
+    let meaning = server.session.changes.meaning(client.meaning);
     // Howdah bound a portal of `DEALLOCATE name` to a replacement statement.
     let void = |p: &Portal| p.void && Arc::ptr_eq(&p.statement, &statement);
     let replaced = front.reply == Reply::Bind && server.link.portals.iter().any(void);

@@ -175,7 +175,7 @@ impl Pooler {
         if server.sql_prepared() {
             return self.forget_sql_prepared(id, out);
         }
-        if server.link.is_transient() {
+        if server.session.changes.has_left_statements() {
             if self.close_transient(id, out) {
                 return;
             }

@@ -13,6 +13,7 @@
 //!
 //! A client without any of this has no [`Session`]. Only the reading of its texts costs time.
 
+pub(crate) mod changes;
 pub mod inquiry;
 mod keep;
 pub(crate) mod note;

@@ -81,7 +81,7 @@ impl Upstream<'_> {
 
     /// The text of a long message is in doubt.
     fn doubt_long(&mut self) {
-        self.server.link.doubts_meaning();
+        self.server.session.changes.doubt_meaning();
         self.server.session.mark_doubted();
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::changes::Changes;
 use super::inquiry::Inquiry;
 use super::settings::Maybe;
 use super::{Session, Shelf, Suspect};
@@ -31,6 +32,8 @@ pub struct ServerSession {
     numbers: Numbers,
     /// The current question about the client's session.
     pub(crate) inquiry: Option<Box<Inquiry>>,
+    /// How the open transaction has changed the meaning of texts.
+    pub(crate) changes: Changes,
 }
 
 /// How far a server has accepted its client's settings. PostgreSQL may refuse settings without a
@@ -107,6 +110,7 @@ impl ServerSession {
             trial: Trial::First,
             numbers,
             inquiry: None,
+            changes: Changes::default(),
         }
     }
 
