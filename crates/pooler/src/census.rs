@@ -90,7 +90,7 @@ impl Pooler {
                     .iter()
                     .map(|(_, s)| held(&s.inbox))
                     .sum::<usize>(),
-            statements: self.servers.iter().map(|(_, s)| s.set.len()).sum(),
+            statements: self.servers.iter().map(|(_, s)| s.statements.len()).sum(),
             names: self.clients.iter().map(|(_, c)| c.names.len()).sum(),
             pools: pools().count(),
             on_the_way: self.moves.under_way + self.searches.open.len(),

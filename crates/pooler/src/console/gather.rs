@@ -390,7 +390,7 @@ impl Pooler {
             link: client.map(|client| client.number),
             pid: server.key.as_ref().map_or(0, |(pid, _)| *pid),
             params: Some(&server.session.params),
-            statements: server.set.len(),
+            statements: server.statements.len(),
         }))
     }
 

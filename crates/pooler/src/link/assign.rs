@@ -63,7 +63,7 @@ impl Pooler {
                 out,
             )
         };
-        let evict = ready && server.set.outgrows(max);
+        let evict = ready && server.statements.outgrows(max);
         if ready {
             super::bind((client_id, client), (server_id, server))
         } else {
@@ -269,8 +269,8 @@ pub(super) fn evict_statements(
     max: usize,
     out: &mut Out,
 ) {
-    for key in server.set.surplus(max) {
-        server.set.remove(key);
+    for key in server.statements.surplus(max) {
+        server.statements.remove(key);
         let name = crate::statement::server_name(key);
         out.send_with(Peer::Server(id), |buf| {
             write::of_statement(buf, frontend::CLOSE, &name);

@@ -28,6 +28,6 @@ pub(crate) fn part(client: &mut Client, server: &mut Server, now: Time) {
     server.comes_free(now);
     server.session.changes.forget_temporary();
     if server.link.ends() {
-        server.set_sql_prepared(true);
+        server.statements.set_sql_prepared(true);
     }
 }

@@ -45,7 +45,7 @@ impl Upstream<'_> {
         if same && !late && !server.session.changes.are_private() {
             return Ok(false);
         }
-        if let Some(shape) = server.set.shape(key) {
+        if let Some(shape) = server.statements.shape(key) {
             let changed = told.shape != shape;
             if changed && !server.session.changes.are_private() {
                 // The change may be one that Howdah has not seen, such as DDL in a function. Then
@@ -78,7 +78,7 @@ impl Upstream<'_> {
         // when the answer arrives, because a pipelined COMMIT may have ended the transaction by
         // then.
         let transient = server.session.changes.are_private() && !statement.private;
-        let here = server.set.shape(key).filter(|_| !transient);
+        let here = server.statements.shape(key).filter(|_| !transient);
         let known = statement.told().filter(|told| here == Some(told.shape));
         let Some(known) = known.cloned() else {
             return self.describe_for_us(key, asked.number, Some(asked));
@@ -135,7 +135,7 @@ impl Downstream<'_> {
                     Some(StatementDescription { shape, parameters })
                 });
                 let shape = told.as_ref().map_or(Shape::UNREADABLE, |told| told.shape);
-                self.server.set.describe(key, shape);
+                self.server.statements.describe(key, shape);
                 if let Some(asked) = asked {
                     self.was_told(&asked, told);
                 }

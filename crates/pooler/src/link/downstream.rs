@@ -494,7 +494,7 @@ impl Downstream<'_> {
         match command {
             b"DISCARD ALL" if swallow => {
                 self.server.session.set_settings(None);
-                self.server.forgets_statements();
+                self.server.statements.clear_sure();
             }
             b"DEALLOCATE ALL" | b"DISCARD ALL" => match self.side.client_mut() {
                 Some(client) => {
@@ -503,7 +503,7 @@ impl Downstream<'_> {
                     }
                     forget_all(client, self.server)
                 }
-                None => self.server.forgets_statements(),
+                None => self.server.statements.clear_sure(),
             },
             b"PREPARE" | b"DEALLOCATE" => self.follow_sql_name(),
             b"ROLLBACK" => self.note_rollback(),
@@ -538,7 +538,7 @@ impl Downstream<'_> {
         match (op, self.side.client_mut()) {
             (Some(op), Some(client)) => client.agreed(op),
             (Some(_), None) => {}
-            (None, _) => self.server.set_sql_prepared(true),
+            (None, _) => self.server.statements.set_sql_prepared(true),
         }
     }
 

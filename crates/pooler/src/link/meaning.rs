@@ -98,10 +98,10 @@ impl Upstream<'_> {
     #[inline(never)] // Rare: few transactions change the meaning of texts.
     fn close_what_is_over(&mut self) {
         if self.server.session.changes.take_unnamed() {
-            self.server.doubt_unnamed();
+            self.server.statements.doubt_unnamed();
         }
         for key in self.server.session.changes.take_over() {
-            if let Some(statement) = self.server.set.statement(key) {
+            if let Some(statement) = self.server.statements.get(key) {
                 self.take_away(key, &statement);
             }
         }
@@ -180,11 +180,11 @@ impl Pooler {
     pub(crate) fn close_transient(&mut self, id: ServerId, out: &mut Out) -> bool {
         let server = self.servers.at_mut(id);
         if server.session.changes.take_unnamed() {
-            server.doubt_unnamed();
+            server.statements.doubt_unnamed();
         }
         let mut closes = false;
         for key in server.session.changes.take_all() {
-            if server.set.statement(key).is_some() {
+            if server.statements.get(key).is_some() {
                 closes = true;
                 close_for_us(id, server, key, out);
             }
@@ -200,7 +200,7 @@ impl Pooler {
 
 /// Closes a statement on a server without a client.
 fn close_for_us(id: ServerId, server: &mut Server, key: u128, out: &mut Out) {
-    server.set.remove(key);
+    server.statements.remove(key);
     server.link.ledger.push(Entry::swallow(Reply::Close), true);
     out.send_with(Peer::Server(id), |buf| {
         write::of_statement(buf, frontend::CLOSE, &server_name(key));

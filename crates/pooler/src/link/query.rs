@@ -13,9 +13,8 @@ use crate::effect::{Depth, Gist, Names};
 use crate::inbox::Chunk;
 use crate::ledger::{Change, Entry, NameOp, Reply, UnnamedOp};
 use crate::opening::QueryRead;
-use crate::server::state::Unnamed;
 use crate::session::Tracking;
-use crate::statement;
+use crate::statement::{self, Unnamed};
 
 /// What a Query becomes.
 struct QueryPlan<'a> {
@@ -227,7 +226,7 @@ impl Upstream<'_> {
     /// The change by which a Query drops the server's unnamed statement, if there may be one.
     fn drop_unnamed(&mut self) -> Option<UnnamedOp> {
         let server = &mut *self.server;
-        let known = matches!(server.unnamed(), Unnamed::Known(None));
+        let known = matches!(server.statements.unnamed(), Unnamed::Known(None));
         if known && !server.link.ledger.changes_unnamed() {
             None
         } else {

@@ -227,12 +227,12 @@ impl Pooler {
         // client, so Howdah closes the surplus here.
         let most = globals.max_prepared_statements as usize;
         let rests = server.status == Status::Idle && client.inbox.at_boundary();
-        if server.set.has_grown()
+        if server.statements.has_grown()
             && rests
             && server.link.is_quiet()
             && !server.link.group_open()
             && header(chunk.rest()).is_some()
-            && server.set.outgrows(most)
+            && server.statements.outgrows(most)
         {
             evict_statements(server_id, server, most, out);
         }

@@ -172,7 +172,7 @@ impl Pooler {
         if let Some(ending) = server.ending() {
             return self.close_server(id, ending.text(), Close::Await, out);
         }
-        if server.sql_prepared() {
+        if server.statements.has_sql_prepared() {
             return self.forget_sql_prepared(id, out);
         }
         if server.session.changes.has_left_statements() {
@@ -244,7 +244,7 @@ impl Pooler {
     /// no command that spares Howdah's own statements.
     fn forget_sql_prepared(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        server.set_sql_prepared(false);
+        server.statements.set_sql_prepared(false);
         self.run_task(id, ServerState::Resetting, b"DEALLOCATE ALL", out);
     }
 }

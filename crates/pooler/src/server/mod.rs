@@ -18,7 +18,7 @@ pub mod task;
 
 pub use crate::parcel::ServerParcel;
 pub use ending::Ending;
-pub use state::{ServerState, Unnamed};
+pub use state::ServerState;
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ use crate::pool::key::{PoolId, PoolKey};
 use crate::pool::target::Target;
 use crate::session::server::{Numbers, ServerSession, Trial};
 use crate::session::settings::Maybe;
-use crate::statement::{ServerSet, Statement};
+use crate::statement::ServerSet;
 use crate::timers::Timers;
 use crate::tls::TlsFacts;
 use crate::valve::Valve;
@@ -73,11 +73,7 @@ pub struct Server {
     /// What clients have set, and what they have left, in the session at PostgreSQL.
     pub(crate) session: ServerSession,
     /// The server's statements.
-    pub(crate) set: ServerSet,
-    /// The server's unnamed statement, as far as PostgreSQL has answered.
-    unnamed: Unnamed,
-    /// The client has used SQL's PREPARE.
-    sql_prepared: bool,
+    pub(crate) statements: ServerSet,
     /// Howdah has sent a ROLLBACK because the client left.
     rolled_back: bool,
     /// The last message was sent only in part, and nothing may follow: PostgreSQL would read a
@@ -146,9 +142,7 @@ impl Server {
             link: Link::default(),
             status: Status::Idle,
             session: ServerSession::new(Arc::new(Params::none()), None, Numbers::default()),
-            set: ServerSet::new(seeded),
-            unnamed: Unnamed::Unknown,
-            sql_prepared: false,
+            statements: ServerSet::new(seeded),
             rolled_back: false,
             cut_off: false,
             served: false,
@@ -222,10 +216,6 @@ impl Server {
 
     pub(crate) fn served(&self) -> bool {
         self.served
-    }
-
-    pub(crate) fn sql_prepared(&self) -> bool {
-        self.sql_prepared
     }
 
     pub(crate) fn since(&self) -> Time {
@@ -334,7 +324,7 @@ impl Server {
 
     /// Runs a Query of Howdah. No client sees the answer.
     pub(crate) fn runs_for_us(&mut self, id: ServerId, query: &[u8], out: &mut Out) {
-        self.set_unnamed(None);
+        self.statements.set_unnamed(None);
         self.link.await_query();
         out.send_with(Peer::Server(id), |buf| write::query(buf, query));
     }
@@ -351,7 +341,7 @@ impl Server {
     ) {
         self.session.set_settings(settings);
         // The COMMIT replaces the unnamed statement.
-        self.doubt_unnamed();
+        self.statements.doubt_unnamed();
         self.link.await_settings();
         out.send_with(Peer::Server(id), |buf| {
             // A serializable transaction may have to wait, or be impossible on a standby.
@@ -369,22 +359,11 @@ impl Server {
         });
     }
 
-    /// SQL's PREPARE was used, or its statements are gone.
-    pub(crate) fn set_sql_prepared(&mut self, prepared: bool) {
-        self.sql_prepared = prepared;
-    }
-
-    /// PostgreSQL has dropped all named statements.
-    pub(crate) fn forgets_statements(&mut self) {
-        self.set.clear_sure();
-        self.sql_prepared = false;
-    }
-
     /// The server served its client in a predecessor process. SQL's PREPARE may have been used
     /// there.
     pub(crate) fn serves_from_before(&mut self) {
         self.served = true;
-        self.sql_prepared = true;
+        self.statements.set_sql_prepared(true);
     }
 
     /// Howdah rolls back the transaction that the client has left. False if this was tried before.
@@ -476,7 +455,7 @@ impl Server {
     pub(crate) fn looks_up(&mut self, lookup: Lookup, now: Time) {
         self.begins(ServerState::Lookup(Box::new(lookup)), now);
         self.served = true;
-        self.doubt_unnamed();
+        self.statements.doubt_unnamed();
     }
 
     /// PostgreSQL has answered a lookup, outside of any transaction. `None` if no lookup was under
@@ -534,21 +513,6 @@ impl Server {
     /// Howdah must close the server, for this reason unless there is one already.
     pub(crate) fn must_close_too(&mut self, why: Ending) {
         self.ending.get_or_insert(why);
-    }
-
-    pub(crate) fn unnamed(&self) -> &Unnamed {
-        &self.unnamed
-    }
-
-    /// PostgreSQL has confirmed a new unnamed statement, or has dropped the old one (as at a
-    /// Query).
-    pub(crate) fn set_unnamed(&mut self, statement: Option<Arc<Statement>>) {
-        self.unnamed = Unnamed::Known(statement);
-    }
-
-    /// From now on, the unnamed statement is unknown.
-    pub(crate) fn doubt_unnamed(&mut self) {
-        self.unnamed = Unnamed::Unknown;
     }
 
     /// The server becomes a listening connection.

@@ -60,7 +60,7 @@ impl Pooler {
             key: server.key,
             params: server.session.params,
             session: server.session.settings,
-            statements: server.set.into_statements(),
+            statements: server.statements.into_statements(),
             status: server.status,
             connected: server.connected,
             since: server.since,
@@ -86,7 +86,7 @@ impl Pooler {
         stale: bool,
         out: &mut Out,
     ) -> ServerId {
-        let mut set = ServerSet::new(self.seeded);
+        let mut statements = ServerSet::new(self.seeded);
         let pool = self.pools.at(pool_id);
         let (login_id, target) = (pool.login, pool.target.clone());
         let login = self.logins.at(login_id);
@@ -94,9 +94,9 @@ impl Pooler {
         for (key, statement, shape) in parcel.statements {
             let own = self.shared.statements.adopt(schema, statement);
             own.charge_to(share);
-            set.mark(key, &own, Held::Sure);
+            statements.mark(key, &own, Held::Sure);
             if let Some(shape) = shape {
-                set.describe(key, shape);
+                statements.describe(key, shape);
             }
         }
         let params = self.shared.params.intern((*parcel.params).clone());
@@ -117,7 +117,7 @@ impl Pooler {
             host: parcel.host,
             tls: parcel.tls,
             session: ServerSession::new(params, settings, numbers),
-            set,
+            statements,
             status: parcel.status,
             key: parcel.key,
             // A server from the predecessor process comes without this value.

@@ -7,7 +7,6 @@ use crate::cancel::errand::Errand;
 use crate::ids::{ClientId, WorkerId};
 use crate::known::Lookup;
 use crate::login::key::Parameter;
-use crate::statement::Statement;
 
 /// The state of a server.
 #[derive(Debug)]
@@ -51,15 +50,6 @@ pub enum ServerState {
     Cancel(Box<Errand>),
     /// Howdah has requested `Close` for the server.
     Closing,
-}
-
-/// The unnamed statement of a server.
-#[derive(Clone, Debug)]
-pub enum Unnamed {
-    /// This one, or none.
-    Known(Option<Arc<Statement>>),
-    /// Unknown: the server is new here, or the statement must not be used by other clients.
-    Unknown,
 }
 
 /// A login under way.

@@ -340,7 +340,9 @@ fn learn_answer(
                 // With its own rights, the client could not set these values on another server.
                 session.pinned.add(Kinds::SETS_ANY);
             }
-            server.set_sql_prepared(answer.left.any(Kinds::PREPARES));
+            server
+                .statements
+                .set_sql_prepared(answer.left.any(Kinds::PREPARES));
         }
         None => {
             let kinds = pending.kinds.only(Kinds::PINNING).and(session.pinned);
