@@ -45,10 +45,8 @@ impl Pooler {
             }
         }
         if resecure {
-            let over_network = |server: &Server| {
-                let remote = server.ends.as_ref().map(|ends| &ends.remote);
-                !matches!(remote, Some(Address::Unix(..)))
-            };
+            let over_network =
+                |server: &Server| !matches!(server.connection.remote(), Some(Address::Unix(..)));
             self.call_in_those(over_network, MOVED, out);
         }
         self.watch_all();
@@ -186,8 +184,8 @@ impl Pooler {
         // Servers in the mail are replaced when they arrive. Every worker counts every change.
         self.janitor.epoch += 1;
         let there = |server: &Server| {
-            server.target.named(host).is_some()
-                && match server.ends.as_ref().map(|ends| &ends.remote) {
+            server.connection.target.named(host).is_some()
+                && match server.connection.remote() {
                     Some(Address::Tcp(ip, _)) => gone.contains(ip),
                     Some(Address::Unix(..)) => false,
                     // The address is not known here yet.

@@ -34,7 +34,7 @@ impl Pooler {
         }
         let (number, now, seeded) = (self.number(), self.now, self.seeded);
         let server = gone!(self.servers.get_mut(target));
-        let (Some(ends), Some(_)) = (&server.ends, &server.key) else {
+        let (Some(ends), Some(_)) = (&server.connection.ends, &server.key) else {
             return asker.map_or((), |asker| answer_done(asker, out));
         };
         let (to, pool): (Address, _) = (ends.remote.clone(), server.pool);
@@ -77,7 +77,7 @@ impl Pooler {
                 return self.carrier_failed(id, &error.text, out);
             }
         };
-        server.set_ends(ends);
+        server.connection.set_ends(ends);
         let target = self.errand(id).map(|errand| errand.target);
         let target = target.and_then(|target| self.servers.get(target));
         if let Some(why) = target.and_then(|target| self.stranger(id, target)) {
@@ -103,7 +103,7 @@ impl Pooler {
     /// server's cancel key may go to no process of another user. Returns an error if the carrier
     /// leads to one.
     fn stranger(&self, id: ServerId, target: &Server) -> Option<String> {
-        let uid = |server: &Server| Some(server.ends.as_ref()?.unix_peer?.uid);
+        let uid = |server: &Server| Some(server.connection.ends.as_ref()?.unix_peer?.uid);
         let database = &self.logins.at(target.login).terms.database;
         self.config.scopes(Some(database), None).peer_user()?;
         let (now, then) = (uid(self.servers.get(id)?), uid(target));

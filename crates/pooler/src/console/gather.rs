@@ -380,8 +380,8 @@ impl Pooler {
             database: key.database.to_string(),
             replication: client.map_or(Replication::None, |client| client.replication),
             state,
-            ends: server.ends.as_ref(),
-            tls: server.tls.as_deref(),
+            ends: server.connection.ends.as_ref(),
+            tls: server.connection.tls.as_deref(),
             connected: server.connected,
             request: server.request(),
             wait: 0,
@@ -414,7 +414,7 @@ impl Pooler {
             Some(self.fd_row(
                 "server",
                 (&key.database, &key.user),
-                server.ends.as_ref()?,
+                server.connection.ends.as_ref()?,
                 link.map(|client| client.number),
                 Some(&server.session.params),
             ))

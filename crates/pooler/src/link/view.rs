@@ -94,7 +94,7 @@ impl Pooler {
     /// The address of the client's server.
     pub(crate) fn place_of_server(&self, client: &Client) -> Option<Address> {
         let server = self.servers_of(client).next()?;
-        server.ends.as_ref().map(|ends| ends.remote.clone())
+        server.connection.remote().cloned()
     }
 
     /// True if the client's server has this process id, and the listener has delivered everything

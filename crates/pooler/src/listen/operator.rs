@@ -116,8 +116,7 @@ impl Pooler {
     /// client's encoding.
     fn suits(&self, server: ServerId, demand: &Requirements) -> bool {
         let encoding = self.encoding_at(server);
-        let ends = self.servers.at(server).ends.as_ref();
-        let place = ends.map(|ends| &ends.remote);
+        let place = self.servers.at(server).connection.remote();
         let same_place = demand.place.is_none() || place == demand.place.as_ref();
         same_place && encoding.is_some() && encoding == demand.encoding.as_deref()
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
-use super::{Ending, Server};
+use super::{Ending, Server, ServerConnection};
 use crate::client;
 use crate::client::ClientState;
 use crate::config::{Host, nanos};
@@ -29,14 +29,14 @@ impl Pooler {
         let reserved = self.reserved_for(pool_id);
         let pool = self.pools.at_mut(pool_id);
         pool.server_opens();
-        let (login, target) = (pool.login, pool.target.clone());
+        let (login, connection) = (pool.login, ServerConnection::new(pool.target.clone()));
         let host = pool.takes_host();
         let id = self.servers.insert(|_| Server {
             number,
             permitted: true,
             reserved,
             replication: reserved.is_some(),
-            ..Server::blank((login, pool_id), target, seeded, now)
+            ..Server::blank((login, pool_id), connection, seeded, now)
         });
         self.watch_server(id);
         let Some(HostPort { host, port }) = host else {
@@ -50,7 +50,7 @@ impl Pooler {
             }
             Host::Ip(ip) => self.connect(id, Address::Tcp(ip, port), out),
             Host::Name(host) => {
-                self.servers.at_mut(id).looks_for(&host, port);
+                self.servers.at_mut(id).connection.look_for(&host, port);
                 let question = |ticket| Question::Resolve { ticket, host };
                 self.ask(Asker::Server(id), question, out);
             }
@@ -86,8 +86,8 @@ impl Pooler {
             return;
         }
         let pool = self.pools.at(server.pool);
-        let host = server.host.as_deref();
-        let port = host.and_then(|host| server.target.named(host));
+        let host = server.connection.host.as_deref();
+        let port = host.and_then(|host| server.connection.target.named(host));
         let port = port.map_or(0, |to| to.port);
         match result {
             Ok(addresses) if !addresses.is_empty() => {

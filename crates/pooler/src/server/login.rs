@@ -41,12 +41,13 @@ impl Pooler {
         let keys = shown.keys.clone();
         let database = &of.terms.database;
         let scopes = self.config.scopes(Some(database), None);
+        let tls = server.connection.tls.as_ref();
         let exchange = ServerLogin::new(ServerLoginSetup {
             user: &of.key.user,
             secret,
             keys,
             nonce: &nonce,
-            binding: server.tls.as_ref().and_then(|tls| tls.binding.as_deref()),
+            binding: tls.and_then(|tls| tls.binding.as_deref()),
             channel_binding: scopes.channel_binding(),
             require_auth: &scopes.require_auth(),
         });
@@ -117,7 +118,8 @@ impl Pooler {
         if !self.config.globals.log_connections {
             return;
         }
-        let ends = gone!(self.servers.get(id).and_then(|server| server.ends.as_ref()));
+        let server = gone!(self.servers.get(id));
+        let ends = gone!(server.connection.ends.as_ref());
         let from = match &ends.local {
             crate::event::Address::Tcp(ip, port) if ip.is_ipv6() => format!("[{ip}]:{port}"),
             crate::event::Address::Tcp(ip, port) => format!("{ip}:{port}"),
@@ -243,7 +245,7 @@ impl Pooler {
             return self.server_login_step(id, LoginStep::Refuse(refusal), out);
         }
         let server = gone!(self.servers.get(id));
-        let host = server.ends.as_ref().map(|ends| place::whole(&ends.remote));
+        let host = server.connection.remote().map(place::whole);
         let host = Some(host.unwrap_or_default().into());
         let Some(login) = self.server_login(id) else {
             return;

@@ -9,6 +9,7 @@
 //! ```
 
 pub mod connect;
+pub mod connection;
 pub mod ending;
 pub mod login;
 pub mod parcel;
@@ -17,6 +18,7 @@ pub mod state;
 pub mod task;
 
 pub use crate::parcel::ServerParcel;
+pub(crate) use connection::ServerConnection;
 pub use ending::Ending;
 pub use state::ServerState;
 
@@ -35,12 +37,10 @@ use crate::link::Link;
 use crate::login::key::{LoginId, Welcome};
 use crate::params::Params;
 use crate::pool::key::{PoolId, PoolKey};
-use crate::pool::target::Target;
 use crate::session::server::{Numbers, ServerSession, Trial};
 use crate::session::settings::Maybe;
 use crate::statement::ServerSet;
 use crate::timers::Timers;
-use crate::tls::TlsFacts;
 use crate::valve::Valve;
 
 /// A connection to PostgreSQL, and Howdah's knowledge of the session there.
@@ -54,16 +54,8 @@ pub struct Server {
     pub(crate) login: LoginId,
     /// The server's pool.
     pub(crate) pool: PoolId,
-    /// Where the pool's servers connected to when this one was opened.
-    pub(crate) target: Arc<Target>,
-    /// The host and port, as the log shows them.
-    pub(crate) to: Box<str>,
-    /// The two ends of the socket, once connected.
-    pub(crate) ends: Option<Ends>,
-    /// The host's name, if the configuration has a name.
-    pub(crate) host: Option<Box<str>>,
-    /// The TLS session, if any.
-    pub(crate) tls: Option<Arc<TlsFacts>>,
+    /// Where the server is connected.
+    pub(crate) connection: ServerConnection,
     /// The server's byte stream.
     pub(crate) inbox: Inbox,
     /// The link. After the client has left, the link still holds the answers that PostgreSQL owes.
@@ -118,13 +110,13 @@ pub struct Server {
 impl Server {
     /// True if the connection uses TLS.
     pub fn is_tls(&self) -> bool {
-        self.tls.is_some()
+        self.connection.tls.is_some()
     }
 
     /// A new server without any known state.
     pub(crate) fn blank(
         (login, pool): (LoginId, PoolId),
-        target: Arc<Target>,
+        connection: ServerConnection,
         seeded: Seeded,
         now: Time,
     ) -> Self {
@@ -133,11 +125,7 @@ impl Server {
             number: 0,
             login,
             pool,
-            target,
-            to: "(unconnected)".into(),
-            ends: None,
-            host: None,
-            tls: None,
+            connection,
             inbox: Inbox::default(),
             link: Link::default(),
             status: Status::Idle,
@@ -203,7 +191,7 @@ impl Server {
     /// Opens the socket.
     fn connects_to(&mut self, to: &Address) {
         self.state = ServerState::Connecting;
-        self.to = crate::place::whole(to).into();
+        self.connection.begin(to);
     }
 
     pub(crate) fn cut_off(&self) -> bool {
@@ -264,19 +252,9 @@ impl Server {
         }
     }
 
-    /// The address of the host is being looked up.
-    fn looks_for(&mut self, host: &str, port: u16) {
-        self.to = format!("{host}:{port}").into();
-        self.host = Some(host.into());
-    }
-
     pub(crate) fn set_connected(&mut self, ends: Ends, now: Time) {
-        self.set_ends(ends);
+        self.connection.set_ends(ends);
         self.connected = now;
-    }
-
-    pub(crate) fn set_ends(&mut self, ends: Ends) {
-        self.ends = Some(ends);
     }
 
     /// A cancel request for the server is under way.
@@ -287,10 +265,6 @@ impl Server {
     /// A cancel request has reached PostgreSQL, or will never reach it.
     pub(crate) fn cancel_ends(&mut self) {
         self.cancels -= 1;
-    }
-
-    fn set_secured(&mut self, facts: Box<TlsFacts>) {
-        self.tls = Some(Arc::from(facts));
     }
 
     /// The server has sent its key for cancel requests.
@@ -475,11 +449,10 @@ impl Server {
 
     /// A connection to the same place that carries a CancelRequest for this server.
     pub(crate) fn carrier(&self, errand: Errand, to: &Address, seeded: Seeded, now: Time) -> Self {
+        let place = (self.login, self.pool);
         Server {
             state: ServerState::Cancel(Box::new(errand)),
-            to: crate::place::whole(to).into(),
-            host: self.host.clone(),
-            ..Server::blank((self.login, self.pool), self.target.clone(), seeded, now)
+            ..Server::blank(place, self.connection.again(to), seeded, now)
         }
     }
 

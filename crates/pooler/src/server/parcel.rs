@@ -1,7 +1,7 @@
 //! A server's parcel: the state that moves with the server to another worker or a successor
 //! process.
 
-use super::{Ending, Server};
+use super::{Ending, Server, ServerConnection};
 use crate::event::{Action, Close, LooseSocket, Out, Peer, ServerId};
 use crate::parcel::ServerParcel;
 use crate::pool::key::PoolId;
@@ -50,11 +50,12 @@ impl Pooler {
         self.keep_no_blocks();
         let pool = self.pools.at_mut(server.pool);
         pool.server_leaves();
+        let connection = server.connection;
         Some(ServerParcel {
             socket,
-            ends: server.ends.expect("a server at rest is connected"),
-            host: server.host,
-            tls: server.tls,
+            ends: connection.ends.expect("a server at rest is connected"),
+            host: connection.host,
+            tls: connection.tls,
             number: server.number,
             pool: pool.key.clone(),
             key: server.key,
@@ -89,6 +90,7 @@ impl Pooler {
         let mut statements = ServerSet::new(self.seeded);
         let pool = self.pools.at(pool_id);
         let (login_id, target) = (pool.login, pool.target.clone());
+        let connection = ServerConnection::open(target, parcel.ends, parcel.host, parcel.tls);
         let login = self.logins.at(login_id);
         let (schema, share) = (login.schema, &login.share);
         for (key, statement, shape) in parcel.statements {
@@ -113,9 +115,6 @@ impl Pooler {
             state: ServerState::Idle,
             number: parcel.number,
             served: parcel.served,
-            ends: Some(parcel.ends),
-            host: parcel.host,
-            tls: parcel.tls,
             session: ServerSession::new(params, settings, numbers),
             statements,
             status: parcel.status,
@@ -125,7 +124,7 @@ impl Pooler {
             permitted: true,
             connected,
             ending: stale.then_some(Ending::Ordered("database configuration changed")),
-            ..Server::blank((login_id, pool_id), target, self.seeded, now)
+            ..Server::blank((login_id, pool_id), connection, self.seeded, now)
         });
         self.pools.at_mut(pool_id).server_enters();
         out.push(Action::Attach(Peer::Server(id), parcel.socket));
