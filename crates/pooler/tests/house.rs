@@ -68,7 +68,7 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
             "pooler/src/peering.rs",
             "pooler/src/signal.rs",
         ],
-        1139,
+        1164,
     ),
     ("configuration", &["config/src"], 4796),
 ];

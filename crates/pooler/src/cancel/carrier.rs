@@ -34,11 +34,11 @@ impl Pooler {
         }
         let (number, now, seeded) = (self.number(), self.now, self.seeded);
         let server = gone!(self.servers.get_mut(target));
-        let (Some(ends), Some(_)) = (&server.connection.ends, &server.key) else {
+        let (Some(ends), Some(_)) = (&server.connection.ends, &server.cancels.key) else {
             return asker.map_or((), |asker| answer_done(asker, out));
         };
         let (to, pool): (Address, _) = (ends.remote.clone(), server.pool);
-        server.cancel_begins();
+        server.cancels.begin();
         let errand = Errand {
             target,
             askers: asker.into_iter().collect(),
@@ -54,7 +54,7 @@ impl Pooler {
 
     /// The carrier for this server that has not sent its request yet.
     fn errand_to(&mut self, target: ServerId) -> Option<&mut Errand> {
-        if self.servers.get(target)?.cancels() == 0 {
+        if !self.servers.get(target)?.cancels.are_under_way() {
             return None;
         }
         self.servers
@@ -148,7 +148,7 @@ impl Pooler {
         let key = self
             .servers
             .get(target)
-            .and_then(|server| server.key.clone());
+            .and_then(|server| server.cancels.key.clone());
         match key {
             Some((pid, secret)) => {
                 out.send_with(Peer::Server(id), |buf| {
@@ -186,11 +186,11 @@ impl Pooler {
             answer_done(asker, out);
         }
         let server = gone!(self.servers.get_mut(target));
-        server.cancel_ends();
+        server.cancels.end();
         if !clean {
             server.must_close_too(Ending::CancelFailed);
         }
-        if server.cancels() > 0 {
+        if server.cancels.are_under_way() {
             return;
         }
         if matches!(server.state(), ServerState::BeingCancelled) {

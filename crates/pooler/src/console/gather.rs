@@ -388,7 +388,7 @@ impl Pooler {
             close_needed: server.ending().is_some(),
             number: server.number,
             link: client.map(|client| client.number),
-            pid: server.key.as_ref().map_or(0, |(pid, _)| *pid),
+            pid: server.cancels.pid().unwrap_or(0),
             params: Some(&server.session.params),
             statements: server.statements.len(),
         }))

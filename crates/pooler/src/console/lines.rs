@@ -62,7 +62,7 @@ impl Pooler {
             login: self.logins.at(server.login).key.clone(),
             who: self.teller(client),
             server: server.number,
-            pid: server.key.as_ref().map_or(0, |(pid, _)| *pid),
+            pid: server.cancels.pid().unwrap_or(0),
             state,
             held: since(server.linked()),
             stayed: since(if state == HolderState::Active {

@@ -217,8 +217,8 @@ impl Downstream<'_> {
         let Some(front) = chunk.rest().get(..PID) else {
             return Err(Halt::Partial);
         };
-        let key = self.server.key.as_ref();
-        if key.is_none_or(|(pid, _)| pid.to_be_bytes() != front[HEADER..]) {
+        let own = self.server.cancels.pid().map(u32::to_be_bytes);
+        if own.is_none_or(|own| own != front[HEADER..]) {
             return self.passing(chunk, header);
         }
         let pid = login_pid(self.keys, self.peering, *id, client);

@@ -100,10 +100,8 @@ impl Pooler {
     /// True if the client's server has this process id, and the listener has delivered everything
     /// up to the client's last round.
     pub(crate) fn is_own_backend(&self, client: &Client, pid: u32) -> bool {
-        self.servers_of(client).any(|server| {
-            let key = server.key.as_ref();
-            !server.session.is_unheard() && key.is_some_and(|(own, _)| *own == pid)
-        })
+        self.servers_of(client)
+            .any(|server| !server.session.is_unheard() && server.cancels.pid() == Some(pid))
     }
 
     /// The other side of the link of a connection.

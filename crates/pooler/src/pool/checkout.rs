@@ -165,7 +165,7 @@ impl Pooler {
         let now = self.now;
         let mut server = self.servers.at_mut(id);
         debug_assert!(!server.link.is_owed() && !server.inbox.relaying());
-        if server.cancels() > 0 {
+        if server.cancels.are_under_way() {
             server.awaits_cancels();
             return;
         }

@@ -168,7 +168,7 @@ impl Pooler {
                 _ => self.not_postgres(id, out),
             },
             tag::BACKEND_KEY_DATA => match (key_data(body), self.servers.get_mut(id)) {
-                (Ok((pid, secret)), Some(server)) => server.can_be_cancelled(pid, secret),
+                (Ok((pid, secret)), Some(server)) => server.cancels.set_key(pid, secret),
                 _ => self.not_postgres(id, out),
             },
             tag::READY => self.logged_in_to_server(id, out),

@@ -29,7 +29,7 @@ use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
 use crate::Seeded;
-use crate::cancel::Errand;
+use crate::cancel::errand::{Cancels, Errand};
 use crate::event::{Address, ClientId, Ends, Out, Peer, ServerId, Time, WorkerId};
 use crate::inbox::Inbox;
 use crate::known::Lookup;
@@ -77,10 +77,8 @@ pub struct Server {
     ending: Option<Ending>,
     /// The last value of `in_hot_standby` that the server reported.
     pub(crate) standby: Option<bool>,
-    /// The number of cancel requests under way for the server.
-    cancels: u32,
-    /// PostgreSQL's process id and secret for cancel requests.
-    pub(crate) key: Option<(u32, Box<[u8]>)>,
+    /// The key for cancel requests, and the requests under way.
+    pub(crate) cancels: Cancels,
     /// Stops and resumes reading from the socket.
     pub(crate) valve: Valve,
     /// The Broker counts the server.
@@ -135,8 +133,7 @@ impl Server {
             cut_off: false,
             served: false,
             ending: None,
-            cancels: 0,
-            key: None,
+            cancels: Cancels::default(),
             standby: None,
             valve: Valve::default(),
             permitted: false,
@@ -198,10 +195,6 @@ impl Server {
         self.cut_off
     }
 
-    pub(crate) fn cancels(&self) -> u32 {
-        self.cancels
-    }
-
     pub(crate) fn served(&self) -> bool {
         self.served
     }
@@ -255,21 +248,6 @@ impl Server {
     pub(crate) fn set_connected(&mut self, ends: Ends, now: Time) {
         self.connection.set_ends(ends);
         self.connected = now;
-    }
-
-    /// A cancel request for the server is under way.
-    pub(crate) fn cancel_begins(&mut self) {
-        self.cancels += 1;
-    }
-
-    /// A cancel request has reached PostgreSQL, or will never reach it.
-    pub(crate) fn cancel_ends(&mut self) {
-        self.cancels -= 1;
-    }
-
-    /// The server has sent its key for cancel requests.
-    fn can_be_cancelled(&mut self, pid: u32, secret: &[u8]) {
-        self.key = Some((pid, secret.into()));
     }
 
     pub(crate) fn tells_standby(&mut self, standby: Option<bool>) {

@@ -2,6 +2,7 @@
 //! process.
 
 use super::{Ending, Server, ServerConnection};
+use crate::cancel::errand::Cancels;
 use crate::event::{Action, Close, LooseSocket, Out, Peer, ServerId};
 use crate::parcel::ServerParcel;
 use crate::pool::key::PoolId;
@@ -19,13 +20,13 @@ impl Server {
             && !self.link.is_owed()
             && self.inbox.held().is_empty()
             && self.inbox.at_boundary()
-            && self.cancels == 0
+            && !self.cancels.are_under_way()
     }
 
     /// True if the server has sent the beginning of a message without a request.
     pub(crate) fn is_in_a_message(&self) -> bool {
         let between = self.inbox.held().is_empty() && self.inbox.at_boundary();
-        !between && self.ending.is_none() && !self.link.is_owed() && self.cancels == 0
+        !between && self.ending.is_none() && !self.link.is_owed() && !self.cancels.are_under_way()
     }
 }
 
@@ -58,7 +59,7 @@ impl Pooler {
             tls: connection.tls,
             number: server.number,
             pool: pool.key.clone(),
-            key: server.key,
+            key: server.cancels.key,
             params: server.session.params,
             session: server.session.settings,
             statements: server.statements.into_statements(),
@@ -118,7 +119,7 @@ impl Pooler {
             session: ServerSession::new(params, settings, numbers),
             statements,
             status: parcel.status,
-            key: parcel.key,
+            cancels: Cancels::new(parcel.key),
             // A server from the predecessor process comes without this value.
             standby: parcel.standby.or(known),
             permitted: true,
