@@ -175,7 +175,7 @@ impl Pooler {
 
     /// As `call_in`, except for servers of replication clients.
     fn call_in_shared(&mut self, id: PoolId, why: &'static str, out: &mut Out) {
-        let shared = |server: &Server| server.pool == id && !server.replication;
+        let shared = |server: &Server| server.pool == id && !server.is_reserved();
         self.call_in_those(shared, why, out);
     }
 

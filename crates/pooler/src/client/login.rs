@@ -441,7 +441,7 @@ impl Pooler {
     /// Greets a client with a server of its own, with the parameters that the server reported.
     /// Howdah logged the server in with this client's parameters.
     pub(crate) fn welcome_replication(&mut self, id: ClientId, server: ServerId, out: &mut Out) {
-        let welcome = self.servers.at_mut(server).takes_welcome();
+        let welcome = self.servers.at_mut(server).take_welcome();
         let wishes = wishes(self.clients.at(id));
         let hasher = self.keys.meaning();
         let greeting = Greeting::new(&wishes, &welcome, &mut self.shared, hasher);

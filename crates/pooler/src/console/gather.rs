@@ -242,7 +242,7 @@ impl Pooler {
                 HolderState::Idle => states.sv_kept += 1,
             }
             // Replication is no transaction, and lasts for days.
-            if state != HolderState::Idle && !server.replication {
+            if state != HolderState::Idle && !server.is_reserved() {
                 states.oldest_transaction = states.oldest_transaction.max(age);
             }
         }

@@ -68,7 +68,7 @@ impl Pooler {
             // A successor decides about packed servers itself.
             ServerState::Cancel(_) | ServerState::Closing | ServerState::Packed => {}
             // The client may stream for ever. As with PgBouncer, client and server end at once.
-            _ if server.replication && server.is_linked() => {
+            _ if server.is_reserved() && server.is_linked() => {
                 self.drop_linked(id, Fault::DatabaseChanged, out);
                 self.close_server(id, why, Close::Await, out);
             }

@@ -30,7 +30,7 @@ impl Pooler {
             return;
         };
         let pool_id = server.pool;
-        let reserved = server.reserved.is_some();
+        let reserved = server.is_reserved();
         self.trim_waiting(pool_id);
         let pool = self.pools.at_mut(pool_id);
         if reserved || pool.awaits_room() || !pool.is_waited_for() {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
-use super::{Ending, Server, ServerConnection};
+use super::{Ending, Reservation, Server, ServerConnection};
 use crate::client;
 use crate::client::ClientState;
 use crate::config::{Host, nanos};
@@ -34,8 +34,7 @@ impl Pooler {
         let id = self.servers.insert(|_| Server {
             number,
             permitted: true,
-            reserved,
-            replication: reserved.is_some(),
+            reserved: reserved.map(Reservation::of),
             ..Server::blank((login, pool_id), connection, seeded, now)
         });
         self.watch_server(id);
@@ -143,7 +142,7 @@ impl Pooler {
     /// Notes that new servers fail for now, and tells clients that wait for the first server.
     pub(crate) fn login_failed(&mut self, id: ServerId, sqlstate: &str, text: &str, out: &mut Out) {
         let server = gone!(self.servers.get(id));
-        let (login_id, pool_id, reserved) = (server.login, server.pool, server.reserved);
+        let (login_id, pool_id, reserved) = (server.login, server.pool, server.reserved_for());
         let took = self.now.0.saturating_sub(server.connected.0);
         if let Some(client) = reserved {
             let fault = Fault::ServerLogin(sqlstate.to_string(), text.to_string());
@@ -326,7 +325,7 @@ impl Pooler {
     /// A server has logged in. Its pool can use it.
     pub(crate) fn server_ready(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        let (pool_id, reserved) = (server.pool, server.reserved);
+        let (pool_id, reserved) = (server.pool, server.reserved_for());
         server.comes_free(self.now);
         let took = self.now.0.saturating_sub(server.connected.0);
         let pool = self.pools.at_mut(pool_id);

@@ -74,7 +74,7 @@ impl Pooler {
                 parameters.push((name, value.as_bytes()));
             }
         }
-        let client = server.reserved.and_then(|client| self.clients.get(client));
+        let client = server.reserved_for().and_then(|id| self.clients.get(id));
         if let Some(client) = client {
             let how: &[u8] = match client.replication {
                 Replication::Physical => b"true",
@@ -311,15 +311,14 @@ impl Pooler {
             parameters: parameters.into(),
             tracked,
         };
-        match server.reserved {
+        if server.is_reserved() {
             // These values belong to the server's only client.
-            Some(_) => server.keeps_welcome(welcome),
-            None => {
-                pool.mark_proved();
-                // Nobody but clients is greeted.
-                if pool.key.purpose == Purpose::Clients {
-                    of.learns_welcome(welcome);
-                }
+            server.keep_welcome(welcome);
+        } else {
+            pool.mark_proved();
+            // Nobody but clients is greeted.
+            if pool.key.purpose == Purpose::Clients {
+                of.learns_welcome(welcome);
             }
         }
         let query = of.terms.database.connect_query.clone();

@@ -20,7 +20,7 @@ pub mod task;
 pub use crate::parcel::ServerParcel;
 pub(crate) use connection::ServerConnection;
 pub use ending::Ending;
-pub use state::ServerState;
+pub use state::{Reservation, ServerState};
 
 use std::sync::Arc;
 
@@ -85,12 +85,8 @@ pub struct Server {
     pub(crate) permitted: bool,
     /// Howdah closes the server so that PostgreSQL has room for a server of this worker's pool.
     pub(crate) makes_room_for: Option<(WorkerId, Arc<PoolKey>)>,
-    /// The only client of the server (replication).
-    pub(crate) reserved: Option<ClientId>,
-    /// The reports from the login, until the `reserved` client gets them.
-    welcome: Option<Box<Welcome>>,
-    /// The server serves a replication client only.
-    pub(crate) replication: bool,
+    /// The server has one client only (replication).
+    reserved: Option<Box<Reservation>>,
     /// When the server connected.
     pub(crate) connected: Time,
     /// When PostgreSQL last answered a client, or a task of Howdah's own began.
@@ -139,8 +135,6 @@ impl Server {
             permitted: false,
             makes_room_for: None,
             reserved: None,
-            welcome: None,
-            replication: false,
             connected: now,
             since: now,
             silent: false,
@@ -254,19 +248,30 @@ impl Server {
         self.standby = standby;
     }
 
-    /// Keeps the reports from the login for the `reserved` client.
-    pub(crate) fn keeps_welcome(&mut self, welcome: Welcome) {
-        self.welcome = Some(Box::new(welcome));
+    pub(crate) fn is_reserved(&self) -> bool {
+        self.reserved.is_some()
+    }
+
+    /// The only client of a reserved server.
+    pub(crate) fn reserved_for(&self) -> Option<ClientId> {
+        self.reserved.as_ref().map(|reserved| reserved.client)
+    }
+
+    /// Keeps the reports from the login for the client of a reserved server.
+    pub(crate) fn keep_welcome(&mut self, welcome: Welcome) {
+        if let Some(reserved) = &mut self.reserved {
+            reserved.welcome = Some(welcome);
+        }
     }
 
     /// Takes the reports from the login.
     ///
     /// # Panics
     /// The server is not reserved, or has not logged in.
-    pub(crate) fn takes_welcome(&mut self) -> Box<Welcome> {
-        self.welcome
-            .take()
-            .expect("a reserved server that has logged in")
+    pub(crate) fn take_welcome(&mut self) -> Welcome {
+        let reserved = self.reserved.as_mut();
+        let welcome = reserved.and_then(|reserved| reserved.welcome.take());
+        welcome.expect("a reserved server that has logged in")
     }
 
     pub(crate) fn mark_ready(&mut self, status: Status) {

@@ -6,7 +6,7 @@ use crate::auth::ServerLogin;
 use crate::cancel::errand::Errand;
 use crate::ids::{ClientId, WorkerId};
 use crate::known::Lookup;
-use crate::login::key::Parameter;
+use crate::login::key::{Parameter, Welcome};
 
 /// The state of a server.
 #[derive(Debug)]
@@ -50,6 +50,21 @@ pub enum ServerState {
     Cancel(Box<Errand>),
     /// Howdah has requested `Close` for the server.
     Closing,
+}
+
+/// A server is reserved for one client, which wants replication.
+#[derive(Debug)]
+pub struct Reservation {
+    pub(super) client: ClientId,
+    /// The reports from the login, until the client gets them.
+    pub(super) welcome: Option<Welcome>,
+}
+
+impl Reservation {
+    pub(super) fn of(client: ClientId) -> Box<Self> {
+        let welcome = None;
+        Box::new(Reservation { client, welcome })
+    }
 }
 
 /// A login under way.
