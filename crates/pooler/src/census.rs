@@ -168,7 +168,7 @@ impl Pooler {
                         since: link.client.request(),
                     },
                     server: link.server_id,
-                    connected: link.server.connected,
+                    connected: link.server.times.connected,
                 })
             })
             .collect()

@@ -237,11 +237,11 @@ impl Pooler {
         } else {
             // A COPY FROM STDIN takes as long as its client sends. As with PgBouncer, the timeout
             // counts from the client's last bytes.
-            let from = server.request().max(client.quiet());
+            let from = server.times.request_began.max(client.quiet());
             deadlines.add(from, terms.query_timeout, Fault::QueryTimeout);
         }
         deadlines.add(
-            server.linked(),
+            server.times.transaction_began,
             terms.transaction_timeout,
             Fault::TransactionTimeout,
         );
@@ -280,7 +280,7 @@ impl Pooler {
                 let min = pool.supply.min_size;
                 let keeps = self.first_seat(&pool.key.login) == self.worker;
                 if why == "server idle timeout" && pool.servers() <= min && keeps {
-                    self.servers.at_mut(id).set_rested_since(self.now);
+                    self.servers.at_mut(id).times.set_last_used(self.now);
                     return self.watch_server(id);
                 }
                 if why == LIFE_OVER {
@@ -304,11 +304,11 @@ impl Pooler {
             | ServerState::Login(_)
             | ServerState::ConnectQuery => {
                 let limit = nanos(globals.server_connect_timeout);
-                (limit > 0).then(|| (after(server.connected, limit), "connect timeout"))
+                (limit > 0).then(|| (after(server.times.connected, limit), "connect timeout"))
             }
             ServerState::Idle => Some(idle_deadline(server, self.pools.at(server.pool))),
             ServerState::Cancel(_) => Some((
-                after(server.connected, crate::cancel::carrier::CARRIER_NS),
+                after(server.times.connected, crate::cancel::carrier::CARRIER_NS),
                 "cancel timeout",
             )),
             ServerState::Lookup(_) => {
@@ -321,14 +321,18 @@ impl Pooler {
                 ];
                 let set = limits.into_iter().filter(|(limit, _)| *limit > 0);
                 let (limit, why) = set.min().unwrap_or((LOOKUP_NS, "auth_query did not end"));
-                Some((after(server.request(), limit), why))
+                Some((after(server.times.request_began, limit), why))
             }
             ServerState::Draining => Some((
-                after(server.since(), REST_NS),
+                after(server.times.last_used, REST_NS),
                 "client left, query did not end",
             )),
-            ServerState::Resetting => Some((after(server.since(), REST_NS), "reset query failed")),
-            ServerState::Checking => Some((after(server.since(), REST_NS), "test query failed")),
+            ServerState::Resetting => {
+                Some((after(server.times.last_used, REST_NS), "reset query failed"))
+            }
+            ServerState::Checking => {
+                Some((after(server.times.last_used, REST_NS), "test query failed"))
+            }
             _ => None,
         }
     }
@@ -359,9 +363,12 @@ pub(crate) fn idle_deadline(server: &Server, pool: &Pool) -> (Time, &'static str
     let supply = &pool.supply;
     let after = |from: Time, limit: u64| Time(from.0.saturating_add(limit));
     // Even with a lifetime of 0, a new server gets some time to serve a client.
-    let over = after(server.connected, supply.server_lifetime.max(PERIOD_NS));
+    let over = after(
+        server.times.connected,
+        supply.server_lifetime.max(PERIOD_NS),
+    );
     let over = over.max(pool.next_life());
-    let idle = after(server.since(), supply.server_idle_timeout);
+    let idle = after(server.times.last_used, supply.server_idle_timeout);
     if supply.server_idle_timeout > 0 && idle <= over {
         (idle, "server idle timeout")
     } else {

@@ -223,14 +223,14 @@ impl Pooler {
             return;
         };
         let age = |since: Time| self.now.0.saturating_sub(since.0);
-        let slow = u32::from(age(server.request()) >= SLOW_NS);
+        let slow = u32::from(age(server.times.request_began) >= SLOW_NS);
         if matches!(server.state(), ServerState::Lookup(_)) {
             states.sv_working += 1;
             states.sv_slow += slow;
         } else if !server.is_linked() {
             states.sv_working += u32::from(server.is_at_work());
         } else {
-            let (state, age) = (state_of(server), age(server.linked()));
+            let (state, age) = (state_of(server), age(server.times.transaction_began));
             match state {
                 HolderState::Active => {
                     states.sv_working += 1;
@@ -283,7 +283,7 @@ impl Pooler {
     /// True if the server would be tested before its next use.
     fn is_stale(&self, server: &Server) -> bool {
         let globals = &self.config.globals;
-        let rested = self.now.0.saturating_sub(server.since().0);
+        let rested = self.now.0.saturating_sub(server.times.last_used.0);
         !globals.server_check_query.is_empty() && rested > nanos(globals.server_check_delay)
     }
 
@@ -382,8 +382,8 @@ impl Pooler {
             state,
             ends: server.connection.ends.as_ref(),
             tls: server.connection.tls.as_deref(),
-            connected: server.connected,
-            request: server.request(),
+            connected: server.times.connected,
+            request: server.times.request_began,
             wait: 0,
             close_needed: server.ending().is_some(),
             number: server.number,

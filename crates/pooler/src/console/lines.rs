@@ -64,9 +64,9 @@ impl Pooler {
             server: server.number,
             pid: server.cancels.pid().unwrap_or(0),
             state,
-            held: since(server.linked()),
+            held: since(server.times.transaction_began),
             stayed: since(if state == HolderState::Active {
-                server.request()
+                server.times.request_began
             } else {
                 client.quiet()
             }),

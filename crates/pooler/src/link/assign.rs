@@ -40,7 +40,7 @@ impl Pooler {
         }
         login.count_assignment();
         client.set_notified(false);
-        server.begins_to_serve(now);
+        server.begin_to_serve(now);
         server.session.note_user(client.listens());
         standby::tell(client_id, client, server, out);
         let watched = login.terms.watched;

@@ -219,7 +219,7 @@ impl Pooler {
         let globals = &self.config.globals;
         let server = self.servers.at_mut(server_id);
         if server.link.ledger.is_empty() {
-            server.begins_request(now);
+            server.begin_request(now);
         } else if server.link.is_reading() {
             client.sends_rows(now);
         }
@@ -466,10 +466,10 @@ fn count_ended(
     now: Time,
 ) {
     let since = |then: Time| now.0.saturating_sub(then.0);
-    login.count_queries(counts.queries, since(server.request()));
+    login.count_queries(counts.queries, since(server.times.request_began));
     if counts.transactions > 0 {
-        login.count_transactions(counts.transactions, since(server.linked()));
+        login.count_transactions(counts.transactions, since(server.times.transaction_began));
     }
     // In a pipeline the next query begins when this one ends.
-    server.begins_request(now);
+    server.begin_request(now);
 }

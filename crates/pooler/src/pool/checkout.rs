@@ -95,10 +95,10 @@ impl Pooler {
             self.take_fit(pool_id, client)?
         };
         let server = self.servers.get(id)?;
-        let age = self.now.0.saturating_sub(server.connected.0);
+        let age = self.now.0.saturating_sub(server.times.connected.0);
         // A login that has just succeeded counts as a test.
         let fresh = !server.served() && age < FRESH_NS;
-        if !fresh && self.needs_test(server.since()) {
+        if !fresh && self.needs_test(server.times.last_used) {
             self.test_server(id, out);
             return None;
         }
@@ -115,8 +115,9 @@ impl Pooler {
             return pool.idle.take_newest();
         }
         let (servers, tested) = (&self.servers, self.tested_since());
-        let fit =
-            |server: &server::Server| server.since() >= tested && has_settings(client, server);
+        let fit = |server: &server::Server| {
+            server.times.last_used >= tested && has_settings(client, server)
+        };
         let fit = |id| servers.get(id).is_some_and(fit);
         self.pools.at_mut(pool_id).idle.take_fit(LOOKED_AT, fit)
     }
@@ -187,12 +188,12 @@ impl Pooler {
             return self.close_server(id, "pause mode", Close::Await, out);
         }
         // With a server_lifetime of 0, a server serves only once.
-        let age = now.0.saturating_sub(server.connected.0);
+        let age = now.0.saturating_sub(server.times.connected.0);
         let old = server.served() && age >= pool.supply.server_lifetime;
         if old && now >= pool.next_life() {
             return self.end_life(id, out);
         }
-        server.rests(now);
+        server.times.rest(now);
         if pool.servers() > pool.keep || pool.is_sought() {
             if self.hand_on(id, pool_id, out) {
                 return;

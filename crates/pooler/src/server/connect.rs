@@ -143,7 +143,7 @@ impl Pooler {
     pub(crate) fn login_failed(&mut self, id: ServerId, sqlstate: &str, text: &str, out: &mut Out) {
         let server = gone!(self.servers.get(id));
         let (login_id, pool_id, reserved) = (server.login, server.pool, server.reserved_for());
-        let took = self.now.0.saturating_sub(server.connected.0);
+        let took = self.now.0.saturating_sub(server.times.connected.0);
         if let Some(client) = reserved {
             let fault = Fault::ServerLogin(sqlstate.to_string(), text.to_string());
             return self.disconnect(client, fault, out);
@@ -269,7 +269,7 @@ impl Pooler {
     fn note_closing(&mut self, id: ServerId, why: &str, out: &mut Out) {
         let server = gone!(self.servers.get(id));
         if self.config.globals.log_disconnections {
-            let age = self.now.0.saturating_sub(server.connected.0) / 1_000_000_000;
+            let age = self.now.0.saturating_sub(server.times.connected.0) / 1_000_000_000;
             self.note_server(
                 Level::Log,
                 id,
@@ -327,7 +327,7 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         let (pool_id, reserved) = (server.pool, server.reserved_for());
         server.comes_free(self.now);
-        let took = self.now.0.saturating_sub(server.connected.0);
+        let took = self.now.0.saturating_sub(server.times.connected.0);
         let pool = self.pools.at_mut(pool_id);
         self.logins.at_mut(server.login).count_connect(took);
         pool.server_is_through();

@@ -16,11 +16,13 @@ pub mod parcel;
 pub mod secure;
 pub mod state;
 pub mod task;
+mod times;
 
 pub use crate::parcel::ServerParcel;
 pub(crate) use connection::ServerConnection;
 pub use ending::Ending;
 pub use state::{Reservation, ServerState};
+pub(crate) use times::ServerTimes;
 
 use std::sync::Arc;
 
@@ -87,16 +89,8 @@ pub struct Server {
     pub(crate) makes_room_for: Option<(WorkerId, Arc<PoolKey>)>,
     /// The server has one client only (replication).
     reserved: Option<Box<Reservation>>,
-    /// When the server connected.
-    pub(crate) connected: Time,
-    /// When PostgreSQL last answered a client, or a task of Howdah's own began.
-    since: Time,
-    /// Howdah has answered for PostgreSQL, which has said nothing since `since`.
-    silent: bool,
-    /// When the client's current transaction began.
-    linked: Time,
-    /// When the current request began.
-    request: Time,
+    /// When things last happened.
+    pub(crate) times: ServerTimes,
     /// When the server's timer entry is due; 0 for none.
     pub(crate) timer: Time,
 }
@@ -135,11 +129,7 @@ impl Server {
             permitted: false,
             makes_room_for: None,
             reserved: None,
-            connected: now,
-            since: now,
-            silent: false,
-            linked: now,
-            request: now,
+            times: ServerTimes::new(now, now),
             timer: Time(0),
         }
     }
@@ -193,55 +183,21 @@ impl Server {
         self.served
     }
 
-    pub(crate) fn since(&self) -> Time {
-        self.since
-    }
-
-    pub(crate) fn request(&self) -> Time {
-        self.request
-    }
-
-    pub(crate) fn linked(&self) -> Time {
-        self.linked
-    }
-
     /// The client begins a request, and a transaction if none is open.
-    pub(crate) fn begins_request(&mut self, now: Time) {
-        self.request = now;
-        if self.status == Status::Idle {
-            self.linked = now;
-        }
+    pub(crate) fn begin_request(&mut self, now: Time) {
+        self.times.begin_request(now, self.status == Status::Idle);
     }
 
     /// A client gets the server.
-    pub(crate) fn begins_to_serve(&mut self, now: Time) {
-        self.linked = now;
-        self.request = now;
+    pub(crate) fn begin_to_serve(&mut self, now: Time) {
+        self.times.begin_request(now, true);
         self.served = true;
         self.session.set_trial(Trial::First);
     }
 
-    /// Sets when the server was last used.
-    pub(crate) fn set_rested_since(&mut self, then: Time) {
-        self.since = then;
-    }
-
-    /// Howdah answers a whole group for PostgreSQL. That is no sign that the server is alive.
-    pub(crate) fn says_nothing(&mut self) {
-        self.silent = true;
-    }
-
-    /// The server is free for the next client. If PostgreSQL has said nothing to the last one, the
-    /// server was not used: its tests and idle timeout count from before.
-    pub(crate) fn rests(&mut self, now: Time) {
-        if !self.silent {
-            self.since = now;
-        }
-    }
-
     pub(crate) fn set_connected(&mut self, ends: Ends, now: Time) {
         self.connection.set_ends(ends);
-        self.connected = now;
+        self.times.set_connected(now);
     }
 
     pub(crate) fn tells_standby(&mut self, standby: Option<bool>) {
@@ -276,7 +232,7 @@ impl Server {
 
     pub(crate) fn mark_ready(&mut self, status: Status) {
         self.status = status;
-        self.silent = false;
+        self.times.mark_answered();
     }
 
     /// Runs a Query of Howdah. No client sees the answer.
@@ -366,15 +322,14 @@ impl Server {
     /// Begins a task without a client.
     fn begins(&mut self, task: ServerState, now: Time) {
         self.state = task;
-        self.since = now;
-        self.request = now;
+        self.times.begin_task(now);
     }
 
     /// The client has left. Howdah reads and drops the answers still owed.
     #[inline]
     pub(crate) fn comes_free(&mut self, now: Time) {
         self.turn(ServerState::Draining);
-        self.rests(now);
+        self.times.rest(now);
     }
 
     pub(crate) fn becomes_idle(&mut self) {
@@ -422,7 +377,7 @@ impl Server {
             return None;
         }
         let state = std::mem::replace(&mut self.state, ServerState::Draining);
-        self.since = now;
+        self.times.set_last_used(now);
         self.status = Status::Idle;
         match state {
             ServerState::Lookup(lookup) => Some(lookup),
@@ -475,7 +430,7 @@ impl Server {
     pub(crate) fn becomes_listener(&mut self, now: Time) {
         self.state = ServerState::Listening { first: true };
         self.served = true;
-        self.since = now;
+        self.times.set_last_used(now);
     }
 
     /// A query of the listening connection is over. True if it was the first one.

@@ -1,7 +1,7 @@
 //! A server's parcel: the state that moves with the server to another worker or a successor
 //! process.
 
-use super::{Ending, Server, ServerConnection};
+use super::{Ending, Server, ServerConnection, ServerTimes};
 use crate::cancel::errand::Cancels;
 use crate::event::{Action, Close, LooseSocket, Out, Peer, ServerId};
 use crate::parcel::ServerParcel;
@@ -64,8 +64,8 @@ impl Pooler {
             session: server.session.settings,
             statements: server.statements.into_statements(),
             status: server.status,
-            connected: server.connected,
-            since: server.since,
+            connected: server.times.connected,
+            since: server.times.last_used,
             served: server.served,
             followed: self.logins.at(server.login).terms.tracking != Tracking::Nothing,
             standby: server.standby,
@@ -111,7 +111,7 @@ impl Pooler {
         };
         let known = login.welcome.as_ref();
         let known = known.and_then(|welcome| standby::among(&welcome.parameters));
-        let (now, connected) = (self.now, parcel.connected);
+        let now = self.now;
         let id = self.servers.insert(|_| Server {
             state: ServerState::Idle,
             number: parcel.number,
@@ -123,7 +123,7 @@ impl Pooler {
             // A server from the predecessor process comes without this value.
             standby: parcel.standby.or(known),
             permitted: true,
-            connected,
+            times: ServerTimes::new(parcel.connected, now),
             ending: stale.then_some(Ending::Ordered("database configuration changed")),
             ..Server::blank((login_id, pool_id), connection, self.seeded, now)
         });
