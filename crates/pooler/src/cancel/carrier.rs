@@ -188,7 +188,7 @@ impl Pooler {
         let server = gone!(self.servers.get_mut(target));
         server.cancels.end();
         if !clean {
-            server.must_close_too(Ending::CancelFailed);
+            server.ensure_close_at_release(Ending::CancelFailed);
         }
         if server.cancels.are_under_way() {
             return;

@@ -363,7 +363,7 @@ impl Downstream<'_> {
             copy.end();
             self.out.send_with(Peer::Server(self.id), write::copy_fail);
             if copy.eaten() > 0 {
-                self.server.must_close(Ending::CopyFailed);
+                self.server.close_at_release(Ending::CopyFailed);
             }
         }
     }
@@ -429,7 +429,7 @@ impl Downstream<'_> {
             // PostgreSQL 17 and newer keep the group's transaction open. After a Sync ends it, the
             // next statement fails. This must not be another client's statement.
             let server = &mut self.server;
-            server.must_close_too(Ending::QueryInGroup);
+            server.ensure_close_at_release(Ending::QueryInGroup);
         }
         self.server.mark_ready(status);
         self.changes_are_told(status);

@@ -46,7 +46,7 @@ impl Pooler {
         }
         let left = server.link.undo(Peer::Server(id), group_failed, out);
         if left.is_doubtful {
-            server.must_close(Ending::CopyFailed);
+            server.close_at_release(Ending::CopyFailed);
         }
         let breaks_off = how == Farewell::Abrupt;
         if breaks_off && runs && single && left.runs {

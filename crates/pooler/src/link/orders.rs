@@ -73,7 +73,7 @@ impl Pooler {
                 self.close_server(id, why, Close::Await, out);
             }
             _ => {
-                server.must_close_too(Ending::Ordered(why));
+                server.ensure_close_at_release(Ending::Ordered(why));
                 self.settle(id, out);
             }
         }

@@ -417,12 +417,12 @@ impl Server {
     }
 
     /// Howdah must close the server, for this reason. It replaces an earlier reason.
-    pub(crate) fn must_close(&mut self, why: Ending) {
+    pub(crate) fn close_at_release(&mut self, why: Ending) {
         self.ending = Some(why);
     }
 
     /// Howdah must close the server, for this reason unless there is one already.
-    pub(crate) fn must_close_too(&mut self, why: Ending) {
+    pub(crate) fn ensure_close_at_release(&mut self, why: Ending) {
         self.ending.get_or_insert(why);
     }
 

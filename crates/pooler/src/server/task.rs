@@ -81,13 +81,13 @@ impl Pooler {
             ServerState::ConnectQuery => {
                 self.note_server(Level::Warning, id, &format!("connect_query: {error}"), out);
             }
-            ServerState::Resetting => server.must_close(Ending::ResetFailed),
-            ServerState::Checking => server.must_close(Ending::TestFailed),
+            ServerState::Resetting => server.close_at_release(Ending::ResetFailed),
+            ServerState::Checking => server.close_at_release(Ending::TestFailed),
             // The error answers a client that has left.
             ServerState::Draining => {}
             _ => {
                 let text = format!("error while idle: {error}");
-                server.must_close_too(Ending::Dirty);
+                server.ensure_close_at_release(Ending::Dirty);
                 self.note_server(Level::Log, id, &text, out);
             }
         }

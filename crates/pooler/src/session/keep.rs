@@ -198,7 +198,7 @@ impl Pooler {
         match *server.state() {
             ServerState::Linked(_) => server.session.mark_doubted(),
             ServerState::Idle => {
-                server.must_close_too(Ending::Listens);
+                server.ensure_close_at_release(Ending::Listens);
             }
             // The server is about to be cleaned.
             _ => return,
@@ -216,7 +216,7 @@ impl Pooler {
             return;
         };
         if session.pinned.any(Kinds::STAYS) || session.pending.kinds.any(Kinds::STAYS) {
-            server.must_close_too(Ending::StateStays);
+            server.ensure_close_at_release(Ending::StateStays);
         }
         // PostgreSQL was not asked about the last texts, so the server's settings are unknown, too.
         server.session.soil(!session.pending.is_empty());

@@ -167,7 +167,7 @@ impl Upstream<'_> {
     fn note_doubt(&mut self, found: &Effects) {
         self.server.session.mark_doubted();
         if found.kinds.any(Kinds::STAYS) {
-            self.server.must_close_too(Ending::StateStays);
+            self.server.ensure_close_at_release(Ending::StateStays);
         }
     }
 
