@@ -91,7 +91,7 @@ impl Pooler {
                     .map(|(_, s)| held(&s.inbox))
                     .sum::<usize>(),
             statements: self.servers.iter().map(|(_, s)| s.statements.len()).sum(),
-            names: self.clients.iter().map(|(_, c)| c.names.len()).sum(),
+            names: self.clients.iter().map(|(_, c)| c.statements.len()).sum(),
             pools: pools().count(),
             on_the_way: self.moves.under_way + self.searches.open.len(),
             ..Census::default()

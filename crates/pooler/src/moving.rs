@@ -165,7 +165,10 @@ impl Pooler {
         if shed.left == 0 {
             return 0;
         }
-        let names = self.clients.get(id).map_or(0, |client| client.names.len());
+        let names = self
+            .clients
+            .get(id)
+            .map_or(0, |client| client.statements.len());
         if !self.depart(id, shed.to, out) {
             return 0;
         }

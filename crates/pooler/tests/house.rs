@@ -34,7 +34,7 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
     ("session state", &["pooler/src/session"], 1788),
     ("LISTEN", &["pooler/src/listen"], 1399),
     ("console", &["pooler/src/console"], 3777),
-    ("statements", &["pooler/src/statement"], 721),
+    ("statements", &["pooler/src/statement"], 759),
     (
         "takeover",
         &[
@@ -58,7 +58,7 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
             "pooler/src/broker.rs",
             "pooler/src/broker",
         ],
-        2169,
+        2172,
     ),
     (
         "cancel and peers",

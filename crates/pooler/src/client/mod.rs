@@ -23,7 +23,6 @@ use std::sync::Arc;
 
 use crate::account::Allowance;
 use crate::console::ConsoleSession;
-use crate::effect::Effects;
 use crate::effect::harmless::is_harmless;
 use crate::event::{ClientId, Ends, Peer, ServerId, Time, WorkerId};
 use crate::inbox::Inbox;
@@ -36,7 +35,7 @@ use crate::params::{Meaning, Params};
 use crate::pool::key::PoolId;
 use crate::session::settings::Maybe;
 use crate::signal::SignalStatement;
-use crate::statement::{NamedStatements, Statement};
+use crate::statement::ClientStatements;
 use crate::timers::Timers;
 use crate::tls::TlsFacts;
 use crate::valve::Valve;
@@ -66,16 +65,10 @@ pub struct Client {
     pub(crate) session: Option<Box<crate::session::Session>>,
     /// Hashes of the settings that change the meaning of statements (`DateStyle`, `search_path`).
     pub(crate) meaning: Meaning,
-    /// The client's named statements.
-    pub(crate) names: NamedStatements,
-    /// The number of the latest statement name: names are counted from 1.
-    names_given: u64,
+    /// The client's statements.
+    pub(crate) statements: ClientStatements,
     /// The client's latest statement that sends a signal.
     signal: Option<Box<SignalStatement>>,
-    /// The client's unnamed statement.
-    pub(crate) unnamed: Option<Arc<Statement>>,
-    /// One of the client's statements may make the client keep its server.
-    names_keep: bool,
     /// The console number of the server used last; 0 if unknown.
     last_server: u64,
     /// The client's end of its link.
@@ -172,10 +165,6 @@ impl Client {
         self.signal.take_if(|signal| signal.name.as_deref() == name);
     }
 
-    pub(crate) fn names_keep(&self) -> bool {
-        self.names_keep
-    }
-
     /// True if the client used the server with this console number last.
     pub(crate) fn used_last(&self, server: u64) -> bool {
         self.last_server == server
@@ -235,10 +224,7 @@ impl Client {
     /// The client joins a login with this share of the account, which pays for what the client has.
     pub(crate) fn joins(&mut self, login: LoginId, share: &Arc<Allowance>) {
         self.login = Some(login);
-        self.names.charge_to(share);
-        if let Some(statement) = &self.unnamed {
-            statement.charge_to(share);
-        }
+        self.statements.charge_to(share);
     }
 
     pub(crate) fn mark_welcome(&mut self) {
@@ -288,38 +274,17 @@ impl Client {
     }
 
     /// PostgreSQL has confirmed a change of a statement name.
-    pub(crate) fn agreed(&mut self, op: NameOp) {
+    pub(crate) fn confirm_name(&mut self, op: NameOp) {
+        let statements = &mut self.statements;
         match op.change {
-            Change::Define(named) if op.name.is_empty() => self.unnamed = Some(named.statement),
-            Change::Define(named) => {
-                self.names.insert(op.name, named);
+            Change::Define(named) if op.name.is_empty() => {
+                statements.set_unnamed(Some(named.statement));
             }
-            Change::Forget if op.name.is_empty() => self.unnamed = None,
-            Change::Forget => {
-                self.names.remove(&op.name);
-            }
+            Change::Define(named) => statements.insert(op.name, named),
+            Change::Forget if op.name.is_empty() => statements.set_unnamed(None),
+            Change::Forget => statements.remove(&op.name),
             Change::Nothing | Change::Refused(_) => {}
         }
-    }
-
-    pub(crate) fn drops_unnamed(&mut self) {
-        self.unnamed = None;
-    }
-
-    /// PostgreSQL has dropped all named statements.
-    pub(crate) fn drops_names(&mut self) {
-        self.names.clear();
-    }
-
-    /// The number for the client's next name.
-    pub(crate) fn numbers_name(&mut self) -> u64 {
-        self.names_given += 1;
-        self.names_given
-    }
-
-    /// The client parses a statement with these effects.
-    pub(crate) fn names_statement_with(&mut self, effects: &Effects) {
-        self.names_keep |= effects.matters_at_bind();
     }
 
     /// Keeps the client's cancel key from another process.
@@ -517,8 +482,8 @@ impl Client {
     fn closes(&mut self) {
         self.state = ClientState::Closing;
         self.inbox = Inbox::default();
-        self.names.clear();
-        self.unnamed = None;
+        self.statements.clear();
+        self.statements.set_unnamed(None);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::link::End;
 use crate::params::{Meaning, Params};
 use crate::pooler::Pooler;
 use crate::session::settings::{Settings, at_login};
-use crate::statement::NamedStatements;
+use crate::statement::ClientStatements;
 use crate::tls::{TlsFacts, TlsStart};
 use crate::valve::Valve;
 use crate::{console, limits};
@@ -64,11 +64,8 @@ impl Pooler {
             asked: None,
             session: None,
             meaning: Meaning::default(),
-            names: NamedStatements::new(seeded),
-            names_given: 0,
+            statements: ClientStatements::new(seeded),
             signal: None,
-            unnamed: None,
-            names_keep: false,
             last_server: 0,
             end: End::default(),
             parked: false,

@@ -332,7 +332,7 @@ impl Pooler {
             link,
             pid: client.ends.unix_peer.map_or(0, |peer| peer.pid),
             params: client.params.as_deref(),
-            statements: client.names.len(),
+            statements: client.statements.len(),
         });
         let wait = client.waits_in().filter(|_| waits).map(|id| ServerWait {
             login: self.pools.at(id).key.login.clone(),

@@ -85,7 +85,7 @@ impl Upstream<'_> {
         };
         let named = match server.link.ledger.pending_definition(asked.number) {
             Some(named) => Some(named),
-            None => self.client.names.told_mut(&asked.name),
+            None => self.client.statements.told_mut(&asked.name),
         };
         if let Some(named) = named.filter(|named| named.number == asked.number) {
             named.told = Some(known);
@@ -150,7 +150,7 @@ impl Downstream<'_> {
             return;
         };
         // The client may have given the name to another statement since.
-        let named = client.names.told_mut(&asked.name);
+        let named = client.statements.told_mut(&asked.name);
         let Some(named) = named.filter(|named| named.number == asked.number) else {
             return;
         };
@@ -206,7 +206,7 @@ impl Downstream<'_> {
             }
             _ => None,
         };
-        let named = name.and_then(|name| client.names.get(name));
+        let named = name.and_then(|name| client.statements.get(name));
         if let Some(told) = named.and_then(|named| named.told.as_ref()) {
             self.side.tell(self.out, |buf| {
                 write::message(buf, tag::PARAMETER_DESCRIPTION, |buf| {

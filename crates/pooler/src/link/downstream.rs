@@ -536,7 +536,7 @@ impl Downstream<'_> {
         }
         let op = op.filter(|op| !matches!(op.change, Change::Nothing));
         match (op, self.side.client_mut()) {
-            (Some(op), Some(client)) => client.agreed(op),
+            (Some(op), Some(client)) => client.confirm_name(op),
             (Some(_), None) => {}
             (None, _) => self.server.statements.set_sql_prepared(true),
         }

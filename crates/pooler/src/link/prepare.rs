@@ -86,11 +86,11 @@ impl Upstream<'_> {
             }) => Some(named.clone()),
             Some(_) => None,
             None if name.is_empty() => Some(Named {
-                statement: self.client.unnamed.clone()?,
+                statement: self.client.statements.unnamed()?.clone(),
                 number: 0,
                 told: None,
             }),
-            None => self.client.names.get(name).cloned(),
+            None => self.client.statements.get(name).cloned(),
         }
     }
 
@@ -371,7 +371,7 @@ pub fn answered(client: Option<&mut Client>, server: &mut Server) {
 #[inline(never)] // Most answers have no effect and should not pay for this.
 fn take_effect(effects: Consequences, client: Option<&mut Client>, server: &mut Server) {
     if let (Some(op), Some(client)) = (effects.name, client) {
-        client.agreed(*op);
+        client.confirm_name(*op);
     }
     if let Some(op) = effects.unnamed {
         server.statements.set_unnamed(op.statement);
@@ -413,7 +413,7 @@ pub fn failed(client: Option<&mut Client>, server: &mut Server) {
     }
     if let Some(client) = client {
         if dropped_unnamed {
-            client.drops_unnamed();
+            client.statements.set_unnamed(None);
         }
         if server.link.ledger.ends_in_failed_group() && server.link.ledger.group_open() {
             client.end.group_fails();
@@ -423,7 +423,7 @@ pub fn failed(client: Option<&mut Client>, server: &mut Server) {
 
 /// PostgreSQL has dropped all statements (`DEALLOCATE ALL`, `DISCARD ALL`).
 pub fn forget_all(client: &mut Client, server: &mut Server) {
-    client.drops_names();
+    client.statements.clear();
     server.statements.clear_sure();
 }
 
@@ -474,12 +474,12 @@ pub fn concerned(
             }
         },
         None => {
-            let mut names = client.names.iter();
+            let mut names = client.statements.iter();
             let kept = names.find(|(_, named)| front.named != 0 && named.number == front.named);
             match kept {
                 Some(kept) => (kept.0.into(), kept.1.statement.clone()),
                 None if front.reply == Reply::Bind && front.named == 0 => {
-                    (Box::default(), client.unnamed.clone()?)
+                    (Box::default(), client.statements.unnamed()?.clone())
                 }
                 None => return None,
             }

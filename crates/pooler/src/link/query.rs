@@ -165,7 +165,7 @@ impl Upstream<'_> {
     /// PostgreSQL drops the unnamed statement at a Query. Makes this change, if the client has one.
     fn forget_unnamed(&mut self) -> Option<Box<NameOp>> {
         let pending = self.server.link.ledger.pending(b"").is_some();
-        let had = self.renames && (self.client.unnamed.is_some() || pending);
+        let had = self.renames && (self.client.statements.unnamed().is_some() || pending);
         had.then(|| self.name_op(Box::default(), Change::Forget))
     }
 

@@ -351,7 +351,7 @@ impl Upstream<'_> {
         let number = if name.is_empty() {
             0
         } else {
-            self.client.numbers_name()
+            self.client.statements.next_number()
         };
         let named = Named {
             statement: statement.clone(),

@@ -20,7 +20,7 @@ mod shape;
 
 pub use constants::Constants;
 pub use interner::{Interner, SchemaId};
-pub use named::{Named, NamedStatements};
+pub use named::{ClientStatements, Named};
 pub use set::{Held, ServerSet, Unnamed};
 pub use shape::{Shape, StatementDescription};
 
