@@ -327,6 +327,6 @@ fn may_leave(client: &Client) -> bool {
         && client.login.is_some()
         && client.inbox.at_boundary()
         && !client.replication.any()
-        && !(client.leaving || client.end.is_stalled() || client.parked)
+        && !(client.is_leaving() || client.end.is_stalled() || client.parked)
         && !(client.valve.is_paused() || client.valve.is_congested())
 }

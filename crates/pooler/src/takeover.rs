@@ -238,10 +238,10 @@ impl Pooler {
             _ => {}
         }
         // An earlier round asked for a report about this client, which has not come.
-        if client.is_unread() {
+        if client.valve.is_unread() {
             return false;
         }
-        client.asked_about();
+        client.valve.mark_unread();
         out.push(Action::TellFlushed(Peer::Client(id)));
         true
     }
@@ -249,7 +249,7 @@ impl Pooler {
     /// The kernel has all bytes queued for a client: if the client travels, it leaves now.
     pub(crate) fn client_flushed(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
-        client.was_flushed();
+        client.valve.mark_read();
         use ClientState::{Console, Leaving, Moving, Packed};
         let later = match client.state() {
             // The driver already lets go of the client or of its server.
@@ -322,7 +322,9 @@ impl Pooler {
         let tls = self.janitor.tls_travels;
         let client = self.clients.get(id)?;
         match client.state() {
-            _ if client.leaving || client.replication.any() || client.is_held_by_tls(tls) => None,
+            _ if client.is_leaving() || client.replication.any() || client.is_held_by_tls(tls) => {
+                None
+            }
             // The client is certainly slow to read.
             _ if client.valve.is_congested() => None,
             // Only this process hears the client's channels.
@@ -549,7 +551,7 @@ impl Pooler {
         use ClientState::{Leaving, Moving};
         let slow = |peer: &Peer| match peer {
             Peer::Client(id) => self.clients.get(*id).is_some_and(|client| {
-                client.is_unread() || matches!(client.state(), Moving(_) | Leaving { .. })
+                client.valve.is_unread() || matches!(client.state(), Moving(_) | Leaving { .. })
             }),
             Peer::Server(_) => false,
         };

@@ -81,12 +81,9 @@ pub struct Client {
     hush: Hush,
     /// Stops and resumes reading from the socket.
     pub(crate) valve: Valve,
-    /// Howdah has asked `TellFlushed`, and `Flushed` has not come yet.
-    unread: bool,
-    /// The client sent Terminate or broke the protocol. Answers under way still go out.
-    pub(crate) leaving: bool,
-    /// The error for the client when it leaves.
-    pub(crate) parting: Option<Box<crate::fault::Fault>>,
+    /// The client sent Terminate or broke the protocol, and leaves with this error. Answers under
+    /// way still go out.
+    leaving: Option<Box<crate::fault::Fault>>,
     /// The Broker counts the client.
     pub(crate) admitted: bool,
     /// The client got its greeting after login.
@@ -339,29 +336,18 @@ impl Client {
     }
 
     /// The client leaves once all its requests are answered, with this error.
-    fn parts(&mut self, why: crate::fault::Fault) {
-        self.leaving = true;
-        self.parting = Some(Box::new(why));
+    fn leave_with(&mut self, why: crate::fault::Fault) {
+        self.leaving = Some(Box::new(why));
     }
 
-    /// Takes the error for the client's end.
-    fn told_at_end(&mut self) -> crate::fault::Fault {
-        let why = self.parting.take();
-        why.map_or(crate::fault::Fault::ClientClosed, |why| *why)
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.is_some()
     }
 
-    pub(crate) fn is_unread(&self) -> bool {
-        self.unread
-    }
-
-    /// Howdah asks whether the client's send queue is empty.
-    pub(crate) fn asked_about(&mut self) {
-        self.unread = true;
-    }
-
-    /// The client's send queue is empty.
-    pub(crate) fn was_flushed(&mut self) {
-        self.unread = false;
+    /// The error for the client's end.
+    fn told_at_end(&self) -> crate::fault::Fault {
+        let why = self.leaving.as_deref().cloned();
+        why.unwrap_or(crate::fault::Fault::ClientClosed)
     }
 
     /// Arms the timer: it is due at `at` or earlier.
@@ -614,7 +600,7 @@ impl Client {
     /// The client is idle. If it listens, Howdah holds back its ReadyForQuery until it has got all
     /// earlier notifications. False if the client does not listen.
     pub(crate) fn keeps_ready_back(&mut self) -> bool {
-        if self.listens && !self.leaving {
+        if self.listens && !self.is_leaving() {
             self.hush = Hush::Ready;
         }
         self.hush == Hush::Ready
@@ -637,7 +623,7 @@ impl Client {
     /// True if Howdah can't handle the client's bytes now.
     pub fn holds_back(&self) -> bool {
         let works = matches!(self.state, ClientState::Linked(_) | ClientState::Idle);
-        self.end.is_stalled() || self.parked || self.leaving || self.is_hushed() || !works
+        self.end.is_stalled() || self.parked || self.is_leaving() || self.is_hushed() || !works
     }
 }
 

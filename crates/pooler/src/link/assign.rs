@@ -216,7 +216,7 @@ impl Pooler {
         }
         self.unlink(client, id, out);
         self.close_server(id, Ending::SettingsRefused.text(), Close::Await, out);
-        if self.clients.at(client).leaving {
+        if self.clients.at(client).is_leaving() {
             return self.leave_when_answered(client, out);
         }
         self.next.note(Next::Resume(client));

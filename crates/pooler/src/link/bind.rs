@@ -22,7 +22,7 @@ pub(crate) fn bind_held(client: (ClientId, &mut Client), server: (ServerId, &mut
 pub(crate) fn part(client: &mut Client, server: &mut Server, now: Time) {
     server.session.end_inquiry();
     // The listener has heard all the server's notifications only after a round.
-    let over = !client.is_hushed() && !client.leaving && !server.link.is_owed();
+    let over = !client.is_hushed() && !client.is_leaving() && !server.link.is_owed();
     server.session.note_user(client.listens() && over);
     client.becomes_idle(now);
     server.comes_free(now);

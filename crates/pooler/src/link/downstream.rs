@@ -357,7 +357,10 @@ impl Downstream<'_> {
         let broken = begun.breaks && (simple || begun.eaten > 0);
         let copy = self.server.link.copy_mut();
         copy.begin(begun.eaten as u32, ended, broken);
-        let stays = self.side.client().is_some_and(|client| !client.leaving);
+        let stays = self
+            .side
+            .client()
+            .is_some_and(|client| !client.is_leaving());
         if !ended && !stays {
             // The client that should send the rows has left.
             copy.end();

@@ -43,9 +43,9 @@ impl Pooler {
                     self.logins.at_mut(login).count_received(bytes.len());
                 }
                 let waits = client.end.is_stalled() || client.parked || client.is_hushed();
-                if !client.inbox.held().is_empty() || client.leaving || waits {
+                if !client.inbox.held().is_empty() || client.is_leaving() || waits {
                     client.inbox.hold(bytes);
-                    if !waits && !client.leaving {
+                    if !waits && !client.is_leaving() {
                         self.resume(id, out);
                     }
                     self.mind_held(id, out);
@@ -439,7 +439,7 @@ impl Pooler {
                     .is_some_and(|entry| entry.end.is_stalled());
                 self.settle(id, out);
                 let entry = self.clients.at(client);
-                if entry.leaving {
+                if entry.is_leaving() {
                     self.leave_when_answered(client, out);
                 } else if stalled {
                     // The client is still linked, or needs a server again.

@@ -118,7 +118,7 @@ impl Pooler {
         let client = self.clients.get(id)?;
         let server_id = client.linked_server()?;
         let server = self.servers.get(server_id)?;
-        let rests = client.parked && !client.leaving && !client.valve.is_congested();
+        let rests = client.parked && !client.is_leaving() && !client.valve.is_congested();
         (rests && !server.is_tls() && server.may_travel()).then_some(server_id)
     }
 }

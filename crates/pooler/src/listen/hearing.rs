@@ -287,7 +287,7 @@ impl Pooler {
     /// A client's listener is lost: notifications may have been missed.
     fn misses(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
-        let goes_on = self.config.globals.listen_lost == ListenLost::Notice && !client.leaving;
+        let goes_on = self.config.globals.listen_lost == ListenLost::Notice && !client.is_leaving();
         let waits = matches!(client.hush(), Hush::Passes | Hush::Round);
         let Some(own) = client.channels_mut() else {
             return;
@@ -356,7 +356,7 @@ impl Pooler {
     /// then the listener is asked.
     pub(crate) fn has_heard(&mut self, id: ClientId, server: ServerId, out: &mut Out) -> bool {
         let client = self.clients.at(id);
-        if client.leaving {
+        if client.is_leaving() {
             return true;
         }
         match client.hush() {

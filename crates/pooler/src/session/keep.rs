@@ -37,7 +37,7 @@ impl Pooler {
         let Some(session) = &client.session else {
             return false;
         };
-        if client.leaving {
+        if client.is_leaving() {
             // No client is left to keep the server for.
             return false;
         }
