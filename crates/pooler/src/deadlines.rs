@@ -143,7 +143,7 @@ impl Pooler {
         match (client.state(), terms) {
             (ClientState::Canceller, _) => {
                 let limit = nanos(globals.cancel_wait_timeout);
-                deadlines.add(client.request(), limit, Fault::CancelWait);
+                deadlines.add(client.times.request_began, limit, Fault::CancelWait);
                 if let Some(turn) = self.guesses.turn_of(id) {
                     deadlines.put(turn, 1, ClientDue::Examine);
                 }
@@ -152,15 +152,19 @@ impl Pooler {
             (ClientState::Closing | ClientState::Console(_), _) => return None,
             (ClientState::Idle, Some(terms)) => {
                 let limit = terms.client_idle_timeout;
-                deadlines.add(client.quiet(), limit, Fault::ClientIdle);
+                deadlines.add(client.times.quiet_since, limit, Fault::ClientIdle);
             }
             (ClientState::Waiting(_), Some(terms)) => {
                 let limit = terms.query_wait_timeout;
-                deadlines.add(client.request(), limit, Fault::QueryWait);
+                deadlines.add(client.times.request_began, limit, Fault::QueryWait);
                 let limit = terms.query_timeout;
-                deadlines.add(client.request(), limit, Fault::QueryTimeoutWaiting);
+                deadlines.add(
+                    client.times.request_began,
+                    limit,
+                    Fault::QueryTimeoutWaiting,
+                );
                 if !client.notified && client.welcomed {
-                    deadlines.notify(client.request(), nanos(globals.query_wait_notify));
+                    deadlines.notify(client.times.request_began, nanos(globals.query_wait_notify));
                 }
             }
             (ClientState::Linked(server) | ClientState::Aligning(server), Some(terms)) => {
@@ -169,23 +173,23 @@ impl Pooler {
             // As with PgBouncer, a client that waits for auth_query counts as waiting for a server.
             (ClientState::Lookup(pool), Some(terms)) => {
                 if let Some(fault) = self.nobody_there(*pool) {
-                    deadlines.add(client.request(), NOBODY_NS, fault);
+                    deadlines.add(client.times.request_began, NOBODY_NS, fault);
                 }
                 let limit = nanos(globals.client_login_timeout);
-                deadlines.add(client.connected, limit, Fault::LoginTimeout);
+                deadlines.add(client.times.connected, limit, Fault::LoginTimeout);
                 let limit = terms.query_wait_timeout;
-                deadlines.add(client.request(), limit, Fault::QueryWait);
+                deadlines.add(client.times.request_began, limit, Fault::QueryWait);
             }
             (ClientState::Welcome(pool), Some(terms)) => {
                 if let Some(fault) = self.nobody_there(*pool) {
-                    deadlines.add(client.request(), NOBODY_NS, fault);
+                    deadlines.add(client.times.request_began, NOBODY_NS, fault);
                 }
                 let limit = nanos(globals.client_login_timeout);
-                deadlines.add(client.connected, limit, Fault::LoginTimeoutServerDown);
+                deadlines.add(client.times.connected, limit, Fault::LoginTimeoutServerDown);
                 let limit = terms.query_timeout;
-                deadlines.add(client.connected, limit, Fault::QueryTimeoutWaiting);
+                deadlines.add(client.times.connected, limit, Fault::QueryTimeoutWaiting);
                 let limit = terms.query_wait_timeout;
-                deadlines.add(client.request(), limit, Fault::QueryWait);
+                deadlines.add(client.times.request_began, limit, Fault::QueryWait);
             }
             (state, _) => {
                 let limit = nanos(globals.client_login_timeout);
@@ -196,7 +200,7 @@ impl Pooler {
                 } else {
                     Fault::LoginTimeout
                 };
-                deadlines.add(client.connected, limit, fault);
+                deadlines.add(client.times.connected, limit, fault);
             }
         }
         deadlines.first
@@ -226,18 +230,26 @@ impl Pooler {
     ) {
         if !server.link.is_owed() {
             if server.status == howdah_wire::backend::Status::Idle && !server.link.group_open() {
-                deadlines.add(client.quiet(), terms.client_idle_timeout, Fault::ClientIdle);
+                deadlines.add(
+                    client.times.quiet_since,
+                    terms.client_idle_timeout,
+                    Fault::ClientIdle,
+                );
                 if client.is_pinned() {
-                    deadlines.add(client.quiet(), terms.pin_idle_timeout, Fault::PinIdle);
+                    deadlines.add(
+                        client.times.quiet_since,
+                        terms.pin_idle_timeout,
+                        Fault::PinIdle,
+                    );
                 }
                 return;
             }
             let limit = terms.idle_transaction_timeout;
-            deadlines.add(client.quiet(), limit, Fault::IdleTransaction);
+            deadlines.add(client.times.quiet_since, limit, Fault::IdleTransaction);
         } else {
             // A COPY FROM STDIN takes as long as its client sends. As with PgBouncer, the timeout
             // counts from the client's last bytes.
-            let from = server.times.request_began.max(client.quiet());
+            let from = server.times.request_began.max(client.times.quiet_since);
             deadlines.add(from, terms.query_timeout, Fault::QueryTimeout);
         }
         deadlines.add(

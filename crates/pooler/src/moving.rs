@@ -165,10 +165,8 @@ impl Pooler {
         if shed.left == 0 {
             return 0;
         }
-        let names = self
-            .clients
-            .get(id)
-            .map_or(0, |client| client.statements.len());
+        let client = self.clients.get(id);
+        let names = client.map_or(0, |client| client.statements.len());
         if !self.depart(id, shed.to, out) {
             return 0;
         }
@@ -209,7 +207,7 @@ impl Pooler {
             return out.push(Action::Discard(socket));
         };
         let lore = self.lore(pool);
-        let (notified, request) = (client.notified, client.request());
+        let (notified, request) = (client.notified, client.times.request_began);
         let passenger = self.take_passenger(id, client, Standing::Ready, socket);
         let wants = waits || !passenger.held.is_empty();
         self.moves.under_way += 1;
@@ -284,7 +282,7 @@ impl Pooler {
         if client.awaits_permission() {
             return;
         }
-        client.begin_request(since);
+        client.times.begin_request(since);
         self.pools.at_mut(pool).waiting.join_since(id, since);
         self.watch_client(id);
     }

@@ -99,7 +99,7 @@ impl Pooler {
             return;
         }
         let client = gone!(self.clients.get(id));
-        let age = self.now.0.saturating_sub(client.connected.0) / 1_000_000_000;
+        let age = self.now.0.saturating_sub(client.times.connected.0) / 1_000_000_000;
         let text = format_args!("closing because: {why} (age={age}s)");
         self.note_fault(level, id, text, Some(why), out);
     }
@@ -111,7 +111,7 @@ impl Pooler {
         if matches!(client.state(), ClientState::Waiting(_))
             && let Some(login) = client.login
         {
-            let waited = self.now.0.saturating_sub(client.request().0);
+            let waited = self.now.0.saturating_sub(client.times.request_began.0);
             self.logins.at_mut(login).count_wait_in_vain(waited);
         }
         let undo = match client.state() {

@@ -390,13 +390,13 @@ impl Pooler {
         let client = self.clients.at_mut(id);
         if client.replication.any() {
             // The client gets a server of its own, and that server's parameters.
-            client.begin_request(self.now);
+            client.times.begin_request(self.now);
             client.stands_in_line(pool_id);
             self.await_server(id, pool_id);
         } else if welcomed {
             return self.welcome(id, out);
         } else {
-            client.begin_request(self.now);
+            client.times.begin_request(self.now);
             self.pools.at_mut(pool_id).awaits_welcome(id);
         }
         self.watch_client(id);
@@ -462,7 +462,7 @@ impl Pooler {
     fn greet(&mut self, id: ClientId, greeting: &Greeting, standby: Option<bool>, out: &mut Out) {
         let client = self.clients.at_mut(id);
         if let Some(login) = client.login {
-            let took = self.now.0.saturating_sub(client.connected.0);
+            let took = self.now.0.saturating_sub(client.times.connected.0);
             self.logins.at_mut(login).count_login(took);
         }
         client.mark_welcome();

@@ -16,8 +16,10 @@ pub mod parcel;
 pub mod placement;
 pub mod startup;
 pub mod state;
+mod times;
 
 pub use state::ClientState;
+use times::ClientTimes;
 
 use std::sync::Arc;
 
@@ -100,12 +102,8 @@ pub struct Client {
     pub(crate) long_key: bool,
     /// The client's cancel key from the predecessor process.
     pub(crate) old_key: Option<Box<crate::cancel::OldKey>>,
-    /// When the client connected.
-    pub(crate) connected: Time,
-    /// When the client last began a request.
-    request: Time,
-    /// When the client last became idle or idle in a transaction, or sent rows of a COPY.
-    quiet: Time,
+    /// When things last happened.
+    pub(crate) times: ClientTimes,
     /// When the client's timer entry is due; 0 for none.
     pub(crate) timer: Time,
 }
@@ -172,31 +170,9 @@ impl Client {
         self.last_server = server;
     }
 
-    pub(crate) fn request(&self) -> Time {
-        self.request
-    }
-
-    pub(crate) fn quiet(&self) -> Time {
-        self.quiet
-    }
-
     /// True if the client is waiting, or began a request or got an answer since `since`.
     pub(crate) fn is_active(&self, since: Time) -> bool {
-        self.waits() || self.request.max(self.quiet) >= since
-    }
-
-    /// The client begins a request.
-    pub(crate) fn begin_request(&mut self, at: Time) {
-        self.request = at;
-    }
-
-    pub(crate) fn sends_rows(&mut self, at: Time) {
-        self.quiet = at;
-    }
-
-    /// The client has no request under way since `at`.
-    pub(crate) fn falls_quiet(&mut self, at: Time) {
-        self.quiet = at;
+        self.waits() || self.times.is_active(since)
     }
 
     /// Sets what the start-up packet asks for.
@@ -379,7 +355,7 @@ impl Client {
     /// The client's first packet is a CancelRequest.
     pub(crate) fn wants_to_cancel(&mut self, now: Time) {
         self.state = ClientState::Canceller;
-        self.request = now;
+        self.times.begin_request(now);
     }
 
     /// Another worker serves this client.
@@ -391,7 +367,7 @@ impl Client {
     pub(crate) fn begin_lookup(&mut self, (login, pool): (LoginId, PoolId), now: Time) {
         self.state = ClientState::Lookup(pool);
         self.login = Some(login);
-        self.request = now;
+        self.times.begin_request(now);
     }
 
     fn proves(&mut self, login: state::LoginAttempt) {
@@ -412,7 +388,7 @@ impl Client {
     #[inline]
     pub(crate) fn becomes_idle(&mut self, now: Time) {
         self.turn(ClientState::Idle);
-        self.quiet = now;
+        self.times.set_quiet(now);
         self.end.goes_on();
     }
 
@@ -594,7 +570,7 @@ impl Client {
     /// The client waits for this answer of the listener.
     pub(crate) fn hushes(&mut self, hush: Hush, now: Time) {
         self.hush = hush;
-        self.quiet = now;
+        self.times.set_quiet(now);
     }
 
     /// The client is idle. If it listens, Howdah holds back its ReadyForQuery until it has got all

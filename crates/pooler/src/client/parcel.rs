@@ -23,9 +23,9 @@ impl Client {
             ends: self.ends,
             tls: self.tls,
             number: self.number,
-            connected: self.connected,
-            request: self.request,
-            quiet: self.quiet,
+            connected: self.times.connected,
+            request: self.times.request_began,
+            quiet: self.times.quiet_since,
             database: self.who.database.to_string(),
             user: self.who.user.to_string(),
             admitted: self.admitted,
@@ -53,8 +53,8 @@ impl Client {
     pub(crate) fn unpack(&mut self, from: &mut Passenger, who: Arc<LoginKey>) {
         self.tls = from.tls.take();
         self.inbox.hold(&std::mem::take(&mut from.held));
-        self.request = from.request;
-        self.quiet = from.quiet;
+        self.times.begin_request(from.request);
+        self.times.set_quiet(from.quiet);
         self.admitted = from.admitted;
         self.long_key = from.long_key;
         self.who = who;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use howdah_wire::WireError;
 use howdah_wire::startup::{FirstPacket, Startup, length, read};
 
-use super::{Client, Replication};
+use super::{Client, ClientTimes, Replication};
 use crate::auth::CERT_REQUIRED;
 use crate::client::ClientState;
 use crate::config::{SessionState, SslMode};
@@ -81,9 +81,7 @@ impl Pooler {
             server_options: None,
             long_key: false,
             old_key: None,
-            connected,
-            request: now,
-            quiet: now,
+            times: ClientTimes::new(connected, now),
             timer: Time(0),
         })
     }

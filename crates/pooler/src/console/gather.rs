@@ -79,7 +79,7 @@ impl Pooler {
                 (ClientState::Console(_), _) => consoles += 1,
                 (ClientState::Canceller | ClientState::Closing, _) => {}
                 (state, Some(share)) if client.is_waiting() => {
-                    let waited = self.now.0.saturating_sub(client.request().0);
+                    let waited = self.now.0.saturating_sub(client.times.request_began.0);
                     if matches!(state, ClientState::Lookup(_)) {
                         login_clients += 1;
                         share.states.cl_lookups += 1;
@@ -320,10 +320,10 @@ impl Pooler {
             state,
             ends: Some(&client.ends),
             tls: client.tls.as_deref(),
-            connected: client.connected,
-            request: client.request(),
+            connected: client.times.connected,
+            request: client.times.request_began,
             wait: if waits {
-                self.now.0.saturating_sub(client.request().0)
+                self.now.0.saturating_sub(client.times.request_began.0)
             } else {
                 0
             },
@@ -336,7 +336,7 @@ impl Pooler {
         });
         let wait = client.waits_in().filter(|_| waits).map(|id| ServerWait {
             login: self.pools.at(id).key.login.clone(),
-            since: client.request(),
+            since: client.times.request_began,
             reason: if client.awaits_permission() {
                 Reason::PinLimit.word()
             } else {

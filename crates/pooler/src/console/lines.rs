@@ -31,7 +31,7 @@ impl Pooler {
             rows.extend(waits.map(|client| WaiterRow {
                 login: login.key.clone(),
                 who: self.teller(client),
-                waited: self.now.0.saturating_sub(client.request().0),
+                waited: self.now.0.saturating_sub(client.times.request_began.0),
                 reason: if client.awaits_permission() {
                     crate::pool::Reason::PinLimit.word()
                 } else {
@@ -68,7 +68,7 @@ impl Pooler {
             stayed: since(if state == HolderState::Active {
                 server.times.request_began
             } else {
-                client.quiet()
+                client.times.quiet_since
             }),
             kept_for: pinned.map_or_else(String::new, crate::session::reasons),
             query: server.link.known_text().cloned(),

@@ -65,7 +65,7 @@ impl Pooler {
     pub(super) fn console_statement(&mut self, id: ClientId, text: &str, out: &mut Out) {
         let now = self.now;
         let client = self.clients.at_mut(id);
-        client.begin_request(now);
+        client.times.begin_request(now);
         if let Some(session) = client.console_mut() {
             session.serial += 1;
         }

@@ -69,13 +69,13 @@ impl Pooler {
             None => {}
             Some(Blocked::Owed | Blocked::MidMessage) => return,
             // The open group waits for the client's next message.
-            Some(Blocked::GroupOpen) => return client.falls_quiet(now),
+            Some(Blocked::GroupOpen) => return client.times.set_quiet(now),
             Some(Blocked::InTransaction) => {
                 let terms = &self.logins.at(server.login).terms;
                 if terms.mode == PoolMode::Statement {
                     return self.disconnect(client_id, Fault::TransactionBlock, out);
                 }
-                client.falls_quiet(now);
+                client.times.set_quiet(now);
                 if terms.watched {
                     self.watch_client(client_id);
                 }
@@ -100,7 +100,7 @@ impl Pooler {
         }
         if session {
             let client = self.clients.at_mut(client_id);
-            client.falls_quiet(self.now);
+            client.times.set_quiet(self.now);
             // The client's session goes to the successor process as it is now.
             if self.janitor.takeover.holds() && !client.replication.any() {
                 client.parks();

@@ -82,7 +82,7 @@ impl Pooler {
             ClientState::Moving(_) | ClientState::Packed(_) => client.inbox.hold(bytes),
             ClientState::Leaving { waits, .. } => {
                 if client.inbox.held().is_empty() && !waits {
-                    client.begin_request(self.now);
+                    client.times.begin_request(self.now);
                 }
                 client.inbox.hold(bytes);
             }
@@ -221,7 +221,7 @@ impl Pooler {
         if server.link.ledger.is_empty() {
             server.begin_request(now);
         } else if server.link.is_reading() {
-            client.sends_rows(now);
+            client.times.set_quiet(now);
         }
         // Other servers close surplus statements when they get a client. A kept server gets no new
         // client, so Howdah closes the surplus here.

@@ -29,7 +29,7 @@ impl Pooler {
     pub(crate) fn checkout(&mut self, id: ClientId, opening: Opening<'_>, out: &mut Out) -> bool {
         let now = self.now;
         let client = self.clients.at_mut(id);
-        client.begin_request(now);
+        client.times.begin_request(now);
         let Some(login) = client.login else {
             return false;
         };
@@ -79,7 +79,10 @@ impl Pooler {
             match self.take_idle(pool_id, client, out) {
                 Some(server) => self.serve(client, server, out),
                 None => {
-                    let since = self.clients.get(client).map_or(self.now, |c| c.request());
+                    let since = self
+                        .clients
+                        .get(client)
+                        .map_or(self.now, |c| c.times.request_began);
                     self.pools.at_mut(pool_id).waiting.rejoin(client, since);
                 }
             }

@@ -94,7 +94,7 @@ impl Pooler {
     /// A pinned client is between two transactions.
     fn rest_pinned(&mut self, id: ClientId) {
         let client = self.clients.at_mut(id);
-        client.falls_quiet(self.now);
+        client.times.set_quiet(self.now);
         let terms = client.login.map(|login| &self.logins.at(login).terms);
         if terms.is_some_and(|terms| terms.watched || terms.pin_idle_timeout > 0) {
             self.watch_client(id);
