@@ -142,7 +142,7 @@ impl Pooler {
         for (_, pool) in self.pools.iter() {
             for (client, since) in pool.waiting.iter() {
                 let waits = |c: &client::Client| {
-                    matches!(c.state(), ClientState::Waiting(_)) && !c.replication.any()
+                    matches!(c.state(), ClientState::Waiting(_)) && !c.is_replicating()
                 };
                 if self.clients.get(client).is_some_and(waits) {
                     waiters.push(Waiter {

@@ -163,7 +163,7 @@ impl Pooler {
         }
         for (id, client) in self.clients.iter() {
             // A server may be on its way for a replication client.
-            let elsewhere = client.replication.any() || client.awaits_permission();
+            let elsewhere = client.is_replicating() || client.awaits_permission();
             if let ClientState::Waiting(pool) = client.state()
                 && !elsewhere
             {

@@ -324,7 +324,7 @@ fn may_leave(client: &Client) -> bool {
         && client.welcomed
         && client.login.is_some()
         && client.inbox.at_boundary()
-        && !client.replication.any()
+        && !client.is_replicating()
         && !(client.is_leaving() || client.end.is_stalled() || client.parked)
         && !(client.valve.is_paused() || client.valve.is_congested())
 }

@@ -79,7 +79,7 @@ impl Pooler {
     fn anybody_may_follow(&self) -> bool {
         let tls = self.janitor.tls_travels;
         self.clients.iter().any(|(_, client)| {
-            let held = client.is_held_by_tls(tls) || client.replication.any() || hears(client);
+            let held = client.is_held_by_tls(tls) || client.is_replicating() || hears(client);
             !held && !self.is_bound_by_tls(client)
         })
     }
@@ -154,7 +154,7 @@ impl Pooler {
                 | ServerState::ConnectQuery => false,
                 ServerState::Linked(client) => self.clients.get(client).is_some_and(|client| {
                     // Replication stays here, however long it lasts.
-                    !client.parked && !client.replication.any()
+                    !client.parked && !client.is_replicating()
                 }),
                 _ => true,
             })
@@ -322,7 +322,7 @@ impl Pooler {
         let tls = self.janitor.tls_travels;
         let client = self.clients.get(id)?;
         match client.state() {
-            _ if client.is_leaving() || client.replication.any() || client.is_held_by_tls(tls) => {
+            _ if client.is_leaving() || client.is_replicating() || client.is_held_by_tls(tls) => {
                 None
             }
             // The client is certainly slow to read.
@@ -411,7 +411,7 @@ impl Pooler {
         if let Some(login) = client.login {
             self.logins.at_mut(login).client_leaves(self.now);
         }
-        let (pid, secret, length) = self.own_key(id, client.long_key);
+        let (pid, secret, length) = self.own_key(id, client.protocol.long_keys);
         self.peering.forget(id);
         let own = || OldKey {
             pid,

@@ -388,7 +388,7 @@ impl Pooler {
             return self.disconnect(id, fault, out);
         }
         let client = self.clients.at_mut(id);
-        if client.replication.any() {
+        if client.is_replicating() {
             // The client gets a server of its own, and that server's parameters.
             client.times.begin_request(self.now);
             client.stands_in_line(pool_id);
@@ -470,7 +470,7 @@ impl Pooler {
         client.goes_back_to(greeting.reset.clone());
         client.set_meaning(greeting.meaning);
         client.set_params(greeting.params.clone());
-        let long = client.long_key;
+        let long = client.protocol.long_keys;
         let (pid, secret, length) = self.new_key(id, long);
         let notify = self.config.globals.login_notify_message.as_str();
         out.send_with(Peer::Client(id), |buf| {
@@ -491,6 +491,6 @@ fn wishes(client: &Client) -> Wishes<'_> {
         asked: client.params.as_ref(),
         login: session.and_then(|session| session.login.clone()),
         path: client.path(),
-        replicates: client.replication.any(),
+        replicates: client.is_replicating(),
     }
 }

@@ -94,18 +94,25 @@ pub struct Client {
     pub(crate) standby: Option<bool>,
     /// The client got a NOTICE about its wait.
     pub(crate) notified: bool,
-    /// The replication protocol that the client asked for.
-    pub(crate) replication: Replication,
-    /// The start-up parameter `options` of a client with a server of its own.
-    pub(crate) server_options: Option<Box<[u8]>>,
-    /// The client speaks protocol 3.2 or newer: cancel keys are long.
-    pub(crate) long_key: bool,
+    /// What the client's start-up packet asked of the protocol.
+    pub(crate) protocol: Protocol,
     /// The client's cancel key from the predecessor process.
     pub(crate) old_key: Option<Box<crate::cancel::OldKey>>,
     /// When things last happened.
     pub(crate) times: ClientTimes,
     /// When the client's timer entry is due; 0 for none.
     pub(crate) timer: Time,
+}
+
+/// What a client's start-up packet asks of the protocol.
+#[derive(Debug, Default)]
+pub struct Protocol {
+    /// The replication protocol.
+    pub(crate) replication: Replication,
+    /// The start-up parameter `options` of a client with a server of its own.
+    pub(crate) server_options: Option<Box<[u8]>>,
+    /// Version 3.2 or newer: cancel keys are long.
+    pub(crate) long_keys: bool,
 }
 
 /// The replication protocol that a client asks for.
@@ -175,11 +182,8 @@ impl Client {
         self.waits() || self.times.is_active(since)
     }
 
-    /// Sets what the start-up packet asks for.
-    fn wishes(&mut self, replication: Replication, options: Option<Box<[u8]>>, long_key: bool) {
-        self.replication = replication;
-        self.server_options = options;
-        self.long_key = long_key;
+    fn set_protocol(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
     }
 
     fn set_who(&mut self, who: Arc<LoginKey>) {
@@ -482,9 +486,14 @@ impl Client {
         }
     }
 
+    /// True if the client asked for replication.
+    pub fn is_replicating(&self) -> bool {
+        self.protocol.replication.any()
+    }
+
     /// True if the client waits for a server of its own.
     pub fn waits_for_its_own(&self) -> bool {
-        matches!(self.state, ClientState::Waiting(_)) && self.replication.any()
+        matches!(self.state, ClientState::Waiting(_)) && self.is_replicating()
     }
 
     /// The client's server, if there is a link.
@@ -498,7 +507,7 @@ impl Client {
     /// True if the client's settings may be sent to a server along with its first messages, because
     /// the client gets only the answers to these messages.
     pub(crate) fn needs_no_answer(&self) -> bool {
-        !self.replication.any() && !self.is_pinned() && !self.listens()
+        !self.is_replicating() && !self.is_pinned() && !self.listens()
     }
 
     /// True if the session keeps its server between transactions.

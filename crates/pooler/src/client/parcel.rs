@@ -29,7 +29,7 @@ impl Client {
             database: self.who.database.to_string(),
             user: self.who.user.to_string(),
             admitted: self.admitted,
-            long_key: self.long_key,
+            long_key: self.protocol.long_keys,
             key,
             params: self.params,
             asked: self.asked,
@@ -56,7 +56,7 @@ impl Client {
         self.times.begin_request(from.request);
         self.times.set_quiet(from.quiet);
         self.admitted = from.admitted;
-        self.long_key = from.long_key;
+        self.protocol.long_keys = from.long_key;
         self.who = who;
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use howdah_wire::WireError;
 use howdah_wire::startup::{FirstPacket, Startup, length, read};
 
-use super::{Client, ClientTimes, Replication};
+use super::{Client, ClientTimes, Protocol, Replication};
 use crate::auth::CERT_REQUIRED;
 use crate::client::ClientState;
 use crate::config::{SessionState, SslMode};
@@ -77,9 +77,7 @@ impl Pooler {
             welcomed: false,
             standby: None,
             notified: false,
-            replication: Replication::None,
-            server_options: None,
-            long_key: false,
+            protocol: Protocol::default(),
             old_key: None,
             times: ClientTimes::new(connected, now),
             timer: Time(0),

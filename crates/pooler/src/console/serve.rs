@@ -341,7 +341,7 @@ impl Pooler {
             return self.disconnect(id, Fault::NotAllowed, out);
         }
         client.opens_console(ConsoleSession::of(admin));
-        let long = client.long_key;
+        let long = client.protocol.long_keys;
         let (pid, secret, length) = self.new_key(id, long);
         out.send_with(Peer::Client(id), |buf| {
             write::authentication(buf, 0, b"");

@@ -27,7 +27,7 @@ impl Pooler {
             return;
         };
         let relaying = client.inbox.relaying();
-        let replication = client.replication.any();
+        let replication = client.is_replicating();
         let group_failed = client.end.skips();
         // While Howdah sets the client's parameters, no query of the client runs.
         let runs = matches!(self.servers.at(id).state(), ServerState::Linked(_));

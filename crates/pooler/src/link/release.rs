@@ -84,7 +84,7 @@ impl Pooler {
         }
         let terms = &self.logins.at(server.login).terms;
         let (mut ending, watched) = (server.ending(), terms.watched);
-        let session = terms.mode == PoolMode::Session || client.replication.any();
+        let session = terms.mode == PoolMode::Session || client.is_replicating();
         let has_session = client.session.is_some();
         // Session mode needs this, too: the client may have listened before a reload changed the
         // mode.
@@ -102,7 +102,7 @@ impl Pooler {
             let client = self.clients.at_mut(client_id);
             client.times.set_quiet(self.now);
             // The client's session goes to the successor process as it is now.
-            if self.janitor.takeover.holds() && !client.replication.any() {
+            if self.janitor.takeover.holds() && !client.is_replicating() {
                 client.parks();
             }
             if watched {

@@ -240,7 +240,7 @@ impl Pooler {
             .logins
             .at_mut(client.login.expect("the client is logged in"));
         let wanted = login.terms.wanted;
-        let watch = (wanted.any && !client.replication.any()).then_some(Watching {
+        let watch = (wanted.any && !client.is_replicating()).then_some(Watching {
             now,
             wanted,
             texts: &mut self.queries.texts,
@@ -329,7 +329,7 @@ impl Pooler {
         let login_id = server.login;
         let login = self.logins.at_mut(login_id);
         login.count_sent(new);
-        let replicates = side.client().is_some_and(|c| c.replication.any());
+        let replicates = side.client().is_some_and(|c| c.is_replicating());
         let hears = side.client().is_some_and(Client::hears);
         let kept = login.is_session() || replicates || hears;
         let mut downstream = Downstream {

@@ -150,7 +150,7 @@ impl Upstream<'_> {
             let alone = own.is_some_and(|own| own.refused || own.alone != ListensAlone::No);
             alone || session.pinned.any(Kinds::LISTENS)
         });
-        let shares = self.terms.shares_listen && !self.client.replication.any();
+        let shares = self.terms.shares_listen && !self.client.is_replicating();
         shares && self.renames && found.channels.is_some() && !refused
     }
 

@@ -33,7 +33,7 @@ impl Pooler {
         let Some(login) = client.login else {
             return false;
         };
-        let replication = client.replication.any();
+        let replication = client.is_replicating();
         let home = self.logins.at(login).home();
         let Some(pool_id) = home.or_else(|| self.route(id, opening)) else {
             return false;

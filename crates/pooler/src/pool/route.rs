@@ -50,7 +50,7 @@ impl Pooler {
         for (id, since) in self.pools.at_mut(pool_id).waiting.take_all() {
             let moves = self.clients.get(id).is_some_and(|client| {
                 matches!(client.state(), ClientState::Waiting(pool) if *pool == pool_id)
-                    && !client.replication.any()
+                    && !client.is_replicating()
             });
             let new = if moves {
                 self.route(id, Opening::Unread)

@@ -76,12 +76,12 @@ impl Pooler {
         }
         let client = server.reserved_for().and_then(|id| self.clients.get(id));
         if let Some(client) = client {
-            let how: &[u8] = match client.replication {
+            let how: &[u8] = match client.protocol.replication {
                 Replication::Physical => b"true",
                 _ => b"database",
             };
             parameters.push(("replication", how));
-            if let Some(options) = &client.server_options {
+            if let Some(options) = &client.protocol.server_options {
                 parameters.push(("options", options));
             }
             if let Some(params) = &client.params {

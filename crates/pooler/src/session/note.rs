@@ -251,7 +251,7 @@ impl Upstream<'_> {
 /// How to treat state that a client leaves. A replication client has a server of its own, which no
 /// other client gets later.
 pub(crate) fn tracking(client: &Client, terms: &Terms) -> Tracking {
-    if client.replication.any() {
+    if client.is_replicating() {
         Tracking::Nothing
     } else {
         terms.tracking
