@@ -165,7 +165,7 @@ impl Pooler {
                     waiter: Waiter {
                         login: self.logins.at(link.client.login?).key.clone(),
                         client: link.client_id,
-                        since: link.client.times.request_began,
+                        since: link.client.times.request,
                     },
                     server: link.server_id,
                     connected: link.server.times.connected,

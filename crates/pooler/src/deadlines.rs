@@ -143,7 +143,7 @@ impl Pooler {
         match (client.state(), terms) {
             (ClientState::Canceller, _) => {
                 let limit = nanos(globals.cancel_wait_timeout);
-                deadlines.add(client.times.request_began, limit, Fault::CancelWait);
+                deadlines.add(client.times.request, limit, Fault::CancelWait);
                 if let Some(turn) = self.guesses.turn_of(id) {
                     deadlines.put(turn, 1, ClientDue::Examine);
                 }
@@ -152,19 +152,15 @@ impl Pooler {
             (ClientState::Closing | ClientState::Console(_), _) => return None,
             (ClientState::Idle, Some(terms)) => {
                 let limit = terms.client_idle_timeout;
-                deadlines.add(client.times.quiet_since, limit, Fault::ClientIdle);
+                deadlines.add(client.times.quiet, limit, Fault::ClientIdle);
             }
             (ClientState::Waiting(_), Some(terms)) => {
                 let limit = terms.query_wait_timeout;
-                deadlines.add(client.times.request_began, limit, Fault::QueryWait);
+                deadlines.add(client.times.request, limit, Fault::QueryWait);
                 let limit = terms.query_timeout;
-                deadlines.add(
-                    client.times.request_began,
-                    limit,
-                    Fault::QueryTimeoutWaiting,
-                );
+                deadlines.add(client.times.request, limit, Fault::QueryTimeoutWaiting);
                 if !client.notified && client.welcomed {
-                    deadlines.notify(client.times.request_began, nanos(globals.query_wait_notify));
+                    deadlines.notify(client.times.request, nanos(globals.query_wait_notify));
                 }
             }
             (ClientState::Linked(server) | ClientState::Aligning(server), Some(terms)) => {
@@ -173,23 +169,23 @@ impl Pooler {
             // As with PgBouncer, a client that waits for auth_query counts as waiting for a server.
             (ClientState::Lookup(pool), Some(terms)) => {
                 if let Some(fault) = self.nobody_there(*pool) {
-                    deadlines.add(client.times.request_began, NOBODY_NS, fault);
+                    deadlines.add(client.times.request, NOBODY_NS, fault);
                 }
                 let limit = nanos(globals.client_login_timeout);
                 deadlines.add(client.times.connected, limit, Fault::LoginTimeout);
                 let limit = terms.query_wait_timeout;
-                deadlines.add(client.times.request_began, limit, Fault::QueryWait);
+                deadlines.add(client.times.request, limit, Fault::QueryWait);
             }
             (ClientState::Welcome(pool), Some(terms)) => {
                 if let Some(fault) = self.nobody_there(*pool) {
-                    deadlines.add(client.times.request_began, NOBODY_NS, fault);
+                    deadlines.add(client.times.request, NOBODY_NS, fault);
                 }
                 let limit = nanos(globals.client_login_timeout);
                 deadlines.add(client.times.connected, limit, Fault::LoginTimeoutServerDown);
                 let limit = terms.query_timeout;
                 deadlines.add(client.times.connected, limit, Fault::QueryTimeoutWaiting);
                 let limit = terms.query_wait_timeout;
-                deadlines.add(client.times.request_began, limit, Fault::QueryWait);
+                deadlines.add(client.times.request, limit, Fault::QueryWait);
             }
             (state, _) => {
                 let limit = nanos(globals.client_login_timeout);
@@ -231,29 +227,25 @@ impl Pooler {
         if !server.link.is_owed() {
             if server.status == howdah_wire::backend::Status::Idle && !server.link.group_open() {
                 deadlines.add(
-                    client.times.quiet_since,
+                    client.times.quiet,
                     terms.client_idle_timeout,
                     Fault::ClientIdle,
                 );
                 if client.is_pinned() {
-                    deadlines.add(
-                        client.times.quiet_since,
-                        terms.pin_idle_timeout,
-                        Fault::PinIdle,
-                    );
+                    deadlines.add(client.times.quiet, terms.pin_idle_timeout, Fault::PinIdle);
                 }
                 return;
             }
             let limit = terms.idle_transaction_timeout;
-            deadlines.add(client.times.quiet_since, limit, Fault::IdleTransaction);
+            deadlines.add(client.times.quiet, limit, Fault::IdleTransaction);
         } else {
             // A COPY FROM STDIN takes as long as its client sends. As with PgBouncer, the timeout
             // counts from the client's last bytes.
-            let from = server.times.request_began.max(client.times.quiet_since);
+            let from = server.times.request.max(client.times.quiet);
             deadlines.add(from, terms.query_timeout, Fault::QueryTimeout);
         }
         deadlines.add(
-            server.times.transaction_began,
+            server.times.transaction,
             terms.transaction_timeout,
             Fault::TransactionTimeout,
         );
@@ -292,7 +284,7 @@ impl Pooler {
                 let min = pool.supply.min_size;
                 let keeps = self.first_seat(&pool.key.login) == self.worker;
                 if why == "server idle timeout" && pool.servers() <= min && keeps {
-                    self.servers.at_mut(id).times.set_last_used(self.now);
+                    self.servers.at_mut(id).times.set_used(self.now);
                     return self.watch_server(id);
                 }
                 if why == LIFE_OVER {
@@ -333,18 +325,16 @@ impl Pooler {
                 ];
                 let set = limits.into_iter().filter(|(limit, _)| *limit > 0);
                 let (limit, why) = set.min().unwrap_or((LOOKUP_NS, "auth_query did not end"));
-                Some((after(server.times.request_began, limit), why))
+                Some((after(server.times.request, limit), why))
             }
             ServerState::Draining => Some((
-                after(server.times.last_used, REST_NS),
+                after(server.times.used, REST_NS),
                 "client left, query did not end",
             )),
             ServerState::Resetting => {
-                Some((after(server.times.last_used, REST_NS), "reset query failed"))
+                Some((after(server.times.used, REST_NS), "reset query failed"))
             }
-            ServerState::Checking => {
-                Some((after(server.times.last_used, REST_NS), "test query failed"))
-            }
+            ServerState::Checking => Some((after(server.times.used, REST_NS), "test query failed")),
             _ => None,
         }
     }
@@ -380,7 +370,7 @@ pub(crate) fn idle_deadline(server: &Server, pool: &Pool) -> (Time, &'static str
         supply.server_lifetime.max(PERIOD_NS),
     );
     let over = over.max(pool.next_life());
-    let idle = after(server.times.last_used, supply.server_idle_timeout);
+    let idle = after(server.times.used, supply.server_idle_timeout);
     if supply.server_idle_timeout > 0 && idle <= over {
         (idle, "server idle timeout")
     } else {

@@ -207,7 +207,7 @@ impl Pooler {
             return out.push(Action::Discard(socket));
         };
         let lore = self.lore(pool);
-        let (notified, request) = (client.notified, client.times.request_began);
+        let (notified, request) = (client.notified, client.times.request);
         let passenger = self.take_passenger(id, client, Standing::Ready, socket);
         let wants = waits || !passenger.held.is_empty();
         self.moves.under_way += 1;

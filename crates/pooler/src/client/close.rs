@@ -111,7 +111,7 @@ impl Pooler {
         if matches!(client.state(), ClientState::Waiting(_))
             && let Some(login) = client.login
         {
-            let waited = self.now.0.saturating_sub(client.times.request_began.0);
+            let waited = self.now.0.saturating_sub(client.times.request.0);
             self.logins.at_mut(login).count_wait_in_vain(waited);
         }
         let undo = match client.state() {

@@ -8,9 +8,9 @@ pub struct ClientTimes {
     /// The client connected.
     pub(crate) connected: Time,
     /// The client began a request.
-    pub(crate) request_began: Time,
+    pub(crate) request: Time,
     /// The client became idle or idle in a transaction, or sent rows of a COPY.
-    pub(crate) quiet_since: Time,
+    pub(crate) quiet: Time,
 }
 
 impl ClientTimes {
@@ -18,22 +18,22 @@ impl ClientTimes {
     pub(super) fn new(connected: Time, now: Time) -> Self {
         ClientTimes {
             connected,
-            request_began: now,
-            quiet_since: now,
+            request: now,
+            quiet: now,
         }
     }
 
     /// True if the client began a request or became quiet at `since` or later.
     pub(super) fn is_active(&self, since: Time) -> bool {
-        self.request_began.max(self.quiet_since) >= since
+        self.request.max(self.quiet) >= since
     }
 
     pub(crate) fn begin_request(&mut self, at: Time) {
-        self.request_began = at;
+        self.request = at;
     }
 
     /// The client has no request under way since `at`, or has sent rows of a COPY then.
     pub(crate) fn set_quiet(&mut self, at: Time) {
-        self.quiet_since = at;
+        self.quiet = at;
     }
 }

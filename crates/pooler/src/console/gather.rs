@@ -79,7 +79,7 @@ impl Pooler {
                 (ClientState::Console(_), _) => consoles += 1,
                 (ClientState::Canceller | ClientState::Closing, _) => {}
                 (state, Some(share)) if client.is_waiting() => {
-                    let waited = self.now.0.saturating_sub(client.times.request_began.0);
+                    let waited = self.now.0.saturating_sub(client.times.request.0);
                     if matches!(state, ClientState::Lookup(_)) {
                         login_clients += 1;
                         share.states.cl_lookups += 1;
@@ -223,14 +223,14 @@ impl Pooler {
             return;
         };
         let age = |since: Time| self.now.0.saturating_sub(since.0);
-        let slow = u32::from(age(server.times.request_began) >= SLOW_NS);
+        let slow = u32::from(age(server.times.request) >= SLOW_NS);
         if matches!(server.state(), ServerState::Lookup(_)) {
             states.sv_working += 1;
             states.sv_slow += slow;
         } else if !server.is_linked() {
             states.sv_working += u32::from(server.is_at_work());
         } else {
-            let (state, age) = (state_of(server), age(server.times.transaction_began));
+            let (state, age) = (state_of(server), age(server.times.transaction));
             match state {
                 HolderState::Active => {
                     states.sv_working += 1;
@@ -283,7 +283,7 @@ impl Pooler {
     /// True if the server would be tested before its next use.
     fn is_stale(&self, server: &Server) -> bool {
         let globals = &self.config.globals;
-        let rested = self.now.0.saturating_sub(server.times.last_used.0);
+        let rested = self.now.0.saturating_sub(server.times.used.0);
         !globals.server_check_query.is_empty() && rested > nanos(globals.server_check_delay)
     }
 
@@ -321,9 +321,9 @@ impl Pooler {
             ends: Some(&client.ends),
             tls: client.tls.as_deref(),
             connected: client.times.connected,
-            request: client.times.request_began,
+            request: client.times.request,
             wait: if waits {
-                self.now.0.saturating_sub(client.times.request_began.0)
+                self.now.0.saturating_sub(client.times.request.0)
             } else {
                 0
             },
@@ -336,7 +336,7 @@ impl Pooler {
         });
         let wait = client.waits_in().filter(|_| waits).map(|id| ServerWait {
             login: self.pools.at(id).key.login.clone(),
-            since: client.times.request_began,
+            since: client.times.request,
             reason: if client.awaits_permission() {
                 Reason::PinLimit.word()
             } else {
@@ -383,7 +383,7 @@ impl Pooler {
             ends: server.connection.ends.as_ref(),
             tls: server.connection.tls.as_deref(),
             connected: server.times.connected,
-            request: server.times.request_began,
+            request: server.times.request,
             wait: 0,
             close_needed: server.ending().is_some(),
             number: server.number,

@@ -31,7 +31,7 @@ impl Pooler {
             rows.extend(waits.map(|client| WaiterRow {
                 login: login.key.clone(),
                 who: self.teller(client),
-                waited: self.now.0.saturating_sub(client.times.request_began.0),
+                waited: self.now.0.saturating_sub(client.times.request.0),
                 reason: if client.awaits_permission() {
                     crate::pool::Reason::PinLimit.word()
                 } else {
@@ -64,11 +64,11 @@ impl Pooler {
             server: server.number,
             pid: server.cancels.pid().unwrap_or(0),
             state,
-            held: since(server.times.transaction_began),
+            held: since(server.times.transaction),
             stayed: since(if state == HolderState::Active {
-                server.times.request_began
+                server.times.request
             } else {
-                client.times.quiet_since
+                client.times.quiet
             }),
             kept_for: pinned.map_or_else(String::new, crate::session::reasons),
             query: server.link.known_text().cloned(),

@@ -31,7 +31,7 @@ impl Pooler {
         let server = self.servers.at_mut(server_id);
         let login = self.logins.at_mut(server.login);
         let wait = match client.state() {
-            ClientState::Waiting(_) => now.0.saturating_sub(client.times.request_began.0),
+            ClientState::Waiting(_) => now.0.saturating_sub(client.times.request.0),
             _ => 0,
         };
         server.link.begins(wait);

@@ -466,9 +466,9 @@ fn count_ended(
     now: Time,
 ) {
     let since = |then: Time| now.0.saturating_sub(then.0);
-    login.count_queries(counts.queries, since(server.times.request_began));
+    login.count_queries(counts.queries, since(server.times.request));
     if counts.transactions > 0 {
-        login.count_transactions(counts.transactions, since(server.times.transaction_began));
+        login.count_transactions(counts.transactions, since(server.times.transaction));
     }
     // In a pipeline the next query begins when this one ends.
     server.begin_request(now);

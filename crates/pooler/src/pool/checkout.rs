@@ -82,7 +82,7 @@ impl Pooler {
                     let since = self
                         .clients
                         .get(client)
-                        .map_or(self.now, |c| c.times.request_began);
+                        .map_or(self.now, |c| c.times.request);
                     self.pools.at_mut(pool_id).waiting.rejoin(client, since);
                 }
             }
@@ -101,7 +101,7 @@ impl Pooler {
         let age = self.now.0.saturating_sub(server.times.connected.0);
         // A login that has just succeeded counts as a test.
         let fresh = !server.served() && age < FRESH_NS;
-        if !fresh && self.needs_test(server.times.last_used) {
+        if !fresh && self.needs_test(server.times.used) {
             self.test_server(id, out);
             return None;
         }
@@ -118,9 +118,8 @@ impl Pooler {
             return pool.idle.take_newest();
         }
         let (servers, tested) = (&self.servers, self.tested_since());
-        let fit = |server: &server::Server| {
-            server.times.last_used >= tested && has_settings(client, server)
-        };
+        let fit =
+            |server: &server::Server| server.times.used >= tested && has_settings(client, server);
         let fit = |id| servers.get(id).is_some_and(fit);
         self.pools.at_mut(pool_id).idle.take_fit(LOOKED_AT, fit)
     }

@@ -142,7 +142,7 @@ impl Pooler {
             // No client has used the server meanwhile: a move is not use.
             let idle = |server: &&mut Server| matches!(server.state(), ServerState::Idle);
             if let Some(server) = self.servers.get_mut(id).filter(idle) {
-                server.times.set_last_used(since);
+                server.times.set_used(since);
                 self.watch_server(id);
             }
         }

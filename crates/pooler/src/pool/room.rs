@@ -78,7 +78,7 @@ impl Pooler {
         let idle = others.flat_map(|pool| pool.idle.iter());
         let there = idle.filter_map(|id| {
             let server = self.servers.get(id)?;
-            (*server.connection.remote()? == wish.place).then_some((server.times.last_used, id))
+            (*server.connection.remote()? == wish.place).then_some((server.times.used, id))
         });
         there.min_by_key(|(since, _)| *since)
     }

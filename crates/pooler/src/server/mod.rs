@@ -377,7 +377,7 @@ impl Server {
             return None;
         }
         let state = std::mem::replace(&mut self.state, ServerState::Draining);
-        self.times.set_last_used(now);
+        self.times.set_used(now);
         self.status = Status::Idle;
         match state {
             ServerState::Lookup(lookup) => Some(lookup),
@@ -430,7 +430,7 @@ impl Server {
     pub(crate) fn becomes_listener(&mut self, now: Time) {
         self.state = ServerState::Listening { first: true };
         self.served = true;
-        self.times.set_last_used(now);
+        self.times.set_used(now);
     }
 
     /// A query of the listening connection is over. True if it was the first one.

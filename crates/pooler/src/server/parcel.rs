@@ -65,7 +65,7 @@ impl Pooler {
             statements: server.statements.into_statements(),
             status: server.status,
             connected: server.times.connected,
-            since: server.times.last_used,
+            since: server.times.used,
             served: server.served,
             followed: self.logins.at(server.login).terms.tracking != Tracking::Nothing,
             standby: server.standby,

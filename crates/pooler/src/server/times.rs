@@ -8,12 +8,12 @@ pub struct ServerTimes {
     /// The server connected.
     pub(crate) connected: Time,
     /// PostgreSQL answered a client, or a task of Howdah's own began.
-    pub(crate) last_used: Time,
+    pub(crate) used: Time,
     /// The client's current transaction began.
-    pub(crate) transaction_began: Time,
+    pub(crate) transaction: Time,
     /// The current request began.
-    pub(crate) request_began: Time,
-    /// Howdah has answered for PostgreSQL, which has said nothing since `last_used`.
+    pub(crate) request: Time,
+    /// Howdah has answered for PostgreSQL, which has said nothing since `used`.
     silent: bool,
 }
 
@@ -22,9 +22,9 @@ impl ServerTimes {
     pub(crate) fn new(connected: Time, now: Time) -> Self {
         ServerTimes {
             connected,
-            last_used: now,
-            transaction_began: now,
-            request_began: now,
+            used: now,
+            transaction: now,
+            request: now,
             silent: false,
         }
     }
@@ -33,22 +33,22 @@ impl ServerTimes {
         self.connected = now;
     }
 
-    pub(crate) fn set_last_used(&mut self, then: Time) {
-        self.last_used = then;
+    pub(crate) fn set_used(&mut self, then: Time) {
+        self.used = then;
     }
 
     /// The client begins a request, and a transaction too if `first`.
     pub(super) fn begin_request(&mut self, now: Time, first: bool) {
-        self.request_began = now;
+        self.request = now;
         if first {
-            self.transaction_began = now;
+            self.transaction = now;
         }
     }
 
     /// Howdah begins a task of its own.
     pub(super) fn begin_task(&mut self, now: Time) {
-        self.last_used = now;
-        self.request_began = now;
+        self.used = now;
+        self.request = now;
     }
 
     /// Howdah answers a whole group for PostgreSQL. That is no sign that the server is alive.
@@ -65,7 +65,7 @@ impl ServerTimes {
     /// server was not used: its tests and idle timeout count from before.
     pub(crate) fn rest(&mut self, now: Time) {
         if !self.silent {
-            self.last_used = now;
+            self.used = now;
         }
     }
 }

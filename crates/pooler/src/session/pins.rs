@@ -64,7 +64,7 @@ impl Pooler {
         {
             client.stands_in_line(pool);
             let pool = self.pools.at_mut(pool);
-            pool.pin_line.join(id, client.times.request_began);
+            pool.pin_line.join(id, client.times.request);
         }
         self.ask_permission(id, PinWish::Waits, out);
         self.watch_client(id);
@@ -162,7 +162,7 @@ impl Pooler {
         let works = self.servers.iter().any(|(_, server)| {
             let in_transaction = server.status != Status::Idle;
             server.pool == id
-                && (server.link.is_owed() || in_transaction || server.times.request_began >= lately)
+                && (server.link.is_owed() || in_transaction || server.times.request >= lately)
                 && self.client_of(server).is_some_and(Client::may_keep)
         });
         if works || !pool.pin_line.is_empty() {
