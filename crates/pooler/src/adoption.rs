@@ -217,7 +217,7 @@ impl Pooler {
         let welcomed = self.logins.at(login).welcome.is_some();
         let client = self.clients.at_mut(id);
         if standing == Standing::Ready {
-            let quiet = client.quiet();
+            let quiet = client.times.quiet;
             client.becomes_idle(quiet);
             self.resume(id, out);
             return self.watch_client(id);

@@ -90,8 +90,8 @@ impl Pooler {
                     .iter()
                     .map(|(_, s)| held(&s.inbox))
                     .sum::<usize>(),
-            statements: self.servers.iter().map(|(_, s)| s.set.len()).sum(),
-            names: self.clients.iter().map(|(_, c)| c.names.len()).sum(),
+            statements: self.servers.iter().map(|(_, s)| s.statements.len()).sum(),
+            names: self.clients.iter().map(|(_, c)| c.statements.len()).sum(),
             pools: pools().count(),
             on_the_way: self.moves.under_way + self.searches.open.len(),
             ..Census::default()
@@ -142,7 +142,7 @@ impl Pooler {
         for (_, pool) in self.pools.iter() {
             for (client, since) in pool.waiting.iter() {
                 let waits = |c: &client::Client| {
-                    matches!(c.state(), ClientState::Waiting(_)) && !c.replication.any()
+                    matches!(c.state(), ClientState::Waiting(_)) && !c.is_replicating()
                 };
                 if self.clients.get(client).is_some_and(waits) {
                     waiters.push(Waiter {
@@ -165,10 +165,10 @@ impl Pooler {
                     waiter: Waiter {
                         login: self.logins.at(link.client.login?).key.clone(),
                         client: link.client_id,
-                        since: link.client.request(),
+                        since: link.client.times.request,
                     },
                     server: link.server_id,
-                    connected: link.server.connected,
+                    connected: link.server.times.connected,
                 })
             })
             .collect()

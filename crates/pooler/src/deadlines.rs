@@ -102,7 +102,7 @@ impl Pooler {
         match (client.state(), terms) {
             (ClientState::Canceller, _) => {
                 let limit = nanos(globals.cancel_wait_timeout);
-                deadlines.add(client.request(), limit, Fault::CancelWait);
+                deadlines.add(client.times.request, limit, Fault::CancelWait);
                 if let Some(turn) = self.guesses.turn_of(id) {
                     deadlines.put(turn, 1, ClientDue::Examine);
                 }
@@ -111,15 +111,15 @@ impl Pooler {
             (ClientState::Closing | ClientState::Console(_), _) => return None,
             (ClientState::Idle, Some(terms)) => {
                 let limit = terms.client_idle_timeout;
-                deadlines.add(client.quiet(), limit, Fault::ClientIdle);
+                deadlines.add(client.times.quiet, limit, Fault::ClientIdle);
             }
             (ClientState::Waiting(_), Some(terms)) => {
                 let limit = terms.query_wait_timeout;
-                deadlines.add(client.request(), limit, Fault::QueryWait);
+                deadlines.add(client.times.request, limit, Fault::QueryWait);
                 let limit = terms.query_timeout;
-                deadlines.add(client.request(), limit, Fault::QueryTimeoutWaiting);
+                deadlines.add(client.times.request, limit, Fault::QueryTimeoutWaiting);
                 if !client.notified && client.welcomed {
-                    deadlines.notify(client.request(), nanos(globals.query_wait_notify));
+                    deadlines.notify(client.times.request, nanos(globals.query_wait_notify));
                 }
             }
             (ClientState::Linked(server) | ClientState::Aligning(server), Some(terms)) => {
@@ -128,23 +128,23 @@ impl Pooler {
             // As with PgBouncer, a client that waits for auth_query counts as waiting for a server.
             (ClientState::Lookup(pool), Some(terms)) => {
                 if let Some(fault) = self.nobody_there(*pool) {
-                    deadlines.add(client.request(), NOBODY_NS, fault);
+                    deadlines.add(client.times.request, NOBODY_NS, fault);
                 }
                 let limit = nanos(globals.client_login_timeout);
-                deadlines.add(client.connected, limit, Fault::LoginTimeout);
+                deadlines.add(client.times.connected, limit, Fault::LoginTimeout);
                 let limit = terms.query_wait_timeout;
-                deadlines.add(client.request(), limit, Fault::QueryWait);
+                deadlines.add(client.times.request, limit, Fault::QueryWait);
             }
             (ClientState::Welcome(pool), Some(terms)) => {
                 if let Some(fault) = self.nobody_there(*pool) {
-                    deadlines.add(client.request(), NOBODY_NS, fault);
+                    deadlines.add(client.times.request, NOBODY_NS, fault);
                 }
                 let limit = nanos(globals.client_login_timeout);
-                deadlines.add(client.connected, limit, Fault::LoginTimeoutServerDown);
+                deadlines.add(client.times.connected, limit, Fault::LoginTimeoutServerDown);
                 let limit = terms.query_timeout;
-                deadlines.add(client.connected, limit, Fault::QueryTimeoutWaiting);
+                deadlines.add(client.times.connected, limit, Fault::QueryTimeoutWaiting);
                 let limit = terms.query_wait_timeout;
-                deadlines.add(client.request(), limit, Fault::QueryWait);
+                deadlines.add(client.times.request, limit, Fault::QueryWait);
             }
             (state, _) => {
                 let limit = nanos(globals.client_login_timeout);
@@ -155,7 +155,7 @@ impl Pooler {
                 } else {
                     Fault::LoginTimeout
                 };
-                deadlines.add(client.connected, limit, fault);
+                deadlines.add(client.times.connected, limit, fault);
             }
         }
         deadlines.first
@@ -185,22 +185,26 @@ impl Pooler {
     ) {
         if !server.link.is_owed() {
             if server.status == howdah_wire::backend::Status::Idle && !server.link.group_open() {
-                deadlines.add(client.quiet(), terms.client_idle_timeout, Fault::ClientIdle);
+                deadlines.add(
+                    client.times.quiet,
+                    terms.client_idle_timeout,
+                    Fault::ClientIdle,
+                );
                 if client.is_pinned() {
-                    deadlines.add(client.quiet(), terms.pin_idle_timeout, Fault::PinIdle);
+                    deadlines.add(client.times.quiet, terms.pin_idle_timeout, Fault::PinIdle);
                 }
                 return;
             }
             let limit = terms.idle_transaction_timeout;
-            deadlines.add(client.quiet(), limit, Fault::IdleTransaction);
+            deadlines.add(client.times.quiet, limit, Fault::IdleTransaction);
         } else {
             // A COPY FROM STDIN takes as long as its client sends. As with PgBouncer, the timeout
             // counts from the client's last bytes.
-            let from = server.request().max(client.quiet());
+            let from = server.times.request.max(client.times.quiet);
             deadlines.add(from, terms.query_timeout, Fault::QueryTimeout);
         }
         deadlines.add(
-            server.linked(),
+            server.times.transaction,
             terms.transaction_timeout,
             Fault::TransactionTimeout,
         );
@@ -218,11 +222,11 @@ impl Pooler {
             | ServerState::Login(_)
             | ServerState::ConnectQuery => {
                 let limit = nanos(globals.server_connect_timeout);
-                (limit > 0).then(|| (after(server.connected, limit), "connect timeout"))
+                (limit > 0).then(|| (after(server.times.connected, limit), "connect timeout"))
             }
             ServerState::Idle => Some(idle_deadline(server, self.pools.at(server.pool))),
             ServerState::Cancel(_) => Some((
-                after(server.connected, crate::cancel::carrier::CARRIER_NS),
+                after(server.times.connected, crate::cancel::carrier::CARRIER_NS),
                 "cancel timeout",
             )),
             ServerState::Lookup(_) => {
@@ -235,14 +239,16 @@ impl Pooler {
                 ];
                 let set = limits.into_iter().filter(|(limit, _)| *limit > 0);
                 let (limit, why) = set.min().unwrap_or((LOOKUP_NS, "auth_query did not end"));
-                Some((after(server.request(), limit), why))
+                Some((after(server.times.request, limit), why))
             }
             ServerState::Draining => Some((
-                after(server.since(), REST_NS),
+                after(server.times.used, REST_NS),
                 "client left, query did not end",
             )),
-            ServerState::Resetting => Some((after(server.since(), REST_NS), "reset query failed")),
-            ServerState::Checking => Some((after(server.since(), REST_NS), "test query failed")),
+            ServerState::Resetting => {
+                Some((after(server.times.used, REST_NS), "reset query failed"))
+            }
+            ServerState::Checking => Some((after(server.times.used, REST_NS), "test query failed")),
             _ => None,
         }
     }
@@ -254,9 +260,12 @@ pub(crate) fn idle_deadline(server: &Server, pool: &Pool) -> (Time, &'static str
     let supply = &pool.supply;
     let after = |from: Time, limit: u64| Time(from.0.saturating_add(limit));
     // Even with a lifetime of 0, a new server gets some time to serve a client.
-    let over = after(server.connected, supply.server_lifetime.max(PERIOD_NS));
+    let over = after(
+        server.times.connected,
+        supply.server_lifetime.max(PERIOD_NS),
+    );
     let over = over.max(pool.next_life());
-    let idle = after(server.since(), supply.server_idle_timeout);
+    let idle = after(server.times.used, supply.server_idle_timeout);
     if supply.server_idle_timeout > 0 && idle <= over {
         (idle, "server idle timeout")
     } else {

@@ -57,7 +57,10 @@ impl Pooler {
                     !server.inbox.relaying(),
                     "an idle server is between messages"
                 );
-                assert_eq!(server.cancels(), 0, "an idle server is not being cancelled");
+                assert!(
+                    !server.cancels.are_under_way(),
+                    "an idle server is not being cancelled"
+                );
                 assert!(server.permitted, "an idle server has a permit");
             }
         }
@@ -160,7 +163,7 @@ impl Pooler {
         }
         for (id, client) in self.clients.iter() {
             // A server may be on its way for a replication client.
-            let elsewhere = client.replication.any() || client.awaits_permission();
+            let elsewhere = client.is_replicating() || client.awaits_permission();
             if let ClientState::Waiting(pool) = client.state()
                 && !elsewhere
             {

@@ -229,7 +229,7 @@ impl Pooler {
                     && client.is_waiting()
                 {
                     total.still_waiting += 1;
-                    total.wait_ns += self.now.0.saturating_sub(client.request().0);
+                    total.wait_ns += self.now.0.saturating_sub(client.times.request.0);
                 }
             }
         }

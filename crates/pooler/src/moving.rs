@@ -164,7 +164,8 @@ impl Pooler {
         if shed.left == 0 {
             return 0;
         }
-        let names = self.clients.get(id).map_or(0, |client| client.names.len());
+        let client = self.clients.get(id);
+        let names = client.map_or(0, |client| client.statements.len());
         if !self.depart(id, shed.to, out) {
             return 0;
         }
@@ -205,7 +206,7 @@ impl Pooler {
             return out.push(Action::Discard(socket));
         };
         let lore = self.lore(pool);
-        let (notified, request) = (client.notified, client.request());
+        let (notified, request) = (client.notified, client.times.request);
         let passenger = self.take_passenger(id, client, Standing::Ready, socket);
         let wants = waits || !passenger.held.is_empty();
         self.moves.under_way += 1;
@@ -293,7 +294,7 @@ fn may_leave(client: &Client) -> bool {
         && client.welcomed
         && client.login.is_some()
         && client.inbox.at_boundary()
-        && !client.replication.any()
-        && !(client.leaving || client.end.is_stalled() || client.parked)
+        && !client.is_replicating()
+        && !(client.is_leaving() || client.end.is_stalled() || client.parked)
         && !(client.valve.is_paused() || client.valve.is_congested())
 }

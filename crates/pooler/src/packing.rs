@@ -24,10 +24,10 @@ impl Pooler {
             _ => {}
         }
         // An earlier round asked for a report about this client, which has not come.
-        if client.is_unread() {
+        if client.valve.is_unread() {
             return false;
         }
-        client.asked_about();
+        client.valve.mark_unread();
         out.push(Action::TellFlushed(Peer::Client(id)));
         true
     }
@@ -35,7 +35,7 @@ impl Pooler {
     /// The kernel has all bytes queued for a client: if the client travels, it leaves now.
     pub(crate) fn client_flushed(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
-        client.was_flushed();
+        client.valve.mark_read();
         use ClientState::{Console, Leaving, Moving, Packed};
         let later = match client.state() {
             // The driver already lets go of the client or of its server.
@@ -117,7 +117,9 @@ impl Pooler {
         let tls = self.janitor.tls_travels;
         let client = self.clients.get(id)?;
         match client.state() {
-            _ if client.leaving || client.replication.any() || client.is_held_by_tls(tls) => None,
+            _ if client.is_leaving() || client.is_replicating() || client.is_held_by_tls(tls) => {
+                None
+            }
             // The client is certainly slow to read.
             _ if client.valve.is_congested() => None,
             // Only this process hears the client's channels.
@@ -195,7 +197,7 @@ impl Pooler {
         if let Some(login) = client.login {
             self.logins.at_mut(login).client_leaves(self.now);
         }
-        let (pid, secret, length) = self.own_key(id, client.long_key);
+        let (pid, secret, length) = self.own_key(id, client.protocol.long_keys);
         self.peering.forget(id);
         let own = || OldKey {
             pid,

@@ -69,14 +69,14 @@ impl Pooler {
     pub(crate) fn key_holder(&self, pid: u32, secret: &[u8]) -> Option<ClientId> {
         let plain = self.clients.key_at(Keys::slot(pid)).filter(|id| {
             let client = gone!(self.clients.get(*id));
-            let (ours, mine, length) = self.keys.of(*id, client.long_key);
+            let (ours, mine, length) = self.keys.of(*id, client.protocol.long_keys);
             let has_this_form = client.old_key.is_none() && !self.peering.keys_of.contains_key(id);
             has_this_form && ours == pid && bool::from(secret.ct_eq(&mine[..length]))
         });
         let peered = || {
             let key = PeerKey::read(pid, secret)?.fresh();
             let id = *self.peering.keys.get(&key)?;
-            let (_, mine, length) = self.keys.of(id, self.clients.get(id)?.long_key);
+            let (_, mine, length) = self.keys.of(id, self.clients.get(id)?.protocol.long_keys);
             let rest = secret.len() == length && bool::from(secret[4..].ct_eq(&mine[4..length]));
             rest.then_some(id)
         };

@@ -152,5 +152,5 @@ pub(crate) fn is_secret(peer: u32, pid: u32, own: &[u8], secret: &[u8]) -> bool 
 pub(crate) fn login_pid(keys: &Keys, peering: &Peering, id: ClientId, client: &Client) -> u32 {
     let told = client.old_key.as_ref().map(|key| key.pid);
     told.or_else(|| peering.keys_of.get(&id).map(|key| key.pid()))
-        .unwrap_or_else(|| keys.of(id, client.long_key).0)
+        .unwrap_or_else(|| keys.of(id, client.protocol.long_keys).0)
 }

@@ -330,8 +330,7 @@ impl Pooler {
         let server = gone!(self.servers.get(id));
         let pool = self.pools.at(server.pool);
         let key = &self.logins.at(server.login).key;
-        let ends = server.ends.as_ref();
-        let place = ends.map_or_else(|| server.to.to_string(), crate::place::remote);
+        let place = server.connection.shown();
         let text = format!(
             "S-{:#x}: {}/{}@{place} {text}",
             server.number, key.database, key.user

@@ -46,10 +46,8 @@ impl Pooler {
             }
         }
         if resecure {
-            let over_network = |server: &Server| {
-                let remote = server.ends.as_ref().map(|ends| &ends.remote);
-                !matches!(remote, Some(Address::Unix(..)))
-            };
+            let over_network =
+                |server: &Server| !matches!(server.connection.remote(), Some(Address::Unix(..)));
             self.call_in_those(over_network, MOVED, out);
         }
         self.watch_all();
@@ -178,7 +176,7 @@ impl Pooler {
 
     /// As `call_in`, except for servers of replication clients.
     fn call_in_shared(&mut self, id: PoolId, why: &'static str, out: &mut Out) {
-        let shared = |server: &Server| server.pool == id && !server.replication;
+        let shared = |server: &Server| server.pool == id && !server.is_reserved();
         self.call_in_those(shared, why, out);
     }
 
@@ -187,8 +185,8 @@ impl Pooler {
         // Servers in the mail are replaced when they arrive. Every worker counts every change.
         self.janitor.epoch += 1;
         let there = |server: &Server| {
-            server.target.named(host).is_some()
-                && match server.ends.as_ref().map(|ends| &ends.remote) {
+            server.connection.target.named(host).is_some()
+                && match server.connection.remote() {
                     Some(Address::Tcp(ip, _)) => gone.contains(ip),
                     Some(Address::Unix(..)) => false,
                     // The address is not known here yet.
@@ -237,7 +235,7 @@ impl Pooler {
         for (id, since) in self.pools.at_mut(pool_id).waiting.take_all() {
             let moves = self.clients.get(id).is_some_and(|client| {
                 matches!(client.state(), ClientState::Waiting(pool) if *pool == pool_id)
-                    && !client.replication.any()
+                    && !client.is_replicating()
             });
             let new = if moves {
                 self.route(id, Opening::Unread)

@@ -96,7 +96,9 @@ impl Pooler {
     /// Sends a client's held messages, unless the client has left.
     fn go_on_with(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get(id));
-        if client.leaving || !matches!(client.state(), ClientState::Linked(_) | ClientState::Idle) {
+        if client.is_leaving()
+            || !matches!(client.state(), ClientState::Linked(_) | ClientState::Idle)
+        {
             return;
         }
         self.resume(id, out);

@@ -78,7 +78,7 @@ impl Pooler {
     fn anybody_may_follow(&self) -> bool {
         let tls = self.janitor.tls_travels;
         self.clients.iter().any(|(_, client)| {
-            let held = client.is_held_by_tls(tls) || client.replication.any() || hears(client);
+            let held = client.is_held_by_tls(tls) || client.is_replicating() || hears(client);
             !held && !self.is_bound_by_tls(client)
         })
     }
@@ -153,7 +153,7 @@ impl Pooler {
                 | ServerState::ConnectQuery => false,
                 ServerState::Linked(client) => self.clients.get(client).is_some_and(|client| {
                     // Replication stays here, however long it lasts.
-                    !client.parked && !client.replication.any()
+                    !client.parked && !client.is_replicating()
                 }),
                 _ => true,
             })
@@ -237,7 +237,7 @@ impl Pooler {
         use ClientState::{Leaving, Moving};
         let slow = |peer: &Peer| match peer {
             Peer::Client(id) => self.clients.get(*id).is_some_and(|client| {
-                client.is_unread() || matches!(client.state(), Moving(_) | Leaving { .. })
+                client.valve.is_unread() || matches!(client.state(), Moving(_) | Leaving { .. })
             }),
             Peer::Server(_) => false,
         };

@@ -81,7 +81,7 @@ impl Pooler {
                 let min = pool.supply.min_size;
                 let keeps = self.first_seat(&pool.key.login) == self.worker;
                 if why == "server idle timeout" && pool.servers() <= min && keeps {
-                    self.servers.at_mut(id).set_rested_since(self.now);
+                    self.servers.at_mut(id).times.set_used(self.now);
                     return self.watch_server(id);
                 }
                 if why == LIFE_OVER {

@@ -8,6 +8,8 @@ use crate::event::{Action, Out, Peer};
 pub struct Valve {
     paused: bool,
     congested: bool,
+    /// Howdah has asked `TellFlushed`, and `Flushed` has not come yet.
+    unread: bool,
 }
 
 impl Valve {
@@ -19,6 +21,20 @@ impl Valve {
     /// The send queue is full.
     pub fn is_congested(&self) -> bool {
         self.congested
+    }
+
+    pub(crate) fn is_unread(&self) -> bool {
+        self.unread
+    }
+
+    /// Howdah asks whether the send queue is empty.
+    pub(crate) fn mark_unread(&mut self) {
+        self.unread = true;
+    }
+
+    /// The send queue is empty.
+    pub(crate) fn mark_read(&mut self) {
+        self.unread = false;
     }
 
     /// The send queue has become full.

@@ -30,7 +30,7 @@ impl Pooler {
                 return self.carrier_failed(id, &error.text, out);
             }
         };
-        server.set_ends(ends);
+        server.connection.set_ends(ends);
         let target = self.errand(id).map(|errand| errand.target);
         let target = target.and_then(|target| self.servers.get(target));
         if let Some(why) = target.and_then(|target| self.stranger(id, target)) {
@@ -56,7 +56,7 @@ impl Pooler {
     /// server's cancel key may go to no process of another user. Returns an error if the carrier
     /// leads to one.
     fn stranger(&self, id: ServerId, target: &Server) -> Option<String> {
-        let uid = |server: &Server| Some(server.ends.as_ref()?.unix_peer?.uid);
+        let uid = |server: &Server| Some(server.connection.ends.as_ref()?.unix_peer?.uid);
         let database = &self.logins.at(target.login).terms.database;
         self.config.scopes(Some(database), None).peer_user()?;
         let (now, then) = (uid(self.servers.get(id)?), uid(target));
@@ -101,7 +101,7 @@ impl Pooler {
         let key = self
             .servers
             .get(target)
-            .and_then(|server| server.key.clone());
+            .and_then(|server| server.cancels.key.clone());
         match key {
             Some((pid, secret)) => {
                 out.send_with(Peer::Server(id), |buf| {
@@ -139,11 +139,11 @@ impl Pooler {
             answer_done(asker, out);
         }
         let server = gone!(self.servers.get_mut(target));
-        server.cancel_ends();
+        server.cancels.end();
         if !clean {
-            server.must_close_too(Ending::CancelFailed);
+            server.ensure_close_at_release(Ending::CancelFailed);
         }
-        if server.cancels() > 0 {
+        if server.cancels.are_under_way() {
             return;
         }
         if matches!(server.state(), ServerState::BeingCancelled) {

@@ -24,11 +24,11 @@ impl Pooler {
         }
         let (number, now, seeded) = (self.number(), self.now, self.seeded);
         let server = gone!(self.servers.get_mut(target));
-        let (Some(ends), Some(_)) = (&server.ends, &server.key) else {
+        let (Some(ends), Some(_)) = (&server.connection.ends, &server.cancels.key) else {
             return asker.map_or((), |asker| answer_done(asker, out));
         };
         let (to, pool): (Address, _) = (ends.remote.clone(), server.pool);
-        server.cancel_begins();
+        server.cancels.begin();
         let errand = Errand {
             target,
             askers: asker.into_iter().collect(),
@@ -44,7 +44,7 @@ impl Pooler {
 
     /// The carrier for this server that has not sent its request yet.
     fn errand_to(&mut self, target: ServerId) -> Option<&mut Errand> {
-        if self.servers.get(target)?.cancels() == 0 {
+        if !self.servers.get(target)?.cancels.are_under_way() {
             return None;
         }
         self.servers

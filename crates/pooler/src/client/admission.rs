@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use howdah_wire::write;
 
-use super::Replication;
 use super::startup::LoginWish;
+use super::{Protocol, Replication};
 use crate::client::ClientState;
 use crate::config::AuthType;
 use crate::console;
@@ -34,7 +34,11 @@ impl Pooler {
         let login = self.shared.names.login(database, user);
         let params = self.shared.params.intern(wish.params);
         let client = gone!(self.clients.get_mut(id));
-        client.wishes(wish.replication, wish.server_options, wish.minor >= 2);
+        client.set_protocol(Protocol {
+            replication: wish.replication,
+            server_options: wish.server_options,
+            long_keys: wish.minor >= 2,
+        });
         client.set_who(login.clone());
         client.set_params(params);
         let settings = wish.settings.shared();
@@ -64,7 +68,7 @@ impl Pooler {
     /// `log_connections`: logs the user, the database and the kind of connection.
     fn log_attempt(&self, id: ClientId, database: &str, user: &str, out: &mut Out) {
         let client = gone!(self.clients.get(id));
-        let replication = match client.replication {
+        let replication = match client.protocol.replication {
             Replication::None => "no",
             Replication::Logical => "database",
             Replication::Physical => "yes",

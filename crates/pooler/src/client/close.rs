@@ -99,7 +99,7 @@ impl Pooler {
             return;
         }
         let client = gone!(self.clients.get(id));
-        let age = self.now.0.saturating_sub(client.connected.0) / 1_000_000_000;
+        let age = self.now.0.saturating_sub(client.times.connected.0) / 1_000_000_000;
         let text = format_args!("closing because: {why} (age={age}s)");
         self.note_fault(level, id, text, Some(why), out);
     }
@@ -111,7 +111,7 @@ impl Pooler {
         if matches!(client.state(), ClientState::Waiting(_))
             && let Some(login) = client.login
         {
-            let waited = self.now.0.saturating_sub(client.request().0);
+            let waited = self.now.0.saturating_sub(client.times.request.0);
             self.logins.at_mut(login).count_wait_in_vain(waited);
         }
         let undo = match client.state() {
@@ -178,7 +178,7 @@ impl Pooler {
             ClientState::Canceller => self.end_client(id, Close::Flush, Farewell::Orderly, out),
             // The client sent Terminate. PostgreSQL would carry out all earlier messages, so Howdah
             // cancels nothing.
-            _ if client.leaving => self.disconnect(id, Fault::ClientClosed, out),
+            _ if client.is_leaving() => self.disconnect(id, Fault::ClientClosed, out),
             _ => self.disconnect(id, Fault::ClientGone(text), out),
         }
     }
@@ -187,7 +187,7 @@ impl Pooler {
     /// still carried out and answered.
     pub(crate) fn client_parts(&mut self, id: ClientId, why: Fault, out: &mut Out) {
         let client = self.clients.at_mut(id);
-        client.parts(why);
+        client.leave_with(why);
         self.leave_when_answered(id, out);
     }
 
@@ -195,7 +195,7 @@ impl Pooler {
     pub(crate) fn leave_when_answered(&mut self, id: ClientId, out: &mut Out) {
         // An open COPY of the client would wait for rows.
         if !self.awaits_answers(self.clients.at(id)) {
-            let why = self.clients.at_mut(id).told_at_end();
+            let why = self.clients.at(id).told_at_end();
             self.disconnect(id, why, out);
         }
     }

@@ -151,7 +151,7 @@ impl Pooler {
             remote: &client.ends.remote,
             tls: client.is_tls(),
             // The console has no replication. Its own rules apply, whatever the client asks for.
-            physical_replication: client.replication == Replication::Physical
+            physical_replication: client.protocol.replication == Replication::Physical
                 && !is_console(&client.who.database),
             database: &client.who.database,
             user: &client.who.user,

@@ -388,15 +388,15 @@ impl Pooler {
             return self.disconnect(id, fault, out);
         }
         let client = self.clients.at_mut(id);
-        if client.replication.any() {
+        if client.is_replicating() {
             // The client gets a server of its own, and that server's parameters.
-            client.begin_request(self.now);
+            client.times.begin_request(self.now);
             client.stands_in_line(pool_id);
             self.await_server(id, pool_id);
         } else if welcomed {
             return self.welcome(id, out);
         } else {
-            client.begin_request(self.now);
+            client.times.begin_request(self.now);
             self.pools.at_mut(pool_id).awaits_welcome(id);
         }
         self.watch_client(id);
@@ -441,7 +441,7 @@ impl Pooler {
     /// Greets a client with a server of its own, with the parameters that the server reported.
     /// Howdah logged the server in with this client's parameters.
     pub(crate) fn welcome_replication(&mut self, id: ClientId, server: ServerId, out: &mut Out) {
-        let welcome = self.servers.at_mut(server).takes_welcome();
+        let welcome = self.servers.at_mut(server).take_welcome();
         let wishes = wishes(self.clients.at(id));
         let hasher = self.keys.meaning();
         let greeting = Greeting::new(&wishes, &welcome, &mut self.shared, hasher);
@@ -462,7 +462,7 @@ impl Pooler {
     fn greet(&mut self, id: ClientId, greeting: &Greeting, standby: Option<bool>, out: &mut Out) {
         let client = self.clients.at_mut(id);
         if let Some(login) = client.login {
-            let took = self.now.0.saturating_sub(client.connected.0);
+            let took = self.now.0.saturating_sub(client.times.connected.0);
             self.logins.at_mut(login).count_login(took);
         }
         client.mark_welcome();
@@ -470,7 +470,7 @@ impl Pooler {
         client.goes_back_to(greeting.reset.clone());
         client.set_meaning(greeting.meaning);
         client.set_params(greeting.params.clone());
-        let long = client.long_key;
+        let long = client.protocol.long_keys;
         let (pid, secret, length) = self.new_key(id, long);
         let notify = self.config.globals.login_notify_message.as_str();
         out.send_with(Peer::Client(id), |buf| {
@@ -491,6 +491,6 @@ fn wishes(client: &Client) -> Wishes<'_> {
         asked: client.params.as_ref(),
         login: session.and_then(|session| session.login.clone()),
         path: client.path(),
-        replicates: client.replication.any(),
+        replicates: client.is_replicating(),
     }
 }

@@ -16,14 +16,15 @@ pub mod parcel;
 pub mod placement;
 pub mod startup;
 pub mod state;
+mod times;
 
 pub use state::ClientState;
+use times::ClientTimes;
 
 use std::sync::Arc;
 
 use crate::account::Allowance;
 use crate::console::ConsoleSession;
-use crate::effect::Effects;
 use crate::effect::harmless::is_harmless;
 use crate::event::{ClientId, Ends, Peer, ServerId, Time, WorkerId};
 use crate::inbox::Inbox;
@@ -36,7 +37,7 @@ use crate::params::{Meaning, Params};
 use crate::pool::key::PoolId;
 use crate::session::settings::Maybe;
 use crate::signal::SignalStatement;
-use crate::statement::{NamedStatements, Statement};
+use crate::statement::ClientStatements;
 use crate::timers::Timers;
 use crate::tls::TlsFacts;
 use crate::valve::Valve;
@@ -66,16 +67,10 @@ pub struct Client {
     pub(crate) session: Option<Box<crate::session::Session>>,
     /// Hashes of the settings that change the meaning of statements (`DateStyle`, `search_path`).
     pub(crate) meaning: Meaning,
-    /// The client's named statements.
-    pub(crate) names: NamedStatements,
-    /// The number of the latest statement name: names are counted from 1.
-    names_given: u64,
+    /// The client's statements.
+    pub(crate) statements: ClientStatements,
     /// The client's latest statement that sends a signal.
     signal: Option<Box<SignalStatement>>,
-    /// The client's unnamed statement.
-    pub(crate) unnamed: Option<Arc<Statement>>,
-    /// One of the client's statements may make the client keep its server.
-    names_keep: bool,
     /// The console number of the server used last; 0 if unknown.
     last_server: u64,
     /// The client's end of its link.
@@ -88,12 +83,9 @@ pub struct Client {
     hush: Hush,
     /// Stops and resumes reading from the socket.
     pub(crate) valve: Valve,
-    /// Howdah has asked `TellFlushed`, and `Flushed` has not come yet.
-    unread: bool,
-    /// The client sent Terminate or broke the protocol. Answers under way still go out.
-    pub(crate) leaving: bool,
-    /// The error for the client when it leaves.
-    pub(crate) parting: Option<Box<crate::fault::Fault>>,
+    /// The client sent Terminate or broke the protocol, and leaves with this error. Answers under
+    /// way still go out.
+    leaving: Option<Box<crate::fault::Fault>>,
     /// The Broker counts the client.
     pub(crate) admitted: bool,
     /// The client got its greeting after login.
@@ -102,22 +94,25 @@ pub struct Client {
     pub(crate) standby: Option<bool>,
     /// The client got a NOTICE about its wait.
     pub(crate) notified: bool,
-    /// The replication protocol that the client asked for.
+    /// What the client's start-up packet asked of the protocol.
+    pub(crate) protocol: Protocol,
+    /// The client's cancel key from the predecessor process.
+    pub(crate) old_key: Option<Box<crate::cancel::OldKey>>,
+    /// When things last happened.
+    pub(crate) times: ClientTimes,
+    /// When the client's timer entry is due; 0 for none.
+    pub(crate) timer: Time,
+}
+
+/// What a client's start-up packet asks of the protocol.
+#[derive(Debug, Default)]
+pub struct Protocol {
+    /// The replication protocol.
     pub(crate) replication: Replication,
     /// The start-up parameter `options` of a client with a server of its own.
     pub(crate) server_options: Option<Box<[u8]>>,
-    /// The client speaks protocol 3.2 or newer: cancel keys are long.
-    pub(crate) long_key: bool,
-    /// The client's cancel key from the predecessor process.
-    pub(crate) old_key: Option<Box<crate::cancel::OldKey>>,
-    /// When the client connected.
-    pub(crate) connected: Time,
-    /// When the client last began a request.
-    request: Time,
-    /// When the client last became idle or idle in a transaction, or sent rows of a COPY.
-    quiet: Time,
-    /// When the client's timer entry is due; 0 for none.
-    pub(crate) timer: Time,
+    /// Version 3.2 or newer: cancel keys are long.
+    pub(crate) long_keys: bool,
 }
 
 /// The replication protocol that a client asks for.
@@ -172,10 +167,6 @@ impl Client {
         self.signal.take_if(|signal| signal.name.as_deref() == name);
     }
 
-    pub(crate) fn names_keep(&self) -> bool {
-        self.names_keep
-    }
-
     /// True if the client used the server with this console number last.
     pub(crate) fn used_last(&self, server: u64) -> bool {
         self.last_server == server
@@ -186,38 +177,13 @@ impl Client {
         self.last_server = server;
     }
 
-    pub(crate) fn request(&self) -> Time {
-        self.request
-    }
-
-    pub(crate) fn quiet(&self) -> Time {
-        self.quiet
-    }
-
     /// True if the client is waiting, or began a request or got an answer since `since`.
     pub(crate) fn is_active(&self, since: Time) -> bool {
-        self.waits() || self.request.max(self.quiet) >= since
+        self.waits() || self.times.is_active(since)
     }
 
-    /// The client begins a request.
-    pub(crate) fn begin_request(&mut self, at: Time) {
-        self.request = at;
-    }
-
-    pub(crate) fn sends_rows(&mut self, at: Time) {
-        self.quiet = at;
-    }
-
-    /// The client has no request under way since `at`.
-    pub(crate) fn falls_quiet(&mut self, at: Time) {
-        self.quiet = at;
-    }
-
-    /// Sets what the start-up packet asks for.
-    fn wishes(&mut self, replication: Replication, options: Option<Box<[u8]>>, long_key: bool) {
-        self.replication = replication;
-        self.server_options = options;
-        self.long_key = long_key;
+    fn set_protocol(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
     }
 
     fn set_who(&mut self, who: Arc<LoginKey>) {
@@ -235,10 +201,7 @@ impl Client {
     /// The client joins a login with this share of the account, which pays for what the client has.
     pub(crate) fn joins(&mut self, login: LoginId, share: &Arc<Allowance>) {
         self.login = Some(login);
-        self.names.charge_to(share);
-        if let Some(statement) = &self.unnamed {
-            statement.charge_to(share);
-        }
+        self.statements.charge_to(share);
     }
 
     pub(crate) fn mark_welcome(&mut self) {
@@ -288,38 +251,17 @@ impl Client {
     }
 
     /// PostgreSQL has confirmed a change of a statement name.
-    pub(crate) fn agreed(&mut self, op: NameOp) {
+    pub(crate) fn confirm_name(&mut self, op: NameOp) {
+        let statements = &mut self.statements;
         match op.change {
-            Change::Define(named) if op.name.is_empty() => self.unnamed = Some(named.statement),
-            Change::Define(named) => {
-                self.names.insert(op.name, named);
+            Change::Define(named) if op.name.is_empty() => {
+                statements.set_unnamed(Some(named.statement));
             }
-            Change::Forget if op.name.is_empty() => self.unnamed = None,
-            Change::Forget => {
-                self.names.remove(&op.name);
-            }
+            Change::Define(named) => statements.insert(op.name, named),
+            Change::Forget if op.name.is_empty() => statements.set_unnamed(None),
+            Change::Forget => statements.remove(&op.name),
             Change::Nothing | Change::Refused(_) => {}
         }
-    }
-
-    pub(crate) fn drops_unnamed(&mut self) {
-        self.unnamed = None;
-    }
-
-    /// PostgreSQL has dropped all named statements.
-    pub(crate) fn drops_names(&mut self) {
-        self.names.clear();
-    }
-
-    /// The number for the client's next name.
-    pub(crate) fn numbers_name(&mut self) -> u64 {
-        self.names_given += 1;
-        self.names_given
-    }
-
-    /// The client parses a statement with these effects.
-    pub(crate) fn names_statement_with(&mut self, effects: &Effects) {
-        self.names_keep |= effects.matters_at_bind();
     }
 
     /// Keeps the client's cancel key from another process.
@@ -374,29 +316,18 @@ impl Client {
     }
 
     /// The client leaves once all its requests are answered, with this error.
-    fn parts(&mut self, why: crate::fault::Fault) {
-        self.leaving = true;
-        self.parting = Some(Box::new(why));
+    fn leave_with(&mut self, why: crate::fault::Fault) {
+        self.leaving = Some(Box::new(why));
     }
 
-    /// Takes the error for the client's end.
-    fn told_at_end(&mut self) -> crate::fault::Fault {
-        let why = self.parting.take();
-        why.map_or(crate::fault::Fault::ClientClosed, |why| *why)
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.is_some()
     }
 
-    pub(crate) fn is_unread(&self) -> bool {
-        self.unread
-    }
-
-    /// Howdah asks whether the client's send queue is empty.
-    pub(crate) fn asked_about(&mut self) {
-        self.unread = true;
-    }
-
-    /// The client's send queue is empty.
-    pub(crate) fn was_flushed(&mut self) {
-        self.unread = false;
+    /// The error for the client's end.
+    fn told_at_end(&self) -> crate::fault::Fault {
+        let why = self.leaving.as_deref().cloned();
+        why.unwrap_or(crate::fault::Fault::ClientClosed)
     }
 
     /// Arms the timer: it is due at `at` or earlier.
@@ -428,7 +359,7 @@ impl Client {
     /// The client's first packet is a CancelRequest.
     pub(crate) fn wants_to_cancel(&mut self, now: Time) {
         self.state = ClientState::Canceller;
-        self.request = now;
+        self.times.begin_request(now);
     }
 
     /// Another worker serves this client.
@@ -440,7 +371,7 @@ impl Client {
     pub(crate) fn begin_lookup(&mut self, (login, pool): (LoginId, PoolId), now: Time) {
         self.state = ClientState::Lookup(pool);
         self.login = Some(login);
-        self.request = now;
+        self.times.begin_request(now);
     }
 
     fn proves(&mut self, login: state::LoginAttempt) {
@@ -461,7 +392,7 @@ impl Client {
     #[inline]
     pub(crate) fn becomes_idle(&mut self, now: Time) {
         self.turn(ClientState::Idle);
-        self.quiet = now;
+        self.times.set_quiet(now);
         self.end.goes_on();
     }
 
@@ -517,8 +448,8 @@ impl Client {
     fn closes(&mut self) {
         self.state = ClientState::Closing;
         self.inbox = Inbox::default();
-        self.names.clear();
-        self.unnamed = None;
+        self.statements.clear();
+        self.statements.set_unnamed(None);
     }
 }
 
@@ -555,9 +486,14 @@ impl Client {
         }
     }
 
+    /// True if the client asked for replication.
+    pub fn is_replicating(&self) -> bool {
+        self.protocol.replication.any()
+    }
+
     /// True if the client waits for a server of its own.
     pub fn waits_for_its_own(&self) -> bool {
-        matches!(self.state, ClientState::Waiting(_)) && self.replication.any()
+        matches!(self.state, ClientState::Waiting(_)) && self.is_replicating()
     }
 
     /// The client's server, if there is a link.
@@ -571,7 +507,7 @@ impl Client {
     /// True if the client's settings may be sent to a server along with its first messages, because
     /// the client gets only the answers to these messages.
     pub(crate) fn needs_no_answer(&self) -> bool {
-        !self.replication.any() && !self.is_pinned() && !self.listens()
+        !self.is_replicating() && !self.is_pinned() && !self.listens()
     }
 
     /// True if the session keeps its server between transactions.
@@ -643,13 +579,13 @@ impl Client {
     /// The client waits for this answer of the listener.
     pub(crate) fn hushes(&mut self, hush: Hush, now: Time) {
         self.hush = hush;
-        self.quiet = now;
+        self.times.set_quiet(now);
     }
 
     /// The client is idle. If it listens, Howdah holds back its ReadyForQuery until it has got all
     /// earlier notifications. False if the client does not listen.
     pub(crate) fn keeps_ready_back(&mut self) -> bool {
-        if self.listens && !self.leaving {
+        if self.listens && !self.is_leaving() {
             self.hush = Hush::Ready;
         }
         self.hush == Hush::Ready
@@ -672,7 +608,7 @@ impl Client {
     /// True if Howdah can't handle the client's bytes now.
     pub fn holds_back(&self) -> bool {
         let works = matches!(self.state, ClientState::Linked(_) | ClientState::Idle);
-        self.end.is_stalled() || self.parked || self.leaving || self.is_hushed() || !works
+        self.end.is_stalled() || self.parked || self.is_leaving() || self.is_hushed() || !works
     }
 }
 

@@ -23,13 +23,13 @@ impl Client {
             ends: self.ends,
             tls: self.tls,
             number: self.number,
-            connected: self.connected,
-            request: self.request,
-            quiet: self.quiet,
+            connected: self.times.connected,
+            request: self.times.request,
+            quiet: self.times.quiet,
             database: self.who.database.to_string(),
             user: self.who.user.to_string(),
             admitted: self.admitted,
-            long_key: self.long_key,
+            long_key: self.protocol.long_keys,
             key,
             params: self.params,
             asked: self.asked,
@@ -37,9 +37,9 @@ impl Client {
                 .session
                 .map_or([None, None], |session| [session.settings, session.login]),
             meaning: self.meaning,
-            names: self.names.into_all(),
-            names_given: self.names_given,
-            unnamed: self.unnamed,
+            names_given: self.statements.given(),
+            unnamed: self.statements.unnamed().cloned(),
+            names: self.statements.into_names(),
             group_failed: self.end.skips(),
             standby: self.standby,
             left: self.inbox.left() as u32,
@@ -53,10 +53,10 @@ impl Client {
     pub(crate) fn unpack(&mut self, from: &mut Passenger, who: Arc<LoginKey>) {
         self.tls = from.tls.take();
         self.inbox.hold(&std::mem::take(&mut from.held));
-        self.request = from.request;
-        self.quiet = from.quiet;
+        self.times.begin_request(from.request);
+        self.times.set_quiet(from.quiet);
         self.admitted = from.admitted;
-        self.long_key = from.long_key;
+        self.protocol.long_keys = from.long_key;
         self.who = who;
     }
 
@@ -74,7 +74,6 @@ impl Client {
         }
         self.standby = from.standby;
         self.meaning = from.meaning;
-        self.names_given = from.names_given;
         let mut own = |params: Arc<Params>| shared.params.intern((*params).clone());
         self.params = from.params.take().map(&mut own);
         self.asked = from.asked.take().map(&mut own);
@@ -84,15 +83,12 @@ impl Client {
         self.set_settings(settings, login);
         let statements = &mut shared.statements;
         let unnamed = from.unnamed.take();
-        self.unnamed = unnamed.map(|text| statements.adopt(schema, text));
-        for (name, mut named) in std::mem::take(&mut from.names) {
+        let unnamed = unnamed.map(|text| statements.adopt(schema, text));
+        let names = std::mem::take(&mut from.names).into_iter();
+        let names = names.map(|(name, mut named)| {
             named.statement = statements.adopt(schema, named.statement);
-            self.names.insert(name, named);
-        }
-        let named = self.names.iter().map(|(_, named)| &named.statement);
-        self.names_keep = named.chain(&self.unnamed).any(|statement| {
-            let effects = statement.effects.as_ref();
-            effects.is_some_and(|effects| effects.matters_at_bind())
+            (name, named)
         });
+        self.statements.restore(from.names_given, unnamed, names);
     }
 }

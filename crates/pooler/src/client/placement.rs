@@ -69,7 +69,7 @@ impl Pooler {
             ends: client.ends,
             tls: client.tls,
             number: client.number,
-            connected: client.connected,
+            connected: client.times.connected,
             bytes: client.inbox.into_held(),
         };
         out.push(Action::Post(to, Mail::Client(Box::new(parcel))));

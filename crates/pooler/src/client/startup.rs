@@ -5,7 +5,7 @@ use std::sync::Arc;
 use howdah_wire::WireError;
 use howdah_wire::startup::{FirstPacket, Startup, length, read};
 
-use super::{Client, Replication};
+use super::{Client, ClientTimes, Protocol, Replication};
 use crate::auth::CERT_REQUIRED;
 use crate::client::ClientState;
 use crate::config::{SessionState, SslMode};
@@ -16,7 +16,7 @@ use crate::link::End;
 use crate::params::{Meaning, Params};
 use crate::pooler::Pooler;
 use crate::session::settings::{Settings, at_login};
-use crate::statement::NamedStatements;
+use crate::statement::ClientStatements;
 use crate::tls::{TlsFacts, TlsStart};
 use crate::valve::Valve;
 use crate::{console, limits};
@@ -64,31 +64,22 @@ impl Pooler {
             asked: None,
             session: None,
             meaning: Meaning::default(),
-            names: NamedStatements::new(seeded),
-            names_given: 0,
+            statements: ClientStatements::new(seeded),
             signal: None,
-            unnamed: None,
-            names_keep: false,
             last_server: 0,
             end: End::default(),
             parked: false,
             listens: false,
             hush: Default::default(),
             valve: Valve::default(),
-            unread: false,
-            leaving: false,
-            parting: None,
+            leaving: None,
             admitted: false,
             welcomed: false,
             standby: None,
             notified: false,
-            replication: Replication::None,
-            server_options: None,
-            long_key: false,
+            protocol: Protocol::default(),
             old_key: None,
-            connected,
-            request: now,
-            quiet: now,
+            times: ClientTimes::new(connected, now),
             timer: Time(0),
         })
     }

@@ -79,7 +79,7 @@ impl Pooler {
                 (ClientState::Console(_), _) => consoles += 1,
                 (ClientState::Canceller | ClientState::Closing, _) => {}
                 (state, Some(share)) if client.is_waiting() => {
-                    let waited = self.now.0.saturating_sub(client.request().0);
+                    let waited = self.now.0.saturating_sub(client.times.request.0);
                     if matches!(state, ClientState::Lookup(_)) {
                         login_clients += 1;
                         share.states.cl_lookups += 1;
@@ -223,14 +223,14 @@ impl Pooler {
             return;
         };
         let age = |since: Time| self.now.0.saturating_sub(since.0);
-        let slow = u32::from(age(server.request()) >= SLOW_NS);
+        let slow = u32::from(age(server.times.request) >= SLOW_NS);
         if matches!(server.state(), ServerState::Lookup(_)) {
             states.sv_working += 1;
             states.sv_slow += slow;
         } else if !server.is_linked() {
             states.sv_working += u32::from(server.is_at_work());
         } else {
-            let (state, age) = (state_of(server), age(server.linked()));
+            let (state, age) = (state_of(server), age(server.times.transaction));
             match state {
                 HolderState::Active => {
                     states.sv_working += 1;
@@ -242,7 +242,7 @@ impl Pooler {
                 HolderState::Idle => states.sv_kept += 1,
             }
             // Replication is no transaction, and lasts for days.
-            if state != HolderState::Idle && !server.replication {
+            if state != HolderState::Idle && !server.is_reserved() {
                 states.oldest_transaction = states.oldest_transaction.max(age);
             }
         }
@@ -283,7 +283,7 @@ impl Pooler {
     /// True if the server would be tested before its next use.
     fn is_stale(&self, server: &Server) -> bool {
         let globals = &self.config.globals;
-        let rested = self.now.0.saturating_sub(server.since().0);
+        let rested = self.now.0.saturating_sub(server.times.used.0);
         !globals.server_check_query.is_empty() && rested > nanos(globals.server_check_delay)
     }
 
@@ -316,14 +316,14 @@ impl Pooler {
             kind: "C",
             user: named(&client.who.user, "(nouser)"),
             database: named(&client.who.database, "(nodb)"),
-            replication: client.replication,
+            replication: client.protocol.replication,
             state,
             ends: Some(&client.ends),
             tls: client.tls.as_deref(),
-            connected: client.connected,
-            request: client.request(),
+            connected: client.times.connected,
+            request: client.times.request,
             wait: if waits {
-                self.now.0.saturating_sub(client.request().0)
+                self.now.0.saturating_sub(client.times.request.0)
             } else {
                 0
             },
@@ -332,11 +332,11 @@ impl Pooler {
             link,
             pid: client.ends.unix_peer.map_or(0, |peer| peer.pid),
             params: client.params.as_deref(),
-            statements: client.names.len(),
+            statements: client.statements.len(),
         });
         let wait = client.waits_in().filter(|_| waits).map(|id| ServerWait {
             login: self.pools.at(id).key.login.clone(),
-            since: client.request(),
+            since: client.times.request,
             reason: if client.awaits_permission() {
                 Reason::PinLimit.word()
             } else {
@@ -378,19 +378,19 @@ impl Pooler {
             kind: "S",
             user: key.user.to_string(),
             database: key.database.to_string(),
-            replication: client.map_or(Replication::None, |client| client.replication),
+            replication: client.map_or(Replication::None, |client| client.protocol.replication),
             state,
-            ends: server.ends.as_ref(),
-            tls: server.tls.as_deref(),
-            connected: server.connected,
-            request: server.request(),
+            ends: server.connection.ends.as_ref(),
+            tls: server.connection.tls.as_deref(),
+            connected: server.times.connected,
+            request: server.times.request,
             wait: 0,
             close_needed: server.ending().is_some(),
             number: server.number,
             link: client.map(|client| client.number),
-            pid: server.key.as_ref().map_or(0, |(pid, _)| *pid),
-            params: Some(&server.params),
-            statements: server.set.len(),
+            pid: server.cancels.pid().unwrap_or(0),
+            params: Some(&server.session.params),
+            statements: server.statements.len(),
         }))
     }
 
@@ -414,9 +414,9 @@ impl Pooler {
             Some(self.fd_row(
                 "server",
                 (&key.database, &key.user),
-                server.ends.as_ref()?,
+                server.connection.ends.as_ref()?,
                 link.map(|client| client.number),
-                Some(&server.params),
+                Some(&server.session.params),
             ))
         });
         clients.chain(servers).collect()

@@ -31,7 +31,7 @@ impl Pooler {
             rows.extend(waits.map(|client| WaiterRow {
                 login: login.key.clone(),
                 who: self.teller(client),
-                waited: self.now.0.saturating_sub(client.request().0),
+                waited: self.now.0.saturating_sub(client.times.request.0),
                 reason: if client.awaits_permission() {
                     crate::pool::Reason::PinLimit.word()
                 } else {
@@ -62,13 +62,13 @@ impl Pooler {
             login: self.logins.at(server.login).key.clone(),
             who: self.teller(client),
             server: server.number,
-            pid: server.key.as_ref().map_or(0, |(pid, _)| *pid),
+            pid: server.cancels.pid().unwrap_or(0),
             state,
-            held: since(server.linked()),
+            held: since(server.times.transaction),
             stayed: since(if state == HolderState::Active {
-                server.request()
+                server.times.request
             } else {
-                client.quiet()
+                client.times.quiet
             }),
             kept_for: pinned.map_or_else(String::new, crate::session::reasons),
             query: server.link.known_text().cloned(),

@@ -65,7 +65,7 @@ impl Pooler {
     pub(super) fn console_statement(&mut self, id: ClientId, text: &str, out: &mut Out) {
         let now = self.now;
         let client = self.clients.at_mut(id);
-        client.begin_request(now);
+        client.times.begin_request(now);
         if let Some(session) = client.console_mut() {
             session.serial += 1;
         }
@@ -390,7 +390,7 @@ impl Pooler {
             return self.disconnect(id, Fault::NotAllowed, out);
         }
         client.opens_console(ConsoleSession::of(admin));
-        let long = client.long_key;
+        let long = client.protocol.long_keys;
         let (pid, secret, length) = self.new_key(id, long);
         out.send_with(Peer::Client(id), |buf| {
             write::authentication(buf, 0, b"");

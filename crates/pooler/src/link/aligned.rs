@@ -10,7 +10,7 @@ use crate::next::Next;
 use crate::note::Level;
 use crate::pooler::Pooler;
 use crate::server::Ending;
-use crate::server::state::Trial;
+use crate::session::server::Trial;
 use crate::{link, standby};
 
 impl Pooler {
@@ -21,11 +21,13 @@ impl Pooler {
         let client_id = gone!(server.aligns());
         let client = self.clients.at_mut(client_id);
         super::bind((client_id, client), (id, server));
-        server.set_settings(client.session.as_ref().and_then(|s| s.settings.clone()));
-        server.set_soiled(client.is_pinned());
+        server
+            .session
+            .set_settings(client.session.as_ref().and_then(|s| s.settings.clone()));
+        server.session.set_soiled(client.is_pinned());
         standby::tell(client_id, client, server, out);
         if let Some(wanted) = &client.params {
-            let canonical = wanted.overlaid(&server.params);
+            let canonical = wanted.overlaid(&server.session.params);
             client.set_params(self.shared.params.intern(canonical));
         }
         self.resume(client_id, out);
@@ -59,7 +61,7 @@ impl Pooler {
         }
         self.unlink(client, id, out);
         self.close_server(id, Ending::SettingsRefused.text(), Close::Await, out);
-        if self.clients.at(client).leaving {
+        if self.clients.at(client).is_leaving() {
             return self.leave_when_answered(client, out);
         }
         self.next.note(Next::Resume(client));
@@ -68,15 +70,15 @@ impl Pooler {
     /// Sends the next try.
     pub(crate) fn try_again(&mut self, client: ClientId, id: ServerId, out: &mut Out) {
         let (client, server) = (self.clients.at(client), self.servers.at_mut(id));
-        if server.trial() == Trial::Refused {
-            server.tries(Trial::Cleans);
+        if server.session.trial() == Trial::Refused {
+            server.session.set_trial(Trial::Cleans);
             // Another client's timeout must not end the cleaning.
             for query in [&b"SET statement_timeout=0"[..], b"DISCARD ALL"] {
                 server.runs_for_us(id, query, out);
             }
             return self.connect_again(id, out);
         }
-        server.tries(match server.trial() {
+        server.session.set_trial(match server.session.trial() {
             Trial::Denied => Trial::Last,
             _ => Trial::Clean,
         });
@@ -88,10 +90,11 @@ impl Pooler {
     /// PostgreSQL has answered the inquiry.
     pub(crate) fn inquired(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        if let Some(sql) = server.asks_once_more() {
+        if let Some(sql) = server.session.ask_once_more() {
             return server.runs_for_us(id, &sql, out);
         }
-        let (Some(client_id), Some(inquiry)) = (server.aligns(), server.take_inquiry()) else {
+        let (Some(client_id), Some(inquiry)) = (server.aligns(), server.session.take_inquiry())
+        else {
             return;
         };
         let client = self.clients.at_mut(client_id);

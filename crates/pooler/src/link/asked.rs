@@ -62,7 +62,9 @@ impl QueryReader<'_> {
         let most = match self.tracking {
             _ if self.renames && is_execute(front) => limits::PARSE as usize,
             // Only names of statements matter.
-            Tracking::Nothing if self.renames && !self.client.names.is_empty() => limits::FRONT,
+            Tracking::Nothing if self.renames && !self.client.statements.is_empty() => {
+                limits::FRONT
+            }
             Tracking::Nothing => 0,
             _ => limits::QUERY_READ,
         };

@@ -12,7 +12,7 @@ use crate::login::key::Parameter;
 use crate::note::Level;
 use crate::pool::checkout::has_settings;
 use crate::pooler::Pooler;
-use crate::server::state::Trial;
+use crate::session::server::Trial;
 use crate::session::settings::{Settings, change, give, go_along, same, take_back};
 use crate::{client, server, standby};
 
@@ -27,7 +27,7 @@ impl Pooler {
         let server = self.servers.at_mut(server_id);
         let login = self.logins.at_mut(server.login);
         let wait = match client.state() {
-            ClientState::Waiting(_) => now.0.saturating_sub(client.request().0),
+            ClientState::Waiting(_) => now.0.saturating_sub(client.times.request.0),
             _ => 0,
         };
         server.link.begins(wait);
@@ -36,14 +36,14 @@ impl Pooler {
         }
         login.count_assignment();
         client.set_notified(false);
-        server.begins_to_serve(now);
-        server.serves(client.listens());
+        server.begin_to_serve(now);
+        server.session.note_user(client.listens());
         standby::tell(client_id, client, server, out);
         let watched = login.terms.watched;
         let max = self.config.globals.max_prepared_statements as usize;
         let asked_for = login.asks_numbers(now);
         let again = client.used_last(server.number);
-        let forgets = server.takes_numbers(client.number, again, asked_for);
+        let forgets = server.session.give_numbers(client.number, again, asked_for);
         client.set_last_server(server.number);
         let ready = !forgets && has_settings(client, server) || {
             let reported = login.welcome.as_ref().map(|welcome| &*welcome.parameters);
@@ -59,7 +59,7 @@ impl Pooler {
                 out,
             )
         };
-        let evict = ready && server.set.outgrows(max);
+        let evict = ready && server.statements.outgrows(max);
         if ready {
             super::bind((client_id, client), (server_id, server))
         } else {
@@ -89,7 +89,7 @@ impl Pooler {
         let (of, server) = (self.clients.at_mut(client), self.servers.at_mut(id));
         // The server is not cleaned for this: the client's temporary tables and other state must
         // stay.
-        server.tries(Trial::Clean);
+        server.session.set_trial(Trial::Clean);
         if !Self::align(&self.shared, of, (id, server), false, None, out) {
             crate::link::bind::bind_held((client, of), (id, server));
         }
@@ -111,13 +111,13 @@ impl Pooler {
             return true;
         };
         let own = client.session.as_ref().and_then(|s| s.settings.clone());
-        let same = same(&own, &server.session);
+        let same = same(&own, &server.session.settings);
         if let Some(reported) = along
             && !same
-            && wanted.missing_on(&server.params).next().is_none()
-            && go_along(&server.session, &own, reported)
+            && wanted.missing_on(&server.session.params).next().is_none()
+            && go_along(&server.session.settings, &own, reported)
         {
-            let statement = change(&server.session, &own);
+            let statement = change(&server.session.settings, &own);
             server.sets_along(server_id, &statement, own, out);
             return true;
         }
@@ -126,19 +126,19 @@ impl Pooler {
             sql.extend_from_slice(b"DISCARD SEQUENCES;");
         }
         if !same {
-            take_back(&mut sql, &server.session, &own);
+            take_back(&mut sql, &server.session.settings, &own);
         }
-        let missing = wanted.missing_on(&server.params);
+        let missing = wanted.missing_on(&server.session.params);
         sql.extend(crate::params::set_statement(
             &shared.tracked,
             wanted,
             missing,
         ));
         if !same {
-            let denied = server.trial() == Trial::Last;
-            give(&mut sql, &server.session, &own, denied);
+            let denied = server.session.trial() == Trial::Last;
+            give(&mut sql, &server.session.settings, &own, denied);
             // The server counts as soiled until PostgreSQL has accepted the settings.
-            server.set_soiled(true);
+            server.session.set_soiled(true);
         }
         if sql.is_empty() {
             return true;
@@ -153,8 +153,8 @@ impl Pooler {
     pub(crate) fn tries_again(&mut self, client: ClientId, id: ServerId, sqlstate: &str) -> bool {
         let (client, server) = (self.clients.at(client), self.servers.at_mut(id));
         let own = client.session.as_ref().and_then(|s| s.settings.as_deref());
-        let next = match server.trial() {
-            Trial::First if server.session.is_some() => Trial::Refused,
+        let next = match server.session.trial() {
+            Trial::First if server.session.settings.is_some() => Trial::Refused,
             Trial::First | Trial::Clean
                 if sqlstate == INSUFFICIENT_PRIVILEGE
                     && own.is_some_and(Settings::has_identity_and_more) =>
@@ -163,7 +163,7 @@ impl Pooler {
             }
             _ => return false,
         };
-        server.tries(next);
+        server.session.set_trial(next);
         true
     }
 
@@ -176,7 +176,7 @@ impl Pooler {
             let Some(wanted) = client.and_then(|client| client.params.as_ref()) else {
                 return;
             };
-            let missing = wanted.missing_on(&server.params);
+            let missing = wanted.missing_on(&server.session.params);
             let sql = crate::params::set_statement(&self.shared.tracked, wanted, missing);
             let text = format!("varcache_apply: {}", String::from_utf8_lossy(&sql));
             self.note_server(Level::Debug, id, &text, out);
@@ -192,8 +192,8 @@ pub(super) fn evict_statements(
     max: usize,
     out: &mut Out,
 ) {
-    for key in server.set.surplus(max) {
-        server.set.remove(key);
+    for key in server.statements.surplus(max) {
+        server.statements.remove(key);
         let name = crate::statement::server_name(key);
         out.send_with(Peer::Server(id), |buf| {
             write::of_statement(buf, frontend::CLOSE, &name);

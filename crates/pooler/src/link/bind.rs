@@ -20,13 +20,14 @@ pub(crate) fn bind_held(client: (ClientId, &mut Client), server: (ServerId, &mut
 /// A link ends. The client is idle; the server keeps the answers that PostgreSQL still owes.
 #[inline(always)]
 pub(crate) fn part(client: &mut Client, server: &mut Server, now: Time) {
-    server.end_inquiry();
+    server.session.end_inquiry();
     // The listener has heard all the server's notifications only after a round.
-    let over = !client.is_hushed() && !client.leaving && !server.link.is_owed();
-    server.serves(client.listens() && over);
+    let over = !client.is_hushed() && !client.is_leaving() && !server.link.is_owed();
+    server.session.note_user(client.listens() && over);
     client.becomes_idle(now);
     server.comes_free(now);
+    server.session.changes.forget_temporary();
     if server.link.ends() {
-        server.set_sql_prepared(true);
+        server.statements.set_sql_prepared(true);
     }
 }

@@ -42,12 +42,12 @@ impl Upstream<'_> {
         // Compare also if the server parsed the text under other settings, or if the statement was
         // private to a transaction that has ended: either may give other columns.
         let late = late || named.statement.private;
-        if same && !late && !server.link.changes.are_private() {
+        if same && !late && !server.session.changes.are_private() {
             return Ok(false);
         }
-        if let Some(shape) = server.set.shape(key) {
+        if let Some(shape) = server.statements.shape(key) {
             let changed = told.shape != shape;
-            if changed && !server.link.changes.are_private() {
+            if changed && !server.session.changes.are_private() {
                 // The change may be one that Howdah has not seen, such as DDL in a function. Then
                 // other statements are to be compared, too.
                 self.interner.stale(self.schema, &named.statement);
@@ -77,15 +77,15 @@ impl Upstream<'_> {
         // In a transaction with DDL, Howdah asks PostgreSQL for the description. `was_told` decides
         // when the answer arrives, because a pipelined COMMIT may have ended the transaction by
         // then.
-        let transient = server.link.changes.are_private() && !statement.private;
-        let here = server.set.shape(key).filter(|_| !transient);
+        let transient = server.session.changes.are_private() && !statement.private;
+        let here = server.statements.shape(key).filter(|_| !transient);
         let known = statement.told().filter(|told| here == Some(told.shape));
         let Some(known) = known.cloned() else {
             return self.describe_for_us(key, asked.number, Some(asked));
         };
         let named = match server.link.ledger.pending_definition(asked.number) {
             Some(named) => Some(named),
-            None => self.client.names.told_mut(&asked.name),
+            None => self.client.statements.told_mut(&asked.name),
         };
         if let Some(named) = named.filter(|named| named.number == asked.number) {
             named.told = Some(known);
@@ -135,7 +135,7 @@ impl Downstream<'_> {
                     Some(StatementDescription { shape, parameters })
                 });
                 let shape = told.as_ref().map_or(Shape::UNREADABLE, |told| told.shape);
-                self.server.set.describe(key, shape);
+                self.server.statements.describe(key, shape);
                 if let Some(asked) = asked {
                     self.was_told(&asked, told);
                 }
@@ -150,12 +150,12 @@ impl Downstream<'_> {
             return;
         };
         // The client may have given the name to another statement since.
-        let named = client.names.told_mut(&asked.name);
+        let named = client.statements.told_mut(&asked.name);
         let Some(named) = named.filter(|named| named.number == asked.number) else {
             return;
         };
         // After this transaction, a statement that was parsed before it may have other columns.
-        if self.server.link.changes.are_private() && !named.statement.private {
+        if self.server.session.changes.are_private() && !named.statement.private {
             return;
         }
         named.told = told.map(|told| named.statement.share(told));
@@ -206,7 +206,7 @@ impl Downstream<'_> {
             }
             _ => None,
         };
-        let named = name.and_then(|name| client.names.get(name));
+        let named = name.and_then(|name| client.statements.get(name));
         if let Some(told) = named.and_then(|named| named.told.as_ref()) {
             self.side.tell(self.out, |buf| {
                 write::message(buf, tag::PARAMETER_DESCRIPTION, |buf| {

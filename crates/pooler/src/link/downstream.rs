@@ -186,13 +186,14 @@ impl Downstream<'_> {
             }
             // A longer row is not read. Its client then keeps the server.
             tag::DATA_ROW
-                if self.server.inquiry.is_some() && header.total() <= limits::HELD_MESSAGE =>
+                if self.server.session.inquiry.is_some()
+                    && header.total() <= limits::HELD_MESSAGE =>
             {
                 let row = whole(chunk, header)?.to_vec();
-                self.server.set_inquiry_row(row);
+                self.server.session.set_inquiry_row(row);
                 self.passing(chunk, header)
             }
-            tag::NOTIFICATION if self.server.listens() => {
+            tag::NOTIFICATION if self.server.session.has_listened() => {
                 if !self.is_heard_elsewhere(whole(chunk, header)?) {
                     return self.notification(chunk, header);
                 }
@@ -216,8 +217,8 @@ impl Downstream<'_> {
         let Some(front) = chunk.rest().get(..PID) else {
             return Err(Halt::Partial);
         };
-        let key = self.server.key.as_ref();
-        if key.is_none_or(|(pid, _)| pid.to_be_bytes() != front[HEADER..]) {
+        let own = self.server.cancels.pid().map(u32::to_be_bytes);
+        if own.is_none_or(|own| own != front[HEADER..]) {
             return self.passing(chunk, header);
         }
         let pid = login_pid(self.keys, self.peering, *id, client);
@@ -247,7 +248,9 @@ impl Downstream<'_> {
             None if self.server.link.copy.eaten() > 0 => Fate::Relay,
             None => return Err(broken(WireError::Tag(header.tag))),
         };
-        if matches!(header.tag, tag::DATA_ROW | tag::COPY_DATA) && self.server.inquiry.is_none() {
+        if matches!(header.tag, tag::DATA_ROW | tag::COPY_DATA)
+            && self.server.session.inquiry.is_none()
+        {
             // Rows change no state. Howdah relays all complete rows of the chunk at once.
             let rows = run_of(header.tag, chunk.rest());
             if rows > 0 {
@@ -354,13 +357,16 @@ impl Downstream<'_> {
         let broken = begun.breaks && (simple || begun.eaten > 0);
         let copy = self.server.link.copy_mut();
         copy.begin(begun.eaten as u32, ended, broken);
-        let stays = self.side.client().is_some_and(|client| !client.leaving);
+        let stays = self
+            .side
+            .client()
+            .is_some_and(|client| !client.is_leaving());
         if !ended && !stays {
             // The client that should send the rows has left.
             copy.end();
             self.out.send_with(Peer::Server(self.id), write::copy_fail);
             if copy.eaten() > 0 {
-                self.server.must_close(Ending::CopyFailed);
+                self.server.close_at_release(Ending::CopyFailed);
             }
         }
     }
@@ -390,7 +396,7 @@ impl Downstream<'_> {
     /// client wants.
     fn is_heard_elsewhere(&self, body: &[u8]) -> bool {
         if !self.kept {
-            return self.server.listens();
+            return self.server.session.has_listened();
         }
         let client = self.side.client();
         let session = client.and_then(|client| client.session.as_ref());
@@ -426,7 +432,7 @@ impl Downstream<'_> {
             // PostgreSQL 17 and newer keep the group's transaction open. After a Sync ends it, the
             // next statement fails. This must not be another client's statement.
             let server = &mut self.server;
-            server.must_close_too(Ending::QueryInGroup);
+            server.ensure_close_at_release(Ending::QueryInGroup);
         }
         self.server.mark_ready(status);
         self.changes_are_told(status);
@@ -490,8 +496,8 @@ impl Downstream<'_> {
         }
         match command {
             b"DISCARD ALL" if swallow => {
-                self.server.set_settings(None);
-                self.server.forgets_statements();
+                self.server.session.set_settings(None);
+                self.server.statements.clear_sure();
             }
             b"DEALLOCATE ALL" | b"DISCARD ALL" => match self.side.client_mut() {
                 Some(client) => {
@@ -500,7 +506,7 @@ impl Downstream<'_> {
                     }
                     forget_all(client, self.server)
                 }
-                None => self.server.forgets_statements(),
+                None => self.server.statements.clear_sure(),
             },
             b"PREPARE" | b"DEALLOCATE" => self.follow_sql_name(),
             b"ROLLBACK" => self.note_rollback(),
@@ -533,9 +539,9 @@ impl Downstream<'_> {
         }
         let op = op.filter(|op| !matches!(op.change, Change::Nothing));
         match (op, self.side.client_mut()) {
-            (Some(op), Some(client)) => client.agreed(op),
+            (Some(op), Some(client)) => client.confirm_name(op),
             (Some(_), None) => {}
-            (None, _) => self.server.set_sql_prepared(true),
+            (None, _) => self.server.statements.set_sql_prepared(true),
         }
     }
 
@@ -554,8 +560,10 @@ impl Downstream<'_> {
         // client.
         let mut seen = !front.is_some_and(|entry| entry.swallow) && !self.is_nobodys();
         if let Some(position) = self.shared.tracked.position(name) {
-            let params = self.server.params.with(position, value);
-            self.server.set_params(self.shared.params.intern(params));
+            let params = self.server.session.params.with(position, value);
+            self.server
+                .session
+                .set_params(self.shared.params.intern(params));
             // The client gets these values at the end of the reset.
             seen &= whole;
             if let (true, Some(client)) = (seen, self.side.client_mut())
@@ -572,7 +580,7 @@ impl Downstream<'_> {
                 }
                 client.set_params(self.shared.params.intern(params));
                 if has_meaning {
-                    self.settings_changed();
+                    self.server.session.changes.mark_settings();
                 }
             }
         }
@@ -600,7 +608,7 @@ impl Downstream<'_> {
         let Some(known) = self.side.client().and_then(|client| client.params.clone()) else {
             return;
         };
-        let server = self.server.params.clone();
+        let server = self.server.session.params.clone();
         for (position, value) in server.missing_on(&known) {
             let name = self.shared.tracked.names()[position].as_bytes();
             self.side

@@ -164,7 +164,7 @@ impl Upstream<'_> {
         match statement.first.alters {
             Alters::Nothing => statement.first.forgets != Forgets::Nothing,
             // Most transactions end without such changes.
-            Alters::Ends => self.server.link.changes.end_matters(),
+            Alters::Ends => self.server.session.changes.end_matters(),
             _ => true,
         }
     }

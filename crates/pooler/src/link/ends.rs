@@ -53,7 +53,7 @@ impl Pooler {
             return;
         };
         let relaying = client.inbox.relaying();
-        let replication = client.replication.any();
+        let replication = client.is_replicating();
         let group_failed = client.end.skips();
         // While Howdah sets the client's parameters, no query of the client runs.
         let runs = matches!(self.servers.at(id).state(), ServerState::Linked(_));
@@ -72,7 +72,7 @@ impl Pooler {
         }
         let left = server.link.undo(Peer::Server(id), group_failed, out);
         if left.is_doubtful {
-            server.must_close(Ending::CopyFailed);
+            server.close_at_release(Ending::CopyFailed);
         }
         let breaks_off = how == Farewell::Abrupt;
         if breaks_off && runs && single && left.runs {

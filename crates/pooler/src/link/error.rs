@@ -64,7 +64,7 @@ impl Downstream<'_> {
             return self.settings_refused(chunk, header, fields);
         }
         if dies {
-            self.server.must_close(Ending::Crashed);
+            self.server.close_at_release(Ending::Crashed);
         }
         if self.parameters_come_first(refusal) {
             self.tell_described_parameters();
@@ -73,7 +73,7 @@ impl Downstream<'_> {
         self.count(&telling, fields);
         match telling {
             Telling::NothingYet => {
-                self.server.must_close(if dies {
+                self.server.close_at_release(if dies {
                     Ending::CrashedUnheard
                 } else {
                     Ending::Dirty
@@ -83,7 +83,7 @@ impl Downstream<'_> {
             Telling::Ours => {
                 self.aside().task_error = Some(fields.texts(NO_SQLSTATE));
                 if dies {
-                    self.server.must_close(Ending::CrashedUnheard);
+                    self.server.close_at_release(Ending::CrashedUnheard);
                 }
                 self.pass_front(chunk, header, Fate::Drop);
             }
@@ -145,7 +145,7 @@ impl Downstream<'_> {
     ) -> Result<(), Halt> {
         const CANCELLED: &str = "57014";
         // It is unknown which settings the server has, and Howdah's own transaction is open there.
-        self.server.must_close(Ending::SettingsRefused);
+        self.server.close_at_release(Ending::SettingsRefused);
         let (sqlstate, message) = fields.texts(NO_SQLSTATE);
         let request = self.server.link.owes_ready();
         let whole = header.total() <= chunk.rest().len();
@@ -202,9 +202,9 @@ impl Downstream<'_> {
             return;
         };
         if fields.sqlstate() == Some(b"26000") {
-            self.server.must_close(Ending::StatementsLost);
+            self.server.close_at_release(Ending::StatementsLost);
         }
-        if self.is_stale(fields) && !self.server.link.changes.are_private() {
+        if self.is_stale(fields) && !self.server.session.changes.are_private() {
             self.shared.statements.stale(self.schema, statement);
         }
     }
@@ -216,7 +216,7 @@ impl Downstream<'_> {
         if copy.eaten() > 0 || copy.is_broken() {
             // PostgreSQL may have failed before it read a message that does not belong in a COPY.
             // It may then still answer the message, and no other client may get that answer.
-            self.server.must_close(Ending::CopyFailed);
+            self.server.close_at_release(Ending::CopyFailed);
         }
         self.server.link.copy.fail();
         copy.is_broken() && fields.sqlstate() != Some(b"08P01")
@@ -250,7 +250,7 @@ impl Downstream<'_> {
         });
         let names = front.is_some_and(|entry| entry.effects().sql_names.is_some());
         let nobody = !self.side.is_client() || self.is_nobodys();
-        if self.server.inquiry.is_some() && front.is_none() {
+        if self.server.session.inquiry.is_some() && front.is_none() {
             Telling::NothingYet
         } else if simple && self.swallowing() || nobody {
             Telling::Ours

@@ -84,7 +84,7 @@ impl Upstream<'_> {
             return Ok(());
         }
         self.counts.server_parses += 1;
-        self.parses_unnamed_once();
+        self.server.session.changes.mark_unnamed();
         entry.drops_unnamed();
         entry.effects_mut().name = Some(self.name_op(Box::default(), Change::Forget));
         entry.changes_unnamed(self.unnamed_op(None));
@@ -101,7 +101,7 @@ impl Upstream<'_> {
         if !self.interner.has_room(self.share, size) {
             return Ok(Some(Refusal::TooMuch));
         }
-        let names = &self.client.names;
+        let names = &self.client.statements;
         if parse.name.is_empty() {
             return Ok(None);
         }
@@ -141,7 +141,7 @@ impl Upstream<'_> {
             if effects.touches_session() {
                 self.await_settings()?;
             }
-            self.client.names_statement_with(effects);
+            self.client.statements.note_effects(effects);
             self.await_permission(effects)?;
             self.may_ask_numbers(effects);
             self.hear_parse(effects)?;
@@ -166,11 +166,8 @@ impl Upstream<'_> {
     /// The name change that a Parse of the unnamed statement makes. `None` if the statement stays
     /// the same.
     fn define_unnamed(&mut self, statement: &Arc<Statement>) -> Option<Box<NameOp>> {
-        let same = self
-            .client
-            .unnamed
-            .as_ref()
-            .is_some_and(|u| Arc::ptr_eq(u, statement));
+        let known = self.client.statements.unnamed();
+        let same = known.is_some_and(|known| Arc::ptr_eq(known, statement));
         if same && !self.server.link.ledger.changes_names() {
             return None;
         }
@@ -314,7 +311,7 @@ impl Upstream<'_> {
         header: Header,
     ) -> Result<Option<Box<Effects>>, Flow> {
         let sets = self.server.link.ledger.has_settings();
-        if !sets && !self.client.names_keep() {
+        if !sets && !self.client.statements.may_keep_server() {
             return Ok(None);
         }
         let statement = self.lookup(names.statement);
@@ -325,7 +322,7 @@ impl Upstream<'_> {
             // A Parse that Howdah may have to send must follow the answer to the settings.
             self.await_settings()?;
         }
-        if !self.client.names_keep() {
+        if !self.client.statements.may_keep_server() {
             return Ok(None);
         }
         let mut with_values = None;

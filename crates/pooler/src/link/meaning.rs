@@ -27,8 +27,6 @@ use crate::effect::first::{Alters, SettingChange};
 use crate::effect::{Effects, First, Names};
 use crate::event::{Out, Peer, ServerId};
 use crate::ledger::{Entry, Reply};
-use crate::limits;
-use crate::link::Parsed;
 use crate::params::{Meaning, Params};
 use crate::pooler::Pooler;
 use crate::server::Server;
@@ -64,7 +62,7 @@ impl Upstream<'_> {
     /// The meaning of texts that are parsed or bound now.
     pub(super) fn meaning(&mut self) -> Meaning {
         let outside = self.client.meaning;
-        self.server.link.changes.meaning(outside)
+        self.server.session.changes.meaning(outside)
     }
 
     /// The effect of a SET, RESET or similar command on later texts.
@@ -87,12 +85,11 @@ impl Upstream<'_> {
     /// Waits if PostgreSQL is about to report settings at the end of a group. Closes the statements
     /// of a transaction that has ended.
     pub(super) fn settle_meaning(&mut self) -> Result<(), Flow> {
-        let server = &mut *self.server;
-        if server.link.changes.unsettled && server.link.owes_ready() {
+        let server = &*self.server;
+        if !server.session.changes.are_settled() && server.link.owes_ready() {
             return Err(self.stall());
         }
-        let changes = &server.link.changes;
-        if changes.over || changes.partly_over || changes.crowded {
+        if server.session.changes.has_statements_to_close() {
             self.close_what_is_over();
         }
         Ok(())
@@ -100,23 +97,11 @@ impl Upstream<'_> {
 
     #[inline(never)] // Rare: few transactions change the meaning of texts.
     fn close_what_is_over(&mut self) {
-        let server = &mut *self.server;
-        let over = std::mem::take(&mut server.link.changes.over);
-        server.link.changes.partly_over = false;
-        let crowded = std::mem::take(&mut server.link.changes.crowded);
-        let all = &mut server.link.changes.parsed;
-        let goes = |p: &mut Parsed| !p.lasts && (over || p.late);
-        let mut parsed: Vec<Parsed> = all.extract_if(.., goes).collect();
-        if crowded {
-            // Closes the oldest half. A statement used again is parsed again.
-            let many = all.len().saturating_sub(limits::LASTING_STATEMENTS / 2);
-            parsed.extend(all.drain(..many));
+        if self.server.session.changes.take_unnamed() {
+            self.server.statements.doubt_unnamed();
         }
-        if std::mem::take(&mut server.link.changes.unnamed) {
-            server.doubt_unnamed();
-        }
-        for Parsed { key, .. } in parsed {
-            if let Some(statement) = self.server.set.statement(key) {
+        for key in self.server.session.changes.take_over() {
+            if let Some(statement) = self.server.statements.get(key) {
                 self.take_away(key, &statement);
             }
         }
@@ -127,8 +112,8 @@ impl Upstream<'_> {
     pub(super) fn parsed_now(&mut self, definition: &[u8]) -> Arc<Statement> {
         let (schema, meaning) = (self.schema, self.meaning());
         let temporary = self.client.has_temporary();
-        let changes = &self.server.link.changes;
-        let (private, settled) = (changes.private, changes.are_settled());
+        let changes = &self.server.session.changes;
+        let (private, settled) = (changes.are_private(), changes.are_settled());
         if private || temporary {
             return self.interner.private(schema, meaning, settled, definition);
         }
@@ -145,60 +130,24 @@ impl Upstream<'_> {
 
     /// A statement is about to be parsed with this key.
     pub(super) fn parses(&mut self, key: u128, statement: &Statement) {
-        let temporary = self.client.has_temporary();
-        let changes = &mut self.server.link.changes;
-        if changes.private || statement.private || temporary {
-            let late = !statement.private;
-            let lasts = temporary && !changes.private;
-            changes.parsed.push(Parsed { key, late, lasts });
-        }
+        let (server, temporary) = (&mut *self.server, self.client.has_temporary());
+        server.session.changes.add_parsed(key, statement, temporary);
     }
 
     /// The unnamed statement is about to be parsed.
     pub(super) fn parses_unnamed(&mut self, statement: &Statement) {
-        let temporary = self.client.has_temporary();
-        let changes = &mut self.server.link.changes;
-        changes.unnamed = changes.private || statement.private && !temporary;
-    }
-
-    /// The unnamed statement is about to be parsed, and belongs to the transaction only.
-    pub(super) fn parses_unnamed_once(&mut self) {
-        self.server.link.changes.unnamed = true;
+        let (server, temporary) = (&mut *self.server, self.client.has_temporary());
+        server.session.changes.set_unnamed(statement, temporary);
     }
 
     /// The effect of running a statement on later texts.
     pub(super) fn alters(&mut self, first: &First) -> Alters {
         match first.alters {
             Alters::Settings => self.sets(first.setting.as_ref()),
-            Alters::Temporary | Alters::Schema => self.makes_or_drops(first),
-            Alters::Ends => match &self.server.link.changes {
-                changes if changes.settings || changes.unsettled => Alters::Settings,
-                changes if changes.end_matters() => Alters::Ends,
-                _ => Alters::Nothing,
-            },
+            Alters::Temporary | Alters::Schema => self.server.session.changes.make_or_drop(first),
+            Alters::Ends => self.server.session.changes.alters_at_end(),
             other => other,
         }
-    }
-}
-
-impl Upstream<'_> {
-    /// A text makes a temporary object; or it changes or drops an object, which may be temporary.
-    fn makes_or_drops(&mut self, first: &First) -> Alters {
-        let Some(object) = &first.object else {
-            return first.alters;
-        };
-        let made = &mut self.server.link.changes.temporary;
-        if first.alters == Alters::Temporary {
-            made.entry(object.name.clone()).or_insert(object.transient);
-            return first.alters;
-        }
-        if !made.contains_key(&object.name) {
-            return first.alters;
-        }
-        if object.dropped {
-            made.remove(&object.name);
-        }
-        Alters::Temporary
     }
 }
 
@@ -206,73 +155,20 @@ impl Upstream<'_> {
 impl Downstream<'_> {
     /// A command has ended.
     pub(super) fn may_alter(&mut self, tag: &[u8]) {
-        let changes = &mut self.server.link.changes;
-        let schema = match self.server.link.ledger.take_alters() {
-            Alters::Path => {
-                changes.look_elsewhere(self.server.link.ledger.names());
-                return;
-            }
-            Alters::Temporary => {
-                changes.private = true;
-                return;
-            }
-            Alters::Settings => {
-                changes.unsettled = true;
-                false
-            }
-            // CREATE TABLE AS reports the number of rows, with the tag SELECT.
-            Alters::Creates if tag.starts_with(b"SELECT") => true,
-            _ => changes_schema(tag),
-        };
-        match tag {
-            _ if schema => {
-                changes.private = true;
-                changes.schema = true;
-                changes.undone = false;
-            }
-            // This may be a ROLLBACK TO SAVEPOINT.
-            b"ROLLBACK" => {
-                changes.partly_over |= changes.private;
-                changes.doubt_names();
-                changes.undone = true;
-                changes.temporary.clear();
-            }
-            b"COMMIT" | b"PREPARE TRANSACTION" => {
-                // Another transaction may begin at once: COMMIT AND CHAIN.
-                changes.doubt_names();
-                changes.undone = false;
-                // `private` stays set for all commands until the server is idle.
-                if std::mem::take(&mut changes.schema) {
-                    self.shared.statements.schema_changed(self.schema);
-                }
-            }
-            _ => {}
+        let server = &mut *self.server;
+        let alters = server.link.ledger.take_alters();
+        if alters == Alters::Path {
+            let names = server.link.ledger.names();
+            server.session.changes.look_elsewhere(names);
+        } else if server.session.changes.end_command(alters, tag) {
+            self.shared.statements.schema_changed(self.schema);
         }
-    }
-
-    /// PostgreSQL has reported changed settings.
-    pub(super) fn settings_changed(&mut self) {
-        self.server.link.changes.settings = true;
     }
 
     /// At ReadyForQuery, PostgreSQL has reported all settings. When a transaction ends, other
     /// sessions see its changes.
     pub(super) fn changes_are_told(&mut self, status: Status) {
-        let changes = &mut self.server.link.changes;
-        changes.unsettled = false;
-        if status != Status::Idle {
-            return;
-        }
-        changes.over |= changes.unnamed || changes.parsed.iter().any(|p| !p.lasts);
-        changes.crowded = changes.parsed.len() > limits::LASTING_STATEMENTS;
-        changes.private = false;
-        changes.names = Names::Same;
-        changes.settings = false;
-        if !changes.temporary.is_empty() {
-            changes.temporary.retain(|_, goes| !*goes);
-        }
-        let undone = std::mem::take(&mut changes.undone);
-        if std::mem::take(&mut changes.schema) && !undone {
+        if self.server.session.changes.end_request(status) {
             self.shared.statements.schema_changed(self.schema);
         }
     }
@@ -283,13 +179,12 @@ impl Pooler {
     /// answers.
     pub(crate) fn close_transient(&mut self, id: ServerId, out: &mut Out) -> bool {
         let server = self.servers.at_mut(id);
-        let changes = std::mem::take(&mut server.link.changes);
-        if changes.unnamed {
-            server.doubt_unnamed();
+        if server.session.changes.take_unnamed() {
+            server.statements.doubt_unnamed();
         }
         let mut closes = false;
-        for Parsed { key, .. } in changes.parsed {
-            if server.set.statement(key).is_some() {
+        for key in server.session.changes.take_all() {
+            if server.statements.get(key).is_some() {
                 closes = true;
                 close_for_us(id, server, key, out);
             }
@@ -305,21 +200,9 @@ impl Pooler {
 
 /// Closes a statement on a server without a client.
 fn close_for_us(id: ServerId, server: &mut Server, key: u128, out: &mut Out) {
-    server.set.remove(key);
+    server.statements.remove(key);
     server.link.ledger.push(Entry::swallow(Reply::Close), true);
     out.send_with(Peer::Server(id), |buf| {
         write::of_statement(buf, frontend::CLOSE, &server_name(key));
     });
-}
-
-/// True for the CommandComplete tag of a command that may change the meaning of texts parsed
-/// before. A new index does not.
-fn changes_schema(tag: &[u8]) -> bool {
-    match tag.split_first_chunk::<5>() {
-        Some((b"ALTER", _)) => true,
-        Some((b"DROP ", _)) => true,
-        Some((b"CREAT", rest)) => rest != b"E INDEX",
-        Some((b"IMPOR", _)) => true,
-        _ => false,
-    }
 }

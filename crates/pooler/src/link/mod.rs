@@ -47,7 +47,6 @@ pub(crate) use bind::{bind, bind_held};
 pub use copy::CopyPhase;
 pub use end::End;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use howdah_wire::tag::frontend;
@@ -56,7 +55,6 @@ use howdah_wire::write;
 use crate::effect::Names;
 use crate::event::{Out, Peer, Time};
 use crate::ledger::{Entry, Ledger, Reply};
-use crate::params::Meaning;
 use crate::queries::text::QueryText;
 use crate::queries::watched::Watched;
 use crate::statement::Statement;
@@ -84,13 +82,11 @@ pub struct Link {
     refused_name: Option<Box<[u8]>>,
     /// The last portal bound, if the client has not yet seen the description of its statement.
     bound: Option<Bound>,
-    /// How the transaction has changed the meaning of texts.
-    changes: Changes,
     /// PostgreSQL has sent a part of an answer since the last ReadyForQuery.
     answering: bool,
     /// How long the client waited for this server, in nanoseconds. A watched query takes this value
     /// and leaves 0.
-    pub(crate) waited: u64,
+    waited: u64,
     /// Texts of queries, if queries are watched.
     watch: Option<Box<known::Watch>>,
 }
@@ -147,14 +143,19 @@ impl Link {
         self.ledger.owes_ready()
     }
 
-    /// True if the link has statements that no other client may use.
-    pub(crate) fn is_transient(&self) -> bool {
-        !self.changes.left_nothing()
-    }
-
     /// The client gets the server after a wait of `wait` nanoseconds.
     fn begins(&mut self, wait: u64) {
         self.waited = wait;
+    }
+
+    /// A watched query takes the client's wait.
+    fn take_waited(&mut self) -> u64 {
+        std::mem::take(&mut self.waited)
+    }
+
+    /// The texts of queries. Queries are watched.
+    fn watch_mut(&mut self) -> &mut known::Watch {
+        self.watch.get_or_insert_default()
     }
 
     /// The client binds a portal. `bound` is set if the client has not yet seen the statement's
@@ -235,11 +236,6 @@ impl Link {
         &mut self.copy
     }
 
-    /// From now on, texts may have another meaning inside this transaction than outside.
-    pub(crate) fn doubts_meaning(&mut self) {
-        self.changes.private = true;
-    }
-
     /// PostgreSQL sends a part of an answer.
     fn hears_answer(&mut self) {
         self.answering = true;
@@ -274,7 +270,6 @@ impl Link {
             self.portals.clear();
         }
         self.bound = None;
-        self.changes.client_leaves();
         if let Some(watch) = &mut self.watch {
             watch.clear();
         }
@@ -292,7 +287,7 @@ impl Link {
 
     /// A watched query has ended.
     fn query_ended(&mut self, text: &Arc<QueryText>) {
-        self.watch.get_or_insert_default().query_ended(text);
+        self.watch_mut().query_ended(text);
     }
 
     /// The text of the running query, or else of the query that ended last, without constants, if
@@ -347,100 +342,4 @@ pub(crate) struct Left {
     pub is_doubtful: bool,
     /// A request is still running.
     pub runs: bool,
-}
-
-/// How an open transaction has changed the meaning of texts that PostgreSQL parses inside.
-#[derive(Debug, Default)]
-pub struct Changes {
-    /// Statements parsed now belong to this transaction only.
-    private: bool,
-    /// PostgreSQL searches other schemas for names than outside of the transaction. Statements
-    /// parsed now are shared by all clients with the same search.
-    names: Names,
-    /// The transaction has changed the schema.
-    schema: bool,
-    /// The last command that ended the transaction, or a part of it, was a ROLLBACK.
-    undone: bool,
-    /// PostgreSQL has reported changed settings in the transaction.
-    settings: bool,
-    /// An Execute may have changed settings. PostgreSQL reports the change only at the end of the
-    /// group.
-    unsettled: bool,
-    /// Temporary objects of the client. The flag is true for an object that PostgreSQL drops at the
-    /// end of the transaction.
-    temporary: BTreeMap<Box<[u8]>, bool>,
-    /// Statements that were parsed in the transaction.
-    parsed: Vec<Parsed>,
-    /// The unnamed statement was parsed in the transaction.
-    unnamed: bool,
-    /// The transaction is over: Howdah must close the statements parsed in it.
-    over: bool,
-    /// A part of the transaction was undone: Howdah must close older statements that this server
-    /// parsed in the transaction.
-    partly_over: bool,
-    /// More statements were parsed than Howdah keeps for a client that keeps its server.
-    crowded: bool,
-}
-
-/// A statement that has another meaning outside of the transaction.
-#[derive(Clone, Copy, Debug)]
-struct Parsed {
-    key: u128,
-    /// The client named the statement before the transaction; this server parsed it inside.
-    late: bool,
-    /// The statement lasts as long as its client keeps the server. On this server, the text may
-    /// name a temporary table of the client; elsewhere, a permanent table.
-    lasts: bool,
-}
-
-impl Changes {
-    /// True if no statement must be closed before another client gets the server.
-    pub fn left_nothing(&self) -> bool {
-        self.parsed.is_empty() && !self.unnamed
-    }
-
-    /// True if statements parsed now belong to this transaction only.
-    pub fn are_private(&self) -> bool {
-        self.private
-    }
-
-    /// True if PostgreSQL has reported all changed settings.
-    pub fn are_settled(&self) -> bool {
-        !self.unsettled
-    }
-
-    /// The client leaves. The next client must not see its temporary tables.
-    pub(super) fn client_leaves(&mut self) {
-        if !self.temporary.is_empty() {
-            self.temporary.clear();
-        }
-    }
-
-    /// True if the end of the transaction, or of a part, changes the meaning of texts.
-    pub fn end_matters(&self) -> bool {
-        self.private || self.settings || self.unsettled || self.names != Names::Same
-    }
-
-    /// The meaning of texts in the transaction, if their meaning outside is `outside`.
-    pub fn meaning(&self, outside: Meaning) -> Meaning {
-        match self.names {
-            Names::By(hash) => outside.looking(hash),
-            Names::Same | Names::Anywhere => outside,
-        }
-    }
-
-    /// A command has changed where PostgreSQL searches for names; if `names` does not say where,
-    /// nobody knows.
-    fn look_elsewhere(&mut self, names: Names) {
-        self.names = match names {
-            Names::Same => Names::Anywhere,
-            names => self.names.then(names),
-        };
-        self.private |= !matches!(self.names, Names::By(_));
-    }
-
-    /// It is uncertain whether PostgreSQL searches for names where it did before.
-    fn doubt_names(&mut self) {
-        self.private |= self.names != Names::Same;
-    }
 }

@@ -31,7 +31,7 @@ impl Pooler {
     pub(crate) fn mark_heard(&mut self, id: ClientId) -> bool {
         let server = self.clients.at(id).linked_server();
         let server = gone!(server.and_then(|id| self.servers.get_mut(id)));
-        server.mark_heard();
+        server.session.mark_heard();
         server.inbox.relaying()
     }
 
@@ -68,12 +68,12 @@ impl Pooler {
             // A successor decides about packed servers itself.
             ServerState::Cancel(_) | ServerState::Closing | ServerState::Packed => {}
             // The client may stream for ever. As with PgBouncer, client and server end at once.
-            _ if server.replication && server.is_linked() => {
+            _ if server.is_reserved() && server.is_linked() => {
                 self.drop_linked(id, Fault::DatabaseChanged, out);
                 self.close_server(id, why, Close::Await, out);
             }
             _ => {
-                server.must_close_too(Ending::Ordered(why));
+                server.ensure_close_at_release(Ending::Ordered(why));
                 self.settle(id, out);
             }
         }

@@ -16,8 +16,9 @@ use crate::effect::first::Forgets;
 use crate::event::Out;
 use crate::ledger::{Asked, Change, Consequences, Entry, NameOp, Refusal, Reply, SetOp};
 use crate::server::Server;
-use crate::server::state::Unnamed;
-use crate::statement::{self, Constants, Held, Interner, Named, SchemaId, Statement, server_name};
+use crate::statement::{
+    self, Constants, Held, Interner, Named, SchemaId, Statement, Unnamed, server_name,
+};
 
 /// The statement that a client's portal of `DEALLOCATE name` runs instead, in the form of a Parse.
 const VOID_DEALLOCATION: &[u8] = b"DEALLOCATE howdah_void\0\0\0";
@@ -85,11 +86,11 @@ impl Upstream<'_> {
             }) => Some(named.clone()),
             Some(_) => None,
             None if name.is_empty() => Some(Named {
-                statement: self.client.unnamed.clone()?,
+                statement: self.client.statements.unnamed()?.clone(),
                 number: 0,
                 told: None,
             }),
-            None => self.client.names.get(name).cloned(),
+            None => self.client.statements.get(name).cloned(),
         }
     }
 
@@ -167,7 +168,7 @@ impl Upstream<'_> {
             // PostgreSQL may skip the Parse that is under way. The end of that group decides.
             Some(op) if op.group != group => return Err(self.stall()),
             Some(op) => Unnamed::Known(op.statement.clone()),
-            None => server.unnamed().clone(),
+            None => server.statements.unnamed().clone(),
         };
         let has = match (&client, &theirs) {
             (Some(ours), Unnamed::Known(Some(theirs))) => ours.same(theirs),
@@ -207,7 +208,7 @@ impl Upstream<'_> {
     /// present settings, its constants would have another meaning than at the client's Parse
     /// (`'01/02/2020'::date` after `SET DateStyle`).
     pub(super) fn ensure(&mut self, statement: &Arc<Statement>) -> Result<Option<There>, Flow> {
-        let (key, held) = self.server.set.find(statement);
+        let (key, held) = self.server.statements.find(statement);
         if held == Some(Held::Sure) {
             return Ok(Some(There { key, late: false }));
         }
@@ -220,7 +221,7 @@ impl Upstream<'_> {
             if !statement.private && !self.interner.is_of(statement, schema, meaning) {
                 let late = self.interner.intern(schema, meaning, &statement.definition);
                 late.charge_to(self.share);
-                let (key, held) = self.server.set.find(&late);
+                let (key, held) = self.server.statements.find(&late);
                 self.await_or_add(key, held, &late)?;
                 return Ok(Some(There { key, late: true }));
             }
@@ -231,7 +232,7 @@ impl Upstream<'_> {
 
     /// True if the constants of the text have the same meaning now as at the client's Parse.
     pub(super) fn may_be_parsed_late(&mut self, statement: &Statement) -> bool {
-        let settled = self.server.link.changes.are_settled();
+        let settled = self.server.session.changes.are_settled();
         let meaning = self.meaning();
         statement.constants == Constants::Fixed || settled && statement.constants.fit(meaning)
     }
@@ -263,7 +264,7 @@ impl Upstream<'_> {
         let server = &mut *self.server;
         let group = server.link.ledger.group();
         let sure = server.link.ledger.sure_of_transaction(server.not_failed());
-        let (key, held) = server.set.find(statement);
+        let (key, held) = server.statements.find(statement);
         let mut entry = Entry::forward(Reply::Parse);
         match held {
             Some(Held::Coming(when) | Held::Going(when)) if when != group => {
@@ -290,7 +291,7 @@ impl Upstream<'_> {
         self.parses(key, statement);
         let server = &mut *self.server;
         let group = server.link.ledger.group();
-        server.set.mark(key, statement, Held::Coming(group));
+        server.statements.mark(key, statement, Held::Coming(group));
         entry.effects_mut().set = Some(Box::new(SetOp { key, add: true }));
         self.send_parse(key, text, entry);
     }
@@ -309,7 +310,7 @@ impl Upstream<'_> {
         let to = self.to();
         let server = &mut *self.server;
         let group = server.link.ledger.group();
-        server.set.mark(key, statement, Held::Going(group));
+        server.statements.mark(key, statement, Held::Going(group));
         let mut entry = Entry::swallow(Reply::Close);
         entry.effects_mut().set = Some(Box::new(SetOp { key, add: false }));
         self.out.send_with(to, |buf| {
@@ -370,16 +371,16 @@ pub fn answered(client: Option<&mut Client>, server: &mut Server) {
 #[inline(never)] // Most answers have no effect and should not pay for this.
 fn take_effect(effects: Consequences, client: Option<&mut Client>, server: &mut Server) {
     if let (Some(op), Some(client)) = (effects.name, client) {
-        client.agreed(*op);
+        client.confirm_name(*op);
     }
     if let Some(op) = effects.unnamed {
-        server.set_unnamed(op.statement);
+        server.statements.set_unnamed(op.statement);
     }
     match effects.set.as_deref() {
-        Some(&SetOp { key, add: true }) => server.set.confirm(key),
+        Some(&SetOp { key, add: true }) => server.statements.confirm(key),
         // A later message of the group may parse the same statement again.
         Some(&SetOp { key, add: false }) if !server.link.ledger.is_adding(key) => {
-            server.set.remove(key)
+            server.statements.remove(key)
         }
         _ => {}
     }
@@ -393,7 +394,7 @@ pub fn failed(client: Option<&mut Client>, server: &mut Server) {
     let dropped_unnamed = front.is_some_and(|entry| entry.unnamed);
     if front.is_some_and(|entry| entry.effects().unnamed.is_some() && entry.reply == Reply::Parse) {
         // PostgreSQL dropped the old unnamed statement before the new one failed.
-        server.set_unnamed(None);
+        server.statements.set_unnamed(None);
     }
     let mut not_taken = Vec::new();
     while let Some(entry) = server.link.ledger.pop_failed() {
@@ -404,15 +405,15 @@ pub fn failed(client: Option<&mut Client>, server: &mut Server) {
                 not_taken.push(op.key);
             }
             if not_taken.contains(&op.key) {
-                server.set.confirm(op.key);
+                server.statements.confirm(op.key);
             } else {
-                server.set.remove(op.key);
+                server.statements.remove(op.key);
             }
         }
     }
     if let Some(client) = client {
         if dropped_unnamed {
-            client.drops_unnamed();
+            client.statements.set_unnamed(None);
         }
         if server.link.ledger.ends_in_failed_group() && server.link.ledger.group_open() {
             client.end.group_fails();
@@ -422,8 +423,8 @@ pub fn failed(client: Option<&mut Client>, server: &mut Server) {
 
 /// PostgreSQL has dropped all statements (`DEALLOCATE ALL`, `DISCARD ALL`).
 pub fn forget_all(client: &mut Client, server: &mut Server) {
-    client.drops_names();
-    server.forgets_statements();
+    client.statements.clear();
+    server.statements.clear_sure();
 }
 
 /// A statement on a server.
@@ -473,18 +474,18 @@ pub fn concerned(
             }
         },
         None => {
-            let mut names = client.names.iter();
+            let mut names = client.statements.iter();
             let kept = names.find(|(_, named)| front.named != 0 && named.number == front.named);
             match kept {
                 Some(kept) => (kept.0.into(), kept.1.statement.clone()),
                 None if front.reply == Reply::Bind && front.named == 0 => {
-                    (Box::default(), client.unnamed.clone()?)
+                    (Box::default(), client.statements.unnamed()?.clone())
                 }
                 None => return None,
             }
         }
     };
-    let meaning = server.link.changes.meaning(client.meaning);
+    let meaning = server.session.changes.meaning(client.meaning);
     // Howdah bound a portal of `DEALLOCATE name` to a replacement statement.
     let void = |p: &Portal| p.void && Arc::ptr_eq(&p.statement, &statement);
     let replaced = front.reply == Reply::Bind && server.link.portals.iter().any(void);
@@ -493,10 +494,10 @@ pub fn concerned(
         false if name.is_empty() => return None,
         false => None,
     };
-    let key = match server.set.find(late.as_ref().unwrap_or(&statement)) {
+    let key = match server.statements.find(late.as_ref().unwrap_or(&statement)) {
         (_, None) => {
             let late = statements.intern(schema, meaning, &statement.definition);
-            server.set.find(&late).0
+            server.statements.find(&late).0
         }
         (key, _) => key,
     };

@@ -13,9 +13,8 @@ use crate::effect::{Depth, Gist, Names};
 use crate::inbox::Chunk;
 use crate::ledger::{Change, Entry, NameOp, Reply, UnnamedOp};
 use crate::opening::QueryRead;
-use crate::server::state::Unnamed;
 use crate::session::Tracking;
-use crate::statement;
+use crate::statement::{self, Unnamed};
 
 /// What a Query becomes.
 struct QueryPlan<'a> {
@@ -166,7 +165,7 @@ impl Upstream<'_> {
     /// PostgreSQL drops the unnamed statement at a Query. Makes this change, if the client has one.
     fn forget_unnamed(&mut self) -> Option<Box<NameOp>> {
         let pending = self.server.link.ledger.pending(b"").is_some();
-        let had = self.renames && (self.client.unnamed.is_some() || pending);
+        let had = self.renames && (self.client.statements.unnamed().is_some() || pending);
         had.then(|| self.name_op(Box::default(), Change::Forget))
     }
 
@@ -227,7 +226,7 @@ impl Upstream<'_> {
     /// The change by which a Query drops the server's unnamed statement, if there may be one.
     fn drop_unnamed(&mut self) -> Option<UnnamedOp> {
         let server = &mut *self.server;
-        let known = matches!(server.unnamed(), Unnamed::Known(None));
+        let known = matches!(server.statements.unnamed(), Unnamed::Known(None));
         if known && !server.link.ledger.changes_unnamed() {
             None
         } else {

@@ -69,13 +69,13 @@ impl Pooler {
             None => {}
             Some(Blocked::Owed | Blocked::MidMessage) => return,
             // The open group waits for the client's next message.
-            Some(Blocked::GroupOpen) => return client.falls_quiet(now),
+            Some(Blocked::GroupOpen) => return client.times.set_quiet(now),
             Some(Blocked::InTransaction) => {
                 let terms = &self.logins.at(server.login).terms;
                 if terms.mode == PoolMode::Statement {
                     return self.disconnect(client_id, Fault::TransactionBlock, out);
                 }
-                client.falls_quiet(now);
+                client.times.set_quiet(now);
                 if terms.watched {
                     self.watch_client(client_id);
                 }
@@ -84,7 +84,7 @@ impl Pooler {
         }
         let terms = &self.logins.at(server.login).terms;
         let (mut ending, watched) = (server.ending(), terms.watched);
-        let session = terms.mode == PoolMode::Session || client.replication.any();
+        let session = terms.mode == PoolMode::Session || client.is_replicating();
         let has_session = client.session.is_some();
         // Session mode needs this, too: the client may have listened before a reload changed the
         // mode.
@@ -100,9 +100,9 @@ impl Pooler {
         }
         if session {
             let client = self.clients.at_mut(client_id);
-            client.falls_quiet(self.now);
+            client.times.set_quiet(self.now);
             // The client's session goes to the successor process as it is now.
-            if self.janitor.takeover.holds() && !client.replication.any() {
+            if self.janitor.takeover.holds() && !client.is_replicating() {
                 client.parks();
             }
             if watched {

@@ -156,20 +156,20 @@ impl Pooler {
         let globals = &self.config.globals;
         let server = self.servers.at_mut(server_id);
         if server.link.ledger.is_empty() {
-            server.begins_request(now);
+            server.begin_request(now);
         } else if server.link.is_reading() {
-            client.sends_rows(now);
+            client.times.set_quiet(now);
         }
         // Other servers close surplus statements when they get a client. A kept server gets no new
         // client, so Howdah closes the surplus here.
         let most = globals.max_prepared_statements as usize;
         let rests = server.status == Status::Idle && client.inbox.at_boundary();
-        if server.set.has_grown()
+        if server.statements.has_grown()
             && rests
             && server.link.is_quiet()
             && !server.link.group_open()
             && header(chunk.rest()).is_some()
-            && server.set.outgrows(most)
+            && server.statements.outgrows(most)
         {
             evict_statements(server_id, server, most, out);
         }
@@ -177,7 +177,7 @@ impl Pooler {
             .logins
             .at_mut(client.login.expect("the client is logged in"));
         let wanted = login.terms.wanted;
-        let watch = (wanted.any && !client.replication.any()).then_some(Watching {
+        let watch = (wanted.any && !client.is_replicating()).then_some(Watching {
             now,
             wanted,
             texts: &mut self.queries.texts,
@@ -228,10 +228,10 @@ pub(super) fn count_ended(
     now: Time,
 ) {
     let since = |then: Time| now.0.saturating_sub(then.0);
-    login.count_queries(counts.queries, since(server.request()));
+    login.count_queries(counts.queries, since(server.times.request));
     if counts.transactions > 0 {
-        login.count_transactions(counts.transactions, since(server.linked()));
+        login.count_transactions(counts.transactions, since(server.times.transaction));
     }
     // In a pipeline the next query begins when this one ends.
-    server.begins_request(now);
+    server.begin_request(now);
 }

@@ -137,7 +137,7 @@ impl Upstream<'_> {
                 let statement = self.parsed_now(&definition);
                 statement.charge_to(self.share);
                 if let Some(effects) = statement.effects.as_deref() {
-                    self.client.names_statement_with(effects);
+                    self.client.statements.note_effects(effects);
                 }
                 names.changes.push_back(*self.definition(&name, &statement));
                 names.made.push(name);

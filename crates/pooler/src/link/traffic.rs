@@ -24,9 +24,9 @@ impl Pooler {
                     self.logins.at_mut(login).count_received(bytes.len());
                 }
                 let waits = client.end.is_stalled() || client.parked || client.is_hushed();
-                if !client.inbox.held().is_empty() || client.leaving || waits {
+                if !client.inbox.held().is_empty() || client.is_leaving() || waits {
                     client.inbox.hold(bytes);
-                    if !waits && !client.leaving {
+                    if !waits && !client.is_leaving() {
                         self.resume(id, out);
                     }
                     self.mind_held(id, out);
@@ -63,7 +63,7 @@ impl Pooler {
             ClientState::Moving(_) | ClientState::Packed(_) => client.inbox.hold(bytes),
             ClientState::Leaving { waits, .. } => {
                 if client.inbox.held().is_empty() && !waits {
-                    client.begin_request(self.now);
+                    client.times.begin_request(self.now);
                 }
                 client.inbox.hold(bytes);
             }
@@ -107,7 +107,7 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         let linked = match *server.state() {
             ServerState::Linked(client) => Some(client),
-            ServerState::Aligning(client) if server.inquiry.is_some() => Some(client),
+            ServerState::Aligning(client) if server.session.inquiry.is_some() => Some(client),
             // The client kept this server. A notification for the client may come while Howdah sets
             // the client's settings on the server again.
             ServerState::Aligning(client)
@@ -123,7 +123,7 @@ impl Pooler {
         let login_id = server.login;
         let login = self.logins.at_mut(login_id);
         login.count_sent(new);
-        let replicates = side.client().is_some_and(|c| c.replication.any());
+        let replicates = side.client().is_some_and(|c| c.is_replicating());
         let hears = side.client().is_some_and(Client::hears);
         let kept = login.is_session() || replicates || hears;
         let mut downstream = Downstream {
@@ -233,7 +233,7 @@ impl Pooler {
                     .is_some_and(|entry| entry.end.is_stalled());
                 self.settle(id, out);
                 let entry = self.clients.at(client);
-                if entry.leaving {
+                if entry.is_leaving() {
                     self.leave_when_answered(client, out);
                 } else if stalled {
                     // The client is still linked, or needs a server again.

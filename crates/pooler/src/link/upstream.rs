@@ -236,7 +236,7 @@ impl Upstream<'_> {
     fn answer_sync(&mut self, chunk: &mut Chunk<'_>, header: Header) {
         let server = &mut *self.server;
         server.link.ledger.end_unsent_group();
-        server.says_nothing();
+        server.times.mark_silent();
         self.out
             .send_with(Peer::Client(self.id), |buf| write::ready(buf, Status::Idle));
         self.counts.syncs += 1;
@@ -351,7 +351,7 @@ impl Upstream<'_> {
         let number = if name.is_empty() {
             0
         } else {
-            self.client.numbers_name()
+            self.client.statements.next_number()
         };
         let named = Named {
             statement: statement.clone(),

@@ -94,16 +94,14 @@ impl Pooler {
     /// The address of the client's server.
     pub(crate) fn place_of_server(&self, client: &Client) -> Option<Address> {
         let server = self.servers_of(client).next()?;
-        server.ends.as_ref().map(|ends| ends.remote.clone())
+        server.connection.remote().cloned()
     }
 
     /// True if the client's server has this process id, and the listener has delivered everything
     /// up to the client's last round.
     pub(crate) fn is_own_backend(&self, client: &Client, pid: u32) -> bool {
-        self.servers_of(client).any(|server| {
-            let key = server.key.as_ref();
-            !server.is_unheard() && key.is_some_and(|(own, _)| *own == pid)
-        })
+        self.servers_of(client)
+            .any(|server| !server.session.is_unheard() && server.cancels.pid() == Some(pid))
     }
 
     /// The other side of the link of a connection.
@@ -120,7 +118,7 @@ impl Pooler {
         let client = self.clients.get(id)?;
         let server_id = client.linked_server()?;
         let server = self.servers.get(server_id)?;
-        let rests = client.parked && !client.leaving && !client.valve.is_congested();
+        let rests = client.parked && !client.is_leaving() && !client.valve.is_congested();
         (rests && !server.is_tls() && server.may_travel()).then_some(server_id)
     }
 

@@ -41,7 +41,7 @@ impl Upstream<'_> {
 
     fn begin_query(&mut self, text: Arc<QueryText>, sql: &[u8], values: Option<Box<str>>) -> Query {
         let watching = self.watch.as_mut()?;
-        let waited = std::mem::take(&mut self.server.link.waited);
+        let waited = self.server.link.take_waited();
         let mut query = watching.begin(text, sql, waited);
         query.values = values;
         Some(Box::new(query))
@@ -66,7 +66,7 @@ impl Upstream<'_> {
                 Sql::Unknown
             },
         };
-        let watch = self.server.link.watch.get_or_insert_default();
+        let watch = self.server.link.watch_mut();
         if name.is_empty() {
             watch.unnamed = Some(text);
         } else {
@@ -90,7 +90,7 @@ impl Upstream<'_> {
         let body = front(chunk, header, limits::FRONT)?;
         if let Some(names) = BindNames::read(body) {
             let values = self.values(whole(chunk, header));
-            let watch = self.server.link.watch.get_or_insert_default();
+            let watch = self.server.link.watch_mut();
             let known = match names.statement {
                 b"" => watch.unnamed.as_ref(),
                 name => watch.named.get(name),
@@ -119,7 +119,7 @@ impl Upstream<'_> {
             sql: Sql::Of(statement.clone()),
         });
         let values = self.values(body);
-        let watch = self.server.link.watch.get_or_insert_default();
+        let watch = self.server.link.watch_mut();
         watch.bound = text.map(|text| WatchedPortal {
             portal: portal.into(),
             text,

@@ -35,15 +35,14 @@ impl Pooler {
     /// client's encoding.
     pub(super) fn suits(&self, server: ServerId, demand: &Requirements) -> bool {
         let encoding = self.encoding_at(server);
-        let ends = self.servers.at(server).ends.as_ref();
-        let place = ends.map(|ends| &ends.remote);
+        let place = self.servers.at(server).connection.remote();
         let same_place = demand.place.is_none() || place == demand.place.as_ref();
         same_place && encoding.is_some() && encoding == demand.encoding.as_deref()
     }
 
     fn encoding_at(&self, server: ServerId) -> Option<&[u8]> {
         let position = self.shared.tracked.position(b"client_encoding")?;
-        self.servers.at(server).params.get(position)
+        self.servers.at(server).session.params.get(position)
     }
 
     /// A listening connection has logged in.

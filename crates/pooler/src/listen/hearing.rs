@@ -50,7 +50,7 @@ impl Upstream<'_> {
         if let Some(own) = self.client.channels_mut() {
             own.ahead.retain(|name| !told.listens.contains(name));
         }
-        self.server.will_unlisten();
+        self.server.session.unlisten_later();
         Ok(())
     }
 
@@ -115,7 +115,7 @@ impl Upstream<'_> {
         if server.link.is_owed() && !in_group {
             return Err(self.stall());
         }
-        server.will_unlisten();
+        server.session.unlisten_later();
         let session = self.client.session_mut();
         session.pending.kinds.add(Kinds::LISTENS);
         let mut commands = Vec::new();
@@ -143,7 +143,7 @@ impl Upstream<'_> {
             let alone = own.is_some_and(|own| own.refused || own.alone != ListensAlone::No);
             alone || session.pinned.any(Kinds::LISTENS)
         });
-        let shares = self.terms.shares_listen && !self.client.replication.any();
+        let shares = self.terms.shares_listen && !self.client.is_replicating();
         shares && self.renames && found.channels.is_some() && !refused
     }
 
@@ -154,7 +154,7 @@ impl Upstream<'_> {
     /// - An UNLISTEN: the client must receive the notifications from before the UNLISTEN.
     fn pass_first(&mut self, found: &Effects) -> Result<(), Flow> {
         let server = &mut *self.server;
-        let (unheard, idle) = (server.is_unheard(), server.status == Status::Idle);
+        let (unheard, idle) = (server.session.is_unheard(), server.status == Status::Idle);
         let notifies = unheard && found.kinds.any(Kinds::NOTIFIES);
         let Some(own) = self.client.channels_mut() else {
             return Ok(());
@@ -236,7 +236,7 @@ impl Pooler {
     /// A client's listener is lost: notifications may have been missed.
     fn misses(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
-        let goes_on = self.config.globals.listen_lost == ListenLost::Notice && !client.leaving;
+        let goes_on = self.config.globals.listen_lost == ListenLost::Notice && !client.is_leaving();
         let waits = matches!(client.hush(), Hush::Passes | Hush::Round);
         let Some(own) = client.channels_mut() else {
             return;
@@ -291,7 +291,7 @@ impl Pooler {
     /// then the listener is asked.
     pub(crate) fn has_heard(&mut self, id: ClientId, server: ServerId, out: &mut Out) -> bool {
         let client = self.clients.at(id);
-        if client.leaving {
+        if client.is_leaving() {
             return true;
         }
         match client.hush() {

@@ -33,11 +33,11 @@ impl Pooler {
     pub(crate) fn checkout(&mut self, id: ClientId, opening: Opening<'_>, out: &mut Out) -> bool {
         let now = self.now;
         let client = self.clients.at_mut(id);
-        client.begin_request(now);
+        client.times.begin_request(now);
         let Some(login) = client.login else {
             return false;
         };
-        let replication = client.replication.any();
+        let replication = client.is_replicating();
         let home = self.logins.at(login).home();
         let Some(pool_id) = home.or_else(|| self.route(id, opening)) else {
             return false;
@@ -83,7 +83,10 @@ impl Pooler {
             match self.take_idle(pool_id, client, out) {
                 Some(server) => self.serve(client, server, out),
                 None => {
-                    let since = self.clients.get(client).map_or(self.now, |c| c.request());
+                    let since = self
+                        .clients
+                        .get(client)
+                        .map_or(self.now, |c| c.times.request);
                     self.pools.at_mut(pool_id).waiting.rejoin(client, since);
                 }
             }
@@ -99,10 +102,10 @@ impl Pooler {
             self.take_fit(pool_id, client)?
         };
         let server = self.servers.get(id)?;
-        let age = self.now.0.saturating_sub(server.connected.0);
+        let age = self.now.0.saturating_sub(server.times.connected.0);
         // A login that has just succeeded counts as a test.
         let fresh = !server.served() && age < FRESH_NS;
-        if !fresh && self.needs_test(server.since()) {
+        if !fresh && self.needs_test(server.times.used) {
             self.test_server(id, out);
             return None;
         }
@@ -120,7 +123,7 @@ impl Pooler {
         }
         let (servers, tested) = (&self.servers, self.tested_since());
         let fit =
-            |server: &server::Server| server.since() >= tested && has_settings(client, server);
+            |server: &server::Server| server.times.used >= tested && has_settings(client, server);
         let fit = |id| servers.get(id).is_some_and(fit);
         self.pools.at_mut(pool_id).idle.take_fit(LOOKED_AT, fit)
     }
@@ -169,17 +172,17 @@ impl Pooler {
         let now = self.now;
         let mut server = self.servers.at_mut(id);
         debug_assert!(!server.link.is_owed() && !server.inbox.relaying());
-        if server.cancels() > 0 {
+        if server.cancels.are_under_way() {
             server.awaits_cancels();
             return;
         }
         if let Some(ending) = server.ending() {
             return self.close_server(id, ending.text(), Close::Await, out);
         }
-        if server.sql_prepared() {
+        if server.statements.has_sql_prepared() {
             return self.forget_sql_prepared(id, out);
         }
-        if server.link.is_transient() {
+        if server.session.changes.has_left_statements() {
             if self.close_transient(id, out) {
                 return;
             }
@@ -191,12 +194,12 @@ impl Pooler {
             return self.close_server(id, "pause mode", Close::Await, out);
         }
         // With a server_lifetime of 0, a server serves only once.
-        let age = now.0.saturating_sub(server.connected.0);
+        let age = now.0.saturating_sub(server.times.connected.0);
         let old = server.served() && age >= pool.supply.server_lifetime;
         if old && now >= pool.next_life() {
             return self.end_life(id, out);
         }
-        server.rests(now);
+        server.times.rest(now);
         if pool.servers() > pool.keep || pool.is_sought() {
             if self.hand_on(id, pool_id, out) {
                 return;
@@ -248,7 +251,7 @@ impl Pooler {
     /// no command that spares Howdah's own statements.
     fn forget_sql_prepared(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        server.set_sql_prepared(false);
+        server.statements.set_sql_prepared(false);
         self.run_task(id, ServerState::Resetting, b"DEALLOCATE ALL", out);
     }
 
@@ -292,7 +295,7 @@ impl Pooler {
         if client.awaits_permission() {
             return;
         }
-        client.begin_request(since);
+        client.times.begin_request(since);
         self.pools.at_mut(pool).waiting.join_since(id, since);
         self.watch_client(id);
     }
@@ -304,11 +307,11 @@ pub(crate) fn has_settings(client: &client::Client, server: &server::Server) -> 
         .session
         .as_ref()
         .and_then(|session| session.settings.as_ref());
-    let session = match (own, &server.session) {
+    let session = match (own, &server.session.settings) {
         (None, None) => true,
         (Some(own), Some(there)) => Arc::ptr_eq(own, there),
         _ => false,
     };
     let params = client.params.as_ref();
-    session && params.is_none_or(|params| Arc::ptr_eq(params, &server.params))
+    session && params.is_none_or(|params| Arc::ptr_eq(params, &server.session.params))
 }

@@ -54,8 +54,8 @@ impl Pooler {
             }
             for id in pool.idle.iter() {
                 let server = self.servers.at(id);
-                if oldest.is_none_or(|(since, _)| server.since() < since) {
-                    oldest = Some((server.since(), id));
+                if oldest.is_none_or(|(since, _)| server.times.used < since) {
+                    oldest = Some((server.times.used, id));
                 }
             }
         }

@@ -90,8 +90,8 @@ impl Pooler {
     /// Notes that new servers fail for now, and tells clients that wait for the first server.
     pub(crate) fn login_failed(&mut self, id: ServerId, sqlstate: &str, text: &str, out: &mut Out) {
         let server = gone!(self.servers.get(id));
-        let (login_id, pool_id, reserved) = (server.login, server.pool, server.reserved);
-        let took = self.now.0.saturating_sub(server.connected.0);
+        let (login_id, pool_id, reserved) = (server.login, server.pool, server.reserved_for());
+        let took = self.now.0.saturating_sub(server.times.connected.0);
         if let Some(client) = reserved {
             let fault = Fault::ServerLogin(sqlstate.to_string(), text.to_string());
             return self.disconnect(client, fault, out);

@@ -24,7 +24,7 @@ impl Pooler {
     pub(crate) fn oldest_wait(&self, pool_id: PoolId) -> u64 {
         let (now, pool) = (self.now, self.pools.at(pool_id));
         let newcomers = { pool.newcomers().iter() }.filter_map(|id| self.clients.get(*id));
-        let newcomers = newcomers.map(|client| now.0.saturating_sub(client.connected.0));
+        let newcomers = newcomers.map(|client| now.0.saturating_sub(client.times.connected.0));
         newcomers.chain(pool.longest_wait(now)).max().unwrap_or(0)
     }
 

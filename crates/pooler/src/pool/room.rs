@@ -26,11 +26,11 @@ impl Pooler {
     /// PostgreSQL has no room for this server, which waiting clients need.
     pub(crate) fn wish_for_room(&mut self, id: ServerId, out: &mut Out) {
         let server = gone!(self.servers.get(id));
-        let Some(ends) = &server.ends else {
+        let Some(place) = server.connection.remote().cloned() else {
             return;
         };
-        let (pool_id, place) = (server.pool, ends.remote.clone());
-        let reserved = server.reserved.is_some();
+        let pool_id = server.pool;
+        let reserved = server.is_reserved();
         self.trim_waiting(pool_id);
         let pool = self.pools.at_mut(pool_id);
         if reserved || pool.awaits_room() || !pool.is_waited_for() {
@@ -78,7 +78,7 @@ impl Pooler {
         let idle = others.flat_map(|pool| pool.idle.iter());
         let there = idle.filter_map(|id| {
             let server = self.servers.get(id)?;
-            (server.ends.as_ref()?.remote == wish.place).then_some((server.since(), id))
+            (*server.connection.remote()? == wish.place).then_some((server.times.used, id))
         });
         there.min_by_key(|(since, _)| *since)
     }

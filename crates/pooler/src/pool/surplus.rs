@@ -39,6 +39,6 @@ impl Pooler {
 
     fn oldest_idle(&self, id: PoolId) -> Option<ServerId> {
         let idle = self.pools.at(id).idle.iter();
-        idle.min_by_key(|id| self.servers.get(*id).map(|server| server.since()))
+        idle.min_by_key(|id| self.servers.get(*id).map(|server| server.times.used))
     }
 }

@@ -102,7 +102,7 @@ impl Pooler {
         } else {
             (&self.pools.at(pool_id).waiting, self.reason(pool_id))
         };
-        let before = waiting.before(client.request());
+        let before = waiting.before(client.times.request);
         let lookup = match client.state() {
             ClientState::Lookup(_) => "It waits for auth_query. ",
             _ => "",
@@ -112,7 +112,7 @@ impl Pooler {
             reason.text(),
             before + 1,
             waiting.len().max(before + 1),
-            self.now.0.saturating_sub(client.request().0) / 1_000_000_000,
+            self.now.0.saturating_sub(client.times.request.0) / 1_000_000_000,
         ))
     }
 

@@ -64,7 +64,7 @@ impl Pooler {
     pub(super) fn note_closing(&mut self, id: ServerId, why: &str, out: &mut Out) {
         let server = gone!(self.servers.get(id));
         if self.config.globals.log_disconnections {
-            let age = self.now.0.saturating_sub(server.connected.0) / 1_000_000_000;
+            let age = self.now.0.saturating_sub(server.times.connected.0) / 1_000_000_000;
             self.note_server(
                 Level::Log,
                 id,

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::Server;
+use super::{Reservation, Server, ServerConnection};
 use crate::client;
 use crate::client::ClientState;
 use crate::config::Host;
@@ -22,14 +22,13 @@ impl Pooler {
         let reserved = self.reserved_for(pool_id);
         let pool = self.pools.at_mut(pool_id);
         pool.server_opens();
-        let (login, target) = (pool.login, pool.target.clone());
+        let (login, connection) = (pool.login, ServerConnection::new(pool.target.clone()));
         let host = pool.takes_host();
         let id = self.servers.insert(|_| Server {
             number,
             permitted: true,
-            reserved,
-            replication: reserved.is_some(),
-            ..Server::blank((login, pool_id), target, seeded, now)
+            reserved: reserved.map(Reservation::of),
+            ..Server::blank((login, pool_id), connection, seeded, now)
         });
         self.watch_server(id);
         let Some(HostPort { host, port }) = host else {
@@ -43,7 +42,7 @@ impl Pooler {
             }
             Host::Ip(ip) => self.connect(id, Address::Tcp(ip, port), out),
             Host::Name(host) => {
-                self.servers.at_mut(id).looks_for(&host, port);
+                self.servers.at_mut(id).connection.look_for(&host, port);
                 let question = |ticket| Question::Resolve { ticket, host };
                 self.ask(Asker::Server(id), question, out);
             }
@@ -79,8 +78,8 @@ impl Pooler {
             return;
         }
         let pool = self.pools.at(server.pool);
-        let host = server.host.as_deref();
-        let port = host.and_then(|host| server.target.named(host));
+        let host = server.connection.host.as_deref();
+        let port = host.and_then(|host| server.connection.target.named(host));
         let port = port.map_or(0, |to| to.port);
         match result {
             Ok(addresses) if !addresses.is_empty() => {
@@ -136,9 +135,9 @@ impl Pooler {
     /// A server has logged in. Its pool can use it.
     pub(crate) fn server_ready(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        let (pool_id, reserved) = (server.pool, server.reserved);
+        let (pool_id, reserved) = (server.pool, server.reserved_for());
         server.comes_free(self.now);
-        let took = self.now.0.saturating_sub(server.connected.0);
+        let took = self.now.0.saturating_sub(server.times.connected.0);
         let pool = self.pools.at_mut(pool_id);
         self.logins.at_mut(server.login).count_connect(took);
         pool.server_is_through();

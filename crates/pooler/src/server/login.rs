@@ -41,12 +41,13 @@ impl Pooler {
         let keys = shown.keys.clone();
         let database = &of.terms.database;
         let scopes = self.config.scopes(Some(database), None);
+        let tls = server.connection.tls.as_ref();
         let exchange = ServerLogin::new(ServerLoginSetup {
             user: &of.key.user,
             secret,
             keys,
             nonce: &nonce,
-            binding: server.tls.as_ref().and_then(|tls| tls.binding.as_deref()),
+            binding: tls.and_then(|tls| tls.binding.as_deref()),
             channel_binding: scopes.channel_binding(),
             require_auth: &scopes.require_auth(),
         });
@@ -73,14 +74,14 @@ impl Pooler {
                 parameters.push((name, value.as_bytes()));
             }
         }
-        let client = server.reserved.and_then(|client| self.clients.get(client));
+        let client = server.reserved_for().and_then(|id| self.clients.get(id));
         if let Some(client) = client {
-            let how: &[u8] = match client.replication {
+            let how: &[u8] = match client.protocol.replication {
                 Replication::Physical => b"true",
                 _ => b"database",
             };
             parameters.push(("replication", how));
-            if let Some(options) = &client.server_options {
+            if let Some(options) = &client.protocol.server_options {
                 parameters.push(("options", options));
             }
             if let Some(params) = &client.params {
@@ -117,7 +118,8 @@ impl Pooler {
         if !self.config.globals.log_connections {
             return;
         }
-        let ends = gone!(self.servers.get(id).and_then(|server| server.ends.as_ref()));
+        let server = gone!(self.servers.get(id));
+        let ends = gone!(server.connection.ends.as_ref());
         let from = match &ends.local {
             crate::event::Address::Tcp(ip, port) if ip.is_ipv6() => format!("[{ip}]:{port}"),
             crate::event::Address::Tcp(ip, port) => format!("{ip}:{port}"),
@@ -166,7 +168,7 @@ impl Pooler {
                 _ => self.not_postgres(id, out),
             },
             tag::BACKEND_KEY_DATA => match (key_data(body), self.servers.get_mut(id)) {
-                (Ok((pid, secret)), Some(server)) => server.can_be_cancelled(pid, secret),
+                (Ok((pid, secret)), Some(server)) => server.cancels.set_key(pid, secret),
                 _ => self.not_postgres(id, out),
             },
             tag::READY => self.logged_in_to_server(id, out),
@@ -243,7 +245,7 @@ impl Pooler {
             return self.server_login_step(id, LoginStep::Refuse(refusal), out);
         }
         let server = gone!(self.servers.get(id));
-        let host = server.ends.as_ref().map(|ends| place::whole(&ends.remote));
+        let host = server.connection.remote().map(place::whole);
         let host = Some(host.unwrap_or_default().into());
         let Some(login) = self.server_login(id) else {
             return;
@@ -264,8 +266,8 @@ impl Pooler {
     pub(crate) fn learn(&mut self, id: ServerId, name: &[u8], value: &[u8]) -> bool {
         let server = self.servers.at_mut(id);
         if let Some(position) = self.shared.tracked.position(name) {
-            let params = server.params.with(position, value);
-            server.set_params(self.shared.params.intern(params));
+            let params = server.session.params.with(position, value);
+            server.session.set_params(self.shared.params.intern(params));
         }
         if let Some(login) = server.login_mut() {
             login.size += name.len() + value.len() + size_of::<Parameter>();
@@ -301,7 +303,7 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         let login = gone!(server.login_mut());
         let parameters = std::mem::take(&mut login.parameters);
-        let tracked = server.params.clone();
+        let tracked = server.session.params.clone();
         server.tells_standby(standby::among(&parameters));
         let pool = self.pools.at_mut(server.pool);
         let of = self.logins.at_mut(server.login);
@@ -309,15 +311,14 @@ impl Pooler {
             parameters: parameters.into(),
             tracked,
         };
-        match server.reserved {
+        if server.is_reserved() {
             // These values belong to the server's only client.
-            Some(_) => server.keeps_welcome(welcome),
-            None => {
-                pool.mark_proved();
-                // Nobody but clients is greeted.
-                if pool.key.purpose == Purpose::Clients {
-                    of.learns_welcome(welcome);
-                }
+            server.keep_welcome(welcome);
+        } else {
+            pool.mark_proved();
+            // Nobody but clients is greeted.
+            if pool.key.purpose == Purpose::Clients {
+                of.learns_welcome(welcome);
             }
         }
         let query = of.terms.database.connect_query.clone();

@@ -10,6 +10,7 @@
 
 mod close;
 pub mod connect;
+pub mod connection;
 pub mod ending;
 pub mod login;
 mod lost;
@@ -18,11 +19,14 @@ mod rest;
 pub mod secure;
 pub mod state;
 pub mod task;
+mod times;
 mod travel;
 
 pub use crate::parcel::ServerParcel;
+pub(crate) use connection::ServerConnection;
 pub use ending::Ending;
-pub use state::{Numbers, ServerState, Trial, Unnamed};
+pub use state::{Reservation, ServerState};
+pub(crate) use times::ServerTimes;
 
 use std::sync::Arc;
 
@@ -31,7 +35,7 @@ use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
 use crate::Seeded;
-use crate::cancel::Errand;
+use crate::cancel::errand::{Cancels, Errand};
 use crate::event::{Address, ClientId, Ends, Out, Peer, ServerId, Time, WorkerId};
 use crate::inbox::Inbox;
 use crate::known::Lookup;
@@ -39,13 +43,10 @@ use crate::link::Link;
 use crate::login::key::{LoginId, Welcome};
 use crate::params::Params;
 use crate::pool::key::{PoolId, PoolKey};
-use crate::pool::target::Target;
-use crate::session::inquiry::Inquiry;
+use crate::session::server::{Numbers, ServerSession, Trial};
 use crate::session::settings::Maybe;
-use crate::session::{Session, Shelf, Suspect};
-use crate::statement::{ServerSet, Statement};
+use crate::statement::ServerSet;
 use crate::timers::Timers;
-use crate::tls::TlsFacts;
 use crate::valve::Valve;
 
 /// A connection to PostgreSQL, and Howdah's knowledge of the session there.
@@ -59,49 +60,18 @@ pub struct Server {
     pub(crate) login: LoginId,
     /// The server's pool.
     pub(crate) pool: PoolId,
-    /// Where the pool's servers connected to when this one was opened.
-    pub(crate) target: Arc<Target>,
-    /// The host and port, as the log shows them.
-    pub(crate) to: Box<str>,
-    /// The two ends of the socket, once connected.
-    pub(crate) ends: Option<Ends>,
-    /// The host's name, if the configuration has a name.
-    pub(crate) host: Option<Box<str>>,
-    /// The TLS session, if any.
-    pub(crate) tls: Option<Arc<TlsFacts>>,
+    /// Where the server is connected.
+    pub(crate) connection: ServerConnection,
     /// The server's byte stream.
     pub(crate) inbox: Inbox,
     /// The link. After the client has left, the link still holds the answers that PostgreSQL owes.
     pub(crate) link: Link,
     /// The transaction status of the last ReadyForQuery.
     pub(crate) status: Status,
-    /// The server's values of the tracked parameters.
-    pub(crate) params: Arc<Params>,
-    /// Clients' settings in the session that are not among `params`.
-    pub(crate) session: Maybe,
-    /// A client may have left more than settings. Howdah cleans the server before another client
-    /// gets it.
-    soiled: bool,
-    /// A text that can't be read with certainty has run, or a client has reset a setting of
-    /// `connect_query`. Howdah cleans the server before any client gets it.
-    doubted: bool,
-    /// A LISTEN ran on this server, for a client that gets its notifications from the listener. The
-    /// server runs `UNLISTEN *` before another client gets it.
-    listens: bool,
-    /// The server's clients may have sent notifications that the listener has not heard yet.
-    unheard: bool,
-    /// How far the server has accepted its client's settings.
-    trial: Trial,
-    /// The clients whose sequence values (`currval`) the server has.
-    numbers: Numbers,
-    /// The current question about the client's session.
-    pub(crate) inquiry: Option<Box<Inquiry>>,
+    /// What clients have set, and what they have left, in the session at PostgreSQL.
+    pub(crate) session: ServerSession,
     /// The server's statements.
-    pub(crate) set: ServerSet,
-    /// The server's unnamed statement, as far as PostgreSQL has answered.
-    unnamed: Unnamed,
-    /// The client has used SQL's PREPARE.
-    sql_prepared: bool,
+    pub(crate) statements: ServerSet,
     /// Howdah has sent a ROLLBACK because the client left.
     rolled_back: bool,
     /// The last message was sent only in part, and nothing may follow: PostgreSQL would read a
@@ -113,32 +83,18 @@ pub struct Server {
     ending: Option<Ending>,
     /// The last value of `in_hot_standby` that the server reported.
     pub(crate) standby: Option<bool>,
-    /// The number of cancel requests under way for the server.
-    cancels: u32,
-    /// PostgreSQL's process id and secret for cancel requests.
-    pub(crate) key: Option<(u32, Box<[u8]>)>,
+    /// The key for cancel requests, and the requests under way.
+    pub(crate) cancels: Cancels,
     /// Stops and resumes reading from the socket.
     pub(crate) valve: Valve,
     /// The Broker counts the server.
     pub(crate) permitted: bool,
     /// Howdah closes the server so that PostgreSQL has room for a server of this worker's pool.
     pub(crate) makes_room_for: Option<(WorkerId, Arc<PoolKey>)>,
-    /// The only client of the server (replication).
-    pub(crate) reserved: Option<ClientId>,
-    /// The reports from the login, until the `reserved` client gets them.
-    welcome: Option<Box<Welcome>>,
-    /// The server serves a replication client only.
-    pub(crate) replication: bool,
-    /// When the server connected.
-    pub(crate) connected: Time,
-    /// When PostgreSQL last answered a client, or a task of Howdah's own began.
-    since: Time,
-    /// Howdah has answered for PostgreSQL, which has said nothing since `since`.
-    silent: bool,
-    /// When the client's current transaction began.
-    linked: Time,
-    /// When the current request began.
-    request: Time,
+    /// The server has one client only (replication).
+    reserved: Option<Box<Reservation>>,
+    /// When things last happened.
+    pub(crate) times: ServerTimes,
     /// When the server's timer entry is due; 0 for none.
     pub(crate) timer: Time,
 }
@@ -146,13 +102,13 @@ pub struct Server {
 impl Server {
     /// True if the connection uses TLS.
     pub fn is_tls(&self) -> bool {
-        self.tls.is_some()
+        self.connection.tls.is_some()
     }
 
     /// A new server without any known state.
     pub(crate) fn blank(
         (login, pool): (LoginId, PoolId),
-        target: Arc<Target>,
+        connection: ServerConnection,
         seeded: Seeded,
         now: Time,
     ) -> Self {
@@ -161,61 +117,25 @@ impl Server {
             number: 0,
             login,
             pool,
-            target,
-            to: "(unconnected)".into(),
-            ends: None,
-            host: None,
-            tls: None,
+            connection,
             inbox: Inbox::default(),
             link: Link::default(),
             status: Status::Idle,
-            params: Arc::new(Params::none()),
-            session: None,
-            soiled: false,
-            doubted: false,
-            listens: false,
-            unheard: true,
-            numbers: Numbers::default(),
-            inquiry: None,
-            set: ServerSet::new(seeded),
-            unnamed: Unnamed::Unknown,
-            sql_prepared: false,
-            trial: Trial::First,
+            session: ServerSession::new(Arc::new(Params::none()), None, Numbers::default()),
+            statements: ServerSet::new(seeded),
             rolled_back: false,
             cut_off: false,
             served: false,
             ending: None,
-            cancels: 0,
-            key: None,
+            cancels: Cancels::default(),
             standby: None,
             valve: Valve::default(),
             permitted: false,
             makes_room_for: None,
             reserved: None,
-            welcome: None,
-            replication: false,
-            connected: now,
-            since: now,
-            silent: false,
-            linked: now,
-            request: now,
+            times: ServerTimes::new(now, now),
             timer: Time(0),
         }
-    }
-
-    /// A client has left state in the session, if `left`.
-    pub(crate) fn soil(&mut self, left: bool) {
-        self.soiled |= left;
-    }
-
-    /// True if only DISCARD ALL removes what a client has left.
-    pub(crate) fn must_be_cleaned(&self) -> bool {
-        self.soiled || self.doubted
-    }
-
-    /// True if no client has left anything that the next client could notice.
-    pub(crate) fn is_clean(&self) -> bool {
-        !self.must_be_cleaned() && !self.listens && self.session.is_none()
     }
 
     /// The server's state.
@@ -256,144 +176,72 @@ impl Server {
     /// Opens the socket.
     fn connects_to(&mut self, to: &Address) {
         self.state = ServerState::Connecting;
-        self.to = crate::place::whole(to).into();
-    }
-
-    pub(crate) fn trial(&self) -> Trial {
-        self.trial
+        self.connection.begin(to);
     }
 
     pub(crate) fn cut_off(&self) -> bool {
         self.cut_off
     }
 
-    pub(crate) fn cancels(&self) -> u32 {
-        self.cancels
-    }
-
     pub(crate) fn served(&self) -> bool {
         self.served
     }
 
-    pub(crate) fn sql_prepared(&self) -> bool {
-        self.sql_prepared
-    }
-
-    pub(crate) fn numbers(&self) -> Numbers {
-        self.numbers
-    }
-
-    pub(crate) fn since(&self) -> Time {
-        self.since
-    }
-
-    pub(crate) fn request(&self) -> Time {
-        self.request
-    }
-
-    pub(crate) fn linked(&self) -> Time {
-        self.linked
-    }
-
     /// The client begins a request, and a transaction if none is open.
-    pub(crate) fn begins_request(&mut self, now: Time) {
-        self.request = now;
-        if self.status == Status::Idle {
-            self.linked = now;
-        }
+    pub(crate) fn begin_request(&mut self, now: Time) {
+        self.times.begin_request(now, self.status == Status::Idle);
     }
 
     /// A client gets the server.
-    pub(crate) fn begins_to_serve(&mut self, now: Time) {
-        self.linked = now;
-        self.request = now;
+    pub(crate) fn begin_to_serve(&mut self, now: Time) {
+        self.times.begin_request(now, true);
         self.served = true;
-        self.trial = Trial::First;
-    }
-
-    /// Sets when the server was last used.
-    pub(crate) fn set_rested_since(&mut self, then: Time) {
-        self.since = then;
-    }
-
-    /// Howdah answers a whole group for PostgreSQL. That is no sign that the server is alive.
-    pub(crate) fn says_nothing(&mut self) {
-        self.silent = true;
-    }
-
-    /// The server is free for the next client. If PostgreSQL has said nothing to the last one, the
-    /// server was not used: its tests and idle timeout count from before.
-    pub(crate) fn rests(&mut self, now: Time) {
-        if !self.silent {
-            self.since = now;
-        }
-    }
-
-    /// The address of the host is being looked up.
-    fn looks_for(&mut self, host: &str, port: u16) {
-        self.to = format!("{host}:{port}").into();
-        self.host = Some(host.into());
+        self.session.set_trial(Trial::First);
     }
 
     pub(crate) fn set_connected(&mut self, ends: Ends, now: Time) {
-        self.set_ends(ends);
-        self.connected = now;
-    }
-
-    pub(crate) fn set_ends(&mut self, ends: Ends) {
-        self.ends = Some(ends);
-    }
-
-    /// A cancel request for the server is under way.
-    pub(crate) fn cancel_begins(&mut self) {
-        self.cancels += 1;
-    }
-
-    /// A cancel request has reached PostgreSQL, or will never reach it.
-    pub(crate) fn cancel_ends(&mut self) {
-        self.cancels -= 1;
-    }
-
-    fn set_secured(&mut self, facts: Box<TlsFacts>) {
-        self.tls = Some(Arc::from(facts));
-    }
-
-    /// The server has sent its key for cancel requests.
-    fn can_be_cancelled(&mut self, pid: u32, secret: &[u8]) {
-        self.key = Some((pid, secret.into()));
-    }
-
-    pub(crate) fn set_params(&mut self, params: Arc<Params>) {
-        self.params = params;
+        self.connection.set_ends(ends);
+        self.times.set_connected(now);
     }
 
     pub(crate) fn tells_standby(&mut self, standby: Option<bool>) {
         self.standby = standby;
     }
 
-    /// Keeps the reports from the login for the `reserved` client.
-    pub(crate) fn keeps_welcome(&mut self, welcome: Welcome) {
-        self.welcome = Some(Box::new(welcome));
+    pub(crate) fn is_reserved(&self) -> bool {
+        self.reserved.is_some()
+    }
+
+    /// The only client of a reserved server.
+    pub(crate) fn reserved_for(&self) -> Option<ClientId> {
+        self.reserved.as_ref().map(|reserved| reserved.client)
+    }
+
+    /// Keeps the reports from the login for the client of a reserved server.
+    pub(crate) fn keep_welcome(&mut self, welcome: Welcome) {
+        if let Some(reserved) = &mut self.reserved {
+            reserved.welcome = Some(welcome);
+        }
     }
 
     /// Takes the reports from the login.
     ///
     /// # Panics
     /// The server is not reserved, or has not logged in.
-    pub(crate) fn takes_welcome(&mut self) -> Box<Welcome> {
-        self.welcome
-            .take()
-            .expect("a reserved server that has logged in")
+    pub(crate) fn take_welcome(&mut self) -> Welcome {
+        let reserved = self.reserved.as_mut();
+        let welcome = reserved.and_then(|reserved| reserved.welcome.take());
+        welcome.expect("a reserved server that has logged in")
     }
 
     pub(crate) fn mark_ready(&mut self, status: Status) {
         self.status = status;
-        self.silent = false;
+        self.times.mark_answered();
     }
 
     /// Runs a Query of Howdah. No client sees the answer.
     pub(crate) fn runs_for_us(&mut self, id: ServerId, query: &[u8], out: &mut Out) {
-        self.set_unnamed(None);
+        self.statements.set_unnamed(None);
         self.link.await_query();
         out.send_with(Peer::Server(id), |buf| write::query(buf, query));
     }
@@ -408,9 +256,9 @@ impl Server {
         settings: Maybe,
         out: &mut Out,
     ) {
-        self.session = settings;
+        self.session.set_settings(settings);
         // The COMMIT replaces the unnamed statement.
-        self.doubt_unnamed();
+        self.statements.doubt_unnamed();
         self.link.await_settings();
         out.send_with(Peer::Server(id), |buf| {
             // A serializable transaction may have to wait, or be impossible on a standby.
@@ -428,123 +276,11 @@ impl Server {
         });
     }
 
-    pub(crate) fn set_settings(&mut self, settings: Maybe) {
-        self.session = settings;
-    }
-
-    /// Shares equal settings as one value.
-    pub(crate) fn shares_settings(&mut self, shelf: &mut Shelf) {
-        self.session = crate::session::intern(shelf, self.session.take());
-    }
-
-    pub(crate) fn set_soiled(&mut self, soiled: bool) {
-        self.soiled = soiled;
-    }
-
-    /// The server must be cleaned before any client gets it, whatever PostgreSQL says of the
-    /// client's session.
-    pub(crate) fn mark_doubted(&mut self) {
-        self.doubted = true;
-    }
-
-    /// Howdah is removing everything that clients have left.
-    pub(crate) fn mark_cleaned(&mut self) {
-        self.soiled = false;
-        self.doubted = false;
-        self.numbers = Numbers::default();
-    }
-
-    /// A client gets the server. `again`: the client used the server in its last transaction, too;
-    /// otherwise its own values may be outdated. True if Howdah must forget the server's sequence
-    /// values: clients ask for values (`asked_for`), and these may be outdated or another client's.
-    pub(crate) fn takes_numbers(&mut self, client: u64, again: bool, asked_for: bool) -> bool {
-        let Numbers { last, mixed, .. } = self.numbers;
-        let own = last == 0 || again && last == client;
-        let mixed = mixed || !own;
-        let forgets = mixed && asked_for;
-        self.numbers = Numbers {
-            last: client,
-            mixed: mixed && !forgets,
-            again: own,
-        };
-        forgets
-    }
-
-    /// The client keeps the server: no other client uses it before the client's next transaction.
-    pub(crate) fn stays_with_client(&mut self) {
-        self.numbers.again = true;
-    }
-
-    /// Howdah forgets the sequence values for the server's client.
-    pub(crate) fn forgets_numbers(&mut self) {
-        self.numbers.mixed = false;
-    }
-
-    /// Begins the next step with the client's settings.
-    pub(crate) fn tries(&mut self, next: Trial) {
-        self.trial = next;
-    }
-
-    /// Howdah asks the server about the client's session.
-    pub(crate) fn begin_inquiry(&mut self, inquiry: Inquiry) {
-        self.inquiry = Some(Box::new(inquiry));
-    }
-
-    /// The server answers the inquiry with this row.
-    pub(crate) fn set_inquiry_row(&mut self, row: Vec<u8>) {
-        if let Some(inquiry) = &mut self.inquiry {
-            inquiry.row = Some(row);
-        }
-    }
-
-    /// The server answers the inquiry with an error.
-    pub(crate) fn refuses_inquiry(&mut self, cancelled: bool) {
-        if let Some(inquiry) = &mut self.inquiry {
-            inquiry.failed = true;
-            inquiry.cancelled = cancelled;
-        }
-    }
-
-    /// The query that repeats a failed inquiry, if it is repeated.
-    pub(crate) fn asks_once_more(&mut self) -> Option<Vec<u8>> {
-        self.inquiry.as_mut()?.once_more()
-    }
-
-    /// The inquiry is answered. The server and the client's session take over the values.
-    pub(crate) fn tells_settings(
-        &mut self,
-        own: &mut Session,
-        answers: &[(Suspect, Option<Box<[u8]>>)],
-    ) {
-        own.learn(&mut self.session, answers);
-    }
-
-    /// The inquiry is over.
-    pub(crate) fn take_inquiry(&mut self) -> Option<Box<Inquiry>> {
-        self.inquiry.take()
-    }
-
-    #[inline(always)]
-    pub(crate) fn end_inquiry(&mut self) {
-        self.inquiry = None;
-    }
-
-    /// SQL's PREPARE was used, or its statements are gone.
-    pub(crate) fn set_sql_prepared(&mut self, prepared: bool) {
-        self.sql_prepared = prepared;
-    }
-
-    /// PostgreSQL has dropped all named statements.
-    pub(crate) fn forgets_statements(&mut self) {
-        self.set.clear_sure();
-        self.sql_prepared = false;
-    }
-
     /// The server served its client in a predecessor process. SQL's PREPARE may have been used
     /// there.
     pub(crate) fn serves_from_before(&mut self) {
         self.served = true;
-        self.sql_prepared = true;
+        self.statements.set_sql_prepared(true);
     }
 
     /// Howdah rolls back the transaction that the client has left. False if this was tried before.
@@ -584,21 +320,20 @@ impl Server {
     /// Howdah begins its login. The server has reported no parameters yet.
     fn logs_in(&mut self, login: state::ServerAttempt, unknown: Params) {
         self.state = ServerState::Login(Box::new(login));
-        self.params = Arc::new(unknown);
+        self.session.set_params(Arc::new(unknown));
     }
 
     /// Begins a task without a client.
     fn begins(&mut self, task: ServerState, now: Time) {
         self.state = task;
-        self.since = now;
-        self.request = now;
+        self.times.begin_task(now);
     }
 
     /// The client has left. Howdah reads and drops the answers still owed.
     #[inline]
     pub(crate) fn comes_free(&mut self, now: Time) {
         self.turn(ServerState::Draining);
-        self.rests(now);
+        self.times.rest(now);
     }
 
     pub(crate) fn becomes_idle(&mut self) {
@@ -636,7 +371,7 @@ impl Server {
     pub(crate) fn looks_up(&mut self, lookup: Lookup, now: Time) {
         self.begins(ServerState::Lookup(Box::new(lookup)), now);
         self.served = true;
-        self.doubt_unnamed();
+        self.statements.doubt_unnamed();
     }
 
     /// PostgreSQL has answered a lookup, outside of any transaction. `None` if no lookup was under
@@ -646,7 +381,7 @@ impl Server {
             return None;
         }
         let state = std::mem::replace(&mut self.state, ServerState::Draining);
-        self.since = now;
+        self.times.set_used(now);
         self.status = Status::Idle;
         match state {
             ServerState::Lookup(lookup) => Some(lookup),
@@ -656,11 +391,10 @@ impl Server {
 
     /// A connection to the same place that carries a CancelRequest for this server.
     pub(crate) fn carrier(&self, errand: Errand, to: &Address, seeded: Seeded, now: Time) -> Self {
+        let place = (self.login, self.pool);
         Server {
             state: ServerState::Cancel(Box::new(errand)),
-            to: crate::place::whole(to).into(),
-            host: self.host.clone(),
-            ..Server::blank((self.login, self.pool), self.target.clone(), seeded, now)
+            ..Server::blank(place, self.connection.again(to), seeded, now)
         }
     }
 
@@ -687,66 +421,20 @@ impl Server {
     }
 
     /// Howdah must close the server, for this reason. It replaces an earlier reason.
-    pub(crate) fn must_close(&mut self, why: Ending) {
+    pub(crate) fn close_at_release(&mut self, why: Ending) {
         self.ending = Some(why);
     }
 
     /// Howdah must close the server, for this reason unless there is one already.
-    pub(crate) fn must_close_too(&mut self, why: Ending) {
+    pub(crate) fn ensure_close_at_release(&mut self, why: Ending) {
         self.ending.get_or_insert(why);
-    }
-
-    pub(crate) fn unnamed(&self) -> &Unnamed {
-        &self.unnamed
-    }
-
-    /// PostgreSQL has confirmed a new unnamed statement, or has dropped the old one (as at a
-    /// Query).
-    pub(crate) fn set_unnamed(&mut self, statement: Option<Arc<Statement>>) {
-        self.unnamed = Unnamed::Known(statement);
-    }
-
-    /// From now on, the unnamed statement is unknown.
-    pub(crate) fn doubt_unnamed(&mut self) {
-        self.unnamed = Unnamed::Unknown;
-    }
-
-    /// True if the server must run `UNLISTEN *` before another client gets it.
-    pub(crate) fn listens(&self) -> bool {
-        self.listens
-    }
-
-    /// A LISTEN is about to run on this server, for a client that gets its notifications from the
-    /// listener.
-    pub(crate) fn will_unlisten(&mut self) {
-        self.listens = true;
-    }
-
-    /// Howdah makes the server listen to nothing. False if it listens to nothing already.
-    pub(crate) fn unlistens(&mut self) -> bool {
-        std::mem::take(&mut self.listens)
-    }
-
-    pub(crate) fn is_unheard(&self) -> bool {
-        self.unheard
-    }
-
-    /// The listener has heard all notifications of the server's clients.
-    pub(crate) fn mark_heard(&mut self) {
-        self.unheard = false;
-    }
-
-    /// A client uses the server. `listens`: before the client leaves, the listener hears all its
-    /// notifications.
-    pub(crate) fn serves(&mut self, listens: bool) {
-        self.unheard |= !listens;
     }
 
     /// The server becomes a listening connection.
     pub(crate) fn becomes_listener(&mut self, now: Time) {
         self.state = ServerState::Listening { first: true };
         self.served = true;
-        self.since = now;
+        self.times.set_used(now);
     }
 
     /// A query of the listening connection is over. True if it was the first one.

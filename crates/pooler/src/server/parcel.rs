@@ -1,13 +1,15 @@
 //! A server's parcel: the state that moves with the server to another worker or a successor
 //! process.
 
-use super::{Ending, Server};
+use super::{Ending, Server, ServerConnection, ServerTimes};
+use crate::cancel::errand::Cancels;
 use crate::event::{Action, Close, LooseSocket, Out, Peer, ServerId};
 use crate::parcel::ServerParcel;
 use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
-use crate::server::state::{Numbers, ServerState};
+use crate::server::state::ServerState;
 use crate::session::Tracking;
+use crate::session::server::{Numbers, ServerSession};
 use crate::standby;
 use crate::statement::{Held, ServerSet};
 
@@ -18,13 +20,13 @@ impl Server {
             && !self.link.is_owed()
             && self.inbox.held().is_empty()
             && self.inbox.at_boundary()
-            && self.cancels == 0
+            && !self.cancels.are_under_way()
     }
 
     /// True if the server has sent the beginning of a message without a request.
     pub(crate) fn is_in_a_message(&self) -> bool {
         let between = self.inbox.held().is_empty() && self.inbox.at_boundary();
-        !between && self.ending.is_none() && !self.link.is_owed() && self.cancels == 0
+        !between && self.ending.is_none() && !self.link.is_owed() && !self.cancels.are_under_way()
     }
 }
 
@@ -49,20 +51,21 @@ impl Pooler {
         self.keep_no_blocks();
         let pool = self.pools.at_mut(server.pool);
         pool.server_leaves();
+        let connection = server.connection;
         Some(ServerParcel {
             socket,
-            ends: server.ends.expect("a server at rest is connected"),
-            host: server.host,
-            tls: server.tls,
+            ends: connection.ends.expect("a server at rest is connected"),
+            host: connection.host,
+            tls: connection.tls,
             number: server.number,
             pool: pool.key.clone(),
-            key: server.key,
-            params: server.params,
-            session: server.session,
-            statements: server.set.into_statements(),
+            key: server.cancels.key,
+            params: server.session.params,
+            session: server.session.settings,
+            statements: server.statements.into_statements(),
             status: server.status,
-            connected: server.connected,
-            since: server.since,
+            connected: server.times.connected,
+            since: server.times.used,
             served: server.served,
             followed: self.logins.at(server.login).terms.tracking != Tracking::Nothing,
             standby: server.standby,
@@ -85,47 +88,44 @@ impl Pooler {
         stale: bool,
         out: &mut Out,
     ) -> ServerId {
-        let mut set = ServerSet::new(self.seeded);
+        let mut statements = ServerSet::new(self.seeded);
         let pool = self.pools.at(pool_id);
         let (login_id, target) = (pool.login, pool.target.clone());
+        let connection = ServerConnection::open(target, parcel.ends, parcel.host, parcel.tls);
         let login = self.logins.at(login_id);
         let (schema, share) = (login.schema, &login.share);
         for (key, statement, shape) in parcel.statements {
             let own = self.shared.statements.adopt(schema, statement);
             own.charge_to(share);
-            set.mark(key, &own, Held::Sure);
+            statements.mark(key, &own, Held::Sure);
             if let Some(shape) = shape {
-                set.describe(key, shape);
+                statements.describe(key, shape);
             }
         }
         let params = self.shared.params.intern((*parcel.params).clone());
-        let session = crate::session::intern(&mut self.shared.settings, parcel.session);
+        let settings = crate::session::intern(&mut self.shared.settings, parcel.session);
+        let numbers = if parcel.served {
+            Numbers::OF_SOMEBODY
+        } else {
+            Numbers::default()
+        };
         let known = login.welcome.as_ref();
         let known = known.and_then(|welcome| standby::among(&welcome.parameters));
-        let (now, connected) = (self.now, parcel.connected);
+        let now = self.now;
         let id = self.servers.insert(|_| Server {
             state: ServerState::Idle,
             number: parcel.number,
             served: parcel.served,
-            ends: Some(parcel.ends),
-            host: parcel.host,
-            tls: parcel.tls,
-            params,
-            session,
-            set,
+            session: ServerSession::new(params, settings, numbers),
+            statements,
             status: parcel.status,
-            numbers: if parcel.served {
-                Numbers::OF_SOMEBODY
-            } else {
-                Numbers::default()
-            },
-            key: parcel.key,
+            cancels: Cancels::new(parcel.key),
             // A server from the predecessor process comes without this value.
             standby: parcel.standby.or(known),
             permitted: true,
-            connected,
+            times: ServerTimes::new(parcel.connected, now),
             ending: stale.then_some(Ending::Ordered("database configuration changed")),
-            ..Server::blank((login_id, pool_id), target, self.seeded, now)
+            ..Server::blank((login_id, pool_id), connection, self.seeded, now)
         });
         self.pools.at_mut(pool_id).server_enters();
         out.push(Action::Attach(Peer::Server(id), parcel.socket));

@@ -19,8 +19,8 @@ impl Pooler {
             ServerState::Aligning(client) if server.ending() == Some(Ending::CrashedUnheard) => {
                 self.disconnect(client, Fault::ServerGone, out);
             }
-            ServerState::Aligning(_) if server.inquiry.is_some() => {
-                server.refuses_inquiry(sqlstate == "57014");
+            ServerState::Aligning(_) if server.session.inquiry.is_some() => {
+                server.session.fail_inquiry(sqlstate == "57014");
             }
             ServerState::Aligning(client) => {
                 let asked = server.ending() != Some(Ending::SettingsRefused);
@@ -35,13 +35,13 @@ impl Pooler {
             ServerState::ConnectQuery => {
                 self.note_server(Level::Warning, id, &format!("connect_query: {error}"), out);
             }
-            ServerState::Resetting => server.must_close(Ending::ResetFailed),
-            ServerState::Checking => server.must_close(Ending::TestFailed),
+            ServerState::Resetting => server.close_at_release(Ending::ResetFailed),
+            ServerState::Checking => server.close_at_release(Ending::TestFailed),
             // The error answers a client that has left.
             ServerState::Draining => {}
             _ => {
                 let text = format!("error while idle: {error}");
-                server.must_close_too(Ending::Dirty);
+                server.ensure_close_at_release(Ending::Dirty);
                 self.note_server(Level::Log, id, &text, out);
             }
         }
@@ -54,8 +54,8 @@ impl Pooler {
             return;
         }
         match *server.state() {
-            ServerState::Aligning(_) if server.inquiry.is_some() => self.inquired(id, out),
-            ServerState::Aligning(client) if server.trial().goes_on() => {
+            ServerState::Aligning(_) if server.session.inquiry.is_some() => self.inquired(id, out),
+            ServerState::Aligning(client) if server.session.trial().goes_on() => {
                 self.try_again(client, id, out)
             }
             ServerState::Aligning(_) => self.aligned(id, out),

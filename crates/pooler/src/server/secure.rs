@@ -24,7 +24,7 @@ impl Pooler {
     /// The TLS handshake that a connection to a server needs. `None` for a connection without TLS.
     pub(crate) fn tls_to(&self, id: ServerId) -> Option<TlsConnect> {
         let server = self.servers.get(id)?;
-        let Address::Tcp(ip, _) = server.ends.as_ref()?.remote else {
+        let Address::Tcp(ip, _) = *server.connection.remote()? else {
             return None;
         };
         let database = &self.logins.at(server.login).terms.database;
@@ -32,6 +32,7 @@ impl Pooler {
         (mode != SslMode::Disable).then(|| TlsConnect {
             mode,
             host: server
+                .connection
                 .host
                 .as_deref()
                 .map_or_else(|| ip.to_string(), str::to_string),
@@ -63,7 +64,7 @@ impl Pooler {
     /// The operating-system user that runs a server behind a unix socket, if `requirepeer` is set.
     fn unknown_peer(&self, id: ServerId) -> Option<u32> {
         let server = self.servers.get(id)?;
-        let peer = server.ends.as_ref()?.unix_peer?;
+        let peer = server.connection.ends.as_ref()?.unix_peer?;
         let database = &self.logins.at(server.login).terms.database;
         let scopes = self.config.scopes(Some(database), None);
         scopes.peer_user().map(|_| peer.uid)
@@ -168,7 +169,7 @@ impl Pooler {
             }
         };
         let established = format!("SSL established: {}", facts.summary());
-        server.set_secured(facts);
+        server.connection.set_tls(facts);
         let level = if self.config.globals.log_connections {
             Level::Log
         } else {

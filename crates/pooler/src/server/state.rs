@@ -6,8 +6,7 @@ use crate::auth::ServerLogin;
 use crate::cancel::errand::Errand;
 use crate::ids::{ClientId, WorkerId};
 use crate::known::Lookup;
-use crate::login::key::Parameter;
-use crate::statement::Statement;
+use crate::login::key::{Parameter, Welcome};
 
 /// The state of a server.
 #[derive(Debug)]
@@ -53,74 +52,19 @@ pub enum ServerState {
     Closing,
 }
 
-/// How far a server has accepted its client's settings. PostgreSQL may refuse settings without a
-/// fault of the client. Then Howdah tries again, at most twice:
-///
-/// ```text
-///   First --refused, others' settings are there--> Refused --> Cleans --> Clean
-///     |                                                                     |
-///     `---- permission denied (42501), and the client has set a role -------+
-///                                                                           v
-///                                                               Denied --> Last
-/// ```
-///
-/// An example of each. Another client ran `SET statement_timeout = 1`, and the commands that reset
-/// its settings hit this timeout. `DISCARD ALL` without a timeout does not. Or this client ran `SET
-/// ROLE admin` and then `SET log_statement = 'all'`. Howdah sets the role last, but only `admin`
-/// may set `log_statement`. The second time, Howdah sets the role first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Trial {
-    /// PostgreSQL has refused nothing.
-    #[default]
-    First,
-    /// PostgreSQL has refused, perhaps because of other clients' settings. `DISCARD ALL` is due.
-    Refused,
-    /// `DISCARD ALL` runs.
-    Cleans,
-    /// The server is clean, and gets the client's settings.
-    Clean,
-    /// A privilege was missing. Howdah will set the settings again, the role first.
-    Denied,
-    /// The server gets the client's settings, the role first. No further try follows.
-    Last,
+/// A server is reserved for one client, which wants replication.
+#[derive(Debug)]
+pub struct Reservation {
+    pub(super) client: ClientId,
+    /// The reports from the login, until the client gets them.
+    pub(super) welcome: Option<Welcome>,
 }
 
-/// Whose sequence values (`currval`, `lastval`) a server has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Numbers {
-    /// The console number of the client that used the server last; 0 for nobody since the server
-    /// last forgot its values.
-    pub last: u64,
-    /// Values of other clients may be among them, or outdated ones of one that used another server
-    /// since.
-    pub mixed: bool,
-    /// The same client also had the transaction before the current one.
-    pub again: bool,
-}
-
-impl Numbers {
-    /// Values of clients of which nothing is known.
-    pub const OF_SOMEBODY: Numbers = Numbers {
-        last: u64::MAX,
-        mixed: true,
-        again: false,
-    };
-}
-
-impl Trial {
-    /// True if the next step is due once PostgreSQL has answered.
-    pub fn goes_on(self) -> bool {
-        matches!(self, Trial::Refused | Trial::Cleans | Trial::Denied)
+impl Reservation {
+    pub(super) fn of(client: ClientId) -> Box<Self> {
+        let welcome = None;
+        Box::new(Reservation { client, welcome })
     }
-}
-
-/// The unnamed statement of a server.
-#[derive(Clone, Debug)]
-pub enum Unnamed {
-    /// This one, or none.
-    Known(Option<Arc<Statement>>),
-    /// Unknown: the server is new here, or the statement must not be used by other clients.
-    Unknown,
 }
 
 /// A login under way.

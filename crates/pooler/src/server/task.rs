@@ -59,7 +59,7 @@ impl Pooler {
         let globals = &self.config.globals;
         let resets = (session || globals.server_reset_query_always)
             && !globals.server_reset_query.is_empty();
-        if !resets && !session && self.servers.at(id).is_clean() {
+        if !resets && !session && self.servers.at(id).session.is_clean() {
             self.checkin(id, out)
         } else {
             self.clean(id, session, resets, out)

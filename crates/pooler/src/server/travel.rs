@@ -79,7 +79,7 @@ impl Pooler {
             // No client has used the server meanwhile: a move is not use.
             let idle = |server: &&mut Server| matches!(server.state(), ServerState::Idle);
             if let Some(server) = self.servers.get_mut(id).filter(idle) {
-                server.set_rested_since(since);
+                server.times.set_used(since);
                 self.watch_server(id);
             }
         }

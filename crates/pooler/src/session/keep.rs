@@ -37,7 +37,7 @@ impl Pooler {
         let Some(session) = &client.session else {
             return false;
         };
-        if client.leaving {
+        if client.is_leaving() {
             // No client is left to keep the server for.
             return false;
         }
@@ -58,25 +58,25 @@ impl Pooler {
             }
             let params = client.params.as_ref();
             let misses = params.is_some_and(|params| {
-                !Arc::ptr_eq(params, &server.params)
-                    && params.missing_on(&server.params).next().is_some()
+                !Arc::ptr_eq(params, &server.session.params)
+                    && params.missing_on(&server.session.params).next().is_some()
             });
-            if misses || session.misses_login(&server.session) {
+            if misses || session.misses_login(&server.session.settings) {
                 self.align_pinned(client_id, id, out);
                 return true;
             }
             let due = now.0.saturating_sub(session.asked.0) >= ASK_EVERY_NS;
             if !due || !session.pinned.only(STICKS).is_empty() {
-                server.stays_with_client();
+                server.session.keep_numbers();
                 self.rest_pinned(client_id);
                 return true;
             }
         }
         let inquiry = Inquiry::of(
             session,
-            &server.session,
+            &server.session.settings,
             &self.shared.tracked,
-            &server.params,
+            &server.session.params,
             client.asked.as_deref(),
         );
         client.session_mut().asked = now;
@@ -85,7 +85,7 @@ impl Pooler {
             return self.session_keeps(client_id, id, out);
         }
         let sql = inquiry.sql();
-        server.begin_inquiry(inquiry);
+        server.session.begin_inquiry(inquiry);
         server.runs_for_us(id, &sql, out);
         link::bind_held((client_id, client), (id, server));
         true
@@ -94,7 +94,7 @@ impl Pooler {
     /// A pinned client is between two transactions.
     fn rest_pinned(&mut self, id: ClientId) {
         let client = self.clients.at_mut(id);
-        client.falls_quiet(self.now);
+        client.times.set_quiet(self.now);
         let terms = client.login.map(|login| &self.logins.at(login).terms);
         if terms.is_some_and(|terms| terms.watched || terms.pin_idle_timeout > 0) {
             self.watch_client(id);
@@ -131,7 +131,7 @@ impl Pooler {
         }
         let shelf = &mut self.shared.settings;
         session.settings = super::intern(shelf, session.settings.take());
-        server.shares_settings(shelf);
+        server.session.share_settings(shelf);
         let pinned = session.pinned;
         if before.is_empty() && !pinned.is_empty() {
             session.since = now;
@@ -177,9 +177,9 @@ impl Pooler {
     pub(crate) fn stray_notification(&mut self, id: ServerId, out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
         match *server.state() {
-            ServerState::Linked(_) => server.mark_doubted(),
+            ServerState::Linked(_) => server.session.mark_doubted(),
             ServerState::Idle => {
-                server.must_close_too(Ending::Listens);
+                server.ensure_close_at_release(Ending::Listens);
             }
             // The server is about to be cleaned.
             _ => return,
@@ -197,10 +197,10 @@ impl Pooler {
             return;
         };
         if session.pinned.any(Kinds::STAYS) || session.pending.kinds.any(Kinds::STAYS) {
-            server.must_close_too(Ending::StateStays);
+            server.ensure_close_at_release(Ending::StateStays);
         }
         // PostgreSQL was not asked about the last texts, so the server's settings are unknown, too.
-        server.soil(!session.pending.is_empty());
+        server.session.soil(!session.pending.is_empty());
         if !session.pinned.is_empty() {
             session.pinned = Kinds::NOTHING;
             self.logins.at_mut(server.login).count_unpin();
@@ -212,9 +212,11 @@ impl Pooler {
     /// have changed them. (A reset query `DISCARD ALL` shows in its CommandComplete.)
     pub(crate) fn doubt_session(&mut self, id: ServerId) {
         let server = self.servers.at_mut(id);
-        if server.session.is_some() {
-            let doubted = settings::doubted(&server.session);
-            server.set_settings(super::intern(&mut self.shared.settings, doubted));
+        if server.session.settings.is_some() {
+            let doubted = settings::doubted(&server.session.settings);
+            server
+                .session
+                .set_settings(super::intern(&mut self.shared.settings, doubted));
         }
     }
 
@@ -223,7 +225,8 @@ impl Pooler {
     pub(crate) fn discards_all(&self, id: ServerId) -> bool {
         let server = self.servers.at(id);
         let database = &self.logins.at(server.login).terms.database;
-        server.must_be_cleaned() || server.session.is_some() && database.connect_query.is_some()
+        server.session.needs_cleaning()
+            || server.session.settings.is_some() && database.connect_query.is_some()
     }
 
     /// Runs `connect_query` again after a DISCARD ALL by Howdah.
@@ -239,18 +242,17 @@ impl Pooler {
     pub(crate) fn clean_session(&mut self, id: ServerId, out: &mut Out) -> bool {
         if self.discards_all(id) {
             let server = self.servers.at_mut(id);
-            server.mark_cleaned();
-            server.unlistens();
+            server.session.mark_cleaned();
             self.run_task(id, ServerState::Resetting, b"DISCARD ALL", out);
             self.connect_again(id, out);
             return true;
         }
         let server = self.servers.at_mut(id);
         let mut sql = Vec::new();
-        if server.unlistens() {
+        if server.session.stop_listening() {
             sql.extend_from_slice(b"UNLISTEN *;");
         }
-        if let Some(there) = &server.session
+        if let Some(there) = &server.session.settings
             && there.at_once().next().is_some()
         {
             let mut left = (**there).clone();
@@ -258,7 +260,9 @@ impl Pooler {
                 settings::reset(&mut sql, name);
                 left.put(name, None);
             }
-            server.set_settings(super::intern(&mut self.shared.settings, left.shared()));
+            server
+                .session
+                .set_settings(super::intern(&mut self.shared.settings, left.shared()));
         }
         if sql.is_empty() {
             return false;
@@ -284,7 +288,9 @@ fn learn_answer(
     if pending.discarded {
         session.settings = session.login.clone();
         // The client may have set settings again after the DISCARD ALL.
-        server.set_settings(settings::doubted(&session.login));
+        server
+            .session
+            .set_settings(settings::doubted(&session.login));
         sticks = sticks.only(Kinds::STAYS);
     } else if pending.all_back && !pending.doubtful && sticks.any(Kinds::SETS_ANY) {
         sticks = sticks.without(Kinds::SETS_ANY);
@@ -309,13 +315,15 @@ fn learn_answer(
     match answer {
         Some(answer) => {
             let before = session.settings.clone();
-            server.tells_settings(session, &answer.settings);
+            server.session.tell_settings(session, &answer.settings);
             session.pinned = answer.left.and(sticks).and(listens);
             if answer.rights && !has_same_rights(&before, &session.settings) {
                 // With its own rights, the client could not set these values on another server.
                 session.pinned.add(Kinds::SETS_ANY);
             }
-            server.set_sql_prepared(answer.left.any(Kinds::PREPARES));
+            server
+                .statements
+                .set_sql_prepared(answer.left.any(Kinds::PREPARES));
         }
         None => {
             let kinds = pending.kinds.only(Kinds::PINNING).and(session.pinned);
@@ -327,7 +335,9 @@ fn learn_answer(
     if many > limits::SETTINGS || weight > limits::SETTINGS_WEIGHT {
         session.pinned.add(Kinds::SETS_ANY);
     }
-    server.set_soiled(soiled || !session.pinned.is_empty());
+    server
+        .session
+        .set_soiled(soiled || !session.pinned.is_empty());
     gone
 }
 

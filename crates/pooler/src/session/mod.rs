@@ -13,11 +13,13 @@
 //!
 //! A client without any of this has no [`Session`]. Only the reading of its texts costs time.
 
+pub(crate) mod changes;
 pub mod inquiry;
 mod keep;
 pub(crate) mod note;
 mod pin_line;
 mod pins;
+pub(crate) mod server;
 pub mod settings;
 pub mod ticket;
 
@@ -253,6 +255,8 @@ pub enum Tracking {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::params::Params;
+    use crate::session::server::{Numbers, ServerSession};
 
     fn settings(values: &[(&str, &str)]) -> Maybe {
         let mut settings = Settings::default();
@@ -363,17 +367,8 @@ mod tests {
 
     #[test]
     fn values_of_sequences_are_their_clients() {
-        use crate::config::LoadBalance;
-        use crate::login::LoginId;
-        use crate::pool::{PoolId, Target, TargetName};
-        use crate::server::Server;
-        let target = Arc::new(Target {
-            name: TargetName::Entry,
-            hosts: Box::new([]),
-            turn: LoadBalance::Disable,
-        });
-        let mut server = Server::blank((LoginId(0), PoolId(0)), target, crate::seeded(1), Time(0));
-        let mut takes = |client, asked_for| server.takes_numbers(client, true, asked_for);
+        let mut there = ServerSession::new(Arc::new(Params::none()), None, Numbers::default());
+        let mut takes = |client, asked_for| there.give_numbers(client, true, asked_for);
         assert!(!takes(1, true) && !takes(1, false));
         // No client has called `currval` yet.
         assert!(!takes(2, false) && !takes(2, false));
@@ -382,8 +377,8 @@ mod tests {
         assert!(takes(1, true) && !takes(1, true));
         assert!(takes(2, true));
         // The client has used another server since, and may have drawn values there.
-        assert!(server.takes_numbers(2, false, true));
-        assert!(!server.takes_numbers(2, true, true));
+        assert!(there.give_numbers(2, false, true));
+        assert!(!there.give_numbers(2, true, true));
     }
 
     #[test]

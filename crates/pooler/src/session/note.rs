@@ -81,8 +81,8 @@ impl Upstream<'_> {
 
     /// The text of a long message is in doubt.
     fn doubt_long(&mut self) {
-        self.server.link.doubts_meaning();
-        self.server.mark_doubted();
+        self.server.session.changes.doubt_meaning();
+        self.server.session.mark_doubted();
     }
 
     /// Notes the effects of a Parse that is passed on unchanged.
@@ -145,7 +145,7 @@ impl Upstream<'_> {
             // A RESET or UNLISTEN without anything to reset changes nothing.
             return Ok(());
         }
-        self.server.soil(leaves);
+        self.server.session.soil(leaves);
         let tracking = self.tracking();
         if tracking == Tracking::KeepsSettings && kinds.any(Kinds::PINNING.and(Kinds::SEQUENCES)) {
             return Err(Flow::Broken(Fault::PinsInStatementMode));
@@ -165,9 +165,9 @@ impl Upstream<'_> {
     /// The server of a text that can't be read with certainty is cleaned before any client gets the
     /// server.
     fn note_doubt(&mut self, found: &Effects) {
-        self.server.mark_doubted();
+        self.server.session.mark_doubted();
         if found.kinds.any(Kinds::STAYS) {
-            self.server.must_close_too(Ending::StateStays);
+            self.server.ensure_close_at_release(Ending::StateStays);
         }
     }
 
@@ -184,7 +184,7 @@ impl Upstream<'_> {
             // The search path may begin with `pg_temp`, also that of the login.
             match self.tracking() {
                 Tracking::Keeps => kinds.add(Kinds::TEMPORARY),
-                _ => self.server.mark_doubted(),
+                _ => self.server.session.mark_doubted(),
             }
         }
         kinds
@@ -212,7 +212,7 @@ impl Upstream<'_> {
         let back = |mention: &Mention| !matches!(mention, Mention::Set(_));
         let resets = found.kinds.any(Kinds::DISCARDS_ALL) || found.settings.iter().any(back);
         if resets && self.terms.database.connect_query.is_some() {
-            self.server.mark_doubted();
+            self.server.session.mark_doubted();
         }
     }
 
@@ -239,10 +239,10 @@ impl Upstream<'_> {
         // With `session_state = discard`, a client's own values end with its transaction, too.
         let kept = self.tracking() == Tracking::Keeps;
         let server = &mut *self.server;
-        let numbers = server.numbers();
+        let numbers = server.session.numbers();
         let rests = server.link.is_at_rest() && server.status == Status::Idle;
         if numbers.mixed && rests && !(numbers.again && kept) {
-            server.forgets_numbers();
+            server.session.forget_numbers();
             server.runs_for_us(self.server_id, b"DISCARD SEQUENCES", self.out);
         }
     }
@@ -251,7 +251,7 @@ impl Upstream<'_> {
 /// How to treat state that a client leaves. A replication client has a server of its own, which no
 /// other client gets later.
 pub(crate) fn tracking(client: &Client, terms: &Terms) -> Tracking {
-    if client.replication.any() {
+    if client.is_replicating() {
         Tracking::Nothing
     } else {
         terms.tracking

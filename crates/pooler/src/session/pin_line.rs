@@ -29,7 +29,7 @@ impl Pooler {
         {
             client.stands_in_line(pool);
             let pool = self.pools.at_mut(pool);
-            pool.pin_line.join(id, client.request());
+            pool.pin_line.join(id, client.times.request);
         }
         self.ask_permission(id, PinWish::Waits, out);
         self.watch_client(id);

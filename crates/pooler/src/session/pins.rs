@@ -85,7 +85,7 @@ impl Pooler {
         let works = self.servers.iter().any(|(_, server)| {
             let in_transaction = server.status != Status::Idle;
             server.pool == id
-                && (server.link.is_owed() || in_transaction || server.request() >= lately)
+                && (server.link.is_owed() || in_transaction || server.times.request >= lately)
                 && self.client_of(server).is_some_and(Client::may_keep)
         });
         if works || !pool.pin_line.is_empty() {

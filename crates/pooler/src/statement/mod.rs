@@ -20,8 +20,8 @@ mod shape;
 
 pub use constants::Constants;
 pub use interner::{Interner, SchemaId};
-pub use named::{Named, NamedStatements};
-pub use set::{Held, ServerSet};
+pub use named::{ClientStatements, Named};
+pub use set::{Held, ServerSet, Unnamed};
 pub use shape::{Shape, StatementDescription};
 
 /// The text and parameter types of a statement, stored once per worker for all clients.

@@ -1,4 +1,4 @@
-//! A client's names for its statements.
+//! A client's statements, and its names for them.
 
 use std::sync::Arc;
 
@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 use super::{Statement, StatementDescription};
 use crate::Seeded;
 use crate::account::{Allowance, Charge, KeptFor};
+use crate::effect::Effects;
 
 /// What a name takes besides its letters, in bytes: its entry, and its part of the table.
 const ENTRY: usize = 2 * size_of::<(Box<[u8]>, Named)>();
@@ -30,10 +31,15 @@ impl Named {
     }
 }
 
-/// A client's named statements, by the client's names. Most clients have none.
+/// A client's statements, by the client's names. Most clients have none with a name.
 #[derive(Debug)]
-pub struct NamedStatements {
+pub struct ClientStatements {
     all: Option<Box<Names>>,
+    unnamed: Option<Arc<Statement>>,
+    /// The number of the latest name: names are counted from 1.
+    given: u64,
+    /// One of the statements may make the client keep its server.
+    keeps: bool,
     seeded: Seeded,
     /// The share that pays for the names.
     share: Option<Arc<Allowance>>,
@@ -48,11 +54,14 @@ struct Names {
     charge: Charge,
 }
 
-impl NamedStatements {
-    /// No names.
+impl ClientStatements {
+    /// No statements.
     pub fn new(seeded: Seeded) -> Self {
-        NamedStatements {
+        ClientStatements {
             all: None,
+            unnamed: None,
+            given: 0,
+            keeps: false,
             seeded,
             share: None,
         }
@@ -61,12 +70,46 @@ impl NamedStatements {
     /// From now on, a pool pays for the names, and for texts that nobody pays for.
     pub fn charge_to(&mut self, share: &Arc<Allowance>) {
         self.share = Some(share.clone());
+        if let Some(statement) = &self.unnamed {
+            statement.charge_to(share);
+        }
         if let Some(all) = &mut self.all {
             all.charge.begins(share, KeptFor::Names);
             for named in all.named.values() {
                 named.statement.charge_to(share);
             }
         }
+    }
+
+    /// The unnamed statement.
+    pub fn unnamed(&self) -> Option<&Arc<Statement>> {
+        self.unnamed.as_ref()
+    }
+
+    /// Sets the unnamed statement.
+    pub fn set_unnamed(&mut self, statement: Option<Arc<Statement>>) {
+        self.unnamed = statement;
+    }
+
+    /// How many names the client has given.
+    pub fn given(&self) -> u64 {
+        self.given
+    }
+
+    /// The number for the client's next name.
+    pub fn next_number(&mut self) -> u64 {
+        self.given += 1;
+        self.given
+    }
+
+    /// True if one of the statements may make the client keep its server.
+    pub fn may_keep_server(&self) -> bool {
+        self.keeps
+    }
+
+    /// The client parses a statement with these effects.
+    pub fn note_effects(&mut self, effects: &Effects) {
+        self.keeps |= effects.matters_at_bind();
     }
 
     /// The statement with this name.
@@ -136,8 +179,29 @@ impl NamedStatements {
         all.map(|(name, named)| (&**name, named))
     }
 
-    /// All names and statements, to move with the client.
-    pub fn into_all(self) -> Vec<(Box<[u8]>, Named)> {
+    /// Takes over the statements of a client that comes from elsewhere, and that has given so many
+    /// names.
+    pub fn restore(
+        &mut self,
+        given: u64,
+        unnamed: Option<Arc<Statement>>,
+        names: impl Iterator<Item = (Box<[u8]>, Named)>,
+    ) {
+        self.given = given;
+        let keeps = |statement: &Arc<Statement>| {
+            let effects = statement.effects.as_ref();
+            effects.is_some_and(|effects| effects.matters_at_bind())
+        };
+        self.keeps = unnamed.as_ref().is_some_and(keeps);
+        self.unnamed = unnamed;
+        for (name, named) in names {
+            self.keeps |= keeps(&named.statement);
+            self.insert(name, named);
+        }
+    }
+
+    /// All names and their statements, to move with the client.
+    pub fn into_names(self) -> Vec<(Box<[u8]>, Named)> {
         let all = self.all.into_iter();
         all.flat_map(|all| all.named).collect()
     }
@@ -159,7 +223,7 @@ mod tests {
             number: 1,
             told: None,
         };
-        let mut names = NamedStatements::new(seeded(1));
+        let mut names = ClientStatements::new(seeded(1));
         names.charge_to(&one);
         names.insert(b"a"[..].into(), named(b"12345"));
         names.insert(b"bc"[..].into(), named(b"123"));

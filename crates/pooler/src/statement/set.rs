@@ -29,6 +29,15 @@ struct SetEntry {
     shape: Option<Shape>,
 }
 
+/// The unnamed statement of a server.
+#[derive(Clone, Debug)]
+pub enum Unnamed {
+    /// This one, or none.
+    Known(Option<Arc<Statement>>),
+    /// Unknown: the server is new here, or the statement must not be used by other clients.
+    Unknown,
+}
+
 /// The statements on a server, by key.
 #[derive(Debug)]
 pub struct ServerSet {
@@ -38,6 +47,10 @@ pub struct ServerSet {
     bytes: usize,
     /// A statement was added since the last call of [`ServerSet::outgrows`].
     grown: bool,
+    /// The unnamed statement, as far as PostgreSQL has answered.
+    unnamed: Unnamed,
+    /// The client has used SQL's PREPARE.
+    sql_prepared: bool,
 }
 
 impl ServerSet {
@@ -48,6 +61,8 @@ impl ServerSet {
             clock: 0,
             bytes: 0,
             grown: false,
+            unnamed: Unnamed::Unknown,
+            sql_prepared: false,
         }
     }
 
@@ -98,7 +113,7 @@ impl ServerSet {
     }
 
     /// The statement under a key.
-    pub fn statement(&self, key: u128) -> Option<Arc<Statement>> {
+    pub fn get(&self, key: u128) -> Option<Arc<Statement>> {
         self.entries.get(&key).map(|entry| entry.statement.clone())
     }
 
@@ -129,8 +144,35 @@ impl ServerSet {
         }
     }
 
-    /// PostgreSQL has dropped all statements. Statements that were sent after that stay.
+    /// The unnamed statement.
+    pub fn unnamed(&self) -> &Unnamed {
+        &self.unnamed
+    }
+
+    /// PostgreSQL has confirmed a new unnamed statement, or has dropped the old one (as at a
+    /// Query).
+    pub fn set_unnamed(&mut self, statement: Option<Arc<Statement>>) {
+        self.unnamed = Unnamed::Known(statement);
+    }
+
+    /// From now on, the unnamed statement is unknown.
+    pub fn doubt_unnamed(&mut self) {
+        self.unnamed = Unnamed::Unknown;
+    }
+
+    /// True if SQL's PREPARE was used, and its statements may be there.
+    pub fn has_sql_prepared(&self) -> bool {
+        self.sql_prepared
+    }
+
+    /// SQL's PREPARE was used, or its statements are gone.
+    pub fn set_sql_prepared(&mut self, prepared: bool) {
+        self.sql_prepared = prepared;
+    }
+
+    /// PostgreSQL has dropped all named statements. Those that were sent after that stay.
     pub fn clear_sure(&mut self) {
+        self.sql_prepared = false;
         self.entries
             .retain(|_, entry| matches!(entry.held, Held::Coming(_)));
         let left = self.entries.values();

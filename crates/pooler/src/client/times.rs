@@ -1,0 +1,39 @@
+//! When things last happened on a client.
+
+use crate::ids::Time;
+
+/// When things last happened on a client.
+#[derive(Debug)]
+pub struct ClientTimes {
+    /// The client connected.
+    pub(crate) connected: Time,
+    /// The client began a request.
+    pub(crate) request: Time,
+    /// The client became idle or idle in a transaction, or sent rows of a COPY.
+    pub(crate) quiet: Time,
+}
+
+impl ClientTimes {
+    /// The times of a client that is new here, and connected at `connected`.
+    pub(super) fn new(connected: Time, now: Time) -> Self {
+        ClientTimes {
+            connected,
+            request: now,
+            quiet: now,
+        }
+    }
+
+    /// True if the client began a request or became quiet at `since` or later.
+    pub(super) fn is_active(&self, since: Time) -> bool {
+        self.request.max(self.quiet) >= since
+    }
+
+    pub(crate) fn begin_request(&mut self, at: Time) {
+        self.request = at;
+    }
+
+    /// The client has no request under way since `at`, or has sent rows of a COPY then.
+    pub(crate) fn set_quiet(&mut self, at: Time) {
+        self.quiet = at;
+    }
+}

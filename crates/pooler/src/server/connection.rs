@@ -1,0 +1,90 @@
+//! Where a server is connected.
+
+use std::sync::Arc;
+
+use crate::config::Address;
+use crate::place::{self, Ends};
+use crate::pool::target::Target;
+use crate::tls::TlsFacts;
+
+/// Where a server is connected, and how.
+#[derive(Debug)]
+pub struct ServerConnection {
+    /// Where the pool's servers connected to when this one was opened.
+    pub(crate) target: Arc<Target>,
+    /// The host and port, as the log shows them until the server is connected.
+    to: Box<str>,
+    /// The two ends of the socket, once connected.
+    pub(crate) ends: Option<Ends>,
+    /// The host's name, if the configuration has a name.
+    pub(crate) host: Option<Box<str>>,
+    /// The TLS session, if any.
+    pub(crate) tls: Option<Arc<TlsFacts>>,
+}
+
+impl ServerConnection {
+    /// No connection yet.
+    pub(crate) fn new(target: Arc<Target>) -> Self {
+        ServerConnection {
+            target,
+            to: "(unconnected)".into(),
+            ends: None,
+            host: None,
+            tls: None,
+        }
+    }
+
+    /// A connection that comes from elsewhere.
+    pub(crate) fn open(
+        target: Arc<Target>,
+        ends: Ends,
+        host: Option<Box<str>>,
+        tls: Option<Arc<TlsFacts>>,
+    ) -> Self {
+        ServerConnection {
+            ends: Some(ends),
+            host,
+            tls,
+            ..ServerConnection::new(target)
+        }
+    }
+
+    /// Another connection to the same host, which is being opened.
+    pub(crate) fn again(&self, to: &Address) -> Self {
+        ServerConnection {
+            to: place::whole(to).into(),
+            host: self.host.clone(),
+            ..ServerConnection::new(self.target.clone())
+        }
+    }
+
+    /// The address of the host is being looked up.
+    pub(crate) fn look_for(&mut self, host: &str, port: u16) {
+        self.to = format!("{host}:{port}").into();
+        self.host = Some(host.into());
+    }
+
+    /// The socket is being opened.
+    pub(crate) fn begin(&mut self, to: &Address) {
+        self.to = place::whole(to).into();
+    }
+
+    pub(crate) fn set_ends(&mut self, ends: Ends) {
+        self.ends = Some(ends);
+    }
+
+    pub(crate) fn set_tls(&mut self, facts: Box<TlsFacts>) {
+        self.tls = Some(Arc::from(facts));
+    }
+
+    /// The remote address, once connected.
+    pub(crate) fn remote(&self) -> Option<&Address> {
+        self.ends.as_ref().map(|ends| &ends.remote)
+    }
+
+    /// The remote end, as the log shows it.
+    pub(crate) fn shown(&self) -> String {
+        let ends = self.ends.as_ref();
+        ends.map_or_else(|| self.to.to_string(), place::remote)
+    }
+}
