@@ -1,9 +1,11 @@
 """What all process tests share: PostgreSQL clusters, the two io drivers, and howdahs on demand."""
 
+import json
 import os
 import re
 import subprocess
 import sys
+import time
 
 import psycopg
 import pytest
@@ -16,6 +18,7 @@ from harness.howdah import Howdah  # noqa: E402
 
 DEFAULT_PROGRAM = os.path.join(os.path.dirname(HERE), "target", "debug", "howdah")
 PROGRAM = os.environ.get("HOWDAH", DEFAULT_PROGRAM)
+STARTED = time.monotonic()
 
 
 def pytest_addoption(parser):
@@ -29,6 +32,7 @@ def pytest_addoption(parser):
     parser.addoption("--listening", action="store_true",
                      help="LISTEN is shared, and each connection of raw clients and psycopg listens")
     parser.addoption("--first-seed", type=int, default=1, help="the first of their seeds")
+    parser.addoption("--machine", help="a machine of ./prove, whose figures are the last line")
     parser.addoption("--texts", type=int, default=300,
                      help="how many texts that hide something to try (default: 300)")
 
@@ -47,6 +51,19 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "not_listening(reason): left out by --listening")
     config.addinivalue_line("markers", "long: left out but for --long")
     config.addinivalue_line("markers", "own: needs a setting or answer that PgBouncer has not")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session, exitstatus):
+    """Behind all that pytest says, the figures of a machine of ./prove."""
+    yield
+    config = session.config
+    if config.getoption("--machine") and not hasattr(config, "workerinput"):
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        counts = {kind: len(reporter.stats.get(kind, ()))
+                  for kind in ("passed", "failed", "error", "skipped", "xfailed")}
+        print("\n" + json.dumps({"machine": config.getoption("--machine"), "ok": exitstatus == 0, **counts,
+                                "seconds": round(time.monotonic() - STARTED)}), flush=True)
 
 
 def pytest_collection_modifyitems(config, items):
