@@ -25,8 +25,9 @@ def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help="leave out tests marked slow")
     parser.addoption("--long", action="store_true",
                      help="the long forms of the tests of faults (tests/test_faults.py)")
-    parser.addoption("--driver", choices=["epoll", "io_uring", "both"], default="both",
-                     help="the io driver to test with (default: each in turn)")
+    parser.addoption("--driver", choices=["epoll", "io_uring", "both"],
+                     help="the io driver to test with (default: each in turn, and one where a test "
+                     "is marked one_driver)")
     parser.addoption("--seeds", type=int, default=25,
                      help="how many generated scripts to play in each pool mode (default: 25)")
     parser.addoption("--listening", action="store_true",
@@ -50,6 +51,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes more than a few seconds; --quick leaves it out")
     config.addinivalue_line("markers", "not_listening(reason): left out by --listening")
     config.addinivalue_line("markers", "long: left out but for --long")
+    config.addinivalue_line("markers", "one_driver: looks at nothing that a driver does")
     config.addinivalue_line("markers", "own: needs a setting or answer that PgBouncer has not")
 
 
@@ -83,7 +85,9 @@ def pytest_collection_modifyitems(config, items):
 def pytest_generate_tests(metafunc):
     if "driver" in metafunc.fixturenames:
         wanted = metafunc.config.getoption("--driver")
-        drivers = ["epoll", "io_uring"] if wanted == "both" else [wanted]
+        drivers = [wanted] if wanted in ("epoll", "io_uring") else ["epoll", "io_uring"]
+        if not wanted and metafunc.definition.get_closest_marker("one_driver"):
+            drivers = ["io_uring" if machine.io_uring_works() else "epoll"]
         if "pgbouncer" in os.path.basename(PROGRAM):
             drivers = ["epoll"]
         metafunc.parametrize("driver", drivers, scope="session", indirect=True)

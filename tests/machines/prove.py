@@ -63,7 +63,7 @@ MACHINES = [
     of_tests("transparent", "a client can't tell Howdah from PostgreSQL: scripts, in transaction and "
              "session mode, 1 and 3 workers, both drivers, whole, byte by byte and cut at random; and "
              "with servers in turn and disturbers between",
-             ["tests/test_transparent.py", "tests/test_in_turn.py"], "--long"),
+             ["tests/test_transparent.py", "tests/test_in_turn.py"], "--long", "--driver", "both"),
     of_tests("generated", "the same for messages nobody thought of: generated scripts, cut at random",
              ["tests/test_generated.py"], "--seeds", "2000"),
     of_tests("hidden", "nothing that a text hides is left for the next client: generated disguises, "
