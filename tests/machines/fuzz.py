@@ -44,13 +44,13 @@ def play(folder, target, words, played):
     print(f"== {target}", flush=True)
     child = subprocess.Popen(
         [os.path.join(folder, target), f"-artifact_prefix=artifacts/{target}/", "-timeout=10",
-         "-print_final_stats=1", "-len_control=0", *words, played or f"corpus/{target}"],
+         "-print_final_stats=1", "-len_control=0", "-verbosity=0", *words, played or f"corpus/{target}"],
         cwd=FUZZ, stderr=subprocess.PIPE, text=True, errors="replace")
     runs = 0
     for line in child.stderr:
         if line.startswith(RUNS):
             runs = int(line.removeprefix(RUNS))
-        elif not line.startswith("#"):  # what is new in the corpus
+        else:
             sys.stderr.write(line)
     return runs, child.wait() == 0
 
