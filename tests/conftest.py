@@ -1,9 +1,11 @@
 """What all process tests share: PostgreSQL clusters, the two io drivers, and howdahs on demand."""
 
+import json
 import os
 import re
 import subprocess
 import sys
+import time
 
 import psycopg
 import pytest
@@ -16,19 +18,22 @@ from harness.howdah import Howdah  # noqa: E402
 
 DEFAULT_PROGRAM = os.path.join(os.path.dirname(HERE), "target", "debug", "howdah")
 PROGRAM = os.environ.get("HOWDAH", DEFAULT_PROGRAM)
+STARTED = time.monotonic()
 
 
 def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help="leave out tests marked slow")
     parser.addoption("--long", action="store_true",
                      help="the long forms of the tests of faults (tests/test_faults.py)")
-    parser.addoption("--driver", choices=["epoll", "io_uring", "both"], default="both",
-                     help="the io driver to test with (default: each in turn)")
+    parser.addoption("--driver", choices=["epoll", "io_uring", "both"],
+                     help="the io driver to test with (default: each in turn, and one where a test "
+                     "is marked one_driver)")
     parser.addoption("--seeds", type=int, default=25,
                      help="how many generated scripts to play in each pool mode (default: 25)")
     parser.addoption("--listening", action="store_true",
                      help="LISTEN is shared, and each connection of raw clients and psycopg listens")
     parser.addoption("--first-seed", type=int, default=1, help="the first of their seeds")
+    parser.addoption("--machine", help="a machine of ./prove, whose figures are the last line")
     parser.addoption("--texts", type=int, default=300,
                      help="how many texts that hide something to try (default: 300)")
 
@@ -46,7 +51,21 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes more than a few seconds; --quick leaves it out")
     config.addinivalue_line("markers", "not_listening(reason): left out by --listening")
     config.addinivalue_line("markers", "long: left out but for --long")
+    config.addinivalue_line("markers", "one_driver: looks at nothing that a driver does")
     config.addinivalue_line("markers", "own: needs a setting or answer that PgBouncer has not")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session, exitstatus):
+    """Behind all that pytest says, the figures of a machine of ./prove."""
+    yield
+    config = session.config
+    if config.getoption("--machine") and not hasattr(config, "workerinput"):
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        counts = {kind: len(reporter.stats.get(kind, ()))
+                  for kind in ("passed", "failed", "error", "skipped", "xfailed")}
+        print("\n" + json.dumps({"machine": config.getoption("--machine"), "ok": exitstatus == 0, **counts,
+                                "seconds": round(time.monotonic() - STARTED)}), flush=True)
 
 
 def pytest_collection_modifyitems(config, items):
@@ -66,7 +85,9 @@ def pytest_collection_modifyitems(config, items):
 def pytest_generate_tests(metafunc):
     if "driver" in metafunc.fixturenames:
         wanted = metafunc.config.getoption("--driver")
-        drivers = ["epoll", "io_uring"] if wanted == "both" else [wanted]
+        drivers = [wanted] if wanted in ("epoll", "io_uring") else ["epoll", "io_uring"]
+        if not wanted and metafunc.definition.get_closest_marker("one_driver"):
+            drivers = ["io_uring" if machine.io_uring_works() else "epoll"]
         if "pgbouncer" in os.path.basename(PROGRAM):
             drivers = ["epoll"]
         metafunc.parametrize("driver", drivers, scope="session", indirect=True)

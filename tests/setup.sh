@@ -1,4 +1,4 @@
-# Set-up shared by ./test and ./run. Sourced by them, in the root of the project; not run by itself.
+# Set-up shared by ./test, ./run and ./prove. Sourced by them, in the root of the project; not run by itself.
 # Everything it makes is below target/, except Debian packages it installs when it runs as root.
 
 say() { printf '%s\n' "$bold== $*$plain" >&2; }

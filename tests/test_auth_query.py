@@ -7,7 +7,7 @@ import pytest
 from harness import machine, wire
 from harness.logins import nameless
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.one_driver]
 
 CONFIG_ERROR = "bouncer config error"
 TELLS_SECRET = "select $1::text, 'secret'"

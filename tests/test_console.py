@@ -10,7 +10,7 @@ import pytest
 from harness import machine, wire
 from harness.howdah import column_names, console_rows
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.one_driver]
 
 SOCKET_COLUMNS = ("type user database replication state addr port local_addr local_port "
                   "connect_time request_time wait wait_us close_needed ptr link remote_pid tls "

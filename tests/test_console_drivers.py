@@ -16,7 +16,7 @@ from harness.howdah import console_rows
 from harness.programs import BUILT, PROGRAMS, built
 
 # Building their programs has its own limit.
-pytestmark = pytest.mark.timeout(240, func_only=True)
+pytestmark = [pytest.mark.timeout(240, func_only=True), pytest.mark.one_driver]
 
 TABLES = ("clients servers sockets active_sockets mem dns_hosts dns_zones config databases lists "
           "peers peer_pools pools state stats stats_totals stats_averages totals users version "

@@ -8,7 +8,7 @@ from harness import machine
 from harness.programs import PROGRAMS, built
 
 # Building their programs has its own limit.
-pytestmark = pytest.mark.timeout(240, func_only=True)
+pytestmark = [pytest.mark.timeout(240, func_only=True), pytest.mark.one_driver]
 
 USER, PASSWORD, DATABASE = "driver_user", "secret", "drivers"
 SERVERS = 2

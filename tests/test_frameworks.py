@@ -21,7 +21,7 @@ from harness import machine, wire
 from harness.in_turn import LEFT
 from harness.programs import FRAMEWORKS, built
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.one_driver]
 
 WORKERS = pytest.mark.parametrize("workers", [1, 3])
 

@@ -11,7 +11,7 @@ import pytest
 from harness import logins, machine, wire
 from harness.logins import nameless
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.one_driver]
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 CONSOLE_RULE = "host pgbouncer admin 127.0.0.1/32 trust"

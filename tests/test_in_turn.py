@@ -19,7 +19,7 @@ from harness.wire import bind, describe, execute, parse, query, sync
 from test_listen import heard
 from test_transparent import SCRIPTS, SESSION_SCRIPTS, compare, play, ready
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.one_driver]
 
 TALLY = Tally()
 

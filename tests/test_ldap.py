@@ -14,6 +14,7 @@ from harness.logins import refusal
 from test_takeover import take_over
 
 pytestmark = [
+    pytest.mark.one_driver,
     pytest.mark.timeout(120),
     pytest.mark.skipif(directories.program() is None, reason="slapd is not installed"),
 ]

@@ -13,7 +13,7 @@ import pytest
 from harness import machine, wire
 from harness.wire import bind, describe, execute, parse, query, sync, terminate
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.one_driver]
 
 WORKERS = pytest.mark.parametrize("workers", [1, 3])
 

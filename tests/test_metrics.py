@@ -17,7 +17,7 @@ import pytest
 
 from harness import machine, wire
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.own]
+pytestmark = [pytest.mark.timeout(60), pytest.mark.own, pytest.mark.one_driver]
 
 PACKAGING = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "packaging")
 

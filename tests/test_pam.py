@@ -19,6 +19,7 @@ EMPTY = ("28P01", "empty password returned by client")
 CONSOLE_RULE = "host pgbouncer admin 127.0.0.1/32 trust"
 
 pytestmark = [
+    pytest.mark.one_driver,
     pytest.mark.timeout(120),
     pytest.mark.skipif(not os.access(FOLDER, os.W_OK),
                        reason=f"only root may write a PAM service into {FOLDER}"),

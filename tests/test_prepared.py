@@ -11,7 +11,7 @@ import pytest
 from harness import machine, wire
 from harness.wire import bind, close, describe, execute, flush, parse, query, sync
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.one_driver]
 
 
 def rows(messages):

@@ -12,7 +12,7 @@ import pytest
 
 from harness import machine, wire
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.own]
+pytestmark = [pytest.mark.timeout(60), pytest.mark.own, pytest.mark.one_driver]
 
 
 def queries(howdah):

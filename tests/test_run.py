@@ -119,7 +119,7 @@ def test_to_where_nobody_is(url, said):
     assert code == 1 and said in output, output
 
 
-@pytest.mark.parametrize("script", ["test", "run", "soak", "regress", "sim", "load postgres", "bench"])
+@pytest.mark.parametrize("script", ["test", "run", "bench", "prove sim"])
 def test_what_the_build_needs(script, tmp_path):
     """Each script that builds says what the build lacks, instead of the linker."""
     for name, body in (("cc", "exit 1"), ("id", "echo 1000")):

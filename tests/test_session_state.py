@@ -9,7 +9,7 @@ import pytest
 from harness import machine, wire
 from harness.wire import bind, close, describe, execute, parse, query, sync
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.one_driver]
 
 POOLS = pytest.mark.parametrize("size", [1, 3])
 

@@ -180,6 +180,7 @@ KINDS = {
 }
 
 
+@pytest.mark.one_driver
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds_of_certificates(make_howdah, programs, authority, kind):
     """Every kind serves libpq with verify-full, and the channel is bound."""
@@ -198,6 +199,7 @@ SERVERS_KINDS = {
 }
 
 
+@pytest.mark.one_driver
 @pytest.mark.parametrize("kind", SERVERS_KINDS)
 def test_kinds_of_servers_certificates(make_howdah, own_postgres, authority, kind):
     """PostgreSQL is reached by the default settings and by verify-full, and no client is told of a
@@ -626,6 +628,7 @@ def test_reload_of_certificates(make_howdah, scratch, authority):
         assert client.value("select 1") == "1"
 
 
+@pytest.mark.one_driver
 def test_replaced_files_are_noticed(make_howdah, scratch, authority):
     """Without a RELOAD; what does not fit changes nothing, and is told."""
     folder = machine.folder(scratch, "replaced")
@@ -1403,6 +1406,7 @@ def test_modes_by_database(make_howdah, postgres, tls_postgres, authority):
             assert client.rows(IN_USE)[0][0] == in_use
 
 
+@pytest.mark.one_driver
 @pytest.mark.parametrize("wrong", ["authority", "host", "expired"])
 @pytest.mark.parametrize("mode", ["prefer", "require", "verify-ca", "verify-full"])
 def test_wrong_certificates_of_servers(make_howdah, own_postgres, authority, other_authority, mode,

@@ -237,6 +237,7 @@ KINDS = {
 }
 
 
+@pytest.mark.one_driver
 @pytest.mark.parametrize("version", ["1.2", "1.3"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds_of_certificates(make_howdah, authority, library, kind, version):
@@ -259,6 +260,7 @@ def by_certificate(make_howdah, authority, site):
                        **listener(site, authority, "verify-full", auth_type="cert"))
 
 
+@pytest.mark.one_driver
 @pytest.mark.parametrize("version", ["1.2", "1.3"])
 def test_kinds_of_clients_certificates(make_howdah, authority, site, library, version):
     """Clients', as a login."""

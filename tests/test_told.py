@@ -7,14 +7,7 @@ import pytest
 from harness import machine, wire
 from harness.wire import query
 
-pytestmark = pytest.mark.timeout(60)
-
-
-@pytest.fixture(autouse=True)
-def one_driver(driver):
-    """Nothing here depends on the driver."""
-    if driver != "epoll":
-        pytest.skip("played on epoll")
+pytestmark = [pytest.mark.timeout(60), pytest.mark.one_driver]
 
 
 def test_nobody_at_the_host(make_howdah, postgres):

@@ -17,7 +17,7 @@ import pytest
 from harness import certificates, machine, wire
 from harness.howdah import ADMIN, Howdah
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.own]
+pytestmark = [pytest.mark.timeout(60), pytest.mark.own, pytest.mark.one_driver]
 
 
 def url(howdah):
@@ -51,10 +51,8 @@ def test_once_as_json_tells_the_cause_of_a_full_pool(make_howdah):
         assert [line[0] for line in lines if "till" in line] == ["waits"]
 
 
-def test_five_problems_are_told_apart(make_howdah, postgres, driver):
+def test_five_problems_are_told_apart(make_howdah, postgres):
     """What an operator meets in a bad hour: top and the page say what it is, and what would help."""
-    if driver != "epoll":
-        pytest.skip("the driver does not matter here")
     there = f"host={postgres.host} port={postgres.port} dbname=postgres"
     http = machine.free_port()
     howdah = make_howdah(

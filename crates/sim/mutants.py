@@ -2,17 +2,15 @@
 """Does the simulation notice bugs? Puts each mutation of crates/sim/mutations into a copy of the
 sources, plays seeds until one fails, and prints which checker noticed, and when.
 
-    ./sim mutants                all of them
-    ./sim mutants NAME...        those whose names contain one of these words
-    ./sim mutants --runs 20000   so many seeds at most (10000)
-    ./sim mutants --jobs N       so many mutations at once (as many as there are processors)
-    ./sim mutants --resume       without those that were played with these sources already
-    ./sim mutants --check        whether each still applies, and none is missed that was noticed
-                                 before; nothing is built
-    ./sim mutants --import LOG --commit COMMIT
-                                 keeps what a run of that commit printed
-    ./sim mutants --at-random N  N more, made by chance from the sources of the decisions: a line
-                                 is left out or a condition turned round, by --seed (1)
+    ./prove mutants                those that were not played with these sources yet
+    ./prove mutants NAME...        those whose names contain one of these words
+    ./prove mutants --runs 20000   so many seeds at most (10000)
+    ./prove mutants --jobs N       so many mutations at once (as many as there are processors)
+    ./prove mutants --resume       without those that were played with these sources already
+    ./prove mutants --check        whether each still applies, and none is missed that was noticed
+                                   before; nothing is built
+    ./prove mutants --at-random N  N more, made by chance from the sources of the decisions: a line
+                                   is left out or a condition turned round, by --seed (1)
 
 One build holds all of them, woven into its functions (weave.py); HOWDAH_MUTANT says which one is
 played. What can't be woven in is built and played alone at the end. So the table is in the order
@@ -23,7 +21,8 @@ The exit code says how many were not noticed at all. A mutation named `equal-...
 that anybody could see, and is expected not to be.
 
 What was seen is kept in crates/sim/mutations/noticed.json: for each mutation who noticed it last,
-in which run, and with the sources of which commit. So a whole run can be made in pieces.
+in which run, and with the sources of which commit. So a whole run can be made in pieces. The last
+line counts what is kept there.
 """
 import argparse
 import json
@@ -33,6 +32,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import trial
@@ -61,11 +61,6 @@ def load_record():
 def save_record(record):
     text = ",\n".join(f" {json.dumps(name)}: {json.dumps(record[name])}" for name in sorted(record))
     RECORD.write_text("{\n" + text + "\n}\n")
-
-
-def write_page():
-    """docs/proof.md shows what the record says."""
-    subprocess.run([ROOT / "prove", "--page"], cwd=ROOT, check=False)
 
 
 def is_equal(name):
@@ -100,27 +95,16 @@ def complaints(record, names):
             yield f"MISSED    {name}{before}: {seen['missed']} seeds of {by}"
 
 
-def read_log(text, names):
-    """The mutations and outcomes that a run printed; others than of these names are passed over."""
-    row = re.compile(r"^(\S+) +(NOT NOTICED|NOT BUILT|OUTDATED|\S+)(?: +(<?\d+))?(?: |$)", re.M)
-    for name, checker, runs in row.findall(text):
-        if name in names and checker not in ("NOT BUILT", "OUTDATED"):
-            yield name, None if checker == "NOT NOTICED" else (checker, runs)
-
-
-def import_log(options):
-    """Fills the record from what a run printed."""
-    commit = options.commit and git("rev-parse", "--short", options.commit)
-    if not commit:
-        sys.exit("--import needs --commit COMMIT: that of the sources that were played")
-    record, many = load_record(), 0
-    names = {patch.stem for patch in MUTATIONS.glob("*.patch")}
-    for name, outcome in read_log(Path(options.imported).read_text(), names):
-        note(record, name, outcome, options.runs, commit)
-        many += 1
-    save_record(record)
-    write_page()
-    print(f"{many} mutations of {commit}")
+def figures(record):
+    """How many mutations were noticed, and by what."""
+    by = [seen.get("checker", "") for seen in record.values()]
+    return {
+        "mutations": len(by), "of": len(list(MUTATIONS.glob("*.patch"))),
+        "seeds": sum(checker not in ("", "tests") for checker in by),
+        "tests": by.count("tests"),
+        "missed": sorted(name for name in record if "missed" in record[name] and not is_equal(name)),
+        "commits": len({seen.get("missed_by", seen["commit"]) for seen in record.values()}),
+    }
 
 
 def changed_sources(commit):
@@ -228,8 +212,6 @@ def run_patches(options):
             note(record, name, outcome, options.runs, commit)
             save_record(record)
         missed += (outcome is None) != is_equal(name)
-    if commit:
-        write_page()
     return missed
 
 
@@ -291,7 +273,7 @@ def run_at_random(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./sim mutants", description=__doc__,
+    parser = argparse.ArgumentParser(prog="./prove mutants", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", metavar="NAME")
     parser.add_argument("--runs", type=int, default=10000)
@@ -300,20 +282,19 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--import", dest="imported", metavar="LOG")
-    parser.add_argument("--commit")
     options = parser.parse_args()
-    if options.imported:
-        return import_log(options)
     if not options.check and shutil.which("cargo") is None:
         sys.exit("cargo is needed")
+    began = time.monotonic()
     trial.keep_original()
     if options.check:
-        sys.exit(min(check_patches(options), 100))
-    print(f"{'mutation':<44} {'noticed by':<12} {'runs':>6}")
-    if options.at_random:
-        sys.exit(min(run_at_random(options), 100))
-    sys.exit(min(run_patches(options), 100))
+        wrong = check_patches(options)
+    else:
+        print(f"{'mutation':<44} {'noticed by':<12} {'runs':>6}")
+        wrong = (run_at_random if options.at_random else run_patches)(options)
+    print(json.dumps({"machine": "mutants", "ok": not wrong, **figures(load_record()),
+                      "seconds": round(time.monotonic() - began)}))
+    sys.exit(min(wrong, 100))
 
 
 if __name__ == "__main__":

@@ -113,12 +113,11 @@ def play(first, last, mutation=0):
     for begin in range(first, last + 1, PIECE):
         piece = min(PIECE, last + 1 - begin)
         command = [COPY / "target/debug/howdah-sim", "--seed", str(begin), "--runs", str(piece)]
-        ran = run([*command, "--json", "--brief"], mutation, LIMIT_SECONDS)
-        lines = [line for line in ran.stdout.splitlines() if line.startswith("{")]
-        if not lines:
+        ran = run([*command, "--brief"], mutation, LIMIT_SECONDS)
+        if ran.returncode not in (0, 1):
             how = "time" if ran.returncode in (-signal.SIGXCPU, -signal.SIGKILL) else "crash"
             return how, f"<{begin + piece}"
-        result = json.loads(lines[-1])
+        result = json.loads(ran.stdout.splitlines()[-1])
         if result["failures"]:
             return result["failures"][0]["checker"], begin - 1 + result["runs"]
     return None

@@ -84,10 +84,6 @@ pub struct Options {
     #[arg(long)]
     pub tls: bool,
 
-    /// Print the tables as JSON
-    #[arg(long)]
-    pub json: bool,
-
     /// List the behaviours and leave
     #[arg(long)]
     pub list: bool,

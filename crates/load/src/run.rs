@@ -192,7 +192,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
         let (tally, kept, took) = work(&run, options, set, time, round * options.clients);
         books.extend(kept);
         let rows = rows_of(set, &tally, took);
-        if options.each && !options.json {
+        if options.each {
             let one = Table {
                 title: String::new(),
                 rows: rows.clone(),
@@ -215,18 +215,6 @@ pub fn run(options: &Options) -> Result<bool, String> {
         .collect();
     let books: Vec<(usize, Books)> = books.into_iter().collect();
     add_checks(&mut table, &direct, &wrote, &books);
-    if options.json {
-        println!("{:#}", table.json());
-    } else {
-        println!("{}", table.text());
-        println!(
-            "{}",
-            if table.clean() {
-                "No difference."
-            } else {
-                "There were differences."
-            }
-        );
-    }
+    println!("{}\n{}", table.text(), table.json());
     Ok(table.clean())
 }

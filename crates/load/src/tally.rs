@@ -166,7 +166,7 @@ impl Table {
             .all(|(_, counts, _)| counts.clean(self.faults))
     }
 
-    /// The table as JSON.
+    /// The line of JSON at the end: the sums, and the table.
     pub fn json(&self) -> serde_json::Value {
         let row = |(name, counts, seconds): &(String, Counts, f64)| {
             serde_json::json!({
@@ -176,13 +176,25 @@ impl Table {
                 "wrong": counts.wrong,
                 "unexpected": counts.unexpected,
                 "hangs": counts.hangs,
-                "clean": counts.clean(self.faults),
             })
         };
+        let mut sum = Counts::default();
+        for (_, counts, _) in &self.rows {
+            sum.add(counts);
+        }
+        let failed = self
+            .rows
+            .iter()
+            .filter(|(_, counts, _)| !counts.clean(self.faults));
         serde_json::json!({
-            "title": self.title,
+            "machine": "load",
+            "ok": self.clean(),
+            "failed": failed.map(|(name, ..)| name).collect::<Vec<_>>(),
+            "operations": sum.operations,
+            "wrong": sum.wrong,
+            "unexpected": sum.unexpected,
+            "hangs": sum.hangs,
             "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
-            "clean": self.clean(),
         })
     }
 }
@@ -216,5 +228,7 @@ mod tests {
         };
         assert!(!table.clean());
         assert_eq!(table.json()["rows"][1]["hangs"], 1);
+        assert_eq!(table.json()["operations"], 4);
+        assert_eq!(table.json()["failed"], serde_json::json!(["b"]));
     }
 }

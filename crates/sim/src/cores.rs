@@ -1,4 +1,4 @@
-//! `./sim cores`: do the rules of placing, balancing and lending use all cores?
+//! `./prove cores`: do the rules of placing, balancing and lending use all cores?
 //!
 //! Workers take time for their work, on any number of virtual cores. PostgreSQL and the clients have other
 //! cores. [`costs::Costs`] says how long each operation takes, with the source of each figure. The worker
@@ -22,6 +22,8 @@ pub mod driver;
 pub mod machine;
 pub mod net;
 
+use std::time::Instant;
+
 use costs::Costs;
 use machine::{Layout, Machine};
 use net::Tally;
@@ -38,15 +40,14 @@ pub const MAILS: f64 = 0.02;
 pub const LATER: u64 = 20 * MILLI;
 
 const HELP: &str = "\
-usage: ./sim cores [--cores N,...] [--layout N,...] [--seconds N] [--slow N] [--flush N]
-                   [--json] [--said] [--step]
+usage: ./prove cores [--cores N,...] [--layout N,...] [--seconds N] [--slow N] [--flush N]
+                     [--said] [--step]
   --cores N,...   these numbers of cores (1,2,4,8,16,64)
   --layout N,...  these of the layouts, from 0 (all)
   --seconds N     how long the rules have, in virtual time (20)
   --slow N        a machine that is so many times as slow, which is played sooner (1)
   --flush N       a worker hands its output to the kernel after so many events of a turn, whatever its
                   load
-  --json          one line of JSON for each row
   --said          what the balancer said, too
   --step          only the step in load
 ";
@@ -70,7 +71,6 @@ struct Options {
     seconds: u64,
     slow: u64,
     flush_every: Option<u32>,
-    json: bool,
     said: bool,
     step: bool,
 }
@@ -237,6 +237,11 @@ fn quantiles(mut times: Vec<u64>) -> [u64; 4] {
 }
 
 impl Stepped {
+    /// True if the step is followed within a second, and moves delay no transaction for long.
+    pub fn passes(&self) -> bool {
+        self.wide.is_some_and(|millis| millis <= 1000) && self.later() <= LATER
+    }
+
     /// The greatest additional time of a transaction because of a move, compared with the longest
     /// transaction without a move at about the same time.
     pub fn later(&self) -> u64 {
@@ -345,54 +350,64 @@ fn others(machine: &mut Machine, but: usize, until: u64) -> (f64, u64) {
     (count as f64 * 4.0 * 5.0, longest)
 }
 
-/// The command. False if a target is missed.
+/// The command. Its last line is JSON. False if a target is missed.
 ///
 /// # Errors
 /// An option is unknown, or help is asked for.
 pub fn command(args: impl Iterator<Item = String>) -> Result<bool, String> {
     let options = read(args).map_err(|text| format!("{text}{HELP}"))?;
-    let mut passes = true;
-    if !options.step {
-        passes &= table(&options);
+    let begun = Instant::now();
+    let rows = if options.step {
+        Vec::new()
+    } else {
+        table(&options)
+    };
+    let several = || options.cores.iter().copied().filter(|cores| *cores > 1);
+    let steps: Vec<Stepped> = several().map(tell_step).collect();
+    for cores in several().filter(|cores| *cores <= 16) {
+        for worker in [0, usize::from(cores) - 1] {
+            tell_stall(cores, worker);
+        }
     }
-    for cores in options.cores.iter().filter(|cores| **cores > 1) {
-        let stepped = step(*cores);
-        let fits = stepped.wide.is_some_and(|millis| millis <= 1000) && stepped.later() <= LATER;
-        passes &= fits;
-        let wide = stepped
+    let missed = rows.iter().filter(|row| !row.passes()).count()
+        + steps.iter().filter(|stepped| !stepped.passes()).count();
+    let least = |part: fn(&Row) -> f64| {
+        let least = rows.iter().map(part).min_by(f64::total_cmp);
+        least.map_or("null".into(), |least| format!("{least:.2}"))
+    };
+    // A step that is not followed has no time: then none is the longest.
+    let wide: Option<Vec<u64>> = steps.iter().map(|stepped| stepped.wide).collect();
+    let wide = wide.and_then(|times| times.into_iter().max());
+    println!(
+        "{{\"machine\":\"cores\",\"ok\":{},\"cells\":{},\"least_of_bound\":{},\
+         \"least_of_fixed\":{},\"steps\":{},\"wide_after_ms\":{},\"missed\":{missed},\
+         \"seconds\":{}}}",
+        missed == 0,
+        rows.len(),
+        least(|row| row.rate / row.bound),
+        least(|row| row.rate / row.fixed),
+        steps.len(),
+        wide.map_or("null".into(), |millis| millis.to_string()),
+        begun.elapsed().as_secs(),
+    );
+    Ok(missed == 0)
+}
+
+/// Plays a step in load, and prints what comes of it.
+fn tell_step(cores: u16) -> Stepped {
+    let stepped = step(cores);
+    println!(
+        "a step in load, {cores} virtual cores (the rules, not speed): wide after {}; {} clients \
+         moved during a transaction, the latest by {:.2} ms{}\n  {}",
+        stepped
             .wide
-            .map_or("never".into(), |millis| format!("{millis} ms"));
-        let later = stepped.later() as f64 / MILLI as f64;
-        if options.json {
-            println!(
-                "{{\"virtual\":true,\"step\":true,\"cores\":{cores},\"wide_ms\":{},\"moved\":{},\"later_ms\":{later:.3},\"stayed_ns\":{:?},\"moved_ns\":{:?},\"passes\":{fits}}}",
-                stepped
-                    .wide
-                    .map_or("null".into(), |millis| millis.to_string()),
-                stepped.moved,
-                stepped.times[0],
-                stepped.times[1],
-            )
-        } else {
-            println!(
-                "a step in load, {cores} virtual cores (the rules, not speed): wide after {wide}; {} clients \
-                 moved during a transaction, the latest by {later:.2} ms{}\n  {}",
-                stepped.moved,
-                verdict(fits),
-                distribution(&stepped.times),
-            )
-        }
-    }
-    for cores in options
-        .cores
-        .iter()
-        .filter(|cores| **cores > 1 && **cores <= 16)
-    {
-        for worker in [0, usize::from(*cores) - 1] {
-            tell_stall(&options, *cores, worker);
-        }
-    }
-    Ok(passes)
+            .map_or("never".into(), |millis| format!("{millis} ms")),
+        stepped.moved,
+        stepped.later() as f64 / MILLI as f64,
+        verdict(stepped.passes()),
+        distribution(&stepped.times),
+    );
+    stepped
 }
 
 /// The durations of transactions of clients that stayed, and of clients that moved.
@@ -406,55 +421,47 @@ fn distribution(times: &[[u64; 4]; 2]) -> String {
 }
 
 /// A hanging worker has no target: its effect is only printed.
-fn tell_stall(options: &Options, cores: u16, worker: usize) {
+fn tell_stall(cores: u16, worker: usize) {
     let stalled = stall(cores, worker);
     let (before, meanwhile) = stalled.rates;
     let millis = |nanos: u64| nanos as f64 / MILLI as f64;
-    if options.json {
-        println!(
-            "{{\"stall\":true,\"cores\":{cores},\"worker\":{worker},\"before\":{before:.0},\"meanwhile\":{meanwhile:.0},\"longest_ms\":{:.1}}}",
-            millis(stalled.longest.1)
-        )
-    } else {
-        println!(
-            "worker {worker} of {cores} stands still for 200 ms: the others do {:.2} of what they did; \
-             their longest transaction takes {:.1} ms ({:.1} before)",
-            meanwhile / before,
-            millis(stalled.longest.1),
-            millis(stalled.longest.0)
-        )
-    }
+    println!(
+        "worker {worker} of {cores} stands still for 200 ms: the others do {:.2} of what they did; \
+         their longest transaction takes {:.1} ms ({:.1} before)",
+        meanwhile / before,
+        millis(stalled.longest.1),
+        millis(stalled.longest.0)
+    )
 }
 
-fn table(options: &Options) -> bool {
+/// Plays the layouts on all numbers of cores, and prints a row for each.
+fn table(options: &Options) -> Vec<Row> {
     let sums = sums();
-    let mut passes = true;
-    if !options.json {
-        println!(
-            "Virtual cores: this proves the rules, not speed. In this world a core does {:.0} \
-             transactions a second,\na server {:.0}. Bound, fixed and reached are transactions a \
-             second, by the costs of this world.\nBound: the lesser of the cores' and the servers' \
-             sum. Fixed: what workers do that have their part of the servers for good.\nPart: \
-             reached, as a fraction of the bound; then of fixed. Mails, lends and moves are for each \
-             transaction.\n",
-            sums.core, sums.server
-        );
-        println!(
-            "{:18} {:>5} {:>10} {:>10} {:>10} {:>6} {:>6} {:>7} {:>7} {:>7} {:>5} {:>5}",
-            "layout",
-            "cores",
-            "bound",
-            "fixed",
-            "reached",
-            "part",
-            "of it",
-            "mails",
-            "lends",
-            "moves",
-            "wide",
-            "after",
-        );
-    }
+    println!(
+        "Virtual cores: this proves the rules, not speed. In this world a core does {:.0} \
+         transactions a second,\na server {:.0}. Bound, fixed and reached are transactions a \
+         second, by the costs of this world.\nBound: the lesser of the cores' and the servers' \
+         sum. Fixed: what workers do that have their part of the servers for good.\nPart: \
+         reached, as a fraction of the bound; then of fixed. Mails, lends and moves are for each \
+         transaction.\n",
+        sums.core, sums.server
+    );
+    println!(
+        "{:18} {:>5} {:>10} {:>10} {:>10} {:>6} {:>6} {:>7} {:>7} {:>7} {:>5} {:>5}",
+        "layout",
+        "cores",
+        "bound",
+        "fixed",
+        "reached",
+        "part",
+        "of it",
+        "mails",
+        "lends",
+        "moves",
+        "wide",
+        "after",
+    );
+    let mut rows = Vec::new();
     for (pools, servers, clients, idle, name) in options.layouts.iter().map(|at| LAYOUTS[*at]) {
         for cores in options.cores.iter().copied() {
             let layout = Layout {
@@ -464,49 +471,33 @@ fn table(options: &Options) -> bool {
                 clients,
                 flush_every: options.flush_every,
             };
-            let servers = pools as f64 * f64::from(servers);
-            let bound = (f64::from(cores) * sums.core).min(servers * sums.server);
             let row = play_beside(idle, &layout, options.slow, options.seconds, Some(sums));
-            passes &= row.passes();
-            let (part, of_fixed) = (row.rate / row.bound, row.rate / row.fixed);
-            let reached = row.reached;
-            if options.json {
-                println!(
-                    "{{\"layout\":\"{name}\",\"cores\":{cores},\"bound\":{bound:.0},\"rate\":{:.0},\
-                     \"fixed\":{:.0},\"part\":{part:.3},\"of_fixed\":{of_fixed:.3},\"mails\":{:.4},\"lends\":{:.4},\"moves\":{:.4},\"wide\":{},\
-                     \"seconds\":{},\"passes\":{}}}",
-                    row.rate,
-                    row.fixed,
-                    row.mails,
-                    row.lends,
-                    row.moves,
-                    row.wide,
-                    reached.map_or("null".into(), |seconds| seconds.to_string()),
-                    row.passes()
-                );
-            } else {
-                println!(
-                    "{name:18} {cores:>5} {bound:>10.0} {:>10.0} {:>10.0} {part:>6.2} {of_fixed:>6.2} \
-                     {:>7.4} {:>7.4} {:>7.4} {:>5} {:>5}{}",
-                    row.fixed,
-                    row.rate,
-                    row.mails,
-                    row.lends,
-                    row.moves,
-                    row.wide,
-                    reached.map_or("-".into(), |seconds| format!("{seconds} s")),
-                    verdict(row.passes())
-                );
-            }
+            println!(
+                "{name:18} {cores:>5} {:>10.0} {:>10.0} {:>10.0} {:>6.2} {:>6.2} {:>7.4} {:>7.4} \
+                 {:>7.4} {:>5} {:>5}{}",
+                row.bound,
+                row.fixed,
+                row.rate,
+                row.rate / row.bound,
+                row.rate / row.fixed,
+                row.mails,
+                row.lends,
+                row.moves,
+                row.wide,
+                row.reached
+                    .map_or("-".into(), |seconds| format!("{seconds} s")),
+                verdict(row.passes())
+            );
             if options.said {
                 println!("    servers by worker: {:?}", row.servers);
                 for (at, text) in &row.said {
                     println!("    {:7.2} s  {text}", *at as f64 / SECOND as f64);
                 }
             }
+            rows.push(row);
         }
     }
-    passes
+    rows
 }
 
 fn verdict(passes: bool) -> &'static str {
@@ -520,7 +511,6 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         seconds: 20,
         slow: 1,
         flush_every: None,
-        json: false,
         said: false,
         step: false,
     };
@@ -548,7 +538,6 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
                 options.flush_every = Some(events as u32);
             }
             "--seconds" => options.seconds = numbers()?[0].max(1),
-            "--json" => options.json = true,
             "--said" => options.said = true,
             "--step" => options.step = true,
             "--help" | "-h" => return Err(String::new()),

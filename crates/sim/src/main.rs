@@ -1,4 +1,4 @@
-//! `./sim`: many seeds, or one.
+//! `./prove sim`: many seeds, or one. The last line is JSON.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -7,13 +7,10 @@ use howdah_sim::cores;
 use howdah_sim::run::{Outcome, run};
 
 const HELP: &str = "\
-usage: ./sim [--seed N] [--runs N] [--minutes N] [--json] [--all]
-       ./sim mutants [--runs N] [NAME...]
-       ./sim cores [--help]
-  --seed N      the first seed (1)
+usage: ./prove sim [--seed N] [--runs N] [--minutes N] [--all]
+  --seed N      the first seed (1); a failure tells its story
   --runs N      so many seeds (1000; 1 with --seed)
   --minutes N   for so long instead
-  --json        one line of JSON at the end
   --all         the whole story of a failure
   --keep-on     go on after a failure, and tell each in one line
   --brief       end at the first failure without its story
@@ -23,7 +20,6 @@ struct Options {
     seed: u64,
     runs: Option<u64>,
     minutes: Option<u64>,
-    json: bool,
     all: bool,
     keep_on: bool,
     brief: bool,
@@ -80,25 +76,19 @@ fn main() -> ExitCode {
         }
         seed += 1;
     }
-    let seconds = begun.elapsed().as_secs_f64();
-    if options.json {
-        let failed: Vec<String> = failures
-            .iter()
-            .map(|(seed, checker)| format!("{{\"seed\":{seed},\"checker\":\"{checker}\"}}"))
-            .collect();
-        println!(
-            "{{\"runs\":{runs},\"statements\":{statements},\"turns\":{turns},\"lends\":{lends},\"moves\":{moves},\
-             \"seconds\":{seconds:.1},\"failures\":[{}]}}",
-            failed.join(",")
-        );
-    } else {
-        println!(
-            "{runs} runs, {statements} statements, {turns} turns, {lends} lends, {moves} moves, {seconds:.1} s, \
-             {} failed",
-            failures.len()
-        );
-    }
-    ExitCode::from(u8::from(!failures.is_empty()))
+    let seconds = begun.elapsed().as_secs();
+    let ok = failures.is_empty();
+    let failed: Vec<String> = failures
+        .iter()
+        .map(|(seed, checker)| format!("{{\"seed\":{seed},\"checker\":\"{checker}\"}}"))
+        .collect();
+    println!(
+        "{{\"machine\":\"sim\",\"ok\":{ok},\"runs\":{runs},\"statements\":{statements},\
+         \"turns\":{turns},\"lends\":{lends},\"moves\":{moves},\"failures\":[{}],\
+         \"seconds\":{seconds}}}",
+        failed.join(",")
+    );
+    ExitCode::from(u8::from(!ok))
 }
 
 /// Plays a failed seed again, and prints its story.
@@ -118,7 +108,7 @@ fn tell(seed: u64, options: &Options) {
         }
         None => println!("seed {seed}: did not fail the second time"),
     }
-    println!("again: ./sim --seed {seed} [--all]");
+    println!("again: ./prove sim --seed {seed} [--all]");
 }
 
 fn read(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
@@ -126,7 +116,6 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         seed: 1,
         runs: None,
         minutes: None,
-        json: false,
         all: false,
         keep_on: false,
         brief: false,
@@ -143,7 +132,6 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             }
             "--runs" => options.runs = Some(number()?),
             "--minutes" => options.minutes = Some(number()?),
-            "--json" => options.json = true,
             "--all" => options.all = true,
             "--keep-on" => options.keep_on = true,
             "--brief" => options.brief = true,

@@ -1,4 +1,4 @@
-//! A short form of `./sim cores`: the rules use virtual cores, and follow a step in load.
+//! A short form of `./prove cores`: the rules use virtual cores, and follow a step in load.
 
 use howdah_sim::cores::machine::Layout;
 use howdah_sim::cores::{LATER, MAILS, REACHED, Sums, play, step, sums};

@@ -1,4 +1,4 @@
-//! `./sim cores` beside idle clients, of which drivers' own pools have many.
+//! `./prove cores` beside idle clients, of which drivers' own pools have many.
 
 use howdah_sim::cores::machine::Layout;
 use howdah_sim::cores::{play, play_beside};

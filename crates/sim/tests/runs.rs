@@ -1,4 +1,4 @@
-//! A short slice of `./sim`: some hundred seeds of the whole world. Also: a seed repeats exactly.
+//! A short slice of `./prove sim`: some hundred seeds of the whole world. Also: a seed repeats exactly.
 
 use howdah_sim::run::run;
 
@@ -8,7 +8,7 @@ fn play(seeds: std::ops::Range<u64>) {
         let outcome = run(seed, false);
         if let Some(violation) = outcome.violation {
             panic!(
-                "./sim --seed {seed}: {}: {}",
+                "./prove sim --seed {seed}: {}: {}",
                 violation.checker, violation.text
             );
         }

@@ -88,13 +88,8 @@ fn handed(words: &str) -> Option<[u64; 2]> {
     Some([relayed.parse().ok()?, written.parse().ok()?])
 }
 
-/// The counts as text or as JSON.
-pub fn shown(counts: &[Count], as_json: bool) -> String {
-    if as_json {
-        let columns = 0..COLUMNS.len();
-        let columns = columns.map(|at| (COLUMNS[at].to_owned(), column(counts, at)));
-        return Value::Object(columns.collect()).to_string();
-    }
+/// The counts as text.
+pub fn shown(counts: &[Count]) -> String {
     let mut text = String::from(
         "The decision ring, per transaction (less is better): instructions, atomic operations on \
          memory,\nand bytes for sockets, relayed as they came or written by Howdah\n",
@@ -104,6 +99,13 @@ pub fn shown(counts: &[Count], as_json: bool) -> String {
         text.push_str(&line(row, figures));
     }
     text
+}
+
+/// The instructions as JSON. `ok`: the rows hold their bounds, if that is asked.
+pub fn json(counts: &[Count], ok: bool, seconds: u64) -> Value {
+    json!({
+        "machine": "decisions", "ok": ok, COLUMNS[0]: column(counts, 0), "seconds": seconds,
+    })
 }
 
 /// A line of the text.
@@ -188,14 +190,13 @@ mod tests {
     #[test]
     fn counts_are_shown_to_people_and_machines() {
         let counts = [("simple".to_owned(), [4_054, 6, 98, 0])];
-        let text = shown(&counts, false);
+        let text = shown(&counts);
         assert!(text.contains(
             "simple                       4054        6             98              0\n"
         ));
-        assert_eq!(
-            shown(&counts, true),
-            r#"{"atomics":{"simple":6},"bytes_relayed":{"simple":98},"bytes_written":{"simple":0},"instructions":{"simple":4054}}"#
-        );
+        let told = json(&counts, true, 2);
+        assert_eq!(told["ok"], true);
+        assert_eq!(told["instructions"]["simple"], 4_054);
         let kept = bounds(&counts).to_string();
         assert_eq!(kept, r#"{"instructions":{"simple":4054}}"#);
     }

@@ -5,6 +5,8 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::{Value, json};
+
 use crate::decisions::collected;
 use crate::pace::Pace;
 use crate::run::{progress, progress_ends};
@@ -93,6 +95,16 @@ pub fn shown(counts: &[Growth]) -> String {
     text
 }
 
+/// The input that grows fastest, as JSON. `ok`: all keep to the bound.
+pub fn json(counts: &[Growth], ok: bool, seconds: u64) -> Value {
+    let most = counts.iter().max_by_key(|growth| growth.hundredths());
+    json!({
+        "machine": "growth", "ok": ok, "inputs": counts.len(),
+        "most": most.map(|growth| growth.name.as_str()),
+        "times": most.map(|growth| growth.hundredths() as f64 / 100.0), "seconds": seconds,
+    })
+}
+
 /// Compares the counts with the bound.
 ///
 /// # Errors
@@ -126,5 +138,7 @@ mod tests {
         let told = hold(&[growth(1_000, 2_600)]).unwrap_err().to_string();
         assert!(told.ends_with(": texts"), "{told}");
         assert!(shown(&[growth(1_000, 2_050)]).contains("1000    2.05"));
+        let told = json(&[growth(1_000, 2_000), growth(1_000, 2_050)], true, 2);
+        assert_eq!((&told["inputs"], &told["times"]), (&json!(2), &json!(2.05)));
     }
 }

@@ -36,7 +36,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -92,9 +92,6 @@ enum What {
     /// Instructions, atomic operations and bytes of the decision ring per transaction, by callgrind
     /// (needs valgrind)
     Decisions {
-        /// For machines
-        #[arg(long)]
-        json: bool,
         /// Fails if a row needs over 1 % more instructions than crates/bench/decisions.json says
         #[arg(long)]
         bounds: bool,
@@ -275,6 +272,7 @@ struct TableFlags {
 
 fn main() -> ExitCode {
     let flags = Flags::parse();
+    let begun = Instant::now();
     let done = match &flags.what {
         None => bench(&flags.table).map(|results| {
             println!("\n{}", results.score());
@@ -290,16 +288,22 @@ fn main() -> ExitCode {
                 return ExitCode::from(2);
             }
         },
-        Some(What::Decisions { json, bounds, keep }) => decisions::count().and_then(|counts| {
-            println!("{}", decisions::shown(&counts, *json));
+        Some(What::Decisions { bounds, keep }) => decisions::count().and_then(|counts| {
+            println!("{}", decisions::shown(&counts));
             if *keep {
                 decisions::keep(&counts)?;
             }
-            bounds.then(|| decisions::hold(&counts)).unwrap_or(Ok(()))
+            let held = bounds.then(|| decisions::hold(&counts)).unwrap_or(Ok(()));
+            let seconds = begun.elapsed().as_secs();
+            println!("{}", decisions::json(&counts, held.is_ok(), seconds));
+            held
         }),
         Some(What::Growth) => growth::count().and_then(|counts| {
             println!("{}", growth::shown(&counts));
-            growth::hold(&counts)
+            let held = growth::hold(&counts);
+            let seconds = begun.elapsed().as_secs();
+            println!("{}", growth::json(&counts, held.is_ok(), seconds));
+            held
         }),
         Some(What::Answers(flags)) => ask(flags),
         Some(What::Tls(flags)) => measure_tls(flags),

@@ -115,7 +115,7 @@ mod tests {
             ("matrix --only howdah,pgbouncer", "postgresql pgbouncer"),
             ("copy --pooler pgbouncer=/bin/true", "postgresql"),
             ("answers --pooler=pgbouncer=/bin/true --pg-bin /opt", ""),
-            ("decisions --json", "valgrind"),
+            ("decisions --bounds", "valgrind"),
             ("growth", "valgrind"),
             ("against a b", NOTHING),
         ] {

@@ -1,4 +1,4 @@
-"""`./regress`: PostgreSQL's own regression suite, directly and through Howdah, must end alike.
+"""PostgreSQL's own regression suite, directly and through Howdah, must end alike.
 
 In transaction mode nobody who keeps no server gets the same one twice running as long as another is
 free, and a disturber uses servers in between, so that what a session has must really follow it.
@@ -7,14 +7,16 @@ free, and a disturber uses servers in between, so that what a session has must r
 import argparse
 import filecmp
 import os
-import re
 import shutil
 import subprocess
 import sys
 import threading
+import time
 
-from . import machine, postgres as pg
-from .howdah import Howdah
+from harness import machine, postgres as pg
+from harness.howdah import Howdah
+
+from . import built, tell
 
 # What the suite's own installcheck needs of a cluster.
 SETTINGS = {"max_connections": "100", "max_prepared_transactions": "2", "synchronous_commit": "on",
@@ -32,7 +34,7 @@ def find_pg_regress(programs):
 
 
 def run_suite(driver, programs, suite, scratch, name, port):
-    """Runs the suite against a port; the folder of its results, and the summary."""
+    """Runs the suite against a port; the folder of its results."""
     output = machine.folder(scratch, name)
     child = machine.spawn(
         [driver, "--inputdir", suite, "--outputdir", output, "--dlpath", suite,
@@ -40,12 +42,16 @@ def run_suite(driver, programs, suite, scratch, name, port):
          "--host", "127.0.0.1", "--port", str(port), "--user", pg.SUPERUSER],
         cwd=suite, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     said, _ = child.communicate()
-    tests = len(re.findall(r"\b(?:ok|FAILED)\s+\d+ ms", said))
-    failed = len(re.findall(r"FAILED\s+\d+ ms", said))
-    print(f"{name:20} {tests} tests, {failed} differ from the expected output", flush=True)
-    if not tests:
+    results = os.path.join(output, "results")
+    if not os.path.isdir(results) or not outputs(results):
         sys.exit(said)
-    return os.path.join(output, "results")
+    print(f"{name:20} {len(outputs(results))} files", flush=True)
+    return results
+
+
+def outputs(results):
+    """The files of a folder of results."""
+    return sorted(name for name in os.listdir(results) if name.endswith(".out"))
 
 
 # What the disturber has in its session, each in turn: nobody else may see it.
@@ -95,53 +101,42 @@ class Disturber:
         self.thread.join()
 
 
-def report_unpinned(howdah):
-    """How many of the suite's transactions got a server of their own choosing."""
-    for row in howdah.console("SHOW STATS"):
-        if row["database"] == "regression":
-            given, ran = (int(row[f"total_{what}_count"]) for what in ("server_assignment", "xact"))
-            print(f"{ran} transactions, servers given out {given} times "
-                  f"({100 * given / max(1, ran):.0f} %)", flush=True)
-    for row in howdah.console("SHOW POOLS"):
-        if row["database"] == "regression":
-            print(f"{row['user']}: servers kept {row['pins']} times", flush=True)
+def given_out(howdah):
+    """How many of the suite's transactions ran, and how often a server was given out for one."""
+    row = next(row for row in howdah.console("SHOW STATS") if row["database"] == "regression")
+    return {"transactions": int(row["total_xact_count"]),
+            "given": int(row["total_server_assignment_count"])}
 
 
 def compare(direct, through):
     """The names of tests whose output is not the same byte for byte."""
-    names = sorted(name for name in os.listdir(direct) if name.endswith(".out"))
-    return [name for name in names if not os.path.exists(os.path.join(through, name))
+    return [name.removesuffix(".out") for name in outputs(direct)
+            if not os.path.exists(os.path.join(through, name))
             or not filecmp.cmp(os.path.join(direct, name), os.path.join(through, name), False)]
 
 
-def verdict(different, mode):
-    """The last line, and the exit code: whether only files differ that are known to."""
-    different = [name.removesuffix(".out") for name in different]
-    unknown = [name for name in different if name not in KNOWN[mode]]
-    if not different:
-        return "No test ends differently.", 0
-    said = f"{len(different)} tests end differently: {' '.join(different)}"
-    if unknown:
-        return f"{said}; NOT EXPECTED of {mode} mode: {' '.join(unknown)}", 1
-    return f"{said}; all are expected of {mode} mode", 0
+def unexpected(different, mode):
+    """Those that may not end differently in this mode."""
+    return [name for name in different if name not in KNOWN[mode]]
 
 
 def main():
-    """Runs both and compares."""
     parser = argparse.ArgumentParser(
-        prog="./regress", description=__doc__,
+        prog="./prove regress", description=__doc__,
         epilog="SUITE is src/test/regress of the sources of the PostgreSQL that is installed, with "
                "its modules regress.so, refint.so and autoinc.so beside the schedules.")
     parser.add_argument("suite", metavar="SUITE")
     parser.add_argument("--driver", default="auto", help="io_uring or epoll")
     parser.add_argument("--workers", default=1, type=int)
-    parser.add_argument("--mode", default="session", choices=KNOWN)
+    parser.add_argument("--mode", default="transaction", choices=KNOWN)
     parser.add_argument("--reuse", action="store_true",
                         help="clients follow each other on a server, which PostgreSQL lets them "
                              "see: loaded libraries, for one")
-    parser.add_argument("--howdah", required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--debug", action="store_true", help="the debug build")
     options = parser.parse_args()
 
+    program = os.path.join(built(options.debug), "howdah")
+    began, figures = time.monotonic(), {}
     found = pg.installations()
     scratch = machine.scratch()
     programs = pg.Programs(min(found), found[min(found)], scratch)
@@ -163,7 +158,7 @@ def main():
             more = {"server_lifetime": 0} if session and not options.reuse else {}
             if not session:
                 more = {"server_round_robin": 1, "pin_limit": 80, "min_pool_size": 6}
-            howdah = Howdah(options.howdah, scratch, "howdah", postgres=cluster,
+            howdah = Howdah(program, scratch, "howdah", postgres=cluster,
                             driver=options.driver, workers=options.workers,
                             pool_mode=options.mode, default_pool_size=90, max_client_conn=1000,
                             **more)
@@ -173,8 +168,7 @@ def main():
             results.append(run_suite(driver, programs, suite, scratch, name, port))
             if disturber:
                 disturber.end()
-                print(f"The disturber ran {disturber.count} transactions.")
-                report_unpinned(howdah)
+                figures = {**given_out(howdah), "disturber": disturber.count}
         finally:
             if disturber:
                 disturber.end()
@@ -183,11 +177,13 @@ def main():
                     child.stop()
     different = compare(*results)
     for name in different:
-        subprocess.run(["diff", "-u", *(os.path.join(folder, name) for folder in results)])
-    said, code = verdict(different, options.mode)
-    print(said)
-    sys.exit(code)
+        subprocess.run(["diff", "-u", *(os.path.join(folder, f"{name}.out") for folder in results)])
+    wrong = unexpected(different, options.mode)
+    print(f"{len(different)} files end differently, {len(wrong)} of them must not")
+    return tell("regress", not wrong, mode=options.mode, files=len(outputs(results[0])),
+                different=different, unexpected=wrong, **figures,
+                seconds=round(time.monotonic() - began))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

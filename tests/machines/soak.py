@@ -1,15 +1,20 @@
-"""`./soak`: the self-checking load for a long time, while one fault after the other is done."""
+"""The self-checking load for a long time, while one fault after the other is done.
+
+It passes if no reply was wrong or missing, Howdah never went down, and its memory and descriptors
+stayed flat.
+"""
 
 import argparse
-import json
 import os
 import random
 import signal
 import sys
 import time
 
-from . import load as loads, machine, postgres as pg, wire
-from .howdah import Howdah
+from harness import load as loads, machine, postgres as pg, wire
+from harness.howdah import Howdah
+
+from . import built, tell
 
 # Idle, an allocator's reserves come and go. After the warm-up memory must be flat up to this.
 GROWTH_KIB = 16 * 1024
@@ -136,10 +141,9 @@ class Soak:
             "faults": sum(self.faults.values()),
         }
         self.samples.append(row)
-        if not self.options.json:
-            print(f"{row['seconds']:6} s  {row['rss_kib'] / 1024:7.1f} MiB  "
-                  f"{row['descriptors']:5} descriptors  {row['servers']:4} servers  "
-                  f"{row['cpu_seconds']:7.1f} s of CPU  {row['faults']:5} faults", flush=True)
+        print(f"{row['seconds']:6} s  {row['rss_kib'] / 1024:7.1f} MiB  "
+              f"{row['descriptors']:5} descriptors  {row['servers']:4} servers  "
+              f"{row['cpu_seconds']:7.1f} s of CPU  {row['faults']:5} faults", flush=True)
 
     def one_fault(self, turn):
         """The next fault, and service after it."""
@@ -152,7 +156,7 @@ class Soak:
             self.problems.append(f"{fault.__name__}: {problem!r}")
 
     def run(self):
-        """The whole of it; what was found, as a dictionary."""
+        """The whole of it; its figures."""
         self.served()
         quiet = self.quiet_sizes()
         began = time.monotonic()
@@ -169,10 +173,10 @@ class Soak:
                 turn += 1
         if self.victim:
             self.victim.kill()
-        sums = None
+        sums = {}
         try:
             sums = load.result()
-            sums.pop("said")
+            sums.pop("said"), sums.pop("clean")
         except AssertionError as problem:
             self.problems.append(f"the load: {problem}")
         self.howdah.write(server_lifetime=3600, default_pool_size=self.options.pool)
@@ -180,9 +184,10 @@ class Soak:
         self.served()
         self.sample(began)
         self.judge(quiet)
-        return {"minutes": self.options.minutes, "load": sums, "faults": self.faults,
-                "slowest_return_seconds": round(self.slowest, 2), "samples": self.samples,
-                "problems": self.problems, "ok": not self.problems}
+        sizes = [round(row["rss_kib"] / 1024, 1) for row in self.samples]
+        return {**sums, "faults": self.faults, "mib_at_most": max(sizes), "mib_at_end": sizes[-1],
+                "slowest_return_seconds": round(self.slowest, 2), "problems": self.problems,
+                "seconds": round(time.monotonic() - began)}
 
     def quiet_sizes(self):
         """Descriptors that are no server's, with no client but the one that asks."""
@@ -218,8 +223,7 @@ class Soak:
 
 
 def main():
-    """Runs it and prints."""
-    parser = argparse.ArgumentParser(prog="./soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="./prove soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10, help="how long (10)")
     parser.add_argument("--clients", type=int, default=60, help="how many clients (60)")
     parser.add_argument("--pool", type=int, default=16, help="servers (16)")
@@ -231,23 +235,17 @@ def main():
     parser.add_argument("--every", type=float, default=3.0, metavar="SECONDS",
                         help="from one fault to the next (3)")
     parser.add_argument("--seed", type=int, default=1, help="of the choices (1)")
-    parser.add_argument("--json", action="store_true", help="one JSON object at the end")
     parser.add_argument("--debug", action="store_true", help="the debug build")
-    parser.add_argument("--howdah", required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--load", required=True, help=argparse.SUPPRESS)
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    options.howdah, loads.PROGRAM = os.path.abspath(options.howdah), os.path.abspath(options.load)
-    found = Soak(options, machine.scratch()).run()
-    if options.json:
-        print(json.dumps(found, indent=1))
-    else:
-        print(f"{found['load']}\nfaults: {found['faults']}\n"
-              f"a newcomer was served within {found['slowest_return_seconds']} s of each")
-        for problem in found["problems"]:
-            print("PROBLEM", problem)
-        print("No fault of Howdah's." if found["ok"] else "Howdah failed.")
-    return 0 if found["ok"] else 1
+    folder = built(options.debug)
+    options.howdah = os.path.join(folder, "howdah")
+    loads.PROGRAM = os.path.join(folder, "howdah-load")
+    figures = Soak(options, machine.scratch()).run()
+    print(f"a newcomer was served within {figures['slowest_return_seconds']} s of each fault")
+    for problem in figures["problems"]:
+        print("PROBLEM", problem)
+    return tell("soak", not figures["problems"], **figures)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,145 @@
+"""The self-checking load, through a pooler or straight to PostgreSQL: every reply must be right.
+
+    ./prove load all          Howdah on both drivers with one, two and four workers, with clients that
+                              move between workers at random, and with TLS on both sides
+    ./prove load howdah       one Howdah in transaction mode, as the options say
+    ./prove load postgres     PostgreSQL itself: must pass
+    ./prove load pgbouncer    a PgBouncer, for comparison
+
+Howdah gives servers out in turn, and disturbers leave on them what a session can hold. Options that
+are not listed below go to howdah-load: --clients, --seconds, --minutes, --each, --only, --seed and
+so on (target/release/howdah-load --help).
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+from harness import certificates, machine, postgres as pg
+from harness.howdah import Howdah
+
+from . import built, tell
+
+SUMS = ("operations", "wrong", "unexpected", "hangs")
+
+
+def variants(options):
+    """The Howdahs of `all`, as options."""
+    for driver in ("io_uring", "epoll"):
+        for more in ({"workers": 1}, {"workers": 2}, {"workers": 4},
+                     {"workers": 4, "spread": "random"}, {"workers": 2, "tls": True}):
+            yield argparse.Namespace(**{**vars(options), "driver": driver, **more})
+
+
+class Load:
+    """A PostgreSQL, and the sums of all runs against it."""
+
+    def __init__(self, options, words):
+        self.words = words
+        self.built = built(options.debug)
+        self.scratch = machine.scratch()
+        found = pg.installations()
+        programs = pg.Programs(min(found), found[min(found)], self.scratch)
+        self.postgres = pg.Postgres(programs, self.scratch, "postgresql", max_connections="320",
+                                    shared_buffers="256MB", log_connections="off")
+        self.authority = certificates.Authority(self.scratch, "authority")
+        self.certificate = self.authority.issue()
+        self.postgres.use_tls(self.certificate)
+        self.failed, self.runs, self.began = set(), 0, time.monotonic()
+        self.sums = dict.fromkeys((*SUMS, "transactions", "given"), 0)
+
+    def play(self, title, port, *more):
+        """Runs the load against a port, and adds its counts."""
+        print(f"== {title}", flush=True)
+        url = "postgres://postgres@127.0.0.1:{}/postgres"
+        child = machine.spawn(
+            [os.path.join(self.built, "howdah-load"), "--url", url.format(port), "--prepare",
+             "--prepare-url", url.format(self.postgres.port), *more, *self.words],
+            as_user=False, stdout=subprocess.PIPE, text=True)
+        *table, last = child.communicate()[0].splitlines() or [""]
+        print("\n".join(table), flush=True)
+        if child.returncode not in (0, 1):
+            sys.exit(child.returncode)
+        figures = json.loads(last)
+        self.runs += 1
+        self.failed.update(figures["failed"])
+        for name in SUMS:
+            self.sums[name] += figures[name]
+        return figures["ok"]
+
+    def pooler(self, options, program, **settings):
+        """A pooler in front of PostgreSQL."""
+        return Howdah(program, self.scratch, f"pooler{self.runs}", postgres=self.postgres,
+                      default_pool_size=options.pool, max_client_conn=2000, log_connections=0,
+                      log_disconnections=0, **settings)
+
+    def through_howdah(self, options):
+        """Runs the load through a Howdah."""
+        title = f"Howdah, {options.driver}, {options.workers} workers, spread by {options.spread}, " \
+                f"a pool of {options.pool}" + (", TLS on both sides" if options.tls else "")
+        settings, more = {}, ["--state"]
+        if options.tls:
+            settings = certificates.listener(self.certificate, self.authority,
+                                             server_tls_sslmode="require")
+            more.append("--tls")
+        moves = options.spread == "random"
+        howdah = self.pooler(options, os.path.join(self.built, "howdah"), driver=options.driver,
+                             workers=options.workers, server_round_robin=1, pin_limit=options.pool,
+                             pool_spread="always" if moves else options.spread, **settings)
+        with howdah, howdah.shuffled() if moves else contextlib.nullcontext():
+            clean = self.play(title, howdah.port, *more)
+            if not howdah.running():
+                sys.exit(f"Howdah ended by itself:\n{howdah.said()[-3000:]}")
+            self.count(howdah)
+            if moves and not any(int(row["moves_in"]) for row in howdah.console("SHOW WORKERS")):
+                sys.exit("no client was moved")
+            if not clean:
+                told = [line for line in howdah.said().splitlines() if " LOG " not in line]
+                print("\n".join(told[-10:]), file=sys.stderr)
+        if options.keep:
+            shutil.copytree(howdah.folder, os.path.join(options.keep, f"howdah{self.runs}"),
+                            ignore=shutil.ignore_patterns(".s.PGSQL*"), dirs_exist_ok=True)
+
+    def count(self, howdah):
+        """How many transactions were given a server, and did not run on one that was kept."""
+        row = next(row for row in howdah.console("SHOW STATS_TOTALS") if row["database"] == "postgres")
+        ran, given = int(row["xact_count"]), int(row["server_assignment_count"])
+        self.sums["transactions"] += ran
+        self.sums["given"] += given
+        print(f"{given} of {ran} transactions were given a server ({100 * given // max(1, ran)} %)")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./prove load", description=__doc__, allow_abbrev=False,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["all", "howdah", "postgres", "pgbouncer"])
+    parser.add_argument("--workers", type=int, default=0, help="of Howdah (0: one for each core)")
+    parser.add_argument("--driver", default="auto", help="auto, io_uring or epoll")
+    parser.add_argument("--spread", default="load", choices=["load", "always", "random"],
+                        help="pool_spread; random: always, and SHUFFLE all the time")
+    parser.add_argument("--pool", type=int, default=20, help="servers (20)")
+    parser.add_argument("--tls", action="store_true", help="of Howdah's clients and servers")
+    parser.add_argument("--pgbouncer", default="pgbouncer", metavar="PROGRAM")
+    parser.add_argument("--keep", metavar="FOLDER", help="where Howdah's log and settings go")
+    parser.add_argument("--debug", action="store_true", help="the debug build")
+    options, words = parser.parse_known_args()
+    load = Load(options, words)
+    if options.what == "postgres":
+        load.play("PostgreSQL itself", load.postgres.port)
+    elif options.what == "pgbouncer":
+        with load.pooler(options, shutil.which(options.pgbouncer) or options.pgbouncer) as pooler:
+            load.play(f"PgBouncer, a pool of {options.pool}", pooler.port)
+    else:
+        for one in variants(options) if options.what == "all" else [options]:
+            load.through_howdah(one)
+    return tell("load", not load.failed, runs=load.runs, **load.sums, failed=sorted(load.failed),
+                seconds=round(time.monotonic() - load.began))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
