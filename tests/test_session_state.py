@@ -1083,9 +1083,10 @@ def row_of(howdah, show, **wanted):
 
 
 @contextlib.contextmanager
-def at_work(client):
+def at_work(client, postgres):
     """A statement of the client runs meanwhile."""
     client.send(query("select pg_sleep(100)"))
+    postgres.wait_for_sleepers()
     yield
     client.cancel()
     assert [reply.fields()["C"] for reply in client.read_until("Z") if reply.tag == "E"] == ["57014"]
@@ -1102,13 +1103,13 @@ PINS = {
 
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("way", PINS)
-def test_who_would_keep_a_server_too_many_waits(pool, way, workers):
+def test_who_would_keep_a_server_too_many_waits(pool, postgres, way, workers):
     """All servers but one may be kept. Who waits for that has no server meanwhile."""
     howdah = pool(3, workers=workers)
     holders = [howdah.connect() for _ in range(2)]
     for number, holder in enumerate(holders):
         holder.rows(f"create temp table t (a int); insert into t values ({number})")
-    with howdah.connect(application_name="waits") as waiter, at_work(holders[1]):
+    with howdah.connect(application_name="waits") as waiter, at_work(holders[1], postgres):
         asked = []
         thread = threading.Thread(target=lambda: asked.append(PINS[way](waiter)))
         thread.start()
@@ -1161,16 +1162,16 @@ def test_inside_a_transaction_it_is_refused(pool, protocol):
         assert other.value("select count(*) from t") == "0"
 
 
-def test_who_waits_to_keep_a_server_may_give_up(pool):
+def test_who_waits_to_keep_a_server_may_give_up(pool, postgres):
     howdah = pool(2, query_wait_timeout=1)
     with howdah.connect() as holder:
         holder.rows("create temp table t (a int)")
-        with howdah.connect() as waiter, at_work(holder):
+        with howdah.connect() as waiter, at_work(holder, postgres):
             waiter.send(query("create temp table t (a int)"))
             (last,) = [reply for reply in waiter.read_to_end() if reply.tag == "E"]
             assert last.fields()["M"] == "query_wait_timeout"
         howdah.console("SET query_wait_timeout = 60")
-        with howdah.connect() as waiter, at_work(holder):
+        with howdah.connect() as waiter, at_work(holder, postgres):
             waiter.send(query("create temp table t (a int)"))
             howdah.wait_for_pool(cl_waiting=1)
             waiter.cancel()
@@ -1187,11 +1188,11 @@ def test_who_waits_to_keep_a_server_may_give_up(pool):
         howdah.wait_for_pool(sv_pinned=1)
 
 
-def test_a_pool_of_one_is_kept_by_one(pool):
+def test_a_pool_of_one_is_kept_by_one(pool, postgres):
     howdah = pool(1)
     with howdah.connect() as holder, howdah.connect() as other:
         holder.rows("create temp table t (a int)")
-        with at_work(holder):
+        with at_work(holder, postgres):
             other.send(query("create temp table t (a int)"))
             howdah.wait_for_pool(cl_waiting=1)
         holder.rows("discard all")
@@ -1199,11 +1200,11 @@ def test_a_pool_of_one_is_kept_by_one(pool):
         assert other.value("select count(*) from t") == "0"
 
 
-def test_a_higher_limit_lets_in_who_waits(pool):
+def test_a_higher_limit_lets_in_who_waits(pool, postgres):
     howdah = pool(2)
     with howdah.connect() as holder, howdah.connect() as waiter:
         holder.rows("create temp table t (a int)")
-        with at_work(holder):
+        with at_work(holder, postgres):
             waiter.send(query("create temp table t (a int)"))
             howdah.wait_for_pool(cl_waiting=1)
             howdah.console("SET pin_limit = 2")
