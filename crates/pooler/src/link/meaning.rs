@@ -157,10 +157,8 @@ impl Downstream<'_> {
     pub(super) fn may_alter(&mut self, tag: &[u8]) {
         let server = &mut *self.server;
         let alters = server.link.ledger.take_alters();
-        if alters == Alters::Path {
-            let names = server.link.ledger.names();
-            server.session.changes.look_elsewhere(names);
-        } else if server.session.changes.end_command(alters, tag) {
+        let names = || server.link.ledger.names();
+        if server.session.changes.end_command(alters, names, tag) {
             self.shared.statements.schema_changed(self.schema);
         }
     }

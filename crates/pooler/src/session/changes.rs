@@ -156,7 +156,7 @@ impl Changes {
 impl Changes {
     /// A command has changed where PostgreSQL searches for names; if `names` does not say where,
     /// nobody knows.
-    pub(crate) fn look_elsewhere(&mut self, names: Names) {
+    fn look_elsewhere(&mut self, names: Names) {
         self.names = match names {
             Names::Same => Names::Anywhere,
             names => self.names.then(names),
@@ -169,10 +169,20 @@ impl Changes {
         self.private |= self.names != Names::Same;
     }
 
-    /// A command with this effect on later texts has ended. True if other sessions now see another
-    /// schema.
-    pub(crate) fn end_command(&mut self, alters: Alters, tag: &[u8]) -> bool {
+    /// A command with this effect on later texts has ended. `names` says where PostgreSQL searches
+    /// for names after it. True if other sessions now see another schema.
+    #[inline(always)]
+    pub(crate) fn end_command(
+        &mut self,
+        alters: Alters,
+        names: impl FnOnce() -> Names,
+        tag: &[u8],
+    ) -> bool {
         let schema = match alters {
+            Alters::Path => {
+                self.look_elsewhere(names());
+                return false;
+            }
             Alters::Temporary => {
                 self.private = true;
                 return false;
