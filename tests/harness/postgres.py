@@ -106,14 +106,18 @@ class Postgres:
         self.log_path = os.path.join(self.folder, "log")
         self.child = None
         machine.folder(scratch, name)
-        machine.run(["cp", "-a", programs.template(), self.data])
+        self._make(settings)
+        self.start()
+
+    def _make(self, settings):
+        """Fills the data folder."""
+        machine.run(["cp", "-a", self.programs.template(), self.data])
         self.write_hba("local all all trust", "host all all 127.0.0.1/32 trust",
                        "local replication all trust", "host replication all 127.0.0.1/32 trust")
         with open(os.path.join(self.data, "postgresql.auto.conf"), "a") as conf:
             for key, value in {**SETTINGS, **settings}.items():
                 conf.write(f"{key} = '{value}'\n")
         machine.hand_over(conf.name)
-        self.start()
 
     def write_hba(self, *lines):
         """Replaces pg_hba.conf; a running cluster takes it up at its next `reload`."""
@@ -211,3 +215,22 @@ class Postgres:
     def secret(self, user):
         """What pg_authid holds as this role's password."""
         return self.value(f"select rolpassword from pg_authid where rolname = '{user}'")
+
+    def promote(self):
+        """Makes this standby the primary; does not wait."""
+        self.sql("select pg_promote(false)")
+
+
+class Standby(Postgres):
+    """A standby of a running cluster, copied from it."""
+
+    def __init__(self, primary, scratch, name):
+        self.primary = primary
+        super().__init__(primary.programs, scratch, name)
+
+    def _make(self, settings):
+        machine.run([
+            self.programs.path("pg_basebackup"), "-h", self.primary.host, "-p",
+            str(self.primary.port), "-U", SUPERUSER, "-D", self.data, "-R", "-c", "fast",
+            "--no-sync",
+        ])

@@ -1,41 +1,9 @@
 //! An entry of `[databases]`.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::Database;
-
-/// A host of PostgreSQL.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Host {
-    /// A name to be resolved.
-    Name(String),
-    /// An address.
-    Ip(IpAddr),
-    /// The directory of a unix socket; abstract if it begins with `@`.
-    Unix(String),
-}
-
-impl Host {
-    /// The hosts in a `host` setting, separated by commas.
-    pub(super) fn list(text: &str) -> Vec<Host> {
-        text.split(',')
-            .map(str::trim)
-            .filter(|host| !host.is_empty())
-            .map(Host::from_text)
-            .collect()
-    }
-
-    fn from_text(text: &str) -> Host {
-        if text.starts_with(['/', '@']) {
-            Host::Unix(text.into())
-        } else {
-            text.parse()
-                .map_or_else(|_| Host::Name(text.into()), Host::Ip)
-        }
-    }
-}
+use super::{Database, SessionAttrs};
 
 impl fmt::Debug for Database {
     /// Prints where the database is: the password must not appear in logs.
@@ -44,7 +12,6 @@ impl fmt::Debug for Database {
             .field("name", &self.name)
             .field("target", &self.target())
             .field("hosts", &self.hosts)
-            .field("port", &self.port)
             .field("forced_user", &self.forced_user)
             .finish_non_exhaustive()
     }
@@ -54,6 +21,11 @@ impl Database {
     /// The database's name on the server.
     pub fn target(&self) -> &str {
         self.dbname.as_deref().unwrap_or(&self.name)
+    }
+
+    /// True if the roles of its hosts say which of them it uses.
+    pub fn is_placed(&self) -> bool {
+        self.target_session_attrs != SessionAttrs::Any
     }
 
     /// True if servers opened for one entry can serve the other entry, too. Compares what PgBouncer
@@ -80,7 +52,8 @@ impl Database {
     /// even if it knows more settings: one with its default does not count.
     pub fn fingerprint(&self) -> [u8; 32] {
         use sha2::{Digest, Sha256};
-        let mut text = format!("{:?} {:?}", self.target(), self.hosts);
+        let hosts: Vec<_> = self.hosts.iter().map(|to| &to.host).collect();
+        let mut text = format!("{:?} {hosts:?}", self.target());
         for (name, value) in self.replacing() {
             text.push_str(&format!(" {name}={value:?}"));
         }

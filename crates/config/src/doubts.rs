@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use howdah_auth::Secret;
 
-use super::database::Host;
+use super::host::{Host, HostPort};
 use super::value::{AuthType, Kind};
 use super::{Globals, Setting};
 
@@ -140,8 +140,8 @@ fn looks_cut_off(text: &str) -> bool {
 }
 
 /// True if a host and port lead to Howdah's own listening sockets.
-pub(super) fn leads_here(host: &Host, port: u16, globals: &Globals) -> bool {
-    if port != globals.listen_port {
+pub(super) fn leads_here(to: &HostPort, globals: &Globals) -> bool {
+    if to.port != globals.listen_port {
         return false;
     }
     let listens = |name: &str| {
@@ -150,7 +150,7 @@ pub(super) fn leads_here(host: &Host, port: u16, globals: &Globals) -> bool {
     };
     let everywhere = listens("*") || listens("0.0.0.0") || listens("::");
     let local = !globals.listen_addr.is_empty();
-    match host {
+    match &to.host {
         Host::Ip(address) => listens(&address.to_string()) || (everywhere && address.is_loopback()),
         Host::Name(name) => listens(name) || (local && name == "localhost"),
         Host::Unix(folder) => *folder == globals.unix_socket_dir,

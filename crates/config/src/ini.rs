@@ -135,7 +135,7 @@ impl Reader<'_> {
         if cursor.peek() != Some('=') {
             return Err(syntax(
                 "missing =: write `key = value`; a key with other characters than letters, \
-                               digits and _ . - * goes in quotes",
+                               digits and _ . - * : goes in quotes",
             ));
         }
         cursor.advance(1);
@@ -261,7 +261,7 @@ impl<'a> Cursor<'a> {
         let key = match self.peek() {
             Some(quote @ ('\'' | '"')) => self.quoted_key(quote)?,
             _ => {
-                let plain = |c: char| c.is_ascii_alphanumeric() || "_.-*".contains(c);
+                let plain = |c: char| c.is_ascii_alphanumeric() || "_.-*:".contains(c);
                 let end = self.rest.find(|c| !plain(c)).unwrap_or(self.rest.len());
                 self.advance(end).to_owned()
             }

@@ -12,6 +12,7 @@ mod connstr;
 mod database;
 mod doubts;
 mod excerpt;
+mod host;
 mod ini;
 pub mod ldap;
 pub mod near;
@@ -39,16 +40,16 @@ pub use howdah_auth::{ChannelBinding, RequireAuth, Secret};
 pub use access::{Hba, HbaMethod, IdentMap};
 pub use address::Address;
 pub use authority::Authority;
-pub use database::Host;
 pub use excerpt::Excerpt;
+pub use host::{Host, HostPort, Ports};
 pub use reference::{settings_manual, settings_page};
 pub use scopes::Scopes;
 pub use setting::{Scope, Setting};
-pub use table::{Database, Globals, PeerProcess, User};
+pub use table::{Database, Globals, HostEntry, PeerProcess, User};
 pub use tls::TlsInForce;
 pub use value::{
     AuthType, Facility, HttpUrl, IoDriver, Kind, List, Listen, ListenLost, LoadBalance, LogFormat,
-    PoolMode, PoolSpread, SecretText, SessionState, Share, SslMode, SslNegotiation,
+    PoolMode, PoolSpread, SecretText, SessionAttrs, SessionState, Share, SslMode, SslNegotiation,
 };
 
 /// A setting's time in nanoseconds; 0 for none.
@@ -236,6 +237,8 @@ pub struct Config {
     pub users: HashMap<String, Arc<User>>,
     /// `[peers]`, by id. This process may be among them.
     pub peers: BTreeMap<u16, Arc<PeerProcess>>,
+    /// `[hosts]`, by what is written: a host, or a host with its port.
+    pub hosts: BTreeMap<String, Arc<HostEntry>>,
     /// The setting names an auth_file that could not be opened.
     pub auth_file_missing: bool,
     /// The auth_file has lines that could not be read.
@@ -428,6 +431,21 @@ impl Config {
             database,
             globals: &self.globals,
         }
+    }
+
+    /// How large a host's share of the work is, beside others that fit.
+    pub fn weight(&self, to: &HostPort) -> u32 {
+        self.host_entry(to).map_or(1, |entry| entry.weight)
+    }
+
+    /// The entry of `[hosts]` for a host: the one with the port counts before the one without.
+    fn host_entry(&self, to: &HostPort) -> Option<&HostEntry> {
+        let named = |is_named: fn(&HostPort, &str) -> bool| {
+            let mut entries = self.hosts.iter();
+            entries.find(|(name, _)| is_named(to, name))
+        };
+        let entry = named(HostPort::is_named_with_port).or_else(|| named(HostPort::is_named));
+        entry.map(|(_, entry)| &**entry)
     }
 
     /// How many cancel requests are forwarded to a peer at once; 0 sets no limit.

@@ -14,18 +14,18 @@ const INTRODUCTION: &str = "Settings are PgBouncer's, except those marked *not i
 
 /// The format of the file, paragraph by paragraph.
 const FORMAT: &[&str] = &[
-    "The file has the sections `[pgbouncer]`, `[databases]`, `[users]` and `[peers]`. Each setting \
+    "The file has the sections `[pgbouncer]`, `[databases]`, `[users]`, `[hosts]` and `[peers]`. Each setting \
      or entry is a line `key = value`. The value is the rest of the line, without the blanks around \
      it. Of several lines with the same key the last one counts; another `[pgbouncer]` begins with \
      the defaults again. A line that begins with `;` or `#` is a comment.",
     "Put a key in single or double quotes if it has characters other than letters, digits and \
-     `_ . - *`. `%include FILE` on a line of its own reads another file at that place; a relative \
+     `_ . - * :`. `%include FILE` on a line of its own reads another file at that place; a relative \
      path counts from the folder in which the process was started. In `[pgbouncer]`, numbers \
      that begin with `0` are octal, with `0x` hexadecimal.",
     "An entry is a list `key=value key=value`; a value with blanks stands in single quotes, in \
      which `''` is one quote. The key of an entry of `[databases]` is the name that clients ask \
      for, and `*` is for all names that have no entry; of `[users]`, the name of a user; of \
-     `[peers]`, a `peer_id`.",
+     `[hosts]`, a host or `host:port`; of `[peers]`, a `peer_id`.",
     "`howdah --check FILE` says what is wrong with a file, and where; with `--connect` it also looks \
      at the servers. A file with a mistake stops the start; a reload with one changes nothing.",
 ];
@@ -37,6 +37,9 @@ orders = host=10.0.0.5 port=5432 pool_size=40
 
 [users]
 reports = pool_mode=session max_user_connections=5
+
+[hosts]
+10.0.0.6 = weight=2
 
 [peers]
 2 = host=10.0.0.8 port=6432
@@ -142,7 +145,7 @@ fn chapters() -> Vec<Chapter> {
         also: None,
         settings: of(title),
     });
-    let of_entries = [Scope::Database, Scope::User, Scope::Peer].map(|scope| {
+    let of_entries = [Scope::Database, Scope::User, Scope::Host, Scope::Peer].map(|scope| {
         let title = format!("Entries of `[{}]`", scope.section());
         let others = in_scope(scope).filter(|setting| setting.topic != title);
         let mut others: Vec<_> = others.map(|setting| setting.name).collect();

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::access::TLS_TWICE;
-use super::database::Host;
 use super::excerpt::without_secrets;
+use super::host::{Host, HostPort};
 use super::ini;
 use super::near::{distance, nearest};
 use super::setting::{Assign, Range};
@@ -14,8 +14,8 @@ use super::userlist::{self, MAX_USER};
 use super::value::{AuthType, Kind, SslMode, read_number};
 use super::written::{NO_TEXT, NOT_UTF8, Path, WrittenLine};
 use super::{
-    Authority, Beyond, Config, Database, Excerpt, Mistake, PeerProcess, Place, Reading, Scope,
-    Setting, User, Warning, access, doubts, is_console,
+    Authority, Beyond, Config, Database, Excerpt, HostEntry, Mistake, PeerProcess, Place, Reading,
+    Scope, Setting, User, Warning, access, doubts, is_console,
 };
 use howdah_auth::Secret;
 
@@ -118,6 +118,7 @@ enum Entry<'a> {
     Database(&'a mut Arc<Database>),
     User(&'a mut Arc<User>),
     Peer(&'a mut Arc<PeerProcess>),
+    Host(&'a mut Arc<HostEntry>),
 }
 
 impl Entry<'_> {
@@ -127,6 +128,7 @@ impl Entry<'_> {
             Entry::Database(entry) => assign_in(setting.database, entry, value),
             Entry::User(entry) => assign_in(setting.user, entry, value),
             Entry::Peer(entry) => assign_in(setting.peer, entry, value),
+            Entry::Host(entry) => assign_in(setting.host, entry, value),
         }
     }
 }
@@ -141,7 +143,7 @@ impl Resolver {
             (path, _) => {
                 let section = path.join(".");
                 let text = format!("invalid section \"{section}\" in configuration");
-                let remedy = "there are [pgbouncer], [databases], [users] and [peers]";
+                let remedy = "there are [pgbouncer], [databases], [users], [peers] and [hosts]";
                 self.mistakes
                     .push(Mistake::new(Some(&line.place), text, remedy));
                 self.refused.insert(line.path.clone());
@@ -200,6 +202,7 @@ impl Resolver {
             Some(Entry::Database(entry)) => *entry = database(name),
             Some(Entry::User(entry)) => *entry = user(name),
             Some(Entry::Peer(entry)) => *entry = Arc::default(),
+            Some(Entry::Host(entry)) => *entry = Arc::default(),
             None => {}
         }
     }
@@ -222,6 +225,7 @@ impl Resolver {
                 let entry = config.users.entry(name.clone());
                 Entry::User(entry.or_insert_with(|| user(name)))
             }
+            Scope::Host => Entry::Host(config.hosts.entry(name.clone()).or_default()),
             _ => Entry::Peer(config.peers.entry(peer_id(name)?).or_default()),
         })
     }
@@ -318,8 +322,13 @@ impl Resolver {
             return Ok(());
         }
         // PgBouncer reads the digits, too, and takes no notice of the rest.
-        let is_number = matches!(setting.kind, Kind::Number | Kind::Seconds);
-        let digits = leading_digits(value).filter(|_| is_number && line.among.is_some());
+        let is_number = |rest: &str| match setting.kind {
+            Kind::Number | Kind::Seconds => true,
+            Kind::Ports => !rest.contains(|c: char| c.is_ascii_digit()),
+            _ => false,
+        };
+        let digits = leading_digits(value).filter(|_| line.among.is_some());
+        let digits = digits.filter(|digits| is_number(&value[digits.len()..]));
         match digits.filter(|digits| self.assign(&id, setting, digits)) {
             Some(_) if line.has_password() => {
                 self.warn(warning("only the digits of its value are read"));
@@ -361,6 +370,7 @@ impl Resolver {
         self.judge_lookups();
         self.judge_metrics();
         self.place_hosts();
+        self.judge_placed();
         self.judge_ports();
         if !matches!(self.config.globals.auth_type, AuthType::Any | AuthType::Pam) {
             self.read_users(read_file);
@@ -504,7 +514,7 @@ impl Resolver {
         let databases = self.config.databases.values().chain(&self.config.fallback);
         let circles = databases.filter(|database| {
             let mut hosts = database.hosts.iter();
-            hosts.any(|host| doubts::leads_here(host, database.port, globals))
+            hosts.any(|to| doubts::leads_here(to, globals))
         });
         let circles: Vec<_> = circles.map(|database| database.name.clone()).collect();
         let port = globals.listen_port;
@@ -529,18 +539,75 @@ impl Resolver {
         place.map_or_else(String::new, |begun| format!(" ({})", begun.place))
     }
 
+    /// Refuses lists of hosts in which a placed entry could not find its way, and warns of entries
+    /// of `[hosts]` that no database has.
+    fn judge_placed(&mut self) {
+        let databases = self.config.databases.values().chain(&self.config.fallback);
+        let placed = databases.filter(|database| database.is_placed());
+        let wrong = placed.filter_map(|database| {
+            let written = database.host.as_deref().unwrap_or_default();
+            let mut hosts = database.hosts.iter().enumerate();
+            let twice = hosts.find(|(at, to)| database.hosts[..*at].contains(to));
+            let what = match twice {
+                Some((_, to)) => format!("the host {to} stands twice in its list"),
+                None if database.hosts.is_empty() => "it has no host".into(),
+                None if written.split(',').any(|host| host.trim().is_empty())
+                    && database.host.is_some() =>
+                {
+                    "there is an empty host in its list".into()
+                }
+                None => return None,
+            };
+            Some((database.name.clone(), what))
+        });
+        for (name, what) in wrong.collect::<Vec<_>>() {
+            let remedy = "with target_session_attrs, write each host once";
+            self.refuse_entry(&name, what, remedy);
+        }
+        let databases = self.config.databases.values().chain(&self.config.fallback);
+        let known: Vec<&HostPort> = databases.flat_map(|database| &database.hosts).collect();
+        let is_known = |name: &str| known.iter().any(|host| host.is_named(name));
+        let unknown = self.config.hosts.keys().filter(|name| !is_known(name));
+        for name in unknown.cloned().collect::<Vec<_>>() {
+            self.warn(format!(
+                "[hosts] has \"{name}\", and no database has this host: write the host as it stands there, \
+                 or host:port"
+            ));
+        }
+    }
+
+    /// Refuses what a database's entry says as a whole.
+    fn refuse_entry(&mut self, database: &str, what: String, remedy: &str) {
+        let path = [Scope::Database.section().to_owned(), database.to_owned()];
+        let place = self.entries.get(&path[..]).map(|begun| begun.place.clone());
+        let text = format!("database \"{database}\": {what}");
+        let mistake = Mistake::new(place.as_ref(), text, remedy);
+        self.mistakes
+            .push(mistake.showing(Excerpt::of_key(database)));
+    }
+
     /// Finds the hosts of entries. A database without `host` has the directory of Howdah's own unix
     /// socket.
     fn place_hosts(&mut self) {
         let directory = self.config.globals.unix_socket_dir.clone();
         let own = Some(Host::Unix(directory.clone())).filter(|_| !directory.is_empty());
+        let mut uneven = Vec::new();
         let databases = self.config.databases.values_mut();
         for database in databases.chain(self.config.fallback.as_mut()) {
             let database = Arc::make_mut(database);
-            database.hosts = match &database.host {
+            let hosts = match &database.host {
                 Some(hosts) => Host::list(hosts),
                 None => own.iter().cloned().collect(),
             };
+            let written = hosts.len();
+            match database.port.of(hosts) {
+                Ok(hosts) => database.hosts = hosts,
+                Err(ports) => uneven.push((database.name.clone(), written, ports)),
+            }
+        }
+        for (name, hosts, ports) in uneven {
+            let remedy = "write one port for all hosts, or one for each";
+            self.refuse_entry(&name, format!("{ports} ports for {hosts} hosts"), remedy);
         }
         for peer in self.config.peers.values_mut().map(Arc::make_mut) {
             peer.hosts = Host::list(peer.host.as_deref().unwrap_or_default());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::value::{Kind, Value, read_number};
-use super::{Database, Globals, PeerProcess, User};
+use super::{Database, Globals, HostEntry, PeerProcess, User};
 
 /// A place in which a setting is allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,11 +16,19 @@ pub enum Scope {
     User,
     /// In an entry of `[peers]`.
     Peer,
+    /// In an entry of `[hosts]`.
+    Host,
 }
 
 impl Scope {
     /// All places.
-    pub const ALL: [Scope; 4] = [Scope::Global, Scope::Database, Scope::User, Scope::Peer];
+    pub const ALL: [Scope; 5] = [
+        Scope::Global,
+        Scope::Database,
+        Scope::User,
+        Scope::Peer,
+        Scope::Host,
+    ];
 
     /// The section of the file.
     pub fn section(self) -> &'static str {
@@ -29,12 +37,15 @@ impl Scope {
             Scope::Database => "databases",
             Scope::User => "users",
             Scope::Peer => "peers",
+            Scope::Host => "hosts",
         }
     }
 
     /// The scope of the entries of a section; `None` if a section has none.
     pub(super) fn of_entries(section: &str) -> Option<Scope> {
-        let mut scopes = [Scope::Database, Scope::User, Scope::Peer].into_iter();
+        let mut scopes = Scope::ALL
+            .into_iter()
+            .filter(|scope| *scope != Scope::Global);
         scopes.find(|scope| scope.section() == section)
     }
 
@@ -45,6 +56,7 @@ impl Scope {
             Scope::Database => "database",
             Scope::User => "user",
             Scope::Peer => "peer",
+            Scope::Host => "host",
         }
     }
 }
@@ -97,6 +109,7 @@ pub struct Setting {
     pub(super) database: Option<Assign<Database>>,
     pub(super) user: Option<Assign<User>>,
     pub(super) peer: Option<Assign<PeerProcess>>,
+    pub(super) host: Option<Assign<HostEntry>>,
 }
 
 /// Assigns a text to a setting's field; false if the text is not of the setting's kind.
@@ -120,6 +133,7 @@ impl Setting {
             Scope::Database => self.database.is_some(),
             Scope::User => self.user.is_some(),
             Scope::Peer => self.peer.is_some(),
+            Scope::Host => self.host.is_some(),
         }
     }
 
@@ -295,7 +309,8 @@ macro_rules! reader {
 ///
 /// ```text
 /// field as "name": Type = "default" in RANGE;
-///     global(reload) user(limit) database(limit replaces) else other_field peer(limit) alias(limit);
+///     global(reload) user(limit) database(limit replaces) else other_field peer(limit) host(limit)
+///         alias(limit);
 ///     known SCOPES;
 ///     "What the setting does.";
 /// ```
@@ -303,7 +318,7 @@ macro_rules! reader {
 /// A row leaves out what it does not need:
 /// - `as`: the name in the file, if the field has another;
 /// - `global`: the field of `[pgbouncer]`, changed by a `reload` or `fixed`;
-/// - `user`, `database`, `peer`: the field in entries, with the word that reads the text;
+/// - `user`, `database`, `peer`, `host`: the field in entries, with the word that reads the text;
 /// - `replaces`: a change of the setting takes other servers;
 /// - `else`: the global field that counts without a value, if it has another name;
 /// - `alias`: the name is another one for a field of the database.
@@ -319,11 +334,12 @@ macro_rules! settings {
         $(#[$of_peer:meta])* pub struct PeerProcess {
             $($(#[$peer_doc:meta])* pub $peer_field:ident: $peer_type:ty,)*
         }
+        $(#[$of_host:meta])* pub struct HostEntry {}
         $(topic $topic:literal {$(
             $field:ident $(as $written:literal)?: $type:ty = $default:tt $(in $range:expr)?;
             $(global($global:ident))? $(user($user:ident))?
             $(database($database:ident $($replaces:ident)?))? $(else $next:ident)?
-            $(peer($peer:ident))? $(alias($alias:ident))?;
+            $(peer($peer:ident))? $(host($host:ident))? $(alias($alias:ident))?;
             known $known:ident;
             $prose:literal;
         )*})*
@@ -350,6 +366,8 @@ macro_rules! settings {
         holder! { $(#[$of_peer])* PeerProcess {
             $($(#[$peer_doc])* $peer_field: $peer_type,)*
         } $($($({ $field: [$type] = $default, by $peer, $prose })?)*)* }
+        holder! { $(#[$of_host])* HostEntry {}
+            $($($({ $field: [$type] = $default, by $host, $prose })?)*)* }
 
         impl Database {
             /// The settings whose change takes other servers, by the field's name, without those
@@ -390,6 +408,7 @@ macro_rules! settings {
             ),
             user: optional!($(|entry, text| fill(&mut entry.$field, $user(text)))?),
             peer: optional!($(|entry, text| fill(&mut entry.$field, $peer(text)))?),
+            host: optional!($(|entry, text| fill(&mut entry.$field, $host(text)))?),
         },)*)*];
     };
 }

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use howdah_auth::{ChannelBinding, RequireAuth, Secret};
 
-use super::database::Host;
+use super::host::{Host, HostPort, Ports};
 use super::ldap::LdapText;
 use super::setting::Range::{self, Numbers, Only, Such};
 use super::setting::{Field, default_value, fill, limit, own, time, value};
 use super::userlist::MAX_USER;
 use super::value::{
     AuthType, Facility, HttpUrl, IoDriver, List, Listen, ListenLost, LoadBalance, LogFormat,
-    PoolMode, PoolSpread, SecretText, SessionState, Share, SslMode, SslNegotiation, Value,
-    read_number,
+    PoolMode, PoolSpread, SecretText, SessionAttrs, SessionState, Share, SslMode, SslNegotiation,
+    Value, read_number, read_seconds,
 };
 use super::{CAUSES, Scope, Scopes, Setting, is_console};
 
@@ -33,7 +33,14 @@ const D: &[Scope] = &[Scope::Database];
 const DU: &[Scope] = &[Scope::Database, Scope::User];
 const P: &[Scope] = &[Scope::Peer];
 
+/// How many times more new servers than another a host can get.
+const WEIGHTS: Range = Numbers(1, 1000);
+
 const NOT_ZERO: Range = Such(|text| read_number(text) != Some(0), ", at least 1");
+const NOT_ZERO_TIME: Range = Only(
+    |text| read_seconds(text) != Some(Duration::ZERO),
+    "write a number of seconds above 0",
+);
 const ADDRESS: Range = Such(
     |text| text.parse::<IpAddr>().is_ok(),
     ": an IPv4 or IPv6 address",
@@ -74,8 +81,9 @@ settings! {
     pub struct Database {
         /// The name that clients use.
         pub name: String,
-        /// The hosts in `host`; without `host`, the directory of unix_socket_dir. May be empty.
-        pub hosts: Vec<Host>,
+        /// The hosts in `host` with their ports; without `host`, the directory of unix_socket_dir. May
+        /// be empty.
+        pub hosts: Vec<HostPort>,
         /// The entry was made from the `*` entry.
         pub auto: bool,
     }
@@ -99,6 +107,10 @@ settings! {
         /// The hosts, tried in turn.
         pub hosts: Vec<Host>,
     }
+
+    /// An entry of `[hosts]`: what counts for a host of PostgreSQL, whatever databases it has.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct HostEntry {}
 
     topic "Listening" {
         listen_addr: List = ""; global(fixed); known G;
@@ -260,6 +272,18 @@ settings! {
         server_scram_iterations_max: u32 = "1000000"; global(reload); known NOWHERE;
             "The most iterations of SCRAM that a server may ask of a login: half a second's work. Its login \
              fails above that.";
+    }
+
+    topic "Hosts and their roles" {
+        host_check_interval: Duration = "0.25" in NOT_ZERO_TIME; global(reload); known NOWHERE;
+            "How often each host of a database with target_session_attrs is asked for its role.";
+        host_check_timeout: Duration = "2" in NOT_ZERO_TIME; global(reload); known NOWHERE;
+            "How long the connect, the login and each answer of such a check may take.";
+        host_check_user: Option<String> = unset in USER_NAME; global(reload); known NOWHERE;
+            "The user that asks. Unset means auth_user, or the forced user of the database. With pg_monitor, \
+             standbys tell more. Without a user, roles come from what PostgreSQL 14 and newer reports at login.";
+        host_check_dbname: String = "postgres"; global(reload); known NOWHERE;
+            "The database on the host in which the user asks.";
     }
 
     topic "Session state and prepared statements" {
@@ -494,12 +518,13 @@ settings! {
             "Host names or addresses, separated by commas; a leading `/` or `@` means a unix socket; \
              missing means unix_socket_dir.";
         load_balance_hosts: LoadBalance = "round-robin"; database(own replaces); known D;
-            "Whether several hosts are used in turn, or the first until it fails.";
+            "How several hosts are used: in turn (round-robin), by chance (random), or the first until it \
+             fails (disable).";
         password: SecretText = unset; database(value); known D;
             "The password of the forced user; missing means its secret from auth_file. Without `user` \
              it has no effect.";
-        port: u16 = "5432" in Numbers(1, 65535); database(own replaces); known D;
-            "PostgreSQL's port.";
+        port: Ports = "5432"; database(own replaces); known D;
+            "PostgreSQL's port. If the hosts have different ports: one for each, separated by commas.";
         require_auth: RequireAuth = unset; database(value) else server_require_auth; known NOWHERE;
             "The ways in which Howdah may prove itself to its servers; missing means server_require_auth.";
         requirepeer: String = unset; database(value) else server_requirepeer; known NOWHERE;
@@ -513,10 +538,19 @@ settings! {
         sslnegotiation: SslNegotiation = "postgres"; database(own replaces); known NOWHERE;
             "Whether TLS to this database's servers begins with an SSLRequest (postgres) or at once \
              (direct; PostgreSQL 17 and newer).";
+        target_session_attrs: SessionAttrs = "any"; database(own replaces); known NOWHERE;
+            "Which of its hosts the database uses. `any`: all, whatever they are. Else they are copies of one \
+             PostgreSQL: `primary` and `read-write` use the primary, `standby` and `read-only` the standbys, \
+             `prefer-standby` the standbys, or the primary while there is none. See docs/hosts.md.";
         timezone: String = unset; database(value); known D;
             "The timezone servers are opened with.";
         forced_user as "user": String = unset in USER_NAME; database(value replaces); known D;
             "Opens all servers as this user, whoever the client is.";
+    }
+
+    topic "Entries of `[hosts]`" {
+        weight: u32 = "1" in WEIGHTS; host(own); known NOWHERE;
+            "How large the host's share of the work is, beside other hosts that fit.";
     }
 
     topic "Entries of `[peers]`" {
@@ -600,7 +634,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 31, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 35, "PgBouncer's on Linux and ours");
     }
 
     #[test]
@@ -608,7 +642,7 @@ mod tests {
         let known = |scope| in_scope(scope).filter(move |s| s.is_known_to_pgbouncer(scope));
         let counts = Scope::ALL.map(|scope| known(scope).count());
         // From main.c and loader.c of PgBouncer 1.25.2, without Windows' `service_name`.
-        assert_eq!(counts, [98, 22, 9, 3]);
+        assert_eq!(counts, [98, 22, 9, 3, 0]);
         for setting in SETTINGS {
             let mut places = setting.known_to_pgbouncer.iter();
             assert!(

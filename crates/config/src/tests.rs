@@ -23,6 +23,10 @@ fn files(name: &str) -> Result<String, String> {
     }
 }
 
+fn at(host: Host, port: u16) -> HostPort {
+    HostPort { host, port }
+}
+
 /// Loads a text. A text without a main section gets one.
 fn load(text: &str) -> Result<(Config, Vec<Warning>), Vec<Mistake>> {
     if text.contains("[pgbouncer]") {
@@ -152,8 +156,8 @@ fn databases() {
          * = host=star dbname=d\n",
     );
     let plain = config.database("plain").unwrap();
-    assert_eq!((plain.target(), plain.port), ("plain", 5432));
-    assert_eq!(plain.hosts, [Host::Unix("/run/pg".into())]);
+    assert_eq!((plain.target(), plain.port.first()), ("plain", 5432));
+    assert_eq!(plain.hosts, [at(Host::Unix("/run/pg".into()), 5432)]);
     assert_eq!((&plain.host, plain.auto), (&None, false));
     let full = config.database("full").unwrap();
     assert_eq!(full.target(), "x");
@@ -166,10 +170,11 @@ fn databases() {
             Host::Unix("/tmp".into()),
             Host::Unix("@abs".into()),
         ]
+        .map(|host| at(host, 5433))
     );
     assert_eq!(full.host.as_deref(), Some("db1,10.0.0.1,::1,/tmp,@abs"));
     assert_eq!(
-        (full.port, full.load_balance_hosts),
+        (full.port.first(), full.load_balance_hosts),
         (5433, LoadBalance::Disable)
     );
     assert_eq!(
@@ -331,16 +336,16 @@ fn every_mistake_is_found_and_placed() {
         "database \"a\" (h.ini:12): missing = after a word: write `key=value` pairs separated by spaces, and \
          values with blanks in quotes",
         "database \"b\", hots (h.ini:13): there is no such setting; did you mean host?",
-        "database \"c\", port = 0 (h.ini:14): must be an integer from 1 to 65535",
+        "database \"c\", port = 0 (h.ini:14): must be a port from 1 to 65535, or one for each host, separated by commas",
         "database \"d\", pool_size = x (h.ini:15): must be an integer",
         "database \"d\", foo (h.ini:15): there is no such setting",
-        "database \"e\", port (h.ini:16): must be an integer from 1 to 65535",
+        "database \"e\", port (h.ini:16): must be a port from 1 to 65535, or one for each host, separated by commas",
         "user \"f\", pool_mode = x (h.ini:18): must be one of session, transaction, statement",
         "user \"g\", host (h.ini:19): there is no such setting",
         "peer \"0\" (h.ini:21): a peer's id is a number from 1 to 65535",
         "peer \"1\" (h.ini:22): a peer needs host=",
         "invalid section \"what\" in configuration (h.ini:23): there are [pgbouncer], \
-         [databases], [users] and [peers]",
+         [databases], [users], [peers] and [hosts]",
         "peer \"2\", port = x (h.ini:26): must be an integer from 1 to 65535",
         "peer \"3\", host = , (h.ini:27): write names or addresses, separated by commas",
         "peer \"4\", user (h.ini:28): there is no such setting",
@@ -382,6 +387,60 @@ fn peers() {
 }
 
 #[test]
+fn hosts_have_one_port_or_one_each() {
+    let config = good("[databases]\na = host=b,/tmp,::1 port=1,02,3\nc = host=b,d port=7\n");
+    let hosts = |name: &str| {
+        let hosts = config.databases[name].hosts.iter();
+        hosts.map(HostPort::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(hosts("a"), ["b:1", "/tmp/.s.PGSQL.2", "[::1]:3"]);
+    assert_eq!(hosts("c"), ["b:7", "d:7"]);
+    let wrong = mistakes("[databases]\na = host=b,c,d port=1,2\ne = port=1,2");
+    assert_eq!(
+        wrong,
+        [
+            "database \"a\": 2 ports for 3 hosts (h.ini:2): write one port for all hosts, or one for each",
+            "database \"e\": 2 ports for 1 hosts (h.ini:3): write one port for all hosts, or one for each",
+        ]
+    );
+}
+
+#[test]
+fn placed_databases_and_hosts() {
+    let config = good(
+        "[databases]\na = host=b,c port=1,2 target_session_attrs=Prefer-Standby\nd = host=b\n\
+         [hosts]\nb = weight=3\nb:5432 = weight=1000\n",
+    );
+    let (a, d) = (&config.databases["a"], &config.databases["d"]);
+    assert_eq!(a.target_session_attrs, SessionAttrs::PreferStandby);
+    assert!(a.is_placed() && !d.is_placed());
+    let hosts = a.hosts.iter().chain(&d.hosts);
+    let weights: Vec<_> = hosts.map(|to| config.weight(to)).collect();
+    assert_eq!(weights, [3, 1, 1000]);
+    let placed = |hosts: &str| {
+        let text = format!("[databases]\na = {hosts} target_session_attrs=primary");
+        mistakes(&format!("[pgbouncer]\nunix_socket_dir=\n{text}"))
+    };
+    for (hosts, what) in [
+        ("host=b,c,b", "the host b:5432 stands twice in its list"),
+        ("host=b,,c", "there is an empty host in its list"),
+        ("port=1", "it has no host"),
+    ] {
+        let remedy = "with target_session_attrs, write each host once";
+        let said = format!("database \"a\": {what} (h.ini:4): {remedy}");
+        assert_eq!(placed(hosts), [said], "{hosts}");
+    }
+    for line in ["b = weight=0", "b = weight=1001", "b = wait=1"] {
+        assert!(load(&format!("[hosts]\n{line}")).is_err(), "{line}");
+    }
+    let (_, warnings) = load("[hosts]\nx = weight=2").unwrap();
+    assert!(
+        warnings[0].text.starts_with("[hosts] has \"x\""),
+        "{warnings:?}"
+    );
+}
+
+#[test]
 fn numbers_of_entries_are_decimal() {
     let text = "[peers]\n08=host=a\n010=host=b\n1=host=c\n01=host=d\n[databases]\n\
                 a=port=05432 pool_size=010\n[pgbouncer]\npeer_id=010\n";
@@ -392,7 +451,7 @@ fn numbers_of_entries_are_decimal() {
     assert_eq!(config.peers[&1].host.as_deref(), Some("d"));
     let a = &config.databases["a"];
     assert_eq!(
-        (a.port, a.pool_size, config.globals.peer_id),
+        (a.port.first(), a.pool_size, config.globals.peer_id),
         (5432, Some(10), 8)
     );
 }
@@ -419,7 +478,7 @@ fn lines_have_their_meaning_without_heads() {
     let reading = resolve::resolve("h", &lines, vec![], &mut files);
     let a = &reading.config.databases["a"];
     assert_eq!(
-        (a.port, a.host.as_deref(), reading.mistakes),
+        (a.port.first(), a.host.as_deref(), reading.mistakes),
         (1, Some("h"), vec![])
     );
     let lines = [
@@ -438,9 +497,9 @@ fn lines_have_their_meaning_without_heads() {
             "invalid value \"session\" for parameter pool_mode in configuration (h:1): it stands outside \
              of an entry: begin with the entry's name",
             "invalid section \"databases.a.users.b\" in configuration (h:1): there are [pgbouncer], \
-             [databases], [users] and [peers]",
+             [databases], [users], [peers] and [hosts]",
             "database \"pgbouncer\" (h:1): database name \"pgbouncer\" is reserved for the console",
-            "database \"a\", port = 5432; (h:1): must be an integer from 1 to 65535",
+            "database \"a\", port = 5432; (h:1): must be a port from 1 to 65535, or one for each host, separated by commas",
             "peer \"1\" (h:1): a peer needs host=",
         ]
     );
@@ -1014,8 +1073,8 @@ fn what_pgbouncer_runs_with_runs() {
             "database \"a\", port (h.ini:2): 7200, is read as 7200",
         ),
         (
-            "a = host=h port=7200,7201",
-            "database \"a\", port (h.ini:2): 7200,7201 is read as 7200",
+            "a = host=h port=7200,",
+            "database \"a\", port (h.ini:2): 7200, is read as 7200",
         ),
         (
             "a = host=h port=7200; user=u password=s",
@@ -1033,11 +1092,7 @@ fn what_pgbouncer_runs_with_runs() {
             "{line}: {warnings:?}"
         );
         let a = &config.databases["a"];
-        assert_eq!(
-            (a.port, &a.hosts[..]),
-            (7200, &[Host::Name("h".into())][..]),
-            "{line}"
-        );
+        assert_eq!(a.hosts, [at(Host::Name("h".into()), 7200)], "{line}");
         let query = line.contains("query").then_some("select 1");
         assert_eq!(a.connect_query.as_deref(), query, "{line}");
     }
@@ -1055,6 +1110,8 @@ fn what_pgbouncer_runs_with_runs() {
         "a = port=0;",
         "a = pool_size=;",
         "a = port=99999,",
+        "a = host=b,c port=7200,0",
+        "a = host=b,c port=7200,x1",
         "a = auth_dbname=howdah",
     ] {
         assert!(load(&format!("[databases]\n{line}")).is_err(), "{line}");

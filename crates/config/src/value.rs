@@ -25,6 +25,8 @@ pub enum Kind {
     Text,
     /// Any text; no message shows a value.
     Secret,
+    /// A port, or several separated by commas.
+    Ports,
     /// Words separated by commas or blanks.
     List,
     /// Methods with which Howdah may prove itself to a server.
@@ -44,6 +46,9 @@ impl fmt::Display for Kind {
                 f.write_str("a URL such as http://HOST:PORT/PATH (without TLS), or nothing")
             }
             Kind::Text | Kind::Secret => f.write_str("any text"),
+            Kind::Ports => f.write_str(
+                "a port from 1 to 65535, or one for each host, separated by commas",
+            ),
             Kind::List => f.write_str("a list of words separated by commas"),
             Kind::Methods => f.write_str(
                 "some of password, md5, scram-sha-256 and none, separated by commas, all or none of \
@@ -529,6 +534,26 @@ words! {
         Disable = "disable",
         /// All hosts in turn.
         RoundRobin = "round-robin",
+        /// Any host, by chance.
+        Random = "random",
+    }
+}
+
+words! {
+    /// Which of its hosts a database uses, in libpq's words.
+    SessionAttrs {
+        /// All of them, whatever they are.
+        Any = "any",
+        /// The primary, unless its sessions are read-only.
+        ReadWrite = "read-write",
+        /// Standbys, and a primary whose sessions are read-only.
+        ReadOnly = "read-only",
+        /// The primary.
+        Primary = "primary",
+        /// Standbys.
+        Standby = "standby",
+        /// Standbys, and the primary while there is none.
+        PreferStandby = "prefer-standby",
     }
 }
 

@@ -18,6 +18,7 @@ use howdah_pooler::load::Load;
 use howdah_pooler::maintenance::long_wait;
 use howdah_pooler::note::Level;
 use howdah_pooler::order::Shutdown;
+use howdah_pooler::roster::{Outcome, Roster};
 use howdah_pooler::stats::Stats;
 use nix::unistd::{Uid, User};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -202,6 +203,7 @@ impl Desk {
             broker,
             ear,
             balancer: Balancer::new(count),
+            roster: Roster::new(count),
             balanced: Time(0),
             usable: count.min(u16::try_from(cores).unwrap_or(u16::MAX)).max(1),
             names: HostNames::new(),
@@ -220,6 +222,7 @@ impl Desk {
             counted: Stats::default(),
             counted_by: HashSet::new(),
         };
+        control.place_hosts();
         crate::look::look_once(control.config.clone(), control.log.clone());
         runtime.block_on(async {
             let mut zones_at = Instant::now();
@@ -269,6 +272,7 @@ pub struct Control {
     pub broker: SharedBroker,
     pub ear: Ear,
     balancer: Balancer,
+    roster: Roster,
     /// When the balancer last decided.
     balanced: Time,
     /// How many workers may have clients.
@@ -507,6 +511,10 @@ impl Control {
                 }
             }
             Question::Load(load) => self.balance(from, &load),
+            Question::Host(fact) => {
+                let outcome = self.roster.hear(clock(), *fact);
+                self.tell_hosts(outcome);
+            }
             Question::Busy(worker) => drop(self.idle.remove(&worker)),
             Question::Accept(on) => self.accept(on),
             Question::HandOver(socket) => self.begin_handover(socket),
@@ -514,6 +522,24 @@ impl Control {
             Question::AllPacked(estate) => self.all_packed(*estate),
             Question::Exit(code) => leave(code),
             Question::StopListening { keep_unix } => self.stop_listening(keep_unix),
+        }
+    }
+
+    /// The configuration is new: the roster learns which hosts there are.
+    pub fn place_hosts(&mut self) {
+        let outcome = self.roster.set_lists(clock(), &self.config);
+        self.tell_hosts(outcome);
+    }
+
+    /// Logs what the roster says, and tells all workers.
+    fn tell_hosts(&self, outcome: Outcome) {
+        for note in &outcome.notes {
+            self.log.note(note);
+        }
+        for worker in &self.workers {
+            outcome
+                .mails()
+                .for_each(|mail| worker.post(Letter::Mail(mail)));
         }
     }
 

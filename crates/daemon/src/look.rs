@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use howdah_pooler::config::{Config, Host};
+use howdah_pooler::config::{Config, Host, HostPort};
 use howdah_pooler::note::Level;
 
 use crate::log::{self, Log};
@@ -22,18 +22,17 @@ pub type Failed = (String, &'static str);
 /// `log_connections = on`.
 pub fn look_once(config: Arc<Config>, log: Log) {
     let look = move || {
-        let mut seen: Vec<(&Host, u16)> = Vec::new();
+        let mut seen: Vec<&HostPort> = Vec::new();
         for database in config.databases.values().chain(&config.fallback) {
-            for host in &database.hosts {
-                let place = (host, database.port);
-                if seen.contains(&place) {
+            for to in &database.hosts {
+                if seen.contains(&to) {
                     continue;
                 }
-                seen.push(place);
-                if is_ours_to_resolve(&config, host) {
+                seen.push(to);
+                if is_ours_to_resolve(&config, &to.host) {
                     continue;
                 }
-                if let Err((why, remedy)) = connect(host, database.port) {
+                if let Err((why, remedy)) = connect(to) {
                     let name = &database.name;
                     let text = format!("database \"{name}\" can't be reached: {why}: {remedy}");
                     log.say(Level::Warning, text);
@@ -53,11 +52,11 @@ pub fn is_ours_to_resolve(config: &Config, host: &Host) -> bool {
     matches!(host, Host::Name(_)) && !config.globals.resolv_conf.is_empty()
 }
 
-fn connect(host: &Host, port: u16) -> Result<(), Failed> {
-    match host {
-        Host::Unix(folder) => try_socket(&format!("{folder}/.s.PGSQL.{port}")),
-        Host::Name(name) => connect_tcp(name, port).map(drop),
-        Host::Ip(address) => connect_tcp(&address.to_string(), port).map(drop),
+fn connect(to: &HostPort) -> Result<(), Failed> {
+    match &to.host {
+        Host::Unix(_) => try_socket(&to.to_string()),
+        Host::Name(name) => connect_tcp(name, to.port).map(drop),
+        Host::Ip(address) => connect_tcp(&address.to_string(), to.port).map(drop),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Whether PostgreSQL can be reached as the settings say: `howdah --check --connect`.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 
-use howdah_pooler::config::{Config, Database, Host, Secret, SslMode};
+use howdah_pooler::config::{Config, Database, Host, HostPort, Secret, SslMode};
 use openssl::ssl::{SslConnector, SslFiletype, SslMethod, SslVerifyMode};
 use openssl::x509::store::X509StoreBuilder;
 
@@ -22,8 +22,7 @@ const ROOM: &str = "select current_setting('max_connections')::int \
 
 /// A host, what leads to it, and how many servers the settings allow there.
 struct Place<'a> {
-    host: &'a Host,
-    port: u16,
+    to: &'a HostPort,
     servers: u64,
     /// What PostgreSQL leaves for users, if there was a login.
     room: Option<u64>,
@@ -38,43 +37,34 @@ pub fn try_all(config: &Config) -> bool {
             println!("FAIL {}: no host: write host=", database.name);
             good = false;
         }
-        for host in &database.hosts {
-            let (name, port) = (&database.name, database.port);
-            if is_ours_to_resolve(config, host) {
+        for to in &database.hosts {
+            let name = &database.name;
+            if is_ours_to_resolve(config, &to.host) {
                 println!(
-                    "SKIP {name} at {}: this check asks the system for names, and Howdah asks the name \
-                     servers of resolv_conf",
-                    place_name(host, port)
+                    "SKIP {name} at {to}: this check asks the system for names, and Howdah asks the name \
+                     servers of resolv_conf"
                 );
                 continue;
             }
-            let seen = try_host(config, database, host);
+            let seen = try_host(config, database, to);
             let room = match &seen {
                 Ok((text, room)) => {
-                    println!("OK {name} at {}: {text}", place_name(host, port));
+                    println!("OK {name} at {to}: {text}");
                     *room
                 }
                 Err((why, remedy)) => {
                     good = false;
-                    println!("FAIL {name} at {}: {why}: {remedy}", place_name(host, port));
+                    println!("FAIL {name} at {to}: {why}: {remedy}");
                     None
                 }
             };
             let servers = expected_servers(config, database);
-            match places
-                .iter_mut()
-                .find(|place| place.host == host && place.port == port)
-            {
+            match places.iter_mut().find(|place| place.to == to) {
                 Some(place) => {
                     place.servers = place.servers.saturating_add(servers);
                     place.room = place.room.or(room);
                 }
-                None => places.push(Place {
-                    host,
-                    port,
-                    servers,
-                    room,
-                }),
+                None => places.push(Place { to, servers, room }),
             }
         }
     }
@@ -85,7 +75,7 @@ pub fn try_all(config: &Config) -> bool {
 /// Compares what pools may open with what PostgreSQL takes.
 fn compare(place: &Place<'_>) {
     let Some(room) = place.room else { return };
-    let (name, servers) = (place_name(place.host, place.port), grouped(place.servers));
+    let (name, servers) = (place.to, grouped(place.servers));
     let room_text = grouped(room);
     if place.servers > room {
         println!(
@@ -102,16 +92,15 @@ fn compare(place: &Place<'_>) {
 fn try_host(
     config: &Config,
     database: &Database,
-    host: &Host,
+    to: &HostPort,
 ) -> Result<(String, Option<u64>), Failed> {
-    let tls = match host {
-        Host::Unix(folder) => {
-            let path = format!("{folder}/.s.PGSQL.{}", database.port);
-            try_socket(&path)?;
+    let tls = match &to.host {
+        Host::Unix(_) => {
+            try_socket(&to.to_string())?;
             "the socket answers".to_string()
         }
-        Host::Name(name) => try_tcp(config, database, name)?,
-        Host::Ip(address) => try_tcp(config, database, &address.to_string())?,
+        Host::Name(name) => try_tcp(config, database, (name, to.port))?,
+        Host::Ip(address) => try_tcp(config, database, (&address.to_string(), to.port))?,
     };
     if database.name == "*" {
         return Ok((tls, None));
@@ -122,13 +111,17 @@ fn try_host(
             None,
         ));
     };
-    let room = log_in(config, database, host, user, password)?;
+    let room = log_in(config, database, to, user, password)?;
     Ok((format!("{tls}; logged in as {user}"), room))
 }
 
 /// Resolves, connects, and shakes hands as the settings say: what became of TLS.
-fn try_tcp(config: &Config, database: &Database, name: &str) -> Result<String, Failed> {
-    let stream = connect_tcp(name, database.port)?;
+fn try_tcp(
+    config: &Config,
+    database: &Database,
+    (name, port): (&str, u16),
+) -> Result<String, Failed> {
+    let stream = connect_tcp(name, port)?;
     try_tls(config, database, name, stream)
 }
 
@@ -253,12 +246,12 @@ fn credentials<'a>(config: &'a Config, database: &'a Database) -> Option<(&'a st
 fn log_in(
     config: &Config,
     database: &Database,
-    host: &Host,
+    to: &HostPort,
     user: &str,
     password: &str,
 ) -> Result<Option<u64>, Failed> {
     let globals = &config.globals;
-    let host = match host {
+    let host = match &to.host {
         Host::Name(name) => name.clone(),
         Host::Ip(address) => address.to_string(),
         Host::Unix(folder) => folder.clone(),
@@ -271,7 +264,7 @@ fn log_in(
         ""
     };
     let mode = mode.to_string();
-    let port = database.port.to_string();
+    let port = to.port.to_string();
     let target = database.target();
     let mut text = String::new();
     for (key, value) in [
@@ -307,13 +300,4 @@ fn log_in(
     let room = client.query_one(ROOM, &[]).ok();
     let room = room.and_then(|row| row.try_get::<_, i32>(0).ok());
     Ok(room.and_then(|room| u64::try_from(room).ok()))
-}
-
-/// A host and its port, for people.
-fn place_name(host: &Host, port: u16) -> String {
-    match host {
-        Host::Name(name) => format!("{name}:{port}"),
-        Host::Ip(address) => SocketAddr::new(*address, port).to_string(),
-        Host::Unix(folder) => format!("{folder}/.s.PGSQL.{port}"),
-    }
 }

@@ -106,6 +106,7 @@ impl Control {
         let options = socket_options(&self.config.globals);
         self.post_to_all(|| Letter::Instruction(Instruction::SocketOptions(options)));
         self.post_to_all(|| Letter::Settings(self.config.clone()));
+        self.place_hosts();
         secured
     }
 

@@ -175,8 +175,17 @@ impl Pooler {
         let same = self.leads_there(&parcel.pool, fingerprint)
             && !self.is_too_open(&parcel)
             && !self.is_unfollowed(&parcel);
-        let Some(pool_id) = self.join_pool(id, out) else {
+        let Some(home) = self.join_pool(id, out) else {
             return out.push(Action::Discard(parcel.socket));
+        };
+        // The server may be at another host than the one that the client would get now.
+        let (of_home, of_server) = (self.pools.at(home).login, parcel.pool.target.clone());
+        let is_own = self.logins.at(of_home).key == parcel.pool.login;
+        let is_placed = self.logins.at(of_home).terms.database.is_placed();
+        let pool_id = if is_own && is_placed {
+            self.pool_at(of_home, Purpose::Clients, of_server)
+        } else {
+            home
         };
         let (worker, pool) = (self.worker, self.pools.at(pool_id).key.clone());
         let entered = ToBroker::ServerEntered { worker, pool };

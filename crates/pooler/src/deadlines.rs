@@ -9,8 +9,8 @@ use crate::event::{ClientId, ServerId, Time};
 use crate::fault::Fault;
 use crate::login::Terms;
 use crate::maintenance::PERIOD_NS;
-use crate::pool::Pool;
 use crate::pool::reason::Reason;
+use crate::pool::{Pool, Purpose};
 use crate::pooler::Pooler;
 use crate::server::{Server, ServerState};
 
@@ -23,6 +23,9 @@ const LOOKUP_NS: u64 = 60_000_000_000;
 /// How long the first clients of a pool wait for a host that refuses connections, in nanoseconds.
 /// So an entry with a wrong port shows its error soon, and a restart of PostgreSQL has some time.
 const NOBODY_NS: u64 = 2_000_000_000;
+
+/// PgBouncer's text for a server that does not log in in time.
+pub(crate) const CONNECT_TIMEOUT: &str = "connect timeout";
 
 /// PgBouncer's text for the end of an old server.
 pub(crate) const LIFE_OVER: &str = "server lifetime over";
@@ -221,8 +224,11 @@ impl Pooler {
             | ServerState::Securing(_)
             | ServerState::Login(_)
             | ServerState::ConnectQuery => {
-                let limit = nanos(globals.server_connect_timeout);
-                (limit > 0).then(|| (after(server.times.connected, limit), "connect timeout"))
+                let limit = match self.pools.at(server.pool).key.purpose {
+                    Purpose::Checks => nanos(globals.host_check_timeout),
+                    _ => nanos(globals.server_connect_timeout),
+                };
+                (limit > 0).then(|| (after(server.times.connected, limit), CONNECT_TIMEOUT))
             }
             ServerState::Idle => Some(idle_deadline(server, self.pools.at(server.pool))),
             ServerState::Cancel(_) => Some((
@@ -241,6 +247,16 @@ impl Pooler {
                 let (limit, why) = set.min().unwrap_or((LOOKUP_NS, "auth_query did not end"));
                 Some((after(server.times.request, limit), why))
             }
+            ServerState::Examining(ref examination) => Some(match examination.asked {
+                Some(asked) => (
+                    after(asked, nanos(globals.host_check_timeout)),
+                    "host_check_timeout",
+                ),
+                None => {
+                    let pause = nanos(globals.host_check_interval);
+                    (after(server.times.used, pause), "the next check")
+                }
+            }),
             ServerState::Draining => Some((
                 after(server.times.used, REST_NS),
                 "client left, query did not end",

@@ -13,6 +13,7 @@ use crate::load::Load;
 use crate::mail::{Mail, ToBroker};
 use crate::note::Note;
 use crate::parcel::{Estate, Parcel};
+use crate::roster::fact::HostFact;
 use crate::stats::Stats;
 use crate::tls::{TlsFacts, TlsStart};
 
@@ -255,6 +256,9 @@ pub enum Question {
     },
     /// End the process with this exit code, now.
     Exit(i32),
+    /// A worker has found out something about a host of a placed database. No answer, but mail from
+    /// the roster.
+    Host(Box<HostFact>),
     /// Close the listening sockets; the unix sockets may stay open for the console.
     StopListening {
         /// Keep unix sockets open.

@@ -6,6 +6,7 @@ use crate::client::Client;
 use crate::client::ClientState;
 use crate::event::Peer;
 use crate::pool::Purpose;
+use crate::pool::target::TargetName;
 use crate::pooler::{Asker, Pooler};
 use crate::server::ServerState;
 
@@ -85,7 +86,21 @@ impl Pooler {
             let known: HashSet<_> = login.pools().iter().copied().collect();
             assert_eq!(pools, known, "a login knows its pools");
             assert!(!known.is_empty(), "a login goes with its last pool");
-            let home = self.pool_if_any(id, Purpose::Clients);
+            let home = self.pool_there(id, Purpose::Clients, &TargetName::Entry);
+            if login.terms.database.is_placed() {
+                let served = login.home().into_iter();
+                let served = served.chain(login.shares().iter().map(|(pool, _)| *pool));
+                for pool in served {
+                    let key = &self.pools.at(pool).key;
+                    assert_eq!(
+                        key.purpose,
+                        Purpose::Clients,
+                        "pools of clients serve clients"
+                    );
+                    assert!(known.contains(&pool), "a login is served by its own pools");
+                }
+                continue;
+            }
             let home = home.filter(|_| !login.is_forsaken());
             assert_eq!(login.home(), home, "a login knows the pool of its clients");
             if let Some(pool) = home.map(|home| self.pools.at(home)) {

@@ -15,6 +15,8 @@ pub struct Janitor {
     pub(crate) next: Time,
     pub(crate) next_hunger: Option<Time>,
     pub(crate) next_login: Option<Time>,
+    /// When the next connection of a check is opened.
+    pub(crate) next_check: Option<Time>,
     pub(crate) paused_all: bool,
     pub(crate) paused: HashSet<String, foldhash::quality::FixedState>,
     pub(crate) disabled: HashSet<String, foldhash::quality::FixedState>,
@@ -42,7 +44,7 @@ pub struct Janitor {
 impl Janitor {
     /// When the next work is due.
     pub fn next(&self) -> Time {
-        let others = [self.next_hunger, self.next_login];
+        let others = [self.next_hunger, self.next_login, self.next_check];
         others.into_iter().flatten().fold(self.next, Time::min)
     }
 

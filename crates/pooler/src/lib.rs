@@ -31,6 +31,7 @@ pub mod event;
 pub mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
+pub mod host_check;
 pub mod hosts;
 pub mod ids;
 pub mod inbox;
@@ -68,6 +69,8 @@ pub mod pool;
 mod promotion;
 pub mod queries;
 pub mod reload;
+mod renewal;
+pub mod roster;
 pub mod seats;
 pub mod server;
 pub mod session;

@@ -191,6 +191,9 @@ pub const INTERNAL_ERRORS: u64 = 100;
 /// The approximate limit of a log line, in bytes.
 pub const LOG_LINE: usize = 2048;
 
+/// How much is kept of why a host is down, or of what its checks can't find, in characters.
+pub const HOST_WHY: usize = 200;
+
 /// The longest name of a console command, in bytes.
 pub const CONSOLE_WORD: usize = 15;
 

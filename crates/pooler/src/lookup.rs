@@ -15,11 +15,9 @@ use crate::config::nanos;
 use crate::event::{ClientId, Close, Out, ServerId, Time};
 use crate::fault::Fault;
 use crate::known::{LookedUp, row};
-use crate::next::Next;
 use crate::note::Level;
 use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
-use crate::server::ServerState;
 use crate::{client, limits};
 
 impl Pooler {
@@ -75,26 +73,8 @@ impl Pooler {
         }
     }
 
-    /// Handles bytes of a server that runs the query.
-    pub(crate) fn lookup_bytes(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
-        let server = self.servers.at_mut(id);
-        server.inbox.hold(bytes);
-        while let Some(server) = self.servers.get_mut(id) {
-            if !matches!(server.state(), ServerState::Lookup(_)) {
-                if !server.inbox.held().is_empty() {
-                    self.next.note(Next::Hear(id));
-                }
-                return;
-            }
-            match server.inbox.take_message(limits::LOOKUP_MESSAGE) {
-                Ok(None) => return,
-                Ok(Some((tag, body))) => self.lookup_message(id, tag, &body, out),
-                Err(_) => return self.close_server(id, "bad pkt header", Close::Await, out),
-            }
-        }
-    }
-
-    fn lookup_message(&mut self, id: ServerId, message: u8, body: &[u8], out: &mut Out) {
+    /// A message of a server that runs the query.
+    pub(crate) fn lookup_message(&mut self, id: ServerId, message: u8, body: &[u8], out: &mut Out) {
         if message == tag::PARAMETER_STATUS {
             if let Ok((name, value)) = parameter_status(body) {
                 self.learn(id, name, value);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::seek::{Finding, Seek};
+use crate::config::HostPort;
 use crate::console::{Report, Survey};
 use crate::event::{Address, ClientId, Ends, LooseSocket, Order};
 use crate::ids::{Time, WorkerId};
@@ -14,12 +15,20 @@ use crate::parcel::{Estate, Parcel, Passenger, PoolLore};
 use crate::pool::bound::{Each, SharedBound};
 use crate::pool::key::PoolKey;
 use crate::pool::supply::{Bounds, HeldBy};
+use crate::roster::view::View;
 use crate::server::ServerParcel;
 use crate::tls::TlsFacts;
 
 /// A message between workers of one process, or from a worker to itself.
 #[derive(Debug)]
 pub enum Mail {
+    /// Something about the hosts of placed databases has changed.
+    Hosts(Arc<View>),
+    /// Has one of the worker's servers of this host sent something since this check? A
+    /// [`Fact::Heard`](crate::roster::fact::Fact::Heard) answers.
+    HeardFrom(Box<HostPort>, Time),
+    /// Whoever checks this host does so at once.
+    CheckHost(Box<HostPort>),
     /// A newly accepted client that this worker is to serve.
     Client(Box<ClientParcel>),
     /// A client that moves to this worker, between two transactions.

@@ -50,6 +50,9 @@ impl Pooler {
             self.janitor.next_login = None;
             self.retry_logins(out);
         }
+        if self.janitor.next_check.is_some_and(|at| at <= now) {
+            self.open_checks(out);
+        }
         if self.janitor.next <= now {
             self.janitor.next = Time(now.0 + PERIOD_NS);
             self.maintain(out);
@@ -64,6 +67,7 @@ impl Pooler {
         let idle = self.clients.is_empty() && self.servers.is_empty();
         let begun = self.janitor.stats_at != Time(0);
         idle && begun
+            && self.janitor.next_check.is_none()
             && !self.shared.statements.is_untidy()
             && !self.janitor.holds()
             && !self.janitor.is_shutting_down()
@@ -88,6 +92,7 @@ impl Pooler {
             self.tell_pins(id, out);
             self.collect(id, out);
         }
+        self.try_hidden_hosts(out);
         self.tell_long_waits(out);
         self.mind_listeners(out);
         self.look_for_ends(out);

@@ -6,6 +6,7 @@ use crate::fault::Fault;
 use crate::login::LoginId;
 use crate::note::{Level, Note};
 use crate::order::Shutdown;
+use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
 use crate::server::ServerState;
 
@@ -172,7 +173,8 @@ impl Pooler {
                 here || self.moves.under_way > 0
             }
             Shutdown::Servers => self.servers.iter().any(|(_, s)| {
-                !matches!(s.state(), ServerState::Idle | ServerState::Listening { .. })
+                let rests = matches!(s.state(), ServerState::Idle | ServerState::Listening { .. });
+                !rests && self.pools.at(s.pool).key.purpose != Purpose::Checks
             }),
         };
         if !busy {

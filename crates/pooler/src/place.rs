@@ -9,6 +9,8 @@ pub struct Unreached {
     pub text: String,
     /// The host answered that nobody listens, or there is no such socket.
     pub nobody: bool,
+    /// The failure is no sign of the host: this process or machine lacks something.
+    pub ours: bool,
 }
 
 /// The remote end of a client or server, as PgBouncer writes it: `1.2.3.4:5`, `[::1]:5`,

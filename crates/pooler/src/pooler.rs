@@ -34,6 +34,8 @@ use crate::pool::Pools;
 use crate::pool::key::Purpose;
 use crate::pool::target::Targets;
 use crate::queries::Queries;
+use crate::roster::check::HostChecks;
+use crate::roster::view::View;
 use crate::seats::Spread;
 use crate::server::Server;
 use crate::shared::Shared;
@@ -126,6 +128,9 @@ pub struct Pooler {
     /// SQL LISTEN connections of this worker, by login.
     pub(crate) listeners: HashMap<Arc<LoginKey>, SharedListener, Seeded>,
     pub(crate) consoles: Consoles,
+    /// What is known of the hosts of placed databases.
+    pub(crate) hosts: Arc<View>,
+    pub(crate) checks: HostChecks,
     pub(crate) janitor: Janitor,
     pub(crate) spread: Spread,
     pub(crate) moves: Moves,
@@ -214,6 +219,8 @@ impl Pooler {
             known: Known::new(seeded),
             listeners: HashMap::with_hasher(seeded),
             consoles: Consoles::default(),
+            hosts: Arc::default(),
+            checks: HostChecks::default(),
             janitor: Janitor::default(),
             spread: Spread::new(setup.usable.clamp(1, setup.workers), seeded),
             moves: Moves::default(),
@@ -231,6 +238,7 @@ impl Pooler {
             internal_errors: 0,
         };
         pooler.peers_changed();
+        pooler.set_checks();
         pooler
     }
 
@@ -329,6 +337,10 @@ impl Pooler {
         }
         let server = gone!(self.servers.get(id));
         let pool = self.pools.at(server.pool);
+        if pool.key.purpose == Purpose::Checks && !self.noisy(Level::Noise) {
+            // The roster says what changes.
+            return;
+        }
         let key = &self.logins.at(server.login).key;
         let place = server.connection.shown();
         let text = format!(

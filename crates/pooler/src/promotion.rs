@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use crate::event::{Action, Out, ServerId, WorkerId};
+use crate::host_check::tell;
 use crate::login::key::{LoginId, LoginKey};
 use crate::mail::Mail;
 use crate::pool::Purpose;
+use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
+use crate::roster::fact::Fact;
 use crate::standby::{NAME, among, word};
 
 impl Pooler {
@@ -15,6 +18,13 @@ impl Pooler {
     pub(crate) fn standby_reported(&mut self, id: ServerId, standby: bool, out: &mut Out) {
         let server = gone!(self.servers.get(id));
         let login = server.login;
+        if let TargetName::Host(host) = &self.pools.at(server.pool).key.target {
+            let fact = Fact::Role {
+                in_recovery: standby,
+                since: self.now,
+            };
+            tell((**host).clone(), fact, out);
+        }
         let for_clients = self.pools.at(server.pool).key.purpose == Purpose::Clients;
         if !for_clients || !self.set_standby(login, standby) {
             return;

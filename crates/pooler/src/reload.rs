@@ -5,23 +5,21 @@ use std::sync::Arc;
 
 use crate::client::{Client, ClientState};
 use crate::config::{Config, PoolMode};
-use crate::event::{Action, Address, Out, WorkerId};
+use crate::event::{Action, Address, Out};
 use crate::fault::Fault;
 use crate::login::{LoginId, Terms};
-use crate::mail::{ChangedSecret, Mail, ToBroker};
+use crate::mail::ToBroker;
 use crate::opening::Opening;
 use crate::pool::key::{PoolId, Purpose};
 use crate::pool::route::is_forsaken;
-use crate::pool::{Supply, Target};
+use crate::pool::{Supply, Target, TargetName};
 use crate::pooler::Pooler;
+use crate::renewal::RENEWED;
 use crate::server::{Server, ServerState};
 use crate::session::Tracking;
 
 /// Why servers are replaced when they would connect to another place or in another way.
 const MOVED: &str = "database configuration changed";
-
-/// Why servers are replaced when their user has another secret.
-const RENEWED: &str = "user has another secret";
 
 impl Pooler {
     /// Applies a new configuration.
@@ -52,6 +50,7 @@ impl Pooler {
         }
         self.watch_all();
         self.found_forced_pools();
+        self.set_checks();
         self.janitor.hurry(self.now);
     }
 
@@ -70,7 +69,8 @@ impl Pooler {
 
     fn new_terms(&mut self, id: LoginId, database: Arc<crate::config::Database>, out: &mut Out) {
         let schema = self.shared.statements.schema_of(database.target());
-        let home = self.pool_if_any(id, Purpose::Clients);
+        let home = self.pool_there(id, Purpose::Clients, &TargetName::Entry);
+        let home = home.filter(|_| !database.is_placed());
         let login = self.logins.at_mut(id);
         let terms = Terms::of(&self.config, &login.key, database);
         let moved = !login.terms.database.same_servers(&terms.database);
@@ -115,6 +115,7 @@ impl Pooler {
             }
             self.need(pool, out);
         }
+        self.place_login(id, out);
     }
 
     /// Gives a pool the target and the settings of its login's new terms.
@@ -132,52 +133,11 @@ impl Pooler {
             };
             out.push(Action::Broker(bounds));
         }
-        let target = self.shared.targets.intern(Target::of(database));
+        let target = self
+            .shared
+            .targets
+            .intern(Target::of(database, pool.key.target.clone()));
         pool.set_supply(target, supply);
-    }
-
-    /// A login was told another secret of its user. The user may be another role under the same
-    /// name: replaces the login's servers on all workers. The servers' logins use the new secret.
-    pub(crate) fn secret_changed(&mut self, changed: &ChangedSecret, out: &mut Out) {
-        for to in (0..self.workers).map(WorkerId) {
-            if to != self.worker {
-                let mail = Mail::SecretChanged(Box::new(changed.clone()));
-                out.push(Action::Post(to, mail));
-            }
-        }
-        self.secret_changed_elsewhere(changed.clone(), out);
-    }
-
-    /// The same, when another worker has noticed the change.
-    pub(crate) fn secret_changed_elsewhere(&mut self, changed: ChangedSecret, out: &mut Out) {
-        // Servers in the mail are replaced when they arrive. Every worker counts every change.
-        self.janitor.epoch += 1;
-        let ChangedSecret {
-            login,
-            secret,
-            keys,
-        } = changed;
-        let Some(id) = self.logins.find(&login) else {
-            return;
-        };
-        let login = self.logins.at_mut(id);
-        // A login here may have told this worker already.
-        let new = !login.secrets.has(&secret);
-        login.secrets.learn(keys, Some(secret), false);
-        if new && let Some(pool) = self.pool_if_any(id, Purpose::Clients) {
-            self.call_in_shared(pool, RENEWED, out);
-        }
-    }
-
-    /// Closes a pool's servers: idle ones now, others when they are released.
-    pub(crate) fn call_in(&mut self, id: PoolId, why: &'static str, out: &mut Out) {
-        self.call_in_those(|server| server.pool == id, why, out);
-    }
-
-    /// As `call_in`, except for servers of replication clients.
-    fn call_in_shared(&mut self, id: PoolId, why: &'static str, out: &mut Out) {
-        let shared = |server: &Server| server.pool == id && !server.is_reserved();
-        self.call_in_those(shared, why, out);
     }
 
     /// A host name has new addresses: replaces servers at its old ones.
@@ -194,24 +154,6 @@ impl Pooler {
                 }
         };
         self.call_in_those(there, MOVED, out);
-    }
-
-    /// As `call_in`, for servers of any pool.
-    pub(crate) fn call_in_those(
-        &mut self,
-        which: impl Fn(&Server) -> bool,
-        why: &'static str,
-        out: &mut Out,
-    ) {
-        let all: Vec<_> = self
-            .servers
-            .iter()
-            .filter(|(_, server)| which(server))
-            .map(|(id, _)| id)
-            .collect();
-        for server_id in all {
-            self.replace(server_id, why, out);
-        }
     }
 
     /// KILL, or the database was removed: drops a login's clients and servers.

@@ -110,6 +110,7 @@ impl Pooler {
                 | ServerState::Login(_)
                 | ServerState::ConnectQuery
                 | ServerState::Cancel(_)
+                | ServerState::Examining(_)
                 | ServerState::Lent(_)
                 | ServerState::Packed
                 | ServerState::Closing

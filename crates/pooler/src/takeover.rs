@@ -32,7 +32,7 @@ use crate::janitor::Takeover;
 use crate::order::Shutdown;
 use crate::packing::{hears, packed};
 use crate::parcel::{Parcel, PoolLore};
-use crate::pool::key::PoolId;
+use crate::pool::key::{PoolId, Purpose};
 use crate::pooler::Pooler;
 use crate::server::ServerState;
 
@@ -144,7 +144,7 @@ impl Pooler {
             .iter()
             .any(|(_, server)| match *server.state() {
                 ServerState::Idle | ServerState::Packed | ServerState::Closing => false,
-                ServerState::Listening { .. } => false,
+                ServerState::Listening { .. } | ServerState::Examining(_) => false,
                 // These servers are closed at packing: the successor opens its own.
                 ServerState::Resolving
                 | ServerState::Connecting
@@ -194,7 +194,10 @@ impl Pooler {
         };
         self.hold_pools(out);
         for id in self.pools.ids() {
-            if self.pools.at(id).key.listens() {
+            if matches!(
+                self.pools.at(id).key.purpose,
+                Purpose::Listening | Purpose::Checks
+            ) {
                 continue;
             }
             let lore = PoolLore {

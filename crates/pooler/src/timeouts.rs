@@ -71,9 +71,16 @@ impl Pooler {
             | ServerState::Securing(_)
             | ServerState::Login(_)
             | ServerState::ConnectQuery => {
+                if matches!(server.state(), ServerState::Connecting) {
+                    self.host_is_down(id, why, out);
+                }
                 self.login_failed(id, "08006", why, out);
                 self.close_server(id, why, Close::Abort, out);
             }
+            ServerState::Examining(ref examination) => match examination.asked {
+                Some(asked) => self.check_overdue(id, asked, out),
+                None => self.ask_host(id, out),
+            },
             ServerState::Idle => {
                 // A pool keeps its minimum of servers, except old ones. Only one worker does so, or
                 // each would keep as many.

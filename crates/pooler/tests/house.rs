@@ -31,11 +31,11 @@ const LONGEST: usize = 920;
 
 /// Features with their files or folders in `crates`, and how many lines of code these have (without
 /// tests, comments and blank lines). A commit that raises a number says why in its message.
-const FEATURES: [(&str, &[&str], usize); 9] = [
+const FEATURES: [(&str, &[&str], usize); 10] = [
     ("reading SQL", &["sql/src"], 2740),
-    ("session state", &["pooler/src/session"], 1788),
+    ("session state", &["pooler/src/session"], 1791),
     ("LISTEN", &["pooler/src/listen"], 1414),
-    ("console", &["pooler/src/console"], 3777),
+    ("console", &["pooler/src/console"], 3947),
     ("statements", &["pooler/src/statement"], 759),
     (
         "takeover",
@@ -47,7 +47,7 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
             "pooler/src/packing.rs",
             "pooler/src/takeover.rs",
         ],
-        1717,
+        1752,
     ),
     (
         "workers and one pool",
@@ -73,7 +73,8 @@ const FEATURES: [(&str, &[&str], usize); 9] = [
         ],
         1194,
     ),
-    ("configuration", &["config/src"], 4796),
+    ("configuration", &["config/src"], 5008),
+    ("hosts and roles", &["pooler/src/roster"], 1101),
 ];
 /// How far below its number a feature may be, in lines, before the number must be lowered.
 const FEATURE_SLACK: usize = 40;

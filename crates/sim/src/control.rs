@@ -12,6 +12,7 @@ use howdah_pooler::config::{Config, PoolSpread};
 use howdah_pooler::event::{Address, Answer, LooseSocket, Order, Question, Time, WorkerId};
 use howdah_pooler::load::{Load, ThreadLoad};
 use howdah_pooler::parcel::{Estate, Freight, Parcel};
+use howdah_pooler::roster::{Outcome, Roster};
 use howdah_wire::frame::header;
 use howdah_wire::tag::{backend, frontend};
 use howdah_wire::write;
@@ -33,6 +34,7 @@ pub struct Control {
     idle: BTreeSet<u16>,
     handover: HandOver,
     balancer: Balancer,
+    roster: Roster,
 }
 
 /// Everything that is on its way to a successor.
@@ -55,6 +57,7 @@ impl Control {
         let due = VecDeque::new();
         Control {
             balancer: Balancer::new(posts.len() as u16),
+            roster: Roster::new(posts.len() as u16),
             ear,
             heard,
             due,
@@ -97,6 +100,14 @@ impl Control {
             for (worker, mail) in step.mails(workers) {
                 self.posts[usize::from(worker.0)].post(Letter::Mail(mail));
             }
+        }
+    }
+
+    fn tell_hosts(&self, outcome: &Outcome) {
+        for post in &self.posts {
+            outcome
+                .mails()
+                .for_each(|mail| post.post(Letter::Mail(mail)));
         }
     }
 
@@ -153,12 +164,12 @@ impl Control {
                 }
                 Question::Reload { ticket } => {
                     let config = edited(world);
-                    self.put_in_force((*config).clone());
+                    self.put_in_force(world.now, (*config).clone());
                     self.answer(worker, Answer::Reloaded(ticket, Ok(())));
                 }
                 Question::Set { ticket, key, value } => {
                     let set = self.config.with(&key, &value);
-                    let set = set.map(|config| self.put_in_force(config));
+                    let set = set.map(|config| self.put_in_force(world.now, config));
                     self.answer(worker, Answer::Reloaded(ticket, set));
                 }
                 Question::Idle(worker, _) => {
@@ -168,6 +179,10 @@ impl Control {
                     self.idle.remove(&worker.0);
                 }
                 Question::Load(load) => self.balance(worker, *load, world),
+                Question::Host(fact) => {
+                    let outcome = self.roster.hear(world.now, *fact);
+                    self.tell_hosts(&outcome);
+                }
                 Question::Accept(on) => {
                     for post in &self.posts {
                         post.post(Letter::Instruction(Instruction::Accept(on)));
@@ -195,13 +210,15 @@ impl Control {
         }
     }
 
-    fn put_in_force(&mut self, mut config: Config) {
+    fn put_in_force(&mut self, now: Time, mut config: Config) {
         config.keep_fixed(&self.config);
         config.tls = self.config.tls;
         self.config = Arc::new(config);
         for post in &self.posts {
             post.post(Letter::Settings(self.config.clone()));
         }
+        let outcome = self.roster.set_lists(now, &self.config);
+        self.tell_hosts(&outcome);
     }
 
     fn answer(&self, worker: WorkerId, answer: Answer) {

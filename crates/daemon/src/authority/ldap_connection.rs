@@ -102,7 +102,7 @@ impl LdapConnection {
     }
 
     /// A simple bind.
-    pub(super) async fn bind(&mut self, name: &str, password: &str) -> Result<Outcome, String> {
+    pub(super) async fn bind(&mut self, name: &str, password: &str) -> Result<LdapOutcome, String> {
         let mut ldap = self.ldap.clone();
         let answer = self.ask(ldap.simple_bind(name, password)).await?;
         Ok(answer.into())
@@ -115,7 +115,7 @@ impl LdapConnection {
         base: &str,
         scope: SearchScope,
         filter: &str,
-    ) -> Result<(Vec<String>, Outcome), String> {
+    ) -> Result<(Vec<String>, LdapOutcome), String> {
         let mut ldap = self.ldap.clone();
         ldap.with_search_options(SearchOptions::new().sizelimit(2));
         let searched = async {
@@ -135,7 +135,7 @@ impl LdapConnection {
                 }
                 if found.len() == 2 {
                     // More entries would change nothing.
-                    return Ok((found, Outcome::cut_off()));
+                    return Ok((found, LdapOutcome::cut_off()));
                 }
             }
             Ok((found, answers.finish().await.into()))
@@ -151,7 +151,7 @@ impl LdapConnection {
         };
         let mut ldap = self.ldap.clone();
         let answer = self.ask(ldap.extended(request)).await?;
-        let outcome = Outcome::from(answer.1);
+        let outcome = LdapOutcome::from(answer.1);
         if outcome.is_success() {
             Ok(self.stream)
         } else {
@@ -274,14 +274,14 @@ pub(super) async fn within_limit<T>(
 
 /// The result of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Outcome {
+pub(super) struct LdapOutcome {
     /// The result code; 0 is success.
     code: u32,
     /// The server's text; may be empty.
     text: String,
 }
 
-impl Outcome {
+impl LdapOutcome {
     /// True if the operation succeeded.
     pub(super) fn is_success(&self) -> bool {
         self.code == 0
@@ -293,17 +293,17 @@ impl Outcome {
     }
 
     /// The result that a server gives if more entries match.
-    fn cut_off() -> Outcome {
-        Outcome {
+    fn cut_off() -> LdapOutcome {
+        LdapOutcome {
             code: SIZE_LIMIT_EXCEEDED,
             text: String::new(),
         }
     }
 }
 
-impl From<LdapResult> for Outcome {
-    fn from(result: LdapResult) -> Outcome {
-        Outcome {
+impl From<LdapResult> for LdapOutcome {
+    fn from(result: LdapResult) -> LdapOutcome {
+        LdapOutcome {
             code: result.rc,
             // Some servers end the text with a zero byte.
             text: result.text.trim_end_matches('\0').trim().to_owned(),
@@ -312,7 +312,7 @@ impl From<LdapResult> for Outcome {
 }
 
 /// The meaning of the code, then the server's text.
-impl std::fmt::Display for Outcome {
+impl std::fmt::Display for LdapOutcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match meaning(self.code) {
             Some(meaning) => f.write_str(meaning)?,
@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn outcomes_are_told() {
-        let outcome = |code, text: &str| Outcome {
+        let outcome = |code, text: &str| LdapOutcome {
             code,
             text: text.into(),
         };

@@ -236,6 +236,16 @@ pub fn unreached(error: Errno) -> Unreached {
     Unreached {
         text: error_text(error),
         nobody: matches!(error, Errno::CONNREFUSED | Errno::NOENT),
+        ours: matches!(
+            error,
+            Errno::MFILE
+                | Errno::NFILE
+                | Errno::NOMEM
+                | Errno::NOBUFS
+                | Errno::ADDRNOTAVAIL
+                | Errno::ACCESS
+                | Errno::PERM
+        ),
     }
 }
 

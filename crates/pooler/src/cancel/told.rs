@@ -29,7 +29,7 @@ impl Pooler {
         SameRole {
             user: login.key.user.clone(),
             host: login.terms.database.host.clone(),
-            port: login.terms.database.port,
+            port: login.terms.database.port.first(),
         }
     }
 

@@ -26,6 +26,7 @@ use crate::mail::ChangedSecret;
 use crate::note::Level;
 use crate::pool::Failure;
 use crate::pool::key::{PoolId, Purpose};
+use crate::pool::target::TargetName;
 use crate::pooler::{Asker, Pooler};
 use crate::standby::among;
 
@@ -414,7 +415,15 @@ impl Pooler {
         let user = entry.forced_user.as_deref().unwrap_or(&who.user);
         let key = self.shared.names.login(&who.database, user);
         let known = self.logins.find(&key);
-        let pool = known.and_then(|login| self.pool_if_any(login, Purpose::Clients));
+        let pool = known.and_then(|login| {
+            let is_placed = self.logins.at(login).terms.database.is_placed();
+            let home = || self.pool_there(login, Purpose::Clients, &TargetName::Entry);
+            if is_placed {
+                Some(self.pool_of(login, Purpose::Clients))
+            } else {
+                home()
+            }
+        });
         if let (Some(login), Some(pool)) = (known, pool) {
             return Some((login, pool));
         }
@@ -436,6 +445,18 @@ impl Pooler {
         self.send_welcome(id, out);
         self.resume(id, out);
         self.watch_client(id);
+    }
+
+    /// PostgreSQL's parameters are known: all clients that wait for them are greeted.
+    pub(crate) fn greet_newcomers(&mut self, id: LoginId, out: &mut Out) {
+        for pool_id in self.logins.at(id).pools().to_vec() {
+            let pool = self.pools.at_mut(pool_id);
+            if pool.key.purpose == Purpose::Clients {
+                for client in pool.take_newcomers() {
+                    self.welcome(client, out);
+                }
+            }
+        }
     }
 
     /// Greets a client with a server of its own, with the parameters that the server reported.

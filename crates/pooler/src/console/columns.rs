@@ -52,6 +52,7 @@ impl Show {
             Show::Users => USERS,
             Show::Verdict => &[("database", 's'), ("user", 's'), ("verdict", 's')],
             Show::Version => &[("version", 's')],
+            Show::Hosts => HOSTS,
             Show::Workers => WORKERS,
         }
     }
@@ -97,6 +98,20 @@ const WORKERS: Columns = &[
     ("run_delay_percent", 'i'),
     ("evictions", 'n'),
     ("mails", 'n'),
+];
+
+const HOSTS: Columns = &[
+    ("host", 's'),
+    ("port", 'i'),
+    ("role", 's'),
+    ("state", 's'),
+    ("why", 's'),
+    ("since", 'i'),
+    ("weight", 'i'),
+    ("timeline", 'i'),
+    ("servers", 'i'),
+    ("active", 'i'),
+    ("logins", 'i'),
 ];
 
 const FDS: Columns = &[
@@ -420,6 +435,8 @@ pub enum Show {
     Verdict,
     /// The version.
     Version,
+    /// The hosts of placed databases: what they are, and whether they can be used.
+    Hosts,
     /// The clients, servers and load of each worker.
     Workers,
 }
@@ -437,6 +454,7 @@ impl Show {
             "dns_zones" => Show::DnsZones,
             "fds" => Show::Fds,
             "holders" => Show::Holders,
+            "hosts" => Show::Hosts,
             "lists" => Show::Lists,
             "mem" => Show::Mem,
             "peers" => Show::Peers,

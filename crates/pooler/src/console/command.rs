@@ -21,9 +21,10 @@ use crate::limits;
 use crate::note::{Level, Note};
 use crate::parcel::VERSION;
 use crate::pooler::{Asker, Pooler};
+use crate::roster::fact::Fact;
 
 /// Commands that change something.
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 16] = [
     "pause",
     "resume",
     "reconnect",
@@ -32,6 +33,8 @@ const COMMANDS: [&str; 14] = [
     "enable",
     "wait_close",
     "kill_client",
+    "drain_host",
+    "resume_host",
     "shutdown",
     "reload",
     "suspend",
@@ -238,6 +241,22 @@ impl Pooler {
                 None => Some("invalid client pointer supplied".to_string()),
             },
             "takeover" => self.may_take_over(id, argument.as_deref()),
+            "drain_host" | "resume_host" => match argument.as_deref() {
+                None => Some("a host is required".to_string()),
+                Some(host) => {
+                    let (tag, fact) = match name {
+                        "drain_host" => ("DRAIN_HOST", Fact::Drain),
+                        _ => ("RESUME_HOST", Fact::Resume),
+                    };
+                    if self.order_host(host, &fact, out) {
+                        self.note_command(name, Some(host), out);
+                        return self.complete(id, tag, out);
+                    }
+                    Some(format!(
+                        "no database with target_session_attrs has this host: {host}"
+                    ))
+                }
+            },
             _ => self.objection(name, argument.as_deref()),
         };
         if let Some(text) = refusal {
@@ -466,7 +485,7 @@ const HELP: &str = "
 \tSHOW FDS|SOCKETS|ACTIVE_SOCKETS|LISTS|MEM|STATE
 \tSHOW DNS_HOSTS|DNS_ZONES
 \tSHOW POOLS_EXTENDED|CLIENTS_EXTENDED|SERVERS_EXTENDED
-\tSHOW VERDICT|WORKERS|HOLDERS|QUERIES|TLS
+\tSHOW VERDICT|WORKERS|HOLDERS|QUERIES|TLS|HOSTS
 \tSHOW STATS|STATS_TOTALS|STATS_AVERAGES|TOTALS
 \tSET key = arg
 \tRELOAD
@@ -477,6 +496,8 @@ const HELP: &str = "
 \tRECONNECT [<db>]
 \tKILL [<db>]
 \tKILL_CLIENT <client_id>
+\tDRAIN_HOST <host>
+\tRESUME_HOST <host>
 \tRESET_QUERIES
 \tSUSPEND
 \tSHUTDOWN

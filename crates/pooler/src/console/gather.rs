@@ -63,7 +63,11 @@ impl Pooler {
             self.trim_waiting(id);
         }
         let mut shares: HashMap<LoginId, PoolShare, Seeded> = HashMap::with_hasher(self.seeded);
-        let ids = self.logins.ids().into_iter();
+        let serves = |id: &LoginId| {
+            let mut pools = self.logins.at(*id).pools().iter();
+            pools.any(|pool| self.pools.at(*pool).key.purpose != Purpose::Checks)
+        };
+        let ids = self.logins.ids().into_iter().filter(serves);
         shares.extend(ids.map(|id| (id, self.share(id))));
         let mut logins: HashMap<LoginNames, (&Client, u32), Seeded> =
             HashMap::with_hasher(self.seeded);
@@ -103,10 +107,14 @@ impl Pooler {
             let Some(share) = shares.get_mut(&server.login) else {
                 continue;
             };
+            if self.pools.at(server.pool).key.purpose == Purpose::Checks {
+                continue;
+            }
             share.connections += u32::from(server.permitted);
             self.count_server(server, &mut share.states);
         }
         Holdings {
+            hosts: self.host_servers(),
             worker: self.worker,
             pools: shares.into_values().collect(),
             admitted,
@@ -270,7 +278,10 @@ impl Pooler {
             ServerState::BeingCancelled => Seen::BeingCanceled,
             ServerState::Idle if self.is_stale(server) => Seen::Used,
             ServerState::Idle | ServerState::Lent(_) | ServerState::Packed => Seen::Idle,
-            ServerState::Checking | ServerState::Resetting | ServerState::Draining => Seen::Tested,
+            ServerState::Checking
+            | ServerState::Resetting
+            | ServerState::Draining
+            | ServerState::Examining(_) => Seen::Tested,
             ServerState::Resolving
             | ServerState::Connecting
             | ServerState::Securing(_)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::account::KeptFor;
-use crate::config::{Database, PoolMode};
+use crate::config::{Database, HostPort, PoolMode};
 use crate::console::rows::Row;
 use crate::errors::{ErrorCounts, NotLetIn};
 use crate::ids::{Time, WorkerId};
@@ -70,6 +70,17 @@ pub struct States {
     pub waits_in_vain: u64,
     /// The sum of the waits that are not over, in nanoseconds.
     pub waits: u64,
+}
+
+/// A worker's servers at one host.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HostServers {
+    /// All that are connected.
+    pub servers: u32,
+    /// Those that have a client.
+    pub active: u32,
+    /// Those that are not logged in yet.
+    pub logins: u32,
 }
 
 /// A login on a worker, with all its pools. The console's word for it is pool.
@@ -147,6 +158,8 @@ pub(super) struct ServerWait {
 /// One worker's state.
 #[derive(Clone, Debug)]
 pub struct Holdings {
+    /// Its servers at each host of placed databases.
+    pub hosts: BTreeMap<HostPort, HostServers>,
     /// The worker.
     pub worker: WorkerId,
     /// Its pools.

@@ -14,6 +14,7 @@ mod hosts;
 pub mod lines;
 pub mod prepared;
 pub mod report;
+pub mod roles;
 pub mod rows;
 pub mod sentence;
 pub mod serve;

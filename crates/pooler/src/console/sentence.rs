@@ -111,7 +111,11 @@ pub fn read(text: &str) -> Result<Sentence, Unread> {
     if after.len() == rest.len() {
         return Err(Unread::Syntax);
     }
-    let (argument, rest) = word(after).ok_or(Unread::Syntax)?;
+    let (argument, rest) = match name.to_ascii_lowercase().as_str() {
+        "drain_host" | "resume_host" => host_word(after),
+        _ => word(after),
+    }
+    .ok_or(Unread::Syntax)?;
     let after = rest.trim_start_matches(BLANKS);
     if is_end(after) {
         let argument = bounded(argument, limits::CONSOLE_ARGUMENT)?;
@@ -161,6 +165,16 @@ pub(super) fn word(text: &str) -> Option<(String, &str)> {
     }
     let of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let end = text.find(|c| !of_word(c)).unwrap_or(text.len());
+    (end > 0).then(|| (text[..end].to_string(), &text[end..]))
+}
+
+/// A host, which needs no quotes for its dots, colons and hyphens.
+fn host_word(text: &str) -> Option<(String, &str)> {
+    if text.starts_with('"') {
+        return quoted(text, '"');
+    }
+    let end = text.find(|c: char| BLANKS.contains(&c) || c == ';');
+    let end = end.unwrap_or(text.len());
     (end > 0).then(|| (text[..end].to_string(), &text[end..]))
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::command::has_host_list;
 use super::lines::{show_holders, show_verdicts};
+use super::roles::show_hosts;
 use super::rows::{Row, ShowTable, date_time, number, text};
 use super::statistics::{of_databases, show_queries, show_totals};
 use super::{VERSION, hosts};
@@ -76,6 +77,7 @@ impl Pooler {
             Show::Users => self.show_users(&holdings),
             Show::Verdict => show_verdicts(holdings),
             Show::Version => vec![vec![text(VERSION)]],
+            Show::Hosts => show_hosts(&self.hosts, &self.config, self.now, &holdings),
             Show::Workers => show_workers(&holdings),
         };
         let columns = show.columns();
@@ -189,7 +191,7 @@ impl Pooler {
         vec![
             text(name),
             database.host.clone(),
-            number(database.port),
+            number(database.port.first()),
             text(database.target()),
             database.forced_user.clone(),
             number(scopes.pool_size()),

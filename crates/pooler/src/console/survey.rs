@@ -77,6 +77,7 @@ impl Pooler {
                             | Server::ConnectQuery
                             | Server::Cancel(_)
                             | Server::Listening { .. }
+                            | Server::Examining(_)
                     )
             }),
             Want::Again(want) => self.is_done(want),

@@ -389,6 +389,7 @@ impl World<'_> {
             | Question::Busy(_)
             | Question::Load(_)
             | Question::Accept(_)
+            | Question::Host(_)
             | Question::StopListening { .. } => {}
         }
     }
@@ -463,5 +464,6 @@ fn nobody() -> crate::event::Unreached {
     crate::event::Unreached {
         text: "refused".into(),
         nobody: true,
+        ours: false,
     }
 }

@@ -3,9 +3,10 @@
 use crate::client::{Client, ClientState};
 use crate::event::{ClientId, Close, Out, ServerId, WorkerId};
 use crate::fault::Fault;
+use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
 use crate::server::task::Over;
-use crate::server::{Ending, ServerState};
+use crate::server::{Ending, Server, ServerState};
 
 impl Pooler {
     /// Sends PostgreSQL a cancel request for what a client runs. `from`: the search that gets the
@@ -62,7 +63,7 @@ impl Pooler {
         // An unconnected server may have been closed together with an earlier one.
         let server = gone!(self.servers.get_mut(id));
         match *server.state() {
-            ServerState::Idle | ServerState::Listening { .. } => {
+            ServerState::Idle | ServerState::Listening { .. } | ServerState::Examining(_) => {
                 self.close_server(id, why, Close::Await, out);
             }
             // A successor decides about packed servers itself.
@@ -76,6 +77,35 @@ impl Pooler {
                 server.ensure_close_at_release(Ending::Ordered(why));
                 self.settle(id, out);
             }
+        }
+    }
+
+    /// Closes a pool's servers: idle ones now, others when they are released.
+    pub(crate) fn call_in(&mut self, id: PoolId, why: &'static str, out: &mut Out) {
+        self.call_in_those(|server| server.pool == id, why, out);
+    }
+
+    /// As `call_in`, except for servers of replication clients.
+    pub(crate) fn call_in_shared(&mut self, id: PoolId, why: &'static str, out: &mut Out) {
+        let shared = |server: &Server| server.pool == id && !server.is_reserved();
+        self.call_in_those(shared, why, out);
+    }
+
+    /// As `call_in`, for servers of any pool.
+    pub(crate) fn call_in_those(
+        &mut self,
+        which: impl Fn(&Server) -> bool,
+        why: &'static str,
+        out: &mut Out,
+    ) {
+        let all: Vec<_> = self
+            .servers
+            .iter()
+            .filter(|(_, server)| which(server))
+            .map(|(id, _)| id)
+            .collect();
+        for server_id in all {
+            self.replace(server_id, why, out);
         }
     }
 }

@@ -77,10 +77,12 @@ impl Pooler {
 
     pub(crate) fn server_sent(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
+        server.times.mark_heard(self.now);
         match *server.state() {
             ServerState::Securing(_) => return self.securing_bytes(id, bytes, out),
-            ServerState::Login(_) => return self.server_login_bytes(id, bytes, out),
-            ServerState::Lookup(_) => return self.lookup_bytes(id, bytes, out),
+            ServerState::Login(_) | ServerState::Lookup(_) | ServerState::Examining(_) => {
+                return self.own_bytes(id, bytes, out);
+            }
             ServerState::Listening { .. } => return self.listener_bytes(id, bytes, out),
             ServerState::Cancel(_) => return self.carrier_bytes(id, bytes, out),
             ServerState::Closing => return,

@@ -53,7 +53,10 @@ pub struct Login {
     forsaken: bool,
     /// The pool that serves its clients; `None` while that is unknown or another login's.
     home: Option<PoolId>,
-    /// Its pools on this worker, one for each purpose.
+    /// The pools that share the work of its clients, with their weights, if there are several: of a
+    /// placed database, one for each host that fits.
+    shares: Vec<(PoolId, u32)>,
+    /// Its pools on this worker, one for each purpose and target.
     pools: Vec<PoolId>,
     counts: LoginCounts,
     /// When the last client left.
@@ -92,6 +95,7 @@ impl Login {
             numbers_asked: None,
             forsaken: false,
             home: None,
+            shares: Vec::new(),
             pools: Vec::new(),
             counts: LoginCounts::default(),
             quiet: now,
@@ -115,7 +119,12 @@ impl Login {
         self.home
     }
 
-    /// Its pools on this worker, one for each purpose.
+    /// The pools that share the work of its clients, with their weights, if there are several.
+    pub fn shares(&self) -> &[(PoolId, u32)] {
+        &self.shares
+    }
+
+    /// Its pools on this worker, one for each purpose and target.
     pub fn pools(&self) -> &[PoolId] {
         &self.pools
     }
@@ -151,10 +160,10 @@ impl Login {
         self.quiet = now;
     }
 
-    /// The login has a new pool. `for_clients`: the pool serves clients.
-    pub(crate) fn gets_pool(&mut self, id: PoolId, for_clients: bool) {
+    /// The login has a new pool. `is_home`: the one that serves its clients.
+    pub(crate) fn gets_pool(&mut self, id: PoolId, is_home: bool) {
         self.pools.push(id);
-        if for_clients && !self.forsaken {
+        if is_home && !self.forsaken {
             self.home = Some(id);
         }
     }
@@ -162,6 +171,10 @@ impl Login {
     pub(crate) fn loses_pool(&mut self, id: PoolId) {
         self.pools.retain(|pool| *pool != id);
         self.home.take_if(|home| *home == id);
+        if self.shares.iter().any(|(pool, _)| *pool == id) {
+            // They are found anew.
+            self.shares.clear();
+        }
     }
 
     /// A reload brings new settings.
@@ -174,12 +187,20 @@ impl Login {
     pub(crate) fn mark_forsaken(&mut self) {
         self.forsaken = true;
         self.home = None;
+        self.shares.clear();
     }
 
     /// Clients stay. `home` is the pool that serves them, if it exists.
     pub(crate) fn mark_kept(&mut self, home: Option<PoolId>) {
         self.forsaken = false;
         self.home = home;
+        self.shares.clear();
+    }
+
+    /// The pools that serve the clients of a placed database: one, or several that share the work.
+    pub(crate) fn finds_home(&mut self, home: Option<PoolId>, shares: Vec<(PoolId, u32)>) {
+        self.home = home;
+        self.shares = shares;
     }
 
     pub(crate) fn notes_question_for_numbers(&mut self, now: Time) {

@@ -44,6 +44,7 @@ fn share(database: &str, transactions: u64) -> PoolShare {
 
 fn holdings(worker: u16, pools: Vec<PoolShare>) -> Holdings {
     Holdings {
+        hosts: Default::default(),
         worker: WorkerId(worker),
         pools,
         admitted: BTreeMap::new(),

@@ -50,6 +50,7 @@ fn of_pool(pool: &PoolSight) -> Option<String> {
     let why = match reason {
         Reason::Paused => "the pool is paused: RESUME ends that".into(),
         Reason::Suspended => "the pooler is suspended, or a successor takes over".into(),
+        Reason::NoHost(why) => why.clone(),
         Reason::LoginFailed(why) => format!("PostgreSQL lets no server in: {why}"),
         Reason::Unreachable(why) => format!("PostgreSQL is unreachable: {why}"),
         Reason::ServerLogin => {

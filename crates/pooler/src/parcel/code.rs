@@ -14,6 +14,7 @@ use howdah_wire::backend::Status;
 use super::{Estate, Freight, Parcel, Passenger, PoolLore, Standing};
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
+use crate::config::{Host, HostPort};
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
 use crate::login::key::LoginKey;
 use crate::login::key::Welcome;
@@ -262,7 +263,20 @@ impl Writer {
     fn pool_key(&mut self, key: &PoolKey) {
         self.string(key.login.database.as_bytes());
         self.string(key.login.user.as_bytes());
-        self.byte(key.target as u8);
+        match &key.target {
+            TargetName::Entry => self.byte(0),
+            TargetName::NoHost => self.byte(1),
+            TargetName::Host(host) => {
+                let (kind, text) = match &host.host {
+                    Host::Name(name) => (2, name.clone()),
+                    Host::Ip(address) => (3, address.to_string()),
+                    Host::Unix(folder) => (4, folder.clone()),
+                };
+                self.byte(kind);
+                self.string(text.as_bytes());
+                self.size(host.port.into());
+            }
+        }
         self.byte(key.purpose as u8);
     }
 
@@ -576,12 +590,24 @@ impl Reader<'_> {
         let (database, user) = (self.text()?.into(), self.text()?.into());
         let target = match self.byte()? {
             0 => TargetName::Entry,
-            _ => return Err(Damaged),
+            1 => TargetName::NoHost,
+            kind => {
+                let text = self.text()?;
+                let host = match kind {
+                    2 => Host::Name(text),
+                    3 => Host::Ip(text.parse().map_err(|_| Damaged)?),
+                    4 => Host::Unix(text),
+                    _ => return Err(Damaged),
+                };
+                let port = self.size()?.try_into().map_err(|_| Damaged)?;
+                TargetName::host(&HostPort { host, port })
+            }
         };
         let purpose = match self.byte()? {
             0 => Purpose::Clients,
             1 => Purpose::Lookups,
             2 => Purpose::Listening,
+            3 => Purpose::Checks,
             _ => return Err(Damaged),
         };
         let login = Arc::new(LoginKey { database, user });

@@ -5,7 +5,7 @@ use crate::config::nanos;
 use crate::event::{Out, ServerId};
 use crate::fault::Fault;
 use crate::pool::Failure;
-use crate::pool::key::{PoolId, PoolKey};
+use crate::pool::key::{PoolId, PoolKey, Purpose};
 use crate::pooler::Pooler;
 
 impl Pooler {
@@ -92,6 +92,9 @@ impl Pooler {
         let server = gone!(self.servers.get(id));
         let (login_id, pool_id, reserved) = (server.login, server.pool, server.reserved_for());
         let took = self.now.0.saturating_sub(server.times.connected.0);
+        if self.pools.at(pool_id).key.purpose == Purpose::Checks {
+            return self.check_fails(id, sqlstate, text, out);
+        }
         if let Some(client) = reserved {
             let fault = Fault::ServerLogin(sqlstate.to_string(), text.to_string());
             return self.disconnect(client, fault, out);

@@ -4,6 +4,7 @@ use crate::config::nanos;
 use crate::fault::Fault;
 use crate::pool::failure::Failure;
 use crate::pool::key::PoolId;
+use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 use crate::server::ServerState;
 
@@ -42,13 +43,21 @@ impl Pooler {
         }
         let pool = self.pools.at(pool_id);
         let failure = pool.failure.as_ref().filter(|_| !pool.awaits_room())?;
+        if pool.key.target != TargetName::Entry && failure.is_absent() {
+            // Clients wait for the next primary, or for the host.
+            return None;
+        }
         let fails = self.backs_off(pool_id) && !self.has_usable_server(pool_id);
         fails.then(|| Fault::ServerLoginFailing(failure.sqlstate.clone(), failure.text.clone()))
     }
 
     /// The error for clients that wait for the first server of a pool whose host has nobody.
     pub(crate) fn nobody_there(&self, pool_id: PoolId) -> Option<Fault> {
-        let failure = self.pools.at(pool_id).failure.as_ref()?;
+        let pool = self.pools.at(pool_id);
+        let failure = pool.failure.as_ref()?;
+        if pool.key.target != TargetName::Entry {
+            return None;
+        }
         let vain = failure.nobody && !self.has_usable_server(pool_id);
         vain.then(|| Fault::ServerLoginFailing(failure.sqlstate.clone(), failure.text.clone()))
     }

@@ -25,6 +25,8 @@ pub enum Purpose {
     Lookups,
     /// One server listens for the clients of a login ([`crate::listen`]).
     Listening,
+    /// One server asks a host for its role ([`crate::host_check`]).
+    Checks,
 }
 
 /// The name of a pool, the same on all workers.

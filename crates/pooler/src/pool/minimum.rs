@@ -3,22 +3,43 @@
 use crate::event::{Action, Out};
 use crate::mail::ToBroker;
 use crate::pool::key::{PoolId, Purpose};
+use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 
 impl Pooler {
     /// `min_pool_size`: asks for one server a period while the pool exists.
     pub(crate) fn warm(&mut self, id: PoolId, out: &mut Out) {
-        let worker = self.worker;
         let pool = self.pools.at(id);
         let wanted = pool.supply.min_size;
         let due =
             wanted > 0 && pool.connecting() == 0 && pool.gives() && !pool.key.login.user.is_empty();
-        if !due || self.need_not_warm(id) || self.janitor.is_shutting_down() {
+        if !due
+            || !self.serves_clients(id)
+            || self.need_not_warm(id)
+            || self.janitor.is_shutting_down()
+        {
             return;
         }
+        self.warm_to(id, wanted, out);
+    }
+
+    /// False for a pool that clients of a placed database do not get at present, or did not get before
+    /// a reload changed the database.
+    fn serves_clients(&self, id: PoolId) -> bool {
+        let pool = self.pools.at(id);
+        let login = self.logins.at(pool.login);
+        if !login.terms.database.is_placed() {
+            return pool.key.target == TargetName::Entry;
+        }
+        let mut shares = login.shares().iter();
+        login.home() == Some(id) || shares.any(|(pool, _)| *pool == id)
+    }
+
+    /// Asks for one server, unless the pool has as many.
+    pub(crate) fn warm_to(&mut self, id: PoolId, wanted: u32, out: &mut Out) {
         let pool = self.pools.at(id);
         let warm = ToBroker::Warm {
-            worker,
+            worker: self.worker,
             pool: pool.key.clone(),
             wanted,
             bounds: pool.supply.bounds,

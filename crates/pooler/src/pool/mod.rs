@@ -13,6 +13,8 @@ pub mod key;
 pub mod lending;
 pub mod line;
 mod minimum;
+pub(crate) mod placed;
+mod placing;
 pub mod reason;
 pub mod room;
 pub mod route;
@@ -34,6 +36,8 @@ pub use target::{HostPort, Target, TargetName};
 
 use std::net::IpAddr;
 use std::sync::Arc;
+
+use chacha20::rand_core::Rng;
 
 use crate::config::LoadBalance;
 use crate::event::{ClientId, Time, WorkerId};
@@ -139,7 +143,7 @@ impl Pool {
         self.paused
     }
 
-    /// SUSPEND or a takeover: no server is given out, but servers stay open.
+    /// SUSPEND, a takeover, or no host fits: no server is given out, but servers stay open.
     pub fn held(&self) -> bool {
         self.held
     }
@@ -191,8 +195,11 @@ impl Pool {
     }
 
     /// Takes one of the target's hosts for the next server.
-    pub(crate) fn takes_host(&mut self) -> Option<HostPort> {
+    pub(crate) fn takes_host(&mut self, random: &mut impl Rng) -> Option<HostPort> {
         let hosts = &self.target.hosts;
+        if self.target.turn == LoadBalance::Random && self.hosts_failed == 0 {
+            self.next_host = random.next_u32() as usize;
+        }
         let host = hosts.get(self.next_host % hosts.len().max(1)).cloned();
         if self.target.turn == LoadBalance::RoundRobin {
             self.next_host = self.next_host.wrapping_add(1);
@@ -207,7 +214,7 @@ impl Pool {
 
     pub(crate) fn host_fails(&mut self) {
         // The current host can't be reached, but the next one may be.
-        if self.target.turn == LoadBalance::Disable {
+        if self.target.turn != LoadBalance::RoundRobin {
             self.next_host = self.next_host.wrapping_add(1);
         }
         self.hosts_failed += 1;
@@ -347,8 +354,9 @@ impl Pool {
         self.paused = paused;
     }
 
+    /// A pool without a host gives out nothing, either.
     pub(crate) fn set_held(&mut self, held: bool) {
-        self.held = held;
+        self.held = held || self.key.target == TargetName::NoHost;
     }
 
     /// A reload brings new settings. Logins may succeed with them.

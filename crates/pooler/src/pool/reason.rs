@@ -9,6 +9,8 @@ pub enum Reason {
     Paused,
     /// SUSPEND or a takeover is under way.
     Suspended,
+    /// No host of the database fits, and why.
+    NoHost(String),
     /// PostgreSQL's host can't be reached, with the error of the last attempt.
     Unreachable(String),
     /// The last login to PostgreSQL failed with this error.
@@ -27,9 +29,10 @@ pub enum Reason {
 
 impl Reason {
     /// The words of all reasons, for a page that lists them.
-    pub const WORDS: [&str; 12] = [
+    pub const WORDS: [&str; 13] = [
         "paused",
         "suspended",
+        "no_host",
         "unreachable",
         "login_failed",
         "pool_full",
@@ -43,10 +46,11 @@ impl Reason {
     ];
 
     /// An example of each reason, for a page that explains them.
-    pub fn all() -> [Reason; 12] {
+    pub fn all() -> [Reason; 13] {
         [
             Reason::Paused,
             Reason::Suspended,
+            Reason::NoHost("(each host, and what it is)".into()),
             Reason::Unreachable("(the error)".into()),
             Reason::LoginFailed("(PostgreSQL's words)".into()),
             Reason::HeldBy(HeldBy::Pool),
@@ -65,6 +69,7 @@ impl Reason {
         match self {
             Reason::Paused => "paused",
             Reason::Suspended => "suspended",
+            Reason::NoHost(_) => "no_host",
             Reason::Unreachable(_) => "unreachable",
             Reason::LoginFailed(_) => "login_failed",
             Reason::HeldBy(HeldBy::Pool) => "pool_full",
@@ -83,6 +88,7 @@ impl Reason {
         match self {
             Reason::Paused => "the pool is paused (PAUSE)".into(),
             Reason::Suspended => "the pooler is suspended".into(),
+            Reason::NoHost(why) => why.clone(),
             Reason::Unreachable(why) => format!("PostgreSQL can't be reached: {why}"),
             Reason::LoginFailed(why) => format!("the last login to PostgreSQL failed: {why}"),
             Reason::HeldBy(HeldBy::Pool) => "all servers of the pool are in use (pool_size)".into(),

@@ -8,7 +8,7 @@ use crate::config::Database;
 use crate::event::ClientId;
 use crate::login::{Login, LoginId, LoginKey, Terms};
 use crate::opening::Opening;
-use crate::pool::{Pool, PoolId, PoolKey, Purpose, Supply, Target};
+use crate::pool::{Pool, PoolId, PoolKey, Purpose, Supply, Target, TargetName};
 use crate::pooler::Pooler;
 
 /// Whether clients of a login must go to another user's login, by the entry of their database before
@@ -26,7 +26,11 @@ impl Pooler {
         let login_id = self.clients.at(id).login?;
         let login = self.logins.at(login_id);
         if !login.is_forsaken() {
-            return Some(self.pool_of(login_id, Purpose::Clients));
+            return Some(if login.shares().is_empty() {
+                self.pool_of(login_id, Purpose::Clients)
+            } else {
+                self.share_out(login_id)
+            });
         }
         let (key, database) = (login.key.clone(), login.terms.database.clone());
         let (new, pool) = self.home_for(&key, &database);
@@ -68,28 +72,58 @@ impl Pooler {
         self.logins.insert(login)
     }
 
-    /// The pool of a login for a purpose, if it exists.
+    /// A pool of a login for a purpose, if there is one.
     pub(crate) fn pool_if_any(&self, login: LoginId, purpose: Purpose) -> Option<PoolId> {
         let mut pools = self.logins.at(login).pools().iter().copied();
         pools.find(|id| self.pools.at(*id).key.purpose == purpose)
     }
 
-    /// The pool of a login for a purpose. Creates the pool if it does not exist.
+    /// The pool of a login for a purpose: of a placed database, at a host that fits now. Creates the
+    /// pool if it does not exist.
     pub(crate) fn pool_of(&mut self, login_id: LoginId, purpose: Purpose) -> PoolId {
-        if let Some(id) = self.pool_if_any(login_id, purpose) {
+        if self.logins.at(login_id).terms.database.is_placed() {
+            return self.placed_pool(login_id, purpose);
+        }
+        self.pool_at(login_id, purpose, TargetName::Entry)
+    }
+
+    /// The pool of a login for a purpose at a target, if it exists.
+    pub(crate) fn pool_there(
+        &self,
+        login: LoginId,
+        purpose: Purpose,
+        target: &TargetName,
+    ) -> Option<PoolId> {
+        let mut pools = self.logins.at(login).pools().iter().copied();
+        pools.find(|id| {
+            let key = &self.pools.at(*id).key;
+            key.purpose == purpose && key.target == *target
+        })
+    }
+
+    /// The pool of a login for a purpose at a target. Creates the pool if it does not exist.
+    pub(crate) fn pool_at(
+        &mut self,
+        login_id: LoginId,
+        purpose: Purpose,
+        target: TargetName,
+    ) -> PoolId {
+        if let Some(id) = self.pool_there(login_id, purpose, &target) {
             return id;
         }
         let login = self.logins.at_mut(login_id);
         let scopes = &login.terms.database;
         let scopes = self.config.scopes(Some(scopes), Some(&login.key.user));
         let supply = Supply::of(scopes, purpose);
+        let is_home = purpose == Purpose::Clients && target == TargetName::Entry;
+        let is_home = is_home && !login.terms.database.is_placed();
         let target = self
             .shared
             .targets
-            .intern(Target::of(&login.terms.database));
+            .intern(Target::of(&login.terms.database, target));
         let key = PoolKey {
             login: login.key.clone(),
-            target: target.name,
+            target: target.name.clone(),
             purpose,
         };
         let proved = purpose == Purpose::Clients && login.welcome.is_some();
@@ -97,7 +131,7 @@ impl Pooler {
         pool.set_paused(self.janitor.is_paused(&login.key.database));
         pool.set_held(self.janitor.holds());
         let id = self.pools.insert(pool);
-        login.gets_pool(id, purpose == Purpose::Clients);
+        login.gets_pool(id, is_home);
         id
     }
 
@@ -107,7 +141,7 @@ impl Pooler {
             return id;
         }
         let login = self.login_of(&key.login.database, &key.login.user, database);
-        self.pool_of(login, key.purpose)
+        self.pool_at(login, key.purpose, key.target.clone())
     }
 
     /// Removes a pool, which has no servers, and its login, if that has neither clients nor another
@@ -116,13 +150,15 @@ impl Pooler {
         let Some(pool) = self.pools.remove(id) else {
             return;
         };
-        let login = self.logins.at_mut(pool.login);
-        login.loses_pool(id);
-        if pool.key.purpose == Purpose::Clients {
+        self.logins.at_mut(pool.login).loses_pool(id);
+        if pool.key.purpose == Purpose::Clients
+            && self.pool_if_any(pool.login, Purpose::Clients).is_none()
+        {
+            let login = self.logins.at_mut(pool.login);
             // The next client waits for a server, which may be of another PostgreSQL by then.
             login.forgets_servers();
         }
-        if login.pools().is_empty() {
+        if self.logins.at(pool.login).pools().is_empty() {
             self.logins.remove(pool.login);
         }
     }

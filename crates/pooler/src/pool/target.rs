@@ -5,22 +5,30 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 
 use crate::Seeded;
+pub use crate::config::HostPort;
 use crate::config::{Database, Host, LoadBalance};
 
 /// Which of its database's servers a pool has.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum TargetName {
     /// Those of all hosts in the database's entry: any of them can serve any client.
     Entry,
+    /// Those of one host of a placed database.
+    Host(Arc<HostPort>),
+    /// None: here the clients of a placed database wait while no host fits.
+    NoHost,
 }
 
-/// A host and its port.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct HostPort {
-    /// The host.
-    pub host: Host,
-    /// The port; for a unix socket, a part of its name.
-    pub port: u16,
+impl TargetName {
+    /// The name of a host's target.
+    pub fn host(host: &HostPort) -> TargetName {
+        TargetName::Host(Arc::new(host.clone()))
+    }
+
+    /// True for the target of this host.
+    pub fn is_host(&self, host: &HostPort) -> bool {
+        matches!(self, TargetName::Host(own) if **own == *host)
+    }
 }
 
 /// Where the servers of a pool connect to.
@@ -35,13 +43,16 @@ pub struct Target {
 }
 
 impl Target {
-    /// The target of a database's entry.
-    pub fn of(database: &Database) -> Target {
-        let port = database.port;
-        let hosts = database.hosts.iter().cloned();
+    /// The target with this name in a database's entry.
+    pub fn of(database: &Database, name: TargetName) -> Target {
+        let hosts = match &name {
+            TargetName::Entry => database.hosts.clone(),
+            TargetName::Host(host) => vec![HostPort::clone(host)],
+            TargetName::NoHost => Vec::new(),
+        };
         Target {
-            name: TargetName::Entry,
-            hosts: hosts.map(|host| HostPort { host, port }).collect(),
+            name,
+            hosts: hosts.into(),
             turn: database.load_balance_hosts,
         }
     }

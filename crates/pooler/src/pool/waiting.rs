@@ -8,6 +8,7 @@ use crate::pool::key::{PoolId, PoolKey};
 use crate::pool::line::Turn;
 use crate::pool::reason::Reason;
 use crate::pool::supply::HeldBy;
+use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 
 impl Pooler {
@@ -67,11 +68,18 @@ impl Pooler {
         if pool.paused() {
             return Reason::Paused;
         }
+        if pool.key.target == TargetName::NoHost {
+            let login = self.logins.at(pool.login);
+            return Reason::NoHost(self.why_no_host(&login.terms.database));
+        }
         if pool.held() {
             return Reason::Suspended;
         }
         if let Some(failure) = &pool.failure {
-            return if failure.is_unreachable() {
+            return if failure.is_absent() && pool.key.target != TargetName::Entry {
+                let login = self.logins.at(pool.login);
+                Reason::NoHost(self.why_no_host(&login.terms.database))
+            } else if failure.is_unreachable() {
                 Reason::Unreachable(failure.text.clone())
             } else {
                 Reason::LoginFailed(failure.text.clone())

@@ -10,23 +10,25 @@ use crate::config::Host;
 use crate::event::{Action, Address, ClientId, Close, Ends, Out, Question, ServerId, Unreached};
 use crate::mail::ToBroker;
 use crate::note::Level;
+use crate::pool::key::Purpose;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pool::target::HostPort;
 use crate::pooler::{Asker, Pooler};
 use crate::server::ServerState;
 
 impl Pooler {
-    /// Opens a server. The Broker has granted a permit.
+    /// Opens a server. The Broker has granted a permit; the connection of a check needs none.
     pub(crate) fn open_server(&mut self, pool_id: PoolId, out: &mut Out) {
         let (number, now, seeded) = (self.number(), self.now, self.seeded);
         let reserved = self.reserved_for(pool_id);
         let pool = self.pools.at_mut(pool_id);
         pool.server_opens();
         let (login, connection) = (pool.login, ServerConnection::new(pool.target.clone()));
-        let host = pool.takes_host();
+        let permitted = pool.key.purpose != Purpose::Checks;
+        let host = pool.takes_host(&mut self.random);
         let id = self.servers.insert(|_| Server {
             number,
-            permitted: true,
+            permitted,
             reserved: reserved.map(Reservation::of),
             ..Server::blank((login, pool_id), connection, seeded, now)
         });
@@ -78,9 +80,7 @@ impl Pooler {
             return;
         }
         let pool = self.pools.at(server.pool);
-        let host = server.connection.host.as_deref();
-        let port = host.and_then(|host| server.connection.target.named(host));
-        let port = port.map_or(0, |to| to.port);
+        let port = server.connection.port;
         match result {
             Ok(addresses) if !addresses.is_empty() => {
                 let ip = pool.takes_address(&addresses);
@@ -114,6 +114,9 @@ impl Pooler {
             Err(error) => {
                 let (text, pool) = (format!("connect failed: {}", error.text), server.pool);
                 self.note_server(Level::Warning, id, &text, out);
+                if !error.ours {
+                    self.host_is_down(id, &text, out);
+                }
                 self.login_failed(id, "08006", &text, out);
                 if error.nobody {
                     self.nobody_is_there(pool);
@@ -135,20 +138,21 @@ impl Pooler {
     /// A server has logged in. Its pool can use it.
     pub(crate) fn server_ready(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        let (pool_id, reserved) = (server.pool, server.reserved_for());
+        let (pool_id, login, reserved) = (server.pool, server.login, server.reserved_for());
         server.comes_free(self.now);
         let took = self.now.0.saturating_sub(server.times.connected.0);
         let pool = self.pools.at_mut(pool_id);
-        self.logins.at_mut(server.login).count_connect(took);
         pool.server_is_through();
+        if pool.key.purpose == Purpose::Checks {
+            return self.ask_host(id, out);
+        }
+        self.logins.at_mut(login).count_connect(took);
         pool.login_succeeds();
         match reserved {
             // The greeting has this client's settings. Newcomers wait for a server of the pool.
             Some(client) => self.serve_replication(client, id, out),
             None => {
-                for client in pool.take_newcomers() {
-                    self.welcome(client, out);
-                }
+                self.greet_newcomers(login, out);
                 self.checkin(id, out);
             }
         }

@@ -18,6 +18,8 @@ pub struct ServerConnection {
     pub(crate) ends: Option<Ends>,
     /// The host's name, if the configuration has a name.
     pub(crate) host: Option<Box<str>>,
+    /// The port, while the host's address is looked up.
+    pub(crate) port: u16,
     /// The TLS session, if any.
     pub(crate) tls: Option<Arc<TlsFacts>>,
 }
@@ -30,6 +32,7 @@ impl ServerConnection {
             to: "(unconnected)".into(),
             ends: None,
             host: None,
+            port: 0,
             tls: None,
         }
     }
@@ -62,6 +65,7 @@ impl ServerConnection {
     pub(crate) fn look_for(&mut self, host: &str, port: u16) {
         self.to = format!("{host}:{port}").into();
         self.host = Some(host.into());
+        self.port = port;
     }
 
     /// The socket is being opened.

@@ -15,7 +15,6 @@ use crate::client::Replication;
 use crate::event::{Close, Out, Peer, Question, ServerId};
 use crate::login::secrets::Secrets;
 use crate::login::{Login, Parameter, Welcome};
-use crate::next::Next;
 use crate::note::Level;
 use crate::params::Params;
 use crate::pool::Purpose;
@@ -59,9 +58,13 @@ impl Pooler {
             size: 0,
         };
         server.logs_in(login, Params::unknown(&self.shared.tracked));
+        let dbname = match self.pools.at(server.pool).key.purpose {
+            Purpose::Checks => &self.config.globals.host_check_dbname,
+            _ => database.target(),
+        };
         let mut parameters: Vec<(&str, &[u8])> = vec![
             ("user", of.key.user.as_bytes()),
-            ("database", database.target().as_bytes()),
+            ("database", dbname.as_bytes()),
         ];
         let of_database = [
             ("client_encoding", &database.client_encoding),
@@ -129,33 +132,12 @@ impl Pooler {
         self.note_server(Level::Log, id, &text, out);
     }
 
-    /// Handles bytes of a server during Howdah's login.
-    pub(crate) fn server_login_bytes(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
-        let server = self.servers.at_mut(id);
-        server.inbox.hold(bytes);
-        while let Some(server) = self.servers.get_mut(id) {
-            if !matches!(server.state(), ServerState::Login(_)) {
-                // Bytes after the login are held and handled in a separate step: `Relay` can only
-                // refer to bytes of the current event.
-                if !server.inbox.held().is_empty() {
-                    self.next.note(Next::Hear(id));
-                }
-                return;
-            }
-            match server.inbox.take_message(limits::LOGIN_MESSAGE) {
-                Ok(None) => return,
-                Ok(Some((tag, body))) => self.login_message(id, tag, &body, out),
-                Err(_) => return self.not_postgres(id, out),
-            }
-        }
-    }
-
-    fn not_postgres(&mut self, id: ServerId, out: &mut Out) {
+    pub(super) fn not_postgres(&mut self, id: ServerId, out: &mut Out) {
         self.login_failed(id, "08P01", "bad pkt header", out);
         self.close_server(id, "bad pkt header", Close::Await, out);
     }
 
-    fn login_message(&mut self, id: ServerId, message: u8, body: &[u8], out: &mut Out) {
+    pub(super) fn login_message(&mut self, id: ServerId, message: u8, body: &[u8], out: &mut Out) {
         let proven = self.server_login(id).is_some_and(|login| login.proven);
         match message {
             tag::AUTHENTICATION => self.challenge(id, body, out),
@@ -289,6 +271,9 @@ impl Pooler {
         if has_no_room(fields) {
             self.wish_for_room(id, out);
         }
+        if sqlstate == "57P03" {
+            self.host_is_down(id, &text, out);
+        }
         self.login_failed(id, &sqlstate, &text, out);
         // As in PgBouncer's log. 57P03 is temporary.
         let why = if sqlstate == "57P03" {
@@ -305,6 +290,10 @@ impl Pooler {
         let parameters = std::mem::take(&mut login.parameters);
         let tracked = server.session.params.clone();
         server.tells_standby(standby::among(&parameters));
+        if !self.host_serves(id, out) {
+            return;
+        }
+        let server = self.servers.at_mut(id);
         let pool = self.pools.at_mut(server.pool);
         let of = self.logins.at_mut(server.login);
         let welcome = Welcome {
@@ -322,6 +311,7 @@ impl Pooler {
             }
         }
         let query = of.terms.database.connect_query.clone();
+        let query = query.filter(|_| pool.key.purpose != Purpose::Checks);
         match query.filter(|query| !query.is_empty()) {
             Some(query) => self.run_task(id, ServerState::ConnectQuery, query.as_bytes(), out),
             None => self.server_ready(id, out),

@@ -4,6 +4,7 @@ use crate::event::{Action, Close, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::mail::ToBroker;
 use crate::note::Level;
+use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
 use crate::server::{Ending, ServerState};
 
@@ -75,6 +76,11 @@ impl Pooler {
         self.keep_no_blocks();
         let pool = self.pools.at_mut(server.pool);
         pool.server_leaves();
+        if pool.key.purpose == Purpose::Checks {
+            let target = pool.key.target.clone();
+            self.check_closed(id, &target);
+            return self.unpacked(Peer::Server(id), out);
+        }
         if server.permitted {
             let freed = ToBroker::Freed {
                 worker: self.worker,

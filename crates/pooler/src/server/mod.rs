@@ -12,9 +12,11 @@ mod close;
 pub mod connect;
 pub mod connection;
 pub mod ending;
+pub(crate) mod host;
 pub mod login;
 mod lost;
-pub mod parcel;
+pub mod own;
+mod parcel;
 mod rest;
 pub mod secure;
 pub mod state;
@@ -43,6 +45,7 @@ use crate::link::Link;
 use crate::login::key::{LoginId, Welcome};
 use crate::params::Params;
 use crate::pool::key::{PoolId, PoolKey};
+use crate::roster::check::Examination;
 use crate::session::server::{Numbers, ServerSession, Trial};
 use crate::session::settings::Maybe;
 use crate::statement::ServerSet;
@@ -385,6 +388,14 @@ impl Server {
         self.status = Status::Idle;
         match state {
             ServerState::Lookup(lookup) => Some(lookup),
+            _ => None,
+        }
+    }
+
+    /// The examination of the host, if this is a check's connection.
+    pub(crate) fn examination_mut(&mut self) -> Option<&mut Examination> {
+        match &mut self.state {
+            ServerState::Examining(examination) => Some(examination),
             _ => None,
         }
     }

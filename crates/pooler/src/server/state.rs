@@ -7,6 +7,7 @@ use crate::cancel::errand::Errand;
 use crate::ids::{ClientId, WorkerId};
 use crate::known::Lookup;
 use crate::login::key::{Parameter, Welcome};
+use crate::roster::check::Examination;
 
 /// The state of a server.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub enum ServerState {
     Resetting,
     /// The server looks up a client's user.
     Lookup(Box<Lookup>),
+    /// The server asks its host for its role ([`crate::host_check`]).
+    Examining(Box<Examination>),
     /// A listening connection ([`crate::listen`]).
     Listening {
         /// The first query runs. No client waits for its result.

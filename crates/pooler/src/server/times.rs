@@ -13,6 +13,8 @@ pub struct ServerTimes {
     pub(crate) transaction: Time,
     /// The current request began.
     pub(crate) request: Time,
+    /// Bytes last came from PostgreSQL.
+    pub(crate) heard: Time,
     /// Howdah has answered for PostgreSQL, which has said nothing since `used`.
     silent: bool,
 }
@@ -25,6 +27,7 @@ impl ServerTimes {
             used: now,
             transaction: now,
             request: now,
+            heard: Time(0),
             silent: false,
         }
     }
@@ -49,6 +52,12 @@ impl ServerTimes {
     pub(super) fn begin_task(&mut self, now: Time) {
         self.used = now;
         self.request = now;
+    }
+
+    /// Bytes have come.
+    #[inline(always)]
+    pub(crate) fn mark_heard(&mut self, now: Time) {
+        self.heard = now;
     }
 
     /// Howdah answers a whole group for PostgreSQL. That is no sign that the server is alive.

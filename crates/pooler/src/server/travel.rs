@@ -90,18 +90,18 @@ impl Pooler {
     /// Stores the login parameters reported to another worker, if no server here has reported them
     /// yet, and tells newcomers. (This worker may get no permit for a server.)
     pub(crate) fn learn_welcome(&mut self, id: LoginId, welcome: Welcome, out: &mut Out) {
-        let Some(pool_id) = self.pool_if_any(id, Purpose::Clients) else {
-            return;
-        };
         // Known parameters stay, even if they came from a server that was lost before it was ready.
         let login = self.logins.at_mut(id);
         if login.welcome.is_none() {
             let tracked = self.shared.params.intern((*welcome.tracked).clone());
             login.learns_welcome(Welcome { tracked, ..welcome });
-            self.pools.at_mut(pool_id).mark_proved();
         }
-        for client in self.pools.at_mut(pool_id).take_newcomers() {
-            self.welcome(client, out);
+        for pool_id in self.logins.at(id).pools().to_vec() {
+            let pool = self.pools.at_mut(pool_id);
+            if pool.key.purpose == Purpose::Clients {
+                pool.mark_proved();
+            }
         }
+        self.greet_newcomers(id, out);
     }
 }

@@ -642,5 +642,6 @@ fn refused() -> howdah_pooler::event::Unreached {
     howdah_pooler::event::Unreached {
         text: "refused".into(),
         nobody: true,
+        ours: false,
     }
 }

@@ -1,0 +1,65 @@
+//! The connections of checks: when they are opened.
+
+use crate::config::{HostPort, nanos};
+use crate::event::{Out, Time};
+use crate::host_check::{placed, tell};
+use crate::pool::key::Purpose;
+use crate::pool::target::TargetName;
+use crate::pooler::Pooler;
+use crate::roster::fact::Fact;
+use crate::server::ServerState;
+
+impl Pooler {
+    /// Opens the connections that are due.
+    pub(crate) fn open_checks(&mut self, out: &mut Out) {
+        for host in self.checks.due(self.now) {
+            self.open_check(host, out);
+        }
+        self.janitor.next_check = self.checks.next();
+    }
+
+    fn open_check(&mut self, host: HostPort, out: &mut Out) {
+        let again = nanos(self.config.globals.host_check_interval);
+        let check = gone!(self.checks.hosts.get_mut(&host));
+        check.next = Some(Time(self.now.0.saturating_add(again)));
+        let entry = placed(&self.config).find(|database| database.hosts.contains(&host));
+        let entry = gone!(entry).clone();
+        let scopes = self.config.scopes(Some(&entry), None);
+        let auth_user = scopes.auth_user().filter(|user| !user.is_empty());
+        let own = self.config.globals.host_check_user.clone();
+        let user = own.or(auth_user).or_else(|| entry.forced_user.clone());
+        let Some(user) = user.filter(|user| !user.is_empty()) else {
+            check.next = None;
+            let why = "no host_check_user, auth_user or user: its role comes from logins";
+            return tell(host, Fact::Hidden(why.into()), out);
+        };
+        let login = self.login_of(&entry.name, &user, &entry);
+        let pool = self.pool_at(login, Purpose::Checks, TargetName::host(&host));
+        self.open_server(pool, out);
+        let opened = self
+            .servers
+            .iter()
+            .filter(|(_, server)| server.pool == pool);
+        let opened = opened.max_by_key(|(_, server)| server.number);
+        let opened = opened.map(|(id, _)| id);
+        if let Some(check) = self.checks.hosts.get_mut(&host) {
+            check.server = opened;
+        }
+    }
+
+    /// The host must be asked at once, if it is this worker that checks it.
+    pub(crate) fn check_now(&mut self, host: &HostPort, out: &mut Out) {
+        let Some(check) = self.checks.hosts.get_mut(host) else {
+            return;
+        };
+        let Some(id) = check.server else {
+            check.next = check.next.map(|next| next.min(self.now));
+            self.janitor.next_check = self.checks.next();
+            return;
+        };
+        let server = gone!(self.servers.get(id));
+        if matches!(server.state(), ServerState::Examining(e) if e.asked.is_none()) {
+            self.ask_host(id, out);
+        }
+    }
+}

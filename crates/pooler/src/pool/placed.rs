@@ -1,0 +1,162 @@
+//! Which of its hosts serves a placed database, as the last view of the hosts says.
+
+use chacha20::rand_core::Rng;
+
+use crate::config::{Database, HostPort, LoadBalance, SessionAttrs};
+use crate::login::LoginId;
+use crate::pool::key::{PoolId, Purpose};
+use crate::pool::target::TargetName;
+use crate::pooler::Pooler;
+use crate::roster::view::{HostStanding, ListView, Role};
+
+impl Pooler {
+    /// The pool of a placed login for a purpose, at a host that fits now.
+    pub(crate) fn placed_pool(&mut self, id: LoginId, purpose: Purpose) -> PoolId {
+        if purpose == Purpose::Clients {
+            if self.logins.at(id).home().is_none() && self.logins.at(id).shares().is_empty() {
+                self.set_home(id);
+            }
+            let home = self.logins.at(id).home();
+            return home.unwrap_or_else(|| self.share_out(id));
+        }
+        let database = self.logins.at(id).terms.database.clone();
+        let view = self.hosts.clone();
+        let fit = fit_hosts(view.lists.get(&*database.hosts), &database, purpose);
+        let target = fit
+            .first()
+            .map_or(TargetName::NoHost, |host| TargetName::host(host));
+        self.pool_at(id, purpose, target)
+    }
+
+    /// One of the pools that share the work, by chance and weight, but none that can't log in now. If
+    /// the pool has no idle server and a limit holds it back, the client gets an idle one of another
+    /// pool.
+    pub(crate) fn share_out(&mut self, id: LoginId) -> PoolId {
+        let random = self.random.next_u64();
+        let shares = self.logins.at(id).shares();
+        let works = |(pool, _): &(PoolId, u32)| !self.backs_off(*pool);
+        let all = shares.iter().copied();
+        let chosen =
+            by_weight(all.clone().filter(works), random).or_else(|| by_weight(all, random));
+        let Some(chosen) = chosen else {
+            // The login is forsaken: its clients are on their way.
+            return self.pool_at(id, Purpose::Clients, TargetName::NoHost);
+        };
+        let has_idle = |pool: &PoolId| !self.pools.at(*pool).idle.is_empty();
+        let pool = self.pools.at(chosen);
+        let most = pool.supply.bounds.size;
+        let is_full = most > 0 && pool.servers() >= most || pool.held_by().is_some();
+        if !is_full || has_idle(&chosen) {
+            return chosen;
+        }
+        let mut pools = shares.iter().map(|(pool, _)| *pool);
+        pools.find(has_idle).unwrap_or(chosen)
+    }
+
+    /// Finds the pools that serve the clients of a placed login now.
+    pub(crate) fn set_home(&mut self, id: LoginId) {
+        let login = self.logins.at(id);
+        if login.is_forsaken() {
+            return;
+        }
+        let (database, view) = (login.terms.database.clone(), self.hosts.clone());
+        let list = view.lists.get(&*database.hosts);
+        let fit = fit_hosts(list, &database, Purpose::Clients);
+        let fit = match database.load_balance_hosts {
+            LoadBalance::Disable => fit.get(..1).unwrap_or_default(),
+            _ => &fit,
+        };
+        let mut shares: Vec<(PoolId, u32)> = Vec::new();
+        for host in fit {
+            let pool = self.pool_at(id, Purpose::Clients, TargetName::host(host));
+            shares.push((pool, self.config.weight(host)));
+        }
+        let home = match shares[..] {
+            [] => Some(self.pool_at(id, Purpose::Clients, TargetName::NoHost)),
+            [(only, _)] => Some(only),
+            _ => None,
+        };
+        if home.is_some() {
+            shares.clear();
+        }
+        self.logins.at_mut(id).finds_home(home, shares);
+    }
+
+    /// What is known of a host of a login's database.
+    pub(crate) fn standing(&self, login: LoginId, host: &HostPort) -> Option<&HostStanding> {
+        let database = &self.logins.at(login).terms.database;
+        self.hosts.lists.get(&*database.hosts)?.standing(host)
+    }
+
+    /// Why no host fits: each host and what is known of it.
+    pub(crate) fn why_no_host(&self, database: &Database) -> String {
+        let wanted = match database.target_session_attrs {
+            SessionAttrs::ReadWrite | SessionAttrs::Primary => "no primary",
+            SessionAttrs::Standby => "no standby",
+            _ => "no host",
+        };
+        let Some(list) = self.hosts.lists.get(&*database.hosts) else {
+            return format!("{wanted}: the hosts have not been asked yet");
+        };
+        let said = list.hosts.iter().map(|(host, standing)| {
+            let what = match (&*standing.why, standing.role) {
+                ("", Some(Role::Primary)) => "is the primary",
+                ("", Some(Role::Standby)) => "is a standby",
+                ("", _) => "has not answered yet",
+                (why, _) => why,
+            };
+            format!("{host} {what}")
+        });
+        format!("{wanted}: {}", said.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// What the pools of a database want of a host.
+pub(crate) fn wish(database: &Database, purpose: Purpose) -> SessionAttrs {
+    match purpose {
+        // A standby may know an old password.
+        Purpose::Lookups => SessionAttrs::Primary,
+        _ => database.target_session_attrs,
+    }
+}
+
+/// The hosts that fit now, all equally.
+pub(crate) fn fit_hosts<'a>(
+    list: Option<&'a ListView>,
+    database: &Database,
+    purpose: Purpose,
+) -> Vec<&'a HostPort> {
+    let Some(list) = list else { return Vec::new() };
+    let fit = list.best(wish(database, purpose));
+    if fit.is_empty() && purpose == Purpose::Lookups {
+        return list.best(SessionAttrs::PreferStandby);
+    }
+    fit
+}
+
+/// One of several pools, by chance; one with twice the weight twice as often. `None` of no pools.
+fn by_weight(shares: impl Iterator<Item = (PoolId, u32)> + Clone, random: u64) -> Option<PoolId> {
+    let sum: u64 = shares.clone().map(|(_, weight)| u64::from(weight)).sum();
+    let mut at = random.checked_rem(sum)?;
+    for (pool, weight) in shares {
+        match at.checked_sub(u64::from(weight)) {
+            Some(rest) => at = rest,
+            None => return Some(pool),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_shared_by_weight() {
+        let shares = [(PoolId(1), 1), (PoolId(2), 3), (PoolId(3), 1)];
+        let chosen = |random| by_weight(shares.into_iter(), random).map(|pool| pool.0);
+        let chosen: Vec<_> = (0..10).filter_map(chosen).collect();
+        assert_eq!(chosen, [1, 2, 2, 2, 3, 1, 2, 2, 2, 3]);
+        assert_eq!(by_weight(std::iter::empty(), 7), None);
+    }
+}

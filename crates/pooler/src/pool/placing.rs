@@ -1,0 +1,232 @@
+//! Placed databases: which of their hosts serves a client. The control thread says what the hosts
+//! are ([`View`]).
+
+use std::sync::Arc;
+
+use crate::client::ClientState;
+use crate::config::{HostPort, SessionAttrs};
+use crate::event::{ClientId, Close, Out, Time};
+use crate::fault::Fault;
+use crate::login::{Login, LoginId};
+use crate::maintenance::PERIOD_NS;
+use crate::next::Next;
+use crate::opening::Opening;
+use crate::pool::Pool;
+use crate::pool::key::{PoolId, PoolKey, Purpose};
+use crate::pool::placed::{fit_hosts, wish};
+use crate::pool::target::TargetName;
+use crate::pooler::Pooler;
+use crate::roster::view::{HostStanding, Role, State, View};
+use crate::server::ServerState;
+use crate::server::host::UNFIT;
+
+/// Why servers are closed at once.
+const FENCED: &str = "host is fenced";
+
+/// Why servers are closed whose host does not answer.
+const SILENT: &str = "host does not answer";
+
+impl Pooler {
+    /// The control thread says that something about the hosts has changed.
+    pub(crate) fn hosts_changed(&mut self, view: Arc<View>, out: &mut Out) {
+        let before = std::mem::replace(&mut self.hosts, view);
+        // Servers in the mail are replaced when they arrive. Every worker counts every change.
+        self.janitor.epoch += 1;
+        for id in self.logins.ids() {
+            self.place_login(id, out);
+        }
+        self.welcome_back(&before, out);
+    }
+
+    /// Sends the clients of a login where the hosts fit now, and ends the use of hosts that do not.
+    pub(crate) fn place_login(&mut self, id: LoginId, out: &mut Out) {
+        let login = self.logins.at(id);
+        let database = login.terms.database.clone();
+        let mut pools = login.pools().iter().map(|pool| &self.pools.at(*pool).key);
+        if database.is_placed() && pools.any(|key| key.purpose == Purpose::Clients) {
+            self.set_home(id);
+        }
+        let view = self.hosts.clone();
+        let list = view.lists.get(&*database.hosts);
+        for pool_id in self.logins.at(id).pools().to_vec() {
+            let key = self.pools.at(pool_id).key.clone();
+            if key.purpose == Purpose::Checks {
+                continue;
+            }
+            let fit = fit_hosts(list, &database, key.purpose);
+            if let (TargetName::Host(host), Some(list)) = (&key.target, list) {
+                self.judge_servers(pool_id, (host, list.standing(host)), &fit, out);
+            }
+            let stays = match &key.target {
+                _ if !database.is_placed() => key.target == TargetName::Entry,
+                TargetName::Host(host) => fit.iter().any(|fit| **fit == **host),
+                TargetName::Entry => false,
+                TargetName::NoHost => fit.is_empty(),
+            };
+            if !stays {
+                self.send_on(pool_id, &key, out);
+            }
+        }
+    }
+
+    /// Closes the servers of a pool whose host must not be used.
+    fn judge_servers(
+        &mut self,
+        pool_id: PoolId,
+        (host, standing): (&HostPort, Option<&HostStanding>),
+        fit: &[&HostPort],
+        out: &mut Out,
+    ) {
+        let pool = self.pools.at(pool_id);
+        let purpose = pool.key.purpose;
+        let wish = wish(&self.logins.at(pool.login).terms.database, purpose);
+        let elsewhere = fit.iter().any(|other| *other != host);
+        match standing {
+            Some(standing) if standing.state == State::Fenced => {
+                self.cut_off(pool_id, FENCED, out);
+            }
+            Some(standing) if standing.state == State::Silent && elsewhere => {
+                self.cut_off(pool_id, SILENT, out);
+            }
+            Some(standing) if standing.state == State::Silent => {}
+            Some(standing) if keeps_servers(standing, wish) => {}
+            Some(standing) if purpose == Purpose::Lookups && standing.state <= State::Down => {}
+            _ => self.call_in(pool_id, UNFIT, out),
+        }
+    }
+
+    /// A host that was away is back: its pools need not wait any longer.
+    fn welcome_back(&mut self, before: &View, out: &mut Out) {
+        let is_away = |view: &View, pool: &Pool, login: &Login| {
+            let TargetName::Host(host) = &pool.key.target else {
+                return false;
+            };
+            let list = view.lists.get(&*login.terms.database.hosts);
+            let standing = list.and_then(|list| list.standing(host));
+            standing.is_none_or(|standing| standing.state != State::Up)
+        };
+        for id in self.pools.ids() {
+            let pool = self.pools.at(id);
+            let login = self.logins.at(pool.login);
+            let returns = pool.failure.is_some()
+                && is_away(before, pool, login)
+                && !is_away(&self.hosts, pool, login);
+            if returns {
+                self.pools.at_mut(id).login_may_succeed();
+                self.need_anew(id, out);
+            }
+        }
+    }
+
+    /// Where checks can't find the roles, logins must: of clients that no host fits, and of hosts that
+    /// are down, one host after the other gets a login, or a test of an idle server.
+    pub(crate) fn try_hidden_hosts(&mut self, out: &mut Out) {
+        for id in self.logins.ids() {
+            let login = self.logins.at(id);
+            let database = &login.terms.database;
+            if !database.is_placed() || login.clients() == 0 {
+                continue;
+            }
+            // They wait for a host, or for one that is away.
+            let waits = login.home().is_some_and(|home| {
+                let pool = self.pools.at(home);
+                pool.is_waited_for()
+                    && (pool.key.target == TargetName::NoHost || self.backs_off(home))
+            });
+            let list = self.hosts.lists.get(&*database.hosts);
+            let hosts = list.map_or(&[][..], |list| &list.hosts);
+            let due = |(_, standing): &&(HostPort, HostStanding)| {
+                standing.hidden
+                    && (standing.state == State::Down || waits && standing.state == State::Up)
+            };
+            let due: Vec<&(HostPort, HostStanding)> = hosts.iter().filter(due).collect();
+            let turn = (self.now.0 / PERIOD_NS) as usize;
+            let Some((host, _)) = due.get(turn % due.len().max(1)) else {
+                continue;
+            };
+            let target = TargetName::host(host);
+            let pool = self.pool_at(id, Purpose::Clients, target);
+            match self.pools.at(pool).idle.newest() {
+                Some(server) => {
+                    self.pools.at_mut(pool).idle.remove(server);
+                    self.test_server(server, out);
+                }
+                None if self.backs_off(pool) => {}
+                None => self.warm_to(pool, 1, out),
+            }
+        }
+    }
+
+    /// Those who wait in a pool whose host does not fit go to one that does, with their time.
+    fn send_on(&mut self, pool_id: PoolId, key: &PoolKey, out: &mut Out) {
+        match key.purpose {
+            Purpose::Clients => {
+                for client in self.pools.at_mut(pool_id).take_newcomers() {
+                    self.newcomer_goes_on(client, out);
+                }
+                for (client, since) in self.pools.at_mut(pool_id).waiting.take_all() {
+                    self.waiter_goes_on(client, (pool_id, since), out);
+                }
+            }
+            Purpose::Lookups => {
+                for (client, _) in self.pools.at_mut(pool_id).waiting.take_all() {
+                    self.next.note(Next::LookUp(client));
+                }
+            }
+            Purpose::Listening | Purpose::Checks => {}
+        }
+    }
+
+    /// A client that waits for a server waits at another host, with its time.
+    fn waiter_goes_on(&mut self, id: ClientId, (from, since): (PoolId, Time), out: &mut Out) {
+        let client = gone!(self.clients.get(id));
+        if !matches!(client.state(), ClientState::Waiting(pool) if *pool == from) {
+            return;
+        }
+        if let Some(pool) = self.route(id, Opening::Unread) {
+            self.clients.at_mut(id).stands_in_line(pool);
+            self.await_server(id, pool);
+            self.stand_in_line(id, since);
+            self.need(pool, out);
+        }
+    }
+
+    /// A client that waits for its login's first server waits at another host.
+    fn newcomer_goes_on(&mut self, id: ClientId, out: &mut Out) {
+        let client = gone!(self.clients.get(id));
+        if !matches!(client.state(), ClientState::Welcome(_)) {
+            return;
+        }
+        if let Some(pool) = self.route(id, Opening::Unread) {
+            self.clients.at_mut(id).awaits_welcome(pool);
+            self.pools.at_mut(pool).awaits_welcome(id);
+            self.need(pool, out);
+        }
+    }
+
+    /// Closes all servers of a pool at once, inside transactions, too.
+    fn cut_off(&mut self, pool_id: PoolId, why: &'static str, out: &mut Out) {
+        let of_pool = self
+            .servers
+            .iter()
+            .filter(|(_, server)| server.pool == pool_id);
+        for id in of_pool.map(|(id, _)| id).collect::<Vec<_>>() {
+            match self.servers.at(id).state() {
+                // It is on its way to another worker, and closes there.
+                ServerState::Lent(_) | ServerState::Packed => self.replace(id, why, out),
+                ServerState::Cancel(_) | ServerState::Closing => {}
+                _ => {
+                    self.line_up_again(id);
+                    self.drop_linked(id, Fault::ServerGone, out);
+                    self.close_server(id, why, Close::Abort, out);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a host keeps its servers: its role is right, or not known.
+fn keeps_servers(standing: &HostStanding, wish: SessionAttrs) -> bool {
+    let is_decided = matches!(standing.role, Some(Role::Primary | Role::Standby));
+    standing.state <= State::Down && (!is_decided || standing.rank(wish).is_some())
+}

@@ -1,0 +1,198 @@
+//! What the roster knows of one list of hosts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::record::HostRecord;
+use super::verdict::{Contestant, Judgement, Precedent, judge};
+use super::view::{HostList, ListView, Role, State};
+use crate::config::HostPort;
+use crate::ids::Time;
+use crate::note::{Level, Note};
+
+/// The verdict on a list, and what the next verdict must remember.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Roll {
+    precedent: Precedent,
+    /// Without positions in the WAL.
+    view: ListView,
+}
+
+impl Roll {
+    /// The roll of a list after a reload. It remembers what was known of its hosts in the same list
+    /// before, or in the list that had most of them.
+    pub(super) fn succeed(list: &HostList, before: &BTreeMap<HostList, Roll>) -> Roll {
+        if let Some(same) = before.get(list) {
+            return same.clone();
+        }
+        let shared = |old: &HostList| old.iter().filter(|host| list.contains(host)).count();
+        let closest = before.iter().max_by_key(|(old, _)| shared(old));
+        let mut roll = Roll {
+            precedent: Precedent::new(list.len()),
+            view: ListView::default(),
+        };
+        let Some((old, closest)) = closest.filter(|(old, _)| shared(old) > 0) else {
+            return roll;
+        };
+        roll.view = closest.view.clone();
+        for (at, host) in list.iter().enumerate() {
+            let Some(place) = old.iter().position(|of_old| of_old == host) else {
+                continue;
+            };
+            roll.precedent.fences[at] = closest.precedent.fences[place].clone();
+            if closest.precedent.incumbent == Some(place) {
+                roll.precedent.incumbent = Some(at);
+                roll.precedent.system = closest.precedent.system;
+            }
+        }
+        roll
+    }
+
+    /// Judges the list again, and says in the log what is new. True if the view has changed.
+    pub(super) fn judge(
+        &mut self,
+        now: Time,
+        list: &HostList,
+        records: &BTreeMap<HostPort, HostRecord>,
+        notes: &mut Vec<Note>,
+    ) -> bool {
+        let contestants = list.iter().map(|host| records[host].contestant(host));
+        let contestants: Vec<Contestant<'_>> = contestants.collect();
+        let Judgement { precedent, rulings } = judge(&contestants, &self.precedent);
+        let judged = list.iter().zip(rulings).zip(&precedent.fences);
+        let hosts = judged.map(|((host, ruling), fence)| {
+            let mut standing = records[host].standing(now, ruling, fence.as_ref());
+            if let Some(old) = self.view.standing(host)
+                && (old.state, old.role) == (standing.state, standing.role)
+            {
+                standing.since = old.since;
+            }
+            (host.clone(), standing)
+        });
+        let view = ListView {
+            hosts: hosts.collect(),
+        };
+        self.tell_fences(&contestants, &precedent, notes);
+        self.tell_primary(&view, notes);
+        self.precedent = precedent;
+        let changed = view != self.view;
+        self.view = view;
+        changed
+    }
+
+    fn tell_fences(&self, hosts: &[Contestant<'_>], new: &Precedent, notes: &mut Vec<Note>) {
+        let fences = self.precedent.fences.iter().zip(&new.fences);
+        for (of, (before, after)) in hosts.iter().zip(fences) {
+            let host = of.host;
+            let note = match (before, after) {
+                (None, Some(fence)) => {
+                    // One that is up may confirm writes to others, which will be lost.
+                    let level = if of.is_up {
+                        Level::Error
+                    } else {
+                        Level::Warning
+                    };
+                    Note::new(level, format!("host {host} is fenced: {}", fence.why))
+                }
+                (Some(_), None) => {
+                    Note::new(Level::Log, format!("host {host} is no longer fenced"))
+                }
+                _ => continue,
+            };
+            notes.push(note);
+        }
+    }
+
+    fn tell_primary(&self, new: &ListView, notes: &mut Vec<Note>) {
+        let (before, after) = (
+            having(&self.view, Role::Primary),
+            having(new, Role::Primary),
+        );
+        let rivals = having(new, Role::Rival);
+        let note = match (&after[..], &rivals[..]) {
+            ([primary, ..], _) if before.contains(primary) => return,
+            ([primary, ..], _) => Note::new(Level::Log, format!("host {primary} is the primary")),
+            ([], [first, others @ ..]) if !others.is_empty() => {
+                if rivals == having(&self.view, Role::Rival) && before.is_empty() {
+                    return;
+                }
+                let others = others.iter().map(|host| format!(" and {host}"));
+                let others: String = others.collect();
+                let text = format!("two primaries: {first}{others} take writes: writers wait");
+                Note::new(Level::Error, text)
+            }
+            ([], _) if before.is_empty() => return,
+            ([], _) => {
+                let hosts = new.hosts.iter().map(|(host, standing)| {
+                    let what = match (standing.state, standing.role) {
+                        (State::Up, Some(Role::Standby)) => "is a standby",
+                        _ => &*standing.why,
+                    };
+                    format!("{host} {what}")
+                });
+                let hosts = hosts.collect::<Vec<_>>().join(", ");
+                Note::new(Level::Warning, format!("no primary: {hosts}"))
+            }
+        };
+        notes.push(note);
+    }
+
+    /// Ends the fences of resumed hosts, and forgets an incumbent that is away.
+    pub(super) fn forget(
+        &mut self,
+        list: &HostList,
+        resumed: &BTreeSet<HostPort>,
+        away: &BTreeSet<HostPort>,
+    ) {
+        for (host, fence) in list.iter().zip(&mut self.precedent.fences) {
+            fence.take_if(|_| resumed.contains(host));
+        }
+        let incumbent = self.precedent.incumbent;
+        if incumbent.is_some_and(|at| away.contains(&list[at])) {
+            self.precedent.incumbent = None;
+            self.precedent.system = None;
+        }
+    }
+
+    /// The verdict, with the hosts' positions in the WAL.
+    pub(super) fn view(&self, records: &BTreeMap<HostPort, HostRecord>) -> ListView {
+        let mut view = self.view.clone();
+        for (host, standing) in &mut view.hosts {
+            standing.lsn = records[host].lsn();
+        }
+        view
+    }
+
+    /// Panics if the verdict contradicts itself or is out of date.
+    pub(super) fn check(&self, list: &HostList, records: &BTreeMap<HostPort, HostRecord>) {
+        let hosts: Vec<_> = self.view.hosts.iter().map(|(host, _)| host).collect();
+        assert_eq!(hosts, list.iter().collect::<Vec<_>>(), "hosts of a list");
+        let (mut again, mut notes) = (self.clone(), Vec::new());
+        again.judge(Time(u64::MAX), list, records, &mut notes);
+        assert_eq!((&again, &notes[..]), (self, &[][..]), "a list judged twice");
+        let primaries = having(&self.view, Role::Primary);
+        for pair in primaries.windows(2) {
+            let identity = |host: &HostPort| {
+                let word = records[host].word.as_ref();
+                let identity = word.and_then(|word| word.identity());
+                identity.map(|(system, started)| (system, started.to_owned()))
+            };
+            let first = identity(pair[0]);
+            assert!(
+                first.is_some() && first == identity(pair[1]),
+                "two primaries: {pair:?}"
+            );
+        }
+        for (host, standing) in &self.view.hosts {
+            let is_out = standing.state >= State::Drained;
+            let is_primary = standing.role == Some(Role::Primary);
+            assert!(!(is_out && is_primary), "{host} is out, and the primary");
+        }
+    }
+}
+
+/// The hosts of a list with a role.
+fn having(view: &ListView, role: Role) -> Vec<&HostPort> {
+    let hosts = view.hosts.iter();
+    let having = hosts.filter(|(_, standing)| standing.role == Some(role));
+    having.map(|(host, _)| host).collect()
+}

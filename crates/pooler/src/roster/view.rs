@@ -1,0 +1,146 @@
+//! What the workers know of the hosts of placed databases: who is primary, and who can be used.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::config::{HostPort, SessionAttrs};
+use crate::ids::Time;
+
+/// The hosts of an entry, in its order. Entries with equal lists share one verdict.
+pub type HostList = Arc<[HostPort]>;
+
+/// What a host is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// The one host that takes writes.
+    Primary,
+    /// A host in recovery.
+    Standby,
+    /// A host that takes writes while it is not decided whether it is the primary: several take
+    /// writes and none of them was the primary, or other hosts have yet to say something, or its
+    /// timeline is being asked for. Whoever asks for a role does not use it.
+    Rival,
+}
+
+/// Whether a host can be used.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum State {
+    /// Yes.
+    Up,
+    /// Its last connection was refused, unreachable or timed out, or it is starting up. It is used
+    /// last.
+    Down,
+    /// It does not answer, on no connection. It gets no new work.
+    Silent,
+    /// An operator has taken it out (`DRAIN_HOST`).
+    Drained,
+    /// It takes writes, and another host is the primary, or it belongs to another PostgreSQL. Its
+    /// servers are closed.
+    Fenced,
+}
+
+/// What is known of one host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostStanding {
+    /// Its role; `None` if unknown, or if it takes writes and is not the primary (then it is
+    /// fenced or drained).
+    pub role: Option<Role>,
+    /// Whether it can be used.
+    pub state: State,
+    /// It is a standby of an older timeline than the primary's. It is used last.
+    pub behind: bool,
+    /// `default_transaction_read_only` is on.
+    pub read_only: bool,
+    /// No check can find its role: there is no user for it, or PostgreSQL refuses the question. Then
+    /// it is tried as if it had the wished role, and a login reports the true one.
+    pub hidden: bool,
+    /// Why it is in this state, or what is missing to know its role; may be empty.
+    pub why: Arc<str>,
+    /// Since when it has had this state and role.
+    pub since: Time,
+    /// Its last known timeline.
+    pub timeline: Option<u32>,
+    /// Its last known position in the WAL: inserted by a primary, replayed by a standby. Moves with
+    /// each check, which alone makes no new view: workers have an old one.
+    pub lsn: Option<u64>,
+}
+
+/// How willingly a host is used: the lowest rank first. Hosts of one rank share the work.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Rank {
+    /// It is up and has the wished role.
+    Wished,
+    /// It is the primary, and only a standby was preferred.
+    Substitute,
+    /// It is a standby of an older timeline.
+    Behind,
+    /// Its role is not known, and only a login can report it.
+    Unknown,
+    /// It is down.
+    Down,
+}
+
+impl HostStanding {
+    /// How willingly the host is used for a wish; `None` if it must not be used.
+    pub fn rank(&self, wish: SessionAttrs) -> Option<Rank> {
+        if self.state > State::Down {
+            return None;
+        }
+        let is_writable = self.role == Some(Role::Primary) && !self.read_only;
+        let fits = match (wish, self.role) {
+            (SessionAttrs::Any, _) => Rank::Wished,
+            (_, None) if self.hidden => Rank::Unknown,
+            (_, None) => return None,
+            (_, Some(Role::Rival)) => return None,
+            (SessionAttrs::ReadWrite, _) if is_writable => Rank::Wished,
+            (SessionAttrs::ReadOnly, _) if !is_writable => Rank::Wished,
+            (SessionAttrs::ReadWrite | SessionAttrs::ReadOnly, _) => return None,
+            (SessionAttrs::Primary, Some(Role::Primary)) => Rank::Wished,
+            (SessionAttrs::Primary, Some(Role::Standby)) => return None,
+            (SessionAttrs::Standby | SessionAttrs::PreferStandby, Some(Role::Standby)) => {
+                Rank::Wished
+            }
+            (SessionAttrs::Standby, Some(Role::Primary)) => return None,
+            (SessionAttrs::PreferStandby, Some(Role::Primary)) => Rank::Substitute,
+        };
+        Some(match self.state {
+            State::Down => Rank::Down,
+            _ if self.behind => fits.max(Rank::Behind),
+            _ => fits,
+        })
+    }
+}
+
+/// What is known of the hosts of one list, in its order.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ListView {
+    /// The hosts.
+    pub hosts: Vec<(HostPort, HostStanding)>,
+}
+
+impl ListView {
+    /// What is known of a host.
+    pub fn standing(&self, of: &HostPort) -> Option<&HostStanding> {
+        let mut hosts = self.hosts.iter();
+        hosts
+            .find(|(host, _)| host == of)
+            .map(|(_, standing)| standing)
+    }
+
+    /// The hosts that a wish can use and that are used most willingly: all of one rank.
+    pub fn best(&self, wish: SessionAttrs) -> Vec<&HostPort> {
+        let ranked = self.hosts.iter();
+        let ranked = ranked.filter_map(|(host, standing)| Some((standing.rank(wish)?, host)));
+        let ranked: Vec<_> = ranked.collect();
+        let best = ranked.iter().map(|(rank, _)| *rank).min();
+        let of_best = ranked.into_iter().filter(|(rank, _)| Some(*rank) == best);
+        of_best.map(|(_, host)| host).collect()
+    }
+}
+
+/// What is known of all lists. The control thread sends a new value whenever something changes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct View {
+    /// By list.
+    pub lists: BTreeMap<HostList, ListView>,
+}

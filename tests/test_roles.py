@@ -1,0 +1,187 @@
+"""Databases whose hosts have roles: who is primary, where clients go, and what a failover costs."""
+
+import signal
+import threading
+
+import pytest
+
+from harness import machine, wire
+from harness.postgres import Standby
+from test_takeover import take_over
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.one_driver]
+
+
+class Trio:
+    """A primary and two standbys of it."""
+
+    def __init__(self, own_postgres, scratch):
+        self.first = own_postgres
+        self.first.sql("alter system set wal_log_hints = on")
+        self.first.sql("create role checker login; grant pg_monitor to checker")
+        self.first.sql("create table written (id int)")
+        self.others = [Standby(own_postgres, scratch, f"{own_postgres.folder}s{i}") for i in (1, 2)]
+        self.hosts = [self.first, *self.others]
+
+    def entries(self, **settings):
+        """Databases for each wish."""
+        ports = ",".join(str(host.port) for host in self.hosts)
+        at = f"host={','.join(['127.0.0.1'] * 3)} port={ports} dbname=postgres"
+        return {name: f"{at} target_session_attrs={wish}" for name, wish in [
+            ("rw", "primary"), ("ro", "standby"), ("any_ro", "prefer-standby")]}
+
+    def stop(self):
+        for host in self.others:
+            host.stop(signal.SIGQUIT)
+
+
+@pytest.fixture
+def trio(own_postgres, scratch):
+    found = Trio(own_postgres, scratch)
+    yield found
+    found.stop()
+
+
+def where(client):
+    """The port of the host that serves the client."""
+    return int(client.value("select inet_server_port()"))
+
+
+def roles(howdah):
+    """SHOW HOSTS: what each port is."""
+    return {int(row["port"]): (row["role"], row["state"]) for row in howdah.console("SHOW HOSTS")}
+
+
+def make(make_howdah, trio, **settings):
+    """A Howdah that knows the roles of all hosts that are up."""
+    howdah = make_howdah(postgres=trio.first, databases=trio.entries(),
+                         host_check_user="checker", **settings)
+    machine.wait_until(lambda: all(role != "unknown" or state == "down"
+                                   for role, state in roles(howdah).values()), "roles")
+    return howdah
+
+
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_clients_go_where_the_roles_are(make_howdah, trio, mode):
+    howdah = make(make_howdah, trio, pool_mode=mode)
+    standbys = {host.port for host in trio.others}
+    with howdah.connect(database="rw") as client:
+        assert where(client) == trio.first.port
+        client.rows("insert into written values (1)")
+    seen = set()
+    for database in ("ro", "any_ro"):
+        for _ in range(20):
+            with howdah.connect(database=database) as client:
+                seen.add(where(client))
+                assert client.parameters["in_hot_standby"] == "on"
+    assert seen == standbys
+    assert roles(howdah) == {trio.first.port: ("primary", "up"),
+                             **{port: ("standby", "up") for port in standbys}}
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_failover_loses_no_client(make_howdah, trio, workers):
+    """The primary is killed and a standby promoted: clients between two transactions notice a
+    wait; the old primary, once it is back, is fenced."""
+    howdah = make(make_howdah, trio, workers=workers, pool_spread="always")
+    clients = [howdah.connect(database="rw", seconds=40) for _ in range(5)]
+    for client in clients:
+        client.rows("insert into written values (1)")
+    trio.first.stop(signal.SIGQUIT)
+    new = trio.others[0]
+    told = []
+
+    def write(client):
+        client.rows("insert into written values (2)")
+        told.append(where(client))
+
+    threads = [threading.Thread(target=write, args=(client,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    howdah.wait_for_log(f"127.0.0.1:{trio.first.port}.* is down")
+    new.promote()
+    for thread in threads:
+        thread.join(40)
+    assert told == [new.port] * 5
+    trio.first.start()
+    machine.wait_until(lambda: roles(howdah)[trio.first.port][1] == "fenced", "a fence")
+    with howdah.connect(database="rw") as client:
+        assert where(client) == new.port
+    trio.first.stop()
+
+
+def test_who_finds_no_primary_is_told_why(make_howdah, trio):
+    trio.first.stop()
+    howdah = make(make_howdah, trio, query_wait_notify=1)
+    told = []
+
+    def work():
+        with howdah.connect(database="rw", seconds=40) as client:
+            told.append(where(client))
+
+    waiting = threading.Thread(target=work)
+    waiting.start()
+    machine.wait_until(lambda: (howdah.pool("rw", "postgres") or {}).get("cl_waiting") == 1,
+                       "a client that waits")
+    trio.first.start()
+    waiting.join(40)
+    assert told == [trio.first.port]
+
+
+def test_a_host_is_drained(make_howdah, trio):
+    """No new work goes to a drained host, and its idle servers are closed."""
+    howdah = make(make_howdah, trio)
+    first, second = (host.port for host in trio.others)
+    with howdah.connect(database="ro") as client:
+        seen = {where(client) for _ in range(20)}
+        assert seen == {first, second}
+        howdah.console(f"DRAIN_HOST 127.0.0.1:{first}")
+        machine.wait_until(lambda: roles(howdah)[first][1] == "drained", "a drained host")
+        assert {where(client) for _ in range(20)} == {second}
+        rows = {int(row["port"]): row["servers"] for row in howdah.console("SHOW HOSTS")}
+        assert rows[first] == "0"
+        howdah.console(f"RESUME_HOST 127.0.0.1:{first}")
+        machine.wait_until(lambda: roles(howdah)[first] == ("standby", "up"), "a host in use")
+        machine.wait_until(lambda: where(client) == first, "work for the resumed host")
+    with pytest.raises(wire.Refused, match="no database with target_session_attrs has this host"):
+        howdah.console("DRAIN_HOST nowhere")
+
+
+def test_roles_are_learned_from_logins_alone(make_howdah, trio):
+    """Without a user for checks, what PostgreSQL reports at logins tells the roles."""
+    howdah = make_howdah(postgres=trio.first, databases=trio.entries())
+    with howdah.connect(database="rw", seconds=40) as client:
+        assert where(client) == trio.first.port
+        with howdah.connect(database="ro", seconds=40) as reader:
+            assert where(reader) in {host.port for host in trio.others}
+        trio.first.stop(signal.SIGQUIT)
+        trio.others[1].promote()
+        assert where(client) == trio.others[1].port
+
+
+def test_a_reload_gives_hosts_roles(make_howdah, trio):
+    entries = trio.entries()
+    plain = {"rw": entries["rw"].replace(" target_session_attrs=primary", "")}
+    howdah = make_howdah(postgres=trio.first, databases=plain, host_check_user="checker")
+    with howdah.connect(database="rw") as client:
+        assert {where(client) for _ in range(6)} <= {host.port for host in trio.hosts}
+        howdah.sections["databases"] = {"rw": entries["rw"]}
+        howdah.write()
+        howdah.reload()
+        assert {where(client) for _ in range(6)} == {trio.first.port}
+        howdah.sections["databases"] = plain
+        howdah.write()
+        howdah.reload()
+        assert where(client) in {host.port for host in trio.hosts}
+
+
+def test_a_takeover_keeps_the_clients_of_hosts(make_howdah, trio):
+    """The successor asks all hosts anew; clients go on where they were, without an error."""
+    howdah = make(make_howdah, trio)
+    with howdah.connect(database="rw") as writer, howdah.connect(database="ro") as reader:
+        assert where(writer) == trio.first.port
+        where(reader)
+        take_over(howdah)
+        for _ in range(5):
+            assert where(writer) == trio.first.port
+            assert where(reader) in {host.port for host in trio.others}
