@@ -52,6 +52,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "not_listening(reason): left out by --listening")
     config.addinivalue_line("markers", "long: left out but for --long")
     config.addinivalue_line("markers", "one_driver: looks at nothing that a driver does")
+    config.addinivalue_line("markers", "both_drivers: does, in a file that is marked one_driver")
     config.addinivalue_line("markers", "own: needs a setting or answer that PgBouncer has not")
 
 
@@ -86,7 +87,8 @@ def pytest_generate_tests(metafunc):
     if "driver" in metafunc.fixturenames:
         wanted = metafunc.config.getoption("--driver")
         drivers = [wanted] if wanted in ("epoll", "io_uring") else ["epoll", "io_uring"]
-        if not wanted and metafunc.definition.get_closest_marker("one_driver"):
+        marked = metafunc.definition.get_closest_marker
+        if not wanted and marked("one_driver") and not marked("both_drivers"):
             drivers = ["io_uring" if machine.io_uring_works() else "epoll"]
         if "pgbouncer" in os.path.basename(PROGRAM):
             drivers = ["epoll"]

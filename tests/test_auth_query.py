@@ -76,6 +76,7 @@ def test_nobody_invents_users(make_howdah, postgres, workers):
         assert client.value("select 1") == "1"
 
 
+@pytest.mark.both_drivers
 def test_who_is_not_let_in_says_little(shared_howdah):
     """While PostgreSQL is silent about a user, its client may send what a proof takes, and no more;
     that it hangs up is noticed."""

@@ -530,6 +530,7 @@ def test_passwords_are_not_told(make_howdah, postgres):
         assert [said for said in [*outputs, howdah.said()] if "pa55" in said] == []
 
 
+@pytest.mark.both_drivers
 def test_login_survives_a_takeover(make_howdah, scratch, own_postgres):
     """Who has logged in is logged in behind -R, too, even if the directory is gone, and its pool
     opens servers with the password it gave."""

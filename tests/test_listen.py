@@ -396,6 +396,7 @@ def test_pause_reconnect_and_resume(pool):
         assert tags(one.read_until("Z")) == "CZ"
 
 
+@pytest.mark.both_drivers
 def test_suspend(pool):
     """Nothing is told meanwhile, and nothing is missed."""
     howdah = pool(2)
@@ -596,6 +597,7 @@ def test_a_query_in_an_open_group(pool):
         assert one.rows("select 3") == [["3"]]
 
 
+@pytest.mark.both_drivers
 def test_a_copy_that_fails_in_the_middle_of_a_message(pool):
     howdah = pool(1)
     with howdah.connect() as one, howdah.connect() as two:
@@ -707,6 +709,7 @@ def test_another_encoding(pool):
         assert error.fields()["C"] == "22021"
 
 
+@pytest.mark.both_drivers
 def test_too_much_waits(pool):
     howdah = pool(2)
     with howdah.connect() as one, howdah.connect() as two:

@@ -131,6 +131,7 @@ def test_no_such_service(with_rules):
     howdah.wait_for_log(r"pam_\w+\(\) failed: ")
 
 
+@pytest.mark.both_drivers
 def test_slow_module_delays_only_its_own(with_rules, service):
     """While some logins hang in a module, others go on; a client that leaves is forgotten; who
     stays gets in."""
@@ -183,6 +184,7 @@ def test_auth_type_pam(make_howdah, scratch, own_postgres, request):
         service.remove()
 
 
+@pytest.mark.both_drivers
 def test_takeover(make_howdah, own_postgres, service):
     """Who is logged in by PAM stays so behind a successor, which asks nobody again; and it opens
     servers with the password that PAM has found right."""

@@ -142,6 +142,7 @@ def test_others_deallocate(howdah):
             assert one.error(bind("other"), sync())["C"] == "26000"
 
 
+@pytest.mark.both_drivers
 def test_vanishes_between_parse_and_sync(howdah):
     """A client drops after Parse without Sync; another one parses the same text."""
     for parts in ([parse("select 'half'", "s")], [parse("select 'half'", "s"), flush()],
@@ -161,6 +162,7 @@ def test_vanishes_between_parse_and_sync(howdah):
                 assert next_one.value("select now() = statement_timestamp()") == "t"
 
 
+@pytest.mark.both_drivers
 def test_vanishes_at_every_byte(howdah):
     """A client that dies after any byte of its messages; the next one gets its own replies."""
     data = (query("begin") + parse("select 'gone'", "s") + bind("s") + execute() + sync()
@@ -177,6 +179,7 @@ def test_vanishes_at_every_byte(howdah):
     howdah.wait_for_pool(cl_active=0, sv_active=0)
 
 
+@pytest.mark.both_drivers
 def test_late_reply_reaches_nobody_else(howdah):
     """A client leaves while its query runs; the next one gets only its own rows."""
     for turn in range(30):
@@ -464,6 +467,7 @@ def resident(howdah):
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
+@pytest.mark.both_drivers
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("named", [True, False])
 def test_memory_of_texts_comes_back(make_howdah, named):

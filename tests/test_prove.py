@@ -40,7 +40,7 @@ def test_the_last_line_of_a_machine_is_its_record(record, tmp_path, capsys):
         {"machine": "sim", "ok": False, "runs": 3000, "by": {"fuzz_er": 1, "none": []}, "lost": ["a", "b"],
          "left": [], "seconds": 1.5})
     code, kept = record(printed + "\n", "/home/somebody/suite", "--x")
-    assert code == 0 and capsys.readouterr().out == printed + "\n"
+    assert code == 1 and capsys.readouterr().out == printed + "\n"
     assert kept["options"] == ["suite", "--x"] and not kept["ok"] and kept["runs"] == 3000
     assert "`./prove sim suite --x` | **FAILED**: runs 3,000, by (fuzz er 1), lost a b, seconds 1.5 |" in (
         tmp_path / "proof.md").read_text()
@@ -48,7 +48,11 @@ def test_the_last_line_of_a_machine_is_its_record(record, tmp_path, capsys):
 
 def test_what_is_no_whole_run_is_not_on_record(record):
     assert record('{"machine": "sim", "ok": true}\n', keeps=False) == (0, None)
-    assert record("It has crashed.\n") == (0, None)
+
+
+def test_a_run_that_says_nothing_has_failed(record):
+    code, kept = record("It has crashed.\n")
+    assert (code, kept["ok"], kept["ended_with"]) == (1, False, 0)
 
 
 def test_only_known_files_of_the_suite_may_end_differently():

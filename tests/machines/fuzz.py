@@ -67,7 +67,8 @@ def main():
             parser.error(f"there is no target {target!r}")
     began, folder = time.monotonic(), build()
     played = options.input and os.path.abspath(options.input)
-    words.append(f"-max_total_time={options.seconds}")
+    # In front: an option of libFuzzer's own counts more.
+    words.insert(0, f"-max_total_time={options.seconds}")
     ended = {target: play(folder, target, words, played) for target in options.targets or TARGETS}
     failed = [target for target, (_, passed) in ended.items() if not passed]
     return tell("fuzz", not failed, runs={target: runs for target, (runs, _) in ended.items()},

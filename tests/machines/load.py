@@ -50,11 +50,13 @@ class Load:
         self.authority = certificates.Authority(self.scratch, "authority")
         self.certificate = self.authority.issue()
         self.postgres.use_tls(self.certificate)
+        self.title = ""
         self.failed, self.runs, self.began = set(), 0, time.monotonic()
         self.sums = dict.fromkeys((*SUMS, "transactions", "given"), 0)
 
     def play(self, title, port, *more):
         """Runs the load against a port, and adds its counts."""
+        self.title = title
         print(f"== {title}", flush=True)
         url = "postgres://postgres@127.0.0.1:{}/postgres"
         child = machine.spawn(
@@ -63,14 +65,20 @@ class Load:
             as_user=False, stdout=subprocess.PIPE, text=True)
         *table, last = child.communicate()[0].splitlines() or [""]
         print("\n".join(table), flush=True)
-        if child.returncode not in (0, 1):
-            sys.exit(child.returncode)
-        figures = json.loads(last)
         self.runs += 1
+        if child.returncode not in (0, 1):
+            self.fail(f"howdah-load ended with {child.returncode}")
+            return False
+        figures = json.loads(last)
         self.failed.update(figures["failed"])
         for name in SUMS:
             self.sums[name] += figures[name]
         return figures["ok"]
+
+    def fail(self, what):
+        """Something besides a reply is wrong; the other variants are played all the same."""
+        print(f"{self.title}: {what}", file=sys.stderr, flush=True)
+        self.failed.add(f"{self.title}: {what.splitlines()[0]}")
 
     def pooler(self, options, program, **settings):
         """A pooler in front of PostgreSQL."""
@@ -82,7 +90,7 @@ class Load:
         """Runs the load through a Howdah."""
         title = f"Howdah, {options.driver}, {options.workers} workers, spread by {options.spread}, " \
                 f"a pool of {options.pool}" + (", TLS on both sides" if options.tls else "")
-        settings, more = {}, ["--state"]
+        settings, more = {"server_tls_sslmode": "disable"}, ["--state"]
         if options.tls:
             settings = certificates.listener(self.certificate, self.authority,
                                              server_tls_sslmode="require")
@@ -94,10 +102,12 @@ class Load:
         with howdah, howdah.shuffled() if moves else contextlib.nullcontext():
             clean = self.play(title, howdah.port, *more)
             if not howdah.running():
-                sys.exit(f"Howdah ended by itself:\n{howdah.said()[-3000:]}")
-            self.count(howdah)
-            if moves and not any(int(row["moves_in"]) for row in howdah.console("SHOW WORKERS")):
-                sys.exit("no client was moved")
+                self.fail("Howdah ended by itself")
+                clean = False
+            else:
+                self.count(howdah)
+                if moves and not any(int(row["moves_in"]) for row in howdah.console("SHOW WORKERS")):
+                    self.fail("no client was moved")
             if not clean:
                 told = [line for line in howdah.said().splitlines() if " LOG " not in line]
                 print("\n".join(told[-10:]), file=sys.stderr)
@@ -134,6 +144,8 @@ def main():
     elif options.what == "pgbouncer":
         with load.pooler(options, shutil.which(options.pgbouncer) or options.pgbouncer) as pooler:
             load.play(f"PgBouncer, a pool of {options.pool}", pooler.port)
+            if not pooler.running():
+                load.fail("PgBouncer ended by itself")
     else:
         for one in variants(options) if options.what == "all" else [options]:
             load.through_howdah(one)

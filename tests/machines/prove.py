@@ -95,7 +95,7 @@ def records():
 
 
 def run(machine, options, keeps):
-    """Runs a machine; its exit code."""
+    """Runs a machine; its exit code. A run that says nothing at its end is a failed one."""
     setup = ["root=$PWD; . tests/setup.sh; need_build_tools", *machine.needs]
     if machine.debug:
         setup.append("cargo build --quiet --locked --workspace")
@@ -110,8 +110,16 @@ def run(machine, options, keeps):
         sys.stdout.flush()
         last = line
     code = child.wait()
-    if keeps and last.startswith("{"):
-        keep(machine, options, began, json.loads(last))
+    if last.startswith("{"):
+        figures = json.loads(last)
+        code = code or not figures["ok"]
+    else:
+        # Whoever gives wrong options, or breaks it off, says nothing of the machine.
+        keeps = keeps and code not in (2, -2, 130)
+        figures = {"machine": machine.name, "ok": False, "ended_with": code}
+        code = code or 1
+    if keeps:
+        keep(machine, options, began, figures)
     return code
 
 
@@ -147,7 +155,10 @@ def shown(value):
                          if part not in (None, [], {}))
     if isinstance(value, list):
         return " ".join(map(shown, value))
-    return value if isinstance(value, str) else f"{value:,}"
+    if isinstance(value, str):
+        # A cell of a table has one short line.
+        return (value.splitlines() or [""])[0][:200].replace("|", "\\|")
+    return f"{value:,}"
 
 
 def told(record):
