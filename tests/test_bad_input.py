@@ -892,7 +892,7 @@ def test_check_of_an_entry_names_each_word(make_howdah):
     errors = [line.split(" (")[0] for line in said.splitlines() if line.startswith("ERROR")]
     assert errors == ['ERROR database "x", port = 99999', 'ERROR database "x", pool_size = x',
                       'ERROR database "x", foo'], said
-    assert "must be an integer from 1 to 65535" in said
+    assert "must be a port from 1 to 65535" in said
 
 
 def test_check_looks_at_both_sides_of_tls(make_howdah):

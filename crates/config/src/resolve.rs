@@ -550,7 +550,7 @@ impl Resolver {
             let twice = hosts.find(|(at, to)| database.hosts[..*at].contains(to));
             let what = match twice {
                 Some((_, to)) => format!("the host {to} stands twice in its list"),
-                None if database.hosts.is_empty() => "it has no host".into(),
+                None if database.hosts.is_empty() && written.is_empty() => "it has no host".into(),
                 None if written.split(',').any(|host| host.trim().is_empty())
                     && database.host.is_some() =>
                 {
@@ -591,7 +591,7 @@ impl Resolver {
     fn place_hosts(&mut self) {
         let directory = self.config.globals.unix_socket_dir.clone();
         let own = Some(Host::Unix(directory.clone())).filter(|_| !directory.is_empty());
-        let mut uneven = Vec::new();
+        let (mut uneven, mut one_port) = (Vec::new(), Vec::new());
         let databases = self.config.databases.values_mut();
         for database in databases.chain(self.config.fallback.as_mut()) {
             let database = Arc::make_mut(database);
@@ -602,8 +602,24 @@ impl Resolver {
             let written = hosts.len();
             match database.port.of(hosts) {
                 Ok(hosts) => database.hosts = hosts,
+                // As in PgBouncer, which reads the digits alone.
+                Err(_) if written == 1 && !database.is_placed() => {
+                    let first = database.port.first();
+                    let host = Host::list(database.host.as_deref().unwrap_or_default());
+                    database.hosts = host
+                        .into_iter()
+                        .map(|host| HostPort { host, port: first })
+                        .collect();
+                    one_port.push((database.name.clone(), first));
+                }
                 Err(ports) => uneven.push((database.name.clone(), written, ports)),
             }
+        }
+        for (name, port) in one_port {
+            let place = self.place_of(&name);
+            self.warn(format!(
+                "database \"{name}\"{place}: port is read as {port}, because there is one host"
+            ));
         }
         for (name, hosts, ports) in uneven {
             let remedy = "write one port for all hosts, or one for each";

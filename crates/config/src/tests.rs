@@ -395,7 +395,9 @@ fn hosts_have_one_port_or_one_each() {
     };
     assert_eq!(hosts("a"), ["b:1", "/tmp/.s.PGSQL.2", "[::1]:3"]);
     assert_eq!(hosts("c"), ["b:7", "d:7"]);
-    let wrong = mistakes("[databases]\na = host=b,c,d port=1,2\ne = port=1,2");
+    let wrong = mistakes(
+        "[databases]\na = host=b,c,d port=1,2\ne = host=h port=1,2 target_session_attrs=primary\nf = host=h port=1,2",
+    );
     assert_eq!(
         wrong,
         [

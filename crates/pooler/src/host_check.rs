@@ -37,15 +37,16 @@ impl Pooler {
     pub(crate) fn check_fails(&mut self, id: ServerId, sqlstate: &str, text: &str, out: &mut Out) {
         let server = gone!(self.servers.get(id));
         let opened = server.times.connected;
+        let is_named = !matches!(server.state(), ServerState::Resolving);
         let TargetName::Host(host) = self.pools.at(server.pool).key.target.clone() else {
             return;
         };
-        if text == CONNECT_TIMEOUT {
+        if text == CONNECT_TIMEOUT && is_named {
             // It may be silent, on all of its connections.
             tell((*host).clone(), Fact::Overdue(opened), out);
         }
         if matches!(sqlstate, "08006" | "57P03") {
-            return;
+            return tell((*host).clone(), Fact::Down(text.into()), out);
         }
         if !sqlstate.starts_with("08") {
             // Who refuses a login is up.

@@ -92,7 +92,7 @@ impl Pooler {
             self.tell_pins(id, out);
             self.collect(id, out);
         }
-        self.try_hidden_hosts(out);
+        self.try_hosts(out);
         self.tell_long_waits(out);
         self.mind_listeners(out);
         self.look_for_ends(out);
@@ -163,6 +163,11 @@ impl Pooler {
         let autodb = Some(globals.autodb_idle_timeout).filter(|_| auto);
         let mut limits = autodb.into_iter().chain([globals.pool_idle_timeout]);
         let over = stray || limits.any(|limit| !limit.is_zero() && idle_for > nanos(limit));
+        if self.is_left_over(id) {
+            return self.remove_pool(id);
+        }
+        let pool = self.pools.at(id);
+        let login = self.logins.at(pool.login);
         if clients == 0 && self.config.entry(&login.key.database).is_none() {
             // A reload removed the pool's database.
             if pool.servers() == 0 {

@@ -73,8 +73,19 @@ const FEATURES: [(&str, &[&str], usize); 10] = [
         ],
         1194,
     ),
-    ("configuration", &["config/src"], 5008),
-    ("hosts and roles", &["pooler/src/roster"], 1101),
+    ("configuration", &["config/src"], 5023),
+    (
+        "hosts and roles",
+        &[
+            "pooler/src/roster",
+            "pooler/src/host_check",
+            "pooler/src/host_check.rs",
+            "pooler/src/server/host.rs",
+            "pooler/src/pool/placed.rs",
+            "pooler/src/pool/placing.rs",
+        ],
+        1821,
+    ),
 ];
 /// How far below its number a feature may be, in lines, before the number must be lowered.
 const FEATURE_SLACK: usize = 40;

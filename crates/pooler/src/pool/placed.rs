@@ -34,7 +34,7 @@ impl Pooler {
     pub(crate) fn share_out(&mut self, id: LoginId) -> PoolId {
         let random = self.random.next_u64();
         let shares = self.logins.at(id).shares();
-        let works = |(pool, _): &(PoolId, u32)| !self.backs_off(*pool);
+        let works = |(pool, _): &(PoolId, u32)| self.pools.at(*pool).failure.is_none();
         let all = shares.iter().copied();
         let chosen =
             by_weight(all.clone().filter(works), random).or_else(|| by_weight(all, random));
@@ -80,6 +80,21 @@ impl Pooler {
             shares.clear();
         }
         self.logins.at_mut(id).finds_home(home, shares);
+    }
+
+    /// True for an empty pool at a host that the database does not have any more.
+    pub(crate) fn is_left_over(&self, id: PoolId) -> bool {
+        let pool = self.pools.at(id);
+        let login = self.logins.at(pool.login);
+        let database = &login.terms.database;
+        let stays = match &pool.key.target {
+            TargetName::Entry => true,
+            TargetName::Host(host) => database.is_placed() && database.hosts.contains(host),
+            TargetName::NoHost => database.is_placed(),
+        };
+        let is_used = pool.servers() > 0 || pool.is_waited_for() || !pool.pin_line.is_empty();
+        let is_only = login.pools().len() == 1 || login.home() == Some(id);
+        !(stays || is_used || is_only)
     }
 
     /// What is known of a host of a login's database.

@@ -1,6 +1,7 @@
 //! Placed databases: which of their hosts serves a client. The control thread says what the hosts
 //! are ([`View`]).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::client::ClientState;
@@ -30,8 +31,10 @@ impl Pooler {
     /// The control thread says that something about the hosts has changed.
     pub(crate) fn hosts_changed(&mut self, view: Arc<View>, out: &mut Out) {
         let before = std::mem::replace(&mut self.hosts, view);
-        // Servers in the mail are replaced when they arrive. Every worker counts every change.
-        self.janitor.epoch += 1;
+        if self.hosts.fences_more_than(&before) {
+            // Servers in the mail are replaced when they arrive. Every worker counts every fence.
+            self.janitor.epoch += 1;
+        }
         for id in self.logins.ids() {
             self.place_login(id, out);
         }
@@ -118,42 +121,65 @@ impl Pooler {
         }
     }
 
-    /// Where checks can't find the roles, logins must: of clients that no host fits, and of hosts that
-    /// are down, one host after the other gets a login, or a test of an idle server.
-    pub(crate) fn try_hidden_hosts(&mut self, out: &mut Out) {
+    /// What views do not bring about: hosts whose roles only logins tell are tried, and so is a pool
+    /// whose logins fail while other pools share its work. Its clients wait at those.
+    pub(crate) fn try_hosts(&mut self, out: &mut Out) {
         for id in self.logins.ids() {
             let login = self.logins.at(id);
-            let database = &login.terms.database;
-            if !database.is_placed() || login.clients() == 0 {
+            if !login.terms.database.is_placed() || login.clients() == 0 {
                 continue;
             }
-            // They wait for a host, or for one that is away.
-            let waits = login.home().is_some_and(|home| {
-                let pool = self.pools.at(home);
-                pool.is_waited_for()
-                    && (pool.key.target == TargetName::NoHost || self.backs_off(home))
-            });
-            let list = self.hosts.lists.get(&*database.hosts);
-            let hosts = list.map_or(&[][..], |list| &list.hosts);
-            let due = |(_, standing): &&(HostPort, HostStanding)| {
-                standing.hidden
-                    && (standing.state == State::Down || waits && standing.state == State::Up)
-            };
-            let due: Vec<&(HostPort, HostStanding)> = hosts.iter().filter(due).collect();
-            let turn = (self.now.0 / PERIOD_NS) as usize;
-            let Some((host, _)) = due.get(turn % due.len().max(1)) else {
+            self.try_hidden_host(id, out);
+            let fails = |(pool, _): &&(PoolId, u32)| self.pools.at(*pool).failure.is_some();
+            let shares = self.logins.at(id).shares();
+            let failing: Vec<PoolId> = shares.iter().filter(fails).map(|(pool, _)| *pool).collect();
+            if failing.len() == shares.len() {
                 continue;
-            };
-            let target = TargetName::host(host);
-            let pool = self.pool_at(id, Purpose::Clients, target);
-            match self.pools.at(pool).idle.newest() {
-                Some(server) => {
-                    self.pools.at_mut(pool).idle.remove(server);
-                    self.test_server(server, out);
-                }
-                None if self.backs_off(pool) => {}
-                None => self.warm_to(pool, 1, out),
             }
+            for pool in failing {
+                let key = self.pools.at(pool).key.clone();
+                self.send_on(pool, &key, out);
+                self.try_pool(pool, out);
+            }
+        }
+    }
+
+    /// Where checks can't find the roles, logins must: one host after the other gets a login, or a test
+    /// of an idle server, if its role is not known, if it is down, or if clients wait.
+    fn try_hidden_host(&mut self, id: LoginId, out: &mut Out) {
+        let login = self.logins.at(id);
+        let database = &login.terms.database;
+        // They wait for a host, or for one that is away.
+        let waits = login.home().is_some_and(|home| {
+            let pool = self.pools.at(home);
+            pool.is_waited_for() && (pool.key.target == TargetName::NoHost || self.backs_off(home))
+        });
+        let list = self.hosts.lists.get(&*database.hosts);
+        let hosts = list.map_or(&[][..], |list| &list.hosts);
+        let due = |(_, standing): &&(HostPort, HostStanding)| {
+            let is_up = standing.state == State::Up && (waits || standing.role.is_none());
+            standing.hidden && (is_up || standing.state == State::Down)
+        };
+        let due: Vec<&(HostPort, HostStanding)> = hosts.iter().filter(due).collect();
+        let turn = (self.now.0 / PERIOD_NS) as usize;
+        let Some((host, _)) = due.get(turn % due.len().max(1)) else {
+            return;
+        };
+        let target = TargetName::host(host);
+        let pool = self.pool_at(id, Purpose::Clients, target);
+        self.try_pool(pool, out);
+    }
+
+    /// Tests an idle server of a pool, or asks for one more, though no client waits for it.
+    fn try_pool(&mut self, pool: PoolId, out: &mut Out) {
+        match self.pools.at(pool).idle.newest() {
+            Some(server) => {
+                self.pools.at_mut(pool).idle.remove(server);
+                self.test_server(server, out);
+            }
+            None if self.backs_off(pool) || self.pools.at(pool).connecting() > 0 => {}
+            // One more, however many there are.
+            None => self.warm_to(pool, u32::MAX, out),
         }
     }
 
@@ -164,8 +190,12 @@ impl Pooler {
                 for client in self.pools.at_mut(pool_id).take_newcomers() {
                     self.newcomer_goes_on(client, out);
                 }
+                let mut reached = BTreeSet::new();
                 for (client, since) in self.pools.at_mut(pool_id).waiting.take_all() {
-                    self.waiter_goes_on(client, (pool_id, since), out);
+                    reached.extend(self.waiter_goes_on(client, (pool_id, since)));
+                }
+                for pool in reached {
+                    self.need(pool, out);
                 }
             }
             Purpose::Lookups => {
@@ -177,18 +207,16 @@ impl Pooler {
         }
     }
 
-    /// A client that waits for a server waits at another host, with its time.
-    fn waiter_goes_on(&mut self, id: ClientId, (from, since): (PoolId, Time), out: &mut Out) {
+    /// A client that waits for a server waits at another host, with its time: in which pool.
+    fn waiter_goes_on(&mut self, id: ClientId, (from, since): (PoolId, Time)) -> Option<PoolId> {
         let client = gone!(self.clients.get(id));
         if !matches!(client.state(), ClientState::Waiting(pool) if *pool == from) {
-            return;
+            return None;
         }
-        if let Some(pool) = self.route(id, Opening::Unread) {
-            self.clients.at_mut(id).stands_in_line(pool);
-            self.await_server(id, pool);
-            self.stand_in_line(id, since);
-            self.need(pool, out);
-        }
+        let pool = self.route(id, Opening::Unread)?;
+        self.clients.at_mut(id).stands_in_line(pool);
+        self.pools.at_mut(pool).waiting.rejoin(id, since);
+        Some(pool)
     }
 
     /// A client that waits for its login's first server waits at another host.

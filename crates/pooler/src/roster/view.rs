@@ -144,3 +144,20 @@ pub struct View {
     /// By list.
     pub lists: BTreeMap<HostList, ListView>,
 }
+
+impl View {
+    /// True if a host is fenced here that was not before.
+    pub fn fences_more_than(&self, before: &View) -> bool {
+        let fenced = |list: &ListView, host: &HostPort| {
+            list.standing(host)
+                .is_some_and(|of| of.state == State::Fenced)
+        };
+        self.lists.iter().any(|(key, list)| {
+            let old = before.lists.get(key);
+            let new = |host: &HostPort| !old.is_some_and(|old| fenced(old, host));
+            list.hosts
+                .iter()
+                .any(|(host, _)| fenced(list, host) && new(host))
+        })
+    }
+}

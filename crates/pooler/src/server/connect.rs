@@ -146,13 +146,16 @@ impl Pooler {
         if pool.key.purpose == Purpose::Checks {
             return self.ask_host(id, out);
         }
+        let for_clients = pool.key.purpose == Purpose::Clients;
         self.logins.at_mut(login).count_connect(took);
         pool.login_succeeds();
         match reserved {
             // The greeting has this client's settings. Newcomers wait for a server of the pool.
             Some(client) => self.serve_replication(client, id, out),
             None => {
-                self.greet_newcomers(login, out);
+                if for_clients {
+                    self.greet_newcomers(login, out);
+                }
                 self.checkin(id, out);
             }
         }

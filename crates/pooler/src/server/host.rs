@@ -4,6 +4,7 @@ use crate::config::{HostPort, nanos};
 use crate::event::{Close, Out, ServerId};
 use crate::host_check::tell;
 use crate::note::Level;
+use crate::opening::Opening;
 use crate::pool::Failure;
 use crate::pool::key::Purpose;
 use crate::pool::placed::wish;
@@ -45,16 +46,29 @@ impl Pooler {
         let standing = list.standing(host).cloned();
         let found = standing.map(|standing| self.found_by_login(id, host, standing, out));
         let wish = wish(&database, key.purpose);
-        let serves = |found: HostStanding| found.rank(wish).is_some();
+        // Neither a check nor this login tells the role.
+        let serves = |found: HostStanding| found.role.is_some() && found.rank(wish).is_some();
         if found.is_some_and(|found| key.purpose == Purpose::Lookups || serves(found)) {
             return true;
         }
-        let text = "the host has another role";
+        let text = "the host has another role, or none that it tells";
         self.note_server(Level::Log, id, text, out);
         self.rest_for_a_moment(id, text);
         self.line_up_again(id);
         self.close_server(id, UNFIT, Close::Await, out);
         false
+    }
+
+    /// A server has passed its test: its host is up.
+    pub(crate) fn host_passes(&self, id: ServerId, out: &mut Out) {
+        let server = self.servers.at(id);
+        let TargetName::Host(host) = &self.pools.at(server.pool).key.target else {
+            return;
+        };
+        let standing = self.standing(server.login, host);
+        if standing.is_some_and(|of| matches!(of.state, State::Down | State::Silent)) {
+            tell((**host).clone(), Fact::Up, out);
+        }
     }
 
     /// What a login says of a host, which the roster is told if it is new.
@@ -106,12 +120,13 @@ impl Pooler {
     pub(crate) fn line_up_again(&mut self, id: ServerId) {
         let server = self.servers.at(id);
         let (pool, client) = (server.pool, server.reserved_for());
-        let client = client.filter(|_| !server.is_linked());
-        if let Some(client) = client
-            && let Some(waiter) = self.clients.get(client)
-        {
-            let since = waiter.times.request;
-            self.pools.at_mut(pool).waiting.rejoin(client, since);
-        }
+        let Some(client) = client.filter(|_| !server.is_linked()) else {
+            return;
+        };
+        let waiter = gone!(self.clients.get(client));
+        let since = waiter.times.request;
+        let pool = self.route(client, Opening::Unread).unwrap_or(pool);
+        self.clients.at_mut(client).stands_in_line(pool);
+        self.pools.at_mut(pool).waiting.rejoin(client, since);
     }
 }

@@ -71,7 +71,9 @@ impl Pooler {
                 if matches!(server.state(), ServerState::Checking) {
                     self.pools.at_mut(server.pool).test_ends();
                     server.comes_free(self.now);
+                    self.host_passes(id, out);
                 }
+                let server = self.servers.at(id);
                 if server.status == Status::Idle {
                     self.checkin(id, out);
                 } else {
