@@ -438,6 +438,20 @@ impl Config {
         self.host_entry(to).map_or(1, |entry| entry.weight)
     }
 
+    /// How many servers a host may have, of all databases; 0 for no limit.
+    pub fn max_host_connections(&self, to: &HostPort) -> u32 {
+        let own = self
+            .host_entry(to)
+            .and_then(|entry| entry.max_host_connections);
+        own.unwrap_or(self.globals.max_host_connections)
+    }
+
+    /// How many servers may log in to a host at a time; 0 for no limit.
+    pub fn max_host_logins(&self, to: &HostPort) -> u32 {
+        let own = self.host_entry(to).and_then(|entry| entry.max_host_logins);
+        own.unwrap_or(self.globals.max_host_logins)
+    }
+
     /// The entry of `[hosts]` for a host: the one with the port counts before the one without.
     fn host_entry(&self, to: &HostPort) -> Option<&HostEntry> {
         let named = |is_named: fn(&HostPort, &str) -> bool| {

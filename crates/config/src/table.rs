@@ -195,6 +195,13 @@ settings! {
         max_user_connections: u32 = "0";
             global(reload) user(limit); known GU;
             "How many servers one user may have, whatever the database; 0 sets no limit.";
+        max_host_connections: u32 = "0"; global(reload) host(limit); known NOWHERE;
+            "How many servers one host may have, whatever the database and the user; 0 sets no limit. In \
+             entries of hosts: for that host. Servers count if their entry has one host, or \
+             target_session_attrs.";
+        max_host_logins: u32 = "0"; global(reload) host(limit); known NOWHERE;
+            "How many servers may connect and log in to one host at a time; 0 sets no limit. In entries of \
+             hosts: for that host. Servers count as for max_host_connections.";
         max_db_client_connections: u32 = "0";
             global(reload) database(limit); known GD;
             "How many clients of one database may be connected; 0 sets no limit.";
@@ -634,7 +641,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 35, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 37, "PgBouncer's on Linux and ours");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use howdah_pooler::load::Load;
 use howdah_pooler::maintenance::long_wait;
 use howdah_pooler::note::Level;
 use howdah_pooler::order::Shutdown;
+use howdah_pooler::roster::lore::RosterLore;
 use howdah_pooler::roster::{Outcome, Roster};
 use howdah_pooler::stats::Stats;
 use nix::unistd::{Uid, User};
@@ -117,6 +118,8 @@ pub struct Parts {
     pub listeners: Vec<Listener>,
     /// The sender of trace spans.
     pub tracer: Tracer,
+    /// What the predecessor knew of hosts.
+    pub hosts: RosterLore,
 }
 
 impl Desk {
@@ -175,6 +178,7 @@ impl Desk {
             broker,
             listeners,
             tracer,
+            hosts,
         } = parts;
         tracer.set(config.globals.trace_endpoint.as_str());
         let Desk {
@@ -222,6 +226,7 @@ impl Desk {
             counted: Stats::default(),
             counted_by: HashSet::new(),
         };
+        control.roster.inherit(hosts);
         control.place_hosts();
         crate::look::look_once(control.config.clone(), control.log.clone());
         runtime.block_on(async {
@@ -272,7 +277,7 @@ pub struct Control {
     pub broker: SharedBroker,
     pub ear: Ear,
     balancer: Balancer,
-    roster: Roster,
+    pub roster: Roster,
     /// When the balancer last decided.
     balanced: Time,
     /// How many workers may have clients.

@@ -138,6 +138,7 @@ impl Control {
         let last_number = handover.estate.last_number.max(estate.last_number);
         handover.estate = Estate {
             last_number,
+            roster: self.roster.lore(),
             ..estate
         };
         handover.left = handover.left.saturating_sub(1);

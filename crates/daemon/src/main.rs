@@ -180,7 +180,11 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         None => (config, contexts),
     };
     let (config, contexts) = (Arc::new(config), Arc::new(contexts));
-    let (freight, old_process) = freight.take().unzip();
+    let (mut freight, old_process) = freight.take().unzip();
+    let hosts = freight.as_mut().map(|freight: &mut Freight| {
+        // Of the estate, the control thread takes this, and the workers the rest.
+        std::mem::take(&mut freight.estate.roster)
+    });
     let took_over = freight.is_some();
     let tracer = Tracer::new(log);
     let seed = workers::entropy()?;
@@ -230,6 +234,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         broker,
         listeners,
         tracer,
+        hosts: hosts.unwrap_or_default(),
     })
 }
 

@@ -114,7 +114,7 @@ impl Pooler {
                 worker: self.worker,
                 pool: pool.key.clone(),
                 wanted: u32::MAX,
-                bounds: pool.supply.bounds,
+                bounds: pool.supply.bounds.clone(),
             }));
         }
     }

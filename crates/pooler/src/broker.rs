@@ -1,5 +1,5 @@
 //! The Broker: one value for all workers. It owns the permits of every limit on servers (of a pool,
-//! a database, a user) and on clients, and knows which workers are hungry.
+//! a database, a user, a host) and on clients, and knows which workers are hungry.
 //!
 //! The process keeps the Broker behind a lock. A worker calls the Broker directly, in the middle of
 //! its own turn ([`crate::event::Action::Broker`]), so no worker waits for another worker's turn.
@@ -12,18 +12,18 @@ mod pins;
 mod places;
 mod shares;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use crate::Seeded;
+use crate::config::HostPort;
 use crate::console::is_console;
 use crate::event::WorkerId;
 use crate::ids::Time;
 use crate::login::key::LoginKey;
 use crate::mail::{ClientBounds, Evict, FromBroker, Mail, Post, ToBroker};
-use crate::pool::bound::{Each, SharedBound};
+use crate::pool::bound::{BoundName, Each, SharedBound};
 use crate::pool::key::PoolKey;
 use crate::pool::supply::{Bounds, HeldBy};
 use counts::BoundCounts;
@@ -42,8 +42,10 @@ pub struct Broker {
     servers: BoundCounts,
     /// Clients that count for `max_client_conn`.
     clients: u32,
-    /// All clients, under each limit that pools share.
+    /// All clients, under each limit that they have.
     logins: BoundCounts,
+    /// Logins of servers that are under way, at each host with `max_host_logins`.
+    server_logins: BoundCounts,
     evict_turn: u32,
     /// Places kept for pools that several limits hold back. There are few.
     kept: Vec<Kept>,
@@ -85,6 +87,13 @@ struct Pool {
     pins: Pins,
 }
 
+impl Pool {
+    /// True if the servers of the pool count under a limit.
+    fn counts_under(&self, name: &BoundName, key: &PoolKey) -> bool {
+        name.counts(key, self.bounds.host.as_ref())
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Hunger {
     /// Since when the worker's oldest client waits.
@@ -109,6 +118,7 @@ impl Broker {
             servers: BoundCounts::new(seeded),
             clients: 0,
             logins: BoundCounts::new(seeded),
+            server_logins: BoundCounts::new(seeded),
             evict_turn: 0,
             kept: Vec::new(),
             now: Time(0),
@@ -159,6 +169,7 @@ impl Broker {
                 self.forget(&pool);
             }
             ToBroker::Freed { worker, pool } => self.freed(&pool, worker, post),
+            ToBroker::LoggedIn { pool, host } => self.logged_in(&pool, host, post),
             ToBroker::NothingToEvict { worker, pool } => self.minds(&pool, worker, post),
             ToBroker::Moved { from, to, pool } => self.moved(&pool, from, to, post),
             ToBroker::Bounds {
@@ -242,7 +253,7 @@ impl Broker {
             }
             ToBroker::Left { login } => {
                 self.clients -= u32::from(!is_console(&login.database));
-                self.logins.take(&login);
+                self.logins.take(SharedBound::names_of_login(&login), 1);
             }
             Arrivals { workers } => self.arriving += workers,
             ServerEntered { worker, pool } => self.count_server(&pool, worker),
@@ -272,6 +283,12 @@ impl Broker {
         }
         self.feed_oldest(key, post);
         self.forget(key);
+    }
+
+    /// A login of a server at a host is over, or did not begin: another one may.
+    fn logged_in(&mut self, key: &Arc<PoolKey>, host: Arc<HostPort>, post: Post<'_>) {
+        self.server_logins.take([BoundName::Host(host)], 1);
+        self.feed_oldest(key, post);
     }
 
     /// A worker has no server to close at once for a pool. It will close the next released one.
@@ -312,7 +329,7 @@ impl Broker {
         let bounds = self
             .pools
             .get(key)
-            .map_or_else(Bounds::default, |pool| pool.bounds);
+            .map_or_else(Bounds::default, |pool| pool.bounds.clone());
         let own = self.pools.get(key).is_some_and(waited_for);
         let shares = bounds.shared.iter().any(|limit| *limit > 0);
         let waited_for = own || shares && self.sharing(key).any(|(_, pool)| waited_for(pool));
@@ -348,16 +365,21 @@ impl Broker {
             let held: i64 = pool.held.iter().map(|held| i64::from(*held)).sum();
             assert_eq!(held, i64::from(pool.total), "permits of a pool");
         }
-        for bound in SharedBound::ALL {
-            let mut had: BTreeMap<&str, u32> = BTreeMap::new();
-            for (key, pool) in &self.pools {
-                *had.entry(bound.name(&key.login)).or_default() += pool.total;
+        let mut had = HashMap::with_hasher(self.pools.hasher().clone());
+        for (key, pool) in self.pools.iter().filter(|(_, pool)| pool.total > 0) {
+            for name in self.names(key).into_iter().flatten() {
+                *had.entry(name).or_default() += pool.total;
             }
-            self.servers.check(bound, &had);
         }
-        let [first, others @ ..] = self.logins.sums();
-        assert!(others.iter().all(|sum| *sum == first), "clients by bound");
-        assert!(self.clients <= first, "clients");
+        self.servers.check(&had);
+        let by_user = self.logins.sum(|name| matches!(name, BoundName::User(_)));
+        let by_database = self
+            .logins
+            .sum(|name| matches!(name, BoundName::Database(_)));
+        assert_eq!(by_user, by_database, "clients by bound");
+        assert!(self.clients <= by_user, "clients");
+        let logins = self.server_logins.sum(|_| true) as usize;
+        assert!(logins <= self.permits(), "logins of servers");
     }
 
     /// How many workers wait for servers, counted for each pool.
@@ -452,14 +474,15 @@ impl Broker {
             // Closing a server is useless where the place would not be kept.
             bounds.retain(|bound| now >= pool.forgoes[bound.place()]);
         }
-        let mut places: Vec<Evict> = bounds.into_iter().map(Evict::Under).collect();
+        let last = pool.evicted_from.clone();
+        let names = bounds.into_iter().filter_map(|bound| self.name(key, bound));
+        let mut places: Vec<Evict> = names.map(Evict::Under).collect();
         // A server of the same pool counts under all limits: closing one makes room everywhere.
         if replication {
             places.insert(0, Evict::Same);
         }
         // The places take turns.
-        let last = pool.evicted_from;
-        if let Some(at) = places.iter().position(|place| Some(*place) == last) {
+        if let Some(at) = places.iter().position(|place| Some(place) == last.as_ref()) {
             places.rotate_left(at + 1);
         }
         places
@@ -493,11 +516,10 @@ impl Broker {
         hungry.sort();
         let mut left = Vec::from(SharedBound::ALL);
         for (at, (since, other, worker)) in hungry.iter().enumerate() {
-            let shares = |bound: &SharedBound| bound.is_shared(key, other);
             match self.refusal(other, self.age(*since)) {
-                None if left.iter().any(shares) => {
+                None if left.iter().any(|bound| self.is_shared(*bound, key, other)) => {
                     self.permit(other, *worker, false, post);
-                    left.retain(|bound| !shares(bound));
+                    left.retain(|bound| !self.is_shared(*bound, key, other));
                 }
                 Some(HeldBy::Shared(lacks)) if self.keep_places(&hungry[at..], lacks, post) => {
                     self.feed(other, *worker, post);
@@ -512,15 +534,35 @@ impl Broker {
         self.now.0.saturating_sub(since.0)
     }
 
-    /// This pool and all pools that may share a bound with it.
+    /// The limit of one kind that a pool has.
+    fn name(&self, key: &PoolKey, bound: SharedBound) -> Option<BoundName> {
+        let pool = self.pools.get(key);
+        bound.name(key, pool.and_then(|pool| pool.bounds.host.as_ref()))
+    }
+
+    /// The limits of a pool.
+    fn names(&self, key: &PoolKey) -> Each<Option<BoundName>> {
+        SharedBound::ALL.map(|bound| self.name(key, bound))
+    }
+
+    /// This pool and all pools that may share a limit with it.
     fn sharing(&mut self, key: &PoolKey) -> impl Iterator<Item = (&Arc<PoolKey>, &mut Pool)> {
-        let pools = self.pools.iter_mut();
-        pools.filter(move |(other, _)| SharedBound::ALL.iter().any(|b| b.is_shared(key, other)))
+        let names = self.names(key);
+        self.pools.iter_mut().filter(move |(other, pool)| {
+            let mut names = names.iter().flatten();
+            names.any(|name| pool.counts_under(name, other))
+        })
+    }
+
+    /// True if both pools have one limit of this kind.
+    fn is_shared(&self, bound: SharedBound, key: &PoolKey, other: &PoolKey) -> bool {
+        let name = self.name(key, bound);
+        name.is_some() && name == self.name(other, bound)
     }
 
     fn refusal(&self, key: &PoolKey, age: u64) -> Option<HeldBy> {
         let pool = self.pools.get(key)?;
-        let bounds = pool.bounds;
+        let bounds = &pool.bounds;
         let reserve = if age >= bounds.reserve_after {
             bounds.reserve
         } else {
@@ -535,11 +577,16 @@ impl Broker {
         }
         let lacks = SharedBound::ALL
             .map(|bound| reached(bounds.shared[bound.place()], self.taken(key, bound)));
-        lacks.contains(&true).then_some(HeldBy::Shared(lacks))
+        if lacks.contains(&true) {
+            return Some(HeldBy::Shared(lacks));
+        }
+        let host = bounds.host.clone().filter(|_| bounds.host_logins > 0)?;
+        let logins = self.server_logins.under(&BoundName::Host(host));
+        reached(bounds.host_logins, logins).then_some(HeldBy::Logins)
     }
 
     /// Listening connections take at most half of a limit. The rest is for other servers.
-    fn may_listen(&self, key: &PoolKey, bounds: Bounds) -> bool {
+    fn may_listen(&self, key: &PoolKey, bounds: &Bounds) -> bool {
         let own = self.pools.get(key).map_or(0, |pool| pool.total);
         SharedBound::ALL.into_iter().all(|bound| {
             let limit = bounds.shared[bound.place()];
@@ -549,9 +596,20 @@ impl Broker {
 
     /// The number of listening connections under a limit of a pool.
     fn listening(&self, key: &PoolKey, bound: SharedBound) -> u32 {
-        let pools = self.pools.iter();
-        let listen = pools.filter(|(other, _)| other.listens() && bound.concerns(key, other));
-        listen.map(|(_, pool)| pool.total).sum()
+        self.listeners(key, bound).map(|(_, pool)| pool.total).sum()
+    }
+
+    /// The other pools under a limit of a pool that listen.
+    fn listeners(
+        &self,
+        key: &PoolKey,
+        bound: SharedBound,
+    ) -> impl Iterator<Item = (&Arc<PoolKey>, &Pool)> {
+        let name = self.name(key, bound);
+        let listeners = self.pools.iter().filter(|(other, _)| other.listens());
+        listeners.filter(move |(other, pool)| {
+            ***other != *key && name.iter().any(|name| pool.counts_under(name, other))
+        })
     }
 
     /// If a limit was lowered and listening connections take all of it, one of them is closed.
@@ -559,15 +617,15 @@ impl Broker {
         let bounds = self
             .pools
             .get(key)
-            .map_or_else(Bounds::default, |pool| pool.bounds);
+            .map_or_else(Bounds::default, |pool| pool.bounds.clone());
         for bound in refusal.bounds() {
             if self.listening(key, bound) < bounds.shared[bound.place()] {
                 continue;
             }
-            let mut pools = self.pools.iter();
-            let listens = |other: &PoolKey| other.listens() && bound.concerns(key, other);
-            let found = pools.find(|(other, pool)| listens(other) && pool.total > 0);
-            let Some((pool, held)) = found else { continue };
+            let mut listeners = self.listeners(key, bound);
+            let Some((pool, held)) = listeners.find(|(_, pool)| pool.total > 0) else {
+                continue;
+            };
             if let Some(worker) = held.held.iter().position(|held| *held > 0) {
                 let pool = pool.clone();
                 post(
@@ -586,10 +644,15 @@ impl Broker {
             pool.hungry[usize::from(worker.0)] = None;
         }
         let reserve = pool.bounds.size > 0 && pool.total > pool.bounds.size;
+        let login = pool.bounds.host.clone();
+        let login = login.filter(|_| pool.bounds.host_logins > 0);
+        self.server_logins
+            .add(login.clone().map(BoundName::Host), 1);
         let permit = FromBroker::Permit {
             pool: key.clone(),
             reserve,
             warm,
+            login,
         };
         post(worker, Mail::Brokered(permit));
         self.calm(key, post);
@@ -626,7 +689,10 @@ impl Broker {
     fn bounded(&mut self, key: &Arc<PoolKey>, worker: WorkerId, bounds: Bounds, post: Post<'_>) {
         let pool = self.pool(key, worker);
         if pool.bounds != bounds {
-            pool.bounds = bounds;
+            let permits = pool.total;
+            let before = std::mem::replace(&mut pool.bounds, bounds.clone()).host;
+            self.servers.take(before.map(BoundName::Host), permits);
+            self.servers.add(bounds.host.map(BoundName::Host), permits);
             let (room, now) = (self.pin_room(key), self.now);
             self.pool(key, worker).pins.feed(room, now, post);
             self.shrink(key, post);
@@ -672,14 +738,16 @@ impl Broker {
         let pool = self.pool(key, worker);
         pool.total += 1;
         pool.held[usize::from(worker.0)] += 1;
-        self.servers.add(&key.login);
+        let names = self.names(key).into_iter().flatten();
+        self.servers.add(names, 1);
     }
 
     fn give_back(&mut self, key: &Arc<PoolKey>, worker: WorkerId) {
         let pool = self.pool(key, worker);
         pool.total -= 1;
         pool.held[usize::from(worker.0)] -= 1;
-        self.servers.take(&key.login);
+        let names = self.names(key).into_iter().flatten();
+        self.servers.take(names, 1);
     }
 
     /// Forgets a pool of which no worker has or wants a server: pools must not pile up.
@@ -741,7 +809,7 @@ impl Broker {
         }
         let mut holders = Vec::new();
         for (other, pool) in &self.pools {
-            if from.concerns(key, other) {
+            if from.concerns(key, other, pool.bounds.host.as_ref()) {
                 let held = pool.held.iter().enumerate().filter(|(_, held)| **held > 0);
                 holders.extend(held.map(|(worker, _)| worker));
             }
@@ -759,7 +827,7 @@ impl Broker {
         if let Some(pool) = self.pools.get_mut(key) {
             pool.evicting.push(holder);
             pool.evicting_since = self.now;
-            pool.evicted_from = Some(from);
+            pool.evicted_from = Some(from.clone());
         }
         post(
             holder,
@@ -777,20 +845,15 @@ impl Broker {
         if reached(bounds.total, self.clients) {
             return Err("no more connections allowed (max_client_conn)");
         }
-        for bound in SharedBound::ALL {
-            if reached(
-                bounds.shared[bound.place()],
-                self.logins.under(bound, login),
-            ) {
-                return Err(match bound {
-                    SharedBound::Database => {
-                        "client connections exceeded (max_db_client_connections)"
-                    }
-                    SharedBound::User => {
-                        "client connections exceeded (max_user_client_connections)"
-                    }
-                });
-            }
+        let clients = |name| self.logins.under(&name);
+        if reached(
+            bounds.database,
+            clients(BoundName::Database(login.database.clone())),
+        ) {
+            return Err("client connections exceeded (max_db_client_connections)");
+        }
+        if reached(bounds.user, clients(BoundName::User(login.user.clone()))) {
+            return Err("client connections exceeded (max_user_client_connections)");
         }
         self.count_client(login);
         Ok(())
@@ -800,7 +863,7 @@ impl Broker {
     fn count_client(&mut self, login: &LoginKey) {
         // max_client_conn does not count consoles.
         self.clients += u32::from(!is_console(&login.database));
-        self.logins.add(login);
+        self.logins.add(SharedBound::names_of_login(login), 1);
     }
 }
 

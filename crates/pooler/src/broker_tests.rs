@@ -1,5 +1,6 @@
 //! Tests of the Broker: mails in, answers out.
 
+use std::borrow::Borrow;
 use std::collections::VecDeque;
 
 use super::*;
@@ -11,8 +12,8 @@ fn key(database: &str, user: &str) -> Arc<PoolKey> {
     Arc::new(PoolKey::of_clients(LoginKey::new(database, user)))
 }
 
-fn need(worker: u16, pool: &Arc<PoolKey>, age: u64, bounds: Bounds) -> ToBroker {
-    let pool = pool.clone();
+fn need(worker: u16, pool: &Arc<PoolKey>, age: u64, bounds: impl Borrow<Bounds>) -> ToBroker {
+    let (pool, bounds) = (pool.clone(), bounds.borrow().clone());
     ToBroker::Need {
         worker: WorkerId(worker),
         pool,
@@ -59,7 +60,9 @@ fn tell_at(broker: &mut Broker, millis: u64, mail: ToBroker) -> Vec<String> {
             FromBroker::Alone { pool } => format!("{}: alone {}", worker.0, pool.login.database),
             FromBroker::Evict { pool, from, .. } => {
                 let from = match from {
-                    Evict::Under(bound) => format!("{bound:?}"),
+                    Evict::Under(BoundName::Database(_)) => "Database".into(),
+                    Evict::Under(BoundName::User(_)) => "User".into(),
+                    Evict::Under(BoundName::Host(host)) => host.to_string(),
                     Evict::Same => "Same".into(),
                 };
                 format!("{}: evict {from} for {}", worker.0, pool.login.user)
@@ -84,10 +87,10 @@ fn who_has_servers_to_spare_gives_one() {
     };
     // A worker without servers asks the workers with servers first.
     for worker in [0, 1, 1, 1, 1, 1] {
-        assert_eq!(tell(&mut broker, need(worker, &pool, 0, bounds)).len(), 1);
+        assert_eq!(tell(&mut broker, need(worker, &pool, 0, &bounds)).len(), 1);
     }
     let waits = |worker, clients| {
-        let mut mail = need(worker, &pool, MILLI, bounds);
+        let mut mail = need(worker, &pool, MILLI, &bounds);
         if let ToBroker::Need { waiting, .. } = &mut mail {
             *waiting = clients;
         }
@@ -119,13 +122,13 @@ fn nothing_is_given_out_before_all_that_came_is_counted() {
     };
     assert!(tell(&mut broker, ToBroker::Arrivals { workers: 2 }).is_empty());
     assert!(tell(&mut broker, ToBroker::AllArrived).is_empty());
-    assert!(tell(&mut broker, need(0, &pool, 0, bounds)).is_empty());
-    assert!(tell(&mut broker, need(2, &pool, 0, bounds)).is_empty());
+    assert!(tell(&mut broker, need(0, &pool, 0, &bounds)).is_empty());
+    assert!(tell(&mut broker, need(2, &pool, 0, &bounds)).is_empty());
     assert!(tell(&mut broker, entered).is_empty());
     let said = tell(&mut broker, ToBroker::AllArrived);
     assert_eq!(said, ["1: 0 hungry 0", "1: 2 hungry 0"]);
     assert_eq!(
-        tell(&mut broker, need(0, &pool, 0, bounds)),
+        tell(&mut broker, need(0, &pool, 0, &bounds)),
         ["0: permit d false"]
     );
     // The pool is full.
@@ -143,19 +146,19 @@ fn permits_up_to_the_size_then_reserve_then_hunger() {
         ..Bounds::default()
     };
     assert_eq!(
-        tell(&mut broker, need(0, &pool, 0, bounds)),
+        tell(&mut broker, need(0, &pool, 0, &bounds)),
         ["0: permit d false"]
     );
     assert_eq!(
-        tell(&mut broker, need(1, &pool, 4, bounds)),
+        tell(&mut broker, need(1, &pool, 4, &bounds)),
         ["0: 1 hungry 4"]
     );
     assert_eq!(
-        tell(&mut broker, need(1, &pool, 5, bounds)),
+        tell(&mut broker, need(1, &pool, 5, &bounds)),
         ["1: permit d true"]
     );
     assert_eq!(
-        tell(&mut broker, need(1, &pool, 6, bounds)),
+        tell(&mut broker, need(1, &pool, 6, &bounds)),
         ["0: 1 hungry 6"]
     );
     let freed = ToBroker::Freed {
@@ -212,20 +215,20 @@ fn who_has_none_borrows_first() {
         ..Bounds::default()
     };
     assert_eq!(
-        tell(&mut broker, need(0, &pool, 0, bounds)),
+        tell(&mut broker, need(0, &pool, 0, &bounds)),
         ["0: permit d false"]
     );
     assert_eq!(
-        tell(&mut broker, need(1, &pool, 0, bounds)),
+        tell(&mut broker, need(1, &pool, 0, &bounds)),
         ["0: 1 hungry 0"]
     );
     assert_eq!(
-        tell(&mut broker, need(1, &pool, 9, bounds)),
+        tell(&mut broker, need(1, &pool, 9, &bounds)),
         ["1: permit d false"]
     );
     // The worker has a server, so it gets a permit at once.
     assert_eq!(
-        tell(&mut broker, need(1, &pool, 0, bounds)),
+        tell(&mut broker, need(1, &pool, 0, &bounds)),
         ["1: permit d false"]
     );
 }
@@ -236,27 +239,27 @@ fn bounds_over_pools_evict() {
     let (a, b) = (key("d", "a"), key("d", "b"));
     let bounds = Bounds {
         size: 9,
-        shared: [1, 0],
+        shared: [1, 0, 0],
         ..Bounds::default()
     };
     assert_eq!(
-        tell(&mut broker, need(0, &a, 0, bounds)),
+        tell(&mut broker, need(0, &a, 0, &bounds)),
         ["0: permit d false"]
     );
     assert_eq!(
-        tell(&mut broker, need(0, &b, 0, bounds)),
+        tell(&mut broker, need(0, &b, 0, &bounds)),
         ["0: evict Database for b"]
     );
     // The server is not closed yet, and one is enough.
-    assert!(tell(&mut broker, need(0, &b, 1, bounds)).is_empty());
-    assert!(tell(&mut broker, need(1, &b, 1, bounds)).is_empty());
+    assert!(tell(&mut broker, need(0, &b, 1, &bounds)).is_empty());
+    assert!(tell(&mut broker, need(1, &b, 1, &bounds)).is_empty());
     let nothing = |worker| ToBroker::NothingToEvict {
         worker: WorkerId(worker),
         pool: b.clone(),
     };
     assert!(tell(&mut broker, nothing(0)).is_empty());
     assert_eq!(
-        tell(&mut broker, need(0, &b, 2, bounds)),
+        tell(&mut broker, need(0, &b, 2, &bounds)),
         ["0: evict Database for b"]
     );
     let freed = ToBroker::Freed {
@@ -280,31 +283,31 @@ fn if_the_asked_worker_hangs_another_one_closes_a_server() {
     let (idle, wanted) = (key("d", "p"), key("d", "q"));
     let bounds = Bounds {
         size: 9,
-        shared: [2, 0],
+        shared: [2, 0, 0],
         ..Bounds::default()
     };
-    tell(&mut broker, need(1, &idle, 0, bounds));
-    tell(&mut broker, need(2, &idle, 0, bounds));
-    tell(&mut broker, need(2, &idle, 9, bounds));
+    tell(&mut broker, need(1, &idle, 0, &bounds));
+    tell(&mut broker, need(2, &idle, 0, &bounds));
+    tell(&mut broker, need(2, &idle, 9, &bounds));
     tell(&mut broker, sated(2, &idle));
     assert_eq!(broker.permits(), 2);
-    let first = tell_at(&mut broker, 10, need(0, &wanted, 0, bounds));
+    let first = tell_at(&mut broker, 10, need(0, &wanted, 0, &bounds));
     // The asked worker may be about to answer.
-    assert!(tell_at(&mut broker, 500, need(0, &wanted, 0, bounds)).is_empty());
-    let second = tell_at(&mut broker, 510, need(0, &wanted, 0, bounds));
+    assert!(tell_at(&mut broker, 500, need(0, &wanted, 0, &bounds)).is_empty());
+    let second = tell_at(&mut broker, 510, need(0, &wanted, 0, &bounds));
     let mut both = [first, second].concat();
     both.sort();
     let all = ["1: evict Database for q", "2: evict Database for q"];
     assert_eq!(both, all);
     // No worker is asked twice: it would close two servers once it lives.
-    assert!(tell_at(&mut broker, 1_100, need(0, &wanted, 0, bounds)).is_empty());
+    assert!(tell_at(&mut broker, 1_100, need(0, &wanted, 0, &bounds)).is_empty());
     let freed = |worker| ToBroker::Freed {
         worker: WorkerId(worker),
         pool: idle.clone(),
     };
     let said = tell_at(&mut broker, 1_110, freed(2));
     assert_eq!(said, ["0: permit d false"]);
-    assert!(tell_at(&mut broker, 1_700, need(0, &wanted, 0, bounds)).is_empty());
+    assert!(tell_at(&mut broker, 1_700, need(0, &wanted, 0, &bounds)).is_empty());
     let said = tell_at(&mut broker, 1_710, freed(1));
     assert_eq!(said, ["0: permit d false"]);
 }
@@ -323,7 +326,9 @@ impl Both {
         size: 9,
         reserve: 0,
         reserve_after: 0,
-        shared: [1, 1],
+        shared: [1, 1, 0],
+        host: None,
+        host_logins: 0,
         pins: 0,
     };
 
@@ -525,8 +530,22 @@ fn crowd(seed: u64) {
     };
     let bounds = Bounds {
         size: 3,
-        shared: [1 + chance(3) as u32, 1 + chance(3) as u32],
+        shared: [(); 3].map(|()| 1 + chance(3) as u32),
         ..Bounds::default()
+    };
+    // With a third bound on some of the worlds: each host has the pools of one user or more.
+    let hosts = [[1, 1, 1], [0, 1, 1], [0, 1, 2]][chance(3) as usize];
+    let has_hosts = seed % 4 < 2;
+    let host_of = |at: usize| {
+        let name = crate::config::Host::Name(format!("h{}", hosts[(at + at / 3) % 3]));
+        Arc::new(HostPort {
+            host: name,
+            port: 1,
+        })
+    };
+    let bounds_of = |at: usize| Bounds {
+        host: has_hosts.then(|| host_of(at)),
+        ..bounds.clone()
     };
     let long = [5, 100, 2_000][chance(3) as usize];
     let names = (0..9).map(|at| (["d", "e", "f"][at / 3], ["a", "b", "c"][at % 3]));
@@ -547,7 +566,7 @@ fn crowd(seed: u64) {
                     pools[at]
                 );
                 if now % 10 == at as u64 {
-                    mail.push_back(need(0, &pools[at], age * MILLI, bounds));
+                    mail.push_back(need(0, &pools[at], age * MILLI, bounds_of(at)));
                 }
             } else if chance(20) == 0 {
                 since[at] = Some(now);
@@ -561,7 +580,8 @@ fn crowd(seed: u64) {
                 let clearly = |(who, from): &(usize, Evict)| {
                     let here = waited.unwrap_or(0);
                     let longer = |since| now - since > here + (here / 2).max(50);
-                    from.concerns(&pools[*who], &pools[at]) && since[*who].is_some_and(longer)
+                    from.concerns(&pools[*who], &pools[at], bounds_of(at).host.as_ref())
+                        && since[*who].is_some_and(longer)
                 };
                 if let Some(index) = starved.iter().position(clearly) {
                     starved.swap_remove(index);
@@ -593,8 +613,9 @@ fn crowd(seed: u64) {
                         mail.push_back(ToBroker::Sated { worker, pool });
                     }
                     Mail::Brokered(FromBroker::Evict { pool, from, .. }) => {
-                        starved.retain(|known| *known != (at(&pool), from));
-                        starved.push((at(&pool), from));
+                        let wish = (at(&pool), from);
+                        starved.retain(|known| *known != wish);
+                        starved.push(wish);
                         let worker = WorkerId(0);
                         mail.push_back(ToBroker::NothingToEvict { worker, pool });
                     }
@@ -605,7 +626,12 @@ fn crowd(seed: u64) {
                 },
             );
         }
-        let [of_database, of_user] = bounds.shared;
+        let [of_database, of_user, of_host] = bounds.shared;
+        for host in (0..9).filter(|_| has_hosts).map(host_of) {
+            let there = (0..9).filter(|at| host_of(*at) == host);
+            let used: usize = there.map(|at| busy[at].len()).sum();
+            assert!(used <= of_host as usize);
+        }
         for at in 0..3 {
             let used: usize = busy[3 * at..3 * at + 3].iter().map(Vec::len).sum();
             assert!(used <= of_database as usize);
@@ -624,7 +650,8 @@ fn clients_up_to_each_bound() {
     let mut broker = Broker::new(seeded(1));
     let bounds = ClientBounds {
         total: 3,
-        shared: [2, 1],
+        database: 2,
+        user: 1,
     };
     let mut admit = |database: &str, user: &str| {
         let client = crate::event::ClientId {
@@ -656,7 +683,7 @@ fn clients_up_to_each_bound() {
 fn a_hungry_worker_learns_once_which_bound_it_waits_for() {
     let mut broker = Broker::new(seeded(1));
     let pool = key("d", "u");
-    let mut tell = |worker: u16, bounds: Bounds| {
+    let mut tell = |worker: u16, bounds: &Bounds| {
         let mut said = Vec::new();
         broker.handle(
             Time(MILLI),
@@ -673,19 +700,19 @@ fn a_hungry_worker_learns_once_which_bound_it_waits_for() {
         size: 1,
         ..Bounds::default()
     };
-    assert!(tell(0, bounds).is_empty(), "a permit");
-    assert_eq!(tell(1, bounds), [(1, HeldBy::Pool)]);
-    assert!(tell(1, bounds).is_empty());
+    assert!(tell(0, &bounds).is_empty(), "a permit");
+    assert_eq!(tell(1, &bounds), [(1, HeldBy::Pool)]);
+    assert!(tell(1, &bounds).is_empty());
     // After a reload the database's limit holds the pool back.
     let bounds = Bounds {
         size: 2,
-        shared: [1, 0],
+        shared: [1, 0, 0],
         ..Bounds::default()
     };
-    assert_eq!(tell(1, bounds), [(1, HeldBy::DATABASE)]);
-    let shared = [1, 1];
+    assert_eq!(tell(1, &bounds), [(1, HeldBy::DATABASE)]);
+    let shared = [1, 1, 0];
     let bounds = Bounds { shared, ..bounds };
-    assert_eq!(tell(1, bounds), [(1, HeldBy::DATABASE_AND_USER)]);
+    assert_eq!(tell(1, &bounds), [(1, HeldBy::DATABASE_AND_USER)]);
 }
 
 #[test]
@@ -700,7 +727,7 @@ fn connections_that_listen_take_half_of_a_bound_at_most() {
     };
     let bounds = |database| Bounds {
         size: 1,
-        shared: [database, 0],
+        shared: [database, 0, 0],
         ..Bounds::default()
     };
     let (one, two) = (listens("u"), listens("v"));
@@ -762,19 +789,19 @@ fn all_servers_but_one_may_be_kept_unless_clients_wait_for_servers() {
             ticket,
             pool: pool.clone(),
             wish,
-            bounds,
+            bounds: bounds.clone(),
         };
         tell(broker, pin)
     };
     for _ in 0..4 {
-        tell(&mut broker, need(0, &pool, 0, bounds));
+        tell(&mut broker, need(0, &pool, 0, &bounds));
     }
     for ticket in 1..=2 {
         let said = pin(&mut broker, ticket, crate::mail::PinWish::Waits);
         assert_eq!(said, ["pinned true"]);
     }
     // A client waits for a server.
-    tell(&mut broker, need(0, &pool, 0, bounds));
+    tell(&mut broker, need(0, &pool, 0, &bounds));
     let said = pin(&mut broker, 3, crate::mail::PinWish::Knows);
     assert_eq!(said, ["pinned false"]);
     assert!(pin(&mut broker, 4, crate::mail::PinWish::Waits).is_empty());
@@ -804,9 +831,78 @@ fn the_greatest_number_of_kept_servers_follows_the_tightest_limit() {
         };
         bounds.pins_at_rest()
     };
-    assert_eq!(most(20, [0, 0], 10), 19);
-    assert_eq!(most(20, [5, 0], 2), 4);
-    assert_eq!(most(20, [9, 6], 3), 5);
-    assert_eq!((most(1, [0, 0], 1), most(3, [0, 0], 3)), (1, 3));
-    assert_eq!(most(0, [0, 0], 3), 0);
+    assert_eq!(most(20, [0, 0, 0], 10), 19);
+    assert_eq!(most(20, [5, 0, 0], 2), 4);
+    assert_eq!(most(20, [9, 6, 0], 3), 5);
+    assert_eq!((most(1, [0, 0, 0], 1), most(3, [0, 0, 0], 3)), (1, 3));
+    assert_eq!(most(20, [9, 6, 4], 3), 3);
+    assert_eq!(most(0, [0, 0, 0], 3), 0);
+}
+
+fn at_host(name: &str, most: u32, host_logins: u32) -> Bounds {
+    let host = crate::config::Host::Name(name.into());
+    Bounds {
+        shared: [0, 0, most],
+        host: Some(Arc::new(HostPort { host, port: 1 })),
+        host_logins,
+        ..Bounds::default()
+    }
+}
+
+#[test]
+fn all_pools_at_a_host_share_its_limit() {
+    let mut broker = Broker::new(seeded(1));
+    let [one, two] = [key("d", "a"), key("e", "b")];
+    let need = |pool, bounds| need(0, pool, 0, bounds);
+    assert_eq!(
+        tell(&mut broker, need(&one, at_host("h", 1, 0))),
+        ["0: permit d false"]
+    );
+    assert_eq!(
+        tell(&mut broker, need(&two, at_host("h", 1, 0))),
+        ["0: evict h:1 for b"]
+    );
+    broker.check();
+    // A reload gives the first database another host: its server does not count here any more.
+    let bounds = ToBroker::Bounds {
+        worker: WorkerId(0),
+        pool: one.clone(),
+        bounds: at_host("g", 1, 0),
+    };
+    assert!(tell(&mut broker, bounds).is_empty());
+    assert_eq!(
+        tell(&mut broker, need(&two, at_host("h", 1, 0))),
+        ["0: permit e false"]
+    );
+    broker.check();
+}
+
+#[test]
+fn logins_at_a_host_take_turns() {
+    let mut broker = Broker::new(seeded(1));
+    let pools: Vec<_> = (0..5).map(|at| key(&format!("d{at}"), "u")).collect();
+    let bounds = at_host("h", 0, 2);
+    for (at, pool) in pools.iter().enumerate() {
+        let said = tell(&mut broker, need(0, pool, 5 - at as u64, &bounds));
+        assert_eq!(said.len(), usize::from(at < 2), "two at a time: {said:?}");
+    }
+    let host = || bounds.host.clone().unwrap();
+    let logged_in = |at: usize| ToBroker::LoggedIn {
+        pool: pools[at].clone(),
+        host: host(),
+    };
+    assert_eq!(
+        tell(&mut broker, logged_in(0)),
+        ["0: permit d2 false"],
+        "who waits longest"
+    );
+    // The login fails: both its place and its permit come back.
+    assert_eq!(tell(&mut broker, logged_in(1)), ["0: permit d3 false"]);
+    let freed = ToBroker::Freed {
+        worker: WorkerId(0),
+        pool: pools[1].clone(),
+    };
+    assert!(tell(&mut broker, freed).is_empty());
+    assert_eq!(tell(&mut broker, logged_in(2)), ["0: permit d4 false"]);
+    broker.check();
 }

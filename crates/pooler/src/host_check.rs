@@ -14,7 +14,7 @@ use crate::deadlines::CONNECT_TIMEOUT;
 use crate::event::{Action, Close, Out, Peer, Question, ServerId, Time, WorkerId};
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
-use crate::roster::check::{Examination, HostCheck};
+use crate::roster::check::{Examination, HostCheck, LastCheck};
 use crate::roster::fact::{Fact, HostFact};
 use crate::roster::question::{PLAIN_QUESTION, QUESTION, read_answer};
 use crate::server::ServerState;
@@ -158,11 +158,21 @@ impl Pooler {
             answer,
             error,
             is_refused,
-            ..
+            asked,
         } = std::mem::take(examination);
         server.times.set_used(now);
         match (answer, error) {
-            (Some(report), None) => self.tell_of_check(id, Fact::Report(report), out),
+            (Some(report), None) => {
+                let last = LastCheck {
+                    address: server.connection.address(),
+                    lsn: report.lsn,
+                    took: now.0.saturating_sub(asked.unwrap_or(now).0),
+                };
+                if let Some(check) = self.checks.get_mut(&target) {
+                    check.last = Some(last);
+                }
+                self.tell_of_check(id, Fact::Report(report), out);
+            }
             (_, error) => {
                 let error = error.unwrap_or_else(|| "it gives no row".into());
                 let fact = Fact::Hidden(format!("its check fails: {error}"));

@@ -12,7 +12,7 @@ use crate::listen::{FromListener, ToListener};
 use crate::login::key::LoginKey;
 use crate::login::key::Welcome;
 use crate::parcel::{Estate, Parcel, Passenger, PoolLore};
-use crate::pool::bound::{Each, SharedBound};
+use crate::pool::bound::BoundName;
 use crate::pool::key::PoolKey;
 use crate::pool::supply::{Bounds, HeldBy};
 use crate::roster::view::View;
@@ -135,8 +135,10 @@ pub struct ClientParcel {
 pub struct ClientBounds {
     /// `max_client_conn`.
     pub total: u32,
-    /// `max_db_client_connections`, `max_user_client_connections`.
-    pub shared: Each<u32>,
+    /// `max_db_client_connections`.
+    pub database: u32,
+    /// `max_user_client_connections`.
+    pub user: u32,
 }
 
 /// Messages to the Broker.
@@ -175,6 +177,13 @@ pub enum ToBroker {
         worker: WorkerId,
         /// The pool.
         pool: Arc<PoolKey>,
+    },
+    /// The login of a server that `max_host_logins` counts is over, or did not begin.
+    LoggedIn {
+        /// The server's pool.
+        pool: Arc<PoolKey>,
+        /// The host, as the permit named it.
+        host: Arc<HostPort>,
     },
     /// A permit has moved with its server.
     Moved {
@@ -293,19 +302,20 @@ pub enum PinWish {
 }
 
 /// Where room for a server can be made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Evict {
-    /// In other pools under the same limit.
-    Under(SharedBound),
+    /// In other pools under this limit.
+    Under(BoundName),
     /// In the pool itself: the waiting client can't use the pool's idle servers.
     Same,
 }
 
 impl Evict {
-    /// True if closing a server of the other pool makes room for one of this pool.
-    pub fn concerns(self, pool: &PoolKey, other: &PoolKey) -> bool {
+    /// True if closing a server of the other pool makes room for one of this pool. `host`: where
+    /// the other pool's host has a limit.
+    pub fn concerns(&self, pool: &PoolKey, other: &PoolKey, host: Option<&Arc<HostPort>>) -> bool {
         match self {
-            Evict::Under(bound) => bound.concerns(pool, other),
+            Evict::Under(name) => other != pool && name.counts(other, host),
             Evict::Same => other == pool,
         }
     }
@@ -322,6 +332,8 @@ pub enum FromBroker {
         reserve: bool,
         /// The permit is for `min_pool_size`, whether or not a client waits.
         warm: bool,
+        /// The host whose `max_host_logins` counts this login, until [`ToBroker::LoggedIn`].
+        login: Option<Arc<HostPort>>,
     },
     /// Another worker's clients wait.
     Hungry {

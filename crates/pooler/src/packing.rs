@@ -8,6 +8,7 @@ use crate::janitor::Takeover;
 use crate::mail::ToBroker;
 use crate::parcel::{Estate, Parcel, Passenger, Standing};
 use crate::pooler::Pooler;
+use crate::roster::lore::RosterLore;
 use crate::server::{Server, ServerState};
 
 impl Pooler {
@@ -298,6 +299,8 @@ impl Pooler {
             last_number,
             disabled: disabled.collect(),
             tracked: self.shared.tracked.names().to_vec(),
+            // The control thread adds it.
+            roster: RosterLore::default(),
         };
         out.push(Action::Ask(Question::AllPacked(Box::new(estate))));
     }

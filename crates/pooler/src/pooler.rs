@@ -1,6 +1,6 @@
 //! The decisions of one worker: events go in, actions come out.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{Display, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::cancel::guesses::Guesses;
 use crate::cancel::seek::Searches;
 use crate::client::Client;
 use crate::client::ClientState;
-use crate::config::{Config, LogFormat};
+use crate::config::{Config, HostPort, LogFormat};
 use crate::console::Consoles;
 use crate::errors::NotLetIn;
 use crate::event::{Action, ClientId, Out, Question, ServerId, Time, WorkerId};
@@ -131,6 +131,8 @@ pub struct Pooler {
     /// What is known of the hosts of placed databases.
     pub(crate) hosts: Arc<View>,
     pub(crate) checks: HostChecks,
+    /// How many times clients have got servers of pools that are gone, by host.
+    pub(crate) past_checkouts: BTreeMap<HostPort, u64>,
     pub(crate) janitor: Janitor,
     pub(crate) spread: Spread,
     pub(crate) moves: Moves,
@@ -221,6 +223,7 @@ impl Pooler {
             consoles: Consoles::default(),
             hosts: Arc::default(),
             checks: HostChecks::default(),
+            past_checkouts: BTreeMap::new(),
             janitor: Janitor::default(),
             spread: Spread::new(setup.usable.clamp(1, setup.workers), seeded),
             moves: Moves::default(),

@@ -124,19 +124,19 @@ impl Pooler {
         let login = self.logins.at(pool.login);
         let database = &login.terms.database;
         let scopes = self.config.scopes(Some(database), Some(&login.key.user));
-        let supply = Supply::of(scopes, pool.key.purpose);
-        if pool.supply.bounds != supply.bounds {
-            let bounds = ToBroker::Bounds {
-                worker: self.worker,
-                pool: pool.key.clone(),
-                bounds: supply.bounds,
-            };
-            out.push(Action::Broker(bounds));
-        }
         let target = self
             .shared
             .targets
             .intern(Target::of(database, pool.key.target.clone()));
+        let supply = Supply::of(&self.config, scopes, pool.key.purpose, &target);
+        if pool.supply.bounds != supply.bounds {
+            let bounds = ToBroker::Bounds {
+                worker: self.worker,
+                pool: pool.key.clone(),
+                bounds: supply.bounds.clone(),
+            };
+            out.push(Action::Broker(bounds));
+        }
         pool.set_supply(target, supply);
     }
 

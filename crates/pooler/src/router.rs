@@ -158,10 +158,11 @@ impl Pooler {
     fn brokered(&mut self, mail: FromBroker, out: &mut Out) {
         match mail {
             FromBroker::Permit {
+                login,
                 pool,
                 reserve,
                 warm,
-            } => self.permitted(&pool, reserve, warm, out),
+            } => self.permitted(&pool, (reserve, warm), login, out),
             FromBroker::Hungry {
                 worker,
                 pool,
@@ -171,7 +172,7 @@ impl Pooler {
             } => self.hungry(worker, &pool, age, unwelcomed, idle_only, out),
             FromBroker::Give { pool, to } => self.give(&pool, to, out),
             FromBroker::Alone { pool } => self.alone(&pool, out),
-            FromBroker::Evict { pool, from, age } => self.evict(&pool, from, age, out),
+            FromBroker::Evict { pool, from, age } => self.evict(&pool, &from, age, out),
             FromBroker::Content { pool } => self.content(&pool),
             FromBroker::HeldBack { pool, by } => self.held_back(&pool, by),
             FromBroker::Silence { pool } => self.silence_listener(&pool.login, out),

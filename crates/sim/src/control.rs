@@ -116,6 +116,7 @@ impl Control {
         let last_number = handover.estate.last_number.max(estate.last_number);
         handover.estate = Estate {
             last_number,
+            roster: self.roster.lore(),
             ..estate
         };
         handover.left -= 1;

@@ -1,6 +1,6 @@
 //! Places under limits that are kept for a pool that needs several at once.
 //!
-//! A pool may be held back by two limits: `max_db_connections` and `max_user_connections` are both
+//! A pool may be held back by several limits: `max_db_connections` and `max_user_connections` are both
 //! reached, and all servers are busy. Under each limit another pool must then give up a server. The
 //! place of the first is kept for the pool until the other is closed, too. Otherwise pools that
 //! wait under only one limit would take each place at once, and the pool would wait for ever.
@@ -29,9 +29,13 @@ const KEPT_NS: u64 = 500_000_000;
 impl Broker {
     /// How much of a shared limit is taken: by servers, and by places kept for other pools.
     pub(super) fn taken(&self, key: &PoolKey, bound: SharedBound) -> u32 {
-        let for_others = |kept: &&Kept| kept.bound == bound && bound.concerns(key, &kept.pool);
-        let kept = self.kept.iter().filter(for_others).count() as u32;
-        self.servers.under(bound, &key.login) + kept
+        let Some(name) = self.name(key, bound) else {
+            return 0;
+        };
+        let is_other = |kept: &&Kept| kept.bound == bound && *kept.pool != *key;
+        let others = self.kept.iter().filter(is_other);
+        let kept = others.filter(|kept| self.is_shared(bound, key, &kept.pool));
+        self.servers.under(&name) + kept.count() as u32
     }
 
     /// Keeps places for the first pool of `hungry` (sorted, the longest wait first): under limits
@@ -79,7 +83,9 @@ impl Broker {
                 .iter()
                 .take_while(|(other, _, _)| other.0 <= since.0 + STARVED_NS)
                 .any(|(other, rival, _)| {
-                    bound.concerns(key, rival) && self.refusal(rival, self.age(*other)).is_none()
+                    *rival != *key
+                        && self.is_shared(bound, key, rival)
+                        && self.refusal(rival, self.age(*other)).is_none()
                 })
     }
 

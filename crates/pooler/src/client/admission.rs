@@ -14,7 +14,6 @@ use crate::fault::Fault;
 use crate::login::key::LoginKey;
 use crate::mail::{ClientBounds, ToBroker};
 use crate::note::Level;
-use crate::pool::bound::SharedBound;
 use crate::pooler::Pooler;
 
 /// The newest minor version of protocol 3 that Howdah speaks.
@@ -129,10 +128,8 @@ impl Pooler {
         };
         ClientBounds {
             total: if exempt { 0 } else { globals.max_client_conn },
-            shared: SharedBound::ALL.map(|bound| match bound {
-                SharedBound::Database => of_database,
-                SharedBound::User => scopes.max_user_client_connections(),
-            }),
+            database: of_database,
+            user: scopes.max_user_client_connections(),
         }
     }
 

@@ -103,15 +103,21 @@ const WORKERS: Columns = &[
 const HOSTS: Columns = &[
     ("host", 's'),
     ("port", 'i'),
+    ("addr", 's'),
     ("role", 's'),
     ("state", 's'),
     ("why", 's'),
     ("since", 'i'),
     ("weight", 'i'),
     ("timeline", 'i'),
+    ("lsn", 's'),
     ("servers", 'i'),
     ("active", 'i'),
     ("logins", 'i'),
+    ("max_servers", 'i'),
+    ("max_logins", 'i'),
+    ("checkouts", 'i'),
+    ("check_us", 'i'),
 ];
 
 const FDS: Columns = &[

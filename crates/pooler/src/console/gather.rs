@@ -115,6 +115,7 @@ impl Pooler {
         }
         Holdings {
             hosts: self.host_servers(),
+            view: self.hosts.clone(),
             worker: self.worker,
             pools: shares.into_values().collect(),
             admitted,

@@ -14,6 +14,8 @@ use crate::pool::Pool;
 use crate::pool::reason::Reason;
 use crate::queries::tally::TopQueries;
 use crate::queries::text::QueryText;
+use crate::roster::check::LastCheck;
+use crate::roster::view::View;
 use crate::stats::{PeerCounts, Stats};
 use crate::times::{Histogram, Times};
 use crate::tls::TlsTold;
@@ -72,8 +74,8 @@ pub struct States {
     pub waits: u64,
 }
 
-/// A worker's servers at one host.
-#[derive(Clone, Copy, Debug, Default)]
+/// A worker's servers at one host, and its last check.
+#[derive(Clone, Debug, Default)]
 pub struct HostServers {
     /// All that are connected.
     pub servers: u32,
@@ -81,6 +83,21 @@ pub struct HostServers {
     pub active: u32,
     /// Those that are not logged in yet.
     pub logins: u32,
+    /// How many times clients have got one of its servers.
+    pub checkouts: u64,
+    /// The last answer to a check, on the worker that makes the checks.
+    pub check: Option<LastCheck>,
+}
+
+impl HostServers {
+    /// Adds those of another worker.
+    pub(crate) fn add(&mut self, other: &HostServers) {
+        self.servers += other.servers;
+        self.active += other.active;
+        self.logins += other.logins;
+        self.checkouts += other.checkouts;
+        self.check = self.check.take().or_else(|| other.check.clone());
+    }
 }
 
 /// A login on a worker, with all its pools. The console's word for it is pool.
@@ -160,6 +177,8 @@ pub(super) struct ServerWait {
 pub struct Holdings {
     /// Its servers at each host of placed databases.
     pub hosts: BTreeMap<HostPort, HostServers>,
+    /// What it knows of these hosts.
+    pub view: Arc<View>,
     /// The worker.
     pub worker: WorkerId,
     /// Its pools.

@@ -10,6 +10,7 @@ pub mod drivers;
 pub mod extended;
 pub mod gather;
 pub mod holdings;
+pub mod host_sight;
 mod hosts;
 pub mod lines;
 pub mod prepared;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::host_sight::HostSight;
 use super::rows::{Row, number, text};
 use crate::config::{Config, HostPort};
 use crate::console::holdings::{Holdings, HostServers};
@@ -11,67 +12,44 @@ use crate::ids::Time;
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 use crate::roster::fact::Fact;
-use crate::roster::view::{HostStanding, Role, State, View};
 use crate::server::ServerState;
 
-/// One row for each host and list of hosts.
-pub(super) fn show_hosts(
-    view: &View,
-    config: &Config,
-    now: Time,
-    holdings: &[Holdings],
-) -> Vec<Row> {
-    let mut all: BTreeMap<&HostPort, HostServers> = BTreeMap::new();
-    for (host, own) in holdings.iter().flat_map(|holding| &holding.hosts) {
-        let sum = all.entry(host).or_default();
-        sum.servers += own.servers;
-        sum.active += own.active;
-        sum.logins += own.logins;
-    }
-    let mut hosts: BTreeMap<&HostPort, &HostStanding> = BTreeMap::new();
-    for (host, standing) in view.lists.values().flat_map(|list| &list.hosts) {
-        // In several lists the worst state is shown.
-        let shown = hosts.entry(host).or_insert(standing);
-        if standing.state > shown.state {
-            *shown = standing;
-        }
-    }
-    let row = |(host, standing): (&HostPort, &HostStanding)| {
-        let servers = all.get(host).copied().unwrap_or_default();
+/// One row for each host.
+pub(super) fn show_hosts(config: &Config, now: Time, holdings: &[Holdings]) -> Vec<Row> {
+    let row = |sight: HostSight| {
+        let (role, state) = (sight.role_word(), sight.state_word());
+        let HostSight {
+            host,
+            standing,
+            servers,
+        } = sight;
+        let check = servers.check.as_ref();
         vec![
             text(&host.host.to_string()),
             number(host.port),
-            text(role_word(standing.role)),
-            text(state_word(standing.state)),
+            check.map(|check| check.address.clone()),
+            text(role),
+            text(state),
             text(&standing.why),
             number(now.0.saturating_sub(standing.since.0) / 1_000_000_000),
-            number(config.weight(host)),
+            number(config.weight(&host)),
             standing.timeline.and_then(number),
+            check.and_then(|check| check.lsn).map(lsn_text),
             number(servers.servers),
             number(servers.active),
             number(servers.logins),
+            number(config.max_host_connections(&host)),
+            number(config.max_host_logins(&host)),
+            number(servers.checkouts),
+            check.and_then(|check| number(check.took / 1000)),
         ]
     };
-    hosts.into_iter().map(row).collect()
+    HostSight::all(holdings).into_iter().map(row).collect()
 }
 
-fn role_word(role: Option<Role>) -> &'static str {
-    match role {
-        Some(Role::Primary) => "primary",
-        Some(Role::Standby) => "standby",
-        Some(Role::Rival) => "rival",
-        None => "unknown",
-    }
-}
-
-fn state_word(state: State) -> &'static str {
-    match state {
-        State::Up => "up",
-        State::Down => "down",
-        State::Silent => "silent",
-        State::Drained => "drained",
-        State::Fenced => "fenced",
-    }
+/// A position in the WAL as PostgreSQL writes it.
+fn lsn_text(lsn: u64) -> String {
+    format!("{:X}/{:X}", lsn >> 32, lsn & 0xffff_ffff)
 }
 
 impl Pooler {
@@ -83,6 +61,7 @@ impl Pooler {
                 continue;
             };
             let counts = hosts.entry((**host).clone()).or_default();
+            counts.checkouts += server.checkouts;
             match server.state() {
                 ServerState::Resolving
                 | ServerState::Connecting
@@ -94,6 +73,19 @@ impl Pooler {
                     counts.active += u32::from(server.is_linked());
                 }
             }
+        }
+        for (_, pool) in self.pools.iter() {
+            if let TargetName::Host(host) = &pool.key.target {
+                let counts = hosts.entry((**host).clone()).or_default();
+                counts.checkouts += pool.past_checkouts();
+            }
+        }
+        for (host, past) in &self.past_checkouts {
+            hosts.entry(host.clone()).or_default().checkouts += past;
+        }
+        for (host, check) in &self.checks.hosts {
+            let counts = hosts.entry(host.clone()).or_default();
+            counts.check = check.last.clone();
         }
         hosts
     }

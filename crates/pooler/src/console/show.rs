@@ -77,7 +77,7 @@ impl Pooler {
             Show::Users => self.show_users(&holdings),
             Show::Verdict => show_verdicts(holdings),
             Show::Version => vec![vec![text(VERSION)]],
-            Show::Hosts => show_hosts(&self.hosts, &self.config, self.now, &holdings),
+            Show::Hosts => show_hosts(&self.config, self.now, &holdings),
             Show::Workers => show_workers(&holdings),
         };
         let columns = show.columns();

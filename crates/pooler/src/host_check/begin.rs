@@ -35,7 +35,7 @@ impl Pooler {
         };
         let login = self.login_of(&entry.name, &user, &entry);
         let pool = self.pool_at(login, Purpose::Checks, TargetName::host(&host));
-        self.open_server(pool, out);
+        self.open_server(pool, None, out);
         let opened = self
             .servers
             .iter()

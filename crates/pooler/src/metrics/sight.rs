@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::client::Client;
 use crate::config::PoolMode;
 use crate::console::holdings::{Holder, Holdings, PoolShare, States, WaiterRow};
+use crate::console::host_sight::HostSight;
 use crate::errors::{ErrorCounts, NotLetIn};
 use crate::login::Login;
 use crate::login::key::LoginKey;
@@ -262,6 +263,10 @@ pub struct Sight {
     pub tls: TlsTold,
     /// The last minutes, oldest first.
     pub history: Vec<Point>,
+    /// The hosts of placed databases.
+    pub hosts: Vec<HostSight>,
+    /// How many hosts each placed database can use now.
+    pub usable_hosts: BTreeMap<Arc<str>, u32>,
     /// What pools did in the last second, by the order of `pools`.
     pub recent: Vec<Point>,
 }
@@ -272,6 +277,7 @@ impl Sight {
         holdings.sort_by_key(|holding| holding.worker);
         let mut sight = Sight {
             process,
+            hosts: HostSight::all(&holdings),
             ..Sight::default()
         };
         let mut pools: BTreeMap<Arc<LoginKey>, PoolSight> = BTreeMap::new();
@@ -307,6 +313,11 @@ impl Sight {
                 sum.add(&part);
             }
             for share in holding.pools {
+                if share.database.is_placed() {
+                    let usable = holding.view.usable(&share.database);
+                    let database = share.key.database.clone();
+                    sight.usable_hosts.insert(database, usable);
+                }
                 let (key, mode, size) = (share.key.clone(), share.mode, share.size);
                 let pool = pools
                     .entry(key.clone())

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::sight::{Levels, PoolSight, Sight, WorkerSight};
+use crate::console::host_sight::HostSight;
 use crate::errors::{ErrorCounts, LOGIN_FAILURES, REFUSALS};
 use crate::pool::Reason;
 use crate::session::PIN_REASONS;
@@ -41,6 +42,12 @@ enum Source {
     ProcessBy(&'static str, fn(&Sight) -> ByWord),
     /// `worker`.
     Worker(fn(&WorkerSight) -> f64),
+    /// `host`.
+    Host(fn(&HostSight) -> Option<f64>),
+    /// `host` and the given label.
+    HostBy(&'static str, fn(&HostSight) -> ByWord),
+    /// `database`.
+    UsableHosts,
     /// `database`, `user`.
     Pool(fn(&PoolSight) -> f64),
     /// `database`, `user` and the given label.
@@ -62,7 +69,7 @@ struct Metric {
 }
 
 use Kind::{Counter, Gauge};
-use Source::{Pool, PoolBy, Process, ProcessBy, Worker};
+use Source::{Host, HostBy, Pool, PoolBy, Process, ProcessBy, Worker};
 
 const fn metric(name: &'static str, kind: Kind, source: Source, help: &'static str) -> Metric {
     Metric {
@@ -317,6 +324,66 @@ static METRICS: &[Metric] = &[
         Worker(|w| w.busy),
         "The share of its time that a worker works, from 0 to 1, over the last moments. Above 0.95: no \
          time is left.",
+    ),
+    metric(
+        "howdah_host_role",
+        Gauge,
+        HostBy("role", |h| vec![(h.role_word(), 1.0)]),
+        "The role of a host of databases with target_session_attrs: `primary`, `standby`, `unknown`, or \
+         `rival`, one of several that take writes while nobody knows which one is right.",
+    ),
+    metric(
+        "howdah_host_state",
+        Gauge,
+        HostBy("state", |h| vec![(h.state_word(), 1.0)]),
+        "The state of such a host: `up`, `down`, `silent`, `drained` or `fenced`.",
+    ),
+    metric(
+        "howdah_host_servers",
+        Gauge,
+        HostBy("state", |h| {
+            let servers = &h.servers;
+            vec![
+                ("active", servers.active.into()),
+                (
+                    "idle",
+                    servers.servers.saturating_sub(servers.active).into(),
+                ),
+                ("login", servers.logins.into()),
+            ]
+        }),
+        "Servers at such a host: with a client, without, and not logged in yet.",
+    ),
+    metric(
+        "howdah_host_checkouts_total",
+        Counter,
+        Host(|h| Some(h.servers.checkouts as f64)),
+        "How many times clients got a server of such a host.",
+    ),
+    metric(
+        "howdah_host_timeline",
+        Gauge,
+        Host(|h| h.standing.timeline.map(f64::from)),
+        "The timeline of such a host.",
+    ),
+    metric(
+        "howdah_host_lsn_bytes",
+        Gauge,
+        Host(|h| Some(h.servers.check.as_ref()?.lsn? as f64)),
+        "The position of such a host in the WAL: what a primary has inserted, and a standby replayed.",
+    ),
+    metric(
+        "howdah_host_check_seconds",
+        Gauge,
+        Host(|h| Some(h.servers.check.as_ref()?.took as f64 / 1e9)),
+        "How long such a host took to answer its last check.",
+    ),
+    metric(
+        "howdah_database_usable_hosts",
+        Gauge,
+        Source::UsableHosts,
+        "How many hosts with the wished role a database with target_session_attrs can use. With 0, its \
+         clients wait.",
     ),
     metric(
         "howdah_pool_clients",
@@ -604,6 +671,10 @@ pub fn text(sight: &Sight, format: Format) -> String {
     page.text
 }
 
+fn host_label(host: &HostSight) -> String {
+    format!("host=\"{}\"", escaped(&host.host.to_string()))
+}
+
 fn pool_labels(pool: &PoolSight) -> String {
     format!(
         "database=\"{}\",user=\"{}\"",
@@ -646,6 +717,27 @@ impl Page {
                 for worker in &sight.workers {
                     let label = format!("worker=\"{}\"", worker.worker);
                     self.value(name, &label, value(worker));
+                }
+            }
+            Host(value) => {
+                for host in &sight.hosts {
+                    if let Some(value) = value(host) {
+                        self.value(name, &host_label(host), value);
+                    }
+                }
+            }
+            HostBy(label, values) => {
+                for host in &sight.hosts {
+                    for (word, value) in values(host) {
+                        let labels = format!("{},{label}=\"{word}\"", host_label(host));
+                        self.value(name, &labels, value);
+                    }
+                }
+            }
+            Source::UsableHosts => {
+                for (database, hosts) in &sight.usable_hosts {
+                    let label = format!("database=\"{}\"", escaped(database));
+                    self.value(name, &label, f64::from(*hosts));
                 }
             }
             Pool(value) => pools.for_each(|(pool, labels)| self.value(name, labels, value(pool))),
@@ -741,6 +833,9 @@ pub fn metrics_page() -> String {
             Process(_) => String::new(),
             ProcessBy(label, _) => format!("`{label}`"),
             Worker(_) => "`worker`".into(),
+            Host(_) => "`host`".into(),
+            HostBy(label, _) => format!("`host`, `{label}`"),
+            Source::UsableHosts => "`database`".into(),
             Pool(_) | Source::Times(_) | Source::Levels(_) => "`database`, `user`".into(),
             Source::Errors(_) => "`database`, `user`, `source`, `class`".into(),
             PoolBy(label, _) => format!("`database`, `user`, `{label}`"),

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::sight::quantile;
 use super::*;
@@ -44,6 +45,7 @@ fn share(database: &str, transactions: u64) -> PoolShare {
 
 fn holdings(worker: u16, pools: Vec<PoolShare>) -> Holdings {
     Holdings {
+        view: Arc::default(),
         hosts: Default::default(),
         worker: WorkerId(worker),
         pools,

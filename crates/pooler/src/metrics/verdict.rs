@@ -94,9 +94,14 @@ fn full(pool: &PoolSight, by: &HeldBy) -> String {
             "max_user_connections is reached".into(),
             "a higher max_user_connections",
         ),
-        HeldBy::Shared(_) => (
-            "max_db_connections or max_user_connections is reached".into(),
-            "a higher limit",
+        HeldBy::Shared(_) => {
+            let settings: Vec<_> = by.bounds().iter().map(|of| of.setting()).collect();
+            let limit = format!("{} is reached", settings.join(" or "));
+            (limit, "a higher limit")
+        }
+        HeldBy::Logins => (
+            "max_host_logins is reached".into(),
+            "a higher max_host_logins",
         ),
     };
     let states = &pool.states;

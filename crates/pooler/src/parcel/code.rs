@@ -23,6 +23,8 @@ use crate::params::{Meaning, Params, Tracked};
 use crate::pool::key::PoolKey;
 use crate::pool::key::Purpose;
 use crate::pool::target::TargetName;
+use crate::roster::fact::HostReport;
+use crate::roster::lore::{HostLore, ListLore, RosterLore};
 use crate::server::ServerParcel;
 use crate::session::settings::{Maybe, Settings, at_login};
 use crate::statement::{Constants, Named, Shape, Statement, StatementDescription};
@@ -231,6 +233,7 @@ impl Writer {
             self.size(names.len());
             names.iter().for_each(|name| self.string(name.as_bytes()));
         }
+        self.roster(&estate.roster);
     }
 
     fn params(&mut self, params: &Params) {
@@ -267,17 +270,54 @@ impl Writer {
             TargetName::Entry => self.byte(0),
             TargetName::NoHost => self.byte(1),
             TargetName::Host(host) => {
-                let (kind, text) = match &host.host {
-                    Host::Name(name) => (2, name.clone()),
-                    Host::Ip(address) => (3, address.to_string()),
-                    Host::Unix(folder) => (4, folder.clone()),
-                };
-                self.byte(kind);
-                self.string(text.as_bytes());
-                self.size(host.port.into());
+                self.byte(2);
+                self.host(host);
             }
         }
         self.byte(key.purpose as u8);
+    }
+
+    fn host(&mut self, host: &HostPort) {
+        let (kind, text) = match &host.host {
+            Host::Name(name) => (0, name.clone()),
+            Host::Ip(address) => (1, address.to_string()),
+            Host::Unix(folder) => (2, folder.clone()),
+        };
+        self.byte(kind);
+        self.string(text.as_bytes());
+        self.size(host.port.into());
+    }
+
+    fn roster(&mut self, lore: &RosterLore) {
+        self.size(lore.hosts.len());
+        for host in &lore.hosts {
+            self.host(&host.host);
+            self.byte(host.is_drained.into());
+            self.maybe(host.down.as_ref(), |w, why| w.string(why.as_bytes()));
+            self.maybe(host.report.as_ref(), |w, report| w.report(report));
+        }
+        self.size(lore.lists.len());
+        for list in &lore.lists {
+            self.size(list.hosts.len());
+            list.hosts.iter().for_each(|host| self.host(host));
+            self.maybe(list.incumbent, |w, at| w.number(at.into()));
+            self.maybe(list.system, Writer::number);
+            self.size(list.fences.len());
+            for (at, timeline, why) in &list.fences {
+                self.number((*at).into());
+                self.maybe(*timeline, |w, timeline| w.number(timeline.into()));
+                self.string(why.as_bytes());
+            }
+        }
+    }
+
+    fn report(&mut self, report: &HostReport) {
+        self.byte(report.in_recovery.into());
+        self.maybe(report.started.as_ref(), |w, text| w.string(text.as_bytes()));
+        self.maybe(report.system, Writer::number);
+        self.maybe(report.timeline, |w, timeline| w.number(timeline.into()));
+        self.maybe(report.lsn, Writer::number);
+        self.byte(report.read_only.into());
     }
 
     fn parcel(&mut self, parcel: &Parcel) {
@@ -555,6 +595,50 @@ impl Reader<'_> {
             last_number: self.number()?,
             disabled: self.many(Self::text)?,
             tracked: self.many(Self::text)?,
+            roster: self.roster()?,
+        })
+    }
+
+    fn host(&mut self) -> Read<HostPort> {
+        let (kind, text) = (self.byte()?, self.text()?);
+        let host = match kind {
+            0 => Host::Name(text),
+            1 => Host::Ip(text.parse().map_err(|_| Damaged)?),
+            2 => Host::Unix(text),
+            _ => return Err(Damaged),
+        };
+        let port = u16::try_from(self.size()?).map_err(|_| Damaged)?;
+        Ok(HostPort { host, port })
+    }
+
+    fn roster(&mut self) -> Read<RosterLore> {
+        let hosts = self.many(|r| {
+            Ok(HostLore {
+                host: r.host()?,
+                is_drained: r.flag()?,
+                down: r.maybe(Self::text)?,
+                report: r.maybe(Self::report)?,
+            })
+        })?;
+        let lists = self.many(|r| {
+            Ok(ListLore {
+                hosts: r.many(Self::host)?,
+                incumbent: r.maybe(Self::small)?,
+                system: r.maybe(Self::number)?,
+                fences: r.many(|r| Ok((r.small()?, r.maybe(Self::small)?, r.text()?)))?,
+            })
+        })?;
+        Ok(RosterLore { hosts, lists })
+    }
+
+    fn report(&mut self) -> Read<HostReport> {
+        Ok(HostReport {
+            in_recovery: self.flag()?,
+            started: self.maybe(Self::text)?,
+            system: self.maybe(Self::number)?,
+            timeline: self.maybe(Self::small)?,
+            lsn: self.maybe(Self::number)?,
+            read_only: self.flag()?,
         })
     }
 
@@ -591,17 +675,8 @@ impl Reader<'_> {
         let target = match self.byte()? {
             0 => TargetName::Entry,
             1 => TargetName::NoHost,
-            kind => {
-                let text = self.text()?;
-                let host = match kind {
-                    2 => Host::Name(text),
-                    3 => Host::Ip(text.parse().map_err(|_| Damaged)?),
-                    4 => Host::Unix(text),
-                    _ => return Err(Damaged),
-                };
-                let port = self.size()?.try_into().map_err(|_| Damaged)?;
-                TargetName::host(&HostPort { host, port })
-            }
+            2 => TargetName::Host(Arc::new(self.host()?)),
+            _ => return Err(Damaged),
         };
         let purpose = match self.byte()? {
             0 => Purpose::Clients,

@@ -6,12 +6,15 @@ use super::code::{count_sockets, read, write};
 use super::{Estate, Freight, Parcel, Passenger, PoolLore, Standing};
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
+use crate::config::{Host, HostPort};
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
 use crate::login::LoginKey;
 use crate::login::key::Welcome;
 use crate::login::secrets::Secrets;
 use crate::params::{Meaning, Params, Tracked};
 use crate::pool::key::PoolKey;
+use crate::roster::fact::HostReport;
+use crate::roster::lore::{HostLore, ListLore, RosterLore};
 use crate::server::ServerParcel;
 use crate::statement::{Constants, Named, Shape, Statement, StatementDescription};
 use crate::tls::{AlternativeName, PeerCertificate, TlsFacts};
@@ -131,6 +134,7 @@ fn freight() -> Freight {
             last_number: 5,
             disabled: vec!["off".into()],
             tracked: tracked.names().to_vec(),
+            roster: roster(),
         },
         listeners: vec![(ends(6432).local, LooseSocket::new(11))],
         parcels: vec![
@@ -138,6 +142,38 @@ fn freight() -> Freight {
             (WorkerId(1), Parcel::Server { parcel, database }),
             (WorkerId(1), Parcel::Client(Box::new(client))),
         ],
+    }
+}
+
+fn roster() -> RosterLore {
+    let host = |host, port| HostPort { host, port };
+    let hosts = [
+        host(Host::Name("db1".into()), 5432),
+        host(Host::Ip("::1".parse().unwrap()), 5433),
+        host(Host::Unix("/run".into()), 5434),
+    ];
+    let report = HostReport {
+        in_recovery: true,
+        started: Some("1.5".into()),
+        system: Some(7),
+        timeline: Some(3),
+        lsn: Some(1 << 40),
+        read_only: true,
+    };
+    let lore = |host: &HostPort| HostLore {
+        host: host.clone(),
+        is_drained: host.port == 5432,
+        down: (host.port == 5433).then(|| "refused".into()),
+        report: (host.port != 5433).then(|| report.clone()),
+    };
+    RosterLore {
+        hosts: hosts.iter().map(lore).collect(),
+        lists: vec![ListLore {
+            hosts: hosts.to_vec(),
+            incumbent: Some(2),
+            system: Some(7),
+            fences: vec![(1, Some(2), "it is old".into()), (0, None, String::new())],
+        }],
     }
 }
 

@@ -17,12 +17,13 @@ use crate::login::secrets::Secrets;
 use crate::params::{Meaning, Params};
 use crate::place::Ends;
 use crate::pool::key::PoolKey;
+use crate::roster::lore::RosterLore;
 use crate::socket::LooseSocket;
 use crate::statement::{Named, Shape, Statement};
 use crate::tls::TlsFacts;
 
 /// The version of the format, and of the behaviour that both processes share.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 
 /// Everything that a successor takes over.
 #[derive(Debug)]
@@ -48,6 +49,8 @@ pub struct Estate {
     pub disabled: Vec<String>,
     /// Names of tracked parameters, by position.
     pub tracked: Vec<String>,
+    /// What is known of the hosts of placed databases.
+    pub roster: RosterLore,
 }
 
 /// One piece of freight.

@@ -46,10 +46,10 @@ impl Pooler {
 
     /// A limit holds the pool `key` back: closes the longest idle server of another pool. If
     /// none is idle, the next released one is closed, once clients of `key` have waited long.
-    pub(crate) fn evict(&mut self, key: &PoolKey, from: Evict, age: u64, out: &mut Out) {
+    pub(crate) fn evict(&mut self, key: &PoolKey, from: &Evict, age: u64, out: &mut Out) {
         let mut oldest: Option<(Time, ServerId)> = None;
         for (_, pool) in self.pools.iter() {
-            if !from.concerns(key, &pool.key) {
+            if !from.concerns(key, &pool.key, pool.supply.bounds.host.as_ref()) {
                 continue;
             }
             for id in pool.idle.iter() {
@@ -74,7 +74,7 @@ impl Pooler {
                 };
                 for id in self.pools.ids() {
                     let pool = self.pools.at_mut(id);
-                    if from.concerns(key, &pool.key) {
+                    if from.concerns(key, &pool.key, pool.supply.bounds.host.as_ref()) {
                         pool.yields_to(starved.clone());
                     }
                 }

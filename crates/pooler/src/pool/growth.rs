@@ -41,7 +41,7 @@ impl Pooler {
             unwelcomed: pool.is_untried(),
             replication: self.wants_replication(pool_id),
             opens,
-            bounds: pool.supply.bounds,
+            bounds: pool.supply.bounds.clone(),
         };
         self.pools.at_mut(pool_id).tells_need(age, opens);
         out.push(Action::Broker(need));

@@ -42,7 +42,7 @@ impl Pooler {
             worker: self.worker,
             pool: pool.key.clone(),
             wanted,
-            bounds: pool.supply.bounds,
+            bounds: pool.supply.bounds.clone(),
         };
         out.push(Action::Broker(warm));
     }

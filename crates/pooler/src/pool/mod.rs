@@ -62,6 +62,8 @@ pub struct Pool {
     /// Clients that wait for the parameters that PostgreSQL reports to the first server.
     newcomers: Vec<ClientId>,
     have: ServerCounts,
+    /// How many times clients have got servers that are gone.
+    past_checkouts: u64,
     /// Clients wait for the pool's listening connection.
     pub(crate) wants_listener: bool,
     brokered: Brokered,
@@ -106,6 +108,7 @@ impl Pool {
             pin_line: Line::default(),
             newcomers: Vec::new(),
             have: ServerCounts::default(),
+            past_checkouts: 0,
             wants_listener: false,
             brokered: Brokered::default(),
             hungry: Hungry::default(),
@@ -172,8 +175,15 @@ impl Pool {
         self.have.all += 1;
     }
 
-    pub(crate) fn server_leaves(&mut self) {
+    /// A server leaves the pool, which clients have got so many times.
+    pub(crate) fn server_leaves(&mut self, checkouts: u64) {
         self.have.all -= 1;
+        self.past_checkouts += checkouts;
+    }
+
+    /// How many times clients have got servers that the pool does not have any more.
+    pub fn past_checkouts(&self) -> u64 {
+        self.past_checkouts
     }
 
     pub(crate) fn test_begins(&mut self) {

@@ -1,5 +1,6 @@
 //! Why clients wait for a server of a pool.
 
+use crate::pool::bound::SharedBound;
 use crate::pool::supply::HeldBy;
 
 /// Why the oldest waiting client of a pool has no server. The most important reason comes first.
@@ -29,7 +30,7 @@ pub enum Reason {
 
 impl Reason {
     /// The words of all reasons, for a page that lists them.
-    pub const WORDS: [&str; 13] = [
+    pub const WORDS: [&str; 15] = [
         "paused",
         "suspended",
         "no_host",
@@ -39,6 +40,8 @@ impl Reason {
         "database_full",
         "user_full",
         "database_and_user_full",
+        "host_full",
+        "host_logins",
         "server_login",
         "server_test",
         "asked",
@@ -46,7 +49,7 @@ impl Reason {
     ];
 
     /// An example of each reason, for a page that explains them.
-    pub fn all() -> [Reason; 13] {
+    pub fn all() -> [Reason; 15] {
         [
             Reason::Paused,
             Reason::Suspended,
@@ -57,6 +60,8 @@ impl Reason {
             Reason::HeldBy(HeldBy::DATABASE),
             Reason::HeldBy(HeldBy::USER),
             Reason::HeldBy(HeldBy::DATABASE_AND_USER),
+            Reason::HeldBy(HeldBy::HOST),
+            Reason::HeldBy(HeldBy::Logins),
             Reason::ServerLogin,
             Reason::ServerTest,
             Reason::Asked,
@@ -75,7 +80,9 @@ impl Reason {
             Reason::HeldBy(HeldBy::Pool) => "pool_full",
             Reason::HeldBy(HeldBy::DATABASE) => "database_full",
             Reason::HeldBy(HeldBy::USER) => "user_full",
-            Reason::HeldBy(HeldBy::Shared(_)) => "database_and_user_full",
+            Reason::HeldBy(HeldBy::DATABASE_AND_USER) => "database_and_user_full",
+            Reason::HeldBy(HeldBy::Shared(_)) => "host_full",
+            Reason::HeldBy(HeldBy::Logins) => "host_logins",
             Reason::ServerLogin => "server_login",
             Reason::ServerTest => "server_test",
             Reason::Asked => "asked",
@@ -92,17 +99,10 @@ impl Reason {
             Reason::Unreachable(why) => format!("PostgreSQL can't be reached: {why}"),
             Reason::LoginFailed(why) => format!("the last login to PostgreSQL failed: {why}"),
             Reason::HeldBy(HeldBy::Pool) => "all servers of the pool are in use (pool_size)".into(),
-            Reason::HeldBy(HeldBy::DATABASE) => {
-                "the database has all its servers (max_db_connections)".into()
+            Reason::HeldBy(HeldBy::Logins) => {
+                "the host has as many logins under way as it may have (max_host_logins)".into()
             }
-            Reason::HeldBy(HeldBy::USER) => {
-                "the user has all its servers (max_user_connections)".into()
-            }
-            Reason::HeldBy(HeldBy::Shared(_)) => {
-                "the database and the user have all their servers \
-                 (max_db_connections, max_user_connections)"
-                    .into()
-            }
+            Reason::HeldBy(by) => all_servers(&by.bounds()),
             Reason::ServerLogin => "a server is logging in".into(),
             Reason::ServerTest => "a server that was idle for long is being tested".into(),
             Reason::Asked => "a server was asked for and is on its way".into(),
@@ -118,6 +118,20 @@ impl Reason {
         let place = Self::WORDS.iter().position(|other| *other == word);
         place.unwrap_or(Self::WORDS.len())
     }
+}
+
+/// Shared limits that are reached, as a sentence.
+fn all_servers(bounds: &[SharedBound]) -> String {
+    let nouns: Vec<String> = bounds
+        .iter()
+        .map(|of| format!("the {}", of.noun()))
+        .collect();
+    let settings: Vec<&str> = bounds.iter().map(|of| of.setting()).collect();
+    let all = match bounds.len() {
+        ..=1 => "has all its servers",
+        _ => "have all their servers",
+    };
+    format!("{} {all} ({})", nouns.join(" and "), settings.join(", "))
 }
 
 #[cfg(test)]

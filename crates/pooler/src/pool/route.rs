@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::config::Database;
+use crate::config::{Database, HostPort};
 use crate::event::ClientId;
 use crate::login::{Login, LoginId, LoginKey, Terms};
 use crate::opening::Opening;
@@ -114,13 +114,13 @@ impl Pooler {
         let login = self.logins.at_mut(login_id);
         let scopes = &login.terms.database;
         let scopes = self.config.scopes(Some(scopes), Some(&login.key.user));
-        let supply = Supply::of(scopes, purpose);
         let is_home = purpose == Purpose::Clients && target == TargetName::Entry;
         let is_home = is_home && !login.terms.database.is_placed();
         let target = self
             .shared
             .targets
             .intern(Target::of(&login.terms.database, target));
+        let supply = Supply::of(&self.config, scopes, purpose, &target);
         let key = PoolKey {
             login: login.key.clone(),
             target: target.name.clone(),
@@ -151,6 +151,10 @@ impl Pooler {
             return;
         };
         self.logins.at_mut(pool.login).loses_pool(id);
+        if let TargetName::Host(host) = &pool.key.target {
+            let host = HostPort::clone(host);
+            *self.past_checkouts.entry(host).or_default() += pool.past_checkouts();
+        }
         if pool.key.purpose == Purpose::Clients
             && self.pool_if_any(pool.login, Purpose::Clients).is_none()
         {

@@ -22,6 +22,19 @@ pub struct HostCheck {
     pub(crate) next: Option<Time>,
     /// The host has refused the whole question, and gets the plain one on this connection.
     pub(crate) is_plain: bool,
+    /// The last answer.
+    pub(crate) last: Option<LastCheck>,
+}
+
+/// The last answer to a check.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LastCheck {
+    /// The host's address, as its connection has it.
+    pub address: String,
+    /// The position in the WAL: inserted by a primary, replayed by a standby.
+    pub lsn: Option<u64>,
+    /// How long the host took to answer, in nanoseconds.
+    pub took: u64,
 }
 
 impl HostCheck {

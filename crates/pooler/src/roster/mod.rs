@@ -15,6 +15,7 @@
 
 pub mod check;
 pub mod fact;
+pub mod lore;
 pub mod question;
 mod record;
 mod roll;
@@ -29,6 +30,7 @@ use crate::ids::Time;
 use crate::mail::Mail;
 use crate::note::{Level, Note};
 use fact::{Fact, HostFact};
+use lore::RosterLore;
 use record::HostRecord;
 use roll::Roll;
 use verdict::LastWord;
@@ -80,6 +82,28 @@ impl Roster {
             workers: workers.max(1),
             hosts: BTreeMap::new(),
             lists: BTreeMap::new(),
+        }
+    }
+
+    /// What a successor must know.
+    pub fn lore(&self) -> RosterLore {
+        let hosts = self.hosts.iter();
+        let lists = self.lists.iter();
+        RosterLore {
+            hosts: hosts.map(|(host, record)| record.lore(host)).collect(),
+            lists: lists.map(|(list, roll)| roll.lore(list)).collect(),
+        }
+    }
+
+    /// Takes what the predecessor knew. The lists of the configuration come next.
+    pub fn inherit(&mut self, lore: RosterLore) {
+        for host in lore.hosts {
+            let record = HostRecord::inherit(&host);
+            self.hosts.insert(host.host, record);
+        }
+        for list in lore.lists {
+            let roll = Roll::inherit(&list);
+            self.lists.insert(list.hosts.into(), roll);
         }
     }
 

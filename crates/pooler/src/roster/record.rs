@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::fact::HostReport;
+use super::lore::HostLore;
 use super::verdict::{Contestant, Fence, LastWord, Ruling};
 use super::view::{HostStanding, State};
 use crate::config::HostPort;
@@ -13,6 +14,9 @@ use crate::limits;
 
 /// How often the log says what a check can't find, in nanoseconds.
 const HIDDEN_AGAIN_FOR_THE_LOG: u64 = 60_000_000_000;
+
+/// Why a silent host is not used.
+const SILENT: &str = "does not answer on any connection";
 
 /// Whether a host can be reached.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -203,6 +207,35 @@ impl HostRecord {
         }
     }
 
+    /// What a successor must know of the host.
+    pub(super) fn lore(&self, host: &HostPort) -> HostLore {
+        let word = self.word.as_ref().filter(|word| !word.in_doubt);
+        HostLore {
+            host: host.clone(),
+            is_drained: self.is_drained,
+            down: match &self.presence {
+                Presence::Up => None,
+                Presence::Down(why) => Some(why.to_string()),
+                Presence::Silent => Some(SILENT.into()),
+            },
+            report: word.map(|word| word.report.clone()),
+        }
+    }
+
+    /// What the predecessor knew of the host.
+    pub(super) fn inherit(lore: &HostLore) -> HostRecord {
+        let down = lore.down.as_deref();
+        HostRecord {
+            word: lore.report.clone().map(|report| LastWord {
+                report,
+                in_doubt: false,
+            }),
+            presence: down.map_or(Presence::Up, |why| Presence::Down(shortened(why))),
+            is_drained: lore.is_drained,
+            ..HostRecord::default()
+        }
+    }
+
     /// It is neither down nor silent.
     pub(super) fn is_up(&self) -> bool {
         self.presence == Presence::Up
@@ -229,7 +262,7 @@ impl HostRecord {
         let (state, why) = match (&self.presence, fence) {
             _ if self.is_drained => (State::Drained, "was drained".into()),
             (_, Some(fence)) => (State::Fenced, fence.why.clone()),
-            (Presence::Silent, _) => (State::Silent, "does not answer on any connection".into()),
+            (Presence::Silent, _) => (State::Silent, SILENT.into()),
             (Presence::Down(why), _) => (State::Down, why.clone()),
             (Presence::Up, _) => {
                 let hidden = self.hidden.clone().filter(|_| !ruling.behind);

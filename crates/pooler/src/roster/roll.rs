@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::lore::ListLore;
 use super::record::HostRecord;
-use super::verdict::{Contestant, Judgement, Precedent, judge};
+use super::verdict::{Contestant, Fence, Judgement, Precedent, judge};
 use super::view::{HostList, ListView, Role, State};
 use crate::config::HostPort;
 use crate::ids::Time;
@@ -45,6 +46,43 @@ impl Roll {
             }
         }
         roll
+    }
+
+    /// What a successor must know of the list.
+    pub(super) fn lore(&self, list: &HostList) -> ListLore {
+        let Precedent {
+            incumbent,
+            system,
+            fences,
+        } = &self.precedent;
+        let fenced = (0..).zip(fences).filter_map(|(at, fence)| {
+            let fence = fence.as_ref()?;
+            Some((at, fence.timeline, fence.why.to_string()))
+        });
+        ListLore {
+            hosts: list.to_vec(),
+            incumbent: incumbent.and_then(|at| u32::try_from(at).ok()),
+            system: *system,
+            fences: fenced.collect(),
+        }
+    }
+
+    /// What the predecessor knew of a list.
+    pub(super) fn inherit(lore: &ListLore) -> Roll {
+        let mut precedent = Precedent::new(lore.hosts.len());
+        let incumbent = lore.incumbent.map(|at| at as usize);
+        precedent.incumbent = incumbent.filter(|at| *at < lore.hosts.len());
+        precedent.system = precedent.incumbent.and(lore.system);
+        for (at, timeline, why) in &lore.fences {
+            if let Some(fence) = precedent.fences.get_mut(*at as usize) {
+                let (timeline, why) = (*timeline, why.as_str().into());
+                *fence = Some(Fence { timeline, why });
+            }
+        }
+        Roll {
+            precedent,
+            view: ListView::default(),
+        }
     }
 
     /// Judges the list again, and says in the log what is new. True if the view has changed.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::config::{HostPort, SessionAttrs};
+use crate::config::{Database, HostPort, SessionAttrs};
 use crate::ids::Time;
 
 /// The hosts of an entry, in its order. Entries with equal lists share one verdict.
@@ -146,6 +146,15 @@ pub struct View {
 }
 
 impl View {
+    /// How many hosts of a database can be used now.
+    pub fn usable(&self, database: &Database) -> u32 {
+        let list = self.lists.get(&*database.hosts);
+        let wish = database.target_session_attrs;
+        let usable = |of: &HostStanding| of.rank(wish).is_some_and(|rank| rank < Rank::Down);
+        let hosts = list.iter().flat_map(|list| &list.hosts);
+        hosts.filter(|(_, standing)| usable(standing)).count() as u32
+    }
+
     /// True if a host is fenced here that was not before.
     pub fn fences_more_than(&self, before: &View) -> bool {
         let fenced = |list: &ListView, host: &HostPort| {

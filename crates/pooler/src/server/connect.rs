@@ -17,13 +17,20 @@ use crate::pooler::{Asker, Pooler};
 use crate::server::ServerState;
 
 impl Pooler {
-    /// Opens a server. The Broker has granted a permit; the connection of a check needs none.
-    pub(crate) fn open_server(&mut self, pool_id: PoolId, out: &mut Out) {
+    /// Opens a server. The Broker has granted a permit, and perhaps counts the login at a host; the
+    /// connection of a check needs none.
+    pub(crate) fn open_server(
+        &mut self,
+        pool_id: PoolId,
+        login_at: Option<Arc<HostPort>>,
+        out: &mut Out,
+    ) {
         let (number, now, seeded) = (self.number(), self.now, self.seeded);
         let reserved = self.reserved_for(pool_id);
         let pool = self.pools.at_mut(pool_id);
         pool.server_opens();
-        let (login, connection) = (pool.login, ServerConnection::new(pool.target.clone()));
+        let (login, mut connection) = (pool.login, ServerConnection::new(pool.target.clone()));
+        connection.login_at = login_at;
         let permitted = pool.key.purpose != Purpose::Checks;
         let host = pool.takes_host(&mut self.random);
         let id = self.servers.insert(|_| Server {
@@ -141,8 +148,10 @@ impl Pooler {
         let (pool_id, login, reserved) = (server.pool, server.login, server.reserved_for());
         server.comes_free(self.now);
         let took = self.now.0.saturating_sub(server.times.connected.0);
+        let login_at = server.connection.login_at.take();
         let pool = self.pools.at_mut(pool_id);
         pool.server_is_through();
+        login_is_over(&pool.key, login_at, out);
         if pool.key.purpose == Purpose::Checks {
             return self.ask_host(id, out);
         }
@@ -174,8 +183,15 @@ impl Pooler {
         }
     }
 
-    /// The Broker permits this worker to open a server.
-    pub(crate) fn permitted(&mut self, key: &PoolKey, reserve: bool, warm: bool, out: &mut Out) {
+    /// The Broker permits this worker to open a server: from the reserve or not, and for
+    /// `min_pool_size` or not. It may count the login at a host.
+    pub(crate) fn permitted(
+        &mut self,
+        key: &Arc<PoolKey>,
+        (reserve, warm): (bool, bool),
+        login_at: Option<Arc<HostPort>>,
+        out: &mut Out,
+    ) {
         let found = self.pools.find(key);
         if let Some(pool_id) = found {
             self.trim_waiting(pool_id);
@@ -190,7 +206,8 @@ impl Pooler {
             self.sated(pool_id, out);
         }
         let Some(pool_id) = wanted else {
-            let (worker, pool) = (self.worker, Arc::new(key.clone()));
+            login_is_over(key, login_at, out);
+            let (worker, pool) = (self.worker, key.clone());
             let freed = ToBroker::Freed { worker, pool };
             out.push(Action::Broker(freed));
             return;
@@ -202,6 +219,15 @@ impl Pooler {
             );
             out.note(crate::note::Note::new(Level::Log, text));
         }
-        self.open_server(pool_id, out);
+        self.open_server(pool_id, login_at, out);
+    }
+}
+
+/// The login of a server is over, or did not begin: where `max_host_logins` counts it, another may
+/// begin.
+pub(super) fn login_is_over(pool: &Arc<PoolKey>, login_at: Option<Arc<HostPort>>, out: &mut Out) {
+    if let Some(host) = login_at {
+        let pool = pool.clone();
+        out.push(Action::Broker(ToBroker::LoggedIn { pool, host }));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::config::Address;
+use crate::config::{Address, HostPort};
 use crate::place::{self, Ends};
 use crate::pool::target::Target;
 use crate::tls::TlsFacts;
@@ -22,6 +22,8 @@ pub struct ServerConnection {
     pub(crate) port: u16,
     /// The TLS session, if any.
     pub(crate) tls: Option<Arc<TlsFacts>>,
+    /// The host whose `max_host_logins` counts the login, until the login is over.
+    pub(crate) login_at: Option<Arc<HostPort>>,
 }
 
 impl ServerConnection {
@@ -34,6 +36,7 @@ impl ServerConnection {
             host: None,
             port: 0,
             tls: None,
+            login_at: None,
         }
     }
 
@@ -84,6 +87,15 @@ impl ServerConnection {
     /// The remote address, once connected.
     pub(crate) fn remote(&self) -> Option<&Address> {
         self.ends.as_ref().map(|ends| &ends.remote)
+    }
+
+    /// The remote address in words, without the port; empty until connected.
+    pub(crate) fn address(&self) -> String {
+        match self.remote() {
+            Some(Address::Tcp(ip, _)) => ip.to_string(),
+            Some(Address::Unix(path, _)) => path.clone(),
+            None => String::new(),
+        }
     }
 
     /// The remote end, as the log shows it.

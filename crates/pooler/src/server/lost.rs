@@ -6,6 +6,7 @@ use crate::mail::ToBroker;
 use crate::note::Level;
 use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
+use crate::server::connect::login_is_over;
 use crate::server::{Ending, ServerState};
 
 impl Pooler {
@@ -75,12 +76,13 @@ impl Pooler {
         };
         self.keep_no_blocks();
         let pool = self.pools.at_mut(server.pool);
-        pool.server_leaves();
+        pool.server_leaves(server.checkouts);
         if pool.key.purpose == Purpose::Checks {
             let target = pool.key.target.clone();
             self.check_closed(id, &target);
             return self.unpacked(Peer::Server(id), out);
         }
+        login_is_over(&pool.key, server.connection.login_at, out);
         if server.permitted {
             let freed = ToBroker::Freed {
                 worker: self.worker,

@@ -82,6 +82,8 @@ pub struct Server {
     cut_off: bool,
     /// The server has served a client on this worker.
     served: bool,
+    /// How many times a client has got the server on this worker.
+    pub(crate) checkouts: u64,
     /// Why Howdah must close the server instead of returning it to the pool.
     ending: Option<Ending>,
     /// The last value of `in_hot_standby` that the server reported.
@@ -129,6 +131,7 @@ impl Server {
             rolled_back: false,
             cut_off: false,
             served: false,
+            checkouts: 0,
             ending: None,
             cancels: Cancels::default(),
             standby: None,
@@ -199,6 +202,7 @@ impl Server {
     pub(crate) fn begin_to_serve(&mut self, now: Time) {
         self.times.begin_request(now, true);
         self.served = true;
+        self.checkouts += 1;
         self.session.set_trial(Trial::First);
     }
 

@@ -50,7 +50,7 @@ impl Pooler {
         let server = *self.servers.remove(id)?;
         self.keep_no_blocks();
         let pool = self.pools.at_mut(server.pool);
-        pool.server_leaves();
+        pool.server_leaves(server.checkouts);
         let connection = server.connection;
         Some(ServerParcel {
             socket,

@@ -70,7 +70,7 @@ impl Pooler {
             ticket,
             pool: key,
             wish,
-            bounds: pool.supply.bounds,
+            bounds: pool.supply.bounds.clone(),
         };
         out.push(Action::Broker(asks));
     }

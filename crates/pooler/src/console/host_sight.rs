@@ -1,0 +1,69 @@
+//! The hosts of placed databases over all workers, for SHOW HOSTS and for metrics.
+
+use std::collections::BTreeMap;
+
+use crate::config::HostPort;
+use crate::console::holdings::{Holdings, HostServers};
+use crate::roster::view::{HostStanding, Role, State, View};
+
+/// A host: what is known of it, and its servers on all workers.
+#[derive(Clone, Debug)]
+pub struct HostSight {
+    /// The host.
+    pub host: HostPort,
+    /// Its role and state. In several lists: where its state is worst.
+    pub standing: HostStanding,
+    /// Its servers and its last check.
+    pub servers: HostServers,
+}
+
+impl HostSight {
+    /// All hosts that all workers know, sorted.
+    pub(crate) fn all(holdings: &[Holdings]) -> Vec<HostSight> {
+        let mut servers: BTreeMap<&HostPort, HostServers> = BTreeMap::new();
+        for (host, own) in holdings.iter().flat_map(|holding| &holding.hosts) {
+            servers.entry(host).or_default().add(own);
+        }
+        let view = holdings.first().map(|holding| &*holding.view);
+        let standings = view.map(worst).unwrap_or_default();
+        let sight = |(host, standing): (&HostPort, &HostStanding)| HostSight {
+            host: host.clone(),
+            standing: standing.clone(),
+            servers: servers.remove(host).unwrap_or_default(),
+        };
+        standings.into_iter().map(sight).collect()
+    }
+
+    /// Its role in one word.
+    pub(crate) fn role_word(&self) -> &'static str {
+        match self.standing.role {
+            Some(Role::Primary) => "primary",
+            Some(Role::Standby) => "standby",
+            Some(Role::Rival) => "rival",
+            None => "unknown",
+        }
+    }
+
+    /// Its state in one word.
+    pub(crate) fn state_word(&self) -> &'static str {
+        match self.standing.state {
+            State::Up => "up",
+            State::Down => "down",
+            State::Silent => "silent",
+            State::Drained => "drained",
+            State::Fenced => "fenced",
+        }
+    }
+}
+
+/// The worst that is known of each host.
+fn worst(view: &View) -> BTreeMap<&HostPort, &HostStanding> {
+    let mut worst: BTreeMap<&HostPort, &HostStanding> = BTreeMap::new();
+    for (host, standing) in view.lists.values().flat_map(|list| &list.hosts) {
+        let shown = worst.entry(host).or_insert(standing);
+        if standing.state > shown.state {
+            *shown = standing;
+        }
+    }
+    worst
+}
