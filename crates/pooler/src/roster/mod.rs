@@ -254,14 +254,19 @@ impl Roster {
         self.learn(host, word) || is_new
     }
 
-    /// Takes a host in again, unfenced on all of its addresses. Of hosts that are away, what they
-    /// have shown is forgotten, in all lists with this host.
+    /// Takes a host in again, unfenced on all of its addresses. What it has shown is forgotten if it
+    /// was drained or away, and what hosts have shown that are away, in all lists with this host.
     fn resume(&mut self, host: &HostPort) {
         let record = gone!(self.hosts.get_mut(host));
-        record.drains(false);
+        let word = record.word.clone().unwrap_or_default();
+        let was_away = !record.is_up();
+        let was_drained = record.drains(false);
         record.rises();
         record.forgets_what_is_hidden();
-        let word = record.word.clone().unwrap_or_default();
+        if was_drained || was_away {
+            // It may have become a standby since. The check that follows will show it.
+            record.word = None;
+        }
         let is_alias = |other: &HostRecord| {
             let identity = word.identity();
             identity.is_some() && other.word.as_ref().and_then(LastWord::identity) == identity

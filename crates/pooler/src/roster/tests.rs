@@ -193,6 +193,26 @@ fn a_wrong_promotion_undone() {
 }
 
 #[test]
+fn what_a_resumed_host_has_shown_before_it_was_away_fences_nobody() {
+    let mut world = cluster();
+    world.hear("db2", primary(2, "b"));
+    world.hear("db2", Fact::Drain);
+    world.hear("db1", Fact::Resume);
+    assert_eq!(world.state("db1"), PRIMARY);
+    // It was drained, and is rebuilt as a standby.
+    world.hear("db2", Fact::Resume);
+    assert_eq!((world.state("db1"), world.state("db2").0), (PRIMARY, None));
+    world.hear("db2", standby(1, "d"));
+    assert_eq!((world.state("db1"), world.state("db2")), (PRIMARY, STANDBY));
+    // It is down meanwhile.
+    world.hear("db2", primary(2, "d"));
+    world.hear("db2", Fact::Down("connection refused".into()));
+    world.hear("db1", Fact::Resume);
+    world.hear("db2", Fact::Resume);
+    assert_eq!((world.state("db1"), world.state("db2").0), (PRIMARY, None));
+}
+
+#[test]
 fn two_primaries_are_told_once() {
     let mut world = World::new(&["db1,db2,db3"]);
     assert!(world.told("db1", primary(1, "a")).is_empty());
