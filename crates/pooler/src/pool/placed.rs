@@ -7,7 +7,7 @@ use crate::login::LoginId;
 use crate::pool::key::{PoolId, Purpose};
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
-use crate::roster::view::{HostStanding, ListView, Role};
+use crate::roster::view::{HostStanding, ListView, Role, State};
 
 impl Pooler {
     /// The pool of a placed login for a purpose, at a host that fits now.
@@ -143,10 +143,15 @@ pub(crate) fn fit_hosts<'a>(
 ) -> Vec<&'a HostPort> {
     let Some(list) = list else { return Vec::new() };
     let fit = list.best(wish(database, purpose));
-    if fit.is_empty() && purpose == Purpose::Lookups {
+    if purpose == Purpose::Lookups && !fit.iter().any(|host| is_up(list, host)) {
         return list.best(SessionAttrs::PreferStandby);
     }
     fit
+}
+
+fn is_up(list: &ListView, host: &HostPort) -> bool {
+    list.standing(host)
+        .is_some_and(|standing| standing.state == State::Up)
 }
 
 /// One of several pools, by chance; one with twice the weight twice as often. `None` of no pools.
@@ -165,6 +170,44 @@ fn by_weight(shares: impl Iterator<Item = (PoolId, u32)> + Clone, random: u64) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
+    use crate::ids::Time;
+
+    #[test]
+    fn look_ups_go_to_a_standby_while_the_primary_is_down() {
+        let text = "[databases]\nd = host=db1,db2 target_session_attrs=standby\n[pgbouncer]\n\
+                    auth_type = trust\nauth_file = list\n";
+        let (config, _) = Config::load("x.ini", text, &mut |_: &str| Ok(String::new())).unwrap();
+        let database = &config.databases["d"];
+        let standing = |role, state| HostStanding {
+            role: Some(role),
+            state,
+            behind: false,
+            read_only: false,
+            hidden: false,
+            why: "".into(),
+            since: Time(0),
+            timeline: Some(1),
+            lsn: None,
+        };
+        let asked = |primary: State, standby: State| {
+            let standings = [
+                standing(Role::Primary, primary),
+                standing(Role::Standby, standby),
+            ];
+            let hosts = database.hosts.iter().cloned().zip(standings);
+            let list = ListView {
+                hosts: hosts.collect(),
+            };
+            let fit = fit_hosts(Some(&list), database, Purpose::Lookups);
+            fit.into_iter().map(HostPort::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(asked(State::Up, State::Up), ["db1:5432"]);
+        assert_eq!(asked(State::Down, State::Up), ["db2:5432"]);
+        assert_eq!(asked(State::Silent, State::Up), ["db2:5432"]);
+        assert_eq!(asked(State::Down, State::Down), ["db1:5432", "db2:5432"]);
+        assert_eq!(asked(State::Down, State::Drained), ["db1:5432"]);
+    }
 
     #[test]
     fn work_is_shared_by_weight() {
