@@ -216,9 +216,77 @@ class Postgres:
         """What pg_authid holds as this role's password."""
         return self.value(f"select rolpassword from pg_authid where rolname = '{user}'")
 
+    # Standbys
+
+    def is_standby(self):
+        """Whether the running cluster is in recovery."""
+        return self.value("select pg_is_in_recovery()") == "t"
+
+    def is_standby_of(self, primary):
+        """Whether the running cluster receives what another one writes."""
+        streams = "select count(*) from pg_stat_wal_receiver where status = 'streaming' and sender_port = "
+        return self.is_standby() and self.value(streams + str(primary.port)) == "1"
+
     def promote(self):
         """Makes this standby the primary; does not wait."""
         self.sql("select pg_promote(false)")
+
+    def follow(self, primary):
+        """Becomes a standby of a running cluster, as a new copy of it. Does not wait for its stream."""
+        self.stop(signal.SIGQUIT)
+        machine.run(["rm", "-rf", "--", self.data])
+        self._copy(primary)
+        self.start()
+
+    def rewind(self, primary):
+        """Becomes a standby of the cluster that was promoted in its place, by pg_rewind. Does not wait
+        for its stream."""
+        self.stop()
+        # pg_rewind finds the primary's timeline in its last checkpoint.
+        primary.sql("checkpoint")
+        machine.run([
+            self.programs.path("pg_rewind"), "-D", self.data, "-R", "--no-sync", "--source-server",
+            f"host={primary.host} port={primary.port} user={SUPERUSER} dbname=postgres",
+        ])
+        self.start()
+
+    def switch_to(self, standby):
+        """Planned: this primary ends with all that it wrote sent on, its standby becomes primary, and this
+        cluster the standby of that one."""
+        self.stop()
+        standby.promote()
+        with open(os.path.join(self.data, "postgresql.auto.conf"), "a") as conf:
+            conf.write(f"primary_conninfo = 'host={standby.host} port={standby.port} "
+                       f"user={SUPERUSER}'\n")
+        with open(os.path.join(self.data, "standby.signal"), "w") as mark:
+            machine.hand_over(mark.name)
+        self.start()
+
+    def _copy(self, primary):
+        machine.run([
+            self.programs.path("pg_basebackup"), "-h", primary.host, "-p", str(primary.port),
+            "-U", SUPERUSER, "-D", self.data, "-R", "-c", "fast", "--no-sync",
+        ])
+
+    # Silence
+
+    @contextlib.contextmanager
+    def frozen(self):
+        """Meanwhile no process of the cluster does anything: connections are accepted by the kernel alone."""
+        pids = [self.child.pid]
+        try:
+            os.kill(self.child.pid, signal.SIGSTOP)
+            with open(f"/proc/{self.child.pid}/task/{self.child.pid}/children") as children:
+                pids += [int(pid) for pid in children.read().split()]
+            self._signal(pids[1:], signal.SIGSTOP)
+            yield
+        finally:
+            self._signal(pids, signal.SIGCONT)
+
+    def _signal(self, pids, number):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
 
 class Standby(Postgres):
@@ -229,8 +297,4 @@ class Standby(Postgres):
         super().__init__(primary.programs, scratch, name)
 
     def _make(self, settings):
-        machine.run([
-            self.programs.path("pg_basebackup"), "-h", self.primary.host, "-p",
-            str(self.primary.port), "-U", SUPERUSER, "-D", self.data, "-R", "-c", "fast",
-            "--no-sync",
-        ])
+        self._copy(self.primary)
