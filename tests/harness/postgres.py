@@ -250,13 +250,11 @@ class Postgres:
         ])
         self.start()
 
-    def switch_to(self, standby):
-        """Planned: this primary ends with all that it wrote sent on, its standby becomes primary, and this
-        cluster the standby of that one."""
-        self.stop()
-        standby.promote()
+    def stand_by_for(self, primary):
+        """Becomes the standby of the cluster that was its standby, and had received all that this one
+        wrote when it stopped. Does not wait for its stream."""
         with open(os.path.join(self.data, "postgresql.auto.conf"), "a") as conf:
-            conf.write(f"primary_conninfo = 'host={standby.host} port={standby.port} "
+            conf.write(f"primary_conninfo = 'host={primary.host} port={primary.port} "
                        f"user={SUPERUSER}'\n")
         with open(os.path.join(self.data, "standby.signal"), "w") as mark:
             machine.hand_over(mark.name)

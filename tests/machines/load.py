@@ -3,6 +3,8 @@
     ./prove load all          Howdah on both drivers with one, two and four workers, with clients that
                               move between workers at random, and with TLS on both sides
     ./prove load howdah       one Howdah in transaction mode, as the options say
+    ./prove load roles        the same, while a primary and its standby change places every few seconds:
+                              no wrong answer, no hang, at most one error for each server that is lost
     ./prove load postgres     PostgreSQL itself: must pass
     ./prove load pgbouncer    a PgBouncer, for comparison
 
@@ -18,9 +20,10 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
-from harness import certificates, machine, postgres as pg
+from harness import certificates, machine, postgres as pg, wire
 from harness.howdah import Howdah
 
 from . import built, tell
@@ -49,19 +52,21 @@ class Load:
                                     shared_buffers="256MB", log_connections="off")
         self.authority = certificates.Authority(self.scratch, "authority")
         self.certificate = self.authority.issue()
-        self.postgres.use_tls(self.certificate)
+        self.postgres.use_tls(self.certificate, hba=("host all all 127.0.0.1/32 trust",
+                                                      "host replication all 127.0.0.1/32 trust"))
         self.title = ""
         self.failed, self.runs, self.began = set(), 0, time.monotonic()
         self.sums = dict.fromkeys((*SUMS, "transactions", "given"), 0)
 
-    def play(self, title, port, *more):
-        """Runs the load against a port, and adds its counts."""
+    def play(self, title, port, *more, tables=None):
+        """Runs the load against a port, and adds its counts. tables: the port where they are made and
+        looked at, if not PostgreSQL's."""
         self.title = title
         print(f"== {title}", flush=True)
         url = "postgres://postgres@127.0.0.1:{}/postgres"
         child = machine.spawn(
             [os.path.join(self.built, "howdah-load"), "--url", url.format(port), "--prepare",
-             "--prepare-url", url.format(self.postgres.port), *more, *self.words],
+             "--prepare-url", url.format(tables or self.postgres.port), *more, *self.words],
             as_user=False, stdout=subprocess.PIPE, text=True)
         *table, last = child.communicate()[0].splitlines() or [""]
         print("\n".join(table), flush=True)
@@ -73,6 +78,8 @@ class Load:
         self.failed.update(figures["failed"])
         for name in SUMS:
             self.sums[name] += figures[name]
+        if any(row["behaviour"] == "end" for row in figures["rows"]):
+            self.fail("the tables could not be looked at")
         return figures["ok"]
 
     def fail(self, what):
@@ -115,6 +122,27 @@ class Load:
             shutil.copytree(howdah.folder, os.path.join(options.keep, f"howdah{self.runs}"),
                             ignore=shutil.ignore_patterns(".s.PGSQL*"), dirs_exist_ok=True)
 
+    def through_switchovers(self, options):
+        """Runs the load through a Howdah whose PostgreSQL is another one every few seconds."""
+        changes = Switchovers(self.postgres, self.scratch, options.every)
+        howdah = self.pooler(options, os.path.join(self.built, "howdah"), driver=options.driver,
+                             workers=options.workers, databases={"postgres": changes.entry()},
+                             host_check_user=pg.SUPERUSER, server_tls_sslmode="disable")
+        title = f"Howdah, {options.driver}, {options.workers} workers, a pool of {options.pool}; " \
+                f"primary and standby change places every {options.every:g} s"
+        with changes, howdah:
+            before = self.sums["unexpected"]
+            with changes.going_on():
+                self.play(title, howdah.port, "--state", "--faults", tables=howdah.port)
+            errors = self.sums["unexpected"] - before
+            print(f"{changes.count} switchovers, {errors} errors, at most {changes.longest:.2f} s without a primary")
+            if changes.problem:
+                self.fail(f"a switchover: {changes.problem!r}")
+            if not howdah.running():
+                self.fail("Howdah ended by itself")
+            if not 0 < errors <= changes.count * options.pool:
+                self.fail(f"{errors} errors in {changes.count} switchovers with {options.pool} servers each")
+
     def count(self, howdah):
         """How many transactions were given a server, and did not run on one that was kept."""
         row = next(row for row in howdah.console("SHOW STATS_TOTALS") if row["database"] == "postgres")
@@ -124,16 +152,71 @@ class Load:
         print(f"{given} of {ran} transactions were given a server ({100 * given // max(1, ran)} %)")
 
 
+class Switchovers:
+    """A primary and its standby, which change places in order: nothing that was confirmed is lost."""
+
+    def __init__(self, postgres, scratch, every):
+        self.primary = postgres
+        self.standby = pg.Standby(postgres, scratch, "standby")
+        self.every = every
+        self.count, self.longest, self.problem = 0, 0.0, None  # longest: without a primary, in seconds
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for host in (self.primary, self.standby):
+            host.stop()
+
+    def entry(self):
+        """The database of both."""
+        ports = f"{self.primary.port},{self.standby.port}"
+        return f"host=127.0.0.1,127.0.0.1 port={ports} target_session_attrs=primary"
+
+    @contextlib.contextmanager
+    def going_on(self):
+        """They change places again and again meanwhile."""
+        over = threading.Event()
+
+        def change():
+            try:
+                while not over.wait(self.every):
+                    self.one()
+            except (OSError, RuntimeError, subprocess.SubprocessError, wire.Refused, wire.Ended) as problem:
+                self.problem = problem
+        thread = threading.Thread(target=change)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def one(self):
+        """One change, behind which the standby has all that the primary has."""
+        machine.wait_until(lambda: self.standby.is_standby_of(self.primary), "a standby that follows")
+        began = time.monotonic()
+        self.primary.stop()
+        self.standby.promote()
+        machine.wait_until(lambda: not self.standby.is_standby(), "a promotion")
+        self.longest = max(self.longest, time.monotonic() - began)
+        self.primary.stand_by_for(self.standby)
+        self.primary, self.standby = self.standby, self.primary
+        self.count += 1
+
+
 def main():
     parser = argparse.ArgumentParser(prog="./prove load", description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["all", "howdah", "postgres", "pgbouncer"])
+    parser.add_argument("what", choices=["all", "howdah", "roles", "postgres", "pgbouncer"])
     parser.add_argument("--workers", type=int, default=0, help="of Howdah (0: one for each core)")
     parser.add_argument("--driver", default="auto", help="auto, io_uring or epoll")
     parser.add_argument("--spread", default="load", choices=["load", "always", "random"],
                         help="pool_spread; random: always, and SHUFFLE all the time")
     parser.add_argument("--pool", type=int, default=20, help="servers (20)")
     parser.add_argument("--tls", action="store_true", help="of Howdah's clients and servers")
+    parser.add_argument("--every", type=float, default=5.0, metavar="SECONDS",
+                        help="of roles: from one switchover to the next (5)")
     parser.add_argument("--pgbouncer", default="pgbouncer", metavar="PROGRAM")
     parser.add_argument("--keep", metavar="FOLDER", help="where Howdah's log and settings go")
     parser.add_argument("--debug", action="store_true", help="the debug build")
@@ -141,6 +224,8 @@ def main():
     load = Load(options, words)
     if options.what == "postgres":
         load.play("PostgreSQL itself", load.postgres.port)
+    elif options.what == "roles":
+        load.through_switchovers(options)
     elif options.what == "pgbouncer":
         with load.pooler(options, shutil.which(options.pgbouncer) or options.pgbouncer) as pooler:
             load.play(f"PgBouncer, a pool of {options.pool}", pooler.port)
