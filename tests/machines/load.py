@@ -127,6 +127,7 @@ class Load:
         changes = Switchovers(self.postgres, self.scratch, options.every)
         howdah = self.pooler(options, os.path.join(self.built, "howdah"), driver=options.driver,
                              workers=options.workers, databases={"postgres": changes.entry()},
+                             server_round_robin=1, pin_limit=options.pool,
                              host_check_user=pg.SUPERUSER, server_tls_sslmode="disable")
         title = f"Howdah, {options.driver}, {options.workers} workers, a pool of {options.pool}; " \
                 f"primary and standby change places every {options.every:g} s"
