@@ -8,7 +8,9 @@ import threading
 import pytest
 
 from harness import machine, postgres as pg, wire
+from harness.load import Load
 from harness.scripted import ScriptedServer, answer, ready, welcome
+from test_roles import where
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.one_driver]
 
@@ -123,11 +125,6 @@ def name(host):
     return f"127.0.0.1:{host.port}"
 
 
-def where(client):
-    """The port of the host that serves the client."""
-    return int(client.value("select inet_server_port()"))
-
-
 @contextlib.contextmanager
 def writing(howdah, *clients):
     """Each client, or else a newcomer to the database `rw`, writes a row meanwhile. Gives the list of the ports
@@ -174,6 +171,22 @@ def test_a_silent_primary_is_left_and_comes_back_as_a_standby(make, family):
     howdah.wait_for_log(f"host {name(old)} is no longer fenced")
     with howdah.connect(database="ro") as reader:
         machine.wait_until(lambda: where(reader) == old.port, "work for the host that is back")
+
+
+def test_planned_switchovers_under_load(make, family):
+    """The primary ends in order, its standby takes over, and then the other way round: no wrong answer, nothing
+    that was confirmed is lost."""
+    old, new = family.primary, family.standbys[0]
+    howdah = make([old, new])
+    load = Load(howdah.address, howdah.address, database="rw", seconds=4, faults=True)
+    for _ in range(2):
+        machine.wait_until(lambda: new.is_standby_of(old), "a standby that follows")
+        old.stop()
+        new.promote()
+        machine.wait_until(lambda: not new.is_standby(), "a promotion")
+        old.stand_by_for(new)
+        old, new = new, old
+    assert load.result()["unexpected"] > 0
 
 
 def test_of_two_primaries_the_operator_chooses(make, family):
@@ -313,46 +326,41 @@ def test_a_check_that_can_not_log_in(make, family):
         assert howdah.log().count(f"host {name(host)}: its check can't find everything") == 1
 
 
-def checked_with(*replies):
-    """A server that lets everybody in, and answers all queries of each connection alike: the next reply for
-    the next connection, the last one for all others."""
-    left = list(replies)
-    ended = []
+class Liar(ScriptedServer):
+    """Lets everybody in, and answers all queries alike."""
 
-    def script(peer):
-        reply = left.pop(0) if len(left) > 1 else left[0]
+    def __init__(self, reply):
+        super().__init__(self.lie)
+        self.reply = reply
+
+    def lie(self, peer):
+        """Serves a connection until the other side closes it."""
         peer.startup()
         peer.send(welcome())
-        try:
-            while peer.read().tag == "Q":
-                peer.send(reply)
-        finally:
-            ended.append(len(reply))
-    server = ScriptedServer(script)
-    server.ended = ended
-    return server
+        while peer.read().tag == "Q":
+            peer.send(self.reply)
 
 
 def test_checks_answered_with_garbage(make, family):
     """The role of such a host is unknown, and the others are used."""
     nulls = wire.message("D", struct.pack("!h", 6) + b"\xff\xff\xff\xff" * 6)
+    rows = answer("t", "1", "2", "3", "4", "off").removesuffix(ready())
     long = answer("t", "1", "2", "3", "x" * (1 << 20), "off")
-    fakes = {"its check fails: its answer is no row of a check": checked_with(nulls + ready()),
-             "its check fails: its answer is no row of a check ": checked_with(answer("t", "f", "t")),
-             "its check fails: it gives no row": checked_with(ready()),
-             "its check fails: its answer has several rows":
-                 checked_with(answer("t", "1", "2", "3", "4", "off")[:-6] * 2 + ready()),
-             "its check fails: its answer is too long, or is not PostgreSQL's": checked_with(long)}
+    liars = [(Liar(nulls + ready()), "its answer is no row of a check"),
+             (Liar(answer("t", "f", "t")), "its answer is no row of a check"),
+             (Liar(ready()), "it gives no row"),
+             (Liar(rows * 2 + ready()), "its answer has several rows"),
+             (Liar(long), "its answer is too long, or is not PostgreSQL's")]
     with contextlib.ExitStack() as stack:
-        for fake in fakes.values():
-            stack.enter_context(fake)
-        hosts = [*fakes.values(), family.primary]
-        howdah = make(hosts, server_tls_sslmode="prefer", server_tls_ca_file=None)
-        for why, fake in fakes.items():
-            machine.wait_until(lambda: shown(howdah, fake)["why"] == why.strip(), why)
-            assert is_shown(howdah, fake, "unknown")
-        too_long = list(fakes.values())[-1]
-        machine.wait_until(lambda: len(too_long.ended) > 1, "connections that are closed")
+        for liar, _ in liars:
+            stack.enter_context(liar)
+        howdah = make([*[liar for liar, _ in liars], family.primary], server_tls_sslmode="prefer",
+                      server_tls_ca_file=None)
+        for liar, why in liars:
+            machine.wait_until(lambda: shown(howdah, liar)["why"] == f"its check fails: {why}", why)
+            assert is_shown(howdah, liar, "unknown")
+        # What follows such a row can't be read: the check connects anew.
+        machine.wait_until(lambda: liars[-1][0].connections > 3, "further connections")
         with howdah.connect(database="rw") as client:
             assert where(client) == family.primary.port
 
