@@ -148,7 +148,7 @@ def test_a_silent_primary_is_left_and_comes_back_as_a_standby(make, family):
     """It has all servers that max_db_connections permits. Clients between two transactions go on at the next
     primary. Once it speaks again it is fenced, until pg_rewind has made a standby of it."""
     old, new = family.primary, family.standbys[0]
-    howdah = make(family.hosts, max_db_connections=3, databases={
+    howdah = make(family.hosts, max_db_connections=3, workers=2, pool_spread="always", databases={
         "rw": entry(family.hosts, "primary") + " pool_size=3", "ro": entry(family.hosts, "standby")})
     clients = [howdah.connect(database="rw", seconds=40) for _ in range(3)]
     for client in clients:
@@ -171,6 +171,27 @@ def test_a_silent_primary_is_left_and_comes_back_as_a_standby(make, family):
     howdah.wait_for_log(f"host {name(old)} is no longer fenced")
     with howdah.connect(database="ro") as reader:
         machine.wait_until(lambda: where(reader) == old.port, "work for the host that is back")
+
+
+def test_a_silence_that_ends(make, family):
+    """A silent standby's clients go to the other one. No other host can do the primary's work: its servers stay,
+    and transactions go on where they were."""
+    primary, (silent, other) = family.primary, family.standbys
+    howdah = make(family.hosts, workers=2)
+    with howdah.connect(database="rw", seconds=40) as writer, howdah.connect(database="ro", seconds=40) as reader:
+        machine.wait_until(lambda: where(reader) == silent.port, "work for each standby")
+        with silent.frozen():
+            wait_for(howdah, silent, "standby", "silent")
+            assert {where(reader) for _ in range(10)} == {other.port}
+        machine.wait_until(lambda: where(reader) == silent.port, "work for the standby that speaks again")
+        writer.rows("begin; insert into written values (1)")
+        with writing(howdah) as told:
+            with primary.frozen():
+                wait_for(howdah, primary, "primary", "silent")
+                howdah.wait_for_pool("rw", cl_waiting=1)
+        assert told == [primary.port]
+        writer.rows("commit")
+        assert where(writer) == primary.port
 
 
 def test_planned_switchovers_under_load(make, family):
