@@ -253,12 +253,16 @@ class Postgres:
     def stand_by_for(self, primary):
         """Becomes the standby of the cluster that was its standby, and had received all that this one
         wrote when it stopped. Does not wait for its stream."""
-        with open(os.path.join(self.data, "postgresql.auto.conf"), "a") as conf:
-            conf.write(f"primary_conninfo = 'host={primary.host} port={primary.port} "
-                       f"user={SUPERUSER}'\n")
+        self.set_offline("primary_conninfo",
+                         f"host={primary.host} port={primary.port} user={SUPERUSER}")
         with open(os.path.join(self.data, "standby.signal"), "w") as mark:
             machine.hand_over(mark.name)
         self.start()
+
+    def set_offline(self, setting, value):
+        """Sets something for the next start of the cluster, which does not run."""
+        with open(os.path.join(self.data, "postgresql.auto.conf"), "a") as conf:
+            conf.write(f"{setting} = '{value}'\n")
 
     def _copy(self, primary):
         machine.run([

@@ -4,7 +4,8 @@
                               move between workers at random, and with TLS on both sides
     ./prove load howdah       one Howdah in transaction mode, as the options say
     ./prove load roles        the same, while a primary and its standby change places every few seconds:
-                              no wrong answer, no hang, at most one error for each server that is lost
+                              no wrong answer, no hang, nothing lost that was confirmed, at most one
+                              error for each server that is lost. --kill: not in order, but by failovers
     ./prove load postgres     PostgreSQL itself: must pass
     ./prove load pgbouncer    a PgBouncer, for comparison
 
@@ -18,6 +19,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -124,25 +126,27 @@ class Load:
 
     def through_switchovers(self, options):
         """Runs the load through a Howdah whose PostgreSQL is another one every few seconds."""
-        changes = Switchovers(self.postgres, self.scratch, options.every)
+        kind = Failovers if options.kill else Switchovers
+        changes = kind(self.postgres, self.scratch, options.every)
         howdah = self.pooler(options, os.path.join(self.built, "howdah"), driver=options.driver,
                              workers=options.workers, databases={"postgres": changes.entry()},
                              server_round_robin=1, pin_limit=options.pool,
                              host_check_user=pg.SUPERUSER, server_tls_sslmode="disable")
         title = f"Howdah, {options.driver}, {options.workers} workers, a pool of {options.pool}; " \
-                f"primary and standby change places every {options.every:g} s"
+                f"{'failovers' if options.kill else 'switchovers'} every {options.every:g} s"
         with changes, howdah:
             before = self.sums["unexpected"]
-            with changes.going_on():
+            with changes.going_on(howdah):
                 self.play(title, howdah.port, "--state", "--faults", tables=howdah.port)
             errors = self.sums["unexpected"] - before
-            print(f"{changes.count} switchovers, {errors} errors, at most {changes.longest:.2f} s without a primary")
+            print(f"{changes.count} changes, {errors} errors, at most {changes.longest:.2f} s without a primary",
+                  flush=True)
             if changes.problem:
                 self.fail(f"a switchover: {changes.problem!r}")
             if not howdah.running():
                 self.fail("Howdah ended by itself")
             if not 0 < errors <= changes.count * options.pool:
-                self.fail(f"{errors} errors in {changes.count} switchovers with {options.pool} servers each")
+                self.fail(f"{errors} errors in {changes.count} changes with {options.pool} servers each")
 
     def count(self, howdah):
         """How many transactions were given a server, and did not run on one that was kept."""
@@ -175,14 +179,17 @@ class Switchovers:
         return f"host=127.0.0.1,127.0.0.1 port={ports} target_session_attrs=primary"
 
     @contextlib.contextmanager
-    def going_on(self):
+    def going_on(self, howdah):
         """They change places again and again meanwhile."""
         over = threading.Event()
 
         def change():
             try:
                 while not over.wait(self.every):
-                    self.one()
+                    machine.wait_until(lambda: self.standby.is_standby_of(self.primary), "a standby")
+                    self.one(howdah)
+                    self.primary, self.standby = self.standby, self.primary
+                    self.count += 1
             except (OSError, RuntimeError, subprocess.SubprocessError, wire.Refused, wire.Ended) as problem:
                 self.problem = problem
         thread = threading.Thread(target=change)
@@ -193,17 +200,43 @@ class Switchovers:
             over.set()
             thread.join()
 
-    def one(self):
-        """One change, behind which the standby has all that the primary has."""
-        machine.wait_until(lambda: self.standby.is_standby_of(self.primary), "a standby that follows")
+    def promote(self, how):
+        """The primary ends, the standby is promoted."""
         began = time.monotonic()
-        self.primary.stop()
+        self.primary.stop(how)
         self.standby.promote()
         machine.wait_until(lambda: not self.standby.is_standby(), "a promotion")
         self.longest = max(self.longest, time.monotonic() - began)
+
+    def one(self, howdah):
+        """One change, behind which the standby has all that the primary has."""
+        self.promote(signal.SIGINT)
         self.primary.stand_by_for(self.standby)
-        self.primary, self.standby = self.standby, self.primary
-        self.count += 1
+
+
+class Failovers(Switchovers):
+    """A primary that dies while its standby has all that it has confirmed, and comes back unchanged: whatever
+    it confirms then is lost."""
+
+    def __init__(self, postgres, scratch, every):
+        for setting in ("synchronous_standby_names = '*'", "synchronous_commit = on", "wal_log_hints = on",
+                        "full_page_writes = on", "wal_keep_size = '1GB'"):
+            postgres.sql(f"alter system set {setting}")
+        postgres.stop()
+        postgres.start()
+        super().__init__(postgres, scratch, every)
+        self.seen = 0  # how much of Howdah's log
+
+    def one(self, howdah):
+        """One failover. The old primary takes writes for a while, before it is a standby."""
+        self.promote(signal.SIGQUIT)
+        howdah.wait_for_log(f"host 127.0.0.1:{self.standby.port} is the primary", since=self.seen)
+        self.seen = howdah.log_mark()
+        self.primary.set_offline("synchronous_standby_names", "")
+        self.primary.start()
+        howdah.wait_for_log(f"host 127.0.0.1:{self.primary.port} is up again", since=self.seen)
+        time.sleep(1)
+        self.primary.rewind(self.standby)
 
 
 def main():
@@ -218,6 +251,9 @@ def main():
     parser.add_argument("--tls", action="store_true", help="of Howdah's clients and servers")
     parser.add_argument("--every", type=float, default=5.0, metavar="SECONDS",
                         help="of roles: from one switchover to the next (5)")
+    parser.add_argument("--kill", action="store_true",
+                        help="of roles: failovers, with synchronous replication, from a primary that comes back "
+                        "and takes writes")
     parser.add_argument("--pgbouncer", default="pgbouncer", metavar="PROGRAM")
     parser.add_argument("--keep", metavar="FOLDER", help="where Howdah's log and settings go")
     parser.add_argument("--debug", action="store_true", help="the debug build")
