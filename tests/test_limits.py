@@ -387,3 +387,57 @@ def test_strangers_on_the_console_are_bounded(make_howdah):
     assert howdah.console("show version")
     for client in strangers:
         client.close()
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_host_limit(make_howdah, postgres, refusals, workers):
+    """max_host_connections bounds the servers of all databases and users at a host, and idle ones make
+    room for others."""
+    names = [f"d{at}" for at in range(6)]
+    user = unique_name("hosted")
+    postgres.sql(f"create role {user} login connection limit 4")
+    entry = f"host=127.0.0.1 port={postgres.port} dbname=postgres user={user}"
+    howdah = make_howdah(databases={name: entry for name in names}, workers=workers,
+                         pool_spread="always", default_pool_size=3,
+                         hosts={"127.0.0.1": "max_host_connections=4"})
+
+    def work(at):
+        busy_clients(howdah, 2, 4, database=names[at])
+
+    in_threads(len(names), work)
+    assert refusals() == []
+    # Who keeps all servers busy makes others wait for that reason.
+    holders = [howdah.connect(database=names[at]) for at in range(4)]
+    for holder in holders:
+        holder.rows("begin")
+    waiting = howdah.connect(database=names[5])
+    waiting.send(wire.query("select 1"))
+    machine.wait_until(lambda: "max_host_connections is reached" in str(howdah.console("SHOW VERDICT")),
+                       "the reason")
+    holders[0].rows("commit")
+    waiting.read_until("Z")
+    assert refusals() == []
+
+
+def test_logins_to_a_host_take_turns(make_howdah, own_postgres):
+    """max_host_logins: no more than so many logins to a host at a time, whatever the databases."""
+    names = [f"d{at}" for at in range(8)]
+    own_postgres.sql("alter system set pre_auth_delay = 1")
+    own_postgres.sql("select pg_reload_conf()")
+    entry = f"host=127.0.0.1 port={own_postgres.port} dbname=postgres"
+    howdah = make_howdah(databases={name: entry for name in names}, workers=2, pool_spread="always",
+                         max_host_logins=3)
+    logins, done = [], threading.Event()
+
+    def watch():
+        while not done.is_set():
+            logins.append(sum(int(row["sv_login"]) for row in howdah.console("SHOW POOLS")))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        in_threads(len(names), lambda at: howdah.connect(database=names[at], seconds=40).close())
+    finally:
+        done.set()
+        watcher.join()
+    assert max(logins) == 3, "as many as are allowed, and no more"

@@ -32,8 +32,9 @@ class Howdah:
     """One process with its ini, user file and log in a folder of its own."""
 
     def __init__(self, program, scratch, name, postgres=None, driver="auto", workers=1,
-                 databases=None, users=None, secrets=None, start=True, files=None, **settings):
-        """databases, users: entries of these sections. secrets: the user file, {user: secret}.
+                 databases=None, users=None, hosts=None, secrets=None, start=True, files=None,
+                 **settings):
+        """databases, users, hosts: entries of these sections. secrets: the user file, {user: secret}.
         settings: keys of [pgbouncer]; the value None leaves a key out. files: descriptor limit."""
         self.program = program
         self.is_pgbouncer = "pgbouncer" in os.path.basename(program)
@@ -55,6 +56,7 @@ class Howdah:
         self.sections = {
             "databases": databases,
             "users": users or {},
+            "hosts": hosts or {},
             "pgbouncer": {
                 "listen_addr": self.host,
                 "listen_port": self.port,
@@ -85,7 +87,7 @@ class Howdah:
         """Writes both files anew, after changes of [pgbouncer] settings."""
         self.sections["pgbouncer"].update(changes)
         sections = {name: {key: value for key, value in keys.items() if value is not None}
-                    for name, keys in self.sections.items() if keys or name != "users"}
+                    for name, keys in self.sections.items() if keys or name not in ("users", "hosts")}
         self._write_file(self.ini_path, ini(sections))
         self._write_file(self.users_path, "".join(
             f"{quote(user)} {quote(secret)}\n" for user, secret in self.secrets.items()))
