@@ -390,15 +390,15 @@ def test_strangers_on_the_console_are_bounded(make_howdah):
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_host_limit(make_howdah, postgres, refusals, workers):
+def test_host_limit(make_howdah, postgres, refusals, request, workers):
     """max_host_connections bounds the servers of all databases and users at a host, and idle ones make
     room for others."""
     names = [f"d{at}" for at in range(6)]
-    user = unique_name("hosted")
+    user = unique_name(request, "hosted")
     postgres.sql(f"create role {user} login connection limit 4")
     entry = f"host=127.0.0.1 port={postgres.port} dbname=postgres user={user}"
     howdah = make_howdah(databases={name: entry for name in names}, workers=workers,
-                         pool_spread="always", default_pool_size=3,
+                         pool_spread="always", default_pool_size=3, secrets={"limited": ""},
                          hosts={"127.0.0.1": "max_host_connections=4"})
 
     def work(at):

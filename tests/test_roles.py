@@ -176,12 +176,17 @@ def test_a_reload_gives_hosts_roles(make_howdah, trio):
 
 
 def test_a_takeover_keeps_the_clients_of_hosts(make_howdah, trio):
-    """The successor asks all hosts anew; clients go on where they were, without an error."""
+    """Clients go on where they were, without an error, and the successor knows the hosts: the primary
+    at once, and which one is drained."""
     howdah = make(make_howdah, trio)
+    drained, other = (host.port for host in trio.others)
+    howdah.console(f"DRAIN_HOST 127.0.0.1:{drained}")
     with howdah.connect(database="rw") as writer, howdah.connect(database="ro") as reader:
         assert where(writer) == trio.first.port
         where(reader)
         take_over(howdah)
+        assert roles(howdah) == {trio.first.port: ("primary", "up"), other: ("standby", "up"),
+                                 drained: ("standby", "drained")}
         for _ in range(5):
             assert where(writer) == trio.first.port
-            assert where(reader) in {host.port for host in trio.others}
+            assert where(reader) == other
