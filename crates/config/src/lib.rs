@@ -49,7 +49,7 @@ pub use table::{Database, Globals, HostEntry, PeerProcess, User};
 pub use tls::TlsInForce;
 pub use value::{
     AuthType, Facility, HttpUrl, IoDriver, Kind, List, Listen, ListenLost, LoadBalance, LogFormat,
-    PoolMode, PoolSpread, SecretText, SessionAttrs, SessionState, Share, SslMode, SslNegotiation,
+    PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SecretText, SessionAttrs, SessionState, Share, SslMode, SslNegotiation,
 };
 
 /// A setting's time in nanoseconds; 0 for none.
@@ -436,6 +436,15 @@ impl Config {
     /// How large a host's share of the work is, beside others that fit.
     pub fn weight(&self, to: &HostPort) -> u32 {
         self.host_entry(to).map_or(1, |entry| entry.weight)
+    }
+
+    /// True if reads of some clients may go to standbys.
+    pub fn routes_reads(&self) -> bool {
+        let databases = self.databases.values().chain(&self.fallback);
+        let own = databases.filter_map(|database| database.read_routing);
+        let of_users = self.users.values().filter_map(|user| user.read_routing);
+        let mut all = own.chain(of_users).chain([self.globals.read_routing]);
+        all.any(|routing| routing != ReadRouting::Off)
     }
 
     /// How many servers a host may have, of all databases; 0 for no limit.

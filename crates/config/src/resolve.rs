@@ -614,6 +614,11 @@ impl Resolver {
                 }
                 Err(ports) => uneven.push((database.name.clone(), written, ports)),
             }
+            // Who has reads on standbys wants everything else at the primary.
+            let routing = database.read_routing.unwrap_or(self.config.globals.read_routing);
+            if routing != ReadRouting::Off && database.hosts.len() > 1 && !database.is_placed() {
+                database.target_session_attrs = SessionAttrs::Primary;
+            }
         }
         for (name, port) in one_port {
             let place = self.place_of(&name);

@@ -14,7 +14,7 @@ use super::setting::{Field, default_value, fill, limit, own, time, value};
 use super::userlist::MAX_USER;
 use super::value::{
     AuthType, Facility, HttpUrl, IoDriver, List, Listen, ListenLost, LoadBalance, LogFormat,
-    PoolMode, PoolSpread, SecretText, SessionAttrs, SessionState, Share, SslMode, SslNegotiation,
+    PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SecretText, SessionAttrs, SessionState, Share, SslMode, SslNegotiation,
     Value, read_number, read_seconds,
 };
 use super::{CAUSES, Scope, Scopes, Setting, is_console};
@@ -291,6 +291,28 @@ settings! {
              standbys tell more. Without a user, roles come from what PostgreSQL 14 and newer reports at login.";
         host_check_dbname: String = "postgres"; global(reload); known NOWHERE;
             "The database on the host in which the user asks.";
+    }
+
+    topic "Reads on standbys" {
+        read_routing: ReadRouting = "off";
+            global(reload) user(value) database(value); known NOWHERE;
+            "Which requests go to standbys, in transaction and statement mode, where hosts have roles: none \
+             (off), or transactions that are declared READ ONLY (transactions). A database with several \
+             hosts gets target_session_attrs=primary if it names no role. See docs/reads.md.";
+        read_target: ReadTarget = "prefer-standby";
+            global(reload) user(value) database(value); known NOWHERE;
+            "Where reads go: to standbys, and to the primary while none fits (prefer-standby); only to \
+             standbys (standby); or to all hosts alike (any).";
+        read_consistency: ReadConsistency = "session";
+            global(reload) user(value) database(value); known NOWHERE;
+            "`session`: a read shows all that its client has written or seen before; a standby that does not \
+             show that yet gets no read of this client. `eventual`: a read shows what the standby has.";
+        read_wait: Duration = "0.02";
+            global(reload) user(value) database(value); known NOWHERE;
+            "How long a read waits for a standby that shows all that its client has seen, before it goes to \
+             the primary.";
+        max_standby_lag: Duration = "10"; global(reload) database(value); known NOWHERE;
+            "How far a standby may be behind the primary, in seconds, to get reads; 0 sets no limit.";
     }
 
     topic "Session state and prepared statements" {
@@ -641,7 +663,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 37, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 42, "PgBouncer's on Linux and ours");
     }
 
     #[test]

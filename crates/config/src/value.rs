@@ -558,6 +558,38 @@ words! {
 }
 
 words! {
+    /// Which requests are reads that a standby may answer.
+    ReadRouting {
+        /// None.
+        Off = "off",
+        /// Transactions that are declared READ ONLY.
+        Transactions = "transactions",
+    }
+}
+
+words! {
+    /// Where reads go.
+    ReadTarget {
+        /// To standbys, and to the primary while none fits.
+        PreferStandby = "prefer-standby",
+        /// To standbys.
+        Standby = "standby",
+        /// To standbys and the primary alike.
+        Any = "any",
+    }
+}
+
+words! {
+    /// What a client may rely on in reads at standbys.
+    ReadConsistency {
+        /// They show all that the client has written or seen before.
+        Session = "session",
+        /// They show what the standby has.
+        Eventual = "eventual",
+    }
+}
+
+words! {
     /// The facility of syslog messages.
     Facility {
         /// Logins and other security messages.

@@ -115,7 +115,7 @@ pub fn start(count: u16, common: &Common, freight: Option<Freight>) -> Result<Ve
     if let Some(freight) = freight {
         inherit(freight, &boxes, &common.broker);
     }
-    let numbers = Arc::default();
+    let (numbers, begun) = (Arc::default(), Arc::default());
     for (number, mailbox) in (0..count).zip(mailboxes) {
         let seat = Seat {
             id: WorkerId(number),
@@ -124,6 +124,7 @@ pub fn start(count: u16, common: &Common, freight: Option<Freight>) -> Result<Ve
             boxes: boxes.clone(),
             seed: entropy()?,
             numbers: Arc::clone(&numbers),
+            begun: Arc::clone(&begun),
             common: common.clone(),
         };
         let thread = std::thread::Builder::new().name(format!("worker {number}"));
@@ -195,6 +196,7 @@ struct Seat {
     boxes: Vec<PostBox>,
     seed: [u8; 32],
     numbers: Arc<AtomicU64>,
+    begun: Arc<AtomicU64>,
     common: Common,
 }
 
@@ -248,6 +250,7 @@ impl Seat {
             driver: driver_story,
             uid: rustix::process::geteuid().as_raw(),
             numbers: self.numbers,
+            begun: self.begun,
         });
         let slow_log = log.clone();
         let outside = Outside {

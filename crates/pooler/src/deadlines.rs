@@ -254,6 +254,11 @@ impl Pooler {
                 ),
                 None => {
                     let pause = nanos(globals.host_check_interval);
+                    let pause = if examination.is_urgent {
+                        pause.min(URGENT_NS)
+                    } else {
+                        pause
+                    };
                     (after(server.times.used, pause), "the next check")
                 }
             }),

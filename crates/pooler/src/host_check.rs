@@ -1,9 +1,10 @@
 //! Checks: each host of placed databases is asked for its role, several times a second, on a
 //! connection of its own. One worker has this connection for the whole process.
 
-mod begin;
+pub(crate) mod begin;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use howdah_wire::backend::Fields;
 use howdah_wire::tag::backend as tag;
@@ -15,7 +16,8 @@ use crate::event::{Action, Close, Out, Peer, Question, ServerId, Time, WorkerId}
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 use crate::roster::check::{Examination, HostCheck, LastCheck};
-use crate::roster::fact::{Fact, HostFact};
+use crate::roster::fact::{Fact, HostFact, HostReport, Reached};
+use crate::roster::view::{Instance, ListView, Role};
 use crate::roster::question::{PLAIN_QUESTION, QUESTION, read_answer};
 use crate::server::ServerState;
 
@@ -30,6 +32,7 @@ impl Pooler {
         let own = own.map(|host| (host.clone(), HostCheck::due(self.now)));
         // Connections from before are closed when they would ask next.
         self.checks.hosts = own.collect();
+        self.checks.tells_reached = self.config.routes_reads();
         self.janitor.next_check = self.checks.next();
     }
 
@@ -97,8 +100,10 @@ impl Pooler {
         } else {
             QUESTION
         };
+        let round = self.round_of_question(&target);
         let examination = Examination {
             asked: Some(self.now),
+            round,
             ..Examination::default()
         };
         out.send_with(Peer::Server(id), |buf| {
@@ -106,6 +111,19 @@ impl Pooler {
         });
         let state = ServerState::Examining(Box::new(examination));
         self.await_task(id, state);
+    }
+
+    /// The round that a question to a host belongs to. One to a primary begins a round, before the
+    /// question is sent.
+    fn round_of_question(&self, target: &TargetName) -> u64 {
+        let is_primary = |list: &ListView| {
+            let mut hosts = list.hosts.iter();
+            hosts.any(|(host, of)| target.is_host(host) && of.role == Some(Role::Primary))
+        };
+        if self.checks.tells_reached && self.hosts.lists.values().any(is_primary) {
+            return self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        }
+        self.begun.load(Ordering::SeqCst)
     }
 
     /// The host has not answered in time.
@@ -159,7 +177,10 @@ impl Pooler {
             error,
             is_refused,
             asked,
+            round,
+            is_urgent,
         } = std::mem::take(examination);
+        examination.is_urgent = is_urgent;
         server.times.set_used(now);
         match (answer, error) {
             (Some(report), None) => {
@@ -171,7 +192,11 @@ impl Pooler {
                 if let Some(check) = self.checks.get_mut(&target) {
                     check.last = Some(last);
                 }
+                let reached = reached(&report, round).filter(|_| self.checks.tells_reached);
                 self.tell_of_check(id, Fact::Report(report), out);
+                if let Some(reached) = reached {
+                    self.tell_of_check(id, Fact::Reached(reached), out);
+                }
             }
             (_, error) => {
                 let error = error.unwrap_or_else(|| "it gives no row".into());
@@ -199,6 +224,16 @@ impl Pooler {
         };
         tell(host, fact, out);
     }
+}
+
+/// How far a host has come, if its report says all of it.
+fn reached(report: &HostReport, round: u64) -> Option<Reached> {
+    Some(Reached {
+        round,
+        lsn: report.lsn?,
+        timeline: report.timeline?,
+        instance: Instance::of(report.system?, report.started.as_deref()?),
+    })
 }
 
 /// The databases with roles, in the order of their names.

@@ -15,7 +15,8 @@ use crate::parcel::{Estate, Parcel, Passenger, PoolLore};
 use crate::pool::bound::BoundName;
 use crate::pool::key::PoolKey;
 use crate::pool::supply::{Bounds, HeldBy};
-use crate::roster::view::View;
+use crate::roster::round::Covers;
+use crate::roster::view::{HostList, View};
 use crate::server::ServerParcel;
 use crate::tls::TlsFacts;
 
@@ -24,6 +25,8 @@ use crate::tls::TlsFacts;
 pub enum Mail {
     /// Something about the hosts of placed databases has changed.
     Hosts(Arc<View>),
+    /// What the standbys of a list of hosts cover now.
+    Covers(HostList, Arc<Covers>),
     /// Has one of the worker's servers of this host sent something since this check? A
     /// [`Fact::Heard`](crate::roster::fact::Fact::Heard) answers.
     HeardFrom(Box<HostPort>, Time),

@@ -35,7 +35,8 @@ use crate::pool::key::Purpose;
 use crate::pool::target::Targets;
 use crate::queries::Queries;
 use crate::roster::check::HostChecks;
-use crate::roster::view::View;
+use crate::roster::round::Covers;
+use crate::roster::view::{HostList, View};
 use crate::seats::Spread;
 use crate::server::Server;
 use crate::shared::Shared;
@@ -69,13 +70,15 @@ pub struct PoolerSetup {
     pub uid: u32,
     /// Numbers connections for the console. All workers share this counter.
     pub numbers: Arc<AtomicU64>,
+    /// Counts the rounds of [`crate::roster::round`]. All workers share this counter.
+    pub begun: Arc<AtomicU64>,
 }
 
 impl PoolerSetup {
     /// Setups for all workers of a process, for tests. Nothing in them is secret or random, so all
     /// runs are equal.
     pub fn repeatable(workers: u16, config: &Arc<Config>) -> impl Iterator<Item = PoolerSetup> {
-        let numbers = Arc::default();
+        let (numbers, begun) = (Arc::default(), Arc::default());
         let config = config.clone();
         (0..workers).map(move |worker| PoolerSetup {
             worker: WorkerId(worker),
@@ -88,6 +91,7 @@ impl PoolerSetup {
             driver: "none".into(),
             uid: 70,
             numbers: Arc::clone(&numbers),
+            begun: Arc::clone(&begun),
         })
     }
 }
@@ -131,6 +135,10 @@ pub struct Pooler {
     /// What is known of the hosts of placed databases.
     pub(crate) hosts: Arc<View>,
     pub(crate) checks: HostChecks,
+    /// What the standbys of each list of hosts cover, if reads are routed.
+    pub(crate) covers: BTreeMap<HostList, Arc<Covers>>,
+    /// How many rounds have begun ([`crate::roster::round`]). All workers share this counter.
+    pub(crate) begun: Arc<AtomicU64>,
     /// How many times clients have got servers of pools that are gone, by host.
     pub(crate) past_checkouts: BTreeMap<HostPort, u64>,
     pub(crate) janitor: Janitor,
@@ -223,6 +231,8 @@ impl Pooler {
             consoles: Consoles::default(),
             hosts: Arc::default(),
             checks: HostChecks::default(),
+            covers: BTreeMap::new(),
+            begun: setup.begun,
             past_checkouts: BTreeMap::new(),
             janitor: Janitor::default(),
             spread: Spread::new(setup.usable.clamp(1, setup.workers), seeded),

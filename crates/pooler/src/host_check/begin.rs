@@ -9,6 +9,9 @@ use crate::pooler::Pooler;
 use crate::roster::fact::Fact;
 use crate::server::ServerState;
 
+/// How soon a host is asked again if that is urgent, in nanoseconds.
+pub(crate) const URGENT_NS: u64 = 5_000_000;
+
 impl Pooler {
     /// Opens the connections that are due.
     pub(crate) fn open_checks(&mut self, out: &mut Out) {
@@ -47,7 +50,7 @@ impl Pooler {
         }
     }
 
-    /// The host must be asked at once, if it is this worker that checks it.
+    /// The host must be asked soon, if it is this worker that checks it.
     pub(crate) fn check_now(&mut self, host: &HostPort, out: &mut Out) {
         let Some(check) = self.checks.hosts.get_mut(host) else {
             return;
@@ -57,9 +60,13 @@ impl Pooler {
             self.janitor.next_check = self.checks.next();
             return;
         };
-        let server = gone!(self.servers.get(id));
-        if matches!(server.state(), ServerState::Examining(e) if e.asked.is_none()) {
-            self.ask_host(id, out);
+        let server = gone!(self.servers.get_mut(id));
+        let answered = server.times.used;
+        let examination = gone!(server.examination_mut());
+        if examination.asked.is_none() && self.now.0.saturating_sub(answered.0) >= URGENT_NS {
+            return self.ask_host(id, out);
         }
+        examination.is_urgent = true;
+        self.watch_server(id);
     }
 }

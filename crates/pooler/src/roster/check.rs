@@ -10,6 +10,8 @@ use crate::pool::target::TargetName;
 /// The checks that a worker makes.
 #[derive(Debug, Default)]
 pub struct HostChecks {
+    /// The roster is told how far hosts have come: reads are routed somewhere.
+    pub(crate) tells_reached: bool,
     pub(crate) hosts: BTreeMap<HostPort, HostCheck>,
 }
 
@@ -58,6 +60,11 @@ pub struct Examination {
     pub(crate) error: Option<String>,
     /// The error says that a right or a function is missing.
     pub(crate) is_refused: bool,
+    /// The newest round that had begun when the question was sent; of a primary, the round that the
+    /// question is.
+    pub(crate) round: u64,
+    /// The host must be asked again soon.
+    pub(crate) is_urgent: bool,
 }
 
 impl HostChecks {

@@ -3,6 +3,7 @@
 use crate::config::HostPort;
 use crate::event::WorkerId;
 use crate::ids::Time;
+use crate::roster::view::Instance;
 
 /// What PostgreSQL has said in a check. What it hides from the check's user is `None`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -20,6 +21,19 @@ pub struct HostReport {
     pub lsn: Option<u64>,
     /// `default_transaction_read_only` is on.
     pub read_only: bool,
+}
+
+/// How far a host has come in the WAL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reached {
+    /// The newest round that had begun when the host was asked; of a primary, the round itself.
+    pub round: u64,
+    /// What a primary has inserted, or a standby replayed.
+    pub lsn: u64,
+    /// Its timeline.
+    pub timeline: u32,
+    /// Which run of PostgreSQL it is.
+    pub instance: Instance,
 }
 
 /// Something that a worker has found out about a host, or an operator orders.
@@ -52,6 +66,15 @@ pub enum Fact {
         worker: WorkerId,
         /// A byte came.
         heard: bool,
+    },
+    /// How far the host has come. Follows a report that has all of this, if reads are routed.
+    Reached(Reached),
+    /// Clients wait until a standby of this primary covers a later round than `above`.
+    RoundAwaited {
+        /// See [`round`](crate::roster::round).
+        above: u64,
+        /// Until when they wait.
+        until: Time,
     },
     /// `DRAIN_HOST`
     Drain,

@@ -19,6 +19,7 @@ pub mod lore;
 pub mod question;
 mod record;
 mod roll;
+pub mod round;
 mod verdict;
 pub mod view;
 
@@ -29,10 +30,11 @@ use crate::config::{Config, HostPort};
 use crate::ids::Time;
 use crate::mail::Mail;
 use crate::note::{Level, Note};
-use fact::{Fact, HostFact};
+use fact::{Fact, HostFact, Reached};
 use lore::RosterLore;
 use record::HostRecord;
 use roll::Roll;
+use round::Covers;
 use verdict::LastWord;
 use view::{HostList, View};
 
@@ -55,8 +57,10 @@ pub struct Outcome {
     pub ask: Option<(HostPort, Time)>,
     /// Lines for the log.
     pub notes: Vec<Note>,
-    /// This host is to be checked at once.
-    pub check: Option<HostPort>,
+    /// These hosts are to be checked at once.
+    pub check: Vec<HostPort>,
+    /// What the standbys of a list cover now.
+    pub covers: Vec<(HostList, Arc<Covers>)>,
 }
 
 impl Outcome {
@@ -67,7 +71,9 @@ impl Outcome {
         let ask = ask.map(|(host, since)| Mail::HeardFrom(Box::new(host.clone()), *since));
         let check = self.check.iter();
         let check = check.map(|host| Mail::CheckHost(Box::new(host.clone())));
-        view.chain(ask).chain(check)
+        let covers = self.covers.iter();
+        let covers = covers.map(|(list, covers)| Mail::Covers(list.clone(), covers.clone()));
+        view.chain(ask).chain(covers).chain(check)
     }
 
     fn note(&mut self, level: Level, text: String) {
@@ -175,7 +181,7 @@ impl Roster {
             }
             Fact::Role { in_recovery, since } => {
                 let word = gone!(record.contradicted(in_recovery, since));
-                outcome.check = word.in_doubt.then(|| host.clone());
+                outcome.check.extend(word.in_doubt.then(|| host.clone()));
                 self.learn(&host, word)
             }
             Fact::Up => rise(&host, record, outcome),
@@ -203,6 +209,19 @@ impl Roster {
                 }
                 is_silent
             }
+            Fact::Reached(reached) => {
+                self.reach(now, &host, &reached, outcome);
+                false
+            }
+            Fact::RoundAwaited { above, until } => {
+                let mut asks = false;
+                let of_host = |roll: &&mut Roll| roll.primaries().contains(&&host);
+                for roll in self.lists.values_mut().filter(of_host) {
+                    asks |= roll.rounds.await_round(above, until);
+                }
+                outcome.check.extend(asks.then_some(host));
+                false
+            }
             Fact::Drain => {
                 let drains = record.drains(true);
                 if drains {
@@ -213,10 +232,31 @@ impl Roster {
             Fact::Resume => {
                 self.resume(&host);
                 outcome.note(Level::Log, format!("host {host} is resumed"));
-                outcome.check = Some(host);
+                outcome.check.push(host);
                 true
             }
         }
+    }
+
+    /// Writes down how far a host has come, in all lists where it is the primary or a standby.
+    fn reach(&mut self, now: Time, host: &HostPort, reached: &Reached, outcome: &mut Outcome) {
+        for (list, roll) in self.lists.iter_mut().filter(|(list, _)| list.contains(host)) {
+            let is_primary = roll.primaries().contains(&host);
+            let (asks, changed): (Vec<HostPort>, bool) = if is_primary {
+                roll.rounds.primary_reaches(now, reached);
+                (roll.standbys().cloned().collect(), false)
+            } else {
+                let changed = roll.rounds.standby_reaches(host, reached);
+                (vec![host.clone()], changed)
+            };
+            if changed {
+                outcome.covers.push((list.clone(), roll.rounds.covers()));
+            }
+            let awaited = asks.into_iter().filter(|of| roll.rounds.is_awaited_of(now, of));
+            outcome.check.extend(awaited);
+        }
+        outcome.check.sort_unstable();
+        outcome.check.dedup();
     }
 
     /// Writes down what a host has said, for all of its addresses. True if more than a position in

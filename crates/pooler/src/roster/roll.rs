@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::lore::ListLore;
 use super::record::HostRecord;
+use super::round::Rounds;
 use super::verdict::{Contestant, Fence, Judgement, Precedent, judge};
 use super::view::{HostList, ListView, Role, State};
 use crate::config::HostPort;
@@ -16,6 +17,8 @@ pub(super) struct Roll {
     precedent: Precedent,
     /// Without positions in the WAL.
     view: ListView,
+    /// How far standbys have come.
+    pub(super) rounds: Rounds,
 }
 
 impl Roll {
@@ -30,6 +33,7 @@ impl Roll {
         let mut roll = Roll {
             precedent: Precedent::new(list.len()),
             view: ListView::default(),
+            rounds: Rounds::default(),
         };
         let Some((old, closest)) = closest.filter(|(old, _)| shared(old) > 0) else {
             return roll;
@@ -82,6 +86,7 @@ impl Roll {
         Roll {
             precedent,
             view: ListView::default(),
+            rounds: Rounds::default(),
         }
     }
 
@@ -198,6 +203,20 @@ impl Roll {
             standing.lsn = records[host].lsn();
         }
         view
+    }
+
+    /// The primaries, of which there is one, perhaps by several addresses.
+    pub(super) fn primaries(&self) -> Vec<&HostPort> {
+        having(&self.view, Role::Primary)
+    }
+
+    /// The standbys that can be asked.
+    pub(super) fn standbys(&self) -> impl Iterator<Item = &HostPort> {
+        let hosts = self.view.hosts.iter();
+        let standbys = hosts.filter(|(_, of)| {
+            of.role == Some(Role::Standby) && of.state == State::Up
+        });
+        standbys.map(|(host, _)| host)
     }
 
     /// Panics if the verdict contradicts itself or is out of date.

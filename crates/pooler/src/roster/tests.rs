@@ -181,7 +181,7 @@ fn a_wrong_promotion_undone() {
     world.hear("db2", Fact::Down("connection refused".into()));
     assert_eq!(world.state("db1"), FENCED);
     let outcome = world.hear("db1", Fact::Resume);
-    assert_eq!(outcome.check, Some(host("db1")));
+    assert_eq!(outcome.check, [host("db1")]);
     let expected = [
         "LOG host db1:5432 is resumed",
         "LOG host db1:5432 is the primary",
@@ -415,7 +415,7 @@ fn logins_tell_roles() {
             since: Time(u64::MAX),
         },
     );
-    assert_eq!(outcome.check, None);
+    assert!(outcome.check.is_empty());
     assert_eq!(world.state("db2"), PRIMARY);
     // With checks, a login with another role asks for one, and fences nobody.
     let mut world = cluster();
@@ -426,7 +426,7 @@ fn logins_tell_roles() {
             since: Time(u64::MAX),
         },
     );
-    assert_eq!(outcome.check, Some(host("db2")));
+    assert_eq!(outcome.check, [host("db2")]);
     assert_eq!(world.state("db1"), PRIMARY);
     assert_eq!(world.state("db2"), (Some(Role::Rival), State::Up));
     assert_eq!(world.standing("db2").timeline, None);

@@ -1,7 +1,10 @@
 //! What the workers know of the hosts of placed databases: who is primary, and who can be used.
 
 use std::collections::BTreeMap;
+use std::hash::BuildHasher;
 use std::sync::Arc;
+
+use foldhash::quality::FixedState;
 
 use crate::config::{Database, HostPort, SessionAttrs};
 use crate::ids::Time;
@@ -63,6 +66,18 @@ pub struct HostStanding {
     /// Its last known position in the WAL: inserted by a primary, replayed by a standby. Moves with
     /// each check, which alone makes no new view: workers have an old one.
     pub lsn: Option<u64>,
+}
+
+/// One run of a PostgreSQL, from its start to its end: a hash of the system identifier and the start
+/// time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Instance(pub u64);
+
+impl Instance {
+    /// The instance that has said this of itself.
+    pub fn of(system: u64, started: &str) -> Instance {
+        Instance(FixedState::default().hash_one((system, started)))
+    }
 }
 
 /// How willingly a host is used: the lowest rank first. Hosts of one rank share the work.
