@@ -16,7 +16,9 @@
 
 #![forbid(unsafe_code)]
 
+mod begin;
 mod bound;
+mod called;
 mod channels;
 pub mod constants;
 mod effects;
@@ -25,11 +27,13 @@ pub mod first;
 pub mod fuzz;
 mod gist;
 pub mod harmless;
+mod hint;
 pub mod kinds;
 pub mod limits;
 pub mod name;
 mod prepared;
 mod reader;
+pub mod reads;
 pub mod signal;
 pub mod token;
 mod words;
@@ -39,10 +43,13 @@ mod tests;
 
 use words::FirstLook;
 
+pub use begin::Begin;
+pub use called::{CalledName, VolatileNames};
 pub use channels::ListenCommands;
 pub use effects::{Effects, Mention, Names};
 pub use first::{First, first};
 pub use gist::{Depth, Gist};
+pub use hint::RouteHint;
 pub use kinds::Kinds;
 pub use prepared::StatementCommand;
 pub use words::LongText;

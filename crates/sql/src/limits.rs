@@ -24,3 +24,6 @@ pub const CALLS: usize = 16;
 
 /// In how many tokens of a call Howdah looks for the third argument, which makes a slot temporary.
 pub const SLOT_TOKENS: usize = 64;
+
+/// The longest text that may be a read for a standby, in bytes.
+pub const READ: usize = 16 << 10;

@@ -153,21 +153,47 @@ impl<'a> Tokens<'a> {
 
     /// Passes over the rest of a word: `1_000`, `0x1f`.
     pub fn pass_word(&mut self) {
-        let end = self.rest.iter().position(|b| !is_word(*b));
+        self.rest = &self.rest[word_end(self.rest)..];
+    }
+
+    /// Passes over digits: those of a parameter, behind its `$`.
+    #[inline]
+    pub(super) fn pass_digits(&mut self) {
+        let end = self.rest.iter().position(|b| !b.is_ascii_digit());
         self.rest = &self.rest[end.unwrap_or(self.rest.len())..];
     }
 
-    /// Skips blanks and comments.
-    fn skip(&mut self) {
+    /// Passes over a comment, if one comes next.
+    #[inline]
+    fn comment(&mut self) -> bool {
+        match self.rest {
+            [b'-', b'-', rest @ ..] => {
+                let end = rest.iter().position(|b| matches!(b, b'\n' | b'\r'));
+                self.rest = &rest[end.unwrap_or(rest.len())..];
+            }
+            [b'/', b'*', rest @ ..] => self.rest = behind_comment(rest),
+            _ => return false,
+        }
+        true
+    }
+
+    /// A name in double quotes.
+    #[inline]
+    fn name(&mut self) -> &'a [u8] {
+        let inside = &self.rest[1..];
+        let mut at = 0;
         loop {
-            match self.rest {
-                [b' ' | b'\t'..=b'\r', rest @ ..] => self.rest = rest,
-                [b'-', b'-', rest @ ..] => {
-                    let end = rest.iter().position(|b| matches!(b, b'\n' | b'\r'));
-                    self.rest = &rest[end.unwrap_or(rest.len())..];
+            match inside[at..].iter().position(|b| *b == b'"') {
+                None => {
+                    self.cut = true;
+                    self.rest = &[];
+                    return inside;
                 }
-                [b'/', b'*', rest @ ..] => self.rest = behind_comment(rest),
-                _ => return,
+                Some(end) if inside.get(at + end + 1) == Some(&b'"') => at += end + 2,
+                Some(end) => {
+                    self.rest = &inside[at + end + 1..];
+                    return &inside[..at + end];
+                }
             }
         }
     }
@@ -235,9 +261,15 @@ impl<'a> Tokens<'a> {
         Token::Text { inside, form }
     }
 
-    /// `$tag$...$tag$`, if it comes next.
-    fn dollar(&mut self) -> Option<Token<'a>> {
-        let text = self.rest;
+    /// `$tag$...$tag$`, or only the dollar.
+    fn dollar(&mut self) -> Token<'a> {
+        let dollar = self.rest;
+        self.rest = &dollar[1..];
+        self.dollar_text(dollar).unwrap_or(Token::Sign(b'$'))
+    }
+
+    /// `$tag$...$tag$`, if the text is one.
+    fn dollar_text(&mut self, text: &'a [u8]) -> Option<Token<'a>> {
         let tag = text[1..].iter().position(|b| !is_tag(*b))?;
         let bad = text.get(tag + 1) != Some(&b'$') || text[1].is_ascii_digit();
         if bad {
@@ -258,12 +290,11 @@ impl<'a> Tokens<'a> {
     }
 
     /// Passes over a number. Letters directly after it are another token.
-    fn number(&mut self) -> Token<'a> {
+    fn number(&mut self) {
         let digits = |text: &[u8]| {
             let end = text.iter().position(|b| !b.is_ascii_digit());
             end.unwrap_or(text.len())
         };
-        let first = self.rest[0];
         let mut at = digits(self.rest);
         if self.rest.get(at) == Some(&b'.') {
             at += 1 + digits(&self.rest[at + 1..]);
@@ -277,53 +308,111 @@ impl<'a> Tokens<'a> {
             }
         }
         self.rest = &self.rest[at..];
-        Token::Sign(first)
+    }
+}
+
+impl<'a> Tokens<'a> {
+    /// The next token. `next` does the same; this is for the loop that reads nearly every text.
+    #[inline(always)]
+    pub(super) fn take_next(&mut self) -> Option<Token<'a>> {
+        loop {
+            let text = self.rest;
+            let first = *text.first()?;
+            match BEGINS[usize::from(first)] {
+                Begins::Blank => self.rest = &text[1..],
+                Begins::Word => {
+                    let (word, rest) = text.split_at(word_end(text));
+                    self.rest = rest;
+                    if word.len() > 1 || !matches!(rest.first(), Some(b'\'' | b'&')) {
+                        return Some(Token::Word(word));
+                    }
+                    return Some(self.prefixed(text));
+                }
+                Begins::Sign => {
+                    self.rest = &text[1..];
+                    return Some(Token::Sign(first));
+                }
+                Begins::Name => return Some(Token::Quoted(self.name())),
+                Begins::Number => {
+                    self.number();
+                    return Some(Token::Sign(first));
+                }
+                Begins::Text => {
+                    let escapes = self.goes_on.unwrap_or(self.escapes);
+                    return Some(self.text(1, escapes, false));
+                }
+                Begins::Dollar => return Some(self.dollar()),
+                Begins::Comment => {
+                    if !self.comment() {
+                        self.rest = &text[1..];
+                        return Some(Token::Sign(first));
+                    }
+                }
+            }
+        }
+    }
+
+    /// A letter before a quote, or what looks like one.
+    #[inline(never)]
+    fn prefixed(&mut self, text: &'a [u8]) -> Token<'a> {
+        let behind = std::mem::replace(&mut self.rest, text);
+        match (text[0] | 0x20, text.get(1), text.get(2)) {
+            (b'e', Some(b'\''), _) => self.text(2, true, false),
+            (b'n', Some(b'\''), _) => self.text(2, self.escapes, false),
+            (b'b' | b'x', Some(b'\''), _) => self.text(2, false, true),
+            (b'u', Some(b'&'), Some(b'\'')) => self.text(3, self.escapes, true),
+            (b'u', Some(b'&'), Some(b'"')) => {
+                self.quoted(3, b'"', false);
+                Token::Unicode
+            }
+            _ => {
+                self.rest = behind;
+                Token::Word(&text[..1])
+            }
+        }
     }
 }
 
 impl<'a> Iterator for Tokens<'a> {
     type Item = Token<'a>;
 
+    #[inline(never)] // Most texts have no such token.
     fn next(&mut self) -> Option<Token<'a>> {
-        self.skip();
-        let text = self.rest;
-        let first = *text.first()?;
-        let token = match (first, text.get(1), text.get(2)) {
-            (b'\'', ..) => {
-                let escapes = self.goes_on.unwrap_or(self.escapes);
-                self.text(1, escapes, false)
-            }
-            (b'"', ..) => Token::Quoted(self.quoted(1, b'"', false).0),
-            (b'e' | b'E', Some(b'\''), _) => self.text(2, true, false),
-            (b'n' | b'N', Some(b'\''), _) => self.text(2, self.escapes, false),
-            (b'b' | b'B' | b'x' | b'X', Some(b'\''), _) => self.text(2, false, true),
-            (b'u' | b'U', Some(b'&'), Some(b'\'')) => self.text(3, self.escapes, true),
-            (b'u' | b'U', Some(b'&'), Some(b'"')) => {
-                self.quoted(3, b'"', false);
-                Token::Unicode
-            }
-            (b'$', Some(_), _) => match self.dollar() {
-                Some(token) => token,
-                None => {
-                    self.rest = &text[1..];
-                    Token::Sign(b'$')
-                }
-            },
-            _ if first.is_ascii_digit() => self.number(),
-            _ if is_start(first) => {
-                let end = text.iter().position(|b| !is_word(*b));
-                let (word, rest) = text.split_at(end.unwrap_or(text.len()));
-                self.rest = rest;
-                Token::Word(word)
-            }
-            _ => {
-                self.rest = &text[1..];
-                Token::Sign(first)
-            }
-        };
-        Some(token)
+        self.take_next()
     }
 }
+
+/// What a byte outside of quotes begins, perhaps.
+#[derive(Clone, Copy)]
+enum Begins {
+    Sign,
+    Blank,
+    Word,
+    Number,
+    Name,
+    Text,
+    Dollar,
+    Comment,
+}
+
+static BEGINS: [Begins; 256] = {
+    let mut begins = [Begins::Sign; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        begins[byte] = match byte as u8 {
+            b' ' | b'\t'..=b'\r' => Begins::Blank,
+            b'0'..=b'9' => Begins::Number,
+            b'"' => Begins::Name,
+            b'\'' => Begins::Text,
+            b'$' => Begins::Dollar,
+            b'-' | b'/' => Begins::Comment,
+            other if is_start(other) => Begins::Word,
+            _ => Begins::Sign,
+        };
+        byte += 1;
+    }
+    begins
+};
 
 /// True if a string continues after its closing quote: another quote follows on a later line, with
 /// only blanks and `--` comments between.
@@ -343,17 +432,35 @@ fn goes_on(mut rest: &[u8]) -> bool {
     }
 }
 
-pub(super) fn is_start(byte: u8) -> bool {
+pub(super) const fn is_start(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80
 }
 
-pub(super) fn is_tag(byte: u8) -> bool {
+pub(super) const fn is_tag(byte: u8) -> bool {
     is_start(byte) || byte.is_ascii_digit()
 }
 
 /// True if the byte may stand in an identifier.
-pub fn is_word(byte: u8) -> bool {
-    is_tag(byte) || byte == b'$'
+#[inline]
+pub const fn is_word(byte: u8) -> bool {
+    IN_WORDS[byte as usize]
+}
+
+static IN_WORDS: [bool; 256] = {
+    let mut words = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        words[byte] = is_tag(byte as u8) || byte as u8 == b'$';
+        byte += 1;
+    }
+    words
+};
+
+/// Where the word that a text begins with ends.
+#[inline]
+fn word_end(text: &[u8]) -> usize {
+    let end = text.iter().position(|byte| !is_word(*byte));
+    end.unwrap_or(text.len())
 }
 
 /// The text after a comment, which may be nested; `rest` begins after the first `/*`.

@@ -1,0 +1,78 @@
+//! What a client says about where a text runs: `/* howdah.route=primary */`.
+
+/// Where a text is to run, by the comment that the text begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RouteHint {
+    /// `auto`: Howdah decides.
+    Auto,
+    /// `primary`: on the primary.
+    Primary,
+    /// `standby`: on a standby.
+    Standby,
+    /// `prefer-standby`: on a standby, if there is one.
+    PreferStandby,
+}
+
+impl RouteHint {
+    /// The hint of a text; `None` unless the text begins with a comment that is nothing but a hint.
+    #[inline]
+    pub fn read(text: &[u8]) -> Option<RouteHint> {
+        match text.first() {
+            Some(b'/' | b' ' | b'\t'..=b'\r') => read(text),
+            _ => None,
+        }
+    }
+}
+
+fn read(text: &[u8]) -> Option<RouteHint> {
+    let inside = trim(text).strip_prefix(b"/*")?;
+    let inside = &inside[..memchr::memmem::find(inside, b"*/")?];
+    let value = trim(trim(inside).strip_prefix(b"howdah.route")?).strip_prefix(b"=")?;
+    match trim(value) {
+        b"auto" => Some(RouteHint::Auto),
+        b"primary" => Some(RouteHint::Primary),
+        b"standby" => Some(RouteHint::Standby),
+        b"prefer-standby" => Some(RouteHint::PreferStandby),
+        _ => None,
+    }
+}
+
+/// Without blanks around it.
+fn trim(text: &[u8]) -> &[u8] {
+    text.trim_ascii()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_stand_at_the_beginning() {
+        for (text, expected) in [
+            ("/* howdah.route=primary */ select 1", Some(RouteHint::Primary)),
+            ("/*howdah.route=auto*/", Some(RouteHint::Auto)),
+            (
+                " \n/* howdah.route\t= prefer-standby*/begin",
+                Some(RouteHint::PreferStandby),
+            ),
+            ("/* howdah.route = standby\n*/ select 1", Some(RouteHint::Standby)),
+            ("select 1 /* howdah.route=primary */", None),
+            ("/**/ /* howdah.route=primary */ select 1", None),
+            ("-- howdah.route=primary\nselect 1", None),
+            ("(/* howdah.route=primary */ select 1)", None),
+            ("/* howdah.route=other */ select 1", None),
+            ("/* howdah.route=Primary */ select 1", None),
+            ("/* howdah.route=primary, a=b */ select 1", None),
+            ("/* howdah.routes=primary */ select 1", None),
+            ("/* howdah.route primary */ select 1", None),
+            ("/* howdah.route= */ select 1", None),
+            ("/* /* howdah.route=primary */ */ select 1", None),
+            ("/* howdah.route=primary", None),
+            ("/", None),
+            ("  ", None),
+            ("", None),
+        ] {
+            assert_eq!(RouteHint::read(text.as_bytes()), expected, "{text}");
+        }
+    }
+}
