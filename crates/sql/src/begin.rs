@@ -105,7 +105,10 @@ mod tests {
                 "begin isolation level read uncommitted, isolation level serializable",
                 modes(None, Some(true), None),
             ),
-            ("begin read only, read write", modes(Some(false), None, None)),
+            (
+                "begin read only, read write",
+                modes(Some(false), None, None),
+            ),
             ("", None),
             ("start", None),
             ("start work", None),

@@ -52,6 +52,34 @@ pub fn gist(input: &[u8]) {
     assert!(read(Depth::NOTHING).is_plain());
 }
 
+/// A text is the same read with blanks around it, and however PostgreSQL reads backslashes. The text
+/// has no effect but by calls, and is no read with a command behind it.
+pub fn reads(input: &[u8]) {
+    use crate::reads::{called_in, called_names, is_read};
+    use crate::token::Tokens;
+    use crate::{Begin, RouteHint, VolatileNames, effects, limits};
+    let names = called_names(input);
+    let reads = is_read(input, &VolatileNames::default());
+    assert_eq!(reads, names.is_some());
+    assert!(!reads || Begin::read(input).is_none());
+    let Some(names) = names else { return };
+    if input.is_ascii() {
+        assert_eq!(called_in(Tokens::escaping(input)).as_ref(), Some(&names));
+    }
+    // A quoted name may look like a keyword to the reader of effects.
+    assert!(!names.is_empty() || input.contains(&b'"') || effects(input).is_nothing());
+    if input.len() + 50 > limits::READ {
+        return;
+    }
+    let hinted = [b" /* howdah.route = auto */\n-- b\n(", input, b"\n;"].concat();
+    assert_eq!(called_names(&hinted).as_ref(), Some(&names));
+    assert_eq!(RouteHint::read(&hinted), Some(RouteHint::Auto));
+    if memchr::memmem::find(input, b"/*").is_none() {
+        let more = [input, b"\n;select 1"].concat();
+        assert_eq!(called_names(&more), None);
+    }
+}
+
 /// Finds the effects of the first command in any bytes. Blanks, or a comment before the command,
 /// change nothing; and the quick first look does not miss the command.
 pub fn commands(input: &[u8]) {
@@ -105,6 +133,7 @@ mod tests {
             effects(&text);
             commands(&text);
             gist(&text);
+            reads(&text);
         }
 
         /// Seeds with significant bytes in wrong places.

@@ -49,13 +49,19 @@ mod tests {
     #[test]
     fn hints_stand_at_the_beginning() {
         for (text, expected) in [
-            ("/* howdah.route=primary */ select 1", Some(RouteHint::Primary)),
+            (
+                "/* howdah.route=primary */ select 1",
+                Some(RouteHint::Primary),
+            ),
             ("/*howdah.route=auto*/", Some(RouteHint::Auto)),
             (
                 " \n/* howdah.route\t= prefer-standby*/begin",
                 Some(RouteHint::PreferStandby),
             ),
-            ("/* howdah.route = standby\n*/ select 1", Some(RouteHint::Standby)),
+            (
+                "/* howdah.route = standby\n*/ select 1",
+                Some(RouteHint::Standby),
+            ),
             ("select 1 /* howdah.route=primary */", None),
             ("/**/ /* howdah.route=primary */ select 1", None),
             ("-- howdah.route=primary\nselect 1", None),

@@ -240,9 +240,10 @@ impl<'a> Tokens<'a> {
             return 2;
         }
         let row = text[at..].iter().take_while(|byte| **byte == b'\\').count();
-        // In a row of backslashes each escapes the next one, if any escapes.
-        let last_escapes = row % 2 == 1 && text.get(at + row) == Some(&b'\'');
-        self.unsure |= quote == b'\'' && last_escapes;
+        // In a row of backslashes each escapes the next one, if any escapes. The first may be the
+        // second byte of a character.
+        let may_escape = row % 2 == 1 || text[at - 1] >= 0x80;
+        self.unsure |= quote == b'\'' && may_escape && text.get(at + row) == Some(&b'\'');
         row
     }
 
@@ -282,6 +283,7 @@ impl<'a> Tokens<'a> {
             Some(end) => (&behind[..end], &behind[end + quote.len()..]),
             None => (behind, &behind[behind.len()..]),
         };
+        self.cut |= end.is_none();
         self.rest = rest;
         Some(Token::Text {
             inside,
