@@ -32,7 +32,7 @@ const LONGEST: usize = 920;
 /// Features with their files or folders in `crates`, and how many lines of code these have (without
 /// tests, comments and blank lines). A commit that raises a number says why in its message.
 const FEATURES: [(&str, &[&str], usize); 10] = [
-    ("reading SQL", &["sql/src"], 2740),
+    ("reading SQL", &["sql/src"], 3127),
     ("session state", &["pooler/src/session"], 1791),
     ("LISTEN", &["pooler/src/listen"], 1414),
     ("console", &["pooler/src/console"], 3947),

@@ -25,21 +25,16 @@ impl RouteHint {
 }
 
 fn read(text: &[u8]) -> Option<RouteHint> {
-    let inside = trim(text).strip_prefix(b"/*")?;
-    let inside = &inside[..memchr::memmem::find(inside, b"*/")?];
-    let value = trim(trim(inside).strip_prefix(b"howdah.route")?).strip_prefix(b"=")?;
-    match trim(value) {
+    let inside = text.trim_ascii_start().strip_prefix(b"/*")?;
+    let inside = inside[..memchr::memmem::find(inside, b"*/")?].trim_ascii();
+    let value = inside.strip_prefix(b"howdah.route")?.trim_ascii_start();
+    match value.strip_prefix(b"=")?.trim_ascii_start() {
         b"auto" => Some(RouteHint::Auto),
         b"primary" => Some(RouteHint::Primary),
         b"standby" => Some(RouteHint::Standby),
         b"prefer-standby" => Some(RouteHint::PreferStandby),
         _ => None,
     }
-}
-
-/// Without blanks around it.
-fn trim(text: &[u8]) -> &[u8] {
-    text.trim_ascii()
 }
 
 #[cfg(test)]

@@ -13,6 +13,10 @@
 //! Howdah may expect too many effects, but never too few. An effect too many costs a question to
 //! PostgreSQL, or a cleaning. No text shows the hidden effects of functions and triggers (one that
 //! calls `set_config`).
+//!
+//! Only if texts are routed to standbys, three more questions are asked: is the text a read
+//! ([`reads`]), how does it begin a transaction ([`Begin`]), and does it say where it runs
+//! ([`RouteHint`])?
 
 #![forbid(unsafe_code)]
 

@@ -36,7 +36,7 @@ pub(crate) fn called_in(tokens: Tokens<'_>) -> Option<Vec<CalledName>> {
     reads.then_some(names)
 }
 
-/// A first look, in a few instructions: false for most texts that are no read.
+/// A first look, in a few instructions: false for most texts that are no reads.
 #[inline]
 fn may_be(text: &[u8]) -> bool {
     let begins = match text {
@@ -80,11 +80,11 @@ fn reads(mut tokens: Tokens<'_>, mut may_call: impl FnMut(CalledName) -> bool) -
             Token::Word(word) => match keyword(word) {
                 Keyword::Forbidden => return false,
                 Keyword::Lock if matches!(before, Before::For) => return false,
-                Keyword::For => {
+                Keyword::For if !matches!(before, Before::Dot) => {
                     before = Before::For;
                     continue;
                 }
-                Keyword::Lock | Keyword::None => word,
+                Keyword::For | Keyword::Lock | Keyword::None => word,
             },
             Token::Quoted(name) => {
                 if is_of_one_host(name) {
@@ -297,7 +297,7 @@ mod tests {
         ("select(f(1))", "f"),
         ("select f(*), g(all 1), h(variadic array[1])", "f g h"),
         (r#"select "for"(1)"#, "for"),
-        ("select a.for from t", ""),
+        ("select a.for(1), b.for share from t", "for"),
         (
             "select random(), gen_random_uuid()",
             "random gen_random_uuid",

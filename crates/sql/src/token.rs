@@ -311,11 +311,9 @@ impl<'a> Tokens<'a> {
         }
         self.rest = &self.rest[at..];
     }
-}
 
-impl<'a> Tokens<'a> {
-    /// The next token. `next` does the same; this is for the loop that reads nearly every text.
-    #[inline(always)]
+    /// The next token, like `next`, but as a part of the caller's loop.
+    #[inline(always)] // For the one loop that reads nearly every text.
     pub(super) fn take_next(&mut self) -> Option<Token<'a>> {
         loop {
             let text = self.rest;
@@ -355,7 +353,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// A letter before a quote, or what looks like one.
-    #[inline(never)]
+    #[inline(never)] // Rare.
     fn prefixed(&mut self, text: &'a [u8]) -> Token<'a> {
         let behind = std::mem::replace(&mut self.rest, text);
         match (text[0] | 0x20, text.get(1), text.get(2)) {
@@ -378,7 +376,7 @@ impl<'a> Tokens<'a> {
 impl<'a> Iterator for Tokens<'a> {
     type Item = Token<'a>;
 
-    #[inline(never)] // Most texts have no such token.
+    #[inline(never)] // Long, and called in many places.
     fn next(&mut self) -> Option<Token<'a>> {
         self.take_next()
     }
@@ -397,6 +395,7 @@ enum Begins {
     Comment,
 }
 
+/// What each byte begins.
 static BEGINS: [Begins; 256] = {
     let mut begins = [Begins::Sign; 256];
     let mut byte = 0;
@@ -448,6 +447,7 @@ pub const fn is_word(byte: u8) -> bool {
     IN_WORDS[byte as usize]
 }
 
+/// The bytes that may stand in an identifier.
 static IN_WORDS: [bool; 256] = {
     let mut words = [false; 256];
     let mut byte = 0;
