@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::token::Tokens;
 
 fn set(name: &str) -> Mention {
     Mention::Set(name.as_bytes().into())
@@ -630,7 +631,11 @@ proptest! {
         let into = !text.trim_start().starts_with("select") && text.contains("into");
         if !into && words::look(trimmed) == FirstLook::Only(Kinds::NOTHING) {
             let found = reader::read(trimmed);
-            prop_assert!(found.is_nothing(), "{text}: {found:?}");
+            // A backslash before a quote leaves the reader in doubt. The look needs no quotes.
+            let mut tokens = Tokens::new(trimmed);
+            while tokens.next().is_some() {}
+            let doubts = tokens.is_unsure() && found.kinds.any(Kinds::DOUBT);
+            prop_assert!(doubts || found.is_nothing(), "{text}: {found:?}");
         }
     }
 }
