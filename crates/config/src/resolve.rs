@@ -11,7 +11,7 @@ use super::near::{distance, nearest};
 use super::setting::{Assign, Range};
 use super::table::{self, Globals};
 use super::userlist::{self, MAX_USER};
-use super::value::{AuthType, Kind, SslMode, read_number};
+use super::value::{AuthType, Kind, ReadRouting, SessionAttrs, SslMode, read_number};
 use super::written::{NO_TEXT, NOT_UTF8, Path, WrittenLine};
 use super::{
     Authority, Beyond, Config, Database, Excerpt, HostEntry, Mistake, PeerProcess, Place, Reading,

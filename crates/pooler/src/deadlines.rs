@@ -6,6 +6,7 @@
 use crate::client::{Client, ClientState};
 use crate::config::nanos;
 use crate::event::{ClientId, ServerId, Time};
+use crate::host_check::begin::URGENT_NS;
 use crate::fault::Fault;
 use crate::login::Terms;
 use crate::maintenance::PERIOD_NS;
@@ -39,6 +40,8 @@ pub(crate) enum ClientDue {
     Notify,
     /// Examine the client's cancel request.
     Examine,
+    /// The client's read waits for no standby any more.
+    RouteRead,
 }
 
 /// The earliest of several deadlines.
@@ -121,6 +124,10 @@ impl Pooler {
                 deadlines.add(client.times.request, limit, Fault::QueryWait);
                 let limit = terms.query_timeout;
                 deadlines.add(client.times.request, limit, Fault::QueryTimeoutWaiting);
+                let read = client.read_mark.as_ref().and_then(|mark| mark.gives_up());
+                if let Some(until) = read {
+                    deadlines.put(Time(until.0 - 1), 1, ClientDue::RouteRead);
+                }
                 if !client.notified && client.welcomed {
                     deadlines.notify(client.times.request, nanos(globals.query_wait_notify));
                 }
@@ -223,7 +230,7 @@ impl Pooler {
             | ServerState::Connecting
             | ServerState::Securing(_)
             | ServerState::Login(_)
-            | ServerState::ConnectQuery => {
+            | ServerState::ConnectQuery | ServerState::Maturing(_) => {
                 let limit = match self.pools.at(server.pool).key.purpose {
                     Purpose::Checks => nanos(globals.host_check_timeout),
                     _ => nanos(globals.server_connect_timeout),

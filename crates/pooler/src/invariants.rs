@@ -33,10 +33,10 @@ impl Pooler {
             assert_eq!(testing, pool.testing() as usize, "servers being tested");
             assert_eq!(of_pool(|_| true), pool.servers() as usize, "servers");
             let connecting = of_pool(|s| {
-                use ServerState::{ConnectQuery, Connecting, Login, Resolving, Securing};
+                use ServerState::{ConnectQuery, Connecting, Login, Maturing, Resolving, Securing};
                 matches!(
                     s,
-                    Resolving | Connecting | Securing(_) | Login(_) | ConnectQuery
+                    Resolving | Connecting | Securing(_) | Login(_) | ConnectQuery | Maturing(_)
                 )
             });
             assert_eq!(connecting, pool.connecting() as usize, "servers connecting");

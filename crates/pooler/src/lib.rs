@@ -68,6 +68,7 @@ pub mod place;
 pub mod pool;
 mod promotion;
 pub mod queries;
+pub mod reads;
 pub mod reload;
 mod renewal;
 pub mod roster;

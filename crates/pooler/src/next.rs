@@ -31,6 +31,8 @@ pub(crate) enum Next {
     LookUp(ClientId),
     /// A server without a socket is gone.
     Forget(ServerId),
+    /// A client's read waits for a standby that has come further.
+    AwaitRound(ClientId),
 }
 
 /// Noted steps, the next one in front.

@@ -96,7 +96,7 @@ impl Pooler {
             | ServerState::Connecting
             | ServerState::Securing(_)
             | ServerState::Login(_)
-            | ServerState::ConnectQuery => {
+            | ServerState::ConnectQuery | ServerState::Maturing(_) => {
                 self.close_server(id, "obsolete connection", Close::Abort, out);
             }
             _ => {}

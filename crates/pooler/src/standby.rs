@@ -33,6 +33,8 @@ pub(crate) fn word(standby: bool) -> &'static [u8] {
 pub fn tell(id: ClientId, client: &mut Client, server: &Server, out: &mut Out) {
     if let (Some(told), Some(said)) = (client.standby, server.standby)
         && told != said
+        // Whose reads go to standbys is told of its own target only.
+        && client.read_mark.is_none()
     {
         client.set_told_standby(Some(said));
         out.send_with(Peer::Client(id), |buf| {

@@ -35,6 +35,10 @@ impl Pooler {
             }
             ClientDue::Close(fault) => self.disconnect(id, fault, out),
             ClientDue::Examine => self.cancel_turn(id, out),
+            ClientDue::RouteRead => {
+                self.read_gives_up(id, out);
+                self.watch_client(id);
+            }
             ClientDue::Notify => {
                 let detail = self.wait_detail(id);
                 self.clients.at_mut(id).set_notified(true);
@@ -70,7 +74,7 @@ impl Pooler {
             | ServerState::Connecting
             | ServerState::Securing(_)
             | ServerState::Login(_)
-            | ServerState::ConnectQuery => {
+            | ServerState::ConnectQuery | ServerState::Maturing(_) => {
                 if matches!(server.state(), ServerState::Connecting) {
                     self.host_is_down(id, why, out);
                 }

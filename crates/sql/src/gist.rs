@@ -2,7 +2,7 @@
 
 use crate::first::{Among, First, Resets, first, may_matter, resets_among};
 use crate::signal::SignalText;
-use crate::{Effects, limits, read_effects};
+use crate::{Effects, Routing, limits, read_effects};
 
 /// How closely a text is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -22,6 +22,8 @@ impl Depth {
     pub const AMONG: Depth = Depth(8);
     /// Whether the text sends a signal.
     pub const SIGNAL: Depth = Depth(16);
+    /// Where the text may run.
+    pub const ROUTING: Depth = Depth(32);
 
     /// Both.
     #[must_use]
@@ -50,6 +52,8 @@ pub struct Gist {
     pub among: Vec<Among>,
     /// The signal that the text sends, if the text does nothing else.
     pub signal: Option<SignalText>,
+    /// Where the text may run, as its beginning says.
+    pub routing: Routing,
 }
 
 impl Gist {
@@ -76,6 +80,9 @@ impl Gist {
         if depth.any(Depth::SIGNAL) && SignalText::may_be(text) {
             self.signal = SignalText::read(text);
         }
+        if depth.any(Depth::ROUTING) {
+            self.routing = Routing::read(text);
+        }
     }
 
     /// True if there is nothing to say about the text.
@@ -85,6 +92,7 @@ impl Gist {
             && self.effects.is_none()
             && self.among.is_empty()
             && self.signal.is_none()
+            && self.routing == Routing::default()
     }
 
     #[cold]

@@ -14,6 +14,17 @@ pub enum RouteHint {
 }
 
 impl RouteHint {
+    /// The hint with this name.
+    pub fn of(name: &[u8]) -> Option<RouteHint> {
+        match name {
+            b"auto" => Some(RouteHint::Auto),
+            b"primary" => Some(RouteHint::Primary),
+            b"standby" => Some(RouteHint::Standby),
+            b"prefer-standby" => Some(RouteHint::PreferStandby),
+            _ => None,
+        }
+    }
+
     /// The hint of a text; `None` unless the text begins with a comment that is nothing but a hint.
     #[inline]
     pub fn read(text: &[u8]) -> Option<RouteHint> {
@@ -28,13 +39,7 @@ fn read(text: &[u8]) -> Option<RouteHint> {
     let inside = text.trim_ascii_start().strip_prefix(b"/*")?;
     let inside = inside[..memchr::memmem::find(inside, b"*/")?].trim_ascii();
     let value = inside.strip_prefix(b"howdah.route")?.trim_ascii_start();
-    match value.strip_prefix(b"=")?.trim_ascii_start() {
-        b"auto" => Some(RouteHint::Auto),
-        b"primary" => Some(RouteHint::Primary),
-        b"standby" => Some(RouteHint::Standby),
-        b"prefer-standby" => Some(RouteHint::PreferStandby),
-        _ => None,
-    }
+    RouteHint::of(value.strip_prefix(b"=")?.trim_ascii_start())
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ pub mod name;
 mod prepared;
 mod reader;
 pub mod reads;
+mod routing;
 pub mod signal;
 pub mod token;
 mod words;
@@ -56,6 +57,7 @@ pub use gist::{Depth, Gist};
 pub use hint::RouteHint;
 pub use kinds::Kinds;
 pub use prepared::StatementCommand;
+pub use routing::Routing;
 pub use words::LongText;
 
 /// The possible effects of running a text, which may have several commands.

@@ -36,6 +36,7 @@ use crate::login::key::{LoginId, LoginKey};
 use crate::params::{Meaning, Params};
 use crate::pool::key::PoolId;
 use crate::session::settings::Maybe;
+use crate::reads::mark::ReadMark;
 use crate::signal::SignalStatement;
 use crate::statement::ClientStatements;
 use crate::timers::Timers;
@@ -92,6 +93,8 @@ pub struct Client {
     pub(crate) welcomed: bool,
     /// The last value of `in_hot_standby` that the client got.
     pub(crate) standby: Option<bool>,
+    /// What the client has seen, if its reads are routed.
+    pub(crate) read_mark: Option<Box<ReadMark>>,
     /// The client got a NOTICE about its wait.
     pub(crate) notified: bool,
     /// What the client's start-up packet asked of the protocol.

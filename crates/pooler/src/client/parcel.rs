@@ -42,6 +42,7 @@ impl Client {
             names: self.statements.into_names(),
             group_failed: self.end.skips(),
             standby: self.standby,
+            read_mark: self.read_mark,
             left: self.inbox.left() as u32,
             tag: self.inbox.tag(),
             held: self.inbox.into_held(),
@@ -73,6 +74,7 @@ impl Client {
             self.end.group_fails();
         }
         self.standby = from.standby;
+        self.read_mark = from.read_mark.take();
         self.meaning = from.meaning;
         let mut own = |params: Arc<Params>| shared.params.intern((*params).clone());
         self.params = from.params.take().map(&mut own);

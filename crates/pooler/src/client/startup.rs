@@ -76,6 +76,7 @@ impl Pooler {
             admitted: false,
             welcomed: false,
             standby: None,
+            read_mark: None,
             notified: false,
             protocol: Protocol::default(),
             old_key: None,

@@ -287,7 +287,8 @@ impl Pooler {
             | ServerState::Connecting
             | ServerState::Securing(_)
             | ServerState::Login(_)
-            | ServerState::ConnectQuery => Seen::New,
+            | ServerState::ConnectQuery
+            | ServerState::Maturing(_) => Seen::New,
             ServerState::Closing => return None,
         })
     }

@@ -67,7 +67,8 @@ impl Pooler {
                 | ServerState::Connecting
                 | ServerState::Securing(_)
                 | ServerState::Login(_)
-                | ServerState::ConnectQuery => counts.logins += 1,
+                | ServerState::ConnectQuery
+                | ServerState::Maturing(_) => counts.logins += 1,
                 _ => {
                     counts.servers += 1;
                     counts.active += u32::from(server.is_linked());

@@ -75,6 +75,7 @@ impl Pooler {
                             | Server::Securing(_)
                             | Server::Login(_)
                             | Server::ConnectQuery
+                            | Server::Maturing(_)
                             | Server::Cancel(_)
                             | Server::Listening { .. }
                             | Server::Examining(_)

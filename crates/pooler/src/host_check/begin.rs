@@ -7,7 +7,6 @@ use crate::pool::key::Purpose;
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 use crate::roster::fact::Fact;
-use crate::server::ServerState;
 
 /// How soon a host is asked again if that is urgent, in nanoseconds.
 pub(crate) const URGENT_NS: u64 = 5_000_000;

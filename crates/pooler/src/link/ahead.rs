@@ -145,6 +145,7 @@ impl Ahead<'_> {
                 has_server: false,
                 tracking,
                 renames: self.renames,
+                routes: self.terms.reads.is_some(),
                 share: self.share,
             };
             reader.read(chunk, header, read)?;

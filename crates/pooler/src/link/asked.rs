@@ -25,6 +25,8 @@ pub(super) struct QueryReader<'a> {
     pub tracking: Tracking,
     /// Howdah renames the client's statements.
     pub renames: bool,
+    /// The text decides where the client gets a server.
+    pub routes: bool,
     /// The login's share of the account.
     pub share: &'a Arc<Allowance>,
 }
@@ -77,6 +79,9 @@ impl QueryReader<'_> {
             if self.client.asked.is_some() || self.client.asked_for_more() {
                 depth = depth.and(Depth::AMONG);
             }
+        }
+        if self.routes && header.total() <= limits::FRONT {
+            depth = depth.and(Depth::ROUTING);
         }
         depth
     }

@@ -68,6 +68,8 @@ impl Upstream<'_> {
             has_server: true,
             tracking,
             renames: self.renames,
+            // The client has its server.
+            routes: false,
             share: self.share,
         };
         reader.read(chunk, header, read)

@@ -80,7 +80,10 @@ impl Pooler {
         server.times.mark_heard(self.now);
         match *server.state() {
             ServerState::Securing(_) => return self.securing_bytes(id, bytes, out),
-            ServerState::Login(_) | ServerState::Lookup(_) | ServerState::Examining(_) => {
+            ServerState::Login(_)
+            | ServerState::Lookup(_)
+            | ServerState::Examining(_)
+            | ServerState::Maturing(_) => {
                 return self.own_bytes(id, bytes, out);
             }
             ServerState::Listening { .. } => return self.listener_bytes(id, bytes, out),

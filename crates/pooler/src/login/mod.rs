@@ -51,11 +51,14 @@ pub struct Login {
     numbers_asked: Option<Time>,
     /// The database now forces another user: clients go to that user's login.
     forsaken: bool,
-    /// The pool that serves its clients; `None` while that is unknown or another login's.
+    /// The pool that serves its clients; `None` while that is unknown or another login's, and if
+    /// reads are routed.
     home: Option<PoolId>,
     /// The pools that share the work of its clients, with their weights, if there are several: of a
     /// placed database, one for each host that fits.
     shares: Vec<(PoolId, u32)>,
+    /// The pools that may serve reads, with their weights, if reads are routed.
+    read_pools: Vec<(PoolId, u32)>,
     /// Its pools on this worker, one for each purpose and target.
     pools: Vec<PoolId>,
     counts: LoginCounts,
@@ -96,6 +99,7 @@ impl Login {
             forsaken: false,
             home: None,
             shares: Vec::new(),
+            read_pools: Vec::new(),
             pools: Vec::new(),
             counts: LoginCounts::default(),
             quiet: now,
@@ -113,7 +117,8 @@ impl Login {
         self.pinned
     }
 
-    /// The pool that serves its clients; `None` while that is unknown or another login's.
+    /// The pool that serves its clients; `None` while that is unknown or another login's, and if
+    /// reads are routed.
     #[inline]
     pub fn home(&self) -> Option<PoolId> {
         self.home
@@ -122,6 +127,11 @@ impl Login {
     /// The pools that share the work of its clients, with their weights, if there are several.
     pub fn shares(&self) -> &[(PoolId, u32)] {
         &self.shares
+    }
+
+    /// The pools that may serve reads, with their weights, if reads are routed.
+    pub fn read_pools(&self) -> &[(PoolId, u32)] {
+        &self.read_pools
     }
 
     /// Its pools on this worker, one for each purpose and target.
@@ -171,6 +181,7 @@ impl Login {
     pub(crate) fn loses_pool(&mut self, id: PoolId) {
         self.pools.retain(|pool| *pool != id);
         self.home.take_if(|home| *home == id);
+        self.read_pools.retain(|(pool, _)| *pool != id);
         if self.shares.iter().any(|(pool, _)| *pool == id) {
             // They are found anew.
             self.shares.clear();
@@ -188,6 +199,7 @@ impl Login {
         self.forsaken = true;
         self.home = None;
         self.shares.clear();
+        self.read_pools.clear();
     }
 
     /// Clients stay. `home` is the pool that serves them, if it exists.
@@ -195,12 +207,18 @@ impl Login {
         self.forsaken = false;
         self.home = home;
         self.shares.clear();
+        self.read_pools.clear();
     }
 
     /// The pools that serve the clients of a placed database: one, or several that share the work.
     pub(crate) fn finds_home(&mut self, home: Option<PoolId>, shares: Vec<(PoolId, u32)>) {
         self.home = home;
         self.shares = shares;
+    }
+
+    /// The pools that may serve reads.
+    pub(crate) fn finds_read_pools(&mut self, pools: Vec<(PoolId, u32)>) {
+        self.read_pools = pools;
     }
 
     pub(crate) fn notes_question_for_numbers(&mut self, now: Time) {

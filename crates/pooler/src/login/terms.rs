@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::config::{Config, Database, PoolMode, SessionState, User, nanos};
 use crate::login::key::LoginKey;
 use crate::queries::watched::Wanted;
+use crate::reads::ReadTerms;
 use crate::session::Tracking;
 
 /// The settings of a login, which a reload can change. Times are in nanoseconds, timeouts 0 for
@@ -37,6 +38,8 @@ pub struct Terms {
     pub client_idle_timeout: u64,
     /// `pin_idle_timeout`.
     pub pin_idle_timeout: u64,
+    /// How reads go to standbys; `None` if they do not.
+    pub reads: Option<ReadTerms>,
     /// Which queries Howdah notes, and for which purpose.
     pub wanted: Wanted,
     /// Linked clients have a timeout, so Howdah watches them.
@@ -78,6 +81,7 @@ impl Terms {
             transaction_timeout,
             client_idle_timeout,
             pin_idle_timeout,
+            reads: ReadTerms::of(scopes).filter(|_| database.is_placed() && mode != PoolMode::Session),
             wanted: Wanted::of(scopes),
             watched: query_timeout
                 | idle_transaction_timeout

@@ -24,6 +24,7 @@ use crate::pool::key::PoolKey;
 use crate::pool::key::Purpose;
 use crate::pool::target::TargetName;
 use crate::roster::fact::HostReport;
+use crate::roster::view::Instance;
 use crate::roster::lore::{HostLore, ListLore, RosterLore};
 use crate::server::ServerParcel;
 use crate::session::settings::{Maybe, Settings, at_login};
@@ -381,6 +382,7 @@ impl Writer {
         self.number(server.since.0);
         self.byte(server.served.into());
         self.byte(server.followed.into());
+        self.maybe(server.instance, |w, instance| w.number(instance.0));
     }
 
     fn client(&mut self, client: &Passenger) {
@@ -754,6 +756,7 @@ impl Reader<'_> {
             served: self.flag()?,
             followed: self.flag()?,
             standby: None,
+            instance: self.maybe(Self::number)?.map(Instance),
             welcome: None,
             epoch: u64::MAX,
         })
@@ -788,6 +791,7 @@ impl Reader<'_> {
             long_key,
             group_failed,
             standby: self.maybe(Self::flag)?,
+            read_mark: None,
             key: OldKey {
                 pid: self.small()?,
                 secret: self.string()?.into(),

@@ -17,7 +17,9 @@ use crate::login::secrets::Secrets;
 use crate::params::{Meaning, Params};
 use crate::place::Ends;
 use crate::pool::key::PoolKey;
+use crate::reads::mark::ReadMark;
 use crate::roster::lore::RosterLore;
+use crate::roster::view::Instance;
 use crate::socket::LooseSocket;
 use crate::statement::{Named, Shape, Statement};
 use crate::tls::TlsFacts;
@@ -157,6 +159,9 @@ pub struct Passenger {
     pub group_failed: bool,
     /// The last value of `in_hot_standby` that it got.
     pub standby: Option<bool>,
+    /// What it has seen, as far as its reads must know. A successor does not get this: there the
+    /// client is a new one.
+    pub read_mark: Option<Box<ReadMark>>,
     /// Its bytes that Howdah has not handled yet.
     pub held: Vec<u8>,
     /// Bytes still to come of its current message, all to be dropped.
@@ -202,6 +207,9 @@ pub struct ServerParcel {
     pub followed: bool,
     /// The last value of `in_hot_standby` that it reported.
     pub standby: Option<bool>,
+    /// The standby that it is mature for ([`crate::reads`]). In a successor, too: what is known of
+    /// standbys there is younger than the server.
+    pub instance: Option<Instance>,
     /// The parameters that PostgreSQL reported at the last login of the pool.
     pub welcome: Option<Welcome>,
     /// The number of the last RECONNECT or similar order that it obeyed.

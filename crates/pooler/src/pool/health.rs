@@ -64,7 +64,9 @@ impl Pooler {
 
     /// True if the pool has a server that clients can still get.
     pub(crate) fn has_usable_server(&self, pool_id: PoolId) -> bool {
-        use ServerState::{Cancel, Closing, ConnectQuery, Connecting, Login, Resolving, Securing};
+        use ServerState::{
+            Cancel, Closing, ConnectQuery, Connecting, Login, Maturing, Resolving, Securing,
+        };
         self.servers.iter().any(|(_, server)| {
             server.pool == pool_id
                 && server.ending().is_none()
@@ -75,6 +77,7 @@ impl Pooler {
                         | Securing(_)
                         | Login(_)
                         | ConnectQuery
+                        | Maturing(_)
                         | Cancel(_)
                         | Closing
                 )

@@ -7,7 +7,7 @@ use crate::login::LoginId;
 use crate::pool::key::{PoolId, Purpose};
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
-use crate::roster::view::{HostStanding, ListView, Role, State};
+use crate::roster::view::{HostStanding, ListView, Rank, Role, State};
 
 impl Pooler {
     /// The pool of a placed login for a purpose, at a host that fits now.
@@ -71,8 +71,16 @@ impl Pooler {
             let pool = self.pool_at(id, Purpose::Clients, TargetName::host(host));
             shares.push((pool, self.config.weight(host)));
         }
+        if shares.is_empty() {
+            let pool = self.pool_at(id, Purpose::Clients, TargetName::NoHost);
+            shares.push((pool, 1));
+        }
+        if self.logins.at(id).terms.reads.is_some() {
+            // Each request is routed.
+            self.find_read_pools(id);
+            return self.logins.at_mut(id).finds_home(None, shares);
+        }
         let home = match shares[..] {
-            [] => Some(self.pool_at(id, Purpose::Clients, TargetName::NoHost)),
             [(only, _)] => Some(only),
             _ => None,
         };
@@ -80,6 +88,36 @@ impl Pooler {
             shares.clear();
         }
         self.logins.at_mut(id).finds_home(home, shares);
+    }
+
+    /// Finds the pools that may serve the reads of a login: at standbys that are up, and at the
+    /// primary. What each of them shows is known at each read.
+    fn find_read_pools(&mut self, id: LoginId) {
+        let (database, view) = (self.logins.at(id).terms.database.clone(), self.hosts.clone());
+        let hosts = view.lists.get(&*database.hosts);
+        let hosts = hosts.map_or(&[][..], |list| &list.hosts);
+        let mut pools = Vec::new();
+        for (host, standing) in hosts {
+            let is_standby = serves_reads(standing) && !standing.behind;
+            if is_standby || standing.rank(SessionAttrs::Primary) == Some(Rank::Wished) {
+                let pool = self.pool_at(id, Purpose::Clients, TargetName::host(host));
+                pools.push((pool, self.config.weight(host)));
+            }
+        }
+        self.logins.at_mut(id).finds_read_pools(pools);
+    }
+
+    /// Whether a host may have servers of a login's pools for a purpose.
+    pub(crate) fn may_serve(
+        &self,
+        login: LoginId,
+        purpose: Purpose,
+        standing: &HostStanding,
+    ) -> bool {
+        let terms = &self.logins.at(login).terms;
+        let reads = terms.reads.is_some() && purpose == Purpose::Clients;
+        standing.rank(wish(&terms.database, purpose)).is_some()
+            || reads && serves_reads(standing)
     }
 
     /// True for an empty pool at a host that the database does not have any more.
@@ -135,6 +173,11 @@ pub(crate) fn wish(database: &Database, purpose: Purpose) -> SessionAttrs {
     }
 }
 
+/// Whether a host is a standby that reads can use.
+fn serves_reads(standing: &HostStanding) -> bool {
+    standing.role == Some(Role::Standby) && standing.state == State::Up
+}
+
 /// The hosts that fit now, all equally.
 pub(crate) fn fit_hosts<'a>(
     list: Option<&'a ListView>,
@@ -155,7 +198,7 @@ fn is_up(list: &ListView, host: &HostPort) -> bool {
 }
 
 /// One of several pools, by chance; one with twice the weight twice as often. `None` of no pools.
-fn by_weight(shares: impl Iterator<Item = (PoolId, u32)> + Clone, random: u64) -> Option<PoolId> {
+pub(crate) fn by_weight(shares: impl Iterator<Item = (PoolId, u32)> + Clone, random: u64) -> Option<PoolId> {
     let sum: u64 = shares.clone().map(|(_, weight)| u64::from(weight)).sum();
     let mut at = random.checked_rem(sum)?;
     for (pool, weight) in shares {

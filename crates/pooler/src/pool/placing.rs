@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::client::ClientState;
-use crate::config::{HostPort, SessionAttrs};
+use crate::config::HostPort;
 use crate::event::{ClientId, Close, Out, Time};
 use crate::fault::Fault;
 use crate::login::{Login, LoginId};
@@ -14,7 +14,7 @@ use crate::next::Next;
 use crate::opening::Opening;
 use crate::pool::Pool;
 use crate::pool::key::{PoolId, PoolKey, Purpose};
-use crate::pool::placed::{fit_hosts, wish};
+use crate::pool::placed::fit_hosts;
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 use crate::roster::view::{HostStanding, Role, State, View};
@@ -82,7 +82,8 @@ impl Pooler {
     ) {
         let pool = self.pools.at(pool_id);
         let purpose = pool.key.purpose;
-        let wish = wish(&self.logins.at(pool.login).terms.database, purpose);
+        let fits = |standing| self.may_serve(pool.login, purpose, standing);
+        let fits = standing.is_some_and(fits);
         let elsewhere = fit.iter().any(|other| *other != host);
         match standing {
             Some(standing) if standing.state == State::Fenced => {
@@ -92,7 +93,7 @@ impl Pooler {
                 self.cut_off(pool_id, SILENT, out);
             }
             Some(standing) if standing.state == State::Silent => {}
-            Some(standing) if keeps_servers(standing, wish) => {}
+            Some(standing) if keeps_servers(standing, fits) => {}
             Some(standing) if purpose == Purpose::Lookups && standing.state <= State::Down => {}
             _ => self.call_in(pool_id, UNFIT, out),
         }
@@ -190,13 +191,7 @@ impl Pooler {
                 for client in self.pools.at_mut(pool_id).take_newcomers() {
                     self.newcomer_goes_on(client, out);
                 }
-                let mut reached = BTreeSet::new();
-                for (client, since) in self.pools.at_mut(pool_id).waiting.take_all() {
-                    reached.extend(self.waiter_goes_on(client, (pool_id, since)));
-                }
-                for pool in reached {
-                    self.need(pool, out);
-                }
+                self.route_waiting(pool_id, out);
             }
             Purpose::Lookups => {
                 for (client, _) in self.pools.at_mut(pool_id).waiting.take_all() {
@@ -204,6 +199,17 @@ impl Pooler {
                 }
             }
             Purpose::Listening | Purpose::Checks => {}
+        }
+    }
+
+    /// Routes the clients again that wait in a pool, with their time.
+    pub(crate) fn route_waiting(&mut self, pool_id: PoolId, out: &mut Out) {
+        let mut reached = BTreeSet::new();
+        for (client, since) in self.pools.at_mut(pool_id).waiting.take_all() {
+            reached.extend(self.waiter_goes_on(client, (pool_id, since)));
+        }
+        for pool in reached {
+            self.need(pool, out);
         }
     }
 
@@ -253,8 +259,8 @@ impl Pooler {
     }
 }
 
-/// Whether a host keeps its servers: its role is right, or not known.
-fn keeps_servers(standing: &HostStanding, wish: SessionAttrs) -> bool {
+/// Whether a host keeps its servers: its role is right (`fits`), or not known.
+fn keeps_servers(standing: &HostStanding, fits: bool) -> bool {
     let is_decided = matches!(standing.role, Some(Role::Primary | Role::Standby));
-    standing.state <= State::Down && (!is_decided || standing.rank(wish).is_some())
+    standing.state <= State::Down && (!is_decided || fits)
 }

@@ -22,10 +22,16 @@ impl Pooler {
     /// The one function that chooses the pool for a client's request. Called only where
     /// [`Login::home`] does not say the pool. `None` for a client without a login.
     #[cold]
-    pub(crate) fn route(&mut self, id: ClientId, _: Opening<'_>) -> Option<PoolId> {
+    pub(crate) fn route(&mut self, id: ClientId, opening: Opening<'_>) -> Option<PoolId> {
         let login_id = self.clients.at(id).login?;
         let login = self.logins.at(login_id);
         if !login.is_forsaken() {
+            if login.terms.reads.is_some()
+                && let Some(pool) = self.read_pool(id, opening)
+            {
+                return Some(pool);
+            }
+            let login = self.logins.at(login_id);
             return Some(if login.shares().is_empty() {
                 self.pool_of(login_id, Purpose::Clients)
             } else {

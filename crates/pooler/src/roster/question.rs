@@ -24,9 +24,6 @@ pub const PLAIN_QUESTION: &str = "SELECT pg_catalog.pg_is_in_recovery(), \
     pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time()), NULL, NULL, NULL, \
     pg_catalog.current_setting('default_transaction_read_only')";
 
-/// How many columns an answer has.
-const COLUMNS: usize = 6;
-
 /// Reads the row that answers a question. `None` if the row is not such an answer. What is NULL or
 /// can't be read is unknown, but for the role.
 pub fn read_answer(row: &[u8]) -> Option<HostReport> {
@@ -48,8 +45,8 @@ pub fn read_answer(row: &[u8]) -> Option<HostReport> {
     })
 }
 
-/// The columns of a DataRow, as text.
-fn columns(row: &[u8]) -> Option<[Option<&str>; COLUMNS]> {
+/// The columns of a DataRow, as text. `None` if there are not so many, or one is no text.
+pub fn columns<const COLUMNS: usize>(row: &[u8]) -> Option<[Option<&str>; COLUMNS]> {
     let mut columns = [None; COLUMNS];
     let (count, mut rest) = row.split_first_chunk::<2>()?;
     if usize::from(u16::from_be_bytes(*count)) != COLUMNS {

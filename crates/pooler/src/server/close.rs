@@ -33,7 +33,7 @@ impl Pooler {
             ServerState::Connecting
             | ServerState::Securing(_)
             | ServerState::Login(_)
-            | ServerState::ConnectQuery => {
+            | ServerState::ConnectQuery | ServerState::Maturing(_) => {
                 pool.server_is_through();
             }
             ServerState::Checking => pool.test_ends(),

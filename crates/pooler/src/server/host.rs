@@ -7,7 +7,6 @@ use crate::note::Level;
 use crate::opening::Opening;
 use crate::pool::Failure;
 use crate::pool::key::Purpose;
-use crate::pool::placed::wish;
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 use crate::roster::fact::Fact;
@@ -45,9 +44,10 @@ impl Pooler {
         };
         let standing = list.standing(host).cloned();
         let found = standing.map(|standing| self.found_by_login(id, host, standing, out));
-        let wish = wish(&database, key.purpose);
         // Neither a check nor this login tells the role.
-        let serves = |found: HostStanding| found.role.is_some() && found.rank(wish).is_some();
+        let serves = |found: HostStanding| {
+            found.role.is_some() && self.may_serve(self.servers.at(id).login, key.purpose, &found)
+        };
         if found.is_some_and(|found| key.purpose == Purpose::Lookups || serves(found)) {
             return true;
         }

@@ -306,7 +306,8 @@ impl Pooler {
         } else {
             pool.mark_proved();
             // Nobody but clients is greeted.
-            if pool.key.purpose == Purpose::Clients {
+            let own = of.terms.reads.is_none() || server.standby != Some(true);
+            if pool.key.purpose == Purpose::Clients && own {
                 of.learns_welcome(welcome);
             }
         }
@@ -314,7 +315,7 @@ impl Pooler {
         let query = query.filter(|_| pool.key.purpose != Purpose::Checks);
         match query.filter(|query| !query.is_empty()) {
             Some(query) => self.run_task(id, ServerState::ConnectQuery, query.as_bytes(), out),
-            None => self.server_ready(id, out),
+            None => self.server_is_born(id, out),
         }
     }
 }

@@ -45,7 +45,9 @@ use crate::link::Link;
 use crate::login::key::{LoginId, Welcome};
 use crate::params::Params;
 use crate::pool::key::{PoolId, PoolKey};
+use crate::reads::maturity::Maturity;
 use crate::roster::check::Examination;
+use crate::roster::view::Instance;
 use crate::session::server::{Numbers, ServerSession, Trial};
 use crate::session::settings::Maybe;
 use crate::statement::ServerSet;
@@ -88,6 +90,8 @@ pub struct Server {
     ending: Option<Ending>,
     /// The last value of `in_hot_standby` that the server reported.
     pub(crate) standby: Option<bool>,
+    /// The standby that the server is mature for, to serve reads ([`crate::reads`]).
+    pub(crate) instance: Option<Instance>,
     /// The key for cancel requests, and the requests under way.
     pub(crate) cancels: Cancels,
     /// Stops and resumes reading from the socket.
@@ -135,6 +139,7 @@ impl Server {
             ending: None,
             cancels: Cancels::default(),
             standby: None,
+            instance: None,
             valve: Valve::default(),
             permitted: false,
             makes_room_for: None,
@@ -397,6 +402,13 @@ impl Server {
     }
 
     /// The examination of the host, if this is a check's connection.
+    pub(crate) fn maturity_mut(&mut self) -> Option<&mut Maturity> {
+        match &mut self.state {
+            ServerState::Maturing(maturity) => Some(maturity),
+            _ => None,
+        }
+    }
+
     pub(crate) fn examination_mut(&mut self) -> Option<&mut Examination> {
         match &mut self.state {
             ServerState::Examining(examination) => Some(examination),

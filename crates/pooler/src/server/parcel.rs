@@ -69,6 +69,7 @@ impl Pooler {
             served: server.served,
             followed: self.logins.at(server.login).terms.tracking != Tracking::Nothing,
             standby: server.standby,
+            instance: server.instance,
             welcome: None,
             epoch: self.janitor.epoch(),
         })
@@ -122,6 +123,7 @@ impl Pooler {
             cancels: Cancels::new(parcel.key),
             // A server from the predecessor process comes without this value.
             standby: parcel.standby.or(known),
+            instance: parcel.instance,
             permitted: true,
             times: ServerTimes::new(parcel.connected, now),
             ending: stale.then_some(Ending::Ordered("database configuration changed")),

@@ -65,7 +65,7 @@ impl Pooler {
                 self.login_failed(id, "25001", text, out);
                 self.close_server(id, "connect_query failed", Close::Await, out);
             }
-            ServerState::ConnectQuery => self.server_ready(id, out),
+            ServerState::ConnectQuery => self.server_is_born(id, out),
             ServerState::Draining => self.drained_of_client(id, out),
             ServerState::Resetting | ServerState::Checking => {
                 if matches!(server.state(), ServerState::Checking) {

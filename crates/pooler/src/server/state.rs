@@ -7,6 +7,7 @@ use crate::cancel::errand::Errand;
 use crate::ids::{ClientId, WorkerId};
 use crate::known::Lookup;
 use crate::login::key::{Parameter, Welcome};
+use crate::reads::maturity::Maturity;
 use crate::roster::check::Examination;
 
 /// The state of a server.
@@ -38,6 +39,8 @@ pub enum ServerState {
     Lookup(Box<Lookup>),
     /// The server asks its host for its role ([`crate::host_check`]).
     Examining(Box<Examination>),
+    /// The server waits until it can serve reads ([`crate::reads`]).
+    Maturing(Box<Maturity>),
     /// A listening connection ([`crate::listen`]).
     Listening {
         /// The first query runs. No client waits for its result.

@@ -1,0 +1,95 @@
+//! What a client has seen, as far as its next read must know.
+
+use crate::config::ReadTarget;
+use crate::ids::Time;
+use crate::roster::view::Instance;
+
+/// How long a client's reads wait for no standby after one has waited in vain, in nanoseconds.
+const NO_WAIT_NS: u64 = 1_000_000_000;
+
+/// What a client has seen, and what its request wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReadMark {
+    /// How many rounds had begun when the client's last answer had come.
+    pub floor: u64,
+    /// The instance that answered, if that was a standby.
+    pub at: Option<Instance>,
+    /// Where the request under way may go; `None` if it is no read.
+    pub wish: Option<ReadTarget>,
+    /// Until when the request waits for a standby.
+    waits_until: Option<Time>,
+    /// Until when reads wait no more.
+    no_wait_until: Time,
+}
+
+impl ReadMark {
+    /// A client that may have seen anything before this many rounds had begun.
+    pub fn new(floor: u64) -> ReadMark {
+        ReadMark {
+            floor,
+            at: None,
+            wish: None,
+            waits_until: None,
+            no_wait_until: Time(0),
+        }
+    }
+
+    /// A new request begins.
+    pub fn begins(&mut self, wish: Option<ReadTarget>) {
+        self.wish = wish;
+        self.waits_until = None;
+    }
+
+    /// The client has seen something, `begun` rounds after the start: an answer of this standby, or
+    /// of another host.
+    pub fn sees(&mut self, begun: u64, at: Option<Instance>) {
+        self.floor = begun;
+        self.at = at;
+        self.begins(None);
+    }
+
+    /// True if the request waits for a standby: so long at most, and only if no other has waited in
+    /// vain lately.
+    pub fn waits(&mut self, now: Time, wait: u64) -> bool {
+        if self.waits_until.is_none() && (wait == 0 || now < self.no_wait_until) {
+            return false;
+        }
+        let until = *self.waits_until.get_or_insert(Time(now.0 + wait));
+        if until <= now {
+            self.waits_until = None;
+            self.no_wait_until = Time(now.0 + NO_WAIT_NS);
+            return false;
+        }
+        true
+    }
+
+    /// The request has found its standby.
+    pub fn finds(&mut self) {
+        self.waits_until = None;
+    }
+
+    /// When the request stops waiting for a standby, if it waits.
+    pub fn gives_up(&self) -> Option<Time> {
+        self.waits_until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_waits_once_and_then_none_for_a_second() {
+        let mut mark = ReadMark::new(3);
+        let now = Time(5_000_000_000);
+        let until = Time(now.0 + 20);
+        assert!(mark.waits(now, 20) && mark.gives_up() == Some(until));
+        assert!(mark.waits(Time(now.0 + 19), 20) && mark.gives_up() == Some(until));
+        assert!(!mark.waits(until, 20) && mark.gives_up().is_none(), "the wait is over");
+        mark.sees(4, None);
+        assert!(!mark.waits(Time(until.0 + NO_WAIT_NS - 1), 20));
+        assert!(mark.waits(Time(until.0 + NO_WAIT_NS), 20));
+        mark.sees(5, None);
+        assert!(!mark.waits(Time(u64::MAX / 2), 0), "read_wait = 0");
+    }
+}

@@ -1,0 +1,139 @@
+"""Reads on standbys: what goes there, and that no client reads back in time."""
+
+import threading
+
+import pytest
+
+from harness import machine, wire
+from test_roles import Trio, make, trio, where  # noqa: F401 (a fixture)
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.one_driver]
+
+
+@pytest.fixture
+def routed(make_howdah, trio):  # noqa: F811
+    """A Howdah whose READ ONLY transactions go to standbys, with more settings."""
+    def start(**settings):
+        settings = {"read_routing": "transactions", "pool_mode": "transaction", **settings}
+        return make(make_howdah, trio, **settings)
+    return start
+
+
+def read(client, query="select inet_server_port()", begin="begin read only"):
+    """The value of a query in a transaction that only reads."""
+    client.rows(begin)
+    value = client.value(query)
+    client.rows("commit")
+    return value
+
+
+def reads_at_standbys(client, trio):  # noqa: F811
+    """Waits until reads of the client go to standbys."""
+    standbys = {str(host.port) for host in trio.others}
+    machine.wait_until(lambda: read(client) in standbys, "a read at a standby")
+
+
+def test_what_is_declared_read_only_goes_to_standbys(routed, trio):  # noqa: F811
+    howdah = routed()
+    standbys = {host.port for host in trio.others}
+    primary = trio.first.port
+    with howdah.connect(database="rw") as client:
+        assert client.parameters["in_hot_standby"] == "off"
+        reads_at_standbys(client, trio)
+        assert {int(read(client)) for _ in range(20)} <= standbys
+        # Everything else goes to the primary.
+        assert where(client) == primary
+        assert int(read(client, begin="begin")) == primary
+        assert int(read(client, begin="begin read only isolation level repeatable read")) in standbys
+        assert int(read(client, begin="begin read only isolation level serializable")) == primary
+        assert int(read(client, begin="/* howdah.route=primary */ begin read only")) == primary
+        client.rows("insert into written values (1)")
+        client.rows("set howdah.route = 'primary'")
+        assert int(read(client)) == primary
+        client.rows("set howdah.route = 'standby'")
+        assert where(client) in standbys
+        with pytest.raises(wire.Error) as refused:
+            client.rows("insert into written values (2)")
+        assert refused.value.sqlstate == "25006"
+        client.rows("reset howdah.route")
+        client.rows("set default_transaction_read_only = on")
+        assert where(client) in standbys
+        assert int(read(client, begin="begin read write")) == primary
+        assert "in_hot_standby" not in client.told or client.told["in_hot_standby"] == "off"
+
+
+def test_a_client_reads_what_it_has_written(routed, trio):  # noqa: F811
+    """One standby does not replay: reads of what it lacks go elsewhere, and come back."""
+    howdah = routed(read_wait=5)
+    lagging, other = trio.others
+    with howdah.connect(database="rw") as client:
+        reads_at_standbys(client, trio)
+        lagging.sql("select pg_wal_replay_pause()")
+        machine.wait_until(lambda: lagging.sql("select pg_get_wal_replay_pause_state()") == "paused",
+                           "a pause")
+        for count in range(1, 31):
+            client.rows(f"insert into written values ({count})")
+            client.rows("begin read only")
+            port, seen = int(client.value("select inet_server_port()")), client.value(
+                "select count(*) from written")
+            client.rows("commit")
+            assert (port, int(seen)) == (other.port, count)
+        lagging.sql("select pg_wal_replay_resume()")
+        machine.wait_until(lambda: int(read(client)) == lagging.port, "the standby back in use")
+
+
+def test_no_standby_shows_it_in_time(routed, trio):  # noqa: F811
+    """After read_wait a read goes to the primary; without consistency it sees what is there."""
+    howdah = routed()
+    for host in trio.others:
+        host.sql("select pg_wal_replay_pause()")
+    with howdah.connect(database="rw") as client:
+        client.rows("insert into written values (1)")
+        assert int(read(client)) == trio.first.port
+        assert read(client, "select count(*) from written") == "1"
+    howdah.console("SET read_consistency = eventual")
+    with howdah.connect(database="rw") as client:
+        reads_at_standbys(client, trio)
+        assert read(client, "select count(*) from written") == "0"
+
+
+def test_reads_outlive_standbys(routed, trio):  # noqa: F811
+    """Standbys end and come back, and the primary is used meanwhile. No client notices."""
+    howdah = routed()
+    with howdah.connect(database="rw", seconds=40) as client:
+        reads_at_standbys(client, trio)
+        for host in trio.others:
+            host.stop()
+        assert int(read(client)) == trio.first.port
+        trio.others[0].start()
+        reads_at_standbys(client, trio)
+
+
+def test_reads_and_writes_of_many_clients(routed, trio):  # noqa: F811
+    """Each client counts up its own row, and reads the count: never less than it has written."""
+    howdah = routed(workers=2, pool_spread="always")
+    trio.first.sql("create table counts (id int primary key, n int); "
+                   "insert into counts select g, 0 from generate_series(0, 9) g")
+    wrong, at = [], []
+
+    def work(row):
+        with howdah.connect(database="rw", seconds=60) as client:
+            for count in range(1, 41):
+                client.rows(f"update counts set n = {count} where id = {row}")
+                for _ in range(3):
+                    client.rows("begin read only")
+                    at.append(int(client.value("select inet_server_port()")))
+                    seen = int(client.value(f"select n from counts where id = {row}"))
+                    client.rows("commit")
+                    if seen != count:
+                        wrong.append((row, count, seen))
+
+    threads = [threading.Thread(target=work, args=(row,)) for row in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not wrong and len(at) == 10 * 40 * 3
+    standbys = {host.port for host in trio.others}
+    share = sum(port in standbys for port in at) / len(at)
+    assert share > 0.5, f"{share:.0%} of the reads were at standbys"
