@@ -10,12 +10,19 @@ from test_roles import Trio, make, trio, where  # noqa: F401 (a fixture)
 pytestmark = [pytest.mark.timeout(120), pytest.mark.one_driver]
 
 
+HOWDAH = []
+
+
 @pytest.fixture
 def routed(make_howdah, trio):  # noqa: F811
     """A Howdah whose READ ONLY transactions go to standbys, with more settings."""
     def start(**settings):
+        # Without it, standbys get a commit up to wal_writer_delay later.
+        trio.first.sql("alter system set synchronous_commit = on")
+        trio.first.sql("select pg_reload_conf()")
         settings = {"read_routing": "transactions", "pool_mode": "transaction", **settings}
-        return make(make_howdah, trio, **settings)
+        HOWDAH.append(make(make_howdah, trio, **settings))
+        return HOWDAH[-1]
     return start
 
 
@@ -30,7 +37,11 @@ def read(client, query="select inet_server_port()", begin="begin read only"):
 def reads_at_standbys(client, trio):  # noqa: F811
     """Waits until reads of the client go to standbys."""
     standbys = {str(host.port) for host in trio.others}
-    machine.wait_until(lambda: read(client) in standbys, "a read at a standby")
+    try:
+        machine.wait_until(lambda: read(client) in standbys, "a read at a standby", 10)
+    except TimeoutError:
+        print(HOWDAH[-1].log(), HOWDAH[-1].console("SHOW HOSTS"))
+        raise
 
 
 def test_what_is_declared_read_only_goes_to_standbys(routed, trio):  # noqa: F811
@@ -52,14 +63,16 @@ def test_what_is_declared_read_only_goes_to_standbys(routed, trio):  # noqa: F81
         assert int(read(client)) == primary
         client.rows("set howdah.route = 'standby'")
         assert where(client) in standbys
-        with pytest.raises(wire.Error) as refused:
-            client.rows("insert into written values (2)")
-        assert refused.value.sqlstate == "25006"
+        refused = client.error(wire.query("insert into written values (2)"))
+        assert refused["C"] == "25006"
         client.rows("reset howdah.route")
         client.rows("set default_transaction_read_only = on")
         assert where(client) in standbys
         assert int(read(client, begin="begin read write")) == primary
-        assert "in_hot_standby" not in client.told or client.told["in_hot_standby"] == "off"
+        # Nothing but the primary's value was ever reported.
+        told = [got.body for got in client.ask(wire.query("begin read only; commit"))
+                if got.tag == "S"]
+        assert not told
 
 
 def test_a_client_reads_what_it_has_written(routed, trio):  # noqa: F811
@@ -69,7 +82,7 @@ def test_a_client_reads_what_it_has_written(routed, trio):  # noqa: F811
     with howdah.connect(database="rw") as client:
         reads_at_standbys(client, trio)
         lagging.sql("select pg_wal_replay_pause()")
-        machine.wait_until(lambda: lagging.sql("select pg_get_wal_replay_pause_state()") == "paused",
+        machine.wait_until(lambda: "paused" in str(lagging.sql("select pg_get_wal_replay_pause_state()")),
                            "a pause")
         for count in range(1, 31):
             client.rows(f"insert into written values ({count})")
@@ -111,7 +124,7 @@ def test_reads_outlive_standbys(routed, trio):  # noqa: F811
 
 def test_reads_and_writes_of_many_clients(routed, trio):  # noqa: F811
     """Each client counts up its own row, and reads the count: never less than it has written."""
-    howdah = routed(workers=2, pool_spread="always")
+    howdah = routed(workers=2, pool_spread="always", read_wait=1)
     trio.first.sql("create table counts (id int primary key, n int); "
                    "insert into counts select g, 0 from generate_series(0, 9) g")
     wrong, at = [], []
@@ -136,4 +149,5 @@ def test_reads_and_writes_of_many_clients(routed, trio):  # noqa: F811
     assert not wrong and len(at) == 10 * 40 * 3
     standbys = {host.port for host in trio.others}
     share = sum(port in standbys for port in at) / len(at)
+    print(howdah.console("SHOW HOSTS"), howdah.console("SHOW POOLS_EXTENDED"))
     assert share > 0.5, f"{share:.0%} of the reads were at standbys"

@@ -11,7 +11,9 @@ use super::near::{distance, nearest};
 use super::setting::{Assign, Range};
 use super::table::{self, Globals};
 use super::userlist::{self, MAX_USER};
-use super::value::{AuthType, Kind, ReadRouting, SessionAttrs, SslMode, read_number};
+use super::value::{
+    AuthType, Kind, PoolMode, ReadConsistency, ReadRouting, SessionAttrs, SslMode, read_number,
+};
 use super::written::{NO_TEXT, NOT_UTF8, Path, WrittenLine};
 use super::{
     Authority, Beyond, Config, Database, Excerpt, HostEntry, Mistake, PeerProcess, Place, Reading,
@@ -371,6 +373,7 @@ impl Resolver {
         self.judge_metrics();
         self.place_hosts();
         self.judge_placed();
+        self.judge_reads();
         self.judge_ports();
         if !matches!(self.config.globals.auth_type, AuthType::Any | AuthType::Pam) {
             self.read_users(read_file);
@@ -572,6 +575,40 @@ impl Resolver {
             self.warn(format!(
                 "[hosts] has \"{name}\", and no database has this host: write the host as it stands there, \
                  or host:port"
+            ));
+        }
+    }
+
+    /// Warns of databases whose reads can't go to standbys, though their entry, or the only user's,
+    /// says so.
+    fn judge_reads(&mut self) {
+        let globals = &self.config.globals;
+        let databases = self.config.databases.values().chain(&self.config.fallback);
+        let mut doubts = Vec::new();
+        for database in databases {
+            let scopes = self.config.scopes(Some(database), None);
+            let is_own = database.read_routing.is_some();
+            if scopes.read_routing() == ReadRouting::Off {
+                continue;
+            }
+            let knows_user = [globals.host_check_user.clone(), scopes.auth_user()];
+            let knows_user = knows_user.into_iter().flatten().any(|user| !user.is_empty())
+                || database.forced_user.is_some();
+            let what = match () {
+                () if database.hosts.len() < 2 && is_own => "it has one host",
+                () if database.hosts.len() < 2 => continue,
+                () if scopes.pool_mode() == PoolMode::Session => "its pool_mode is session",
+                () if !knows_user && scopes.read_consistency() == ReadConsistency::Session => {
+                    "nobody can ask its hosts how far they are (host_check_user)"
+                }
+                () => continue,
+            };
+            doubts.push((database.name.clone(), what));
+        }
+        for (name, what) in doubts {
+            let place = self.place_of(&name);
+            self.warn(format!(
+                "database \"{name}\"{place} has read_routing, but no read goes to a standby: {what}"
             ));
         }
     }

@@ -65,6 +65,42 @@ fn warnings(text: &str) -> Vec<String> {
 }
 
 #[test]
+fn reads_that_no_standby_gets_are_doubted() {
+    let doubts = |globals: &str, entry: &str| {
+        let text = format!("[pgbouncer]\npool_mode=transaction\n{globals}\n[databases]\nd = {entry}\n");
+        let (_, warnings) = Config::load("x.ini", &text, &mut |_| Ok(String::new())).unwrap();
+        let texts = warnings.iter().map(|warning| warning.to_string());
+        texts.filter(|text| text.contains("read_routing")).collect::<Vec<_>>()
+    };
+    let routing = "read_routing=transactions";
+    let asked = &format!("{routing}\nhost_check_user=u");
+    let hosts = "host=a,b";
+    assert!(doubts(asked, hosts).is_empty());
+    assert!(doubts(asked, "host=a").is_empty(), "the global setting is for others");
+    let eventual = format!("{routing}\nread_consistency=eventual");
+    assert!(doubts(&eventual, hosts).is_empty());
+    for (globals, entry, what) in [
+        (routing, hosts, "host_check_user"),
+        (asked, &*format!("{hosts} pool_mode=session"), "pool_mode"),
+        (asked, &*format!("host=a {routing}"), "one host"),
+    ] {
+        let doubts = doubts(globals, entry);
+        assert!(doubts.len() == 1 && doubts[0].contains(what), "{doubts:?}");
+    }
+}
+
+#[test]
+fn reads_need_a_primary_for_the_rest() {
+    let text = "[pgbouncer]\nread_routing=transactions\n[databases]\na = host=x,y\nb = host=x\n\
+                c = host=x,y target_session_attrs=standby\nd = host=x,y read_routing=off\n";
+    let (config, _) = Config::load("x.ini", text, &mut |_| Ok(String::new())).unwrap();
+    let wished = |name: &str| config.databases[name].target_session_attrs;
+    let all = ["a", "b", "c", "d"].map(wished);
+    use SessionAttrs::{Any, Primary, Standby};
+    assert_eq!(all, [Primary, Any, Standby, Any]);
+}
+
+#[test]
 fn a_file_without_the_main_section_is_refused() {
     for text in ["", "; nothing", "[databases]\n* = host=h\n"] {
         let mistakes = Config::load("h.ini", text, &mut files).unwrap_err();

@@ -7,6 +7,10 @@ use crate::roster::view::Instance;
 /// How long a client's reads wait for no standby after one has waited in vain, in nanoseconds.
 const NO_WAIT_NS: u64 = 1_000_000_000;
 
+/// How long a client's reads stay at one standby, in nanoseconds. Then the next one waits for a round,
+/// as a read after a write does, and goes to any standby that covers it.
+const CHOOSE_AGAIN_NS: u64 = 10_000_000_000;
+
 /// What a client has seen, and what its request wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadMark {
@@ -20,6 +24,8 @@ pub struct ReadMark {
     waits_until: Option<Time>,
     /// Until when reads wait no more.
     no_wait_until: Time,
+    /// When a standby was last chosen among all that show enough, not because it was `at`.
+    chosen: Time,
 }
 
 impl ReadMark {
@@ -31,6 +37,7 @@ impl ReadMark {
             wish: None,
             waits_until: None,
             no_wait_until: Time(0),
+            chosen: Time(0),
         }
     }
 
@@ -63,9 +70,19 @@ impl ReadMark {
         true
     }
 
-    /// The request has found its standby.
-    pub fn finds(&mut self) {
+    /// The request has found its standby: a free choice, or `at`.
+    pub fn finds(&mut self, now: Time, is_free: bool) {
         self.waits_until = None;
+        if is_free {
+            self.chosen = now;
+        }
+    }
+
+    /// True if reads may stay at `at`. Once in a while they choose anew, so that a standby which
+    /// comes back gets work.
+    pub fn stays(&self, now: Time) -> bool {
+        let again = now.0.saturating_sub(self.chosen.0) >= CHOOSE_AGAIN_NS;
+        !again || now < self.no_wait_until
     }
 
     /// When the request stops waiting for a standby, if it waits.

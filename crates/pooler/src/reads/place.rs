@@ -20,7 +20,7 @@ use crate::reads::ReadTerms;
 use crate::reads::mark::ReadMark;
 use crate::reads::wish::wish;
 use crate::roster::fact::Fact;
-use crate::roster::round::{Cover, Covers};
+use crate::roster::round::Covers;
 use crate::roster::view::{HostList, Role};
 
 impl Pooler {
@@ -43,14 +43,23 @@ impl Pooler {
         }
         let wish = wish?;
         let mark = **mark;
-        let (fit, shows) = self.standbys_for(login_id, &mark, &terms, wish);
-        if let Some(pool) = by_weight(shows.iter().copied(), self.random.next_u64()) {
+        let mut choice = self.choice(login_id, &mark, &terms, wish);
+        let is_alone = !choice.is_near;
+        if !choice.is_free
+            && choice.at.is_some()
+            && (is_alone || mark.stays(self.now) || !self.waits_for_standby(id, &terms))
+        {
+            choice.pools.extend(choice.at);
+        }
+        let pools = choice.pools.iter().copied();
+        if let Some(pool) = by_weight(pools, self.random.next_u64()) {
+            let (now, is_free) = (self.now, choice.is_free);
             if let Some(mark) = &mut self.clients.at_mut(id).read_mark {
-                mark.finds();
+                mark.finds(now, is_free);
             }
             return Some(pool);
         }
-        if fit && self.waits_for_standby(id, &terms) {
+        if choice.is_near && self.waits_for_standby(id, &terms) {
             return Some(self.pool_at(login_id, Purpose::Clients, TargetName::NoHost));
         }
         match wish {
@@ -60,18 +69,17 @@ impl Pooler {
         }
     }
 
-    /// The pools at standbys that show all that a client has seen. And whether there are standbys that
-    /// may show that soon.
-    fn standbys_for(
+    /// The pools that may serve a client's read.
+    fn choice(
         &self,
         login: LoginId,
         mark: &ReadMark,
         terms: &ReadTerms,
         wish: ReadTarget,
-    ) -> (bool, Vec<(PoolId, u32)>) {
+    ) -> Choice {
         let login = self.logins.at(login);
         let covers = self.covers.get(&*login.terms.database.hosts);
-        let (mut is_near, mut shows) = (false, Vec::new());
+        let mut choice = Choice::default();
         for (pool_id, weight) in login.read_pools() {
             let pool = self.pools.at(*pool_id);
             let TargetName::Host(host) = &pool.key.target else {
@@ -83,22 +91,24 @@ impl Pooler {
             let standing = self.standing(pool.login, host);
             if standing.is_some_and(|of| of.role == Some(Role::Primary)) {
                 if wish == ReadTarget::Any {
-                    shows.push((*pool_id, *weight));
+                    choice.pools.push((*pool_id, *weight));
                 }
                 continue;
             }
             let cover = covers.and_then(|covers| covers.get(host));
             let lags = cover.map_or(terms.max_lag < u64::MAX, |cover| cover.lag > terms.max_lag);
-            if lags {
-                continue;
-            }
-            if !terms.is_session || cover.is_some_and(|cover| is_covered(mark, cover)) {
-                shows.push((*pool_id, *weight));
-            } else {
-                is_near |= cover.is_some();
+            match cover {
+                _ if lags => {}
+                _ if !terms.is_session => choice.pools.push((*pool_id, *weight)),
+                Some(cover) if cover.round > mark.floor => choice.pools.push((*pool_id, *weight)),
+                Some(cover) if mark.at == Some(cover.instance) => {
+                    choice.at = Some((*pool_id, *weight));
+                }
+                _ => choice.is_near |= cover.is_some(),
             }
         }
-        (is_near, shows)
+        choice.is_free = !choice.pools.is_empty();
+        choice
     }
 
     /// True if a read waits for a standby that shows enough. A round begins at once.
@@ -170,7 +180,15 @@ impl Pooler {
     }
 }
 
-/// Whether a standby shows all that a client has seen.
-fn is_covered(mark: &ReadMark, cover: &Cover) -> bool {
-    cover.round > mark.floor || mark.at == Some(cover.instance)
+/// The pools that may serve a read, with their weights.
+#[derive(Debug, Default)]
+struct Choice {
+    /// They show all that the client has seen.
+    pools: Vec<(PoolId, u32)>,
+    /// There is one, whatever the client has seen there.
+    is_free: bool,
+    /// The pool at the standby that answered last, if that shows all only because of this.
+    at: Option<(PoolId, u32)>,
+    /// There are other standbys that may show all soon.
+    is_near: bool,
 }
