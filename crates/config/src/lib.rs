@@ -49,7 +49,8 @@ pub use table::{Database, Globals, HostEntry, PeerProcess, User};
 pub use tls::TlsInForce;
 pub use value::{
     AuthType, Facility, HttpUrl, IoDriver, Kind, List, Listen, ListenLost, LoadBalance, LogFormat,
-    PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SecretText, SessionAttrs, SessionState, Share, SslMode, SslNegotiation,
+    PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SecretText, SessionAttrs,
+    SessionState, Share, SslMode, SslNegotiation,
 };
 
 /// A setting's time in nanoseconds; 0 for none.

@@ -592,7 +592,10 @@ impl Resolver {
                 continue;
             }
             let knows_user = [globals.host_check_user.clone(), scopes.auth_user()];
-            let knows_user = knows_user.into_iter().flatten().any(|user| !user.is_empty())
+            let knows_user = knows_user
+                .into_iter()
+                .flatten()
+                .any(|user| !user.is_empty())
                 || database.forced_user.is_some();
             let what = match () {
                 () if database.hosts.len() < 2 && is_own => "it has one host",
@@ -652,7 +655,9 @@ impl Resolver {
                 Err(ports) => uneven.push((database.name.clone(), written, ports)),
             }
             // Who has reads on standbys wants everything else at the primary.
-            let routing = database.read_routing.unwrap_or(self.config.globals.read_routing);
+            let routing = database
+                .read_routing
+                .unwrap_or(self.config.globals.read_routing);
             if routing != ReadRouting::Off && database.hosts.len() > 1 && !database.is_placed() {
                 database.target_session_attrs = SessionAttrs::Primary;
             }

@@ -14,8 +14,8 @@ use super::setting::{Field, default_value, fill, limit, own, time, value};
 use super::userlist::MAX_USER;
 use super::value::{
     AuthType, Facility, HttpUrl, IoDriver, List, Listen, ListenLost, LoadBalance, LogFormat,
-    PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SecretText, SessionAttrs, SessionState, Share, SslMode, SslNegotiation,
-    Value, read_number, read_seconds,
+    PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SecretText, SessionAttrs,
+    SessionState, Share, SslMode, SslNegotiation, Value, read_number, read_seconds,
 };
 use super::{CAUSES, Scope, Scopes, Setting, is_console};
 

@@ -67,16 +67,22 @@ fn warnings(text: &str) -> Vec<String> {
 #[test]
 fn reads_that_no_standby_gets_are_doubted() {
     let doubts = |globals: &str, entry: &str| {
-        let text = format!("[pgbouncer]\npool_mode=transaction\n{globals}\n[databases]\nd = {entry}\n");
+        let text =
+            format!("[pgbouncer]\npool_mode=transaction\n{globals}\n[databases]\nd = {entry}\n");
         let (_, warnings) = Config::load("x.ini", &text, &mut |_| Ok(String::new())).unwrap();
         let texts = warnings.iter().map(|warning| warning.to_string());
-        texts.filter(|text| text.contains("read_routing")).collect::<Vec<_>>()
+        texts
+            .filter(|text| text.contains("read_routing"))
+            .collect::<Vec<_>>()
     };
     let routing = "read_routing=transactions";
     let asked = &format!("{routing}\nhost_check_user=u");
     let hosts = "host=a,b";
     assert!(doubts(asked, hosts).is_empty());
-    assert!(doubts(asked, "host=a").is_empty(), "the global setting is for others");
+    assert!(
+        doubts(asked, "host=a").is_empty(),
+        "the global setting is for others"
+    );
     let eventual = format!("{routing}\nread_consistency=eventual");
     assert!(doubts(&eventual, hosts).is_empty());
     for (globals, entry, what) in [

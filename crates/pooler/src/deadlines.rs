@@ -6,8 +6,8 @@
 use crate::client::{Client, ClientState};
 use crate::config::nanos;
 use crate::event::{ClientId, ServerId, Time};
-use crate::host_check::begin::URGENT_NS;
 use crate::fault::Fault;
+use crate::host_check::begin::URGENT_NS;
 use crate::login::Terms;
 use crate::maintenance::PERIOD_NS;
 use crate::pool::reason::Reason;
@@ -230,7 +230,8 @@ impl Pooler {
             | ServerState::Connecting
             | ServerState::Securing(_)
             | ServerState::Login(_)
-            | ServerState::ConnectQuery | ServerState::Maturing(_) => {
+            | ServerState::ConnectQuery
+            | ServerState::Maturing(_) => {
                 let limit = match self.pools.at(server.pool).key.purpose {
                     Purpose::Checks => nanos(globals.host_check_timeout),
                     _ => nanos(globals.server_connect_timeout),

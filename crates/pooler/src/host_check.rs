@@ -17,8 +17,8 @@ use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 use crate::roster::check::{Examination, HostCheck, LastCheck};
 use crate::roster::fact::{Fact, HostFact, HostReport, Reached};
-use crate::roster::view::{Instance, ListView, Role};
 use crate::roster::question::{PLAIN_QUESTION, QUESTION, read_answer};
+use crate::roster::view::{Instance, ListView, Role};
 use crate::server::ServerState;
 
 /// How PostgreSQL, or a service like it, refuses the whole question: a right or a function is missing.

@@ -96,7 +96,8 @@ impl Pooler {
             | ServerState::Connecting
             | ServerState::Securing(_)
             | ServerState::Login(_)
-            | ServerState::ConnectQuery | ServerState::Maturing(_) => {
+            | ServerState::ConnectQuery
+            | ServerState::Maturing(_) => {
                 self.close_server(id, "obsolete connection", Close::Abort, out);
             }
             _ => {}

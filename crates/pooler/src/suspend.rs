@@ -108,7 +108,8 @@ impl Pooler {
                 | ServerState::Connecting
                 | ServerState::Securing(_)
                 | ServerState::Login(_)
-                | ServerState::ConnectQuery | ServerState::Maturing(_)
+                | ServerState::ConnectQuery
+                | ServerState::Maturing(_)
                 | ServerState::Cancel(_)
                 | ServerState::Examining(_)
                 | ServerState::Lent(_)

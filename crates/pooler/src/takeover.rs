@@ -150,7 +150,8 @@ impl Pooler {
                 | ServerState::Connecting
                 | ServerState::Securing(_)
                 | ServerState::Login(_)
-                | ServerState::ConnectQuery | ServerState::Maturing(_) => false,
+                | ServerState::ConnectQuery
+                | ServerState::Maturing(_) => false,
                 ServerState::Linked(client) => self.clients.get(client).is_some_and(|client| {
                     // Replication stays here, however long it lasts.
                     !client.parked && !client.is_replicating()

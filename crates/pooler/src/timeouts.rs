@@ -74,7 +74,8 @@ impl Pooler {
             | ServerState::Connecting
             | ServerState::Securing(_)
             | ServerState::Login(_)
-            | ServerState::ConnectQuery | ServerState::Maturing(_) => {
+            | ServerState::ConnectQuery
+            | ServerState::Maturing(_) => {
                 if matches!(server.state(), ServerState::Connecting) {
                     self.host_is_down(id, why, out);
                 }

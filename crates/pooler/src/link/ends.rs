@@ -31,8 +31,13 @@ impl Pooler {
         crate::link::bind::part(client, server, now);
         let paused = client.valve.is_paused();
         let server_paused = server.valve.is_paused();
-        if self.logins.at(server.login).terms.client_idle_timeout > 0 {
+        let terms = &self.logins.at(server.login).terms;
+        let routes_reads = terms.reads.is_some();
+        if terms.client_idle_timeout > 0 {
             self.watch_client(client_id);
+        }
+        if routes_reads {
+            self.client_has_seen(client_id, server_id);
         }
         if server_paused {
             self.unpause_server(server_id, out);

@@ -118,10 +118,6 @@ impl Pooler {
         if has_session && self.session_keeps(client_id, id, out) {
             return;
         }
-        let routes_reads = self.logins.at(self.servers.at(id).login).terms.reads.is_some();
-        if routes_reads {
-            self.client_has_seen(client_id, id);
-        }
         self.unlink(client_id, id, out);
         if self.clients.at(client_id).listens() {
             self.tell_if_idle(client_id, out);

@@ -15,6 +15,7 @@ use crate::params::{Meaning, Params, Tracked};
 use crate::pool::key::PoolKey;
 use crate::roster::fact::HostReport;
 use crate::roster::lore::{HostLore, ListLore, RosterLore};
+use crate::roster::view::Instance;
 use crate::server::ServerParcel;
 use crate::statement::{Constants, Named, Shape, Statement, StatementDescription};
 use crate::tls::{AlternativeName, PeerCertificate, TlsFacts};
@@ -77,6 +78,7 @@ fn freight() -> Freight {
         followed: true,
         since: Time(2),
         standby: None,
+        instance: Some(Instance(77)),
         welcome: None,
         epoch: u64::MAX,
     };
@@ -120,6 +122,7 @@ fn freight() -> Freight {
         unnamed: Some(statement.clone()),
         group_failed: true,
         standby: Some(true),
+        read_mark: None,
         held: b"Q\0\0".to_vec(),
         left: 6,
         tag: b'P',

@@ -93,7 +93,10 @@ impl Pooler {
     /// Finds the pools that may serve the reads of a login: at standbys that are up, and at the
     /// primary. What each of them shows is known at each read.
     fn find_read_pools(&mut self, id: LoginId) {
-        let (database, view) = (self.logins.at(id).terms.database.clone(), self.hosts.clone());
+        let (database, view) = (
+            self.logins.at(id).terms.database.clone(),
+            self.hosts.clone(),
+        );
         let hosts = view.lists.get(&*database.hosts);
         let hosts = hosts.map_or(&[][..], |list| &list.hosts);
         let mut pools = Vec::new();
@@ -116,8 +119,7 @@ impl Pooler {
     ) -> bool {
         let terms = &self.logins.at(login).terms;
         let reads = terms.reads.is_some() && purpose == Purpose::Clients;
-        standing.rank(wish(&terms.database, purpose)).is_some()
-            || reads && serves_reads(standing)
+        standing.rank(wish(&terms.database, purpose)).is_some() || reads && serves_reads(standing)
     }
 
     /// True for an empty pool at a host that the database does not have any more.
@@ -198,7 +200,10 @@ fn is_up(list: &ListView, host: &HostPort) -> bool {
 }
 
 /// One of several pools, by chance; one with twice the weight twice as often. `None` of no pools.
-pub(crate) fn by_weight(shares: impl Iterator<Item = (PoolId, u32)> + Clone, random: u64) -> Option<PoolId> {
+pub(crate) fn by_weight(
+    shares: impl Iterator<Item = (PoolId, u32)> + Clone,
+    random: u64,
+) -> Option<PoolId> {
     let sum: u64 = shares.clone().map(|(_, weight)| u64::from(weight)).sum();
     let mut at = random.checked_rem(sum)?;
     for (pool, weight) in shares {

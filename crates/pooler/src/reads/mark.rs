@@ -102,7 +102,10 @@ mod tests {
         let until = Time(now.0 + 20);
         assert!(mark.waits(now, 20) && mark.gives_up() == Some(until));
         assert!(mark.waits(Time(now.0 + 19), 20) && mark.gives_up() == Some(until));
-        assert!(!mark.waits(until, 20) && mark.gives_up().is_none(), "the wait is over");
+        assert!(
+            !mark.waits(until, 20) && mark.gives_up().is_none(),
+            "the wait is over"
+        );
         mark.sees(4, None);
         assert!(!mark.waits(Time(until.0 + NO_WAIT_NS - 1), 20));
         assert!(mark.waits(Time(until.0 + NO_WAIT_NS), 20));

@@ -41,7 +41,9 @@ impl Pooler {
         if !self.must_mature(id) {
             return self.server_ready(id, out);
         }
-        out.send_with(Peer::Server(id), |buf| write::query(buf, QUESTION.as_bytes()));
+        out.send_with(Peer::Server(id), |buf| {
+            write::query(buf, QUESTION.as_bytes())
+        });
         self.await_task(id, ServerState::Maturing(Box::default()));
     }
 
@@ -107,9 +109,7 @@ impl Pooler {
 
     /// Standbys of these hosts cover more.
     pub(super) fn mature_servers(&mut self, list: &HostList, out: &mut Out) {
-        let of_list = |id: LoginId| {
-            *self.logins.at(id).terms.database.hosts == **list
-        };
+        let of_list = |id: LoginId| *self.logins.at(id).terms.database.hosts == **list;
         let maturing = self.servers.iter().filter(|(_, server)| {
             matches!(server.state(), ServerState::Maturing(_)) && of_list(server.login)
         });

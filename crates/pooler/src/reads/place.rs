@@ -30,6 +30,9 @@ impl Pooler {
         let client = self.clients.at_mut(id);
         let login_id = client.login?;
         let terms = self.logins.at(login_id).terms.reads?;
+        if client.is_replicating() {
+            return None;
+        }
         let waits = matches!(client.state(), ClientState::Waiting(_));
         let wish = match opening {
             // It has waited, and is routed again.
@@ -37,7 +40,9 @@ impl Pooler {
             _ => wish(client, opening, terms.target),
         };
         let begun = self.begun.load(Ordering::SeqCst);
-        let mark = client.read_mark.get_or_insert_with(|| Box::new(ReadMark::new(begun)));
+        let mark = client
+            .read_mark
+            .get_or_insert_with(|| Box::new(ReadMark::new(begun)));
         if !waits {
             mark.begins(wish);
         }
@@ -64,7 +69,9 @@ impl Pooler {
         }
         match wish {
             // It waits for a standby, however long.
-            ReadTarget::Standby => Some(self.pool_at(login_id, Purpose::Clients, TargetName::NoHost)),
+            ReadTarget::Standby => {
+                Some(self.pool_at(login_id, Purpose::Clients, TargetName::NoHost))
+            }
             ReadTarget::PreferStandby | ReadTarget::Any => None,
         }
     }
@@ -175,7 +182,9 @@ impl Pooler {
         let begun = self.begun.load(Ordering::SeqCst);
         let instance = self.servers.get(server).and_then(|server| server.instance);
         let client = gone!(self.clients.get_mut(client));
-        let mark = client.read_mark.get_or_insert_with(|| Box::new(ReadMark::new(begun)));
+        let mark = client
+            .read_mark
+            .get_or_insert_with(|| Box::new(ReadMark::new(begun)));
         mark.sees(begun, instance);
     }
 }

@@ -43,7 +43,9 @@ fn said(client: &Client, opening: Opening<'_>) -> Routing {
     match opening {
         Opening::Unread => Routing::default(),
         Opening::Query(gist) => gist.routing,
-        Opening::Group(bytes) => first_text(client, bytes).map_or_else(Routing::default, Routing::read),
+        Opening::Group(bytes) => {
+            first_text(client, bytes).map_or_else(Routing::default, Routing::read)
+        }
     }
 }
 

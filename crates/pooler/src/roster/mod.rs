@@ -240,7 +240,11 @@ impl Roster {
 
     /// Writes down how far a host has come, in all lists where it is the primary or a standby.
     fn reach(&mut self, now: Time, host: &HostPort, reached: &Reached, outcome: &mut Outcome) {
-        for (list, roll) in self.lists.iter_mut().filter(|(list, _)| list.contains(host)) {
+        for (list, roll) in self
+            .lists
+            .iter_mut()
+            .filter(|(list, _)| list.contains(host))
+        {
             let is_primary = roll.primaries().contains(&host);
             let (asks, changed): (Vec<HostPort>, bool) = if is_primary {
                 roll.rounds.primary_reaches(now, reached);
@@ -252,7 +256,9 @@ impl Roster {
             if changed {
                 outcome.covers.push((list.clone(), roll.rounds.covers()));
             }
-            let awaited = asks.into_iter().filter(|of| roll.rounds.is_awaited_of(now, of));
+            let awaited = asks
+                .into_iter()
+                .filter(|of| roll.rounds.is_awaited_of(now, of));
             outcome.check.extend(awaited);
         }
         outcome.check.sort_unstable();

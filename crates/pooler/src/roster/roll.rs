@@ -213,9 +213,8 @@ impl Roll {
     /// The standbys that can be asked.
     pub(super) fn standbys(&self) -> impl Iterator<Item = &HostPort> {
         let hosts = self.view.hosts.iter();
-        let standbys = hosts.filter(|(_, of)| {
-            of.role == Some(Role::Standby) && of.state == State::Up
-        });
+        let standbys =
+            hosts.filter(|(_, of)| of.role == Some(Role::Standby) && of.state == State::Up);
         standbys.map(|(host, _)| host)
     }
 

@@ -68,7 +68,11 @@ impl Rounds {
             self.begun.clear();
             self.covers.clear();
         }
-        if self.begun.back().is_some_and(|last| last.number >= reached.round) {
+        if self
+            .begun
+            .back()
+            .is_some_and(|last| last.number >= reached.round)
+        {
             return;
         }
         if self.begun.len() >= ROUNDS {
@@ -91,8 +95,7 @@ impl Rounds {
             return self.covers.remove(host).is_some();
         }
         // A round that began after the question is left out, though the answer may cover it.
-        let is_covered =
-            |of: &&Round| of.number <= reached.round && of.lsn <= reached.lsn;
+        let is_covered = |of: &&Round| of.number <= reached.round && of.lsn <= reached.lsn;
         let newest = self.begun.iter().rev().find(is_covered);
         let last = self.begun.back();
         let cover = Cover {
@@ -189,7 +192,11 @@ mod tests {
         assert_eq!(covered(&mut rounds, reached(4, 100)), Some((1, 3_000)));
         assert_eq!(covered(&mut rounds, reached(4, 299)), Some((2, 2_000)));
         assert_eq!(covered(&mut rounds, reached(4, 300)), Some((4, 0)));
-        assert_eq!(covered(&mut rounds, reached(3, 900)), Some((2, 2_000)), "asked before");
+        assert_eq!(
+            covered(&mut rounds, reached(3, 900)),
+            Some((2, 2_000)),
+            "asked before"
+        );
         // It has crashed, and shows less than before.
         assert_eq!(covered(&mut rounds, reached(4, 150)), Some((1, 3_000)));
     }
@@ -202,7 +209,11 @@ mod tests {
             ..reached(round, lsn)
         };
         assert_eq!(covered(&mut rounds, reached(1, 100)), Some((1, 0)));
-        assert_eq!(covered(&mut rounds, new(1, 100)), None, "it follows another one");
+        assert_eq!(
+            covered(&mut rounds, new(1, 100)),
+            None,
+            "it follows another one"
+        );
         assert_eq!(covered(&mut rounds, reached(1, 100)), Some((1, 0)));
         rounds.primary_reaches(Time(2_000), &new(2, 90));
         assert!(rounds.covers.is_empty());
@@ -215,7 +226,10 @@ mod tests {
         let rounds: Vec<(u64, u64)> = (1..=10_000).map(|at| (at, at * 10)).collect();
         let mut all = after(&rounds);
         assert!(all.begun.len() <= ROUNDS);
-        assert_eq!(covered(&mut all, reached(10_000, 100_000)), Some((10_000, 0)));
+        assert_eq!(
+            covered(&mut all, reached(10_000, 100_000)),
+            Some((10_000, 0))
+        );
         let (round, _) = covered(&mut all, reached(10_000, 99_000)).unwrap();
         assert!((9_890..=9_900).contains(&round), "{round}");
     }
@@ -231,7 +245,10 @@ mod tests {
     fn standbys_are_asked_until_one_covers_an_awaited_round() {
         let mut rounds = after(&[(1, 100)]);
         let (of, now) = (host("s"), Time(5_000));
-        assert!(rounds.await_round(1, Time(9_000)), "the primary must be asked");
+        assert!(
+            rounds.await_round(1, Time(9_000)),
+            "the primary must be asked"
+        );
         assert!(!rounds.is_awaited_of(now, &of), "the round has not begun");
         rounds.primary_reaches(now, &reached(2, 200));
         assert!(!rounds.await_round(1, Time(8_000)));
@@ -241,6 +258,9 @@ mod tests {
         rounds.standby_reaches(&of, &reached(2, 200));
         assert!(!rounds.is_awaited_of(now, &of));
         assert!(rounds.is_awaited_of(now, &host("other")));
-        assert!(!rounds.is_awaited_of(Time(9_000), &host("other")), "they have given up");
+        assert!(
+            !rounds.is_awaited_of(Time(9_000), &host("other")),
+            "they have given up"
+        );
     }
 }

@@ -33,7 +33,8 @@ impl Pooler {
             ServerState::Connecting
             | ServerState::Securing(_)
             | ServerState::Login(_)
-            | ServerState::ConnectQuery | ServerState::Maturing(_) => {
+            | ServerState::ConnectQuery
+            | ServerState::Maturing(_) => {
                 pool.server_is_through();
             }
             ServerState::Checking => pool.test_ends(),

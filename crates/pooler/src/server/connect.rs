@@ -29,8 +29,8 @@ impl Pooler {
         let reserved = self.reserved_for(pool_id);
         let pool = self.pools.at_mut(pool_id);
         pool.server_opens();
-        let (login, mut connection) = (pool.login, ServerConnection::new(pool.target.clone()));
-        connection.login_at = login_at;
+        let (login, target) = (pool.login, pool.target.clone());
+        let connection = ServerConnection::permitted(target, login_at);
         let permitted = pool.key.purpose != Purpose::Checks;
         let host = pool.takes_host(&mut self.random);
         let id = self.servers.insert(|_| Server {
@@ -148,7 +148,7 @@ impl Pooler {
         let (pool_id, login, reserved) = (server.pool, server.login, server.reserved_for());
         server.comes_free(self.now);
         let took = self.now.0.saturating_sub(server.times.connected.0);
-        let login_at = server.connection.login_at.take();
+        let login_at = server.connection.login_ends();
         let pool = self.pools.at_mut(pool_id);
         pool.server_is_through();
         login_is_over(&pool.key, login_at, out);

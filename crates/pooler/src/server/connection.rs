@@ -40,6 +40,14 @@ impl ServerConnection {
         }
     }
 
+    /// The same, for a login that may count at a host.
+    pub(crate) fn permitted(target: Arc<Target>, login_at: Option<Arc<HostPort>>) -> Self {
+        ServerConnection {
+            login_at,
+            ..ServerConnection::new(target)
+        }
+    }
+
     /// A connection that comes from elsewhere.
     pub(crate) fn open(
         target: Arc<Target>,
@@ -87,6 +95,11 @@ impl ServerConnection {
     /// The remote address, once connected.
     pub(crate) fn remote(&self) -> Option<&Address> {
         self.ends.as_ref().map(|ends| &ends.remote)
+    }
+
+    /// The login is over: the host whose `max_host_logins` has counted it.
+    pub(crate) fn login_ends(&mut self) -> Option<Arc<HostPort>> {
+        self.login_at.take()
     }
 
     /// The remote address in words, without the port; empty until connected.

@@ -24,7 +24,10 @@ impl Pooler {
         match server.state() {
             ServerState::Closing => {}
             ServerState::Cancel(_) => self.carrier_lost(id, why, out),
-            ServerState::Securing(_) | ServerState::Login(_) | ServerState::ConnectQuery | ServerState::Maturing(_) => {
+            ServerState::Securing(_)
+            | ServerState::Login(_)
+            | ServerState::ConnectQuery
+            | ServerState::Maturing(_) => {
                 let text = why.unwrap_or_else(|| "server closed the connection".to_string());
                 self.login_failed(id, "08006", &format!("server conn crashed? {text}"), out);
                 self.close_server(id, "server conn crashed?", Close::Abort, out);
