@@ -658,7 +658,10 @@ impl Resolver {
             let routing = database
                 .read_routing
                 .unwrap_or(self.config.globals.read_routing);
-            if routing != ReadRouting::Off && database.hosts.len() > 1 && !database.is_placed() {
+            let path = [Scope::Database.section().to_owned(), database.name.clone()];
+            let begun = self.entries.get(&path[..]);
+            let is_given = begun.is_some_and(|of| of.given.contains("target_session_attrs"));
+            if routing != ReadRouting::Off && database.hosts.len() > 1 && !is_given {
                 database.target_session_attrs = SessionAttrs::Primary;
             }
         }

@@ -40,9 +40,9 @@ impl Pooler {
                 if !fits || self.is_unfollowed(&parcel) {
                     return out.push(Action::Discard(parcel.socket));
                 }
-                let (worker, pool) = (self.worker, parcel.pool.clone());
-                let entered = ToBroker::ServerEntered { worker, pool };
-                out.push(Action::Broker(entered));
+                let database = self.config.database(&parcel.pool.login.database);
+                let pool = self.pool_for(&parcel.pool, &gone!(database));
+                self.server_enters(pool, out);
                 self.server_arrived(*parcel, out);
             }
             Parcel::Client(passenger) => {
@@ -51,6 +51,17 @@ impl Pooler {
                 self.adopt_client(*passenger, true, out);
             }
         }
+    }
+
+    /// The Broker counts a server of the predecessor.
+    fn server_enters(&self, pool: PoolId, out: &mut Out) {
+        let pool = self.pools.at(pool);
+        let entered = ToBroker::ServerEntered {
+            worker: self.worker,
+            pool: pool.key.clone(),
+            bounds: pool.supply.bounds.clone(),
+        };
+        out.push(Action::Broker(entered));
     }
 
     /// True if our settings connect the pool's servers to the same place.
@@ -187,9 +198,7 @@ impl Pooler {
         } else {
             home
         };
-        let (worker, pool) = (self.worker, self.pools.at(pool_id).key.clone());
-        let entered = ToBroker::ServerEntered { worker, pool };
-        out.push(Action::Broker(entered));
+        self.server_enters(pool_id, out);
         // A server that leads elsewhere, or predates a RECONNECT, lasts as long as its session.
         let stale = !same || parcel.epoch < self.janitor.epoch();
         let server_id = self.insert_server(pool_id, *parcel, stale, out);

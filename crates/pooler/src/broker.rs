@@ -256,7 +256,14 @@ impl Broker {
                 self.logins.take(SharedBound::names_of_login(&login), 1);
             }
             Arrivals { workers } => self.arriving += workers,
-            ServerEntered { worker, pool } => self.count_server(&pool, worker),
+            ServerEntered {
+                worker,
+                pool,
+                bounds,
+            } => {
+                self.bounded(&pool, worker, bounds, post);
+                self.count_server(&pool, worker);
+            }
             ClientEntered { login } => self.count_client(&login),
             AllArrived => self.all_arrived(now, post),
         }

@@ -113,6 +113,7 @@ fn nothing_is_given_out_before_all_that_came_is_counted() {
     };
     let worker = WorkerId(1);
     let entered = ToBroker::ServerEntered {
+        bounds: bounds.clone(),
         worker,
         pool: pool.clone(),
     };

@@ -124,7 +124,10 @@ impl Pooler {
                 deadlines.add(client.times.request, limit, Fault::QueryWait);
                 let limit = terms.query_timeout;
                 deadlines.add(client.times.request, limit, Fault::QueryTimeoutWaiting);
-                let read = client.read_mark.as_ref().and_then(|mark| mark.gives_up());
+                let read = client
+                    .read_mark
+                    .as_ref()
+                    .and_then(|mark| mark.waits_until());
                 if let Some(until) = read {
                     deadlines.put(Time(until.0 - 1), 1, ClientDue::RouteRead);
                 }

@@ -248,6 +248,8 @@ pub enum ToBroker {
         worker: WorkerId,
         /// Its pool.
         pool: Arc<PoolKey>,
+        /// The pool's bounds.
+        bounds: Bounds,
     },
     /// A client came from the predecessor.
     ClientEntered {

@@ -91,11 +91,19 @@ impl Pooler {
             // The user list has a new secret, which counts more than one learned from a login.
             login.secrets.forget_found();
         }
+        let unfollows_reads = login.terms.reads.is_some() && terms.reads.is_none();
         login.set_terms(terms, schema);
         if moved {
             login.forgets_welcome();
         }
-        for pool in login.pools().to_vec() {
+        if unfollows_reads {
+            let of_login = self
+                .clients
+                .iter_mut()
+                .filter(|(_, of)| of.login == Some(id));
+            of_login.for_each(|(_, client)| client.forgets_reads());
+        }
+        for pool in self.logins.at(id).pools().to_vec() {
             self.new_supply(pool, out);
             if moved {
                 self.pools.at_mut(pool).mark_unproved();

@@ -70,15 +70,17 @@ impl Pooler {
         let server = gone!(self.servers.get(id));
         match *server.state() {
             ServerState::Cancel(_) => self.carrier_timeout(id, out),
+            // There is no primary to compare with, or the standby does not advance.
+            ServerState::Maturing(_) => self.close_server(id, why, Close::Await, out),
             ServerState::Resolving
             | ServerState::Connecting
             | ServerState::Securing(_)
             | ServerState::Login(_)
-            | ServerState::ConnectQuery
-            | ServerState::Maturing(_) => {
+            | ServerState::ConnectQuery => {
                 if matches!(server.state(), ServerState::Connecting) {
                     self.host_is_down(id, why, out);
                 }
+
                 self.login_failed(id, "08006", why, out);
                 self.close_server(id, why, Close::Abort, out);
             }

@@ -449,6 +449,10 @@ impl Pooler {
 
     /// PostgreSQL's parameters are known: all clients that wait for them are greeted.
     pub(crate) fn greet_newcomers(&mut self, id: LoginId, out: &mut Out) {
+        if self.logins.at(id).welcome.is_none() {
+            // The server is at a standby, for reads.
+            return;
+        }
         for pool_id in self.logins.at(id).pools().to_vec() {
             let pool = self.pools.at_mut(pool_id);
             if pool.key.purpose == Purpose::Clients {

@@ -207,6 +207,11 @@ impl Client {
         self.statements.charge_to(share);
     }
 
+    /// What the client has seen is not followed any more.
+    pub(crate) fn forgets_reads(&mut self) {
+        self.read_mark = None;
+    }
+
     pub(crate) fn mark_welcome(&mut self) {
         self.welcomed = true;
     }

@@ -111,6 +111,7 @@ const HOSTS: Columns = &[
     ("weight", 'i'),
     ("timeline", 'i'),
     ("lsn", 's'),
+    ("lag_bytes", 'i'),
     ("servers", 'i'),
     ("active", 'i'),
     ("logins", 'i'),

@@ -15,6 +15,8 @@ pub struct HostSight {
     pub standing: HostStanding,
     /// Its servers and its last check.
     pub servers: HostServers,
+    /// Of a standby: how many bytes of the WAL it has not replayed yet, by the last checks of both.
+    pub lag: Option<u64>,
 }
 
 impl HostSight {
@@ -26,10 +28,13 @@ impl HostSight {
         }
         let view = holdings.first().map(|holding| &*holding.view);
         let standings = view.map(worst).unwrap_or_default();
+        let lsn = |host: &HostPort| servers.get(host)?.check.as_ref()?.lsn;
+        let lag = |host: &HostPort| Some(lsn(view?.primary_of(host)?)?.saturating_sub(lsn(host)?));
         let sight = |(host, standing): (&HostPort, &HostStanding)| HostSight {
             host: host.clone(),
             standing: standing.clone(),
-            servers: servers.remove(host).unwrap_or_default(),
+            servers: servers.get(host).cloned().unwrap_or_default(),
+            lag: lag(host).filter(|_| standing.role == Some(Role::Standby)),
         };
         standings.into_iter().map(sight).collect()
     }

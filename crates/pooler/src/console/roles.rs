@@ -22,6 +22,7 @@ pub(super) fn show_hosts(config: &Config, now: Time, holdings: &[Holdings]) -> V
             host,
             standing,
             servers,
+            lag,
         } = sight;
         let check = servers.check.as_ref();
         vec![
@@ -35,6 +36,7 @@ pub(super) fn show_hosts(config: &Config, now: Time, holdings: &[Holdings]) -> V
             number(config.weight(&host)),
             standing.timeline.and_then(number),
             check.and_then(|check| check.lsn).map(lsn_text),
+            lag.and_then(number),
             number(servers.servers),
             number(servers.active),
             number(servers.logins),

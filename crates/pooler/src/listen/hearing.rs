@@ -1,6 +1,7 @@
 //! `Pooler` on the worker of a listening client: the client's channels and notifications.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use howdah_wire::backend::Status;
 use howdah_wire::tag::backend;
@@ -488,6 +489,10 @@ impl Pooler {
         }
         let missed = std::mem::take(&mut own.missed);
         let heard = own.take();
+        if let Some(mark) = &mut client.read_mark {
+            // Who was told of a commit has seen it.
+            mark.sees(self.begun.load(Ordering::SeqCst), None);
+        }
         if missed {
             let text = Fault::ListenerLost.to_string();
             out.send_with(Peer::Client(id), |buf| {

@@ -81,8 +81,7 @@ impl Terms {
             transaction_timeout,
             client_idle_timeout,
             pin_idle_timeout,
-            reads: ReadTerms::of(scopes)
-                .filter(|_| database.is_placed() && mode != PoolMode::Session),
+            reads: ReadTerms::of(scopes, &database).filter(|_| mode != PoolMode::Session),
             wanted: Wanted::of(scopes),
             watched: query_timeout
                 | idle_transaction_timeout

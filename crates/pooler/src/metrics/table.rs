@@ -373,6 +373,12 @@ static METRICS: &[Metric] = &[
         "The position of such a host in the WAL: what a primary has inserted, and a standby replayed.",
     ),
     metric(
+        "howdah_host_lag_bytes",
+        Gauge,
+        Host(|h| h.lag.map(|lag| lag as f64)),
+        "How many bytes of the primary's WAL a standby had not replayed, by the last checks of both.",
+    ),
+    metric(
         "howdah_host_check_seconds",
         Gauge,
         Host(|h| Some(h.servers.check.as_ref()?.took as f64 / 1e9)),

@@ -116,6 +116,11 @@ impl Pooler {
             let key = login.key.clone();
             return self.lose_listener(&key, out);
         }
+        let has = |pools: &[(PoolId, u32)]| pools.iter().any(|(pool, _)| *pool == pool_id);
+        if has(login.read_pools()) && !has(login.shares()) {
+            // Reads go elsewhere.
+            return self.route_waiting(pool_id, out);
+        }
         // A working server, or another try, may still serve the waiting clients.
         if absent || self.has_usable_server(pool_id) {
             return;

@@ -38,6 +38,7 @@ impl Pooler {
         for id in self.logins.ids() {
             self.place_login(id, out);
         }
+        self.promoted_servers_mature(out);
         self.welcome_back(&before, out);
     }
 
@@ -151,9 +152,11 @@ impl Pooler {
         let login = self.logins.at(id);
         let database = &login.terms.database;
         // They wait for a host, or for one that is away.
-        let waits = login.home().is_some_and(|home| {
-            let pool = self.pools.at(home);
-            pool.is_waited_for() && (pool.key.target == TargetName::NoHost || self.backs_off(home))
+        let own = login.home().into_iter();
+        let mut own = own.chain(login.shares().iter().map(|(pool, _)| *pool));
+        let waits = own.any(|id| {
+            let pool = self.pools.at(id);
+            pool.is_waited_for() && (pool.key.target == TargetName::NoHost || self.backs_off(id))
         });
         let list = self.hosts.lists.get(&*database.hosts);
         let hosts = list.map_or(&[][..], |list| &list.hosts);
@@ -207,6 +210,7 @@ impl Pooler {
         let mut reached = BTreeSet::new();
         for (client, since) in self.pools.at_mut(pool_id).waiting.take_all() {
             reached.extend(self.waiter_goes_on(client, (pool_id, since)));
+            self.watch_client(client);
         }
         for pool in reached {
             self.need(pool, out);

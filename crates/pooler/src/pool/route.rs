@@ -50,6 +50,7 @@ impl Pooler {
         let login = self.logins.at_mut(login_id);
         login.client_enters();
         let client = self.clients.at_mut(id);
+        client.forgets_reads();
         client.joins(login_id, &login.share);
     }
 

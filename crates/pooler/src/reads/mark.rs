@@ -85,8 +85,15 @@ impl ReadMark {
         !again || now < self.no_wait_until
     }
 
+    /// The request waits for no standby any more: the wait was in vain, if it is over.
+    pub fn gives_up(&mut self, now: Time) {
+        if self.waits_until.take().is_some_and(|until| until <= now) {
+            self.no_wait_until = Time(now.0 + NO_WAIT_NS);
+        }
+    }
+
     /// When the request stops waiting for a standby, if it waits.
-    pub fn gives_up(&self) -> Option<Time> {
+    pub fn waits_until(&self) -> Option<Time> {
         self.waits_until
     }
 }
@@ -100,10 +107,10 @@ mod tests {
         let mut mark = ReadMark::new(3);
         let now = Time(5_000_000_000);
         let until = Time(now.0 + 20);
-        assert!(mark.waits(now, 20) && mark.gives_up() == Some(until));
-        assert!(mark.waits(Time(now.0 + 19), 20) && mark.gives_up() == Some(until));
+        assert!(mark.waits(now, 20) && mark.waits_until() == Some(until));
+        assert!(mark.waits(Time(now.0 + 19), 20) && mark.waits_until() == Some(until));
         assert!(
-            !mark.waits(until, 20) && mark.gives_up().is_none(),
+            !mark.waits(until, 20) && mark.waits_until().is_none(),
             "the wait is over"
         );
         mark.sees(4, None);

@@ -14,11 +14,13 @@ use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 use crate::roster::question::columns;
 use crate::roster::view::{HostList, Instance, Role};
-use crate::server::ServerState;
+use crate::server::connect::login_is_over;
+use crate::server::{Server, ServerState};
 
 /// Asks a server which instance it belongs to, and how its transactions begin.
 const QUESTION: &str = "SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()), \
-    pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time()), \
+    pg_catalog.int8(pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time()) \
+    OPERATOR(pg_catalog.*) 1000000), \
     pg_catalog.current_setting('default_transaction_isolation')";
 
 /// How long a round is asked for on behalf of a new server, in nanoseconds.
@@ -38,6 +40,9 @@ pub struct Maturity {
 impl Pooler {
     /// A server has logged in. If it serves reads at a standby, it must mature first.
     pub(crate) fn server_is_born(&mut self, id: ServerId, out: &mut Out) {
+        let server = self.servers.at_mut(id);
+        let login_at = server.connection.login_ends();
+        login_is_over(&self.pools.at(server.pool).key, login_at, out);
         if !self.must_mature(id) {
             return self.server_ready(id, out);
         }
@@ -58,7 +63,8 @@ impl Pooler {
         pool.key.purpose == Purpose::Clients
             && !server.is_reserved()
             && reads.is_some_and(|reads| reads.is_session)
-            && standing.is_none_or(|of| of.role != Some(Role::Primary))
+            && server.standby != Some(false)
+            && standing.is_some_and(|of| of.role == Some(Role::Standby))
     }
 
     /// A message of a server that matures.
@@ -104,6 +110,48 @@ impl Pooler {
             let (login, until) = (self.servers.at(id).login, Time(self.now.0 + AWAITED_NS));
             self.await_round(login, born, until, out);
             self.watch_server(id);
+        }
+    }
+
+    /// The hosts have changed: servers at a new primary need not mature any more.
+    pub(crate) fn promoted_servers_mature(&mut self, out: &mut Out) {
+        let maturing = self.servers.iter();
+        let maturing = maturing.filter(|(_, of)| matches!(of.state(), ServerState::Maturing(_)));
+        for id in maturing.map(|(id, _)| id).collect::<Vec<_>>() {
+            let server = self.servers.at(id);
+            let TargetName::Host(host) = &self.pools.at(server.pool).key.target else {
+                continue;
+            };
+            let standing = self.standing(server.login, host);
+            let is_primary = standing.is_some_and(|of| of.role == Some(Role::Primary));
+            let ServerState::Maturing(maturity) = server.state() else {
+                continue;
+            };
+            if is_primary && maturity.born.is_some() {
+                self.server_ready(id, out);
+            }
+        }
+    }
+
+    /// A standby has been restarted, or another PostgreSQL has its address: servers of the one before
+    /// serve no reads.
+    pub(super) fn call_in_other_instances(&mut self, list: &HostList, out: &mut Out) {
+        let covers = gone!(self.covers.get(list)).clone();
+        let (logins, pools) = (&self.logins, &self.pools);
+        let is_other = |server: &Server| {
+            let Some(instance) = server.instance else {
+                return false;
+            };
+            let TargetName::Host(host) = &pools.at(server.pool).key.target else {
+                return false;
+            };
+            let cover = covers.get(&**host);
+            *logins.at(server.login).terms.database.hosts == **list
+                && cover.is_some_and(|cover| cover.instance != instance)
+        };
+        let others = self.servers.iter().filter(|(_, server)| is_other(server));
+        for id in others.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.replace(id, "another instance answers at its host", out);
         }
     }
 

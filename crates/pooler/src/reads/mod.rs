@@ -37,7 +37,9 @@ pub(crate) mod maturity;
 mod place;
 pub mod wish;
 
-use crate::config::{ReadConsistency, ReadRouting, ReadTarget, Scopes, nanos};
+use crate::config::{
+    Database, ReadConsistency, ReadRouting, ReadTarget, Scopes, SessionAttrs, nanos,
+};
 
 /// How the reads of a login are routed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,9 +55,12 @@ pub struct ReadTerms {
 }
 
 impl ReadTerms {
-    /// The settings of a login; `None` if its reads are not routed.
-    pub fn of(scopes: Scopes<'_>) -> Option<ReadTerms> {
-        if scopes.read_routing() == ReadRouting::Off {
+    /// The settings of a login; `None` if its reads are not routed: also if all of its requests go to
+    /// standbys anyhow.
+    pub fn of(scopes: Scopes<'_>, database: &Database) -> Option<ReadTerms> {
+        use SessionAttrs::{Primary, ReadWrite};
+        let writes = matches!(database.target_session_attrs, Primary | ReadWrite);
+        if scopes.read_routing() == ReadRouting::Off || !writes {
             return None;
         }
         let max_lag = match nanos(scopes.max_standby_lag()) {

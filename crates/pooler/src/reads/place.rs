@@ -67,6 +67,9 @@ impl Pooler {
         if choice.is_near && self.waits_for_standby(id, &terms) {
             return Some(self.pool_at(login_id, Purpose::Clients, TargetName::NoHost));
         }
+        if let Some(mark) = &mut self.clients.at_mut(id).read_mark {
+            mark.gives_up(self.now);
+        }
         match wish {
             // It waits for a standby, however long.
             ReadTarget::Standby => {
@@ -92,7 +95,7 @@ impl Pooler {
             let TargetName::Host(host) = &pool.key.target else {
                 continue;
             };
-            if pool.failure.is_some() {
+            if self.backs_off(*pool_id) {
                 continue;
             }
             let standing = self.standing(pool.login, host);
@@ -137,7 +140,7 @@ impl Pooler {
         let (Some(login), Some(mark)) = (client.login, mark) else {
             return;
         };
-        if let Some(until) = mark.gives_up() {
+        if let Some(until) = mark.waits_until() {
             self.await_round(login, mark.floor, until, out);
         }
     }
@@ -156,6 +159,7 @@ impl Pooler {
     /// The standbys of a list of hosts have come further: reads that wait go on, and servers mature.
     pub(crate) fn standbys_advance(&mut self, list: HostList, covers: Arc<Covers>, out: &mut Out) {
         self.covers.insert(list.clone(), covers);
+        self.call_in_other_instances(&list, out);
         self.mature_servers(&list, out);
         for id in self.logins.ids() {
             let login = self.logins.at(id);
@@ -168,10 +172,13 @@ impl Pooler {
         }
     }
 
-    /// A client's read has waited for a standby long enough, or a view has changed: it is routed
-    /// again.
+    /// A client's read has waited for a standby long enough: it is routed again.
     pub(crate) fn read_gives_up(&mut self, id: ClientId, out: &mut Out) {
-        let client = gone!(self.clients.get(id));
+        let now = self.now;
+        let client = gone!(self.clients.get_mut(id));
+        if let Some(mark) = &mut client.read_mark {
+            mark.gives_up(now);
+        }
         if let ClientState::Waiting(pool) = *client.state() {
             self.route_waiting(pool, out);
         }

@@ -214,12 +214,18 @@ impl Roster {
                 false
             }
             Fact::RoundAwaited { above, until } => {
-                let mut asks = false;
                 let of_host = |roll: &&mut Roll| roll.primaries().contains(&&host);
                 for roll in self.lists.values_mut().filter(of_host) {
-                    asks |= roll.rounds.await_round(above, until);
+                    if roll.rounds.await_round(above, until) {
+                        outcome.check.push(host.clone());
+                        continue;
+                    }
+                    // The round has begun: only standbys are to be asked.
+                    let standbys: Vec<HostPort> = roll.standbys().cloned().collect();
+                    let awaited = standbys.into_iter();
+                    let awaited = awaited.filter(|of| roll.rounds.is_awaited_of(now, of));
+                    outcome.check.extend(awaited);
                 }
-                outcome.check.extend(asks.then_some(host));
                 false
             }
             Fact::Drain => {

@@ -6,7 +6,8 @@ use super::fact::HostReport;
 /// name of its WAL file: `pg_control_checkpoint` has the old one for minutes after a promotion. A
 /// standby's is the greatest that it knows of.
 pub const QUESTION: &str = "SELECT pg_catalog.pg_is_in_recovery(), \
-    pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time()), \
+    pg_catalog.int8(pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time()) \
+    OPERATOR(pg_catalog.*) 1000000), \
     (SELECT system_identifier FROM pg_catalog.pg_control_system()), \
     CASE WHEN pg_catalog.pg_is_in_recovery() THEN GREATEST(\
     (SELECT received_tli FROM pg_catalog.pg_stat_wal_receiver), \
@@ -21,7 +22,8 @@ pub const QUESTION: &str = "SELECT pg_catalog.pg_is_in_recovery(), \
 
 /// The part of the question that every user may ask, and that managed services answer, too.
 pub const PLAIN_QUESTION: &str = "SELECT pg_catalog.pg_is_in_recovery(), \
-    pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time()), NULL, NULL, NULL, \
+    pg_catalog.int8(pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time()) \
+    OPERATOR(pg_catalog.*) 1000000), NULL, NULL, NULL, \
     pg_catalog.current_setting('default_transaction_read_only')";
 
 /// Reads the row that answers a question. `None` if the row is not such an answer. What is NULL or

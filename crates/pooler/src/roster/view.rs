@@ -161,6 +161,15 @@ pub struct View {
 }
 
 impl View {
+    /// The primary of a host: the first one of the lists with this host.
+    pub fn primary_of(&self, host: &HostPort) -> Option<&HostPort> {
+        let lists = self.lists.values();
+        let with_host = lists.filter(|list| list.standing(host).is_some());
+        let mut hosts = with_host.flat_map(|list| &list.hosts);
+        let primary = hosts.find(|(_, of)| of.role == Some(Role::Primary));
+        primary.map(|(host, _)| host)
+    }
+
     /// How many hosts of a database can be used now.
     pub fn usable(&self, database: &Database) -> u32 {
         let list = self.lists.get(&*database.hosts);

@@ -148,10 +148,8 @@ impl Pooler {
         let (pool_id, login, reserved) = (server.pool, server.login, server.reserved_for());
         server.comes_free(self.now);
         let took = self.now.0.saturating_sub(server.times.connected.0);
-        let login_at = server.connection.login_ends();
         let pool = self.pools.at_mut(pool_id);
         pool.server_is_through();
-        login_is_over(&pool.key, login_at, out);
         if pool.key.purpose == Purpose::Checks {
             return self.ask_host(id, out);
         }
@@ -225,7 +223,7 @@ impl Pooler {
 
 /// The login of a server is over, or did not begin: where `max_host_logins` counts it, another may
 /// begin.
-pub(super) fn login_is_over(pool: &Arc<PoolKey>, login_at: Option<Arc<HostPort>>, out: &mut Out) {
+pub(crate) fn login_is_over(pool: &Arc<PoolKey>, login_at: Option<Arc<HostPort>>, out: &mut Out) {
     if let Some(host) = login_at {
         let pool = pool.clone();
         out.push(Action::Broker(ToBroker::LoggedIn { pool, host }));

@@ -7,6 +7,7 @@ use crate::note::Level;
 use crate::opening::Opening;
 use crate::pool::Failure;
 use crate::pool::key::Purpose;
+use crate::pool::placed::wish;
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 use crate::roster::fact::Fact;
@@ -43,10 +44,15 @@ impl Pooler {
             return true;
         };
         let standing = list.standing(host).cloned();
+        let is_for_reads = standing.as_ref().is_some_and(|known| {
+            known.role == Some(Role::Standby) && self.may_serve(server.login, key.purpose, known)
+        });
         let found = standing.map(|standing| self.found_by_login(id, host, standing, out));
         // Neither a check nor this login tells the role.
         let serves = |found: HostStanding| {
-            found.role.is_some() && self.may_serve(self.servers.at(id).login, key.purpose, &found)
+            let is_standby = found.role == Some(Role::Standby);
+            let fits = found.rank(wish(&database, key.purpose)).is_some();
+            found.role.is_some() && (fits || is_for_reads && is_standby)
         };
         if found.is_some_and(|found| key.purpose == Purpose::Lookups || serves(found)) {
             return true;
