@@ -4,9 +4,13 @@ use std::sync::Arc;
 
 use crate::broker::Broker;
 use crate::client::ClientState;
+use crate::config::SessionAttrs;
 use crate::event::{ClientId, ServerId, Time};
 use crate::login::key::LoginKey;
+use crate::pool::placed::wish;
+use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
+use crate::roster::view::{HostStanding, View};
 use crate::server::ServerState;
 use crate::{client, server};
 
@@ -117,6 +121,8 @@ impl Broker {
 pub struct Waiter {
     /// Its login.
     pub login: Arc<LoginKey>,
+    /// Where the servers of its pool connect to.
+    pub target: TargetName,
     /// Its id.
     pub client: ClientId,
     /// Since when it waits.
@@ -147,6 +153,7 @@ impl Pooler {
                 if self.clients.get(client).is_some_and(waits) {
                     waiters.push(Waiter {
                         login: pool.key.login.clone(),
+                        target: pool.key.target.clone(),
                         client,
                         since,
                     });
@@ -164,6 +171,7 @@ impl Pooler {
                 Some(Linked {
                     waiter: Waiter {
                         login: self.logins.at(link.client.login?).key.clone(),
+                        target: self.pools.at(link.server.pool).key.target.clone(),
                         client: link.client_id,
                         since: link.client.times.request,
                     },
@@ -172,6 +180,54 @@ impl Pooler {
                 })
             })
             .collect()
+    }
+}
+
+/// A server at a host of a placed database.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlacedServer {
+    /// The server.
+    pub id: ServerId,
+    /// What its pool wants of a host.
+    pub wish: SessionAttrs,
+    /// What the last view says of its host.
+    pub standing: HostStanding,
+}
+
+impl Pooler {
+    /// The last view of the hosts of placed databases.
+    pub fn view_of_hosts(&self) -> &Arc<View> {
+        &self.hosts
+    }
+
+    /// The servers for clients at hosts of placed databases that are logged in.
+    pub fn placed_servers(&self) -> Vec<PlacedServer> {
+        use ServerState::{Aligning, BeingCancelled, Checking, Draining, Idle, Linked, Resetting};
+        let is_in_use = |server: &server::Server| {
+            matches!(
+                server.state(),
+                Idle | Checking
+                    | Aligning(_)
+                    | Linked(_)
+                    | Draining
+                    | Resetting
+                    | BeingCancelled
+            )
+        };
+        let servers = self.servers.iter().filter(|(_, s)| is_in_use(s));
+        let placed = servers.filter_map(|(id, server)| {
+            let key = &self.pools.at(server.pool).key;
+            let TargetName::Host(host) = &key.target else {
+                return None;
+            };
+            let database = &self.logins.at(server.login).terms.database;
+            Some(PlacedServer {
+                id,
+                wish: wish(database, key.purpose),
+                standing: self.standing(server.login, host)?.clone(),
+            })
+        });
+        placed.collect()
     }
 }
 

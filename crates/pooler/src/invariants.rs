@@ -6,8 +6,10 @@ use crate::client::Client;
 use crate::client::ClientState;
 use crate::event::Peer;
 use crate::pool::Purpose;
+use crate::pool::placed::fit_hosts;
 use crate::pool::target::TargetName;
 use crate::pooler::{Asker, Pooler};
+use crate::roster::view::State;
 use crate::server::ServerState;
 
 impl Pooler {
@@ -68,6 +70,7 @@ impl Pooler {
         self.check_logins();
         self.check_lines();
         self.check_newcomers();
+        self.check_places();
         self.check_hungry();
         self.check_asks();
         self.check_timers();
@@ -138,6 +141,32 @@ impl Pooler {
             if let ClientState::Welcome(pool) = *client.state() {
                 assert!(known.contains(&(pool, id)), "a pool knows its newcomers");
             }
+        }
+    }
+
+    /// Nobody waits for a host while one fits, and a fenced host has no servers.
+    fn check_places(&self) {
+        for (_, pool) in self.pools.iter() {
+            let login = self.logins.at(pool.login);
+            let (key, database) = (&pool.key, &login.terms.database);
+            let waits = pool.is_waited_for() && !login.is_forsaken();
+            if key.target == TargetName::NoHost && waits {
+                let list = self.hosts.lists.get(&*database.hosts);
+                let fit = fit_hosts(list, database, key.purpose);
+                assert!(fit.is_empty(), "{fit:?} fit, and clients wait for a host");
+            }
+        }
+        for (_, server) in self.servers.iter() {
+            let key = &self.pools.at(server.pool).key;
+            let TargetName::Host(host) = &key.target else {
+                continue;
+            };
+            let standing = self.standing(server.login, host);
+            let is_fenced = standing.is_some_and(|of| of.state == State::Fenced);
+            use ServerState::{Cancel, Closing, Lent, Packed};
+            let ends = matches!(server.state(), Lent(_) | Packed | Cancel(_) | Closing);
+            let is_check = key.purpose == Purpose::Checks;
+            assert!(!is_fenced || ends || is_check, "a fenced host has no servers");
         }
     }
 

@@ -12,6 +12,8 @@ use howdah_pooler::config::{Config, PoolSpread};
 use howdah_pooler::event::{Address, Answer, LooseSocket, Order, Question, Time, WorkerId};
 use howdah_pooler::load::{Load, ThreadLoad};
 use howdah_pooler::parcel::{Estate, Freight, Parcel};
+use howdah_pooler::roster::fact::{Fact, HostFact};
+use howdah_pooler::roster::view::View;
 use howdah_pooler::roster::{Outcome, Roster};
 use howdah_wire::frame::header;
 use howdah_wire::tag::{backend, frontend};
@@ -19,6 +21,7 @@ use howdah_wire::write;
 
 use crate::postgres::{Paused, Postgres};
 use crate::story::{Who, words};
+use crate::verdict;
 use crate::world::{Read, SocketId, World};
 
 /// The channel for questions to the control thread.
@@ -51,11 +54,11 @@ struct HandOver {
 }
 
 impl Control {
-    /// Without questions.
-    pub fn new(posts: Vec<PostBox>, config: Arc<Config>) -> Control {
+    /// Without questions. Workers learn which hosts there are.
+    pub fn new(posts: Vec<PostBox>, config: Arc<Config>, now: Time) -> Control {
         let (ear, heard) = channel();
         let due = VecDeque::new();
-        Control {
+        let mut control = Control {
             balancer: Balancer::new(posts.len() as u16),
             roster: Roster::new(posts.len() as u16),
             ear,
@@ -65,6 +68,27 @@ impl Control {
             config,
             idle: BTreeSet::new(),
             handover: HandOver::default(),
+        };
+        let outcome = control.roster.set_lists(now, &control.config);
+        control.tell_hosts(&outcome);
+        control
+    }
+
+    /// What the roster says of all hosts.
+    pub fn view(&self) -> Arc<View> {
+        self.roster.view()
+    }
+
+    /// An administrator takes all hosts in again.
+    pub fn resume_hosts(&self) {
+        let view = self.roster.view();
+        for (host, _) in view.lists.values().flat_map(|list| &list.hosts) {
+            let fact = Box::new(HostFact {
+                host: host.clone(),
+                fact: Fact::Resume,
+            });
+            // The receiver is this value's own.
+            let _ = self.ear.send((WorkerId(0), Question::Host(fact)));
         }
     }
 
@@ -101,6 +125,24 @@ impl Control {
                 self.posts[usize::from(worker.0)].post(Letter::Mail(mail));
             }
         }
+    }
+
+    /// The roster hears a fact: its verdict must hold.
+    fn hear(&mut self, fact: HostFact, world: &mut World) {
+        let before = self.roster.view();
+        let now = world.now;
+        world
+            .story
+            .tell(now, Who::World, || format!("the roster hears {fact:?}"));
+        let outcome = self.roster.hear(now, fact);
+        self.roster.check();
+        for note in &outcome.notes {
+            world.story.tell(now, Who::World, || note.text.clone());
+        }
+        if let Some(text) = verdict::objection(&before, &self.roster.view()) {
+            world.story.violate("verdict", &[], text);
+        }
+        self.tell_hosts(&outcome);
     }
 
     fn tell_hosts(&self, outcome: &Outcome) {
@@ -156,8 +198,8 @@ impl Control {
             world.activity += 1;
             let post = &self.posts[usize::from(worker.0)];
             match question {
-                Question::Resolve { ticket, .. } => {
-                    let found = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
+                Question::Resolve { ticket, host } => {
+                    let found = vec![address_of(&host)];
                     post.post(Letter::Answer(Answer::Resolved(ticket, Ok(found))));
                 }
                 Question::Names { ticket } => {
@@ -180,10 +222,7 @@ impl Control {
                     self.idle.remove(&worker.0);
                 }
                 Question::Load(load) => self.balance(worker, *load, world),
-                Question::Host(fact) => {
-                    let outcome = self.roster.hear(world.now, *fact);
-                    self.tell_hosts(&outcome);
-                }
+                Question::Host(fact) => self.hear(*fact, world),
                 Question::Accept(on) => {
                     for post in &self.posts {
                         post.post(Letter::Instruction(Instruction::Accept(on)));
@@ -225,6 +264,12 @@ impl Control {
     fn answer(&self, worker: WorkerId, answer: Answer) {
         self.posts[usize::from(worker.0)].post(Letter::Answer(answer));
     }
+}
+
+/// The address of a host name: `db3` has the third one.
+pub fn address_of(name: &str) -> IpAddr {
+    let number = name.strip_prefix("db").and_then(|number| number.parse().ok());
+    IpAddr::V4(Ipv4Addr::new(127, 0, 0, number.unwrap_or(1)))
 }
 
 /// An administrator on the console, who sends one command after the other.

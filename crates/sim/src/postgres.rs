@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use howdah_pooler::event::{Address, Time};
+use howdah_pooler::config::SessionAttrs;
+use howdah_pooler::event::Time;
 use howdah_wire::frame::{HEADER, header};
 use howdah_wire::startup::{FirstPacket, length, read};
 use howdah_wire::tag::frontend;
 use howdah_wire::{backend::Status, write};
 
+use crate::host::{CHECKED, Host};
 use crate::journal::Journal;
 use crate::line::{Line, Secrecy};
 use crate::session::{Deed, Session};
@@ -51,6 +53,8 @@ pub type Login = (String, String);
 
 /// One process.
 struct Process {
+    /// Which of the hosts it runs on.
+    host: usize,
     pid: u32,
     secret: [u8; 4],
     line: Line,
@@ -61,6 +65,10 @@ struct Process {
     login: Login,
     /// The client whose statements ran last.
     owner: Option<u32>,
+    /// What it has reported as `in_hot_standby`.
+    told_standby: bool,
+    /// Nothing is sent before this time.
+    held_until: Time,
 }
 
 enum Stage {
@@ -78,9 +86,12 @@ enum Stage {
     Gone,
 }
 
-/// The PostgreSQL server.
+/// The PostgreSQL server, or several: a primary and its standbys.
 pub struct Postgres {
-    address: Address,
+    /// The servers.
+    pub hosts: Vec<Host>,
+    /// By placed database: which hosts it wants.
+    pub wishes: BTreeMap<String, SessionAttrs>,
     /// How it behaves.
     pub manners: Manners,
     /// All statements that ran.
@@ -89,9 +100,6 @@ pub struct Postgres {
     pub limits: Limits,
     processes: Vec<Process>,
     next_pid: u32,
-    /// PostgreSQL is down, and then starting up, until these times.
-    down_until: Time,
-    starting_until: Time,
     /// The databases whose PAUSE was answered and that were not resumed.
     pub paused: Paused,
     /// How many processes of Howdah connect. Each has limits of its own.
@@ -139,18 +147,19 @@ impl Limits {
 }
 
 impl Postgres {
-    /// A PostgreSQL that listens at this address.
-    pub fn new(address: Address, manners: Manners, world: &mut World) -> Postgres {
-        world.listen(address.clone());
+    /// These servers, which listen from now on.
+    pub fn new(hosts: Vec<Host>, manners: Manners, world: &mut World) -> Postgres {
+        for host in &hosts {
+            world.listen(host.address.clone());
+        }
         Postgres {
-            address,
+            hosts,
+            wishes: BTreeMap::new(),
             manners,
             journal: Journal::default(),
             limits: Limits::default(),
             processes: Vec::new(),
             next_pid: 100,
-            down_until: Time(0),
-            starting_until: Time(0),
             paused: Paused::default(),
             owners: 1,
             restarts: 0,
@@ -159,23 +168,20 @@ impl Postgres {
 
     /// Lets each process take a step, or none.
     pub fn step(&mut self, world: &mut World) {
-        if self.down_until > world.now {
-            return;
-        }
-        if self.down_until.0 > 0 {
-            self.down_until = Time(0);
-            world.listen(self.address.clone());
-        }
-        while let Some(socket) = world.accept(&self.address) {
-            self.accept(socket, world);
+        for at in 0..self.hosts.len() {
+            self.step_host(at, world);
         }
         let speaks = self.manners.speaks_once_in;
         if speaks > 0 && world.chance.once_in(speaks) && !self.processes.is_empty() {
             let at = world.chance.within(0..=self.processes.len() - 1);
-            self.processes[at].speak(world);
+            let host = &self.hosts[self.processes[at].host];
+            if host.acts(world.now) {
+                self.processes[at].speak(!host.has_role || host.in_recovery, world);
+            }
         }
         for at in 0..self.processes.len() {
-            if !world.chance.once_in(4) {
+            let acts = self.hosts[self.processes[at].host].acts(world.now);
+            if acts && !world.chance.once_in(4) {
                 self.step_process(at, world);
             }
         }
@@ -183,9 +189,24 @@ impl Postgres {
             .retain(|process| !matches!(process.stage, Stage::Gone));
     }
 
-    fn accept(&mut self, socket: SocketId, world: &mut World) {
+    fn step_host(&mut self, at: usize, world: &mut World) {
+        let host = &mut self.hosts[at];
+        if !host.acts(world.now) {
+            return;
+        }
+        if host.down_until.0 > 0 {
+            host.down_until = Time(0);
+            world.listen(host.address.clone());
+        }
+        while let Some(socket) = world.accept(&self.hosts[at].address) {
+            self.accept(at, socket, world);
+        }
+    }
+
+    fn accept(&mut self, host: usize, socket: SocketId, world: &mut World) {
         self.next_pid += 1;
         self.processes.push(Process {
+            host,
             pid: self.next_pid,
             secret: (world.chance.number() as u32).to_be_bytes(),
             line: Line::new(socket),
@@ -198,6 +219,8 @@ impl Postgres {
             busy_until: None,
             login: Login::default(),
             owner: None,
+            told_standby: false,
+            held_until: Time(0),
         });
     }
 
@@ -347,7 +370,10 @@ impl Postgres {
             .filter(|p| matches!(p.stage, Stage::LoggingIn(_) | Stage::Ready))
             .filter(|p| !world.is_reset(p.line.socket))
             .collect();
-        let pool = live.iter().filter(|p| p.login == *login).count();
+        // A login has a pool for each host.
+        let here = |host| live.iter().filter(move |p| p.login == *login && p.host == host);
+        let pool = (0..self.hosts.len()).map(|host| here(host).count());
+        let pool = pool.max().unwrap_or(0);
         let database = live.iter().filter(|p| p.login.0 == login.0).count();
         let user = live.iter().filter(|p| p.login.1 == login.1).count();
         let bounds = [
@@ -372,7 +398,8 @@ impl Postgres {
         let process = &mut self.processes[at];
         let refuses = self.manners.refuses_once_in;
         let mut out = Vec::new();
-        if world.now < self.starting_until {
+        let host = &self.hosts[process.host];
+        if world.now < host.starting_until {
             write::error(
                 &mut out,
                 "FATAL",
@@ -397,6 +424,11 @@ impl Postgres {
         for (name, value) in process.session.settings.reported() {
             write::parameter_status(&mut out, name.as_bytes(), value.as_bytes());
         }
+        for (name, value) in host.reports() {
+            write::parameter_status(&mut out, name.as_bytes(), value.as_bytes());
+        }
+        process.told_standby = host.in_recovery;
+        process.session.read_only = host.in_recovery;
         write::key_data(&mut out, process.pid, &process.secret);
         write::ready(&mut out, Status::Idle);
         process.session.flushed += out.len();
@@ -407,6 +439,9 @@ impl Postgres {
 
     fn serve(&mut self, at: usize, world: &mut World) {
         let process = &mut self.processes[at];
+        if process.held_until > world.now {
+            return;
+        }
         process.send(world);
         if process.session.slow().is_some() {
             let Some(until) = process.busy_until else {
@@ -429,11 +464,15 @@ impl Postgres {
             return;
         }
         process.hear(world);
+        process.tell_role(&self.hosts[process.host], world);
         let open = process.receive(world);
         if let Some((tag, body)) = process.message() {
             world.activity += 1;
             if tag == frontend::TERMINATE {
                 return process.die(world, &mut self.journal);
+            }
+            if process.login.0 == CHECKED {
+                return process.is_checked(&self.hosts[process.host], &body, world);
             }
             let before = self.journal.len();
             process.take(tag, &body, world, &mut self.journal);
@@ -445,10 +484,17 @@ impl Postgres {
         }
     }
 
-    /// Checks that no statement runs in a paused database.
+    /// Checks that no statement runs in a paused database, or on a standby for a database that wants
+    /// the primary: a primary becomes a standby only by a restart, and each login reports the role.
     fn check_orders(&mut self, at: usize, world: &mut World) {
         let process = &self.processes[at];
         let who = [Who::Backend(process.pid)];
+        let wish = self.wishes.get(&process.login.0);
+        let wants_primary = matches!(wish, Some(SessionAttrs::Primary | SessionAttrs::ReadWrite));
+        if wants_primary && self.hosts[process.host].in_recovery {
+            let text = format!("a statement of {} runs on a standby", process.login.0);
+            world.story.violate("roles", &who, text);
+        }
         let paused = self.paused.all || self.paused.databases.contains(&process.login.0);
         if paused {
             let text = format!("a statement runs in {}, which is paused", process.login.0);
@@ -485,17 +531,23 @@ impl Postgres {
 
     /// PostgreSQL restarts. It may send each client an error; or one of its processes crashes, and
     /// the others warn their clients; or the whole machine crashes. Then it is down for some time.
-    pub fn restart(&mut self, crash: bool, down: u64, starting: u64, world: &mut World) {
+    pub fn restart(
+        &mut self,
+        at: usize,
+        crash: bool,
+        (down, starting): (u64, u64),
+        world: &mut World,
+    ) {
         self.restarts += 1;
         world.story.tell(world.now, Who::World, || {
             format!(
-                "postgres restarts, {}",
+                "postgres {at} restarts, {}",
                 if crash { "crashed" } else { "orderly" }
             )
         });
         let warns = crash && world.chance.once_in(2);
         for process in &mut self.processes {
-            if matches!(process.stage, Stage::Gone) {
+            if process.host != at || matches!(process.stage, Stage::Gone) {
                 continue;
             }
             if crash && !warns {
@@ -516,11 +568,13 @@ impl Postgres {
             }
             process.die(world, &mut self.journal);
         }
-        self.processes.clear();
-        world.stop_listening(&self.address);
-        self.down_until = Time(world.now.0 + down);
-        self.starting_until = Time(world.now.0 + down + starting);
-        world.alarm(self.down_until);
+        self.processes.retain(|process| process.host != at);
+        let host = &mut self.hosts[at];
+        world.stop_listening(&host.address);
+        host.down_until = Time(world.now.0 + down);
+        host.starting_until = Time(world.now.0 + down + starting);
+        host.started = world.now;
+        world.alarm(host.down_until);
     }
 
     /// Breaks the connection of one session.
@@ -542,10 +596,13 @@ impl Postgres {
         world.reset(process.line.socket);
     }
 
-    /// The number of sessions that are logged in.
-    pub fn sessions(&self) -> usize {
+    /// The numbers of sessions that are logged in: for clients, and of checks.
+    pub fn sessions(&self) -> (usize, usize) {
         let ready = |p: &&Process| matches!(p.stage, Stage::Ready);
-        self.processes.iter().filter(ready).count()
+        let checks = |p: &&Process| p.login.0 == CHECKED;
+        let all = self.processes.iter().filter(ready);
+        let checks = all.clone().filter(checks).count();
+        (all.count() - checks, checks)
     }
 
     /// The number of processes of any kind.
@@ -604,7 +661,7 @@ impl Process {
     }
 
     /// Sends a notice or a parameter's value that was not asked for.
-    fn speak(&mut self, world: &mut World) {
+    fn speak(&mut self, standby: bool, world: &mut World) {
         let session = &mut self.session;
         let awaits = session.slow().is_none() && session.flushed == 0 && session.out.is_empty();
         if !matches!(self.stage, Stage::Ready) || !awaits || session.copies_in() {
@@ -614,7 +671,8 @@ impl Process {
             let text = format!("{UNASKED} {}", "x".repeat(world.chance.within(1..=9000)));
             write::notice(&mut session.out, "NOTICE", "00000", &text, None);
         } else {
-            write::parameter_status(&mut session.out, UNASKED.as_bytes(), b"on");
+            let value = if standby { "on" } else { "off" };
+            write::parameter_status(&mut session.out, UNASKED.as_bytes(), value.as_bytes());
         }
         session.flushed = session.out.len();
     }
@@ -632,6 +690,40 @@ impl Process {
             world
                 .story
                 .tell(now, Who::Backend(pid), || format!("-> {}", words(out)));
+        }
+    }
+
+    /// An idle session reports that its host was promoted.
+    fn tell_role(&mut self, host: &Host, world: &mut World) {
+        if self.told_standby == host.in_recovery || !self.session.is_idle() {
+            return;
+        }
+        self.told_standby = host.in_recovery;
+        self.session.read_only = host.in_recovery;
+        let out = &mut self.session.out;
+        write::parameter_status(out, UNASKED.as_bytes(), b"off");
+        self.session.flushed = out.len();
+        world.activity += 1;
+    }
+
+    /// The host is asked for its role. What it says may be out of date when it is sent.
+    fn is_checked(&mut self, host: &Host, question: &[u8], world: &mut World) {
+        let out = &mut self.session.out;
+        match host.answer(question, world.now) {
+            Ok(columns) => {
+                let columns = columns.iter().map(|column| column.as_deref().map(str::as_bytes));
+                write::data_row(out, columns);
+                write::command_complete(out, "SELECT 1");
+            }
+            Err((sqlstate, text)) => write::error(out, "ERROR", sqlstate, text),
+        }
+        write::ready(out, Status::Idle);
+        self.session.flushed = out.len();
+        let (pid, now) = (self.pid, world.now);
+        world.story.tell(now, Who::Backend(pid), || format!("-> {}", words(out)));
+        if host.slow_until > now {
+            self.held_until = Time(now.0 + world.chance.number() % 1_500_000_000);
+            world.alarm(self.held_until);
         }
     }
 

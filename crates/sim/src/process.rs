@@ -47,7 +47,7 @@ impl Process {
         let config = scenario.config();
         let (posts, mailboxes): (Vec<_>, Vec<_>) =
             (0..scenario.workers).map(|_| silent_mailbox()).unzip();
-        let control = Control::new(posts.clone(), config.clone());
+        let control = Control::new(posts.clone(), config.clone(), world.borrow().now);
         let broker = SharedBroker::new(scenario.seed);
         let (note, notes) = channel();
         let mut workers = Vec::new();

@@ -17,6 +17,7 @@ use crate::chance::Chance;
 use crate::client::Client;
 use crate::control::{Admin, Canceller};
 use crate::driver::SimDriver;
+use crate::mishap::Mishaps;
 use crate::postgres::Postgres;
 use crate::process::{Process, carried};
 use crate::scenario::Scenario;
@@ -111,6 +112,7 @@ struct Play {
     shuffles: Chance,
     front: Address,
     postgres: Postgres,
+    mishaps: Mishaps,
     /// The last process is in force; earlier ones serve the clients left behind.
     processes: Vec<Process>,
     /// The number of processes before the first of these.
@@ -140,7 +142,7 @@ fn address(port: u16) -> Address {
 impl Play {
     fn new(scenario: Scenario, world: Shared) -> Play {
         let mut chance = Chance::new(scenario.seed ^ 0x0bad_5eed);
-        let (front, back) = (address(6432), address(5432));
+        let front = address(6432);
         let mut borrowed = world.borrow_mut();
         borrowed.weather = scenario.weather;
         borrowed.prompt_cancels = scenario.cancels_are_prompt();
@@ -154,8 +156,14 @@ impl Play {
         for database in &scenario.databases {
             borrowed.catalog(&database.name).borrow_mut().slack = slack;
         }
-        let mut postgres = Postgres::new(back, scenario.manners, &mut borrowed);
+        let hosts = scenario.hosts(borrowed.now);
+        let mut postgres = Postgres::new(hosts, scenario.manners, &mut borrowed);
         postgres.limits = scenario.limits();
+        postgres.wishes = scenario.wishes();
+        let span = (scenario.span + 200) * MILLI;
+        let (hosts, seed) = (&postgres.hosts, scenario.seed);
+        let count = scenario.faults.mishaps;
+        let mishaps = Mishaps::plan(count, span, hosts, seed, &mut borrowed);
         borrowed.listen(front.clone());
         let (now, brief) = (borrowed.now, format!("{scenario:?}"));
         borrowed.story.tell(now, Who::World, || brief);
@@ -178,6 +186,7 @@ impl Play {
             chance,
             front,
             postgres,
+            mishaps,
             clients,
             cancellers: Vec::new(),
             admin,
@@ -227,6 +236,8 @@ impl Play {
                 let fault = faults.pop_front().map(|(_, fault)| fault);
                 self.strike(fault);
             }
+            self.mishaps
+                .step(&mut self.postgres, &mut self.world.borrow_mut());
             self.cancel_somebody();
             self.change_outside();
             self.shuffle();
@@ -263,7 +274,12 @@ impl Play {
                 let crash = world.chance.once_in(2);
                 let down = world.chance.number() % (2 * SECOND);
                 let starting = world.chance.number() % SECOND;
-                self.postgres.restart(crash, down, starting, &mut world);
+                let host = match self.postgres.hosts.len() {
+                    1 => 0,
+                    hosts => world.chance.within(0..=hosts - 1),
+                };
+                self.postgres
+                    .restart(host, crash, (down, starting), &mut world);
             }
             _ => self.postgres.cut_one(&mut world),
         }
@@ -554,7 +570,8 @@ impl Play {
                         }
                     }
                 }
-                for waiter in waiters.iter().filter(|w| w.login == served.login) {
+                let same = |w: &&Waiter| w.login == served.login && w.target == served.target;
+                for waiter in waiters.iter().filter(same) {
                     let slack = (now - waiter.since.0) / 8 + TOLD;
                     if waiter.since.0 + slack < served.since.0 {
                         let key = (index, waiter.client, waiter.since);

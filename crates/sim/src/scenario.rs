@@ -1,12 +1,16 @@
 //! The kind of a run, chosen from its seed: runs differ in kind and not only in detail.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use howdah_pooler::config::{Config, SslMode};
+use howdah_pooler::config::{Config, HostPort, SessionAttrs, SslMode};
+use howdah_pooler::event::{Address, Time};
 
 use crate::chance::Chance;
 use crate::grammar::{Tongue, Weights};
+use crate::control::address_of;
 use crate::hearing::LISTENER_LOST;
+use crate::host::Host;
 use crate::line::Secrecy;
 use crate::postgres::{Limits, Manners};
 use crate::session::Keeping;
@@ -32,6 +36,23 @@ pub struct Database {
     pub host: &'static str,
     /// The database has a `connect_query`.
     pub connects_with: bool,
+    /// Which hosts it wants; `Any` if there is only one.
+    pub wish: SessionAttrs,
+    /// Its standbys share the work.
+    pub shares_load: bool,
+}
+
+/// The hosts of a run whose databases want a role.
+#[derive(Clone, Copy, Debug)]
+pub struct Roles {
+    /// How many there are.
+    pub hosts: usize,
+    /// The names of hosts are looked up.
+    pub have_names: bool,
+    /// The user of checks sees the roles and nothing else.
+    pub hidden: bool,
+    /// `default_transaction_read_only` is on at the first host.
+    pub read_only: bool,
 }
 
 /// The faults, besides vanishing clients.
@@ -53,6 +74,8 @@ pub struct Faults {
     pub workers_stall: bool,
     /// How often a table is changed past Howdah.
     pub outside: usize,
+    /// How much happens to hosts with roles.
+    pub mishaps: usize,
 }
 
 /// All properties of a run.
@@ -114,6 +137,10 @@ pub struct Scenario {
     pub tls: bool,
     /// The greatest number of clients' handshakes under way on a worker.
     pub handshakes: usize,
+    /// The databases want roles of these hosts.
+    pub roles: Option<Roles>,
+    /// The administrator drains hosts.
+    pub drains: bool,
 }
 
 impl Scenario {
@@ -184,6 +211,8 @@ impl Scenario {
             shares_listen: false,
             tls: false,
             handshakes: 0,
+            roles: None,
+            drains: false,
         };
         scenario.choose_pools(chance);
         scenario.choose_manners(chance);
@@ -216,16 +245,100 @@ impl Scenario {
             scenario.contend(chance);
         }
         if !scenario.contest {
+            scenario.choose_roles();
             scenario.choose_channels();
             scenario.choose_objects();
         }
         scenario
     }
 
+    /// Some runs are about hosts with roles.
+    fn choose_roles(&mut self) {
+        let chance = &mut Chance::new(self.seed ^ 0x0057_a9db);
+        if !chance.once_in(5) {
+            return;
+        }
+        // A primary and a standby have no tables in common here.
+        self.tongue.schema = false;
+        self.weights.weigh_tables(None);
+        self.faults.outside = 0;
+        let roles = Roles {
+            hosts: chance.within(2..=4),
+            have_names: chance.once_in(2),
+            hidden: chance.once_in(6),
+            read_only: chance.once_in(6),
+        };
+        self.roles = Some(roles);
+        for (at, database) in self.databases.iter_mut().enumerate() {
+            use SessionAttrs::{PreferStandby, Primary, ReadOnly, ReadWrite, Standby};
+            let others = [Primary, Standby, PreferStandby, PreferStandby, ReadWrite, ReadOnly];
+            let kind = if at == 0 { 0 } else { chance.within(0..=5) };
+            database.wish = if chance.once_in(4) { others[chance.within(0..=5)] } else { others[kind] };
+            database.shares_load = chance.once_in(2);
+            database.least = 0;
+        }
+        if self.databases.len() == 1 {
+            let first = &self.databases[0];
+            self.databases.push(Database {
+                name: "d1".into(),
+                wish: SessionAttrs::PreferStandby,
+                ..first.clone()
+            });
+        }
+        let interval = ["0.02", "0.1", "0.25"][chance.within(0..=2)];
+        let timeout = ["0.2", "1"][chance.within(0..=1)];
+        self.settings.push(format!(
+            "host_check_user = howdah\nhost_check_interval = {interval}\n\
+             host_check_timeout = {timeout}"
+        ));
+        self.clients += chance.within(0..=6);
+        if chance.once_in(4) {
+            return;
+        }
+        self.faults.mishaps = chance.within(1..=5);
+        self.span = [500, 2000, 4000][chance.within(0..=2)];
+        self.units += chance.within(0..=10);
+        self.drains = self.faults.orders > 0 && chance.once_in(2);
+        self.excuse_losses();
+    }
+
+    /// The hosts, all up.
+    pub fn hosts(&self, now: Time) -> Vec<Host> {
+        let count = self.roles.map_or(1, |roles| roles.hosts);
+        let host = |at: usize| {
+            let ip = address_of(&format!("db{}", at + 1));
+            let mut host = Host::new(Address::Tcp(ip, 5432), now);
+            if let Some(roles) = self.roles {
+                host.has_role = true;
+                host.in_recovery = at > 0;
+                host.hides = roles.hidden;
+                host.read_only = roles.read_only && at == 0;
+            }
+            host
+        };
+        (0..count).map(host).collect()
+    }
+
+    /// Which hosts each placed database wants.
+    pub fn wishes(&self) -> BTreeMap<String, SessionAttrs> {
+        let of = |database: &Database| (database.name.clone(), database.wish);
+        let placed = self.databases.iter().map(of);
+        placed.filter(|(_, wish)| *wish != SessionAttrs::Any).collect()
+    }
+
+    /// The number of a host with this name, from 0.
+    pub fn number_of(&self, host: &HostPort) -> usize {
+        let is_named = |number: &usize| self.host_name(number + 1) == host.host.to_string();
+        (0..4).find(is_named).unwrap_or(0)
+    }
+
     /// Some runs are about LISTEN and NOTIFY.
     fn choose_channels(&mut self) {
         let chance = &mut Chance::new(self.seed ^ 0x0001_1573);
         let shares = self.mode == "transaction" && self.renames;
+        if self.roles.is_some() {
+            return;
+        }
         if !(shares || self.mode == "session" && chance.once_in(3)) || !chance.once_in(3) {
             return;
         }
@@ -331,6 +444,8 @@ impl Scenario {
                     "127.0.0.1"
                 },
                 connects_with: chance.once_in(8),
+                wish: SessionAttrs::Any,
+                shares_load: false,
             });
         }
         if chance.once_in(6) {
@@ -467,18 +582,7 @@ impl Scenario {
             self.closes = true;
         }
         if faults.restarts + faults.cuts > 0 || self.manners.refuses_once_in > 0 {
-            self.excuses.extend([
-                "server conn crashed?",
-                "terminating connection",
-                "server login has been failing",
-                "the database system is starting up",
-                "sorry, too many clients",
-                "connect failed",
-                "unexpected bytes from server",
-                "client_login_timeout",
-            ]);
-            self.closes = true;
-            self.strict_limits = false;
+            self.excuse_losses();
         }
         if chance.once_in(6) {
             self.faults.takeovers = chance.within(1..=3);
@@ -489,6 +593,22 @@ impl Scenario {
             self.excuses
                 .extend(["pooler is shutting down", "suspend_timeout"]);
         }
+    }
+
+    /// Sessions may be lost at any moment.
+    fn excuse_losses(&mut self) {
+        self.excuses.extend([
+            "server conn crashed?",
+            "terminating connection",
+            "server login has been failing",
+            "the database system is starting up",
+            "sorry, too many clients",
+            "connect failed",
+            "unexpected bytes from server",
+            "client_login_timeout",
+        ]);
+        self.closes = true;
+        self.strict_limits = false;
     }
 
     /// Some runs are about DDL. In some of these, Howdah sees all of the DDL.
@@ -505,14 +625,39 @@ impl Scenario {
         }
     }
 
+    /// The name of the host with this number, from 1.
+    pub fn host_name(&self, number: usize) -> String {
+        let has_name = self.roles.is_some_and(|roles| roles.have_names);
+        let prefix = if has_name { "db" } else { "127.0.0." };
+        format!("{prefix}{number}")
+    }
+
+    fn host_list(&self, database: &Database) -> String {
+        let Some(roles) = self.roles else {
+            return database.host.into();
+        };
+        let hosts = (1..=roles.hosts).map(|number| self.host_name(number));
+        hosts.collect::<Vec<_>>().join(",")
+    }
+
     /// The configuration. A reload has other limits.
     pub fn config(&self) -> Arc<Config> {
         let mut text = String::from("[databases]\n");
         for database in &self.databases {
             text += &format!(
                 "{} = host={} port=5432 pool_size={} reserve_pool_size={} min_pool_size={}",
-                database.name, database.host, database.size, database.reserve, database.least
+                database.name,
+                self.host_list(database),
+                database.size,
+                database.reserve,
+                database.least
             );
+            if database.wish != SessionAttrs::Any {
+                text += &format!(" target_session_attrs={}", database.wish);
+                if !database.shares_load {
+                    text += " load_balance_hosts=disable";
+                }
+            }
             if database.connects_with {
                 text += " connect_query='select 1'";
             }
@@ -534,7 +679,7 @@ impl Scenario {
             text.push('\n');
         }
         let users = self.users.iter().map(|user| format!("\"{user}\" \"\"\n"));
-        let list = format!("\"admin\" \"\"\n{}", users.collect::<String>());
+        let list = format!("\"admin\" \"\"\n\"howdah\" \"\"\n{}", users.collect::<String>());
         match Config::load("sim.ini", &text, &mut |_| Ok(list.clone())) {
             Ok((mut config, _)) => {
                 if self.tls {
@@ -611,7 +756,7 @@ impl Scenario {
             + manners.cancel_cut_once_in
             + manners.cancel_missed_once_in;
         let broken = faults.restarts + faults.cuts + faults.orders + manners.refuses_once_in;
-        let broken = broken + faults.takeovers;
+        let broken = broken + faults.takeovers + faults.mishaps;
         let held_up = self.weather.delay_once_in + self.accept_fails;
         late + broken + held_up == 0 && !faults.workers_stall
     }

@@ -78,6 +78,8 @@ pub struct Session {
     refusable: bool,
     /// How a pooler in between keeps servers for clients.
     pub keeping: Keeping,
+    /// No statement may change anything, as on a standby.
+    pub read_only: bool,
     /// What was fed last may keep its server, which too many may do.
     keeper: Option<Refusable>,
     /// The open group has begun a transaction. (A Close does not.)
@@ -161,6 +163,7 @@ impl Session {
             unsettled: false,
             refusable: false,
             keeping: Keeping::default(),
+            read_only: false,
             keeper: None,
             works: false,
             permitted: false,
@@ -445,6 +448,9 @@ impl Session {
         text: &str,
         shape: Option<Shape>,
     ) -> Result<Ran, Fault> {
+        if self.read_only && sql.writes() {
+            return Err(("25006", "cannot execute this in a read-only transaction".into()));
+        }
         let done = match sql {
             Sql::Empty => {
                 write::empty(&mut self.out, backend::EMPTY_QUERY);

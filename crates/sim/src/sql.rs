@@ -179,6 +179,11 @@ impl Sql {
         )
     }
 
+    /// True if a standby refuses the statement.
+    pub fn writes(&self) -> bool {
+        matches!(self, Sql::Insert(..) | Sql::Ddl { .. } | Sql::CopyIn(_))
+    }
+
     /// True if the statement returns rows.
     pub fn has_rows(&self) -> bool {
         matches!(

@@ -4,9 +4,11 @@ use std::collections::HashSet;
 
 use howdah_daemon::worker::Decide;
 use howdah_pooler::Pooler;
-use howdah_pooler::census::{Linked, Waiter};
+use howdah_pooler::census::{Linked, PlacedServer, Waiter};
+use howdah_pooler::config::SessionAttrs;
 use howdah_pooler::event::{Action, ClientId, Event, Out, Peer, Time};
 use howdah_pooler::mail::Mail;
+use howdah_pooler::roster::view::{Role, State};
 
 use crate::story::{Who, words};
 use crate::world::Shared;
@@ -33,6 +35,8 @@ pub struct Watched {
     /// The peers with too much unsent output, and the peers that are not received from.
     congested: HashSet<Peer>,
     silent: HashSet<Peer>,
+    /// The servers of placed databases that the last view of the hosts has judged.
+    placed: Vec<PlacedServer>,
     /// The worker's number in the story.
     name: u16,
     world: Shared,
@@ -53,6 +57,7 @@ impl Watched {
             known: HashSet::new(),
             congested: HashSet::new(),
             silent: HashSet::new(),
+            placed: Vec::new(),
             name,
             world,
         }
@@ -78,7 +83,12 @@ impl Watched {
                 let text = format!("on worker {}: {link:?} after RECONNECT", self.name);
                 self.violate("orders", text);
             }
-            let overtaken = |w: &&Waiter| w.login == served.login && w.since < served.since;
+            let overtaken = |w: &&Waiter| {
+                w.login == served.login && w.target == served.target && w.since < served.since
+            };
+            if let Some(text) = self.misplaced(link) {
+                self.violate("roles", text);
+            }
             if let Some(waiter) = self.waiters.iter().find(overtaken) {
                 let text = format!("on worker {}: {served:?} overtakes {waiter:?}", self.name);
                 self.violate("order", text);
@@ -87,6 +97,49 @@ impl Watched {
                 self.served.push(served.clone());
             }
         }
+    }
+
+    /// Why a client must not get this server: the view of the hosts that has come since the server
+    /// logged in says that its host has another role, or is to be empty.
+    fn misplaced(&self, link: &Linked) -> Option<String> {
+        let mut placed = self.placed.iter();
+        let server = placed.find(|server| server.id == link.server)?;
+        let standing = &server.standing;
+        let is_primary = match standing.role {
+            Some(Role::Primary) => true,
+            Some(Role::Standby) => false,
+            Some(Role::Rival) | None => return None,
+        };
+        let is_writable = is_primary && !standing.read_only;
+        let fits = match server.wish {
+            SessionAttrs::Any | SessionAttrs::PreferStandby => true,
+            SessionAttrs::Primary => is_primary,
+            SessionAttrs::Standby => !is_primary,
+            SessionAttrs::ReadWrite => is_writable,
+            SessionAttrs::ReadOnly => !is_writable,
+        };
+        let wrong = !fits || standing.state >= State::Drained;
+        wrong.then(|| format!("on worker {}: {link:?} at {server:?}", self.name))
+    }
+
+    /// The servers as they were before an event that may change where they belong.
+    fn before_judging(&self, event: &Event<'_>) -> Option<Vec<PlacedServer>> {
+        match event {
+            Event::Mail(Mail::Hosts(_)) => Some(Vec::new()),
+            Event::Mail(Mail::Server(_)) => Some(self.pooler.placed_servers()),
+            _ => None,
+        }
+    }
+
+    /// A view of the hosts has come: it judges the servers that are here, and those that come from
+    /// other workers until the next one. What logs in meanwhile knows more.
+    fn judge_places(&mut self, before: &[PlacedServer], is_view: bool) {
+        if is_view {
+            self.placed.clear();
+        }
+        let known = |server: &PlacedServer| before.iter().any(|of| of.id == server.id);
+        let servers = self.pooler.placed_servers().into_iter();
+        self.placed.extend(servers.filter(|server| !known(server)));
     }
 
     /// SUSPEND drops connections that do not come to rest in time, such as slow readers.
@@ -206,8 +259,13 @@ impl Decide for Watched {
                 self.tell(|| line);
             }
         }
+        let is_view = matches!(&event, Event::Mail(Mail::Hosts(_)));
+        let before = self.before_judging(&event);
         self.pooler.handle(now, event, out);
         self.pooler.check();
+        if let Some(before) = before {
+            self.judge_places(&before, is_view);
+        }
         let lent = |action: &&Action| matches!(action, Action::Post(_, Mail::Server(_)));
         self.lends += out.actions.iter().filter(lent).count() as u64;
         let sent = |action: &&Action| matches!(action, Action::Post(_, Mail::Move(_)));

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use howdah_pooler::config::SessionAttrs;
 use howdah_pooler::event::Time;
 
 use super::MILLI;
@@ -47,6 +48,10 @@ pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) 
         } else {
             speaker.script(units)
         };
+        let script = match database.wish {
+            SessionAttrs::Any | SessionAttrs::Primary | SessionAttrs::ReadWrite => script,
+            _ => only_reads(script),
+        };
         let wish = Wish {
             id,
             database: database.name.clone(),
@@ -74,6 +79,21 @@ pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) 
         clients.push(Client::new(wish, &mut world.borrow_mut()));
     }
     clients
+}
+
+/// The script with queries instead of what a standby refuses.
+fn only_reads(mut script: VecDeque<Act>) -> VecDeque<Act> {
+    for act in &mut script {
+        let Act::Send(messages) = act else { continue };
+        for body in messages.iter_mut().map(|message| &mut message.body) {
+            for at in 0..body.len().saturating_sub(6) {
+                if [&b"insert"[..], b"copyin"].contains(&&body[at..at + 6]) {
+                    body[at..at + 6].copy_from_slice(b"select");
+                }
+            }
+        }
+    }
+    script
 }
 
 /// Whether and how a client uses TLS.
@@ -165,6 +185,16 @@ pub(super) fn orders(scenario: &Scenario, chance: &mut Chance) -> VecDeque<(u64,
     for _ in 0..scenario.faults.orders {
         let database = &scenario.databases[0].name;
         let wait = chance.within(1..=150) as u64;
+        if scenario.drains && chance.once_in(2) {
+            let host = chance.within(1..=scenario.roles.map_or(1, |roles| roles.hosts));
+            let name = scenario.host_name(host);
+            orders.push_back((wait, format!("DRAIN_HOST {name}")));
+            if chance.once_in(2) {
+                let wait = chance.within(1..=800) as u64;
+                orders.push_back((wait, format!("RESUME_HOST {name}")));
+            }
+            continue;
+        }
         let kinds = if scenario.faults.kills { 6 } else { 5 };
         let kind = match scenario.faults.takeovers {
             0 if scenario.faults.kills && chance.once_in(2) => kinds,

@@ -2,6 +2,7 @@
 
 use howdah_pooler::census::Census;
 use howdah_pooler::event::Order;
+use howdah_pooler::roster::view::{Role, State, View};
 
 use super::{Play, SECOND};
 use crate::postgres::Paused;
@@ -29,6 +30,9 @@ impl Play {
             .map(|d| d.name.clone())
             .collect();
         self.successors.iter_mut().for_each(Successor::stop);
+        if self.scenario.roles.is_some() {
+            self.settle_hosts();
+        }
         for process in &self.processes {
             for name in &names {
                 process.order(&Order::Resume(Some(name.clone())));
@@ -37,6 +41,8 @@ impl Play {
         }
         let patience = self.now() + (300 + 40 * self.clients.len() as u64) * SECOND;
         while !self.failed() && !self.everybody_is_gone() {
+            self.mishaps
+                .step(&mut self.postgres, &mut self.world.borrow_mut());
             self.turn();
             if self.now() > patience {
                 return self.somebody_waits();
@@ -56,6 +62,43 @@ impl Play {
         for client in &mut self.clients {
             client.settle(&self.postgres.journal, &mut world);
         }
+    }
+
+    /// From now on there is one primary, which all hosts follow.
+    fn settle_hosts(&mut self) {
+        let mut world = self.world.borrow_mut();
+        self.mishaps.settle(&mut self.postgres, &mut world);
+        if self.scenario.drains {
+            for process in &self.processes {
+                process.control.resume_hosts();
+            }
+        }
+    }
+
+    /// Why views of the hosts are wrong, although nothing has happened to hosts for a while.
+    fn wrong_views(&mut self) -> Option<String> {
+        for process in &mut self.processes {
+            let right = process.control.view();
+            for worker in &mut process.workers {
+                let view = worker.decisions().pooler.view_of_hosts();
+                if without_positions(view) != without_positions(&right) {
+                    return Some(format!("a worker knows {view:?} instead of {right:?}"));
+                }
+            }
+            for (host, standing) in right.lists.values().flat_map(|list| &list.hosts) {
+                let at = self.scenario.number_of(host);
+                let role = if self.postgres.hosts[at].in_recovery {
+                    Role::Standby
+                } else {
+                    Role::Primary
+                };
+                let is_right = standing.role == Some(role) && standing.state == State::Up;
+                if !is_right || standing.behind {
+                    return Some(format!("{host} is {role:?}, and is taken for {standing:?}"));
+                }
+            }
+        }
+        None
     }
 
     /// Without clients, every worker says at once that it may end.
@@ -160,11 +203,12 @@ impl Play {
             return Some("workers do not agree about DDL".into());
         }
         drop(schemas);
-        let sessions = self.postgres.sessions();
+        let (sessions, checks) = self.postgres.sessions();
+        let all = sessions + checks;
         let processes = self.postgres.processes();
         let (statements, by_sql) = self.postgres.statements();
         let expected = Census {
-            servers: sessions,
+            servers: all,
             idle: sessions,
             permits: sessions,
             statements: census.statements,
@@ -185,9 +229,9 @@ impl Play {
         if memory > self.current().workers.len() << 20 {
             return Some(format!("{memory} bytes of output memory are kept"));
         }
-        if census != expected || places != [sessions; 3] {
+        if census != expected || places != [all; 3] {
             return Some(format!(
-                "of {sessions} sessions is left {census:?}; processes, sockets, in drivers: \
+                "of {sessions} sessions and {checks} of checks is left {census:?}; processes, sockets, in drivers: \
                  {places:?}"
             ));
         }
@@ -200,9 +244,25 @@ impl Play {
         }
         // A pool with `min_pool_size` keeps some servers, and stays.
         let least: usize = self.scenario.databases.iter().map(|d| d.least).sum();
-        let least = least * self.scenario.users.len();
-        let most = if least > 0 { census.pools } else { 0 };
+        let hosts = self.postgres.hosts.len();
+        let least = least * self.scenario.users.len() * hosts;
+        // Each host is checked by a pool of its own.
+        let checked = hosts * usize::from(self.scenario.roles.is_some());
+        let most = if least > 0 { census.pools } else { checked };
+        if let Some(wrong) = self.wrong_views() {
+            return Some(wrong);
+        }
         (at_last && (sessions > least || census.pools > most))
             .then(|| format!("{sessions} sessions and {} pools are left", census.pools))
     }
+}
+
+/// A view without the hosts' positions in the WAL, which workers learn late.
+fn without_positions(view: &View) -> View {
+    let mut view = view.clone();
+    let lists = view.lists.values_mut();
+    for (_, standing) in lists.flat_map(|list| &mut list.hosts) {
+        standing.lsn = None;
+    }
+    view
 }
