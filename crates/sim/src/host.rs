@@ -12,6 +12,8 @@ pub type Answer = Result<[Option<String>; 6], (&'static str, &'static str)>;
 /// A PostgreSQL.
 #[derive(Clone, Debug)]
 pub struct Host {
+    /// Its number, from 0.
+    pub number: usize,
     /// Where it listens.
     pub address: Address,
     /// It is one of several, and tells its role.
@@ -38,8 +40,9 @@ pub struct Host {
 
 impl Host {
     /// A PostgreSQL that is up and takes writes.
-    pub fn new(address: Address, now: Time) -> Host {
+    pub fn new(number: usize, address: Address, now: Time) -> Host {
         Host {
+            number,
             address,
             has_role: false,
             in_recovery: false,
@@ -81,7 +84,8 @@ impl Host {
         let shown = |value: u64| is_whole.then(|| value.to_string());
         Ok([
             word(self.in_recovery, "t", "f"),
-            Some(self.started.0.to_string()),
+            // No two hosts start at the same moment.
+            Some(format!("{}.{}", self.started.0, self.number)),
             shown(7_000_000_000_000_000_001),
             shown(self.timeline.into()),
             shown(now.0 / 1000),

@@ -236,8 +236,6 @@ impl Play {
                 let fault = faults.pop_front().map(|(_, fault)| fault);
                 self.strike(fault);
             }
-            self.mishaps
-                .step(&mut self.postgres, &mut self.world.borrow_mut());
             self.cancel_somebody();
             self.change_outside();
             self.shuffle();
@@ -367,6 +365,7 @@ impl Play {
         {
             let mut world = self.world.borrow_mut();
             let world = &mut *world;
+            self.mishaps.step(&mut self.postgres, world);
             self.postgres.step(world);
             for client in &mut self.clients {
                 client.step(&self.front, world);

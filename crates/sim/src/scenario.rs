@@ -307,7 +307,7 @@ impl Scenario {
         let count = self.roles.map_or(1, |roles| roles.hosts);
         let host = |at: usize| {
             let ip = address_of(&format!("db{}", at + 1));
-            let mut host = Host::new(Address::Tcp(ip, 5432), now);
+            let mut host = Host::new(at, Address::Tcp(ip, 5432), now);
             if let Some(roles) = self.roles {
                 host.has_role = true;
                 host.in_recovery = at > 0;

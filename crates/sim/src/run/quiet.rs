@@ -41,8 +41,6 @@ impl Play {
         }
         let patience = self.now() + (300 + 40 * self.clients.len() as u64) * SECOND;
         while !self.failed() && !self.everybody_is_gone() {
-            self.mishaps
-                .step(&mut self.postgres, &mut self.world.borrow_mut());
             self.turn();
             if self.now() > patience {
                 return self.somebody_waits();
