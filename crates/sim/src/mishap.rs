@@ -7,6 +7,7 @@ use howdah_pooler::event::Time;
 use crate::chance::Chance;
 use crate::host::Host;
 use crate::postgres::Postgres;
+use crate::scenario::Scenario;
 use crate::story::Who;
 use crate::world::World;
 
@@ -37,19 +38,19 @@ pub enum Mishap {
 pub struct Mishaps {
     due: BTreeMap<(Time, usize), Mishap>,
     chance: Chance,
-    /// Two hosts have been on one timeline, each by its own promotion. Who has the right of it, only
-    /// a further promotion decides.
+    /// Two hosts have been on one timeline, each by its own promotion, or checks may have failed to
+    /// find timelines. Then only a further promotion decides who is the primary.
     is_split: bool,
 }
 
 impl Mishaps {
-    /// So many mishaps within this span, in nanoseconds. If hosts hide their timelines, nobody is
-    /// promoted beside a primary.
-    pub fn plan(count: usize, span: u64, hosts: &[Host], seed: u64, world: &mut World) -> Mishaps {
+    /// The mishaps of a scenario. If hosts hide their timelines, nobody is promoted beside a primary.
+    pub fn plan(scenario: &Scenario, hosts: &[Host], world: &mut World) -> Mishaps {
+        let (count, span) = (scenario.faults.mishaps, (scenario.span + 200) * MILLI);
         let mut mishaps = Mishaps {
             due: BTreeMap::new(),
-            chance: Chance::new(seed ^ 0x0fa1_10e2),
-            is_split: false,
+            chance: Chance::new(scenario.seed ^ 0x0fa1_10e2),
+            is_split: scenario.manners.refuses_once_in > 0,
         };
         let promotes = !hosts.iter().any(|host| host.hides);
         for _ in 0..count {

@@ -160,10 +160,7 @@ impl Play {
         let mut postgres = Postgres::new(hosts, scenario.manners, &mut borrowed);
         postgres.limits = scenario.limits();
         postgres.wishes = scenario.wishes();
-        let span = (scenario.span + 200) * MILLI;
-        let (hosts, seed) = (&postgres.hosts, scenario.seed);
-        let count = scenario.faults.mishaps;
-        let mishaps = Mishaps::plan(count, span, hosts, seed, &mut borrowed);
+        let mishaps = Mishaps::plan(&scenario, &postgres.hosts, &mut borrowed);
         borrowed.listen(front.clone());
         let (now, brief) = (borrowed.now, format!("{scenario:?}"));
         borrowed.story.tell(now, Who::World, || brief);
