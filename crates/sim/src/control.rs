@@ -1,14 +1,14 @@
 //! The actors beside clients and PostgreSQL: the control thread, the administrator, and the senders of cancel
 //! requests.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use howdah_daemon::mailbox::{Instruction, Letter, PostBox};
 use howdah_pooler::balance::Balancer;
-use howdah_pooler::config::{Config, PoolSpread};
+use howdah_pooler::config::{Config, HostPort, PoolSpread};
 use howdah_pooler::event::{Address, Answer, LooseSocket, Order, Question, Time, WorkerId};
 use howdah_pooler::load::{Load, ThreadLoad};
 use howdah_pooler::parcel::{Estate, Freight, Parcel};
@@ -38,6 +38,8 @@ pub struct Control {
     handover: HandOver,
     balancer: Balancer,
     roster: Roster,
+    /// When each host last answered a check.
+    reported: BTreeMap<HostPort, Time>,
 }
 
 /// Everything that is on its way to a successor.
@@ -61,6 +63,7 @@ impl Control {
         let mut control = Control {
             balancer: Balancer::new(posts.len() as u16),
             roster: Roster::new(posts.len() as u16),
+            reported: BTreeMap::new(),
             ear,
             heard,
             due,
@@ -134,8 +137,13 @@ impl Control {
         world
             .story
             .tell(now, Who::World, || format!("the roster hears {fact:?}"));
+        let is_old = self.is_old(&fact, now);
         let outcome = self.roster.hear(now, fact);
         self.roster.check();
+        if is_old && outcome.view.is_some() {
+            let text = "old news of a host changes the view".into();
+            world.story.violate("verdict", &[], text);
+        }
         for note in &outcome.notes {
             world.story.tell(now, Who::World, || note.text.clone());
         }
@@ -143,6 +151,16 @@ impl Control {
             world.story.violate("verdict", &[], text);
         }
         self.tell_hosts(&outcome);
+    }
+
+    /// A login that began before the last answer to a check says nothing new.
+    fn is_old(&mut self, fact: &HostFact, now: Time) -> bool {
+        match fact.fact {
+            Fact::Report(_) => drop(self.reported.insert(fact.host.clone(), now)),
+            Fact::Role { since, .. } => return self.reported.get(&fact.host) > Some(&since),
+            _ => {}
+        }
+        false
     }
 
     fn tell_hosts(&self, outcome: &Outcome) {

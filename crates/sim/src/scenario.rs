@@ -285,7 +285,7 @@ impl Scenario {
                 ..first.clone()
             });
         }
-        let interval = ["0.02", "0.1", "0.25"][chance.within(0..=2)];
+        let interval = ["0.05", "0.2", "0.25"][chance.within(0..=2)];
         let timeout = ["0.2", "1"][chance.within(0..=1)];
         self.settings.push(format!(
             "host_check_user = howdah\nhost_check_interval = {interval}\n\
