@@ -41,6 +41,8 @@ pub struct Mishaps {
     /// Two hosts have been on one timeline, each by its own promotion, or checks may have failed to
     /// find timelines. Then only a further promotion decides who is the primary.
     is_split: bool,
+    /// When an administrator takes all hosts in again.
+    resumed_at: Option<Time>,
 }
 
 impl Mishaps {
@@ -51,6 +53,7 @@ impl Mishaps {
             due: BTreeMap::new(),
             chance: Chance::new(scenario.seed ^ 0x0fa1_10e2),
             is_split: scenario.manners.refuses_once_in > 0,
+            resumed_at: None,
         };
         let promotes = !hosts.iter().any(|host| host.hides);
         for _ in 0..count {
@@ -169,10 +172,19 @@ impl Mishaps {
         follow(at, &mut postgres.hosts);
     }
 
+    /// True once, when all hosts are to be taken in again.
+    pub fn resume(&mut self, now: Time) -> bool {
+        self.resumed_at.take_if(|at| *at <= now).is_some()
+    }
+
     /// The end of all mishaps: one primary, which all others follow. It has been the only one all
     /// the time, or its promotion is new.
     pub fn settle(&mut self, postgres: &mut Postgres, world: &mut World) {
         self.due.clear();
+        // Late enough that no login knows less.
+        let resumed = Time(world.now.0 + 6000 * MILLI);
+        world.alarm(resumed);
+        self.resumed_at = Some(resumed);
         let primary = newest_primary(&postgres.hosts);
         let newest = postgres.hosts.iter().map(|host| host.timeline).max();
         let hides = postgres.hosts.iter().any(|host| host.hides);

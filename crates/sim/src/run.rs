@@ -353,6 +353,7 @@ impl Play {
     /// Lets each actor take a step, or none. The clock advances, and jumps if nothing moved.
     fn turn(&mut self) {
         self.turns += 1;
+        self.resume_hosts();
         let before = self.world.borrow().activity;
         for process in 0..self.processes.len() {
             for at in 0..self.processes[process].workers.len() {

@@ -51,6 +51,8 @@ pub struct Roles {
     pub have_names: bool,
     /// The user of checks sees the roles and nothing else.
     pub hidden: bool,
+    /// There is no user of checks: logins tell the roles.
+    pub unchecked: bool,
     /// `default_transaction_read_only` is on at the first host.
     pub read_only: bool,
 }
@@ -262,11 +264,13 @@ impl Scenario {
         self.tongue.schema = false;
         self.weights.weigh_tables(None);
         self.faults.outside = 0;
+        let unchecked = chance.once_in(8);
         let roles = Roles {
             hosts: chance.within(2..=4),
             have_names: chance.once_in(2),
-            hidden: chance.once_in(6),
-            read_only: chance.once_in(6),
+            hidden: unchecked || chance.once_in(6),
+            unchecked,
+            read_only: !unchecked && chance.once_in(6),
         };
         self.roles = Some(roles);
         for (at, database) in self.databases.iter_mut().enumerate() {
@@ -288,9 +292,11 @@ impl Scenario {
         let interval = ["0.05", "0.2", "0.25"][chance.within(0..=2)];
         let timeout = ["0.2", "1"][chance.within(0..=1)];
         self.settings.push(format!(
-            "host_check_user = howdah\nhost_check_interval = {interval}\n\
-             host_check_timeout = {timeout}"
+            "host_check_interval = {interval}\nhost_check_timeout = {timeout}"
         ));
+        if !unchecked {
+            self.settings.push("host_check_user = howdah".into());
+        }
         self.clients += chance.within(0..=6);
         if chance.once_in(4) {
             return;

@@ -1,7 +1,7 @@
 //! The end of a run: all actors must end, everything must come to rest, and nothing may be left.
 
 use howdah_pooler::census::Census;
-use howdah_pooler::event::Order;
+use howdah_pooler::event::{Order, Time};
 use howdah_pooler::roster::view::{Role, State, View};
 
 use super::{Play, SECOND};
@@ -31,7 +31,8 @@ impl Play {
             .collect();
         self.successors.iter_mut().for_each(Successor::stop);
         if self.scenario.roles.is_some() {
-            self.settle_hosts();
+            let mut world = self.world.borrow_mut();
+            self.mishaps.settle(&mut self.postgres, &mut world);
         }
         for process in &self.processes {
             for name in &names {
@@ -62,11 +63,10 @@ impl Play {
         }
     }
 
-    /// From now on there is one primary, which all hosts follow.
-    fn settle_hosts(&mut self) {
-        let mut world = self.world.borrow_mut();
-        self.mishaps.settle(&mut self.postgres, &mut world);
-        if self.scenario.drains {
+    /// Drained hosts, and those whose roles only logins tell, are taken in again once.
+    pub(super) fn resume_hosts(&mut self) {
+        let needed = self.scenario.drains || self.scenario.roles.is_some_and(|of| of.unchecked);
+        if self.mishaps.resume(Time(self.now())) && needed {
             for process in &self.processes {
                 process.control.resume_hosts();
             }
@@ -82,6 +82,9 @@ impl Play {
                 if without_positions(view) != without_positions(&right) {
                     return Some(format!("a worker knows {view:?} instead of {right:?}"));
                 }
+            }
+            if self.scenario.roles.is_some_and(|roles| roles.unchecked) {
+                continue;
             }
             for (host, standing) in right.lists.values().flat_map(|list| &list.hosts) {
                 let at = self.scenario.number_of(host);
