@@ -206,12 +206,7 @@ impl Pooler {
         let is_in_use = |server: &server::Server| {
             matches!(
                 server.state(),
-                Idle | Checking
-                    | Aligning(_)
-                    | Linked(_)
-                    | Draining
-                    | Resetting
-                    | BeingCancelled
+                Idle | Checking | Aligning(_) | Linked(_) | Draining | Resetting | BeingCancelled
             )
         };
         let servers = self.servers.iter().filter(|(_, s)| is_in_use(s));

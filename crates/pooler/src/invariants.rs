@@ -166,7 +166,10 @@ impl Pooler {
             use ServerState::{Cancel, Closing, Lent, Packed};
             let ends = matches!(server.state(), Lent(_) | Packed | Cancel(_) | Closing);
             let is_check = key.purpose == Purpose::Checks;
-            assert!(!is_fenced || ends || is_check, "a fenced host has no servers");
+            assert!(
+                !is_fenced || ends || is_check,
+                "a fenced host has no servers"
+            );
         }
     }
 

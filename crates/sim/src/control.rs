@@ -286,7 +286,9 @@ impl Control {
 
 /// The address of a host name: `db3` has the third one.
 pub fn address_of(name: &str) -> IpAddr {
-    let number = name.strip_prefix("db").and_then(|number| number.parse().ok());
+    let number = name
+        .strip_prefix("db")
+        .and_then(|number| number.parse().ok());
     IpAddr::V4(Ipv4Addr::new(127, 0, 0, number.unwrap_or(1)))
 }
 

@@ -202,9 +202,9 @@ impl Mishaps {
         for at in (0..postgres.hosts.len()).filter(|at| !(stays && *at == primary)) {
             postgres.restart(at, true, (MILLI, 0), world);
         }
-        world
-            .story
-            .tell(world.now, Who::World, || format!("postgres {primary} stays: {stays}"));
+        world.story.tell(world.now, Who::World, || {
+            format!("postgres {primary} stays: {stays}")
+        });
         if stays {
             return (0..postgres.hosts.len()).for_each(|at| follow(at, &mut postgres.hosts));
         }

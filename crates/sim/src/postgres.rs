@@ -371,7 +371,10 @@ impl Postgres {
             .filter(|p| !world.is_reset(p.line.socket))
             .collect();
         // A login has a pool for each host.
-        let here = |host| live.iter().filter(move |p| p.login == *login && p.host == host);
+        let here = |host| {
+            live.iter()
+                .filter(move |p| p.login == *login && p.host == host)
+        };
         let pool = (0..self.hosts.len()).map(|host| here(host).count());
         let pool = pool.max().unwrap_or(0);
         let database = live.iter().filter(|p| p.login.0 == login.0).count();
@@ -711,7 +714,9 @@ impl Process {
         let out = &mut self.session.out;
         match host.answer(question, world.now) {
             Ok(columns) => {
-                let columns = columns.iter().map(|column| column.as_deref().map(str::as_bytes));
+                let columns = columns
+                    .iter()
+                    .map(|column| column.as_deref().map(str::as_bytes));
                 write::data_row(out, columns);
                 write::command_complete(out, "SELECT 1");
             }
@@ -720,7 +725,9 @@ impl Process {
         write::ready(out, Status::Idle);
         self.session.flushed = out.len();
         let (pid, now) = (self.pid, world.now);
-        world.story.tell(now, Who::Backend(pid), || format!("-> {}", words(out)));
+        world
+            .story
+            .tell(now, Who::Backend(pid), || format!("-> {}", words(out)));
         if host.slow_until > now {
             self.held_until = Time(now.0 + world.chance.number() % 1_500_000_000);
             world.alarm(self.held_until);

@@ -7,8 +7,8 @@ use howdah_pooler::config::{Config, HostPort, SessionAttrs, SslMode};
 use howdah_pooler::event::{Address, Time};
 
 use crate::chance::Chance;
-use crate::grammar::{Tongue, Weights};
 use crate::control::address_of;
+use crate::grammar::{Tongue, Weights};
 use crate::hearing::LISTENER_LOST;
 use crate::host::Host;
 use crate::line::Secrecy;
@@ -275,9 +275,20 @@ impl Scenario {
         self.roles = Some(roles);
         for (at, database) in self.databases.iter_mut().enumerate() {
             use SessionAttrs::{PreferStandby, Primary, ReadOnly, ReadWrite, Standby};
-            let others = [Primary, Standby, PreferStandby, PreferStandby, ReadWrite, ReadOnly];
+            let others = [
+                Primary,
+                Standby,
+                PreferStandby,
+                PreferStandby,
+                ReadWrite,
+                ReadOnly,
+            ];
             let kind = if at == 0 { 0 } else { chance.within(0..=5) };
-            database.wish = if chance.once_in(4) { others[chance.within(0..=5)] } else { others[kind] };
+            database.wish = if chance.once_in(4) {
+                others[chance.within(0..=5)]
+            } else {
+                others[kind]
+            };
             database.shares_load = chance.once_in(2);
             database.least = 0;
         }
@@ -329,7 +340,9 @@ impl Scenario {
     pub fn wishes(&self) -> BTreeMap<String, SessionAttrs> {
         let of = |database: &Database| (database.name.clone(), database.wish);
         let placed = self.databases.iter().map(of);
-        placed.filter(|(_, wish)| *wish != SessionAttrs::Any).collect()
+        placed
+            .filter(|(_, wish)| *wish != SessionAttrs::Any)
+            .collect()
     }
 
     /// The number of a host with this name, from 0.
@@ -685,7 +698,10 @@ impl Scenario {
             text.push('\n');
         }
         let users = self.users.iter().map(|user| format!("\"{user}\" \"\"\n"));
-        let list = format!("\"admin\" \"\"\n\"howdah\" \"\"\n{}", users.collect::<String>());
+        let list = format!(
+            "\"admin\" \"\"\n\"howdah\" \"\"\n{}",
+            users.collect::<String>()
+        );
         match Config::load("sim.ini", &text, &mut |_| Ok(list.clone())) {
             Ok((mut config, _)) => {
                 if self.tls {

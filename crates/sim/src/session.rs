@@ -449,7 +449,10 @@ impl Session {
         shape: Option<Shape>,
     ) -> Result<Ran, Fault> {
         if self.read_only && sql.writes() {
-            return Err(("25006", "cannot execute this in a read-only transaction".into()));
+            return Err((
+                "25006",
+                "cannot execute this in a read-only transaction".into(),
+            ));
         }
         let done = match sql {
             Sql::Empty => {

@@ -19,10 +19,15 @@ fn primary(view: &ListView) -> Option<usize> {
 fn older(view: &ListView) -> Option<String> {
     let (host, primary) = &view.hosts[primary(view)?];
     let own = primary.timeline?;
-    let shown = view.hosts.iter().filter(|(_, of)| of.state != State::Drained);
+    let shown = view
+        .hosts
+        .iter()
+        .filter(|(_, of)| of.state != State::Drained);
     let newer = |(_, of): &&(_, HostStanding)| of.timeline.is_some_and(|of| of > own);
     let (newer, _) = shown.into_iter().find(newer)?;
-    Some(format!("{host} is the primary, and {newer} is on a higher timeline"))
+    Some(format!(
+        "{host} is the primary, and {newer} is on a higher timeline"
+    ))
 }
 
 /// A primary that is up and on the same timeline as before is not replaced by a host on that
