@@ -38,9 +38,11 @@ pub enum Mishap {
 pub struct Mishaps {
     due: BTreeMap<(Time, usize), Mishap>,
     chance: Chance,
-    /// Two hosts have been on one timeline, each by its own promotion, or checks may have failed to
-    /// find timelines. Then only a further promotion decides who is the primary.
+    /// Two hosts have been on one timeline, each by its own promotion. Only a further promotion
+    /// decides who is the primary.
     is_split: bool,
+    /// Checks may not have found timelines: a host that was fenced for that must be a standby.
+    hides: bool,
     /// When an administrator takes all hosts in again.
     resumed_at: Option<Time>,
 }
@@ -52,15 +54,16 @@ impl Mishaps {
         let mut mishaps = Mishaps {
             due: BTreeMap::new(),
             chance: Chance::new(scenario.seed ^ 0x0fa1_10e2),
-            is_split: scenario.manners.refuses_once_in > 0,
+            is_split: false,
+            hides: scenario.manners.refuses_once_in > 0 || hosts.iter().any(|host| host.hides),
             resumed_at: None,
         };
         let promotes = !hosts.iter().any(|host| host.hides);
         for _ in 0..count {
             let host = mishaps.chance.within(0..=hosts.len() - 1);
             let mishap = match mishaps.chance.within(0..=9) {
-                0..=3 => Mishap::LosePrimary,
-                4 if promotes => Mishap::Promote,
+                0..=2 => Mishap::LosePrimary,
+                3..=4 if promotes => Mishap::Promote,
                 5 => Mishap::Restart(host),
                 6 => Mishap::Rewind(host),
                 7 => Mishap::Silence(host),
@@ -187,10 +190,9 @@ impl Mishaps {
         self.resumed_at = Some(resumed);
         let primary = newest_primary(&postgres.hosts);
         let newest = postgres.hosts.iter().map(|host| host.timeline).max();
-        let hides = postgres.hosts.iter().any(|host| host.hides);
         let host = &postgres.hosts[primary];
         let is_sole = !self.is_split && Some(host.timeline) == newest && !host.in_recovery;
-        let stays = is_sole && !hides && self.chance.once_in(2);
+        let stays = is_sole && !self.hides && self.chance.once_in(2);
         for (at, host) in postgres.hosts.iter_mut().enumerate() {
             host.silent_until = host.silent_until.min(world.now);
             host.slow_until = Time(0);
@@ -209,7 +211,7 @@ impl Mishaps {
             return (0..postgres.hosts.len()).for_each(|at| follow(at, &mut postgres.hosts));
         }
         let next = self.chance.within(0..=postgres.hosts.len() - 1);
-        if hides || self.chance.once_in(2) {
+        if self.hides || self.chance.once_in(2) {
             // Everybody sees first that no host takes writes: what ends fences without timelines.
             let at = Time(world.now.0 + 5000 * MILLI);
             world.alarm(at);
