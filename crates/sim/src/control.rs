@@ -13,6 +13,7 @@ use howdah_pooler::event::{Address, Answer, LooseSocket, Order, Question, Time, 
 use howdah_pooler::load::{Load, ThreadLoad};
 use howdah_pooler::parcel::{Estate, Freight, Parcel};
 use howdah_pooler::roster::fact::{Fact, HostFact};
+use howdah_pooler::roster::lore::RosterLore;
 use howdah_pooler::roster::view::View;
 use howdah_pooler::roster::{Outcome, Roster};
 use howdah_wire::frame::header;
@@ -75,6 +76,14 @@ impl Control {
         let outcome = control.roster.set_lists(now, &control.config);
         control.tell_hosts(&outcome);
         control
+    }
+
+    /// The predecessor's knowledge of hosts comes before all facts.
+    pub fn inherit_hosts(&mut self, now: Time, lore: RosterLore) {
+        self.roster.inherit(lore);
+        let outcome = self.roster.set_lists(now, &self.config);
+        self.roster.check();
+        self.tell_hosts(&outcome);
     }
 
     /// What the roster says of all hosts.

@@ -51,7 +51,7 @@ impl Process {
         let broker = SharedBroker::new(scenario.seed);
         let (note, notes) = channel();
         let mut workers = Vec::new();
-        let numbers = Arc::default();
+        let (numbers, begun) = (Arc::default(), Arc::default());
         if scenario.tls || scenario.manners.secrecy != Secrecy::Clear {
             let library = Arc::new(Toy::new(scenario.seed.wrapping_add(before.into())));
             for post in &posts {
@@ -73,6 +73,7 @@ impl Process {
                 driver: "simulated".into(),
                 uid: 70,
                 numbers: Arc::clone(&numbers),
+                begun: Arc::clone(&begun),
             });
             let name = id + before * WORKERS_MAX;
             let (ear, note) = (control.ear(), note.clone());
@@ -117,7 +118,9 @@ impl Process {
     }
 
     /// Gives the workers another process's connections, before anything else happens.
-    pub fn inherit(&self, freight: Freight) {
+    pub fn inherit(&mut self, now: Time, mut freight: Freight) {
+        let hosts = std::mem::take(&mut freight.estate.roster);
+        self.control.inherit_hosts(now, hosts);
         let estate = Arc::new(freight.estate);
         for post in &self.posts {
             post.post(Letter::Mail(Mail::Inherit(estate.clone())));

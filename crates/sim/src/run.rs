@@ -433,8 +433,9 @@ impl Play {
         self.scenario = successor;
         self.current().drain();
         let before = self.ended + self.processes.len() as u16;
-        let process = Process::new(&self.scenario, before, &fronts(&self.scenario), &world);
-        process.inherit(carried(&freight, &self.scenario));
+        let mut process = Process::new(&self.scenario, before, &fronts(&self.scenario), &world);
+        let now = world.borrow().now;
+        process.inherit(now, carried(&freight, &self.scenario));
         self.processes.push(process);
     }
 
