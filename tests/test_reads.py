@@ -5,7 +5,8 @@ import threading
 import pytest
 
 from harness import machine, wire
-from test_roles import Trio, make, trio, where  # noqa: F401 (a fixture)
+from test_roles import Trio, by_name, make, trio, where  # noqa: F401 (fixtures)
+from test_surroundings import NameServer, use
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.one_driver]
 
@@ -150,3 +151,20 @@ def test_reads_and_writes_of_many_clients(routed, trio):  # noqa: F811
     standbys = {host.port for host in trio.others}
     share = sum(port in standbys for port in at) / len(at)
     assert share > 0, "no read was at a standby"
+
+
+def test_reads_go_to_addresses_of_a_name(make_howdah, by_name):  # noqa: F811
+    """The standbys are addresses of the primary's name."""
+    by_name.first.sql("alter system set synchronous_commit = on")
+    by_name.first.sql("select pg_reload_conf()")
+    at = f"host=pg port={by_name.first.port} dbname=postgres target_session_attrs=primary"
+    with NameServer(**{"pg.test.example": "127.0.0.1 127.0.0.2 127.0.0.3"}) as server:
+        howdah = make_howdah(start=False, postgres=by_name.first, host_check_user="checker",
+                             read_routing="transactions", databases={"rw": at})
+        use(howdah, server)
+        address = "select host(inet_server_addr())"
+        with howdah.connect(database="rw", seconds=40) as client:
+            machine.wait_until(lambda: read(client, address) in ("127.0.0.2", "127.0.0.3"),
+                               "a read at a standby", 10)
+            assert client.value(address) == "127.0.0.1"
+    assert "no read goes to a standby" not in howdah.log()

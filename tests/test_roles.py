@@ -7,6 +7,7 @@ import pytest
 
 from harness import machine, wire
 from harness.postgres import Standby
+from test_surroundings import NameServer, use
 from test_takeover import take_over
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.one_driver]
@@ -15,12 +16,14 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.one_driver]
 class Trio:
     """A primary and two standbys of it."""
 
-    def __init__(self, own_postgres, scratch):
+    def __init__(self, own_postgres, scratch, places=(None, None)):
+        """places: address and port of each standby."""
         self.first = own_postgres
         self.first.sql("alter system set wal_log_hints = on")
         self.first.sql("create role checker login; grant pg_monitor to checker")
         self.first.sql("create table written (id int)")
-        self.others = [Standby(own_postgres, scratch, f"{own_postgres.folder}s{i}") for i in (1, 2)]
+        self.others = [Standby(own_postgres, scratch, f"{own_postgres.folder}s{i}", place)
+                       for i, place in enumerate(places, 1)]
         self.hosts = [self.first, *self.others]
 
     def entries(self, **settings):
@@ -190,3 +193,99 @@ def test_a_takeover_keeps_the_clients_of_hosts(make_howdah, trio):
         for _ in range(5):
             assert where(writer) == trio.first.port
             assert where(reader) == other
+
+
+@pytest.fixture
+def by_name(own_postgres, scratch, authority):
+    """A primary and two standbys with one name and one port: 127.0.0.1 to 127.0.0.3. Their
+    certificate has the name alone."""
+    found = Trio(own_postgres, scratch, [(f"127.0.0.{i}", own_postgres.port) for i in (2, 3)])
+    everybody = [f"host {who} all 127.0.0.1/32 trust" for who in ("all", "replication")]
+    for host in found.hosts:
+        host.use_tls(authority.issue(names=("DNS:pg",)), hba=everybody)
+    yield found
+    found.stop()
+
+
+def address(client):
+    """The address of the host that serves the client."""
+    return client.value("select host(inet_server_addr())")
+
+
+def addresses(howdah):
+    """SHOW HOSTS: what the host at each address is."""
+    return {row["host"]: (row["role"], row["state"]) for row in howdah.console("SHOW HOSTS")}
+
+
+def test_each_address_of_a_name_is_a_host(make_howdah, by_name, authority):
+    """A failover behind one name, whose addresses come and go; TLS checks the name."""
+    at = f"host=pg port={by_name.first.port} dbname=postgres"
+    one, two, three = "pg(127.0.0.1)", "pg(127.0.0.2)", "pg(127.0.0.3)"
+    with NameServer(**{"pg.test.example": "127.0.0.3 127.0.0.1 127.0.0.2"}) as server:
+        howdah = make_howdah(
+            start=False, postgres=by_name.first, host_check_user="checker", dns_max_ttl=1,
+            server_tls_sslmode="verify-full", server_tls_ca_file=authority.certificate,
+            databases={"rw": f"{at} target_session_attrs=primary",
+                       "ro": f"{at} target_session_attrs=standby"})
+        use(howdah, server)
+        with howdah.connect(database="rw", seconds=40) as writer, \
+                howdah.connect(database="ro", seconds=40) as reader:
+            assert address(writer) == "127.0.0.1"
+            assert address(reader) in ("127.0.0.2", "127.0.0.3")
+            machine.wait_until(lambda: addresses(howdah) == {
+                one: ("primary", "up"), two: ("standby", "up"), three: ("standby", "up")},
+                "three hosts")
+            assert {address(reader) for _ in range(40)} == {"127.0.0.2", "127.0.0.3"}
+            howdah.console("DRAIN_HOST 127.0.0.3")
+            machine.wait_until(lambda: addresses(howdah)[three][1] == "drained", "a drained host")
+            assert {address(reader) for _ in range(10)} == {"127.0.0.2"}
+            howdah.console(f"RESUME_HOST {three}")
+            machine.wait_until(lambda: addresses(howdah)[three][1] == "up", "a host in use")
+            for order, state in (("DRAIN_HOST", "drained"), ("RESUME_HOST", "up")):
+                howdah.console(f"{order} pg")
+                machine.wait_until(lambda: {now for _, now in addresses(howdah).values()} == {state},
+                                   f"all hosts {state}")
+            take_over(howdah)
+            assert set(addresses(howdah)) == {one, two, three}
+
+            # The primary and its address go, and the next primary is found.
+            server.names["pg.test.example"] = "127.0.0.2 127.0.0.3"
+            by_name.first.stop(signal.SIGQUIT)
+            by_name.others[0].promote()
+            assert address(writer) == "127.0.0.2"
+            writer.rows("insert into written values (1)")
+            machine.wait_until(lambda: addresses(howdah) == {
+                two: ("primary", "up"), three: ("standby", "up")}, "two hosts")
+            assert {address(reader) for _ in range(10)} == {"127.0.0.3"}
+            # The old one comes back with its old data.
+            by_name.first.start()
+            server.names["pg.test.example"] = "127.0.0.1 127.0.0.2 127.0.0.3"
+            machine.wait_until(lambda: addresses(howdah).get(one, "")[1:] == ("fenced",), "a fence")
+            assert address(writer) == "127.0.0.2"
+    said = howdah.log()
+    assert "DNS: pg stands for the hosts 127.0.0.1, 127.0.0.2, 127.0.0.3" in said
+    assert "DNS: pg stands for the hosts 127.0.0.2, 127.0.0.3" in said
+    assert "host pg:" not in said, "the name was never one host"
+    by_name.first.stop()
+
+
+def test_a_name_that_is_not_known_yet(make_howdah, own_postgres):
+    """Without an answer, the name is one host that is down, and says why."""
+    at = f"host=pg port={own_postgres.port} dbname=postgres target_session_attrs=primary"
+    with NameServer() as server:
+        howdah = make_howdah(start=False, postgres=own_postgres, dns_nxdomain_ttl=0,
+                             host_check_user="postgres", databases={"rw": at})
+        use(howdah, server)
+        howdah.wait_for_log(f"host pg:{own_postgres.port} is down: server DNS lookup failed")
+        assert addresses(howdah) == {"pg": ("unknown", "down")}
+        server.names["pg.test.example"] = "127.0.0.1"
+        with howdah.connect(database="rw", seconds=40) as client:
+            assert address(client) == "127.0.0.1"
+        assert addresses(howdah) == {"pg": ("primary", "up")}
+        # A second address: nobody is there.
+        server.names["pg.test.example"] = "127.0.0.1 127.0.0.9"
+        howdah.console("RELOAD")
+        machine.wait_until(lambda: addresses(howdah) == {
+            "pg(127.0.0.1)": ("primary", "up"), "pg(127.0.0.9)": ("unknown", "down")}, "two hosts")
+        with howdah.connect(database="rw", seconds=40) as client:
+            assert address(client) == "127.0.0.1"

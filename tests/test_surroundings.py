@@ -218,7 +218,8 @@ def test_syslog(make_howdah, scratch, request):
 
 
 class NameServer:
-    """A name server with a few names in one zone, and the questions it was asked."""
+    """A name server with a few names in one zone, and the questions it was asked. names: for each its
+    addresses, with spaces between them."""
 
     def __init__(self, **names):
         self.names = names
@@ -253,15 +254,16 @@ class NameServer:
             at += 1 + question[at]
         name, kind = ".".join(labels), struct.unpack_from("!H", question, at + 1)[0]
         self.asked.append((name, kind))
-        data = None
+        data = []
         if kind == 1 and name in self.names:
-            data = socket.inet_aton(self.names[name])
+            data = [socket.inet_aton(address) for address in self.names[name].split()]
         elif kind == 6 and name == "test.example":
-            data = b"\x02ns\xc0\x0c\x04root\xc0\x0c" + struct.pack("!5I", self.serial, 1, 1, 1, 1)
+            data = [b"\x02ns\xc0\x0c\x04root\xc0\x0c"
+                    + struct.pack("!5I", self.serial, 1, 1, 1, 1)]
         known = data or name in self.names
-        head = question[:2] + struct.pack("!HHHHH", 0x8180 if known else 0x8183, 1, bool(data), 0, 0)
-        record = b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, 60, len(data)) + data if data else b""
-        return head + question[12:at + 5] + record
+        head = question[:2] + struct.pack("!HHHHH", 0x8180 if known else 0x8183, 1, len(data), 0, 0)
+        records = [b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, 60, len(one)) + one for one in data]
+        return head + question[12:at + 5] + b"".join(records)
 
 
 def use(howdah, server, **settings):

@@ -95,11 +95,11 @@ class Programs:
 class Postgres:
     """A running cluster on a loopback port and a unix socket."""
 
-    def __init__(self, programs, scratch, name, **settings):
+    def __init__(self, programs, scratch, name, place=None, **settings):
+        """place: address and port."""
         self.programs = programs
         self.version = programs.version
-        self.host = "127.0.0.1"
-        self.port = machine.free_port()
+        self.host, self.port = place or ("127.0.0.1", machine.free_port())
         self.folder = os.path.join(scratch, name)
         self.data = os.path.join(self.folder, "data")
         self.socket_folder = self.folder
@@ -294,9 +294,9 @@ class Postgres:
 class Standby(Postgres):
     """A standby of a running cluster, copied from it."""
 
-    def __init__(self, primary, scratch, name):
+    def __init__(self, primary, scratch, name, place=None):
         self.primary = primary
-        super().__init__(primary.programs, scratch, name)
+        super().__init__(primary.programs, scratch, name, place)
 
     def _make(self, settings):
         self._copy(self.primary)

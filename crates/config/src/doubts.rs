@@ -151,7 +151,9 @@ pub(super) fn leads_here(to: &HostPort, globals: &Globals) -> bool {
     let everywhere = listens("*") || listens("0.0.0.0") || listens("::");
     let local = !globals.listen_addr.is_empty();
     match &to.host {
-        Host::Ip(address) => listens(&address.to_string()) || (everywhere && address.is_loopback()),
+        Host::Ip(address) | Host::Address { ip: address, .. } => {
+            listens(&address.to_string()) || (everywhere && address.is_loopback())
+        }
         Host::Name(name) => listens(name) || (local && name == "localhost"),
         Host::Unix(folder) => *folder == globals.unix_socket_dir,
     }

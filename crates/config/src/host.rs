@@ -10,6 +10,13 @@ use super::value::{Kind, Value};
 pub enum Host {
     /// A name to be resolved.
     Name(String),
+    /// One of several addresses of a name: a host of its own, in databases that have roles.
+    Address {
+        /// The name, which TLS checks.
+        name: String,
+        /// The address.
+        ip: IpAddr,
+    },
     /// An address.
     Ip(IpAddr),
     /// The directory of a unix socket; abstract if it begins with `@`.
@@ -34,6 +41,18 @@ impl Host {
                 .map_or_else(|_| Host::Name(text.into()), Host::Ip)
         }
     }
+
+    /// True if a text names the host: as messages show it, or, if it is an address of a name, by
+    /// either of the two.
+    fn is_named(&self, text: &str) -> bool {
+        let written = Host::from_text(text);
+        match self {
+            Host::Address { name, ip } => {
+                written == Host::Ip(*ip) || text == name || text == self.to_string()
+            }
+            _ => written == *self,
+        }
+    }
 }
 
 /// A host and its port.
@@ -49,6 +68,7 @@ impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Host::Name(text) | Host::Unix(text) => f.write_str(text),
+            Host::Address { name, ip } => write!(f, "{name}({ip})"),
             Host::Ip(address) => address.fmt(f),
         }
     }
@@ -57,7 +77,7 @@ impl fmt::Display for Host {
 impl HostPort {
     /// True if a text names the host, with its port (`host:port`) or without.
     pub fn is_named(&self, text: &str) -> bool {
-        self.is_named_with_port(text) || Host::from_text(text) == self.host
+        self.is_named_with_port(text) || self.host.is_named(text)
     }
 
     /// True if a text names the host with its port: as `host:port`, or as messages show it.
@@ -66,16 +86,15 @@ impl HostPort {
             return text == self.to_string();
         };
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        text == self.to_string()
-            || port.parse() == Ok(self.port) && Host::from_text(host) == self.host
+        text == self.to_string() || port.parse() == Ok(self.port) && self.host.is_named(host)
     }
 }
 
 impl fmt::Display for HostPort {
-    /// `name:port`, or the path of a unix socket.
+    /// `name:port`, `name(address):port`, or the path of a unix socket.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
-            Host::Name(name) => write!(f, "{name}:{}", self.port),
+            Host::Name(_) | Host::Address { .. } => write!(f, "{}:{}", self.host, self.port),
             Host::Ip(address) => SocketAddr::new(*address, self.port).fmt(f),
             Host::Unix(folder) => write!(f, "{folder}/.s.PGSQL.{}", self.port),
         }

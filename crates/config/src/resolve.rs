@@ -1,6 +1,7 @@
 //! The second stage: from written settings to a configuration.
 
 use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::access::TLS_TWICE;
@@ -569,7 +570,13 @@ impl Resolver {
         }
         let databases = self.config.databases.values().chain(&self.config.fallback);
         let known: Vec<&HostPort> = databases.flat_map(|database| &database.hosts).collect();
-        let is_known = |name: &str| known.iter().any(|host| host.is_named(name));
+        let has_names = known.iter().any(|to| matches!(to.host, Host::Name(_)));
+        let is_known = |name: &str| {
+            // An address may be one of a name's.
+            let is_address =
+                || name.parse::<IpAddr>().is_ok() || name.parse::<SocketAddr>().is_ok();
+            known.iter().any(|host| host.is_named(name)) || has_names && is_address()
+        };
         let unknown = self.config.hosts.keys().filter(|name| !is_known(name));
         for name in unknown.cloned().collect::<Vec<_>>() {
             self.warn(format!(
@@ -588,6 +595,9 @@ impl Resolver {
         for database in databases {
             let scopes = self.config.scopes(Some(database), None);
             let is_own = database.read_routing.is_some();
+            let is_name = |to: &HostPort| matches!(to.host, Host::Name(_));
+            // A name may have several.
+            let has_addresses = database.is_placed() && database.hosts.iter().all(is_name);
             if scopes.read_routing() == ReadRouting::Off {
                 continue;
             }
@@ -598,8 +608,8 @@ impl Resolver {
                 .any(|user| !user.is_empty())
                 || database.forced_user.is_some();
             let what = match () {
-                () if database.hosts.len() < 2 && is_own => "it has one host",
-                () if database.hosts.len() < 2 => continue,
+                () if database.hosts.len() < 2 && !is_own => continue,
+                () if database.hosts.len() < 2 && !has_addresses => "it has one host",
                 () if scopes.pool_mode() == PoolMode::Session => "its pool_mode is session",
                 () if !knows_user && scopes.read_consistency() == ReadConsistency::Session => {
                     "nobody can ask its hosts how far they are (host_check_user)"

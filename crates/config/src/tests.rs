@@ -485,6 +485,51 @@ fn placed_databases_and_hosts() {
 }
 
 #[test]
+fn an_address_of_a_name_is_named_by_both() {
+    let address = |ip: &str| HostPort {
+        host: Host::Address {
+            name: "pg".into(),
+            ip: ip.parse().unwrap(),
+        },
+        port: 5432,
+    };
+    let (four, six) = (address("10.0.0.1"), address("fd00::1"));
+    assert_eq!(four.to_string(), "pg(10.0.0.1):5432");
+    assert_eq!(six.to_string(), "pg(fd00::1):5432");
+    for name in ["pg", "pg:5432"] {
+        assert!(four.is_named(name) && six.is_named(name), "{name}");
+    }
+    for name in [
+        "10.0.0.1",
+        "10.0.0.1:5432",
+        "pg(10.0.0.1)",
+        "pg(10.0.0.1):5432",
+    ] {
+        assert!(four.is_named(name) && !six.is_named(name), "{name}");
+    }
+    for name in ["fd00::1", "[fd00:0::1]:5432", "pg(fd00::1):5432"] {
+        assert!(six.is_named(name) && !four.is_named(name), "{name}");
+    }
+    for name in [
+        "pg:5433",
+        "10.0.0.1:5433",
+        "10.0.0.2",
+        "pg(10.0.0.2)",
+        "pg2",
+        "pg()",
+    ] {
+        assert!(!four.is_named(name), "{name}");
+    }
+    let hosts = "[hosts]\npg = weight=2 max_host_logins=3\n\"10.0.0.1\" = weight=5\n";
+    let placed = "[databases]\na = host=pg target_session_attrs=primary\n";
+    let (config, warnings) = load(&format!("{placed}{hosts}")).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    let other = address("10.0.0.2");
+    assert_eq!((config.weight(&four), config.weight(&other)), (5, 2));
+    assert_eq!(config.max_host_logins(&other), 3);
+}
+
+#[test]
 fn numbers_of_entries_are_decimal() {
     let text = "[peers]\n08=host=a\n010=host=b\n1=host=c\n01=host=d\n[databases]\n\
                 a=port=05432 pool_size=010\n[pgbouncer]\npeer_id=010\n";

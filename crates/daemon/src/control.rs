@@ -34,6 +34,7 @@ use crate::http::{Http, Sampler};
 use crate::leave::leave;
 use crate::log::{self, Log};
 use crate::long_waits::LongWaits;
+use crate::placed_names::PlacedNames;
 use crate::reload::Loaded;
 use crate::signals::{OperatorRequest, Signals};
 use crate::systemd;
@@ -48,6 +49,9 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 /// How often certificate and key files are checked for changes.
 const CERTIFICATES_PERIOD: Duration = Duration::from_secs(10);
+
+/// How often the names of placed databases are looked at: whether their answers' time is over.
+const NAMES_PERIOD: Duration = Duration::from_secs(1);
 
 /// How often free memory is given back to the system.
 const MEMORY_PERIOD: Duration = Duration::from_secs(5);
@@ -211,6 +215,7 @@ impl Desk {
             balanced: Time(0),
             usable: count.min(u16::try_from(cores).unwrap_or(u16::MAX)).max(1),
             names: HostNames::new(),
+            placed: PlacedNames::inherit(&hosts),
             authorities: Authorities::new(resolver.clone()),
             resolver,
             deriver,
@@ -227,13 +232,15 @@ impl Desk {
             counted_by: HashSet::new(),
         };
         control.roster.inherit(hosts);
-        control.place_hosts();
         crate::look::look_once(control.config.clone(), control.log.clone());
         runtime.block_on(async {
+            control.place_hosts();
             let mut zones_at = Instant::now();
             let mut samples = tokio::time::interval(SAMPLE_EVERY);
             samples.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             let mut certificates = tokio::time::interval(CERTIFICATES_PERIOD);
+            let mut names = tokio::time::interval(NAMES_PERIOD);
+            names.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             let mut memory = tokio::time::interval(MEMORY_PERIOD);
             memory.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             let mut allocator = Allocator::default();
@@ -245,6 +252,9 @@ impl Desk {
                     Some(heard) = heard.recv() => control.hear(heard),
                     _ = samples.tick(), if control.http.is_on() => {
                         control.sampler.ask(&control.workers);
+                    }
+                    _ = names.tick(), if control.placed.names().next().is_some() => {
+                        control.look_up_placed(false);
                     }
                     at = memory.tick() => allocator.tidy(at.into_std()),
                     _ = certificates.tick(), if !control.looks.is_empty() => {
@@ -283,6 +293,7 @@ pub struct Control {
     /// How many workers may have clients.
     usable: u16,
     names: HostNames<QuestionId>,
+    placed: PlacedNames,
     resolver: Arc<Resolver>,
     authorities: Authorities,
     deriver: Deriver<QuestionId>,
@@ -371,6 +382,11 @@ impl Control {
                 let (askers, gone) = self.names.found(&host, &found, ttl, Instant::now());
                 if !gone.is_empty() {
                     self.moved(&host, &gone);
+                }
+                // Before the answers: a name with several addresses is no host that somebody waits for.
+                if self.placed.found(&host, self.names.addresses(&host)) {
+                    self.say_hosts_of(&host);
+                    self.set_lists();
                 }
                 for asker in askers {
                     self.answer(asker.0, Answer::Resolved(asker.1, found.clone()));
@@ -530,10 +546,40 @@ impl Control {
         }
     }
 
-    /// The configuration is new: the roster learns which hosts there are.
+    /// The configuration is new: the roster learns which hosts there are, and their names are looked
+    /// up.
     pub fn place_hosts(&mut self) {
-        let outcome = self.roster.set_lists(clock(), &self.config);
+        let known = |name: &str| self.names.addresses(name).to_vec();
+        self.placed.set(&self.config, known);
+        // Before workers hear of new hosts: who asks for one of these names waits for its look-up.
+        self.look_up_placed(true);
+        self.set_lists();
+    }
+
+    /// Looks up the names of placed databases: all of them `anew`, or those whose answer's time is
+    /// over.
+    fn look_up_placed(&mut self, anew: bool) {
+        let now = Instant::now();
+        let due = self.placed.names();
+        let due = due.filter(|name| self.names.is_due(name, anew, now));
+        for name in due.map(String::from).collect::<Vec<_>>() {
+            self.look_up(name);
+        }
+    }
+
+    /// The roster learns which hosts there are.
+    fn set_lists(&mut self) {
+        let addresses = |name: &str| self.placed.addresses(name);
+        let outcome = self.roster.set_lists(clock(), &self.config, &addresses);
         self.tell_hosts(outcome);
+    }
+
+    /// Logs for which hosts a name stands.
+    fn say_hosts_of(&self, name: &str) {
+        let addresses = self.placed.addresses(name);
+        let list: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        let list = list.join(", ");
+        self.say(&format!("DNS: {name} stands for the hosts {list}"));
     }
 
     /// Logs what the roster says, and tells all workers.

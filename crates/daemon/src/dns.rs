@@ -184,6 +184,24 @@ impl<W> HostNames<W> {
         LookupStep::LookUp
     }
 
+    /// Asks for a name for nobody. True if it must be looked up: if nobody does, and if its answer's
+    /// time is over or `anew`.
+    pub fn is_due(&mut self, host: &str, anew: bool, now: Instant) -> bool {
+        let known = self.known.get(host);
+        let is_fresh = known.is_some_and(|known| known.until.is_some_and(|until| until > now));
+        if self.waiting.contains_key(host) || is_fresh && !anew {
+            return false;
+        }
+        self.waiting.insert(host.into(), Vec::new());
+        true
+    }
+
+    /// The addresses of the last look-up that succeeded. Of a family of which it said nothing, those
+    /// of the one before.
+    pub fn addresses(&self, host: &str) -> &[IpAddr] {
+        self.known.get(host).map_or(&[], |known| &known.last)
+    }
+
     /// The zones of the names that are known.
     pub fn zones(&mut self) -> Vec<String> {
         let zones: HashSet<_> = self.known.keys().filter_map(|host| zone_of(host)).collect();
@@ -332,6 +350,27 @@ mod tests {
             LookupStep::LookUp,
             "a TTL of zero keeps nothing"
         );
+    }
+
+    #[test]
+    fn a_name_is_looked_up_for_nobody() {
+        let (start, ttl) = (Instant::now(), Duration::from_secs(15));
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let address: IpAddr = [127, 0, 0, 1].into();
+        let found: Found = Ok(vec![address]);
+        let mut names = HostNames::new();
+        assert!(names.addresses("a").is_empty());
+        assert!(names.is_due("a", false, at(0)));
+        assert!(!names.is_due("a", true, at(0)), "it is being looked up");
+        assert_eq!(names.ask("a", 1, at(0)), LookupStep::Wait);
+        assert_eq!(names.found("a", &found, ttl, at(0)).0, [1]);
+        assert_eq!(names.addresses("a"), [address]);
+        assert!(!names.is_due("a", false, at(14)));
+        assert!(names.is_due("a", true, at(14)));
+        assert_eq!(names.ask("a", 2, at(14)), LookupStep::Answer(found));
+        names.found("a", &Err("nobody answers".into()), ttl, at(15));
+        assert_eq!(names.addresses("a"), [address]);
+        assert!(names.is_due("a", false, at(30)));
     }
 
     #[test]

@@ -64,7 +64,7 @@ async fn connect(
                 Ok(stream) => return Ok(Box::new(stream)),
                 Err(why) => Err(format!("{folder}: {}", log::text(&why))),
             },
-            Host::Ip(ip) => Ok(vec![*ip]),
+            Host::Ip(ip) | Host::Address { ip, .. } => Ok(vec![*ip]),
             Host::Name(name) => resolver.look_up(name).await,
         };
         match addresses {

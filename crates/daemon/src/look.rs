@@ -56,7 +56,9 @@ fn connect(to: &HostPort) -> Result<(), Failed> {
     match &to.host {
         Host::Unix(_) => try_socket(&to.to_string()),
         Host::Name(name) => connect_tcp(name, to.port).map(drop),
-        Host::Ip(address) => connect_tcp(&address.to_string(), to.port).map(drop),
+        Host::Ip(address) | Host::Address { ip: address, .. } => {
+            connect_tcp(&address.to_string(), to.port).map(drop)
+        }
     }
 }
 

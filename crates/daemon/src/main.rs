@@ -24,6 +24,7 @@ mod look;
 mod nameserver;
 #[cfg(feature = "traces")]
 mod otlp;
+mod placed_names;
 #[cfg(feature = "top")]
 mod reach;
 mod reload;

@@ -100,7 +100,9 @@ fn try_host(
             "the socket answers".to_string()
         }
         Host::Name(name) => try_tcp(config, database, (name, to.port))?,
-        Host::Ip(address) => try_tcp(config, database, (&address.to_string(), to.port))?,
+        Host::Ip(address) | Host::Address { ip: address, .. } => {
+            try_tcp(config, database, (&address.to_string(), to.port))?
+        }
     };
     if database.name == "*" {
         return Ok((tls, None));
@@ -253,7 +255,7 @@ fn log_in(
     let globals = &config.globals;
     let host = match &to.host {
         Host::Name(name) => name.clone(),
-        Host::Ip(address) => address.to_string(),
+        Host::Ip(address) | Host::Address { ip: address, .. } => address.to_string(),
         Host::Unix(folder) => folder.clone(),
     };
     let mode = tls_mode(config, database);

@@ -3,6 +3,7 @@
 
 pub(crate) mod begin;
 
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -25,14 +26,27 @@ use crate::server::ServerState;
 const REFUSALS: [&str; 5] = ["42501", "42883", "42703", "42P01", "0A000"];
 
 impl Pooler {
-    /// The configuration is new: finds the hosts that this worker checks.
+    /// The configuration is new: all checks begin anew.
     pub(crate) fn set_checks(&mut self) {
-        let placed = placed(&self.config).flat_map(|database| &database.hosts);
-        let own = placed.filter(|host| checker(host, self.workers) == self.worker);
-        let own = own.map(|host| (host.clone(), HostCheck::due(self.now)));
         // Connections from before are closed when they would ask next.
-        self.checks.hosts = own.collect();
+        self.checks.hosts.clear();
         self.checks.tells_reached = self.config.routes_reads();
+        self.follow_hosts();
+    }
+
+    /// Checks the hosts of the view that are this worker's to check, and no others.
+    pub(crate) fn follow_hosts(&mut self) {
+        let hosts = self.hosts.lists.values().flat_map(|list| &list.hosts);
+        let hosts = hosts.map(|(host, _)| host);
+        let own = hosts.filter(|host| checker(host, self.workers) == self.worker);
+        let mut before = std::mem::take(&mut self.checks.hosts);
+        for host in own {
+            // A host may be in several lists.
+            if let Entry::Vacant(place) = self.checks.hosts.entry(host.clone()) {
+                let check = before.remove(host);
+                place.insert(check.unwrap_or_else(|| HostCheck::due(self.now)));
+            }
+        }
         self.janitor.next_check = self.checks.next();
     }
 

@@ -35,7 +35,7 @@ const FEATURES: [(&str, &[&str], usize); 10] = [
     ("reading SQL", &["sql/src"], 3127),
     ("session state", &["pooler/src/session"], 1791),
     ("LISTEN", &["pooler/src/listen"], 1414),
-    ("console", &["pooler/src/console"], 3947),
+    ("console", &["pooler/src/console"], 4016),
     ("statements", &["pooler/src/statement"], 759),
     (
         "takeover",
@@ -47,7 +47,7 @@ const FEATURES: [(&str, &[&str], usize); 10] = [
             "pooler/src/packing.rs",
             "pooler/src/takeover.rs",
         ],
-        1752,
+        1833,
     ),
     (
         "workers and one pool",
@@ -73,7 +73,7 @@ const FEATURES: [(&str, &[&str], usize); 10] = [
         ],
         1194,
     ),
-    ("configuration", &["config/src"], 5023),
+    ("configuration", &["config/src"], 5061),
     (
         "hosts and roles",
         &[
@@ -84,7 +84,7 @@ const FEATURES: [(&str, &[&str], usize); 10] = [
             "pooler/src/pool/placed.rs",
             "pooler/src/pool/placing.rs",
         ],
-        1829,
+        2015,
     ),
 ];
 /// How far below its number a feature may be, in lines, before the number must be lowered.

@@ -73,7 +73,9 @@ impl Control {
             idle: BTreeSet::new(),
             handover: HandOver::default(),
         };
-        let outcome = control.roster.set_lists(now, &control.config);
+        let outcome = control
+            .roster
+            .set_lists(now, &control.config, &|_| Vec::new());
         control.tell_hosts(&outcome);
         control
     }
@@ -81,7 +83,7 @@ impl Control {
     /// The predecessor's knowledge of hosts comes before all facts.
     pub fn inherit_hosts(&mut self, now: Time, lore: RosterLore) {
         self.roster.inherit(lore);
-        let outcome = self.roster.set_lists(now, &self.config);
+        let outcome = self.roster.set_lists(now, &self.config, &|_| Vec::new());
         self.roster.check();
         self.tell_hosts(&outcome);
     }
@@ -284,7 +286,7 @@ impl Control {
         for post in &self.posts {
             post.post(Letter::Settings(self.config.clone()));
         }
-        let outcome = self.roster.set_lists(now, &self.config);
+        let outcome = self.roster.set_lists(now, &self.config, &|_| Vec::new());
         self.tell_hosts(&outcome);
     }
 

@@ -95,7 +95,8 @@ impl Pooler {
 
     /// DRAIN_HOST and RESUME_HOST. False if no placed database has such a host.
     pub(super) fn order_host(&self, written: &str, fact: &Fact, out: &mut Out) -> bool {
-        let known = self.hosts.lists.keys().flat_map(|list| list.iter());
+        let known = self.hosts.lists.values().flat_map(|list| &list.hosts);
+        let known = known.map(|(host, _)| host);
         let mut meant: Vec<&HostPort> = known.filter(|host| host.is_named(written)).collect();
         meant.sort_unstable();
         meant.dedup();

@@ -1,6 +1,8 @@
 //! The connections of checks: when they are opened.
 
-use crate::config::{HostPort, nanos};
+use std::sync::Arc;
+
+use crate::config::{Database, HostPort, nanos};
 use crate::event::{Out, Time};
 use crate::host_check::{placed, tell};
 use crate::pool::key::Purpose;
@@ -24,7 +26,11 @@ impl Pooler {
         let again = nanos(self.config.globals.host_check_interval);
         let check = gone!(self.checks.hosts.get_mut(&host));
         check.next = Some(Time(self.now.0.saturating_add(again)));
-        let entry = placed(&self.config).find(|database| database.hosts.contains(&host));
+        let has = |database: &&Arc<Database>| {
+            let mut hosts = self.hosts.hosts(database).iter();
+            hosts.any(|(of, _)| *of == host)
+        };
+        let entry = placed(&self.config).find(has);
         let entry = gone!(entry).clone();
         let scopes = self.config.scopes(Some(&entry), None);
         let auth_user = scopes.auth_user().filter(|user| !user.is_empty());

@@ -283,9 +283,13 @@ impl Writer {
             Host::Name(name) => (0, name.clone()),
             Host::Ip(address) => (1, address.to_string()),
             Host::Unix(folder) => (2, folder.clone()),
+            Host::Address { name, .. } => (3, name.clone()),
         };
         self.byte(kind);
         self.string(text.as_bytes());
+        if let Host::Address { ip, .. } = &host.host {
+            self.string(ip.to_string().as_bytes());
+        }
         self.size(host.port.into());
     }
 
@@ -607,6 +611,10 @@ impl Reader<'_> {
             0 => Host::Name(text),
             1 => Host::Ip(text.parse().map_err(|_| Damaged)?),
             2 => Host::Unix(text),
+            3 => Host::Address {
+                name: text,
+                ip: self.text()?.parse().map_err(|_| Damaged)?,
+            },
             _ => return Err(Damaged),
         };
         let port = u16::try_from(self.size()?).map_err(|_| Damaged)?;

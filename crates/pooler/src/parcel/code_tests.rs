@@ -154,6 +154,13 @@ fn roster() -> RosterLore {
         host(Host::Name("db1".into()), 5432),
         host(Host::Ip("::1".parse().unwrap()), 5433),
         host(Host::Unix("/run".into()), 5434),
+        host(
+            Host::Address {
+                name: "db1".into(),
+                ip: "10.0.0.1".parse().unwrap(),
+            },
+            5435,
+        ),
     ];
     let report = HostReport {
         in_recovery: true,

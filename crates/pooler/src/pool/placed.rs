@@ -129,7 +129,9 @@ impl Pooler {
         let database = &login.terms.database;
         let stays = match &pool.key.target {
             TargetName::Entry => true,
-            TargetName::Host(host) => database.is_placed() && database.hosts.contains(host),
+            TargetName::Host(host) => {
+                database.is_placed() && self.standing(pool.login, host).is_some()
+            }
             TargetName::NoHost => database.is_placed(),
         };
         let is_used = pool.servers() > 0 || pool.is_waited_for() || !pool.pin_line.is_empty();

@@ -40,6 +40,9 @@ impl Pooler {
         }
         self.promoted_servers_mature(out);
         self.welcome_back(&before, out);
+        self.follow_hosts();
+        let view = self.hosts.clone();
+        self.past_checkouts.retain(|host, _| view.has(host));
     }
 
     /// Sends the clients of a login where the hosts fit now, and ends the use of hosts that do not.
@@ -158,13 +161,12 @@ impl Pooler {
             let pool = self.pools.at(id);
             pool.is_waited_for() && (pool.key.target == TargetName::NoHost || self.backs_off(id))
         });
-        let list = self.hosts.lists.get(&*database.hosts);
-        let hosts = list.map_or(&[][..], |list| &list.hosts);
         let due = |(_, standing): &&(HostPort, HostStanding)| {
             let is_up = standing.state == State::Up && (waits || standing.role.is_none());
             standing.hidden && (is_up || standing.state == State::Down)
         };
-        let due: Vec<&(HostPort, HostStanding)> = hosts.iter().filter(due).collect();
+        let due: Vec<&(HostPort, HostStanding)> =
+            self.hosts.hosts(database).iter().filter(due).collect();
         let turn = (self.now.0 / PERIOD_NS) as usize;
         let Some((host, _)) = due.get(turn % due.len().max(1)) else {
             return;

@@ -24,9 +24,10 @@ mod verdict;
 pub mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::config::{Config, HostPort};
+use crate::config::{Config, Host, HostPort};
 use crate::ids::Time;
 use crate::mail::Mail;
 use crate::note::{Level, Note};
@@ -44,6 +45,7 @@ pub struct Roster {
     workers: u16,
     /// The hosts of all lists.
     hosts: BTreeMap<HostPort, HostRecord>,
+    /// By the list in the configuration.
     lists: BTreeMap<HostList, Roll>,
 }
 
@@ -94,10 +96,9 @@ impl Roster {
     /// What a successor must know.
     pub fn lore(&self) -> RosterLore {
         let hosts = self.hosts.iter();
-        let lists = self.lists.iter();
         RosterLore {
             hosts: hosts.map(|(host, record)| record.lore(host)).collect(),
-            lists: lists.map(|(list, roll)| roll.lore(list)).collect(),
+            lists: self.lists.values().map(Roll::lore).collect(),
         }
     }
 
@@ -108,25 +109,36 @@ impl Roster {
             self.hosts.insert(host.host, record);
         }
         for list in lore.lists {
-            let roll = Roll::inherit(&list);
-            self.lists.insert(list.hosts.into(), roll);
+            self.lists
+                .insert(list.hosts.as_slice().into(), Roll::inherit(&list));
         }
     }
 
-    /// Takes the lists of all placed databases, at start and after each reload. What is known of
-    /// hosts that stay is kept.
-    pub fn set_lists(&mut self, now: Time, config: &Config) -> Outcome {
+    /// Takes the lists of all placed databases, at start, after each reload, and when the addresses
+    /// of a name have changed. What is known of hosts that stay is kept. Each of a name's
+    /// `addresses` is a host; a name without any is one host.
+    pub fn set_lists(
+        &mut self,
+        now: Time,
+        config: &Config,
+        addresses: &dyn Fn(&str) -> Vec<IpAddr>,
+    ) -> Outcome {
         let databases = config.databases.values().chain(&config.fallback);
         let placed = databases.filter(|database| database.is_placed());
         let lists: BTreeSet<HostList> = placed.map(|of| of.hosts.as_slice().into()).collect();
-        let hosts: BTreeSet<&HostPort> = lists.iter().flat_map(|list| list.iter()).collect();
+        let before = std::mem::take(&mut self.lists);
+        let roll = |list: HostList| {
+            let members = list.iter().flat_map(|host| members(host, addresses));
+            let roll = Roll::succeed(members.collect(), &before);
+            (list, roll)
+        };
+        self.lists = lists.into_iter().map(roll).collect();
+        let hosts = self.lists.values().flat_map(|roll| roll.members());
+        let hosts: BTreeSet<&HostPort> = hosts.collect();
         self.hosts.retain(|host, _| hosts.contains(host));
         for host in hosts {
             self.hosts.entry(host.clone()).or_default();
         }
-        let before = std::mem::take(&mut self.lists);
-        let roll = |list: &HostList| (list.clone(), Roll::succeed(list, &before));
-        self.lists = lists.iter().map(roll).collect();
         let mut outcome = Outcome::default();
         self.judge(now, &mut outcome);
         if !before.keys().eq(self.lists.keys()) {
@@ -155,13 +167,14 @@ impl Roster {
 
     /// Panics if something contradicts: for the simulation.
     pub fn check(&self) {
-        let hosts: BTreeSet<_> = self.lists.keys().flat_map(|list| list.iter()).collect();
+        let hosts = self.lists.values().flat_map(|roll| roll.members());
+        let hosts: BTreeSet<_> = hosts.collect();
         assert!(
             hosts.into_iter().eq(self.hosts.keys()),
             "hosts of all lists"
         );
-        for (list, roll) in &self.lists {
-            roll.check(list, &self.hosts);
+        for roll in self.lists.values() {
+            roll.check(&self.hosts);
         }
     }
 
@@ -249,7 +262,7 @@ impl Roster {
         for (list, roll) in self
             .lists
             .iter_mut()
-            .filter(|(list, _)| list.contains(host))
+            .filter(|(_, roll)| roll.members().contains(host))
         {
             let is_primary = roll.primaries().contains(&host);
             let (asks, changed): (Vec<HostPort>, bool) = if is_primary {
@@ -328,10 +341,10 @@ impl Roster {
         resumed.insert(host.clone());
         let away = self.hosts.iter().filter(|(_, record)| !record.is_up());
         let away: BTreeSet<HostPort> = away.map(|(other, _)| other.clone()).collect();
-        for (list, roll) in &mut self.lists {
-            if list.iter().any(|of| resumed.contains(of)) {
-                roll.forget(list, &resumed, &away);
-                for other in list.iter().filter(|other| away.contains(other)) {
+        for roll in self.lists.values_mut() {
+            if roll.members().iter().any(|of| resumed.contains(of)) {
+                roll.forget(&resumed, &away);
+                for other in roll.members().iter().filter(|other| away.contains(other)) {
                     self.hosts.entry(other.clone()).or_default().word = None;
                 }
             }
@@ -340,8 +353,8 @@ impl Roster {
 
     fn judge(&mut self, now: Time, outcome: &mut Outcome) {
         let (mut is_new, mut notes) = (false, Vec::new());
-        for (list, roll) in &mut self.lists {
-            is_new |= roll.judge(now, list, &self.hosts, &mut notes);
+        for roll in self.lists.values_mut() {
+            is_new |= roll.judge(now, &self.hosts, &mut notes);
         }
         // Lists with the same hosts have the same to say.
         for note in notes {
@@ -353,6 +366,25 @@ impl Roster {
             outcome.view = Some(self.view());
         }
     }
+}
+
+/// The hosts that a host of the configuration stands for: each of a name's addresses, or itself.
+fn members(to: &HostPort, addresses: &dyn Fn(&str) -> Vec<IpAddr>) -> Vec<HostPort> {
+    let found = match &to.host {
+        Host::Name(name) => addresses(name),
+        _ => Vec::new(),
+    };
+    if found.is_empty() {
+        return vec![to.clone()];
+    }
+    let member = |ip| HostPort {
+        host: Host::Address {
+            name: to.host.to_string(),
+            ip,
+        },
+        port: to.port,
+    };
+    found.into_iter().map(member).collect()
 }
 
 /// A host has answered. True if it was down or silent.

@@ -14,6 +14,8 @@ use crate::note::{Level, Note};
 /// The verdict on a list, and what the next verdict must remember.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Roll {
+    /// The hosts of the list, in its order. Those of a name are its addresses, if there are several.
+    members: HostList,
     precedent: Precedent,
     /// Without positions in the WAL.
     view: ListView,
@@ -22,25 +24,32 @@ pub(super) struct Roll {
 }
 
 impl Roll {
-    /// The roll of a list after a reload. It remembers what was known of its hosts in the same list
-    /// before, or in the list that had most of them.
-    pub(super) fn succeed(list: &HostList, before: &BTreeMap<HostList, Roll>) -> Roll {
-        if let Some(same) = before.get(list) {
+    /// The roll of these hosts after a reload, or after the addresses of a name have changed. It
+    /// remembers what was known of the same hosts before, or in the list that had most of them.
+    pub(super) fn succeed(members: HostList, before: &BTreeMap<HostList, Roll>) -> Roll {
+        if let Some(same) = before.values().find(|old| old.members == members) {
             return same.clone();
         }
-        let shared = |old: &HostList| old.iter().filter(|host| list.contains(host)).count();
-        let closest = before.iter().max_by_key(|(old, _)| shared(old));
+        let of_old = |old: &Roll| {
+            old.members
+                .iter()
+                .filter(|host| members.contains(host))
+                .count()
+        };
+        let closest = before.values().max_by_key(|old| of_old(old));
+        let closest = closest.filter(|old| of_old(old) > 0);
         let mut roll = Roll {
-            precedent: Precedent::new(list.len()),
+            precedent: Precedent::new(members.len()),
             view: ListView::default(),
             rounds: Rounds::default(),
+            members,
         };
-        let Some((old, closest)) = closest.filter(|(old, _)| shared(old) > 0) else {
+        let Some(closest) = closest else {
             return roll;
         };
         roll.view = closest.view.clone();
-        for (at, host) in list.iter().enumerate() {
-            let Some(place) = old.iter().position(|of_old| of_old == host) else {
+        for (at, host) in roll.members.iter().enumerate() {
+            let Some(place) = closest.members.iter().position(|of_old| of_old == host) else {
                 continue;
             };
             roll.precedent.fences[at] = closest.precedent.fences[place].clone();
@@ -52,8 +61,13 @@ impl Roll {
         roll
     }
 
+    /// The hosts, in order.
+    pub(super) fn members(&self) -> &[HostPort] {
+        &self.members
+    }
+
     /// What a successor must know of the list.
-    pub(super) fn lore(&self, list: &HostList) -> ListLore {
+    pub(super) fn lore(&self) -> ListLore {
         let Precedent {
             incumbent,
             system,
@@ -64,7 +78,7 @@ impl Roll {
             Some((at, fence.timeline, fence.why.to_string()))
         });
         ListLore {
-            hosts: list.to_vec(),
+            hosts: self.members.to_vec(),
             incumbent: incumbent.and_then(|at| u32::try_from(at).ok()),
             system: *system,
             fences: fenced.collect(),
@@ -84,6 +98,7 @@ impl Roll {
             }
         }
         Roll {
+            members: lore.hosts.as_slice().into(),
             precedent,
             view: ListView::default(),
             rounds: Rounds::default(),
@@ -94,14 +109,16 @@ impl Roll {
     pub(super) fn judge(
         &mut self,
         now: Time,
-        list: &HostList,
         records: &BTreeMap<HostPort, HostRecord>,
         notes: &mut Vec<Note>,
     ) -> bool {
-        let contestants = list.iter().map(|host| records[host].contestant(host));
+        let contestants = self
+            .members
+            .iter()
+            .map(|host| records[host].contestant(host));
         let contestants: Vec<Contestant<'_>> = contestants.collect();
         let Judgement { precedent, rulings } = judge(&contestants, &self.precedent);
-        let judged = list.iter().zip(rulings).zip(&precedent.fences);
+        let judged = self.members.iter().zip(rulings).zip(&precedent.fences);
         let hosts = judged.map(|((host, ruling), fence)| {
             let mut standing = records[host].standing(now, ruling, fence.as_ref());
             if let Some(old) = self.view.standing(host)
@@ -180,17 +197,12 @@ impl Roll {
     }
 
     /// Ends the fences of resumed hosts, and forgets an incumbent that is away.
-    pub(super) fn forget(
-        &mut self,
-        list: &HostList,
-        resumed: &BTreeSet<HostPort>,
-        away: &BTreeSet<HostPort>,
-    ) {
-        for (host, fence) in list.iter().zip(&mut self.precedent.fences) {
+    pub(super) fn forget(&mut self, resumed: &BTreeSet<HostPort>, away: &BTreeSet<HostPort>) {
+        for (host, fence) in self.members.iter().zip(&mut self.precedent.fences) {
             fence.take_if(|_| resumed.contains(host));
         }
         let incumbent = self.precedent.incumbent;
-        if incumbent.is_some_and(|at| away.contains(&list[at])) {
+        if incumbent.is_some_and(|at| away.contains(&self.members[at])) {
             self.precedent.incumbent = None;
             self.precedent.system = None;
         }
@@ -219,11 +231,15 @@ impl Roll {
     }
 
     /// Panics if the verdict contradicts itself or is out of date.
-    pub(super) fn check(&self, list: &HostList, records: &BTreeMap<HostPort, HostRecord>) {
+    pub(super) fn check(&self, records: &BTreeMap<HostPort, HostRecord>) {
         let hosts: Vec<_> = self.view.hosts.iter().map(|(host, _)| host).collect();
-        assert_eq!(hosts, list.iter().collect::<Vec<_>>(), "hosts of a list");
+        assert_eq!(
+            hosts,
+            self.members.iter().collect::<Vec<_>>(),
+            "hosts of a list"
+        );
         let (mut again, mut notes) = (self.clone(), Vec::new());
-        again.judge(Time(u64::MAX), list, records, &mut notes);
+        again.judge(Time(u64::MAX), records, &mut notes);
         assert_eq!((&again, &notes[..]), (self, &[][..]), "a list judged twice");
         let primaries = having(&self.view, Role::Primary);
         for pair in primaries.windows(2) {

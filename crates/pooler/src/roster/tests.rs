@@ -30,6 +30,30 @@ fn config(lists: &[&str]) -> Config {
     config
 }
 
+/// The last numbers of the addresses 10.0.0.x of the name `pg`; none: it is one host.
+type Addresses<'a> = &'a [u8];
+
+fn found<'a>(pg: Addresses<'a>) -> impl Fn(&str) -> Vec<IpAddr> + 'a {
+    move |name| match name {
+        "pg" => pg.iter().map(|last| [10, 0, 0, *last].into()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A host by its name, or one of the addresses of `pg`, as `10.0.0.x`.
+fn member(name: &str) -> HostPort {
+    match name.parse() {
+        Ok(ip) => HostPort {
+            host: Host::Address {
+                name: "pg".into(),
+                ip,
+            },
+            port: 5432,
+        },
+        Err(_) => host(name),
+    }
+}
+
 /// A roster, and the time, which goes on by a second with each fact.
 struct World {
     roster: Roster,
@@ -39,7 +63,7 @@ struct World {
 impl World {
     fn new(lists: &[&str]) -> World {
         let (mut roster, now) = (Roster::new(3), Time(SECOND));
-        let outcome = roster.set_lists(now, &config(lists));
+        let outcome = roster.set_lists(now, &config(lists), &found(&[]));
         assert!(
             outcome.view.is_some() && outcome.notes.is_empty(),
             "{outcome:?}"
@@ -49,7 +73,7 @@ impl World {
 
     fn hear(&mut self, name: &str, fact: Fact) -> Outcome {
         self.now.0 += SECOND;
-        let of = host(name);
+        let of = member(name);
         let outcome = self.roster.hear(self.now, HostFact { host: of, fact });
         self.roster.check();
         outcome
@@ -61,8 +85,12 @@ impl World {
     }
 
     fn reload(&mut self, lists: &[&str]) -> Outcome {
+        self.resolve(lists, &[])
+    }
+
+    fn resolve(&mut self, lists: &[&str], pg: Addresses<'_>) -> Outcome {
         self.now.0 += SECOND;
-        let outcome = self.roster.set_lists(self.now, &config(lists));
+        let outcome = self.roster.set_lists(self.now, &config(lists), &found(pg));
         self.roster.check();
         outcome
     }
@@ -73,7 +101,7 @@ impl World {
         let standing = view
             .lists
             .values()
-            .find_map(|list| list.standing(&host(name)));
+            .find_map(|list| list.standing(&member(name)));
         standing.unwrap().clone()
     }
 
@@ -510,6 +538,95 @@ fn a_reload_keeps_what_is_known() {
     assert!(world.roster.hosts.is_empty());
     world.reload(&["db1,db2"]);
     assert_eq!(world.state("db1"), (None, State::Up));
+}
+
+#[test]
+fn each_address_of_a_name_is_a_host() {
+    let mut world = World::new(&["pg"]);
+    world.hear("pg", primary(1, "a"));
+    assert_eq!(world.state("pg"), PRIMARY);
+    // One becomes three: none of them is known yet.
+    let view = world.resolve(&["pg"], &[1, 2, 3]).view.unwrap();
+    let (list, known) = view.lists.first_key_value().unwrap();
+    assert_eq!(list[..], [host("pg")]);
+    let hosts = known.hosts.iter().map(|(host, _)| host.to_string());
+    let expected = [
+        "pg(10.0.0.1):5432",
+        "pg(10.0.0.2):5432",
+        "pg(10.0.0.3):5432",
+    ];
+    assert_eq!(hosts.collect::<Vec<_>>(), expected);
+    assert_eq!(known.best(SessionAttrs::Primary), Vec::<&HostPort>::new());
+    world.hear("10.0.0.1", standby(1, "b"));
+    world.hear("10.0.0.2", primary(1, "a"));
+    assert_eq!(best(&world, SessionAttrs::Primary), Vec::<String>::new());
+    world.hear("10.0.0.3", standby(1, "c"));
+    assert_eq!(best(&world, SessionAttrs::Primary), [expected[1]]);
+    assert_eq!(
+        best(&world, SessionAttrs::Standby),
+        [expected[0], expected[2]]
+    );
+    assert!(
+        world.resolve(&["pg"], &[1, 2, 3]).view.is_none(),
+        "the same"
+    );
+    // A fact about the name, on its way when the addresses were found.
+    assert_eq!(world.hear("pg", standby(1, "b")), Outcome::default());
+}
+
+#[test]
+fn addresses_come_and_go() {
+    let mut world = World::new(&["pg,db4"]);
+    world.hear("db4", standby(1, "d"));
+    world.resolve(&["pg,db4"], &[1, 2]);
+    world.hear("10.0.0.1", primary(1, "a"));
+    world.hear("10.0.0.2", standby(1, "b"));
+    world.hear("10.0.0.2", Fact::Drain);
+    // The primary is known while a new host has not answered.
+    let outcome = world.resolve(&["pg,db4"], &[1, 2, 3]);
+    assert!(outcome.view.is_some() && outcome.notes.is_empty());
+    assert_eq!(world.state("10.0.0.1"), PRIMARY);
+    assert_eq!(
+        world.state("10.0.0.2"),
+        (Some(Role::Standby), State::Drained)
+    );
+    assert_eq!(world.state("10.0.0.3"), (None, State::Up));
+    assert_eq!(world.state("db4"), STANDBY);
+    // The primary's address goes, and a standby is promoted.
+    let told = lines(&world.resolve(&["pg,db4"], &[2, 3]));
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].starts_with("WARNING no primary: pg(10.0.0.2):5432 "),
+        "{told:?}"
+    );
+    let told = world.told("10.0.0.3", primary(2, "c"));
+    assert_eq!(told, ["LOG host pg(10.0.0.3):5432 is the primary"]);
+    // The old one comes back, and is nobody's primary.
+    world.resolve(&["pg,db4"], &[1, 2, 3]);
+    world.hear("10.0.0.1", primary(1, "a"));
+    assert_eq!(world.state("10.0.0.1"), FENCED);
+    assert_eq!(world.state("10.0.0.3"), PRIMARY);
+    world.resolve(&["pg,db4"], &[]);
+    assert_eq!(world.state("pg"), (None, State::Up));
+    assert_eq!(world.state("db4"), STANDBY);
+}
+
+#[test]
+fn a_successor_knows_the_addresses() {
+    let mut world = World::new(&["pg"]);
+    world.resolve(&["pg"], &[1, 2]);
+    world.hear("10.0.0.1", standby(2, "a"));
+    world.hear("10.0.0.2", primary(2, "b"));
+    let mut next = Roster::new(3);
+    next.inherit(world.roster.lore());
+    next.set_lists(world.now, &config(&["pg"]), &found(&[1, 2]));
+    next.check();
+    let next = World {
+        roster: next,
+        now: world.now,
+    };
+    assert_eq!(next.state("10.0.0.1"), STANDBY);
+    assert_eq!(next.state("10.0.0.2"), PRIMARY);
 }
 
 fn any_fact(random: &mut ChaCha20Rng) -> Fact {

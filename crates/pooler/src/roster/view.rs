@@ -126,7 +126,8 @@ impl HostStanding {
     }
 }
 
-/// What is known of the hosts of one list, in its order.
+/// What is known of the hosts of one list, in its order. A name with several addresses stands for
+/// as many hosts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ListView {
     /// The hosts.
@@ -156,11 +157,23 @@ impl ListView {
 /// What is known of all lists. The control thread sends a new value whenever something changes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct View {
-    /// By list.
+    /// By the list in the configuration.
     pub lists: BTreeMap<HostList, ListView>,
 }
 
 impl View {
+    /// The hosts of a placed database, which may be more than its entry names.
+    pub fn hosts(&self, database: &Database) -> &[(HostPort, HostStanding)] {
+        let list = self.lists.get(&*database.hosts);
+        list.map_or(&[], |list| &list.hosts)
+    }
+
+    /// True if a list has the host.
+    pub fn has(&self, host: &HostPort) -> bool {
+        let mut lists = self.lists.values();
+        lists.any(|list| list.standing(host).is_some())
+    }
+
     /// The primary of a host: the first one of the lists with this host.
     pub fn primary_of(&self, host: &HostPort) -> Option<&HostPort> {
         let lists = self.lists.values();
@@ -172,10 +185,9 @@ impl View {
 
     /// How many hosts of a database can be used now.
     pub fn usable(&self, database: &Database) -> u32 {
-        let list = self.lists.get(&*database.hosts);
         let wish = database.target_session_attrs;
         let usable = |of: &HostStanding| of.rank(wish).is_some_and(|rank| rank < Rank::Down);
-        let hosts = list.iter().flat_map(|list| &list.hosts);
+        let hosts = self.hosts(database).iter();
         hosts.filter(|(_, standing)| usable(standing)).count() as u32
     }
 

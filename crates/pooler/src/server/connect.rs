@@ -50,6 +50,10 @@ impl Pooler {
                 self.connect(id, Address::Unix(path, port), out);
             }
             Host::Ip(ip) => self.connect(id, Address::Tcp(ip, port), out),
+            Host::Address { name, ip } => {
+                self.servers.at_mut(id).connection.look_for(&name, port);
+                self.connect(id, Address::Tcp(ip, port), out);
+            }
             Host::Name(host) => {
                 self.servers.at_mut(id).connection.look_for(&host, port);
                 let question = |ticket| Question::Resolve { ticket, host };
