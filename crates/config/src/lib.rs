@@ -14,6 +14,7 @@ mod doubts;
 mod excerpt;
 mod host;
 mod ini;
+mod judged;
 pub mod ldap;
 pub mod near;
 pub mod quotes;

@@ -372,7 +372,7 @@ impl Broker {
             let held: i64 = pool.held.iter().map(|held| i64::from(*held)).sum();
             assert_eq!(held, i64::from(pool.total), "permits of a pool");
         }
-        let mut had = HashMap::with_hasher(self.pools.hasher().clone());
+        let mut had = HashMap::with_hasher(*self.pools.hasher());
         for (key, pool) in self.pools.iter().filter(|(_, pool)| pool.total > 0) {
             for name in self.names(key).into_iter().flatten() {
                 *had.entry(name).or_default() += pool.total;

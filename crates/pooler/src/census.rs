@@ -7,7 +7,7 @@ use crate::client::ClientState;
 use crate::config::SessionAttrs;
 use crate::event::{ClientId, ServerId, Time};
 use crate::login::key::LoginKey;
-use crate::pool::placed::wish;
+use crate::pool::fit::wish;
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 use crate::roster::view::{HostStanding, View};

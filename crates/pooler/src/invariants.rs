@@ -6,7 +6,7 @@ use crate::client::Client;
 use crate::client::ClientState;
 use crate::event::Peer;
 use crate::pool::Purpose;
-use crate::pool::placed::fit_hosts;
+use crate::pool::fit::fit_hosts;
 use crate::pool::target::TargetName;
 use crate::pooler::{Asker, Pooler};
 use crate::roster::view::State;
@@ -149,7 +149,9 @@ impl Pooler {
         for (_, pool) in self.pools.iter() {
             let login = self.logins.at(pool.login);
             let (key, database) = (&pool.key, &login.terms.database);
+            // Reads may wait there for a standby.
             let waits = pool.is_waited_for() && !login.is_forsaken();
+            let waits = waits && login.terms.reads.is_none();
             if key.target == TargetName::NoHost && waits {
                 let list = self.hosts.lists.get(&*database.hosts);
                 let fit = fit_hosts(list, database, key.purpose);

@@ -13,6 +13,7 @@
 use std::collections::VecDeque;
 
 use crate::event::{ClientId, ServerId};
+use crate::pool::key::PoolId;
 
 /// A step to take before the current event is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +32,8 @@ pub(crate) enum Next {
     LookUp(ClientId),
     /// A server without a socket is gone.
     Forget(ServerId),
+    /// The clients that wait in a pool for reads go elsewhere.
+    RouteWaiting(PoolId),
     /// A client's read waits for a standby that has come further.
     AwaitRound(ClientId),
 }

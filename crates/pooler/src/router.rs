@@ -89,6 +89,7 @@ impl Pooler {
                 Next::TellLost(id) => self.disconnect(id, Fault::ServerGone, out),
                 Next::LookUp(id) => self.look_up_again(id, out),
                 Next::Forget(id) => self.server_gone(id, out),
+                Next::RouteWaiting(pool) => self.route_waiting(pool, out),
                 Next::AwaitRound(id) => self.read_awaits_round(id, out),
             }
         }

@@ -36,6 +36,7 @@ use crate::login::key::{LoginId, LoginKey};
 use crate::params::{Meaning, Params};
 use crate::pool::key::PoolId;
 use crate::reads::mark::ReadMark;
+use crate::roster::view::Instance;
 use crate::session::settings::Maybe;
 use crate::signal::SignalStatement;
 use crate::statement::ClientStatements;
@@ -205,6 +206,15 @@ impl Client {
     pub(crate) fn joins(&mut self, login: LoginId, share: &Arc<Allowance>) {
         self.login = Some(login);
         self.statements.charge_to(share);
+    }
+
+    /// The client has seen something while so many rounds had begun: an answer of this standby, or of
+    /// another host.
+    pub(crate) fn sees(&mut self, begun: u64, at: Option<Instance>) {
+        let mark = self
+            .read_mark
+            .get_or_insert_with(|| Box::new(ReadMark::new(begun)));
+        mark.sees(begun, at);
     }
 
     /// What the client has seen is not followed any more.

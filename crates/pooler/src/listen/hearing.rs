@@ -489,9 +489,9 @@ impl Pooler {
         }
         let missed = std::mem::take(&mut own.missed);
         let heard = own.take();
-        if let Some(mark) = &mut client.read_mark {
+        if client.read_mark.is_some() {
             // Who was told of a commit has seen it.
-            mark.sees(self.begun.load(Ordering::SeqCst), None);
+            client.sees(self.begun.load(Ordering::SeqCst), None);
         }
         if missed {
             let text = Fault::ListenerLost.to_string();

@@ -4,6 +4,7 @@ use crate::client;
 use crate::config::nanos;
 use crate::event::{Out, ServerId};
 use crate::fault::Fault;
+use crate::next::Next;
 use crate::pool::Failure;
 use crate::pool::key::{PoolId, PoolKey, Purpose};
 use crate::pooler::Pooler;
@@ -119,7 +120,7 @@ impl Pooler {
         let has = |pools: &[(PoolId, u32)]| pools.iter().any(|(pool, _)| *pool == pool_id);
         if has(login.read_pools()) && !has(login.shares()) {
             // Reads go elsewhere.
-            return self.route_waiting(pool_id, out);
+            return self.next.note(Next::RouteWaiting(pool_id));
         }
         // A working server, or another try, may still serve the waiting clients.
         if absent || self.has_usable_server(pool_id) {

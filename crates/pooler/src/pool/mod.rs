@@ -5,6 +5,7 @@ pub mod checkout;
 pub mod eviction;
 pub mod fail;
 pub mod failure;
+pub(crate) mod fit;
 pub mod growth;
 mod health;
 pub mod hungry;

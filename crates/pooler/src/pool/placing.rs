@@ -13,8 +13,8 @@ use crate::maintenance::PERIOD_NS;
 use crate::next::Next;
 use crate::opening::Opening;
 use crate::pool::Pool;
+use crate::pool::fit::fit_hosts;
 use crate::pool::key::{PoolId, PoolKey, Purpose};
-use crate::pool::placed::fit_hosts;
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 use crate::roster::view::{HostStanding, Role, State, View};
@@ -209,6 +209,9 @@ impl Pooler {
 
     /// Routes the clients again that wait in a pool, with their time.
     pub(crate) fn route_waiting(&mut self, pool_id: PoolId, out: &mut Out) {
+        if !self.pools.iter().any(|(id, _)| id == pool_id) {
+            return;
+        }
         let mut reached = BTreeSet::new();
         for (client, since) in self.pools.at_mut(pool_id).waiting.take_all() {
             reached.extend(self.waiter_goes_on(client, (pool_id, since)));

@@ -12,7 +12,7 @@
 //! - that covers a round above `floor`, or
 //! - whose instance is `at`,
 //!
-//! on a server that is **mature** (`maturity.rs`): the standby has covered a round that began after
+//! on a server that is **mature** (`newborn.rs`): the standby has covered a round that began after
 //! the server was asked for its instance.
 //!
 //! Why this is right:
@@ -34,7 +34,10 @@
 
 pub mod mark;
 pub(crate) mod maturity;
+mod newborn;
 mod place;
+mod progress;
+mod seen;
 pub mod wish;
 
 use crate::config::{

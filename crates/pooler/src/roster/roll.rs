@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::lore::ListLore;
 use super::record::HostRecord;
-use super::round::Rounds;
+use super::round::RoundLog;
 use super::verdict::{Contestant, Fence, Judgement, Precedent, judge};
 use super::view::{HostList, ListView, Role, State};
 use crate::config::HostPort;
@@ -20,7 +20,7 @@ pub(super) struct Roll {
     /// Without positions in the WAL.
     view: ListView,
     /// How far standbys have come.
-    pub(super) rounds: Rounds,
+    pub(super) rounds: RoundLog,
 }
 
 impl Roll {
@@ -41,7 +41,7 @@ impl Roll {
         let mut roll = Roll {
             precedent: Precedent::new(members.len()),
             view: ListView::default(),
-            rounds: Rounds::default(),
+            rounds: RoundLog::default(),
             members,
         };
         let Some(closest) = closest else {
@@ -101,7 +101,7 @@ impl Roll {
             members: lore.hosts.as_slice().into(),
             precedent,
             view: ListView::default(),
-            rounds: Rounds::default(),
+            rounds: RoundLog::default(),
         }
     }
 

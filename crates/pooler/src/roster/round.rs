@@ -1,4 +1,4 @@
-//! Rounds: how far standbys have come, so that a client never reads back in time.
+//! RoundLog: how far standbys have come, so that a client never reads back in time.
 //!
 //! All workers share one counter, `begun`. Each question to the primary is a **round**: the worker
 //! adds 1 to `begun`, *then* asks where the primary inserts into the WAL. A standby **covers** a
@@ -36,7 +36,7 @@ pub type Covers = BTreeMap<HostPort, Cover>;
 
 /// The rounds of one list of hosts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Rounds {
+pub(super) struct RoundLog {
     timeline: u32,
     /// The newest last.
     begun: VecDeque<Round>,
@@ -60,7 +60,7 @@ struct Awaited {
     until: Time,
 }
 
-impl Rounds {
+impl RoundLog {
     /// The primary has answered. Nothing is covered on another timeline than its own.
     pub(super) fn primary_reaches(&mut self, now: Time, reached: &Reached) {
         if self.timeline != reached.timeline {
@@ -171,15 +171,15 @@ mod tests {
     }
 
     /// After these rounds of the primary, a second apart.
-    fn after(rounds: &[(u64, u64)]) -> Rounds {
-        let mut all = Rounds::default();
+    fn after(rounds: &[(u64, u64)]) -> RoundLog {
+        let mut all = RoundLog::default();
         for (round, lsn) in rounds {
             all.primary_reaches(Time(round * 1_000), &reached(*round, *lsn));
         }
         all
     }
 
-    fn covered(rounds: &mut Rounds, of: Reached) -> Option<(u64, u64)> {
+    fn covered(rounds: &mut RoundLog, of: Reached) -> Option<(u64, u64)> {
         rounds.standby_reaches(&host("s"), &of);
         let cover = rounds.covers.get(&host("s"))?;
         Some((cover.round, cover.lag))

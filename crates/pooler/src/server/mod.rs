@@ -402,6 +402,11 @@ impl Server {
     }
 
     /// The examination of the host, if this is a check's connection.
+    /// The server can serve reads at this standby.
+    pub(crate) fn matures(&mut self, instance: Instance) {
+        self.instance = Some(instance);
+    }
+
     pub(crate) fn maturity_mut(&mut self) -> Option<&mut Maturity> {
         match &mut self.state {
             ServerState::Maturing(maturity) => Some(maturity),
