@@ -3,10 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::host::{Host, HostPort};
-use super::resolve::Resolver;
+use super::resolve::ConfigReader;
 use super::value::{PoolMode, ReadConsistency, ReadRouting};
 
-impl Resolver {
+impl ConfigReader {
     /// Refuses lists of hosts in which a placed entry could not find its way, and warns of entries
     /// of `[hosts]` that no database has.
     pub(super) fn judge_placed(&mut self) {

@@ -47,7 +47,7 @@ pub(super) fn resolve(
     mistakes: Vec<Mistake>,
     read_file: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> Reading {
-    let mut resolver = Resolver {
+    let mut resolver = ConfigReader {
         path: path.into(),
         config: Config::default(),
         written: HashMap::new(),
@@ -90,7 +90,7 @@ fn assign(globals: &mut Globals, setting: &Setting, value: &str) -> Result<(), S
 /// What is odd about a user of the auth_file, and what helps.
 type Doubt = (&'static str, &'static str);
 
-pub(super) struct Resolver {
+pub(super) struct ConfigReader {
     path: String,
     pub(super) config: Config,
     /// The global settings that were written, each with its last value and place.
@@ -133,7 +133,7 @@ impl Entry<'_> {
     }
 }
 
-impl Resolver {
+impl ConfigReader {
     /// A section or an entry begins. Each begins with the defaults, as in PgBouncer.
     fn begin(&mut self, line: &WrittenLine) {
         match (&*line.path, line.scope()) {

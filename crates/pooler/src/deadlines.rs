@@ -7,12 +7,12 @@ use crate::client::{Client, ClientState};
 use crate::config::nanos;
 use crate::event::{ClientId, ServerId, Time};
 use crate::fault::Fault;
-use crate::host_check::begin::URGENT_NS;
 use crate::login::Terms;
 use crate::maintenance::PERIOD_NS;
 use crate::pool::reason::Reason;
 use crate::pool::{Pool, Purpose};
 use crate::pooler::Pooler;
+use crate::roster::check::URGENT_NS;
 use crate::server::{Server, ServerState};
 
 /// How long a server may take to become idle after its client has left, in nanoseconds.

@@ -1,7 +1,7 @@
 //! Checks: each host of placed databases is asked for its role, several times a second, on a
 //! connection of its own. One worker has this connection for the whole process.
 
-pub(crate) mod begin;
+mod begin;
 
 use std::collections::btree_map::Entry;
 use std::sync::Arc;

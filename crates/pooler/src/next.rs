@@ -32,6 +32,8 @@ pub(crate) enum Next {
     LookUp(ClientId),
     /// A server without a socket is gone.
     Forget(ServerId),
+    /// A server can serve reads now, or need not: its pool can use it.
+    Matured(ServerId),
     /// The clients that wait in a pool for reads go elsewhere.
     RouteWaiting(PoolId),
     /// A client's read waits for a standby that has come further.

@@ -24,6 +24,7 @@ use times::ClientTimes;
 use std::sync::Arc;
 
 use crate::account::Allowance;
+use crate::config::ReadTarget;
 use crate::console::ConsoleSession;
 use crate::effect::harmless::is_harmless;
 use crate::event::{ClientId, Ends, Peer, ServerId, Time, WorkerId};
@@ -215,6 +216,39 @@ impl Client {
             .read_mark
             .get_or_insert_with(|| Box::new(ReadMark::new(begun)));
         mark.sees(begun, at);
+    }
+
+    /// A request begins that may go there; `None` if it is no read. One that waits goes on as it was.
+    /// Answers what the client has seen, up to `begun` rounds at most.
+    pub(crate) fn begins_read(&mut self, begun: u64, wish: Option<ReadTarget>) -> ReadMark {
+        let waits = matches!(self.state, ClientState::Waiting(_));
+        let mark = self
+            .read_mark
+            .get_or_insert_with(|| Box::new(ReadMark::new(begun)));
+        if !waits {
+            mark.begins(wish);
+        }
+        **mark
+    }
+
+    /// The request waits for a standby, if it may.
+    pub(crate) fn read_waits(&mut self, now: Time, wait: u64) -> bool {
+        let mark = self.read_mark.as_mut();
+        mark.is_some_and(|mark| mark.waits(now, wait))
+    }
+
+    /// The request has found a standby: by a free choice, or where it was.
+    pub(crate) fn read_finds(&mut self, now: Time, is_free: bool) {
+        if let Some(mark) = &mut self.read_mark {
+            mark.finds(now, is_free);
+        }
+    }
+
+    /// The request waits for no standby any more.
+    pub(crate) fn read_gives_up(&mut self, now: Time) {
+        if let Some(mark) = &mut self.read_mark {
+            mark.gives_up(now);
+        }
     }
 
     /// What the client has seen is not followed any more.

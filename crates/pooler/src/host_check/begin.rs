@@ -8,10 +8,8 @@ use crate::host_check::{placed, tell};
 use crate::pool::key::Purpose;
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
+use crate::roster::check::URGENT_NS;
 use crate::roster::fact::Fact;
-
-/// How soon a host is asked again if that is urgent, in nanoseconds.
-pub(crate) const URGENT_NS: u64 = 5_000_000;
 
 impl Pooler {
     /// Opens the connections that are due.

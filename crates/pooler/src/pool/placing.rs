@@ -38,7 +38,7 @@ impl Pooler {
         for id in self.logins.ids() {
             self.place_login(id, out);
         }
-        self.promoted_servers_mature(out);
+        self.promoted_servers_mature();
         self.welcome_back(&before, out);
         self.follow_hosts();
         let view = self.hosts.clone();

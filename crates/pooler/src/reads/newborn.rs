@@ -9,12 +9,12 @@ use howdah_wire::write;
 
 use crate::event::{Close, Out, Peer, ServerId, Time};
 use crate::login::LoginId;
+use crate::next::Next;
 use crate::pool::key::Purpose;
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 use crate::roster::question::columns;
 use crate::roster::view::{HostList, Instance, Role};
-use crate::server::connect::login_is_over;
 use crate::server::{Server, ServerState};
 
 /// Asks a server which instance it belongs to, and how its transactions begin.
@@ -27,18 +27,17 @@ const QUESTION: &str = "SELECT (SELECT system_identifier FROM pg_catalog.pg_cont
 const AWAITED_NS: u64 = 20_000_000;
 
 impl Pooler {
-    /// A server has logged in. If it serves reads at a standby, it must mature first.
-    pub(crate) fn server_is_born(&mut self, id: ServerId, out: &mut Out) {
-        let server = self.servers.at_mut(id);
-        let login_at = server.connection.login_ends();
-        login_is_over(&self.pools.at(server.pool).key, login_at, out);
+    /// A server has logged in that serves reads at a standby: it must mature first. False for any other
+    /// server.
+    pub(crate) fn begins_to_mature(&mut self, id: ServerId, out: &mut Out) -> bool {
         if !self.must_mature(id) {
-            return self.server_ready(id, out);
+            return false;
         }
         out.send_with(Peer::Server(id), |buf| {
             write::query(buf, QUESTION.as_bytes())
         });
         self.await_task(id, ServerState::Maturing(Box::default()));
+        true
     }
 
     fn must_mature(&self, id: ServerId) -> bool {
@@ -95,7 +94,7 @@ impl Pooler {
             self.login_failed(id, "55000", &text, out);
             return self.close_server(id, "server serves no reads", Close::Await, out);
         }
-        if !self.has_matured(id, out) {
+        if !self.has_matured(id) {
             let (login, until) = (self.servers.at(id).login, Time(self.now.0 + AWAITED_NS));
             self.await_round(login, born, until, out);
             self.watch_server(id);
@@ -103,7 +102,7 @@ impl Pooler {
     }
 
     /// The hosts have changed: servers at a new primary need not mature any more.
-    pub(crate) fn promoted_servers_mature(&mut self, out: &mut Out) {
+    pub(crate) fn promoted_servers_mature(&mut self) {
         let maturing = self.servers.iter();
         let maturing = maturing.filter(|(_, of)| matches!(of.state(), ServerState::Maturing(_)));
         for id in maturing.map(|(id, _)| id).collect::<Vec<_>>() {
@@ -117,7 +116,7 @@ impl Pooler {
                 continue;
             };
             if is_primary && maturity.born.is_some() {
-                self.server_ready(id, out);
+                self.next.note(Next::Matured(id));
             }
         }
     }
@@ -145,19 +144,19 @@ impl Pooler {
     }
 
     /// Standbys of these hosts cover more.
-    pub(super) fn mature_servers(&mut self, list: &HostList, out: &mut Out) {
+    pub(super) fn mature_servers(&mut self, list: &HostList) {
         let of_list = |id: LoginId| *self.logins.at(id).terms.database.hosts == **list;
         let maturing = self.servers.iter().filter(|(_, server)| {
             matches!(server.state(), ServerState::Maturing(_)) && of_list(server.login)
         });
         for id in maturing.map(|(id, _)| id).collect::<Vec<_>>() {
-            self.has_matured(id, out);
+            self.has_matured(id);
         }
     }
 
     /// True if a server's standby covers a round that began after the server was born: its pool can
     /// use it.
-    fn has_matured(&mut self, id: ServerId, out: &mut Out) -> bool {
+    fn has_matured(&mut self, id: ServerId) -> bool {
         let server = gone!(self.servers.get(id));
         let ServerState::Maturing(maturity) = server.state() else {
             return false;
@@ -176,7 +175,7 @@ impl Pooler {
         }
         let server = self.servers.at_mut(id);
         server.matures(instance);
-        self.server_ready(id, out);
+        self.next.note(Next::Matured(id));
         true
     }
 }

@@ -36,14 +36,8 @@ impl Pooler {
             _ => wish(client, opening, terms.target),
         };
         let begun = self.begun.load(Ordering::SeqCst);
-        let mark = client
-            .read_mark
-            .get_or_insert_with(|| Box::new(ReadMark::new(begun)));
-        if !waits {
-            mark.begins(wish);
-        }
+        let mark = client.begins_read(begun, wish);
         let wish = wish?;
-        let mark = **mark;
         let mut choice = self.choice(login_id, &mark, &terms, wish);
         let is_alone = !choice.is_near;
         if !choice.is_free
@@ -54,18 +48,15 @@ impl Pooler {
         }
         let pools = choice.pools.iter().copied();
         if let Some(pool) = by_weight(pools, self.random.next_u64()) {
-            let (now, is_free) = (self.now, choice.is_free);
-            if let Some(mark) = &mut self.clients.at_mut(id).read_mark {
-                mark.finds(now, is_free);
-            }
+            let now = self.now;
+            self.clients.at_mut(id).read_finds(now, choice.is_free);
             return Some(pool);
         }
         if choice.is_near && self.waits_for_standby(id, &terms) {
             return Some(self.pool_at(login_id, Purpose::Clients, TargetName::NoHost));
         }
-        if let Some(mark) = &mut self.clients.at_mut(id).read_mark {
-            mark.gives_up(self.now);
-        }
+        let now = self.now;
+        self.clients.at_mut(id).read_gives_up(now);
         match wish {
             // It waits for a standby, however long.
             ReadTarget::Standby => {
@@ -120,9 +111,7 @@ impl Pooler {
     /// True if a read waits for a standby that shows enough. A round begins at once.
     fn waits_for_standby(&mut self, id: ClientId, terms: &ReadTerms) -> bool {
         let now = self.now;
-        let client = self.clients.at_mut(id);
-        let mark = gone!(client.read_mark.as_mut());
-        if !mark.waits(now, terms.wait) {
+        if !self.clients.at_mut(id).read_waits(now, terms.wait) {
             return false;
         }
         self.next.note(Next::AwaitRound(id));

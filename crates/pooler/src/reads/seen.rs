@@ -1,9 +1,13 @@
-//! What a client has seen, noted when it gives its server back.
+//! What a client has seen, noted when it gives its server back; and asking for a round after that.
 
 use std::sync::atomic::Ordering;
 
-use crate::event::{ClientId, ServerId};
+use crate::event::{ClientId, Out, ServerId, Time};
+use crate::host_check::tell;
+use crate::login::LoginId;
 use crate::pooler::Pooler;
+use crate::roster::fact::Fact;
+use crate::roster::view::Role;
 
 impl Pooler {
     /// A client has got its last answer from a server.
@@ -12,5 +16,28 @@ impl Pooler {
         let instance = self.servers.get(server).and_then(|server| server.instance);
         let client = gone!(self.clients.get_mut(client));
         client.sees(begun, instance);
+    }
+
+    /// A client's read waits until a standby covers a round above its floor.
+    pub(crate) fn read_awaits_round(&mut self, id: ClientId, out: &mut Out) {
+        let client = gone!(self.clients.get(id));
+        let mark = client.read_mark.as_ref();
+        let (Some(login), Some(mark)) = (client.login, mark) else {
+            return;
+        };
+        if let Some(until) = mark.waits_until() {
+            self.await_round(login, mark.floor, until, out);
+        }
+    }
+
+    /// A standby is to cover a later round than this, until then: asks for one.
+    pub(crate) fn await_round(&self, login: LoginId, above: u64, until: Time, out: &mut Out) {
+        let login = self.logins.at(login);
+        let list = self.hosts.lists.get(&*login.terms.database.hosts);
+        let hosts = list.map_or(&[][..], |list| &list.hosts);
+        let primary = hosts.iter().find(|(_, of)| of.role == Some(Role::Primary));
+        if let Some((host, _)) = primary {
+            tell(host.clone(), Fact::RoundAwaited { above, until }, out);
+        }
     }
 }

@@ -7,6 +7,9 @@ use crate::config::HostPort;
 use crate::ids::{ServerId, Time};
 use crate::pool::target::TargetName;
 
+/// How soon a host is asked again if that is urgent, in nanoseconds.
+pub(crate) const URGENT_NS: u64 = 5_000_000;
+
 /// The checks that a worker makes.
 #[derive(Debug, Default)]
 pub struct HostChecks {

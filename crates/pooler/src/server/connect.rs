@@ -146,6 +146,16 @@ impl Pooler {
         self.server_gone(id, out);
     }
 
+    /// A server has logged in.
+    pub(crate) fn server_is_born(&mut self, id: ServerId, out: &mut Out) {
+        let server = self.servers.at_mut(id);
+        let login_at = server.connection.login_ends();
+        login_is_over(&self.pools.at(server.pool).key, login_at, out);
+        if !self.begins_to_mature(id, out) {
+            self.server_ready(id, out);
+        }
+    }
+
     /// A server has logged in. Its pool can use it.
     pub(crate) fn server_ready(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);

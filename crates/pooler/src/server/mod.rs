@@ -402,6 +402,11 @@ impl Server {
     }
 
     /// The examination of the host, if this is a check's connection.
+    /// The server waits until it can serve reads.
+    pub(crate) fn is_maturing(&self) -> bool {
+        matches!(self.state, ServerState::Maturing(_))
+    }
+
     /// The server can serve reads at this standby.
     pub(crate) fn matures(&mut self, instance: Instance) {
         self.instance = Some(instance);
