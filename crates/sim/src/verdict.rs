@@ -6,7 +6,9 @@ use howdah_pooler::roster::view::{HostStanding, ListView, Role, State, View};
 pub fn objection(before: &View, after: &View) -> Option<String> {
     after.lists.iter().find_map(|(list, now)| {
         let then = before.lists.get(list)?;
-        older(now).or_else(|| replaced(then, now))
+        older(now)
+            .or_else(|| replaced(then, now))
+            .or_else(|| passed_over(then, now))
     })
 }
 
@@ -42,4 +44,21 @@ fn replaced(before: &ListView, after: &ListView) -> Option<String> {
     let newest = after.hosts.iter().filter_map(|(_, of)| of.timeline).max();
     let goes = new != Some(old) && same && is_up(then) && is_up(now) && newest == now.timeline;
     goes.then(|| format!("{host} was the primary, and nothing has happened to it"))
+}
+
+/// A host that comes to take writes on a timeline of its own, the highest of all, is the primary.
+fn passed_over(before: &ListView, after: &ListView) -> Option<String> {
+    let timelines = after.hosts.iter().map(|(_, of)| of.timeline);
+    let timelines = timelines.collect::<Option<Vec<_>>>()?;
+    let newest = *timelines.iter().max()?;
+    let is_newest = |of: &HostStanding| of.timeline == Some(newest);
+    let at = after.hosts.iter().position(|(_, of)| is_newest(of))?;
+    let is_sole = timelines.iter().filter(|of| **of == newest).count() == 1;
+    let (host, now) = &after.hosts[at];
+    let is_new = before.hosts[at].1.timeline < Some(newest);
+    let may_write = now.role != Some(Role::Standby);
+    let is_there = matches!(now.state, State::Up | State::Fenced);
+    let is_primary = now.role == Some(Role::Primary);
+    let wrong = is_sole && is_new && may_write && is_there && !is_primary;
+    wrong.then(|| format!("{host} takes writes on the highest timeline, and is not the primary"))
 }
