@@ -9,7 +9,6 @@ use crate::fault::Fault;
 use crate::mail::{FromBroker, Mail, ToBroker};
 use crate::next::Next;
 use crate::pooler::{Asker, Pooler};
-use crate::server::Server;
 
 impl Pooler {
     /// Handles one event, and appends actions to `out`.
@@ -90,11 +89,7 @@ impl Pooler {
                 Next::TellLost(id) => self.disconnect(id, Fault::ServerGone, out),
                 Next::LookUp(id) => self.look_up_again(id, out),
                 Next::Forget(id) => self.server_gone(id, out),
-                Next::Matured(id) => {
-                    if self.servers.get(id).is_some_and(Server::is_maturing) {
-                        self.server_ready(id, out)
-                    }
-                }
+                Next::Matured(id) => self.server_has_matured(id, out),
                 Next::RouteWaiting(pool) => self.route_waiting(pool, out),
                 Next::AwaitRound(id) => self.read_awaits_round(id, out),
             }

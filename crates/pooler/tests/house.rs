@@ -32,10 +32,10 @@ const LONGEST: usize = 920;
 /// Features with their files or folders in `crates`, and how many lines of code these have (without
 /// tests, comments and blank lines). A commit that raises a number says why in its message.
 const FEATURES: [(&str, &[&str], usize); 10] = [
-    ("reading SQL", &["sql/src"], 3127),
+    ("reading SQL", &["sql/src"], 3152),
     ("session state", &["pooler/src/session"], 1791),
-    ("LISTEN", &["pooler/src/listen"], 1414),
-    ("console", &["pooler/src/console"], 4016),
+    ("LISTEN", &["pooler/src/listen"], 1418),
+    ("console", &["pooler/src/console"], 4026),
     ("statements", &["pooler/src/statement"], 759),
     (
         "takeover",
@@ -47,7 +47,7 @@ const FEATURES: [(&str, &[&str], usize); 10] = [
             "pooler/src/packing.rs",
             "pooler/src/takeover.rs",
         ],
-        1833,
+        1854,
     ),
     (
         "workers and one pool",
@@ -61,7 +61,7 @@ const FEATURES: [(&str, &[&str], usize); 10] = [
             "pooler/src/broker.rs",
             "pooler/src/broker",
         ],
-        2172,
+        2198,
     ),
     (
         "cancel and peers",
@@ -73,7 +73,7 @@ const FEATURES: [(&str, &[&str], usize); 10] = [
         ],
         1194,
     ),
-    ("configuration", &["config/src"], 5061),
+    ("configuration", &["config/src"], 5161),
     (
         "hosts and roles",
         &[
@@ -84,7 +84,7 @@ const FEATURES: [(&str, &[&str], usize); 10] = [
             "pooler/src/pool/placed.rs",
             "pooler/src/pool/placing.rs",
         ],
-        2015,
+        2258,
     ),
 ];
 /// How far below its number a feature may be, in lines, before the number must be lowered.

@@ -15,7 +15,7 @@ use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 use crate::roster::question::columns;
 use crate::roster::view::{HostList, Instance, Role};
-use crate::server::{Server, ServerState};
+use crate::server::ServerState;
 
 /// Asks a server which instance it belongs to, and how its transactions begin.
 const QUESTION: &str = "SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()), \
@@ -118,28 +118,6 @@ impl Pooler {
             if is_primary && maturity.born.is_some() {
                 self.next.note(Next::Matured(id));
             }
-        }
-    }
-
-    /// A standby has been restarted, or another PostgreSQL has its address: servers of the one before
-    /// serve no reads.
-    pub(super) fn call_in_other_instances(&mut self, list: &HostList, out: &mut Out) {
-        let covers = gone!(self.covers.get(list)).clone();
-        let (logins, pools) = (&self.logins, &self.pools);
-        let is_other = |server: &Server| {
-            let Some(instance) = server.instance else {
-                return false;
-            };
-            let TargetName::Host(host) = &pools.at(server.pool).key.target else {
-                return false;
-            };
-            let cover = covers.get(&**host);
-            *logins.at(server.login).terms.database.hosts == **list
-                && cover.is_some_and(|cover| cover.instance != instance)
-        };
-        let others = self.servers.iter().filter(|(_, server)| is_other(server));
-        for id in others.map(|(id, _)| id).collect::<Vec<_>>() {
-            self.replace(id, "another instance answers at its host", out);
         }
     }
 

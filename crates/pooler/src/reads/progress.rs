@@ -9,6 +9,7 @@ use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 use crate::roster::round::Covers;
 use crate::roster::view::HostList;
+use crate::server::Server;
 
 impl Pooler {
     /// The standbys of a list of hosts have come further: reads that wait go on, and servers mature.
@@ -34,6 +35,28 @@ impl Pooler {
         client.read_gives_up(now);
         if let ClientState::Waiting(pool) = *client.state() {
             self.route_waiting(pool, out);
+        }
+    }
+
+    /// A standby has been restarted, or another PostgreSQL has its address: servers of the one before
+    /// serve no reads.
+    fn call_in_other_instances(&mut self, list: &HostList, out: &mut Out) {
+        let covers = gone!(self.covers.get(list)).clone();
+        let (logins, pools) = (&self.logins, &self.pools);
+        let is_other = |server: &Server| {
+            let Some(instance) = server.instance else {
+                return false;
+            };
+            let TargetName::Host(host) = &pools.at(server.pool).key.target else {
+                return false;
+            };
+            let cover = covers.get(&**host);
+            *logins.at(server.login).terms.database.hosts == **list
+                && cover.is_some_and(|cover| cover.instance != instance)
+        };
+        let others = self.servers.iter().filter(|(_, server)| is_other(server));
+        for id in others.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.replace(id, "another instance answers at its host", out);
         }
     }
 }

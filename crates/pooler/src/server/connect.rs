@@ -156,6 +156,14 @@ impl Pooler {
         }
     }
 
+    /// A server can serve reads, or need not.
+    pub(crate) fn server_has_matured(&mut self, id: ServerId, out: &mut Out) {
+        let server = gone!(self.servers.get(id));
+        if server.is_maturing() {
+            self.server_ready(id, out);
+        }
+    }
+
     /// A server has logged in. Its pool can use it.
     pub(crate) fn server_ready(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
