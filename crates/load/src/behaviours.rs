@@ -7,6 +7,7 @@ mod copies;
 mod disconnects;
 mod errors;
 mod large;
+mod lists;
 mod numbers;
 mod pipelines;
 mod portals;
@@ -17,6 +18,7 @@ mod states;
 mod transactions;
 
 pub use bank::check_books;
+pub use lists::{check_lists, figures as figures_of_lists};
 
 use crate::client::Client;
 use crate::failure::Outcome;
@@ -29,10 +31,21 @@ pub struct Behaviour {
     pub weight: usize,
     /// A description of one line.
     pub about: &'static str,
-    /// It needs sessions that keep their state: `--state`.
-    pub state: bool,
+    /// When it is part of the mix.
+    pub when: When,
     /// One operation.
     pub run: fn(&mut Client) -> Outcome,
+}
+
+/// When a behaviour is part of the mix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Always.
+    Always,
+    /// If sessions must keep their state: `--state`.
+    State,
+    /// If it is named: `--only`.
+    Named,
 }
 
 /// A behaviour that needs sessions with state.
@@ -43,7 +56,20 @@ const fn state(
     about: &'static str,
 ) -> Behaviour {
     Behaviour {
-        state: true,
+        when: When::State,
+        ..row(name, weight, run, about)
+    }
+}
+
+/// A behaviour that runs only if it is named.
+const fn named(
+    name: &'static str,
+    weight: usize,
+    run: fn(&mut Client) -> Outcome,
+    about: &'static str,
+) -> Behaviour {
+    Behaviour {
+        when: When::Named,
         ..row(name, weight, run, about)
     }
 }
@@ -58,7 +84,7 @@ const fn row(
         name,
         weight,
         about,
-        state: false,
+        when: When::Always,
         run,
     }
 }
@@ -324,4 +350,17 @@ pub const ALL: &[Behaviour] = &[
         states::disturber,
         "somebody leaves any of these behind and goes",
     ),
+    named(
+        "list_append",
+        30,
+        lists::append,
+        "appends to lists; each must be seen by its connection, and be there at the end",
+    ),
+    named(
+        "list_read",
+        60,
+        lists::read,
+        "lists read in READ ONLY transactions: no connection reads back in time",
+    ),
+    named("list_look", 10, lists::look, "lists read at the primary"),
 ];

@@ -8,6 +8,7 @@ use crate::behaviours::Behaviour;
 use crate::connection::{Connection, Leave};
 use crate::expect::expect_all;
 use crate::failure::{Failure, Kind, Outcome};
+use crate::lists::{Board, History};
 use crate::login::login;
 use crate::messages;
 use crate::random::Random;
@@ -32,6 +33,8 @@ pub struct Run {
     pub stop: AtomicBool,
     /// Prints the first differences.
     pub report: Report,
+    /// The lists to which all clients append.
+    pub board: Board,
 }
 
 /// A client's operations that must, or must not, be found in the tables at the end.
@@ -43,6 +46,8 @@ pub struct Books {
     pub transferred_perhaps: BTreeSet<i32>,
     /// Inserts that were sent completely before the client disconnected. Each may have run once.
     pub vanished_perhaps: BTreeSet<i32>,
+    /// Appends to lists, and what was seen of these.
+    pub lists: History,
 }
 
 /// One client.
@@ -162,6 +167,7 @@ impl<'r> Client<'r> {
     /// Connects and logs in with `settings`.
     pub fn connect(&mut self, settings: &[(&str, &str)]) -> Outcome {
         self.session = Session::default();
+        self.books.lists.connects();
         let mut connection = Connection::open(&self.run.url, self.run.limit)?;
         let result = login(&mut connection, &self.run.url, self.run.version, settings);
         self.connection = Some(connection);

@@ -9,6 +9,7 @@ mod client;
 mod connection;
 mod expect;
 mod failure;
+mod lists;
 mod login;
 mod messages;
 mod notification;

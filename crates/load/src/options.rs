@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::behaviours::{ALL, Behaviour};
+use crate::behaviours::{ALL, Behaviour, When};
 use crate::url::Url;
 
 /// A self-checking load for PostgreSQL and everything that claims to speak like it.
@@ -120,7 +120,11 @@ impl Options {
         let chosen: Vec<_> = ALL
             .iter()
             .filter(|behaviour| self.only.is_empty() || has(&self.only, behaviour))
-            .filter(|behaviour| self.state || !behaviour.state || has(&self.only, behaviour))
+            .filter(|behaviour| match behaviour.when {
+                When::Always => true,
+                When::State => self.state || has(&self.only, behaviour),
+                When::Named => has(&self.only, behaviour),
+            })
             .filter(|behaviour| !(self.state && behaviour.name == NOT_BESIDE_DDL))
             .filter(|behaviour| !has(&self.without, behaviour))
             .map(|behaviour| (behaviour, weight(behaviour)))

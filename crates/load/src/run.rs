@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::behaviours::bank::{ACCOUNTS, BALANCE};
-use crate::behaviours::{ALL, Behaviour, check_books};
+use crate::behaviours::{ALL, Behaviour, check_books, check_lists, figures_of_lists};
 use crate::client::{Books, Client, Run};
 use crate::failure::Outcome;
+use crate::lists::{Board, LISTS};
 use crate::options::Options;
 use crate::tally::{Counts, Report, Table, Tally};
 use crate::url::Url;
@@ -30,6 +31,10 @@ fn prepare(run: &Run) -> Outcome {
         "create table howdah_load.only (id int4 primary key check (id > 0))",
         "insert into howdah_load.only values (1)",
         "create sequence howdah_load.numbers",
+        "create table howdah_load.lists (id int4 primary key, items int8[] not null)",
+        &format!(
+            "insert into howdah_load.lists select i, '{{}}' from generate_series(0, {LISTS} - 1) i"
+        ),
         &format!(
             "insert into howdah_load.accounts select i, {BALANCE} from generate_series(0, {last}) i"
         ),
@@ -96,11 +101,18 @@ fn rows_of(
 /// Adds the rows about the tables, if any behaviour wrote to them.
 fn add_checks(table: &mut Table, run: &Run, wrote: &[&str], books: &[(usize, Books)]) {
     let mut client = Client::new(run, 0, 0);
-    let checked = client
-        .connect(&[])
-        .and_then(|()| check_books(&mut client, books));
+    let has_lists = wrote.iter().any(|name| name.starts_with("list_"));
+    let checked = client.connect(&[]).and_then(|()| {
+        let rows = check_books(&mut client, books)?;
+        let lists = has_lists.then(|| check_lists(&mut client, books));
+        Ok((rows, lists.transpose()?))
+    });
     match checked {
-        Ok(rows) => {
+        Ok((rows, lists)) => {
+            if let Some(counts) = lists {
+                table.rows.push(("end: lists".to_owned(), counts, 0.0));
+                table.lists = Some(figures_of_lists(books));
+            }
             for (name, counts) in rows {
                 let concerns = match name {
                     "end: vanished" => wrote.contains(&"disconnect"),
@@ -151,6 +163,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
         name: format!("r{:x}", since.as_millis()),
         stop: AtomicBool::new(false),
         report: Report::new(options.show, options.faults),
+        board: Board::default(),
     };
     let run = make(&Url {
         tls: options.tls,
@@ -176,6 +189,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
     let mut table = Table {
         title,
         rows: Vec::new(),
+        lists: None,
         faults: options.faults,
     };
     let mut books: BTreeMap<usize, Books> = BTreeMap::new();
@@ -196,6 +210,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
             let one = Table {
                 title: String::new(),
                 rows: rows.clone(),
+                lists: None,
                 faults: options.faults,
             };
             eprint!(

@@ -118,6 +118,8 @@ pub struct Table {
     pub title: String,
     /// The rows: name, counts, duration in seconds.
     pub rows: Vec<(String, Counts, f64)>,
+    /// Figures of the lists, if there were appends or readings.
+    pub lists: Option<serde_json::Value>,
     /// Errors and ends of connections are allowed.
     pub faults: bool,
 }
@@ -195,6 +197,7 @@ impl Table {
             "unexpected": sum.unexpected,
             "hangs": sum.hangs,
             "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
+            "lists": self.lists,
         })
     }
 }
@@ -224,6 +227,7 @@ mod tests {
         let table = Table {
             title: "t".to_owned(),
             rows,
+            lists: None,
             faults: false,
         };
         assert!(!table.clean());
