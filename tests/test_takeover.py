@@ -104,20 +104,12 @@ def test_show_fds(make_howdah):
 
 def begin_takeover(howdah, **changes):
     """Starts a successor; gives the process that is taken over from."""
-    old = howdah.child
-    howdah.write(**changes)
-    with open(os.path.join(howdah.folder, "stderr"), "a") as errors:
-        howdah.child = howdah.spawn("-R", "--quiet", howdah.ini_path, stdin=subprocess.DEVNULL,
-                                    stdout=errors, stderr=errors)
-    return old
+    return howdah.begin_takeover(**changes)
 
 
 def take_over(howdah, **changes):
     """A successor takes over, and the old process ends."""
-    mark = howdah.log_mark()
-    old = begin_takeover(howdah, **changes)
-    assert old.wait(30) == 0, howdah.said()
-    howdah.wait_for_log("process up", since=mark, seconds=30)
+    howdah.take_over(**changes)
 
 
 class Load:

@@ -163,6 +163,22 @@ class Howdah:
         self.child = None
         return code
 
+    def begin_takeover(self, **changes):
+        """Starts a successor, after changes of settings; gives the process that is taken over from."""
+        old = self.child
+        self.write(**changes)
+        with open(os.path.join(self.folder, "stderr"), "a") as errors:
+            self.child = self.spawn("-R", "--quiet", self.ini_path, stdin=subprocess.DEVNULL,
+                                    stdout=errors, stderr=errors)
+        return old
+
+    def take_over(self, **changes):
+        """A successor takes over, and the old process ends."""
+        mark = self.log_mark()
+        old = self.begin_takeover(**changes)
+        assert old.wait(30) == 0, self.said()
+        self.wait_for_log("process up", since=mark, seconds=30)
+
     # Clients
 
     @property

@@ -6,12 +6,16 @@
     ./prove load roles        the same, while a primary and its standby change places every few seconds:
                               no wrong answer, no hang, nothing lost that was confirmed, at most one
                               error for each server that is lost. --kill: not in order, but by failovers
+    ./prove load lists        reads on standbys: clients append to lists and read them, while one fault after
+                              the other hits a primary, two standbys and Howdah. No connection reads back in
+                              time, nothing that was confirmed is lost. --consistency eventual is the proof
+                              that the judge sees something: it must fail
     ./prove load postgres     PostgreSQL itself: must pass
     ./prove load pgbouncer    a PgBouncer, for comparison
 
 Howdah gives servers out in turn, and disturbers leave on them what a session can hold. Options that
-are not listed below go to howdah-load: --clients, --seconds, --minutes, --each, --only, --seed and
-so on (target/release/howdah-load --help).
+are not listed below go to howdah-load: --clients, --seconds, --minutes, --each, --only and so
+on (target/release/howdah-load --help).
 """
 
 import argparse
@@ -29,6 +33,7 @@ from harness import certificates, machine, postgres as pg, wire
 from harness.howdah import Howdah
 
 from . import built, tell
+from .lists import BEHAVIOURS, FAULTS, Standbys, median_wait_ms
 
 SUMS = ("operations", "wrong", "unexpected", "hangs")
 
@@ -45,7 +50,7 @@ class Load:
     """A PostgreSQL, and the sums of all runs against it."""
 
     def __init__(self, options, words):
-        self.words = words
+        self.words = [*words, "--seed", str(options.seed)]
         self.built = built(options.debug)
         self.scratch = machine.scratch()
         found = pg.installations()
@@ -58,11 +63,14 @@ class Load:
                                                       "host replication all 127.0.0.1/32 trust"))
         self.title = ""
         self.failed, self.runs, self.began = set(), 0, time.monotonic()
+        self.more = {}  # figures of some runs
         self.sums = dict.fromkeys((*SUMS, "transactions", "given"), 0)
 
-    def play(self, title, port, *more, tables=None):
+    def play(self, title, port, *more, tables=None, defaults=None):
         """Runs the load against a port, and adds its counts. tables: the port where they are made and
-        looked at, if not PostgreSQL's."""
+        looked at, if not PostgreSQL's. defaults: options of howdah-load, if they are not given."""
+        for name, value in (defaults or {}).items():
+            more += () if name in self.words else (name, value)
         self.title = title
         print(f"== {title}", flush=True)
         url = "postgres://postgres@127.0.0.1:{}/postgres"
@@ -80,6 +88,8 @@ class Load:
         self.failed.update(figures["failed"])
         for name in SUMS:
             self.sums[name] += figures[name]
+        if figures["lists"]:
+            self.more["lists"] = figures["lists"]
         if any(row["behaviour"] == "end" for row in figures["rows"]):
             self.fail("the tables could not be looked at")
         return figures["ok"]
@@ -147,6 +157,38 @@ class Load:
                 self.fail("Howdah ended by itself")
             if not 0 < errors <= changes.count * options.pool:
                 self.fail(f"{errors} errors in {changes.count} changes with {options.pool} servers each")
+
+    def through_standbys(self, options):
+        """Runs appends and readings through a Howdah that gives reads to standbys."""
+        cluster = Standbys(self.postgres, self.scratch, options)
+        http = machine.free_port()
+        howdah = self.pooler(options, os.path.join(self.built, "howdah"), driver=options.driver,
+                             workers=options.workers or 2, databases={"postgres": cluster.entry()},
+                             pool_spread="always", server_round_robin=1, pin_limit=options.pool,
+                             host_check_user=pg.SUPERUSER, server_tls_sslmode="disable",
+                             read_routing="transactions", read_consistency=options.consistency,
+                             http_listen_port=http)
+        title = f"Howdah, {options.driver}, {options.workers or 2} workers, pools of {options.pool}, " \
+                f"two standbys, read_consistency = {options.consistency}"
+        with cluster, howdah:
+            before = self.sums["unexpected"]
+            with cluster.going_on(howdah):
+                self.play(title, howdah.port, "--faults", tables=howdah.port,
+                          defaults={"--only": BEHAVIOURS, "--clients": "60"})
+            errors = self.sums["unexpected"] - before
+            if howdah.running():
+                self.more.update(faults=cluster.done, median_wait_ms=median_wait_ms(http))
+            else:
+                self.fail("Howdah ended by itself")
+            if cluster.problem:
+                self.fail(f"a fault: {cluster.problem}")
+            if errors > cluster.bound:
+                self.fail(f"{errors} errors, {cluster.bound} servers lost at most")
+            if "panicked" in howdah.said():
+                self.fail("Howdah panicked")
+        if options.keep:
+            shutil.copytree(howdah.folder, os.path.join(options.keep, f"howdah{self.runs}"),
+                            ignore=shutil.ignore_patterns(".s.PGSQL*"), dirs_exist_ok=True)
 
     def count(self, howdah):
         """How many transactions were given a server, and did not run on one that was kept."""
@@ -242,7 +284,8 @@ class Failovers(Switchovers):
 def main():
     parser = argparse.ArgumentParser(prog="./prove load", description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["all", "howdah", "roles", "postgres", "pgbouncer"])
+    parser.add_argument("what", choices=["all", "howdah", "roles", "lists", "postgres",
+                                                     "pgbouncer"])
     parser.add_argument("--workers", type=int, default=0, help="of Howdah (0: one for each core)")
     parser.add_argument("--driver", default="auto", help="auto, io_uring or epoll")
     parser.add_argument("--spread", default="load", choices=["load", "always", "random"],
@@ -254,6 +297,11 @@ def main():
     parser.add_argument("--kill", action="store_true",
                         help="of roles: failovers, with synchronous replication, from a primary that comes back "
                         "and takes writes")
+    parser.add_argument("--consistency", default="session", choices=["session", "eventual"],
+                        help="of lists: read_consistency (session)")
+    parser.add_argument("--faults", default="all", metavar="NAMES",
+                        help=f"of lists: all, none, or some of {', '.join(FAULTS)}")
+    parser.add_argument("--seed", type=int, default=1, help="of the choices (1)")
     parser.add_argument("--pgbouncer", default="pgbouncer", metavar="PROGRAM")
     parser.add_argument("--keep", metavar="FOLDER", help="where Howdah's log and settings go")
     parser.add_argument("--debug", action="store_true", help="the debug build")
@@ -263,6 +311,8 @@ def main():
         load.play("PostgreSQL itself", load.postgres.port)
     elif options.what == "roles":
         load.through_switchovers(options)
+    elif options.what == "lists":
+        load.through_standbys(options)
     elif options.what == "pgbouncer":
         with load.pooler(options, shutil.which(options.pgbouncer) or options.pgbouncer) as pooler:
             load.play(f"PgBouncer, a pool of {options.pool}", pooler.port)
@@ -271,7 +321,7 @@ def main():
     else:
         for one in variants(options) if options.what == "all" else [options]:
             load.through_howdah(one)
-    return tell("load", not load.failed, runs=load.runs, **load.sums, failed=sorted(load.failed),
+    return tell("load", not load.failed, runs=load.runs, **load.sums, **load.more, failed=sorted(load.failed),
                 seconds=round(time.monotonic() - load.began))
 
 
