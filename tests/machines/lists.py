@@ -7,13 +7,13 @@ import random
 import re
 import signal
 import subprocess
-import threading
 import time
 
 from harness import machine, postgres as pg, wire
 
 PROBLEMS = (OSError, RuntimeError, AssertionError, subprocess.SubprocessError, wire.Refused, wire.Ended)
-BEHAVIOURS = "list_append,list_read,list_look"
+# Of howdah-load. Clients rest a little, so that there is time for standbys to follow.
+DEFAULTS = {"--only": "list_append,list_read,list_look", "--clients": "60", "--pause": "20"}
 
 
 class Standbys:
@@ -47,28 +47,22 @@ class Standbys:
         ports = ",".join(str(host.port) for host in self.hosts)
         return f"host={','.join(['127.0.0.1'] * 3)} port={ports} target_session_attrs=primary"
 
-    @contextlib.contextmanager
-    def going_on(self, howdah):
-        """One fault after the other meanwhile, in random order."""
-        over = threading.Event()
-
-        def work():
-            turns = []
-            try:
-                while self.faults and not over.wait(self.every * self.dice.uniform(0.3, 1.7)):
-                    turns = turns or self.dice.sample(sorted(self.faults), len(self.faults))
+    def suffer(self, howdah, load):
+        """One fault after the other, in random order, while the thread of a load runs."""
+        turns, name = [], "none"
+        try:
+            while True:
+                load.join(self.every * self.dice.uniform(0.3, 1.7))
+                if not load.is_alive():
+                    return
+                turns = turns or self.dice.sample(sorted(self.faults), len(self.faults))
+                if turns:
                     name = turns.pop()
                     self.faults[name](self, howdah)
                     self.done[name] += 1
-            except PROBLEMS as problem:
-                self.problem = f"{name}: {problem!r}"
-        thread = threading.Thread(target=work)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
+        except PROBLEMS as problem:
+            self.problem = f"{name}: {problem!r}"
+            load.join()
 
     def lose(self, *hosts):
         """All servers at these hosts are lost."""
@@ -130,7 +124,7 @@ class Standbys:
 
     def reload(self, howdah):
         """RELOAD with other settings."""
-        howdah.write(read_wait=self.dice.choice([0, 0.02, 1]),
+        howdah.write(read_wait=self.dice.choice([0.02, 0.2, 1]),
                      default_pool_size=self.dice.choice([self.pool, self.pool // 2]))
         howdah.reload()
 

@@ -33,7 +33,7 @@ from harness import certificates, machine, postgres as pg, wire
 from harness.howdah import Howdah
 
 from . import built, tell
-from .lists import BEHAVIOURS, FAULTS, Standbys, median_wait_ms
+from .lists import DEFAULTS, FAULTS, Standbys, median_wait_ms
 
 SUMS = ("operations", "wrong", "unexpected", "hangs")
 
@@ -167,14 +167,17 @@ class Load:
                              pool_spread="always", server_round_robin=1, pin_limit=options.pool,
                              host_check_user=pg.SUPERUSER, server_tls_sslmode="disable",
                              read_routing="transactions", read_consistency=options.consistency,
+                             read_wait=options.read_wait,
                              http_listen_port=http)
         title = f"Howdah, {options.driver}, {options.workers or 2} workers, pools of {options.pool}, " \
                 f"two standbys, read_consistency = {options.consistency}"
         with cluster, howdah:
             before = self.sums["unexpected"]
-            with cluster.going_on(howdah):
-                self.play(title, howdah.port, "--faults", tables=howdah.port,
-                          defaults={"--only": BEHAVIOURS, "--clients": "60"})
+            # What is started by a thread ends with this thread: the load, not hosts and Howdahs.
+            load = threading.Thread(target=self.play, args=(title, howdah.port, "--faults"), kwargs={
+                "tables": howdah.port, "defaults": DEFAULTS})
+            load.start()
+            cluster.suffer(howdah, load)
             errors = self.sums["unexpected"] - before
             if howdah.running():
                 self.more.update(faults=cluster.done, median_wait_ms=median_wait_ms(http))
@@ -299,6 +302,8 @@ def main():
                         "and takes writes")
     parser.add_argument("--consistency", default="session", choices=["session", "eventual"],
                         help="of lists: read_consistency (session)")
+    parser.add_argument("--read-wait", type=float, default=0.2, metavar="SECONDS",
+                        help="of lists: read_wait (0.2)")
     parser.add_argument("--faults", default="all", metavar="NAMES",
                         help=f"of lists: all, none, or some of {', '.join(FAULTS)}")
     parser.add_argument("--seed", type=int, default=1, help="of the choices (1)")

@@ -362,5 +362,10 @@ pub const ALL: &[Behaviour] = &[
         lists::read,
         "lists read in READ ONLY transactions: no connection reads back in time",
     ),
-    named("list_look", 10, lists::look, "lists read at the primary"),
+    named(
+        "list_look",
+        10,
+        lists::look,
+        "lists read otherwise: no connection reads back in time",
+    ),
 ];

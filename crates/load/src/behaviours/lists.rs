@@ -1,7 +1,7 @@
 //! Appends to lists, and readings of them that may be answered by standbys.
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::client::{Books, Client};
 use crate::expect::difference;
@@ -163,33 +163,29 @@ fn interesting(client: &mut Client) -> ListId {
 pub(super) fn read(client: &mut Client) -> Outcome {
     let list = interesting(client);
     let began = Instant::now();
-    let (at_standby, count) = match client.random.below(8) {
-        0 | 1 => (in_steps(client, list)?, 1),
-        2 => {
-            let sql = format!("begin read only; {}; commit", reads(list));
-            (judged(client, &Request::query(&sql), 1)?, 1)
-        }
-        3 | 4 => (in_pipeline(client, list)?, 1),
-        5 => (repeatable(client, list)?, 1),
-        6 => return by_setting(client),
+    let at_standby = match client.random.below(7) {
+        0 | 1 => in_steps(client, list)?,
+        2 | 3 => in_pipeline(client, list)?,
+        4 => repeatable(client, list)?,
+        5 => return by_setting(client),
         _ => {
             let sql = format!("/* howdah.route=prefer-standby */ {}", reads(list));
-            (judged(client, &Request::query(&sql), 1)?, 1)
+            judged(client, &Request::query(&sql), 1)?
         }
     };
-    let took = began.elapsed();
-    note_place(&mut client.books.lists, at_standby, count);
-    client.books.lists.took.push(took);
+    note(&mut client.books.lists, at_standby, began.elapsed());
     Ok(())
 }
 
-fn note_place(lists: &mut History, at_standby: bool, count: u64) {
+/// Notes where a transaction that only reads was, and how long it took.
+fn note(lists: &mut History, at_standby: bool, took: Duration) {
     let of = if at_standby {
         &mut lists.at_standbys
     } else {
         &mut lists.at_primary
     };
-    *of += count;
+    *of += 1;
+    lists.took.push(took);
 }
 
 /// BEGIN, a statement and COMMIT, each behind the answer of the one before.
@@ -283,9 +279,7 @@ fn by_setting(client: &mut Client) -> Outcome {
             }
         }
         let at_standby = judged(client, &request, 1)?;
-        let took = began.elapsed();
-        note_place(&mut client.books.lists, at_standby, 1);
-        client.books.lists.took.push(took);
+        note(&mut client.books.lists, at_standby, began.elapsed());
     }
     ask(
         client,
@@ -295,21 +289,24 @@ fn by_setting(client: &mut Client) -> Outcome {
     Ok(())
 }
 
-/// Reads a list at the primary.
+/// Reads a list otherwise: at the primary, unless the text declares a transaction READ ONLY and
+/// ends it.
 pub(super) fn look(client: &mut Client) -> Outcome {
     let list = interesting(client);
+    let sql = reads(list);
     let mut request = Request::default();
-    match client.random.below(3) {
-        0 => request.add_query(&reads(list)),
+    match client.random.below(4) {
+        0 => request.add_query(&sql),
         1 => {
             request.run(&mut client.books.lists, "list", READ, &[list as i64]);
             request.sync();
         }
+        2 => request.add_query(&format!(
+            "/* howdah.route=primary */ begin read only; {sql}; commit"
+        )),
         _ => {
-            let sql = reads(list);
-            request.add_query(&format!(
-                "/* howdah.route=primary */ begin read only; {sql}; commit"
-            ));
+            request.add_query(&format!("begin read only; {sql}; commit"));
+            return judged(client, &request, 1).map(|_| ());
         }
     }
     if judged(client, &request, 1)? {
