@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from harness import machine, wire
+from harness.load import Load
 from test_roles import Trio, by_name, make, trio, where  # noqa: F401 (fixtures)
 from test_surroundings import NameServer, use
 
@@ -170,3 +171,33 @@ def test_reads_go_to_addresses_of_a_name(make_howdah, by_name):  # noqa: F811
                                "a read at a standby", 10)
             assert client.value(address) == "127.0.0.1"
     assert "no read goes to a standby" not in howdah.log()
+
+
+def append_and_read(howdah):
+    """Clients that append to lists and read them; each judges what it sees."""
+    return Load(howdah.address, howdah.address, database="rw", clients=20, seconds=5, pause=20,
+                only="list_append,list_read,list_look", faults=True)
+
+
+def test_no_connection_reads_back_in_time(routed, trio):  # noqa: F811
+    """A standby lags, and the other one crashes."""
+    howdah = routed(workers=2, pool_spread="always", read_wait=0.2)
+    lagging, other = trio.others
+    with howdah.connect(database="rw") as client:
+        reads_at_standbys(client, trio)
+    load = append_and_read(howdah)
+    lagging.sql("select pg_wal_replay_pause()")
+    other.crash()
+    lagging.sql("select pg_wal_replay_resume()")
+    assert load.result()["operations"] > 100
+
+
+def test_clients_that_read_back_in_time_are_noticed(routed, trio):  # noqa: F811
+    """What the judge of the test above says without consistency."""
+    howdah = routed(read_consistency="eventual")
+    with howdah.connect(database="rw") as client:
+        reads_at_standbys(client, trio)
+    load = append_and_read(howdah)
+    trio.others[0].sql("select pg_wal_replay_pause()")
+    with pytest.raises(AssertionError, match=r"list_read, client \d+: Wrong"):
+        load.result()

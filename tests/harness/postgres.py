@@ -270,7 +270,15 @@ class Postgres:
             "-U", SUPERUSER, "-D", self.data, "-R", "-c", "fast", "--no-sync",
         ])
 
-    # Silence
+    # Crashes and silence
+
+    def crash(self):
+        """A process of a client is killed: all of them end, and the cluster recovers by itself. Waits until it
+        answers."""
+        with self.connect() as victim, self.connect() as witness:
+            os.kill(int(victim.value("select pg_backend_pid()")), signal.SIGKILL)
+            witness.read_to_end()
+        machine.wait_until(self._answers, "a cluster that has crashed", 30)
 
     @contextlib.contextmanager
     def frozen(self):

@@ -2,7 +2,6 @@
 
 import contextlib
 import http.client
-import os
 import random
 import re
 import signal
@@ -77,23 +76,16 @@ class Standbys:
         time.sleep(self.dice.uniform(1, 3))
         standby.sql("select pg_wal_replay_resume()")
 
-    def crash(self, host):
-        """One process of a host is killed: all of its sessions end, and it recovers by itself."""
-        self.lose(host)
-        pids = host.sql("select pid from pg_stat_activity where backend_type = 'client backend' "
-                        "and pid <> pg_backend_pid()")
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(self.dice.choice(pids)[0]), signal.SIGKILL)
-        time.sleep(0.1)
-        machine.wait_until(host._answers, "a host that has crashed")
-
     def crash_standby(self, _):
-        """After its crash, a standby may show less than before."""
-        self.crash(self.dice.choice(self.standbys))
+        """One of its processes is killed. After that a standby may show less than before."""
+        standby = self.dice.choice(self.standbys)
+        self.lose(standby)
+        standby.crash()
 
     def crash_primary(self, _):
-        """What it has confirmed is there after its crash."""
-        self.crash(self.primary)
+        """One of its processes is killed. What it has confirmed is there afterwards."""
+        self.lose(self.primary)
+        self.primary.crash()
         self.wait_for_streams()
 
     def restart_standby(self, _):
