@@ -25,6 +25,10 @@ const LOOKUP_NS: u64 = 60_000_000_000;
 /// So an entry with a wrong port shows its error soon, and a restart of PostgreSQL has some time.
 const NOBODY_NS: u64 = 2_000_000_000;
 
+/// How long a new server at a standby waits until the standby shows enough for reads, in nanoseconds.
+/// Then its pool backs off, and reads go elsewhere.
+const MATURING_NS: u64 = 1_000_000_000;
+
 /// PgBouncer's text for a server that does not log in in time.
 pub(crate) const CONNECT_TIMEOUT: &str = "connect timeout";
 
@@ -233,8 +237,7 @@ impl Pooler {
             | ServerState::Connecting
             | ServerState::Securing(_)
             | ServerState::Login(_)
-            | ServerState::ConnectQuery
-            | ServerState::Maturing(_) => {
+            | ServerState::ConnectQuery => {
                 let limit = match self.pools.at(server.pool).key.purpose {
                     Purpose::Checks => nanos(globals.host_check_timeout),
                     _ => nanos(globals.server_connect_timeout),
@@ -273,6 +276,10 @@ impl Pooler {
                     (after(server.times.used, pause), "the next check")
                 }
             }),
+            ServerState::Maturing(_) => Some((
+                after(server.times.used, MATURING_NS),
+                "the standby does not advance",
+            )),
             ServerState::Draining => Some((
                 after(server.times.used, REST_NS),
                 "client left, query did not end",

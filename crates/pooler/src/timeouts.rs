@@ -71,7 +71,10 @@ impl Pooler {
         match *server.state() {
             ServerState::Cancel(_) => self.carrier_timeout(id, out),
             // There is no primary to compare with, or the standby does not advance.
-            ServerState::Maturing(_) => self.close_server(id, why, Close::Await, out),
+            ServerState::Maturing(_) => {
+                self.login_failed(id, "55000", why, out);
+                self.close_server(id, why, Close::Await, out);
+            }
             ServerState::Resolving
             | ServerState::Connecting
             | ServerState::Securing(_)

@@ -251,6 +251,16 @@ impl Client {
         }
     }
 
+    /// The client was told of a commit, while so many rounds had begun. True if that concerns a read
+    /// under way.
+    pub(crate) fn hears_of_commit(&mut self, begun: u64) -> bool {
+        let Some(mark) = &mut self.read_mark else {
+            return false;
+        };
+        mark.hears(begun);
+        mark.wish.is_some()
+    }
+
     /// What the client has seen is not followed any more.
     pub(crate) fn forgets_reads(&mut self) {
         self.read_mark = None;

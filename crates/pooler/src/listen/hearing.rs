@@ -489,9 +489,11 @@ impl Pooler {
         }
         let missed = std::mem::take(&mut own.missed);
         let heard = own.take();
-        if client.read_mark.is_some() {
-            // Who was told of a commit has seen it.
-            client.sees(self.begun.load(Ordering::SeqCst), None);
+        // Who was told of a commit has seen it.
+        if client.hears_of_commit(self.begun.load(Ordering::SeqCst))
+            && let ClientState::Waiting(pool) = *client.state()
+        {
+            self.next.note(Next::RouteWaiting(pool));
         }
         if missed {
             let text = Fault::ListenerLost.to_string();

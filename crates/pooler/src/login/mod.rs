@@ -181,8 +181,10 @@ impl Login {
     pub(crate) fn loses_pool(&mut self, id: PoolId) {
         self.pools.retain(|pool| *pool != id);
         self.home.take_if(|home| *home == id);
+        let mut served = self.shares.iter().chain(&self.read_pools);
+        let is_served_by = served.any(|(pool, _)| *pool == id);
         self.read_pools.retain(|(pool, _)| *pool != id);
-        if self.shares.iter().any(|(pool, _)| *pool == id) {
+        if is_served_by {
             // They are found anew.
             self.shares.clear();
         }

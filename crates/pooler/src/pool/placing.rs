@@ -68,7 +68,7 @@ impl Pooler {
                 _ if !database.is_placed() => key.target == TargetName::Entry,
                 TargetName::Host(host) => fit.iter().any(|fit| **fit == **host),
                 TargetName::Entry => false,
-                TargetName::NoHost => fit.is_empty(),
+                TargetName::NoHost => fit.is_empty() && self.logins.at(id).read_pools().is_empty(),
             };
             if !stays {
                 self.send_on(pool_id, &key, out);
@@ -135,6 +135,7 @@ impl Pooler {
                 continue;
             }
             self.try_hidden_host(id, out);
+            self.route_reads_again(id, out);
             let fails = |(pool, _): &&(PoolId, u32)| self.pools.at(*pool).failure.is_some();
             let shares = self.logins.at(id).shares();
             let failing: Vec<PoolId> = shares.iter().filter(fails).map(|(pool, _)| *pool).collect();
@@ -146,6 +147,16 @@ impl Pooler {
                 self.send_on(pool, &key, out);
                 self.try_pool(pool, out);
             }
+        }
+    }
+
+    /// Reads that wait for a standby try again: one may be done with a failed login.
+    fn route_reads_again(&mut self, id: LoginId, out: &mut Out) {
+        if self.logins.at(id).terms.reads.is_none() {
+            return;
+        }
+        if let Some(pool) = self.pool_there(id, Purpose::Clients, &TargetName::NoHost) {
+            self.route_waiting(pool, out);
         }
     }
 

@@ -41,6 +41,8 @@ impl Pooler {
         let (key, database) = (login.key.clone(), login.terms.database.clone());
         let (new, pool) = self.home_for(&key, &database);
         self.join(id, new);
+        // The other login may not have followed what the client has seen.
+        self.clients.at_mut(id).forgets_reads();
         self.logins.at_mut(login_id).client_leaves(self.now);
         Some(pool)
     }
@@ -50,7 +52,6 @@ impl Pooler {
         let login = self.logins.at_mut(login_id);
         login.client_enters();
         let client = self.clients.at_mut(id);
-        client.forgets_reads();
         client.joins(login_id, &login.share);
     }
 

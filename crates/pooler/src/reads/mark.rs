@@ -20,6 +20,8 @@ pub struct ReadMark {
     pub at: Option<Instance>,
     /// Where the request under way may go; `None` if it is no read.
     pub wish: Option<ReadTarget>,
+    /// The client was told of something meanwhile that `at` need not have replayed.
+    heard: bool,
     /// Until when the request waits for a standby.
     waits_until: Option<Time>,
     /// Until when reads wait no more.
@@ -35,6 +37,7 @@ impl ReadMark {
             floor,
             at: None,
             wish: None,
+            heard: false,
             waits_until: None,
             no_wait_until: Time(0),
             chosen: Time(0),
@@ -44,6 +47,7 @@ impl ReadMark {
     /// A new request begins.
     pub fn begins(&mut self, wish: Option<ReadTarget>) {
         self.wish = wish;
+        self.heard = false;
         self.waits_until = None;
     }
 
@@ -51,8 +55,15 @@ impl ReadMark {
     /// of another host.
     pub fn sees(&mut self, begun: u64, at: Option<Instance>) {
         self.floor = begun;
-        self.at = at;
+        self.at = at.filter(|_| !self.heard);
         self.begins(None);
+    }
+
+    /// The client was told of a commit, perhaps in the middle of a request.
+    pub fn hears(&mut self, begun: u64) {
+        self.floor = begun;
+        self.at = None;
+        self.heard = true;
     }
 
     /// True if the request waits for a standby: so long at most, and only if no other has waited in
@@ -101,6 +112,20 @@ impl ReadMark {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_hears_of_a_commit_stays_at_no_standby() {
+        let at = Some(Instance(5));
+        let mut mark = ReadMark::new(1);
+        mark.begins(Some(ReadTarget::Standby));
+        mark.hears(4);
+        assert_eq!((mark.floor, mark.wish), (4, Some(ReadTarget::Standby)));
+        mark.sees(4, at);
+        assert_eq!(mark.at, None, "the answer may be older");
+        mark.begins(None);
+        mark.sees(6, at);
+        assert_eq!((mark.floor, mark.at), (6, at));
+    }
 
     #[test]
     fn a_read_waits_once_and_then_none_for_a_second() {

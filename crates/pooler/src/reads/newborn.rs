@@ -83,6 +83,10 @@ impl Pooler {
     }
 
     fn instance_is_told(&mut self, id: ServerId, out: &mut Out) {
+        if !self.must_mature(id) {
+            // Its host has been promoted meanwhile, or a reload has changed what reads need.
+            return self.next.note(Next::Matured(id));
+        }
         let born = self.begun.load(Ordering::SeqCst);
         let server = self.servers.at_mut(id);
         let maturity = gone!(server.maturity_mut());

@@ -26,7 +26,8 @@ impl Pooler {
         let client = self.clients.at_mut(id);
         let login_id = client.login?;
         let terms = self.logins.at(login_id).terms.reads?;
-        if client.is_replicating() {
+        let newcomer = matches!(client.state(), ClientState::Welcome(_));
+        if newcomer || client.is_replicating() {
             return None;
         }
         let waits = matches!(client.state(), ClientState::Waiting(_));
