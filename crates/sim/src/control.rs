@@ -149,6 +149,7 @@ impl Control {
             .story
             .tell(now, Who::World, || format!("the roster hears {fact:?}"));
         let is_old = self.is_old(&fact, now);
+        let is_resumed = fact.fact == Fact::Resume;
         let outcome = self.roster.hear(now, fact);
         self.roster.check();
         if is_old && outcome.view.is_some() {
@@ -158,7 +159,10 @@ impl Control {
         for note in &outcome.notes {
             world.story.tell(now, Who::World, || note.text.clone());
         }
-        if let Some(text) = verdict::objection(&before, &self.roster.view()) {
+        let view = self.roster.view();
+        let objection = verdict::objection(&before, &view);
+        let forgotten = || verdict::fence_forgotten(&before, &view);
+        if let Some(text) = objection.or_else(|| forgotten().filter(|_| !is_resumed)) {
             world.story.violate("verdict", &[], text);
         }
         self.tell_hosts(&outcome);

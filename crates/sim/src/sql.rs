@@ -181,7 +181,8 @@ impl Sql {
 
     /// True if a standby refuses the statement.
     pub fn writes(&self) -> bool {
-        matches!(self, Sql::Insert(..) | Sql::Ddl { .. } | Sql::CopyIn(_))
+        let changes = matches!(self, Sql::Insert(..) | Sql::Ddl { .. } | Sql::CopyIn(_));
+        changes || matches!(self, Sql::Object(Object::Next(_)))
     }
 
     /// True if the statement returns rows.

@@ -62,3 +62,16 @@ fn passed_over(before: &ListView, after: &ListView) -> Option<String> {
     let wrong = is_sole && is_new && may_write && is_there && !is_primary;
     wrong.then(|| format!("{host} takes writes on the highest timeline, and is not the primary"))
 }
+
+/// A fenced host that takes writes on the same timeline as before is not the primary, unless an
+/// administrator resumes it.
+pub fn fence_forgotten(before: &View, after: &View) -> Option<String> {
+    after.lists.iter().find_map(|(list, now)| {
+        let then = before.lists.get(list)?;
+        let (host, of) = &now.hosts[primary(now)?];
+        let old = then.standing(host)?;
+        let same = of.timeline.is_some() && old.timeline == of.timeline;
+        let wrong = old.state == State::Fenced && old.role.is_none() && same;
+        wrong.then(|| format!("{host} was fenced, and is the primary"))
+    })
+}

@@ -81,14 +81,21 @@ pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) 
     clients
 }
 
+/// What a standby refuses, and what is as long.
+const REFUSED: [(&[u8], &[u8]); 3] = [
+    (b"insert", b"select"),
+    (b"copyin", b"select"),
+    (b"nextval", b"thatval"),
+];
+
 /// The script with queries instead of what a standby refuses.
 fn only_reads(mut script: VecDeque<Act>) -> VecDeque<Act> {
     for act in &mut script {
         let Act::Send(messages) = act else { continue };
         for body in messages.iter_mut().map(|message| &mut message.body) {
-            for at in 0..body.len().saturating_sub(6) {
-                if [&b"insert"[..], b"copyin"].contains(&&body[at..at + 6]) {
-                    body[at..at + 6].copy_from_slice(b"select");
+            for (refused, instead) in REFUSED {
+                while let Some(at) = body.windows(refused.len()).position(|part| part == refused) {
+                    body[at..at + refused.len()].copy_from_slice(instead);
                 }
             }
         }
