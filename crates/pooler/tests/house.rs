@@ -34,7 +34,7 @@ const LONGEST: usize = 920;
 const FEATURES: [(&str, &[&str], usize); 10] = [
     ("reading SQL", &["sql/src"], 3152),
     ("session state", &["pooler/src/session"], 1791),
-    ("LISTEN", &["pooler/src/listen"], 1418),
+    ("LISTEN", &["pooler/src/listen"], 1424),
     ("console", &["pooler/src/console"], 4026),
     ("statements", &["pooler/src/statement"], 759),
     (
@@ -84,7 +84,7 @@ const FEATURES: [(&str, &[&str], usize); 10] = [
             "pooler/src/pool/placed.rs",
             "pooler/src/pool/placing.rs",
         ],
-        2258,
+        2285,
     ),
 ];
 /// How far below its number a feature may be, in lines, before the number must be lowered.
