@@ -135,8 +135,7 @@ fn judge(
     let wrong = |what: String| Failure::new(Kind::Wrong, what);
     let readings: Option<Vec<Reading>> = rows.iter().map(|row| reading(row)).collect();
     let readings = readings.filter(|readings| readings.len() == count);
-    let readings =
-        readings.ok_or_else(|| wrong(format!("these are not {count} lists: {rows:?}")))?;
+    let readings = readings.ok_or_else(|| wrong(format!("of {count} lists came {rows:?}")))?;
     for reading in &readings {
         client
             .books
