@@ -29,7 +29,7 @@
 //!    that began after the crash: all that any standby had shown before it.
 //!
 //! One exception is PostgreSQL's own: a standby may show a commit before the primary does, while its
-//! writer still waits for a synchronous standby. Who has seen this commit there may miss it at the
+//! writer still waits, for a synchronous standby or for a moment. Who has seen this commit there may miss it at the
 //! primary until then.
 
 pub mod mark;
