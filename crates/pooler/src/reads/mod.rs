@@ -29,8 +29,8 @@
 //!    that began after the crash: all that any standby had shown before it.
 //!
 //! One exception is PostgreSQL's own: a standby may show a commit before the primary does, while its
-//! writer still waits, for a synchronous standby or for a moment. Who has seen this commit there may miss it at the
-//! primary until then.
+//! writer still waits, for a synchronous standby or for a moment. Who has seen this commit there may
+//! miss it at the primary until then.
 
 pub mod mark;
 pub(crate) mod maturity;
