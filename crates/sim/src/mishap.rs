@@ -41,7 +41,7 @@ pub struct Mishaps {
     /// Two hosts have been on one timeline, each by its own promotion. Only a further promotion
     /// decides who is the primary.
     is_split: bool,
-    /// Checks may not have found timelines: a host that was fenced for that must be a standby.
+    /// Checks never find timelines: a fence ends only when its host has been seen as a standby.
     hides: bool,
     /// When an administrator takes all hosts in again.
     resumed_at: Option<Time>,
@@ -55,10 +55,10 @@ impl Mishaps {
             due: BTreeMap::new(),
             chance: Chance::new(scenario.seed ^ 0x0fa1_10e2),
             is_split: false,
-            hides: scenario.manners.refuses_once_in > 0 || hosts.iter().any(|host| host.hides),
+            hides: hosts.iter().any(|host| host.hides),
             resumed_at: None,
         };
-        let promotes = !hosts.iter().any(|host| host.hides);
+        let promotes = !mishaps.hides;
         for _ in 0..count {
             let host = mishaps.chance.within(0..=hosts.len() - 1);
             let mishap = match mishaps.chance.within(0..=9) {

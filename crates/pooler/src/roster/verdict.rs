@@ -7,7 +7,10 @@
 //! 4. Who has another system identifier is fenced, and who takes writes on an older timeline than
 //!    another host has shown.
 //! 5. Of the rest who take writes, all on one timeline or on unknown ones, one is the primary. The
-//!    others are fenced. The first primary is chosen when all hosts have said something.
+//!    first primary is chosen when all hosts have said something.
+//! 6. Fenced is who takes writes on the primary's timeline, and the primary before, if it has not
+//!    said that it is a standby. With an unknown timeline, nobody knows which of two is the newer
+//!    one: the other stays a rival, and is the primary once the incumbent is down.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -106,7 +109,7 @@ pub(super) fn judge(hosts: &[Contestant<'_>], before: &Precedent) -> Judgement {
     let primary = case.choose();
     if let Some(primary) = primary {
         case.install(primary);
-        case.fence_others_than(primary);
+        case.fence_others_than(primary, before.incumbent);
     }
     let rulings = (0..hosts.len()).map(|at| case.rule(at, primary)).collect();
     Judgement {
@@ -283,9 +286,14 @@ impl<'a> Case<'a> {
         self.fence_other_systems();
     }
 
-    fn fence_others_than(&mut self, primary: usize) {
+    /// Fences those on the primary's timeline, and the primary before.
+    fn fence_others_than(&mut self, primary: usize, before: Option<usize>) {
+        let timeline = self.timeline(primary);
         for at in self.writers().collect::<Vec<_>>() {
-            if !self.are_one(at, primary) && !self.word(at).is_some_and(|word| word.in_doubt) {
+            let is_equal = timeline.is_some() && self.timeline(at) == timeline;
+            let is_replaced = before.is_some_and(|of| self.are_one(at, of));
+            let in_doubt = self.word(at).is_some_and(|word| word.in_doubt);
+            if (is_equal || is_replaced) && !self.are_one(at, primary) && !in_doubt {
                 let primary = self.hosts[primary].host;
                 self.fence(at, format!("takes writes, and {primary} is the primary"));
             }

@@ -178,23 +178,23 @@ const TABLE: [(&str, &str, &str); 97] = [
     ("and an older one", "P1 P2 P2", "# R R"),
     // Unknown timelines: logins tell the roles.
     ("a primary", "S? P? S?", "S *P S"),
-    ("the first of two", "P? P? S?", "*P # S"),
-    ("the first that is up", "P?.down P?", "# *P"),
-    ("the incumbent", "P? *P?", "# *P"),
+    ("the first of two", "P? P? S?", "*P R S"),
+    ("the first that is up", "P?.down P?", "R *P"),
+    ("the incumbent", "P? *P?", "R *P"),
     ("the incumbent is down", "*P?.down P?", "# *P"),
     (
         "the incumbent is down, two others: the first",
         "*P?.down P? P?",
-        "# *P #",
+        "# *P R",
     ),
     ("the old one is back", "P?# *P?", "# *P"),
     ("the old one is back as a standby", "S?# *P?", "S *P"),
     (
         "one knows its own, the incumbent does not",
         "*P? P2",
-        "*P #",
+        "*P R",
     ),
-    ("one knows its own, the first does not", "P? P2", "*P #"),
+    ("one knows its own, the first does not", "P? P2", "*P R"),
     ("an unknown standby is not behind", "*P2 S?", "*P S"),
     ("nobody is behind of an unknown primary", "*P? S1", "*P S"),
     // A login tells of a promotion before the next check does.
@@ -247,7 +247,7 @@ const TABLE: [(&str, &str, &str); 97] = [
         "P1 P1b# S1",
         "R # S",
     ),
-    ("an unknown system is no other one", "*P1 S? P?", "*P S #"),
+    ("an unknown system is no other one", "*P1 S? P?", "*P S R"),
     // One host with two addresses.
     ("two addresses of the primary", "P1 =1 S1", "*P P S"),
     ("two addresses of a standby", "*P1 S1 =2", "*P S S"),
@@ -258,7 +258,7 @@ const TABLE: [(&str, &str, &str); 97] = [
 
 /// Drained hosts, and what follows one upon another: lists with their verdicts. Incumbents and
 /// fences of the first verdict hold in the next one.
-const STORIES: [(&str, &[(&str, &str)]); 9] = [
+const STORIES: [(&str, &[(&str, &str)]); 10] = [
     (
         "failover, and the old primary comes back",
         &[
@@ -337,6 +337,15 @@ const STORIES: [(&str, &[(&str, &str)]); 9] = [
             ("P? P? S?", "*P # S"),
             ("P?.down P? S?", "*P # S"),
             ("P? S? S?", "*P S S"),
+        ],
+    ),
+    (
+        "the old primary's timeline was never known",
+        &[
+            ("P?.hidden S1 S1", "*P S S"),
+            ("P?.hidden P2 S1", "*P R S"),
+            ("P?.down P2 S2", "# *P S"),
+            ("S2 P2 S2", "S *P S"),
         ],
     ),
     (
