@@ -109,7 +109,7 @@ pub(crate) enum Taken {
     Handshake,
     /// The handshake waits until another one has ended. Nothing needs to be received before.
     Waits,
-    /// The handshake can't begin; the reason.
+    /// The handshake can't begin or go on; the reason.
     Refused(String),
 }
 
@@ -478,8 +478,7 @@ impl Sessions {
             }
         };
         if unread > HANDSHAKE_MAX {
-            let why = "more than 128 KB came before its handshake was done".to_owned();
-            return Taken::Opened(None, Opened::Failed(why));
+            return Taken::Refused("more than 128 KB came before it was done".to_owned());
         }
         match held.stands {
             Standing::Begins(_) => {}
