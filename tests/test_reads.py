@@ -198,3 +198,48 @@ def test_clients_that_read_back_in_time_are_noticed(routed, trio):  # noqa: F811
     trio.others[0].sql("select pg_wal_replay_pause()")
     with pytest.raises(AssertionError, match=r"list_read, client \d+: Wrong"):
         load.result()
+
+
+# Single statements ---------------------------------------------------------------------------------
+
+def notices(client, query):
+    """The value of a query, and what NOTICE said where it went."""
+    got = client.ask(wire.query(query) if isinstance(query, str) else query)
+    told = [message.fields()["M"] for message in got if message.tag == "N"]
+    return got, told
+
+
+@pytest.fixture
+def single(routed, trio):  # noqa: F811
+    """A Howdah whose single reads go to standbys, and tell where."""
+    def start(**settings):
+        settings = {"read_routing": "statements", "read_routing_notice": 1, **settings}
+        howdah = routed(**settings)
+        with howdah.connect(database="rw") as client:
+            singles_at_standbys(client, trio)
+        return howdah
+    return start
+
+
+def singles_at_standbys(client, trio):  # noqa: F811
+    standbys = {host.port for host in trio.others}
+    machine.wait_until(lambda: where_read(client, "select 1") in standbys, "a read at a standby")
+
+
+def where_read(client, query):
+    """The port of the host that a read went to, by its NOTICE; None if it was no read."""
+    _, told = notices(client, query)
+    return int(told[0].split(":")[1]) if told else None
+
+
+def test_single_reads(single, trio):  # noqa: F811
+    howdah = single()
+    standbys = {host.port for host in trio.others}
+    with howdah.connect(database="rw") as client:
+        for text in ["select 1", "SELECT count(*) FROM written;", "table written", "values (1)",
+                     "with a as (select 1) select * from a", "(select now())", "select random()"]:
+            assert where_read(client, text) in standbys, text
+        for text in ["select 1; select 2", "insert into written values (1)", "select * from written for update",
+                     "select set_config('a.b', 'c', false)", "select pg_backend_pid()", "show work_mem",
+                     "explain select 1", "select txid_current()", "begin", "select 1", "commit"]:
+            assert where_read(client, text) is None, text

@@ -297,8 +297,9 @@ settings! {
         read_routing: ReadRouting = "off";
             global(reload) user(value) database(value); known NOWHERE;
             "Which requests go to standbys, in transaction and statement mode, where hosts have roles: none \
-             (off), or transactions that are declared READ ONLY (transactions). A database with several \
-             hosts gets target_session_attrs=primary if it names no role. See docs/reads.md.";
+             (off); transactions that are declared READ ONLY (transactions); or these and single statements \
+             that only read (statements). A database with several hosts gets target_session_attrs=primary \
+             if it names no role. See docs/reads.md.";
         read_target: ReadTarget = "prefer-standby";
             global(reload) user(value) database(value); known NOWHERE;
             "Where reads go: to standbys, and to the primary while none fits (prefer-standby); only to \
@@ -313,6 +314,8 @@ settings! {
              the primary.";
         max_standby_lag: Duration = "10"; global(reload) database(value); known NOWHERE;
             "How far a standby may be behind the primary, in seconds, to get reads; 0 sets no limit.";
+        read_routing_notice: bool = "0"; global(reload); known NOWHERE;
+            "Tells clients by a NOTICE where each of their reads goes, and why one goes to the primary.";
     }
 
     topic "Session state and prepared statements" {

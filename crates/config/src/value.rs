@@ -564,6 +564,8 @@ words! {
         Off = "off",
         /// Transactions that are declared READ ONLY.
         Transactions = "transactions",
+        /// These, and single statements that only read.
+        Statements = "statements",
     }
 }
 

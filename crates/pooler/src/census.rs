@@ -202,11 +202,19 @@ impl Pooler {
 
     /// The servers for clients at hosts of placed databases that are logged in.
     pub fn placed_servers(&self) -> Vec<PlacedServer> {
-        use ServerState::{Aligning, BeingCancelled, Checking, Draining, Idle, Linked, Resetting};
+        use ServerState::{
+            Aligning, BeingCancelled, Checking, Draining, Idle, Linked, Naming, Resetting,
+        };
         let is_in_use = |server: &server::Server| {
             matches!(
                 server.state(),
-                Idle | Checking | Aligning(_) | Linked(_) | Draining | Resetting | BeingCancelled
+                Idle | Checking
+                    | Aligning(_)
+                    | Linked(_)
+                    | Draining
+                    | Resetting
+                    | Naming(_)
+                    | BeingCancelled
             )
         };
         let servers = self.servers.iter().filter(|(_, s)| is_in_use(s));

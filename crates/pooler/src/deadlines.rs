@@ -288,6 +288,10 @@ impl Pooler {
                 Some((after(server.times.used, REST_NS), "reset query failed"))
             }
             ServerState::Checking => Some((after(server.times.used, REST_NS), "test query failed")),
+            ServerState::Naming(_) => Some((
+                after(server.times.used, REST_NS),
+                "the question for functions was not answered",
+            )),
             _ => None,
         }
     }

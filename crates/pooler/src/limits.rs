@@ -16,6 +16,16 @@ pub const WAITING: usize = 64 << 10;
 /// a Query), in bytes.
 pub const FRONT: usize = 16 << 10;
 
+/// The longest group that is held until its Sync, to see whether all of it reads, in bytes.
+pub const READ_GROUP: usize = 16 << 10;
+
+/// How much of an answer is held back before its first row, to run the read again if need be, in
+/// bytes.
+pub const GUARDED: usize = 64 << 10;
+
+/// How many texts of a login stay with the primary, because standbys have refused them.
+pub const TEXTS_AT_PRIMARY: usize = 1000;
+
 /// The longest Query that is held and read as a whole, in bytes. In a longer one, Howdah only looks
 /// for words that may act, as it passes.
 pub const QUERY_READ: usize = 1 << 20;

@@ -6,6 +6,7 @@ use crate::auth::{ScramKeys, Secret};
 use crate::cancel::seek::{Finding, Seek};
 use crate::config::HostPort;
 use crate::console::{Report, Survey};
+use crate::effect::VolatileNames;
 use crate::event::{Address, ClientId, Ends, LooseSocket, Order};
 use crate::ids::{Time, WorkerId};
 use crate::listen::{FromListener, ToListener};
@@ -91,6 +92,8 @@ pub enum Mail {
     SecretChanged(Box<ChangedSecret>),
     /// The schema of a database has changed: [`crate::statement::Interner::untold`].
     SchemaChanged(Arc<str>, u64),
+    /// The volatile functions of the entry with this name.
+    VolatileNames(Arc<str>, Arc<VolatileNames>),
     /// An order for all workers.
     Order(Order),
     /// A worker's console asks for this worker's data.

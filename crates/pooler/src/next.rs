@@ -13,6 +13,7 @@
 use std::collections::VecDeque;
 
 use crate::event::{ClientId, ServerId};
+use crate::login::key::LoginId;
 use crate::pool::key::PoolId;
 
 /// A step to take before the current event is over.
@@ -38,6 +39,8 @@ pub(crate) enum Next {
     RouteWaiting(PoolId),
     /// A client's read waits for a standby that has come further.
     AwaitRound(ClientId),
+    /// A login needs the names of its database's volatile functions.
+    AskVolatile(LoginId),
 }
 
 /// Noted steps, the next one in front.

@@ -13,6 +13,8 @@ use crate::inbox::Chunk;
 pub struct QueryRead {
     /// The Query is read.
     pub filled: bool,
+    /// The message begins a group that only reads.
+    pub is_read_group: bool,
     /// What the text says; blank if the text is too long to be held.
     pub gist: Gist,
 }
@@ -22,9 +24,14 @@ impl QueryRead {
     #[inline]
     pub fn opening<'a>(&'a self, chunk: &Chunk<'a>) -> Opening<'a> {
         match chunk.rest().first() {
-            Some(&tag::QUERY) if self.gist.depth != Depth::NOTHING => Opening::Query(&self.gist),
+            Some(&tag::QUERY) if self.gist.depth != Depth::NOTHING => {
+                Opening::Query(&self.gist, chunk.rest())
+            }
             Some(&(tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE | tag::EXECUTE)) => {
-                Opening::Group(chunk.rest())
+                Opening::Group {
+                    bytes: chunk.rest(),
+                    is_read: self.is_read_group,
+                }
             }
             _ => Opening::Unread,
         }
@@ -33,6 +40,7 @@ impl QueryRead {
     /// The message is handled, or dropped.
     #[inline]
     pub fn forget(&mut self) {
+        self.is_read_group = false;
         if !self.filled && self.gist.depth == Depth::NOTHING {
             return;
         }
@@ -49,8 +57,13 @@ impl QueryRead {
 pub enum Opening<'a> {
     /// Nothing is known of the message.
     Unread,
-    /// A Query: what its text says.
-    Query(&'a Gist),
-    /// A message of the extended protocol, and the bytes that have come with it.
-    Group(&'a [u8]),
+    /// A Query: what its text says; and the bytes that have come, from its first one on.
+    Query(&'a Gist, &'a [u8]),
+    /// A message of the extended protocol.
+    Group {
+        /// The bytes that have come, from its first one on.
+        bytes: &'a [u8],
+        /// They are a whole group, which only reads.
+        is_read: bool,
+    },
 }

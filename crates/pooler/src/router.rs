@@ -92,6 +92,7 @@ impl Pooler {
                 Next::Matured(id) => self.server_has_matured(id, out),
                 Next::RouteWaiting(pool) => self.route_waiting(pool, out),
                 Next::AwaitRound(id) => self.read_awaits_round(id, out),
+                Next::AskVolatile(login) => self.ask_volatile(login, out),
             }
         }
     }
@@ -146,6 +147,7 @@ impl Pooler {
                 let statements = &mut self.shared.statements;
                 statements.schema_changed_elsewhere(&database, changes);
             }
+            Mail::VolatileNames(database, names) => self.learn_volatile(&database, &names),
             Mail::SecretChanged(changed) => self.secret_changed_elsewhere(*changed, out),
             Mail::Order(Order::GiveUp) => self.successor_left(out),
             Mail::Order(order) => self.order(&order, out),

@@ -33,20 +33,32 @@ impl CalledName {
 
 /// The names of a database's volatile functions: those that may write.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct VolatileNames(HashSet<CalledName, FixedState>);
+pub struct VolatileNames {
+    names: HashSet<CalledName, FixedState>,
+    id: u64,
+}
 
 impl VolatileNames {
-    /// Takes the names of all volatile functions (`pg_proc.proname`). Leaves out those that only
-    /// make a random value or tell the time.
-    pub fn new<'a>(names: impl IntoIterator<Item = &'a [u8]>) -> VolatileNames {
-        let writes = names.into_iter().filter(|name| !is_harmless(name));
-        VolatileNames(writes.map(CalledName::of).collect())
+    /// Adds the name of a volatile function (`pg_proc.proname`). One that only makes a random value
+    /// or tells the time is left out, unless users have made it.
+    pub fn add(&mut self, name: &[u8], is_of_users: bool) {
+        if (is_of_users || !is_harmless(name)) && self.names.insert(CalledName::of(name)) {
+            // In any order, equal names have an equal sum.
+            let CalledName(hash) = CalledName::of(name);
+            self.id = self.id.wrapping_add(hash | 1);
+        }
     }
 
     /// True if a function with this name is volatile.
     #[inline]
     pub fn has(&self, name: CalledName) -> bool {
-        self.0.contains(&name)
+        self.names.contains(&name)
+    }
+
+    /// Equal for equal names. Different names have different numbers, but for rare accidents.
+    #[inline]
+    pub fn id(&self) -> u64 {
+        self.id
     }
 }
 
@@ -68,11 +80,18 @@ fn is_harmless(name: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    fn volatile(names: &[&str]) -> VolatileNames {
+        let mut set = VolatileNames::default();
+        names
+            .iter()
+            .for_each(|name| set.add(name.as_bytes(), false));
+        set
+    }
+
     #[test]
     fn names_are_found_by_their_hash() {
         let long = "x".repeat(70);
-        let names = ["nextval", "add_user", "random", "uuid_generate_v4", &long];
-        let set = VolatileNames::new(names.map(str::as_bytes));
+        let set = volatile(&["nextval", "add_user", "random", "uuid_generate_v4", &long]);
         let has = |name: &str| set.has(CalledName::of(name.as_bytes()));
         for name in ["nextval", "NextVal", "add_user", &long[..63], &long] {
             assert!(has(name), "{name}");
@@ -91,8 +110,23 @@ mod tests {
     }
 
     #[test]
+    fn a_users_function_is_never_harmless() {
+        let mut set = volatile(&["random"]);
+        assert!(!set.has(CalledName::of(b"random")));
+        set.add(b"random", true);
+        assert!(set.has(CalledName::of(b"random")));
+    }
+
+    #[test]
+    fn equal_names_have_an_equal_number() {
+        let id = |names: &[&str]| volatile(names).id();
+        assert_eq!(id(&["a", "b"]), id(&["b", "a", "b"]));
+        assert_ne!(id(&["a", "b"]), id(&["a", "c"]));
+    }
+
+    #[test]
     fn foreign_names_are_one() {
-        let foreign = VolatileNames::new(["l\u{f6}schen".as_bytes()]);
+        let foreign = volatile(&["l\u{f6}schen"]);
         for name in ["L\u{d6}SCHEN", "gr\u{fc}n", "a\"\"b"] {
             assert!(foreign.has(CalledName::of(name.as_bytes())), "{name}");
         }

@@ -22,8 +22,11 @@ impl Depth {
     pub const AMONG: Depth = Depth(8);
     /// Whether the text sends a signal.
     pub const SIGNAL: Depth = Depth(16);
-    /// Where the text may run.
+    /// Where the text may run, as its beginning says.
     pub const ROUTING: Depth = Depth(32);
+    /// Whether the text is a read. The reader needs the names of volatile functions for that
+    /// ([`Gist::tell_read`]).
+    pub const READ: Depth = Depth(64);
 
     /// Both.
     #[must_use]
@@ -52,7 +55,7 @@ pub struct Gist {
     pub among: Vec<Among>,
     /// The signal that the text sends, if the text does nothing else.
     pub signal: Option<SignalText>,
-    /// Where the text may run, as its beginning says.
+    /// Where the text may run.
     pub routing: Routing,
 }
 
@@ -83,6 +86,12 @@ impl Gist {
         if depth.any(Depth::ROUTING) {
             self.routing = Routing::read(text);
         }
+    }
+
+    /// Notes whether the text is a read.
+    #[inline]
+    pub fn tell_read(&mut self, is_read: bool) {
+        self.routing.is_read = is_read;
     }
 
     /// True if there is nothing to say about the text.

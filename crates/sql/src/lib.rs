@@ -57,6 +57,7 @@ pub use gist::{Depth, Gist};
 pub use hint::RouteHint;
 pub use kinds::Kinds;
 pub use prepared::StatementCommand;
+pub use reads::is_read;
 pub use routing::Routing;
 pub use words::LongText;
 

@@ -1,22 +1,25 @@
-//! What the beginning of a text says about where the text may run.
+//! What a text says about where it may run.
 
 use crate::{Begin, RouteHint};
 
-/// What the beginning of a text says about where the text may run.
+/// What a text says about where it may run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Routing {
     /// The comment that the text begins with.
     pub hint: Option<RouteHint>,
     /// The modes of the transaction that the text begins.
     pub begin: Option<Begin>,
+    /// The text is a read ([`crate::is_read`]); false if that was not asked.
+    pub is_read: bool,
 }
 
 impl Routing {
-    /// Reads a text.
+    /// Reads the beginning of a text.
     pub fn read(text: &[u8]) -> Routing {
         Routing {
             hint: RouteHint::read(text),
             begin: Begin::read(text),
+            is_read: false,
         }
     }
 }

@@ -24,7 +24,6 @@ use times::ClientTimes;
 use std::sync::Arc;
 
 use crate::account::Allowance;
-use crate::config::ReadTarget;
 use crate::console::ConsoleSession;
 use crate::effect::harmless::is_harmless;
 use crate::event::{ClientId, Ends, Peer, ServerId, Time, WorkerId};
@@ -36,7 +35,8 @@ use crate::listen::{Channels, Hush};
 use crate::login::key::{LoginId, LoginKey};
 use crate::params::{Meaning, Params};
 use crate::pool::key::PoolId;
-use crate::reads::mark::ReadMark;
+use crate::reads::mark::{Again, ReadMark, Wish};
+use crate::reads::tally::ReadPlace;
 use crate::roster::view::Instance;
 use crate::session::settings::Maybe;
 use crate::signal::SignalStatement;
@@ -220,7 +220,7 @@ impl Client {
 
     /// A request begins that may go there; `None` if it is no read. One that waits goes on as it was.
     /// Answers what the client has seen, up to `begun` rounds at most.
-    pub(crate) fn begins_read(&mut self, begun: u64, wish: Option<ReadTarget>) -> ReadMark {
+    pub(crate) fn begins_read(&mut self, begun: u64, wish: Option<Wish>) -> ReadMark {
         let waits = matches!(self.state, ClientState::Waiting(_));
         let mark = self
             .read_mark
@@ -235,6 +235,40 @@ impl Client {
     pub(crate) fn read_waits(&mut self, now: Time, wait: u64) -> bool {
         let mark = self.read_mark.as_mut();
         mark.is_some_and(|mark| mark.waits(now, wait))
+    }
+
+    /// The read goes there; `None` if the request is no read.
+    pub(crate) fn read_goes(&mut self, place: Option<ReadPlace>) {
+        if let Some(mark) = &mut self.read_mark {
+            mark.place = place;
+        }
+    }
+
+    /// A server gets the client's request: where that is, if the request is a read.
+    pub(crate) fn takes_read_place(&mut self) -> Option<ReadPlace> {
+        self.read_mark.as_mut()?.place.take()
+    }
+
+    /// The client's read was refused by a standby, and runs again.
+    pub(crate) fn reads_again(&mut self, again: Again) {
+        if let Some(mark) = &mut self.read_mark {
+            mark.begins(None);
+            mark.again = Some(again);
+        }
+    }
+
+    /// PostgreSQL has sent the client an error.
+    pub(crate) fn read_fails(&mut self) {
+        if let Some(mark) = &mut self.read_mark {
+            mark.again = None;
+        }
+    }
+
+    /// The request under way is one read, guarded if a standby carries it out.
+    #[inline]
+    pub(crate) fn is_guarded(&self) -> bool {
+        let wish = self.read_mark.as_ref().and_then(|mark| mark.wish);
+        wish.is_some_and(|wish| wish.is_guarded)
     }
 
     /// The request has found a standby: by a free choice, or where it was.

@@ -281,6 +281,7 @@ impl Pooler {
             ServerState::Idle | ServerState::Lent(_) | ServerState::Packed => Seen::Idle,
             ServerState::Checking
             | ServerState::Resetting
+            | ServerState::Naming(_)
             | ServerState::Draining
             | ServerState::Examining(_) => Seen::Tested,
             ServerState::Resolving

@@ -14,12 +14,14 @@ use super::upstream::{Flow, Step, await_whole, is_long_parse, needs_server, next
 use crate::account::Allowance;
 use crate::client::{Client, ClientState};
 use crate::config::Globals;
+use crate::effect::VolatileNames;
 use crate::event::{ClientId, Out, Peer};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::limits;
 use crate::login::terms::Terms;
 use crate::opening::QueryRead;
+use crate::reads::group::{GroupKind, group_kind};
 use crate::session::Tracking;
 use crate::session::note::{read_piece, tracking};
 
@@ -37,6 +39,8 @@ pub(super) struct Ahead<'a> {
     pub terms: &'a Terms,
     /// The login's share of the account.
     pub share: &'a Arc<Allowance>,
+    /// The database's volatile functions, if single reads go to standbys.
+    pub volatile: Option<&'a VolatileNames>,
     /// The list of actions.
     pub out: &'a mut Out,
 }
@@ -49,6 +53,19 @@ impl Ahead<'_> {
             Some(header) => self.read(chunk, header, read),
             None => self.run_slowly(chunk, read),
         }
+    }
+
+    /// A group that may be a read waits for its Sync: the whole group decides where it goes.
+    fn read_group(&mut self, chunk: &Chunk<'_>, read: &mut QueryRead) -> Step {
+        let Some(volatile) = self.volatile else {
+            return Ok(());
+        };
+        match group_kind(self.client, chunk.rest(), volatile) {
+            GroupKind::Unsure => return Err(Flow::Partial),
+            GroupKind::Read => read.is_read_group = true,
+            GroupKind::Other => {}
+        }
+        Ok(())
     }
 
     #[cold]
@@ -136,7 +153,7 @@ impl Ahead<'_> {
     #[inline(always)]
     fn read(&mut self, chunk: &Chunk<'_>, header: Header, read: &mut QueryRead) -> Step {
         if header.tag != tag::QUERY {
-            return Ok(());
+            return self.read_group(chunk, read);
         }
         if !read.filled {
             let tracking = tracking(self.client, self.terms);
@@ -146,6 +163,7 @@ impl Ahead<'_> {
                 tracking,
                 renames: self.renames,
                 routes: self.terms.reads.is_some(),
+                volatile: self.volatile,
                 share: self.share,
             };
             reader.read(chunk, header, read)?;

@@ -7,8 +7,8 @@ use howdah_wire::frame::{HEADER, Header};
 use super::upstream::{Step, await_whole, is_execute, whole};
 use crate::account::Allowance;
 use crate::client::Client;
-use crate::effect::Depth;
 use crate::effect::first::may_matter;
+use crate::effect::{Depth, VolatileNames, is_read};
 use crate::inbox::Chunk;
 use crate::limits;
 use crate::opening::QueryRead;
@@ -27,6 +27,8 @@ pub(super) struct QueryReader<'a> {
     pub renames: bool,
     /// The text decides where the client gets a server.
     pub routes: bool,
+    /// The database's volatile functions, if single reads go to standbys.
+    pub volatile: Option<&'a VolatileNames>,
     /// The login's share of the account.
     pub share: &'a Arc<Allowance>,
 }
@@ -46,9 +48,13 @@ impl QueryReader<'_> {
             read.forget();
         }
         match whole(chunk, header) {
-            Some(body) => read
-                .gist
-                .read(body.strip_suffix(b"\0").unwrap_or(body), depth),
+            Some(body) => {
+                let text = body.strip_suffix(b"\0").unwrap_or(body);
+                read.gist.read(text, depth);
+                if let Some(volatile) = self.volatile.filter(|_| depth.any(Depth::READ)) {
+                    read.gist.tell_read(is_read(text, volatile));
+                }
+            }
             None if needs_all(depth, &chunk.rest()[HEADER..], header) => {
                 await_whole(self.client, self.share, self.has_server, header)?;
             }
@@ -82,6 +88,9 @@ impl QueryReader<'_> {
         }
         if self.routes && header.total() <= limits::FRONT {
             depth = depth.and(Depth::ROUTING);
+            if self.volatile.is_some() {
+                depth = depth.and(Depth::READ);
+            }
         }
         depth
     }
@@ -92,7 +101,7 @@ impl QueryReader<'_> {
 #[cold]
 fn needs_all(depth: Depth, front: &[u8], header: Header) -> bool {
     let is_signal = header.body <= limits::SIGNAL && SignalText::may_be(front);
-    depth.any(Depth::EFFECTS)
+    depth.any(Depth::EFFECTS.and(Depth::READ))
         || depth.any(Depth::ACTING) && (may_matter(front) || is_signal)
         || depth.any(Depth::AMONG) && header.total() <= limits::SEVERAL
 }

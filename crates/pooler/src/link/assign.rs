@@ -39,7 +39,7 @@ impl Pooler {
         server.begin_to_serve(now);
         server.session.note_user(client.listens());
         standby::tell(client_id, client, server, out);
-        let watched = login.terms.watched;
+        let (watched, routes) = (login.terms.watched, login.terms.reads.is_some());
         let max = self.config.globals.max_prepared_statements as usize;
         let asked_for = login.asks_numbers(now);
         let again = client.used_last(server.number);
@@ -47,8 +47,11 @@ impl Pooler {
         client.set_last_server(server.number);
         let ready = !forgets && has_settings(client, server) || {
             let reported = login.welcome.as_ref().map(|welcome| &*welcome.parameters);
-            let goes =
-                login.terms.mode != PoolMode::Session && !forgets && client.needs_no_answer();
+            let goes = login.terms.mode != PoolMode::Session
+                && !forgets
+                && client.needs_no_answer()
+                // Else the first answers would be those to the settings.
+                && !client.is_guarded();
             let along = reported.filter(|_| goes);
             Self::align(
                 &self.shared,
@@ -79,6 +82,9 @@ impl Pooler {
         }
         if !ready {
             self.note_apply(server_id, out);
+        }
+        if routes {
+            self.read_begins(client_id, server_id, out);
         }
         ready
     }

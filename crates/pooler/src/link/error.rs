@@ -177,6 +177,7 @@ impl Downstream<'_> {
         let Some(client) = self.side.client_mut() else {
             return;
         };
+        client.read_fails();
         let listens = client.listens();
         let Some(session) = client.session_if_any() else {
             return;

@@ -57,6 +57,7 @@ use crate::event::{Out, Peer, Time};
 use crate::ledger::{Entry, Ledger, Reply};
 use crate::queries::text::QueryText;
 use crate::queries::watched::Watched;
+use crate::reads::guard::{FirstAnswer, Guard};
 use crate::statement::Statement;
 use placed::Placed;
 use portal::{Bound, Portal, Portals};
@@ -89,6 +90,8 @@ pub struct Link {
     waited: u64,
     /// Texts of queries, if queries are watched.
     watch: Option<Box<known::Watch>>,
+    /// A standby carries out a single read, of which the client has seen nothing yet.
+    guard: Option<Box<Guard>>,
 }
 
 impl Link {
@@ -141,6 +144,29 @@ impl Link {
     /// True while PostgreSQL owes a ReadyForQuery.
     pub(crate) fn owes_ready(&self) -> bool {
         self.ledger.owes_ready()
+    }
+
+    /// A standby is about to carry out a client's single read.
+    pub(crate) fn guards(&mut self, guard: Guard) {
+        self.guard = Some(Box::new(guard));
+    }
+
+    /// True while the client has seen nothing of the answer to its single read.
+    #[inline]
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.guard.is_some()
+    }
+
+    /// Looks at the answer to a single read, from the first byte on. The guard ends once something
+    /// decides.
+    pub(crate) fn hears_first(&mut self, answer: &[u8]) -> FirstAnswer {
+        let guard = self.guard.as_mut();
+        guard.map_or(FirstAnswer::Shown, |guard| guard.hears(answer))
+    }
+
+    /// The guard ends.
+    pub(crate) fn take_guard(&mut self) -> Option<Box<Guard>> {
+        self.guard.take()
     }
 
     /// The client gets the server after a wait of `wait` nanoseconds.
@@ -270,6 +296,7 @@ impl Link {
             self.portals.clear();
         }
         self.bound = None;
+        self.guard = None;
         if let Some(watch) = &mut self.watch {
             watch.clear();
         }

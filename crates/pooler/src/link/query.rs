@@ -70,6 +70,7 @@ impl Upstream<'_> {
             renames: self.renames,
             // The client has its server.
             routes: false,
+            volatile: None,
             share: self.share,
         };
         reader.read(chunk, header, read)

@@ -71,6 +71,9 @@ impl Pooler {
                 return After::Keep;
             }
         }
+        if self.clients.at(id).is_guarded() {
+            self.guard_read(id, chunk.rest());
+        }
         match self.run_upstream(id, chunk, &mut read, out) {
             Flow::Done => After::Consumed,
             flow => self.stopped(id, flow, chunk, &mut read, out),
@@ -137,6 +140,7 @@ impl Pooler {
             globals,
             terms: &login.terms,
             share: &login.share,
+            volatile: login.reads.volatile(),
             out,
         };
         ahead.run(chunk, read)

@@ -83,7 +83,8 @@ impl Pooler {
             ServerState::Login(_)
             | ServerState::Lookup(_)
             | ServerState::Examining(_)
-            | ServerState::Maturing(_) => {
+            | ServerState::Maturing(_)
+            | ServerState::Naming(_) => {
                 return self.own_bytes(id, bytes, out);
             }
             ServerState::Listening { .. } => return self.listener_bytes(id, bytes, out),
@@ -92,9 +93,19 @@ impl Pooler {
             ServerState::Resolving | ServerState::Connecting => return,
             _ => {}
         }
+        let new = bytes.len();
+        let mut bytes = bytes;
+        if server.link.is_guarded() {
+            server.inbox.hold(bytes);
+            bytes = b"";
+            if !self.guard_hears(id, out) {
+                return;
+            }
+        }
+        let server = self.servers.at_mut(id);
         let feed = server.inbox.feed(bytes);
         let mut chunk = feed.chunk();
-        self.downstream(id, &mut chunk, bytes.len(), out);
+        self.downstream(id, &mut chunk, new, out);
         let (done, all) = (chunk.at, chunk.bytes.len());
         if done < all
             && let Some(server) = self.servers.get_mut(id)

@@ -21,6 +21,7 @@ use crate::keyed::{HasKey, Keyed};
 use crate::login::greeting::{Greeting, Wishes};
 use crate::login::secrets::Secrets;
 use crate::pool::key::PoolId;
+use crate::reads::lore::LoginReads;
 use crate::shared::Shared;
 use crate::statement::SchemaId;
 use crate::stats::Stats;
@@ -59,6 +60,8 @@ pub struct Login {
     shares: Vec<(PoolId, u32)>,
     /// The pools that may serve reads, with their weights, if reads are routed.
     read_pools: Vec<(PoolId, u32)>,
+    /// What it knows about reads.
+    pub(crate) reads: LoginReads,
     /// Its pools on this worker, one for each purpose and target.
     pools: Vec<PoolId>,
     counts: LoginCounts,
@@ -100,6 +103,7 @@ impl Login {
             home: None,
             shares: Vec::new(),
             read_pools: Vec::new(),
+            reads: LoginReads::default(),
             pools: Vec::new(),
             counts: LoginCounts::default(),
             quiet: now,

@@ -233,9 +233,13 @@ impl Pooler {
             self.listener_ready(id, out);
             return true;
         }
+        if self.tells_volatile(id, out) {
+            return true;
+        }
         if held {
             return false;
         }
+        let pool = self.pools.at_mut(pool_id);
         if let Some(worker) = pool.take_hungrier(self.now) {
             self.lend(id, worker, out);
             return true;

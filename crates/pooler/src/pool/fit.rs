@@ -25,6 +25,12 @@ impl Pooler {
         self.hosts.lists.get(&*database.hosts)?.standing(host)
     }
 
+    /// True if a host is the primary for a login.
+    pub(crate) fn is_primary(&self, login: LoginId, host: &HostPort) -> bool {
+        let standing = self.standing(login, host);
+        standing.is_some_and(|of| of.role == Some(Role::Primary))
+    }
+
     /// Why no host fits: each host and what is known of it.
     pub(crate) fn why_no_host(&self, database: &Database) -> String {
         let wanted = match database.target_session_attrs {

@@ -84,6 +84,8 @@ pub struct Pool {
     pub(crate) keep: u32,
     paused: bool,
     held: bool,
+    /// The pool's listener, or a question about its database, waits for a released server.
+    sought: bool,
     /// A server has logged in since the pool's servers were last replaced.
     proved: bool,
     next_life: Time,
@@ -100,6 +102,7 @@ impl Pool {
         proved: bool,
     ) -> Self {
         Pool {
+            sought: key.listens(),
             key,
             login,
             target,
@@ -348,7 +351,17 @@ impl Pool {
     #[inline(always)] // Asked once for each transaction.
     pub(crate) fn is_sought(&self) -> bool {
         let wanted = self.starved.is_some() || !self.hungry.is_empty() || !self.waiting.is_empty();
-        self.key.listens() || wanted && !self.held
+        self.sought || wanted && !self.held
+    }
+
+    /// The next released server is to tell which functions are volatile, or not any more.
+    pub(crate) fn seeks_names(&mut self, seeks: bool) {
+        self.sought = seeks || self.key.listens();
+    }
+
+    /// True if the next released server is to tell which functions are volatile.
+    pub(crate) fn is_sought_for_names(&self) -> bool {
+        self.sought && !self.key.listens()
     }
 
     /// Takes out the hungry worker that gets a released server, if it comes before the oldest

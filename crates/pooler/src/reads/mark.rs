@@ -2,6 +2,7 @@
 
 use crate::config::ReadTarget;
 use crate::ids::Time;
+use crate::reads::tally::ReadPlace;
 use crate::roster::view::Instance;
 
 /// How long a client's reads wait for no standby after one has waited in vain, in nanoseconds.
@@ -11,6 +12,23 @@ const NO_WAIT_NS: u64 = 1_000_000_000;
 /// as a read after a write does, and goes to any standby that covers it.
 const CHOOSE_AGAIN_NS: u64 = 10_000_000_000;
 
+/// Where a read may go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wish {
+    /// The hosts.
+    pub target: ReadTarget,
+    /// The whole request is one read, whose answer is guarded at a standby
+    /// ([`crate::reads::guard`]).
+    pub is_guarded: bool,
+}
+
+/// A read that a standby has refused, and that runs again at the primary.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Again {
+    /// The text, if the primary is to keep it ([`crate::reads::lore::text_number`]).
+    pub text: Option<u64>,
+}
+
 /// What a client has seen, and what its request wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadMark {
@@ -19,7 +37,11 @@ pub struct ReadMark {
     /// The instance that answered, if that was a standby.
     pub at: Option<Instance>,
     /// Where the request under way may go; `None` if it is no read.
-    pub wish: Option<ReadTarget>,
+    pub wish: Option<Wish>,
+    /// Where the request goes, if it is a read and no server has got it yet.
+    pub place: Option<ReadPlace>,
+    /// The request runs again.
+    pub again: Option<Again>,
     /// The client was told of something meanwhile that `at` need not have replayed.
     heard: bool,
     /// Until when the request waits for a standby.
@@ -37,6 +59,8 @@ impl ReadMark {
             floor,
             at: None,
             wish: None,
+            place: None,
+            again: None,
             heard: false,
             waits_until: None,
             no_wait_until: Time(0),
@@ -45,8 +69,9 @@ impl ReadMark {
     }
 
     /// A new request begins.
-    pub fn begins(&mut self, wish: Option<ReadTarget>) {
+    pub fn begins(&mut self, wish: Option<Wish>) {
         self.wish = wish;
+        self.place = None;
         self.heard = false;
         self.waits_until = None;
     }
@@ -56,6 +81,7 @@ impl ReadMark {
     pub fn sees(&mut self, begun: u64, at: Option<Instance>) {
         self.floor = begun;
         self.at = at.filter(|_| !self.heard);
+        self.again = None;
         self.begins(None);
     }
 
@@ -117,9 +143,13 @@ mod tests {
     fn who_hears_of_a_commit_stays_at_no_standby() {
         let at = Some(Instance(5));
         let mut mark = ReadMark::new(1);
-        mark.begins(Some(ReadTarget::Standby));
+        let wish = Some(Wish {
+            target: ReadTarget::Standby,
+            is_guarded: false,
+        });
+        mark.begins(wish);
         mark.hears(4);
-        assert_eq!((mark.floor, mark.wish), (4, Some(ReadTarget::Standby)));
+        assert_eq!((mark.floor, mark.wish), (4, wish));
         mark.sees(4, at);
         assert_eq!(mark.at, None, "the answer may be older");
         mark.begins(None);

@@ -32,12 +32,19 @@
 //! writer still waits, for a synchronous standby or for a moment. Who has seen this commit there may
 //! miss it at the primary until then.
 
+mod again;
+pub mod group;
+pub mod guard;
+pub mod lore;
 pub mod mark;
 pub(crate) mod maturity;
+mod names;
+pub mod naming;
 mod newborn;
 mod place;
 mod progress;
 mod seen;
+pub mod tally;
 pub mod wish;
 
 use crate::config::{
@@ -55,6 +62,8 @@ pub struct ReadTerms {
     pub wait: u64,
     /// `max_standby_lag`, in nanoseconds; `u64::MAX` for none.
     pub max_lag: u64,
+    /// `read_routing` is `statements`.
+    pub has_statements: bool,
 }
 
 impl ReadTerms {
@@ -75,6 +84,7 @@ impl ReadTerms {
             is_session: scopes.read_consistency() == ReadConsistency::Session,
             wait: nanos(scopes.read_wait()),
             max_lag,
+            has_statements: scopes.read_routing() == ReadRouting::Statements,
         })
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use chacha20::rand_core::Rng;
 
-use crate::client::ClientState;
+use crate::client::{Client, ClientState};
 use crate::config::ReadTarget;
 use crate::event::ClientId;
 use crate::login::LoginId;
@@ -16,8 +16,8 @@ use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 use crate::reads::ReadTerms;
 use crate::reads::mark::ReadMark;
-use crate::reads::wish::wish;
-use crate::roster::view::Role;
+use crate::reads::tally::ReadPlace;
+use crate::reads::wish::{first_text, wish};
 
 impl Pooler {
     /// The pool for a client's request, if the request is a read. `None` if it goes where all others
@@ -34,12 +34,47 @@ impl Pooler {
         let wish = match opening {
             // It has waited, and is routed again.
             Opening::Unread if waits => client.read_mark.as_ref().and_then(|mark| mark.wish),
+            _ if is_again(client) => None,
             _ => wish(client, opening, terms.target),
         };
+        let login = &self.logins.at(login_id).reads;
+        let is_refused = wish.is_some_and(|wish| wish.is_guarded)
+            && login.stays_at_primary(|| match opening {
+                Opening::Query(_, bytes) | Opening::Group { bytes, .. } => {
+                    first_text(client, bytes)
+                }
+                Opening::Unread => None,
+            });
+        let place = match wish {
+            _ if is_again(client) => Some(ReadPlace::Again),
+            _ if is_refused => Some(ReadPlace::Known),
+            _ => None,
+        };
+        let wish = wish.filter(|_| !is_refused);
         let begun = self.begun.load(Ordering::SeqCst);
-        let mark = client.begins_read(begun, wish);
-        let wish = wish?;
-        let mut choice = self.choice(login_id, &mark, &terms, wish);
+        let mark = self.clients.at_mut(id).begins_read(begun, wish);
+        if terms.has_statements {
+            self.mind_volatile(login_id);
+        }
+        let Some(wish) = wish else {
+            self.clients.at_mut(id).read_goes(place);
+            return None;
+        };
+        let (place, pool) = self.place_read(id, login_id, &mark, (terms, wish.target));
+        self.clients.at_mut(id).read_goes(place);
+        pool
+    }
+
+    /// Where a read goes, and its pool; `None` for the pool if that is the one of all other requests.
+    /// Nowhere yet if the read waits.
+    fn place_read(
+        &mut self,
+        id: ClientId,
+        login: LoginId,
+        mark: &ReadMark,
+        (terms, target): (ReadTerms, ReadTarget),
+    ) -> (Option<ReadPlace>, Option<PoolId>) {
+        let mut choice = self.choice(login, mark, &terms, target);
         let is_alone = !choice.is_near;
         if !choice.is_free
             && choice.at.is_some()
@@ -51,19 +86,29 @@ impl Pooler {
         if let Some(pool) = by_weight(pools, self.random.next_u64()) {
             let now = self.now;
             self.clients.at_mut(id).read_finds(now, choice.is_free);
-            return Some(pool);
+            let place = if choice.primary == Some(pool) {
+                ReadPlace::Shared
+            } else {
+                ReadPlace::Standby
+            };
+            return (Some(place), Some(pool));
         }
+        let waits_on = |pooler: &mut Pooler| {
+            let pool = pooler.pool_at(login, Purpose::Clients, TargetName::NoHost);
+            (None, Some(pool))
+        };
         if choice.is_near && self.waits_for_standby(id, &terms) {
-            return Some(self.pool_at(login_id, Purpose::Clients, TargetName::NoHost));
+            return waits_on(self);
         }
         let now = self.now;
         self.clients.at_mut(id).read_gives_up(now);
-        match wish {
+        match target {
             // It waits for a standby, however long.
-            ReadTarget::Standby => {
-                Some(self.pool_at(login_id, Purpose::Clients, TargetName::NoHost))
+            ReadTarget::Standby => waits_on(self),
+            ReadTarget::PreferStandby | ReadTarget::Any if choice.is_near => {
+                (Some(ReadPlace::Behind), None)
             }
-            ReadTarget::PreferStandby | ReadTarget::Any => None,
+            ReadTarget::PreferStandby | ReadTarget::Any => (Some(ReadPlace::NoStandby), None),
         }
     }
 
@@ -86,9 +131,9 @@ impl Pooler {
             if self.backs_off(*pool_id) {
                 continue;
             }
-            let standing = self.standing(pool.login, host);
-            if standing.is_some_and(|of| of.role == Some(Role::Primary)) {
+            if self.is_primary(pool.login, host) {
                 if wish == ReadTarget::Any {
+                    choice.primary = Some(*pool_id);
                     choice.pools.push((*pool_id, *weight));
                 }
                 continue;
@@ -112,12 +157,28 @@ impl Pooler {
     /// True if a read waits for a standby that shows enough. A round begins at once.
     fn waits_for_standby(&mut self, id: ClientId, terms: &ReadTerms) -> bool {
         let now = self.now;
-        if !self.clients.at_mut(id).read_waits(now, terms.wait) {
+        let client = self.clients.at_mut(id);
+        let waited = client
+            .read_mark
+            .as_ref()
+            .is_some_and(|mark| mark.waits_until().is_some());
+        if !client.read_waits(now, terms.wait) {
             return false;
+        }
+        if let Some(login) = client.login.filter(|_| !waited) {
+            self.logins.at_mut(login).reads.counts.count_wait();
         }
         self.next.note(Next::AwaitRound(id));
         true
     }
+}
+
+/// True if a client's request was refused by a standby, and runs again.
+fn is_again(client: &Client) -> bool {
+    client
+        .read_mark
+        .as_ref()
+        .is_some_and(|mark| mark.again.is_some())
 }
 
 /// The pools that may serve a read, with their weights.
@@ -125,6 +186,8 @@ impl Pooler {
 struct Choice {
     /// They show all that the client has seen.
     pools: Vec<(PoolId, u32)>,
+    /// That of the primary, if it is among them.
+    primary: Option<PoolId>,
     /// There is one, whatever the client has seen there.
     is_free: bool,
     /// The pool at the standby that answered last, if that shows all only because of this.

@@ -15,6 +15,11 @@ impl Pooler {
         let begun = self.begun.load(Ordering::SeqCst);
         let instance = self.servers.get(server).and_then(|server| server.instance);
         let client = gone!(self.clients.get_mut(client));
+        let again = client.read_mark.as_ref().and_then(|mark| mark.again);
+        if let Some((login, text)) = client.login.zip(again.and_then(|again| again.text)) {
+            // The primary has no error.
+            self.logins.at_mut(login).reads.keep_at_primary(text);
+        }
         client.sees(begun, instance);
     }
 

@@ -46,6 +46,7 @@ use crate::login::key::{LoginId, Welcome};
 use crate::params::Params;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::reads::maturity::Maturity;
+use crate::reads::naming::Naming;
 use crate::roster::check::Examination;
 use crate::roster::view::Instance;
 use crate::session::server::{Numbers, ServerSession, Trial};
@@ -415,6 +416,13 @@ impl Server {
     pub(crate) fn maturity_mut(&mut self) -> Option<&mut Maturity> {
         match &mut self.state {
             ServerState::Maturing(maturity) => Some(maturity),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn naming_mut(&mut self) -> Option<&mut Naming> {
+        match &mut self.state {
+            ServerState::Naming(naming) => Some(naming),
             _ => None,
         }
     }

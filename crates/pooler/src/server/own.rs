@@ -14,9 +14,10 @@ impl Pooler {
         while let Some(server) = self.servers.get_mut(id) {
             let longest = match server.state() {
                 ServerState::Login(_) => limits::LOGIN_MESSAGE,
-                ServerState::Lookup(_) | ServerState::Examining(_) | ServerState::Maturing(_) => {
-                    limits::LOOKUP_MESSAGE
-                }
+                ServerState::Lookup(_)
+                | ServerState::Examining(_)
+                | ServerState::Maturing(_)
+                | ServerState::Naming(_) => limits::LOOKUP_MESSAGE,
                 // Bytes after the work are held and handled in a separate step: `Relay` can only
                 // refer to bytes of the current event.
                 _ if !server.inbox.held().is_empty() => return self.next.note(Next::Hear(id)),
@@ -37,6 +38,7 @@ impl Pooler {
                 ServerState::Login(_) => self.login_message(id, message, &body, out),
                 ServerState::Lookup(_) => self.lookup_message(id, message, &body, out),
                 ServerState::Maturing(_) => self.maturing_message(id, message, &body, out),
+                ServerState::Naming(_) => self.naming_message(id, message, &body, out),
                 _ => self.check_message(id, message, &body, out),
             }
         }

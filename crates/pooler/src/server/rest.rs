@@ -67,7 +67,7 @@ impl Pooler {
             }
             ServerState::ConnectQuery => self.server_is_born(id, out),
             ServerState::Draining => self.drained_of_client(id, out),
-            ServerState::Resetting | ServerState::Checking => {
+            ServerState::Resetting | ServerState::Checking | ServerState::Naming(_) => {
                 if matches!(server.state(), ServerState::Checking) {
                     self.pools.at_mut(server.pool).test_ends();
                     server.comes_free(self.now);

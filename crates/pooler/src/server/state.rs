@@ -8,6 +8,7 @@ use crate::ids::{ClientId, WorkerId};
 use crate::known::Lookup;
 use crate::login::key::{Parameter, Welcome};
 use crate::reads::maturity::Maturity;
+use crate::reads::naming::Naming;
 use crate::roster::check::Examination;
 
 /// The state of a server.
@@ -41,6 +42,8 @@ pub enum ServerState {
     Examining(Box<Examination>),
     /// The server waits until it can serve reads ([`crate::reads`]).
     Maturing(Box<Maturity>),
+    /// The server tells which functions of its database are volatile.
+    Naming(Box<Naming>),
     /// A listening connection ([`crate::listen`]).
     Listening {
         /// The first query runs. No client waits for its result.

@@ -1,13 +1,14 @@
 //! Prepared statements: the shared texts, their names on servers, and their names at clients.
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use howdah_wire::frame::cstr;
 use sha2::{Digest, Sha256};
 
 use crate::account::{Allowance, Charge, KeptFor};
-use crate::effect::{Depth, Effects, First, Gist};
+use crate::effect::{Depth, Effects, First, Gist, VolatileNames, is_read};
 use crate::queries::text::{QueryText, Texts};
 
 pub use crate::effect::name::{PREFIX, UNKNOWN, VOID, is_ours};
@@ -53,6 +54,9 @@ pub struct Statement {
     told: OnceLock<Arc<StatementDescription>>,
     /// Its bytes in the account of the pool whose client parsed it first.
     charge: OnceLock<Charge>,
+    /// Whether the text is a read, in the lowest bit, and [`VolatileNames::id`] of the names that
+    /// say so in the others; 0 if nobody has asked.
+    read: AtomicU64,
 }
 
 impl Statement {
@@ -73,6 +77,7 @@ impl Statement {
             query_text: OnceLock::new(),
             told: OnceLock::new(),
             charge: OnceLock::new(),
+            read: AtomicU64::new(0),
         }
     }
 
@@ -100,6 +105,22 @@ impl Statement {
     /// At most the first `most` bytes of the text.
     pub fn front(&self, most: usize) -> &[u8] {
         &self.definition[..self.text.min(most)]
+    }
+
+    /// True if the text is a read in a database with these volatile functions. The text is read
+    /// once, not at each Bind.
+    #[inline]
+    pub fn is_read(&self, volatile: &VolatileNames) -> bool {
+        // Nobody has asked if this is 0: so that no number is.
+        let names = volatile.id() | 2;
+        let known = self.read.load(Ordering::Relaxed);
+        if known | 1 == names | 1 {
+            return known & 1 == 1;
+        }
+        let is_read = is_read(self.text(), volatile);
+        self.read
+            .store(names & !1 | u64::from(is_read), Ordering::Relaxed);
+        is_read
     }
 
     /// 128 bits of SHA-256 over text, types, meaning and schema: equal on all workers.

@@ -1,0 +1,124 @@
+//! What a login knows about the reads of its database.
+
+use std::collections::HashSet;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+
+use crate::effect::VolatileNames;
+use crate::ids::Time;
+use crate::limits;
+use crate::reads::tally::ReadCounts;
+
+/// How long the names of volatile functions are believed, in nanoseconds.
+const BELIEVED_NS: u64 = 60_000_000_000;
+
+/// When a question without an answer is asked again, in nanoseconds.
+const ASKED_AGAIN_NS: u64 = 5_000_000_000;
+
+/// What a login knows about the reads of its database.
+#[derive(Debug, Default)]
+pub struct LoginReads {
+    /// The volatile functions; `None` until PostgreSQL has told.
+    volatile: Option<Arc<VolatileNames>>,
+    /// When to ask for them, at the earliest.
+    ask_at: Time,
+    /// [`crate::statement::Interner::schema`] when they were asked for.
+    schema: u64,
+    /// Texts that standbys have refused, and the primary has not.
+    at_primary: HashSet<u64, FixedState>,
+    /// Where reads have gone.
+    pub(crate) counts: ReadCounts,
+}
+
+impl LoginReads {
+    /// The volatile functions of the database, once they are known.
+    #[inline]
+    pub fn volatile(&self) -> Option<&VolatileNames> {
+        self.volatile.as_deref()
+    }
+
+    /// True if PostgreSQL must be asked for the volatile functions. The caller does so.
+    pub fn asks(&mut self, now: Time, schema: u64) -> bool {
+        let is_old = now >= self.ask_at;
+        // A change of the schema counts only once the last question was answered.
+        let is_changed = self.schema != schema && self.volatile.is_some();
+        if !is_old && !is_changed {
+            return false;
+        }
+        self.ask_at = Time(now.0 + ASKED_AGAIN_NS);
+        self.schema = schema;
+        true
+    }
+
+    /// PostgreSQL has told the volatile functions. They are asked for again `later` than the usual
+    /// time, in nanoseconds.
+    pub fn learn(&mut self, volatile: Arc<VolatileNames>, now: Time, schema: u64, later: u64) {
+        if self.schema != schema || self.volatile.as_ref() != Some(&volatile) {
+            self.at_primary.clear();
+        }
+        self.ask_at = Time(now.0 + BELIEVED_NS + later);
+        self.schema = schema;
+        self.volatile = Some(volatile);
+    }
+
+    /// A standby has refused this text, and the primary has not.
+    pub fn keep_at_primary(&mut self, text: u64) {
+        if self.at_primary.len() < limits::TEXTS_AT_PRIMARY {
+            self.at_primary.insert(text);
+        }
+    }
+
+    /// True if a text stays with the primary.
+    #[inline]
+    pub fn stays_at_primary<'a>(&self, text: impl FnOnce() -> Option<&'a [u8]>) -> bool {
+        !self.at_primary.is_empty()
+            && text().is_some_and(|text| self.at_primary.contains(&text_number(text)))
+    }
+}
+
+/// The number of a text among those that stay with the primary.
+pub fn text_number(text: &[u8]) -> u64 {
+    FixedState::default().hash_one(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_asked_for_each_minute_and_after_changes_of_the_schema() {
+        let mut reads = LoginReads::default();
+        let minute = |times: u64| Time(BELIEVED_NS * times);
+        assert!(reads.asks(minute(1), 0) && !reads.asks(minute(1), 0));
+        assert!(
+            !reads.asks(minute(1), 7),
+            "the first answer is still to come"
+        );
+        assert!(reads.asks(Time(minute(1).0 + ASKED_AGAIN_NS), 7));
+        reads.learn(Arc::default(), minute(2), 7, 0);
+        assert!(!reads.asks(minute(2), 7));
+        assert!(reads.asks(minute(2), 8), "the schema has changed");
+        reads.learn(Arc::default(), minute(2), 8, 5);
+        assert!(!reads.asks(Time(minute(3).0 + 4), 8));
+        assert!(reads.asks(Time(minute(3).0 + 5), 8));
+    }
+
+    #[test]
+    fn a_text_stays_with_the_primary_until_the_schema_changes() {
+        let mut reads = LoginReads::default();
+        let stays = |reads: &LoginReads, text: &'static [u8]| reads.stays_at_primary(|| Some(text));
+        reads.learn(Arc::default(), Time(0), 0, 0);
+        reads.keep_at_primary(text_number(b"a"));
+        assert!(stays(&reads, b"a") && !stays(&reads, b"b"));
+        reads.learn(Arc::default(), Time(1), 0, 0);
+        assert!(stays(&reads, b"a"));
+        reads.learn(Arc::default(), Time(1), 1, 0);
+        assert!(!stays(&reads, b"a"));
+        for number in 0..2000 {
+            reads.keep_at_primary(number);
+        }
+        assert_eq!(reads.at_primary.len(), limits::TEXTS_AT_PRIMARY);
+    }
+}

@@ -1,0 +1,12 @@
+//! The volatile functions of a database, while PostgreSQL tells them.
+
+use crate::effect::VolatileNames;
+
+/// The answer so far.
+#[derive(Debug, Default)]
+pub struct Naming {
+    /// The names.
+    pub(super) names: VolatileNames,
+    /// Why there is no answer.
+    pub(super) error: Option<String>,
+}
