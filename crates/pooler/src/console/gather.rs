@@ -206,6 +206,7 @@ impl Pooler {
             times: *login.times(),
             waits: Histogram::default(),
             errors: *login.errors(),
+            reads: login.reads.counts,
             size: self.pools.at(sized).supply.bounds.size,
             paused: false,
             failure: None,

@@ -14,6 +14,7 @@ use crate::pool::Pool;
 use crate::pool::reason::Reason;
 use crate::queries::tally::TopQueries;
 use crate::queries::text::QueryText;
+use crate::reads::tally::ReadCounts;
 use crate::roster::check::LastCheck;
 use crate::roster::view::View;
 use crate::stats::{PeerCounts, Stats};
@@ -127,6 +128,8 @@ pub struct PoolShare {
     pub waits: Histogram,
     /// The errors that clients got.
     pub errors: ErrorCounts,
+    /// Where reads have gone.
+    pub reads: ReadCounts,
     /// `pool_size`; 0 means no limit.
     pub size: u32,
     /// PAUSE: no server is given out.

@@ -156,6 +156,7 @@ fn counters_of(pool: &PoolSight) -> PoolSight {
         stats: pool.stats,
         times: pool.times,
         errors: pool.errors,
+        reads: pool.reads,
         levels: pool.levels,
         ..other()
     }

@@ -13,6 +13,7 @@ use crate::login::Login;
 use crate::login::key::LoginKey;
 use crate::pool::{Pool, Reason};
 use crate::queries::tally::{TopQueries, merged};
+use crate::reads::tally::ReadCounts;
 use crate::server::Server;
 use crate::stats::Stats;
 use crate::times::{BOUNDS, Histogram, Times};
@@ -101,6 +102,8 @@ pub struct PoolSight {
     pub waits: Histogram,
     /// The errors that clients got.
     pub errors: ErrorCounts,
+    /// Where reads have gone.
+    pub reads: ReadCounts,
     /// Clients that keep a server between transactions.
     pub pinned: u32,
     /// Counts since the start.
@@ -133,6 +136,7 @@ impl PoolSight {
             states: States::default(),
             waits: Histogram::default(),
             errors: ErrorCounts::default(),
+            reads: ReadCounts::default(),
             pinned: 0,
             stats: Stats::default(),
             times: Times::default(),
@@ -150,6 +154,7 @@ impl PoolSight {
         self.states.add(&share.states);
         self.waits.add(&share.waits);
         self.errors.add(&share.errors);
+        self.reads.add(&share.reads);
         self.pinned += share.pinned;
         self.stats.add(&share.stats);
         self.times.add(&share.times);
@@ -175,6 +180,7 @@ impl PoolSight {
         self.states.add(&other.states);
         self.waits.add(&other.waits);
         self.errors.add(&other.errors);
+        self.reads.add(&other.reads);
         self.pinned += other.pinned;
         self.stats.add(&other.stats);
         self.times.add(&other.times);

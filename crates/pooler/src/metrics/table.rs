@@ -105,6 +105,12 @@ fn by_word(words: &[&'static str], counts: &[u64]) -> ByWord {
     words.iter().copied().zip(counts).collect()
 }
 
+/// Counts, without those that are 0: most pools have none of them.
+fn told(counts: impl Iterator<Item = (&'static str, u64)>) -> ByWord {
+    let counts = counts.filter(|(_, count)| *count > 0);
+    counts.map(|(word, count)| (word, count as f64)).collect()
+}
+
 static METRICS: &[Metric] = &[
     metric(
         "howdah_info",
@@ -587,6 +593,30 @@ static METRICS: &[Metric] = &[
             words.collect()
         }),
         "The same by reason; one client can have several.",
+    ),
+    metric(
+        "howdah_pool_reads_total",
+        Counter,
+        PoolBy("to", |p| {
+            let counts = p.reads.places();
+            told(counts.map(|(place, count)| (place.word(), count)))
+        }),
+        "Reads that may go to standbys: where they went, and why to the primary. Only where reads \
+         are routed.",
+    ),
+    metric(
+        "howdah_pool_read_waits_total",
+        Counter,
+        PoolBy("for", |p| told([("standby", p.reads.waits())].into_iter())),
+        "Reads that waited until a standby showed what their client had seen, or for read_wait in \
+         vain.",
+    ),
+    metric(
+        "howdah_pool_reads_again_total",
+        Counter,
+        PoolBy("class", |p| told(p.reads.again())),
+        "Reads that a standby refused, and that ran again at the primary, by the class of the \
+         standby's SQLSTATE.",
     ),
     metric(
         "howdah_pool_slow_queries_total",

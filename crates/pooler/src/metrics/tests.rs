@@ -34,6 +34,7 @@ fn share(database: &str, transactions: u64) -> PoolShare {
         times,
         waits: Histogram::default(),
         errors: Default::default(),
+        reads: Default::default(),
         size: 5,
         paused: false,
         failure: None,

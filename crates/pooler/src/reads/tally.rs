@@ -2,11 +2,8 @@
 
 use crate::reads::guard::Sqlstate;
 
-/// How many SQLSTATEs of reads that ran again are counted apart.
-const CODES: usize = 16;
-
-/// The SQLSTATE of all others.
-const OTHER: Sqlstate = *b"other";
+/// The classes of SQLSTATEs of reads that run again: of the guard's errors.
+pub const CLASSES: [&str; 8] = ["0A", "25", "3F", "40", "42", "55", "58", "XX"];
 
 /// Where a read goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,15 +33,15 @@ impl ReadPlace {
         ReadPlace::Again,
     ];
 
-    /// The role of the host, and the reason: labels of metrics.
-    pub fn labels(self) -> (&'static str, &'static str) {
+    /// The label of metrics.
+    pub fn word(self) -> &'static str {
         match self {
-            ReadPlace::Standby => ("standby", "fits"),
-            ReadPlace::Shared => ("primary", "shared"),
-            ReadPlace::NoStandby => ("primary", "no_standby"),
-            ReadPlace::Behind => ("primary", "behind"),
-            ReadPlace::Known => ("primary", "text_refused"),
-            ReadPlace::Again => ("primary", "again"),
+            ReadPlace::Standby => "standby",
+            ReadPlace::Shared => "primary_shared",
+            ReadPlace::NoStandby => "primary_no_standby",
+            ReadPlace::Behind => "primary_standbys_behind",
+            ReadPlace::Known => "primary_text_refused",
+            ReadPlace::Again => "primary_again",
         }
     }
 
@@ -64,11 +61,11 @@ impl ReadPlace {
 }
 
 /// Counts of a login's reads.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadCounts {
     places: [u64; ReadPlace::ALL.len()],
     waits: u64,
-    again: Vec<(Sqlstate, u64)>,
+    again: [u64; CLASSES.len()],
 }
 
 impl ReadCounts {
@@ -84,30 +81,24 @@ impl ReadCounts {
 
     /// A read runs again, because a standby has refused it with this SQLSTATE.
     pub fn count_again(&mut self, sqlstate: Sqlstate) {
-        self.add_again(sqlstate, 1);
-    }
-
-    fn add_again(&mut self, sqlstate: Sqlstate, count: u64) {
-        let is_known = self.again.iter().any(|(known, _)| *known == sqlstate);
-        let name = if is_known || self.again.len() < CODES {
-            sqlstate
-        } else {
-            OTHER
-        };
-        match self.again.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, all)) => *all += count,
-            None => self.again.push((name, count)),
+        let class = CLASSES
+            .iter()
+            .position(|class| sqlstate.starts_with(class.as_bytes()));
+        if let Some(class) = class {
+            self.again[class] += 1;
         }
     }
 
     /// Adds other counts.
     pub fn add(&mut self, other: &ReadCounts) {
-        for (count, more) in self.places.iter_mut().zip(other.places) {
+        let more = other
+            .places
+            .iter()
+            .chain(&other.again)
+            .chain([&other.waits]);
+        let counts = self.places.iter_mut().chain(&mut self.again);
+        for (count, more) in counts.chain([&mut self.waits]).zip(more) {
             *count += more;
-        }
-        self.waits += other.waits;
-        for (sqlstate, count) in &other.again {
-            self.add_again(*sqlstate, *count);
         }
     }
 
@@ -121,9 +112,9 @@ impl ReadCounts {
         self.waits
     }
 
-    /// How many reads have run again, by the SQLSTATE of the standby.
-    pub fn again(&self) -> &[(Sqlstate, u64)] {
-        &self.again
+    /// How many reads have run again, by the class of the standby's SQLSTATE.
+    pub fn again(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        CLASSES.into_iter().zip(self.again)
     }
 }
 
@@ -132,15 +123,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rare_codes_are_counted_together() {
+    fn counts_are_added() {
         let mut counts = ReadCounts::default();
-        for code in 0..CODES as u8 + 3 {
-            counts.count_again([b'4', b'2', b'0', b'0', b'A' + code]);
-        }
-        counts.count_again(*b"4200A");
-        let mut sum = counts.clone();
+        counts.count(ReadPlace::Again);
+        counts.count_again(*b"25006");
+        counts.count_wait();
+        let mut sum = counts;
         sum.add(&counts);
-        assert_eq!(sum.again()[0], (*b"4200A", 4));
-        assert_eq!(sum.again().last(), Some(&(OTHER, 6)));
+        assert!(
+            sum.places()
+                .eq(ReadPlace::ALL.into_iter().zip([0, 0, 0, 0, 0, 2]))
+        );
+        assert_eq!(sum.waits(), 2);
+        assert_eq!(sum.again().find(|(_, count)| *count > 0), Some(("25", 2)));
     }
 }
