@@ -11,7 +11,7 @@ from harness import machine, purpose
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DOCS = os.path.join(ROOT, "docs")
-PAGES = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md",
+PAGES = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
          *(f"docs/{name}" for name in sorted(os.listdir(DOCS)) if name.endswith(".md"))]
 
 # Of its own suite.
@@ -43,6 +43,7 @@ def examples(page, language):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
+    assert not re.search(r"^(<<<<<<<|>>>>>>>) ", text(page), re.M), "a merge is left open"
     for link in re.findall(r"\]\(([^)\s]+)\)", text(page)):
         if re.match(r"[a-z]+:", link):
             continue
