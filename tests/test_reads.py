@@ -178,7 +178,7 @@ def append_and_read(howdah):
 
 def test_no_connection_reads_back_in_time(routed, trio):  # noqa: F811
     """A standby lags, and the other one crashes."""
-    howdah = routed(workers=2, pool_spread="always", read_wait=0.2)
+    howdah = routed(read_routing="statements", workers=2, pool_spread="always", read_wait=0.2)
     lagging, other = trio.others
     with howdah.connect(database="rw") as client:
         reads_at_standbys(client, trio)

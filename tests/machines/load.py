@@ -166,7 +166,7 @@ class Load:
                              workers=options.workers or 2, databases={"postgres": cluster.entry()},
                              pool_spread="always", server_round_robin=1, pin_limit=options.pool,
                              host_check_user=pg.SUPERUSER, server_tls_sslmode="disable",
-                             read_routing="transactions", read_consistency=options.consistency,
+                             read_routing="statements", read_consistency=options.consistency,
                              read_wait=options.read_wait,
                              http_listen_port=http)
         title = f"Howdah, {options.driver}, {options.workers or 2} workers, pools of {options.pool}, " \

@@ -32,6 +32,13 @@ fn prepare(run: &Run) -> Outcome {
         "insert into howdah_load.only values (1)",
         "create sequence howdah_load.numbers",
         "create table howdah_load.lists (id int4 primary key, items int8[] not null)",
+        "create view howdah_load.shown as select inet_server_port() as port, \
+         pg_is_in_recovery() as recovers, id, items from howdah_load.lists",
+        "create sequence howdah_load.marks",
+        // A function that lies: it writes.
+        "create function howdah_load.marks() returns bool language plpgsql stable as \
+         'begin perform nextval(''howdah_load.marks''); return true; end'",
+        "create view howdah_load.marked as select * from howdah_load.shown where howdah_load.marks()",
         &format!(
             "insert into howdah_load.lists select i, '{{}}' from generate_series(0, {LISTS} - 1) i"
         ),

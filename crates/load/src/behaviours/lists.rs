@@ -20,6 +20,10 @@ const REFUSED: &str = "22012";
 
 const READ: &str = "select inet_server_port(), pg_is_in_recovery(), id, items \
                     from howdah_load.lists where id = $1";
+/// The same as a single read: the view's functions are not in the text.
+const READ_ALONE: &str = "select port, recovers, id, items from howdah_load.shown where id = $1";
+/// A single read that no standby carries out.
+const READ_BEYOND: &str = "select port, recovers, id, items from howdah_load.marked where id = $1";
 const APPEND: &str = "update howdah_load.lists set items = items || $1::int8 where id = $2";
 
 fn reads(list: ListId) -> String {
@@ -162,11 +166,13 @@ fn interesting(client: &mut Client) -> ListId {
 pub(super) fn read(client: &mut Client) -> Outcome {
     let list = interesting(client);
     let began = Instant::now();
-    let at_standby = match client.random.below(7) {
+    let at_standby = match client.random.below(10) {
         0 | 1 => in_steps(client, list)?,
         2 | 3 => in_pipeline(client, list)?,
         4 => repeatable(client, list)?,
         5 => return by_setting(client),
+        6 | 7 => alone(client, list)?,
+        8 => beyond(client, list)?,
         _ => {
             let sql = format!("/* howdah.route=prefer-standby */ {}", reads(list));
             judged(client, &Request::query(&sql), 1)?
@@ -248,6 +254,38 @@ fn repeatable(client: &mut Client, list: ListId) -> Outcome<bool> {
         return Err(Failure::new(Kind::Wrong, what));
     }
     judge(client, &first, 1, &unanswered)
+}
+
+/// A single read, outside a transaction.
+fn alone(client: &mut Client, list: ListId) -> Outcome<bool> {
+    let mut request = Request::default();
+    match client.random.below(3) {
+        0 => request.add_query(&READ_ALONE.replace("$1", &list.to_string())),
+        draw => {
+            let name = ["", "alone"][draw as usize - 1];
+            request.run(&mut client.books.lists, name, READ_ALONE, &[list as i64]);
+            request.sync();
+        }
+    }
+    judged(client, &request, 1)
+}
+
+/// A single read that a standby refuses: it runs again at the primary. Texts differ, or Howdah would
+/// send no more of them to standbys.
+fn beyond(client: &mut Client, list: ListId) -> Outcome<bool> {
+    let text = format!("{READ_BEYOND} -- {}", client.random.below(1 << 30));
+    let mut request = Request::default();
+    if client.random.one_in(2) {
+        request.add_query(&text.replace("$1", &list.to_string()));
+    } else {
+        request.run(&mut client.books.lists, "", &text, &[list as i64]);
+        request.sync();
+    }
+    if judged(client, &request, 1)? {
+        let what = "a standby has answered what it can't carry out";
+        return Err(Failure::new(Kind::Wrong, what));
+    }
+    Ok(false)
 }
 
 /// Several transactions that only read because a setting says so.

@@ -112,6 +112,7 @@ const HOSTS: Columns = &[
     ("timeline", 'i'),
     ("lsn", 's'),
     ("lag_bytes", 'i'),
+    ("lag_ms", 'i'),
     ("servers", 'i'),
     ("active", 'i'),
     ("logins", 'i'),

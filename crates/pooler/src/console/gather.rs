@@ -116,6 +116,7 @@ impl Pooler {
         Holdings {
             hosts: self.host_servers(),
             view: self.hosts.clone(),
+            lags: self.lags(),
             worker: self.worker,
             pools: shares.into_values().collect(),
             admitted,

@@ -182,6 +182,8 @@ pub struct Holdings {
     pub hosts: BTreeMap<HostPort, HostServers>,
     /// What it knows of these hosts.
     pub view: Arc<View>,
+    /// How far behind the primary standbys are, in nanoseconds, as far as they have told.
+    pub lags: BTreeMap<HostPort, u64>,
     /// The worker.
     pub worker: WorkerId,
     /// Its pools.

@@ -17,6 +17,9 @@ pub struct HostSight {
     pub servers: HostServers,
     /// Of a standby: how many bytes of the WAL it has not replayed yet, by the last checks of both.
     pub lag: Option<u64>,
+    /// Of a standby: how much older than the newest position that the primary has told is the newest
+    /// one that the standby has replayed, in nanoseconds. Only where reads are routed.
+    pub lag_ns: Option<u64>,
 }
 
 impl HostSight {
@@ -27,6 +30,7 @@ impl HostSight {
             servers.entry(host).or_default().add(own);
         }
         let view = holdings.first().map(|holding| &*holding.view);
+        let lags = holdings.first().map(|holding| &holding.lags);
         let standings = view.map(worst).unwrap_or_default();
         let lsn = |host: &HostPort| servers.get(host)?.check.as_ref()?.lsn;
         let lag = |host: &HostPort| Some(lsn(view?.primary_of(host)?)?.saturating_sub(lsn(host)?));
@@ -35,6 +39,9 @@ impl HostSight {
             standing: standing.clone(),
             servers: servers.get(host).cloned().unwrap_or_default(),
             lag: lag(host).filter(|_| standing.role == Some(Role::Standby)),
+            lag_ns: lags
+                .and_then(|lags| lags.get(host).copied())
+                .filter(|_| standing.role == Some(Role::Standby)),
         };
         standings.into_iter().map(sight).collect()
     }

@@ -23,6 +23,7 @@ pub(super) fn show_hosts(config: &Config, now: Time, holdings: &[Holdings]) -> V
             standing,
             servers,
             lag,
+            lag_ns,
         } = sight;
         let check = servers.check.as_ref();
         vec![
@@ -37,6 +38,7 @@ pub(super) fn show_hosts(config: &Config, now: Time, holdings: &[Holdings]) -> V
             standing.timeline.and_then(number),
             check.and_then(|check| check.lsn).map(lsn_text),
             lag.and_then(number),
+            lag_ns.and_then(|lag| number(lag / 1_000_000)),
             number(servers.servers),
             number(servers.active),
             number(servers.logins),
@@ -55,6 +57,18 @@ fn lsn_text(lsn: u64) -> String {
 }
 
 impl Pooler {
+    /// How far behind the primary standbys are, in nanoseconds. In several lists: by the best one.
+    pub(super) fn lags(&self) -> BTreeMap<HostPort, u64> {
+        let mut lags = BTreeMap::new();
+        for (host, cover) in self.covers.values().flat_map(|covers| covers.iter()) {
+            let lag = lags.entry(host.clone()).or_insert(cover.lag);
+            *lag = cover.lag.min(*lag);
+        }
+        // Those that cover nothing yet have told nothing.
+        lags.retain(|_, lag| *lag < u64::MAX);
+        lags
+    }
+
     /// This worker's servers at each host of placed databases.
     pub(super) fn host_servers(&self) -> BTreeMap<HostPort, HostServers> {
         let mut hosts: BTreeMap<HostPort, HostServers> = BTreeMap::new();

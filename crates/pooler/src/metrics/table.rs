@@ -385,6 +385,13 @@ static METRICS: &[Metric] = &[
         "How many bytes of the primary's WAL a standby had not replayed, by the last checks of both.",
     ),
     metric(
+        "howdah_host_lag_seconds",
+        Gauge,
+        Host(|h| h.lag_ns.map(|lag| lag as f64 / 1e9)),
+        "The age of the newest position of the primary that a standby has replayed, where reads are \
+         routed.",
+    ),
+    metric(
         "howdah_host_check_seconds",
         Gauge,
         Host(|h| Some(h.servers.check.as_ref()?.took as f64 / 1e9)),

@@ -48,6 +48,7 @@ fn holdings(worker: u16, pools: Vec<PoolShare>) -> Holdings {
     Holdings {
         view: Arc::default(),
         hosts: Default::default(),
+        lags: Default::default(),
         worker: WorkerId(worker),
         pools,
         admitted: BTreeMap::new(),
