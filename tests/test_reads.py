@@ -128,6 +128,8 @@ def test_reads_and_writes_of_many_clients(routed, trio):  # noqa: F811
     howdah = routed(workers=2, pool_spread="always", read_wait=1)
     trio.first.sql("create table counts (id int primary key, n int); "
                    "insert into counts select g, 0 from generate_series(0, 9) g")
+    with howdah.connect(database="rw") as client:
+        reads_at_standbys(client, trio)
     wrong, at = [], []
 
     def work(row):

@@ -4,7 +4,7 @@ import pytest
 
 from harness import machine, wire
 from test_reads import routed  # noqa: F401 (fixture)
-from test_roles import trio  # noqa: F401 (fixture)
+from test_roles import roles, trio  # noqa: F401 (fixture)
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.one_driver]
 
@@ -139,6 +139,16 @@ def test_what_a_standby_refuses_runs_at_the_primary(single, trio):  # noqa: F811
         assert goes(client, "select fails(0)") == "standby"
         assert client.error(wire.query("select nothing from nowhere"))["C"] == "42P01"
         assert client.error(wire.query("select 1 / 0"))["C"] == "22012"
+        # The standby has the statement: Howdah has answered the Parse before the refusal.
+        with howdah.connect(database="rw") as other:
+            for name, value in (("m", "11"), ("", "12"), ("o", "13")):
+                text = f"select lies($1) -- {'named' if name else 'unnamed'}"
+                with howdah.connect(database="rw") as first:
+                    first.ask(*group(text, "x", ["10"])[:2], wire.sync())
+                    trio.first.sql("create table if not exists forgets (a int)")
+                got = other.ask(*group(text, name, [value]))
+                assert "".join(message.tag for message in got if message.tag != "N") == "1tT2DCZ", (name, got)
+                assert [message.row() for message in got if message.tag == "D"] == [[value.encode()]]
         # Both messages are answered, in order.
         client.send(wire.query("select lies(7)"))
         client.send(wire.query("insert into log values (8)"))
@@ -146,6 +156,39 @@ def test_what_a_standby_refuses_runs_at_the_primary(single, trio):  # noqa: F811
         assert client.value("select count(*) from log where a in (4, 6, 7, 8)") == "4"
         with howdah.connect(database="rw") as other:
             assert other.value("select a from log where a = 8") == "8"
+
+
+def test_a_statement_outlives_changes(single, trio):  # noqa: F811
+    """What Howdah asks about a statement before it runs is no answer to the client."""
+    howdah = single()
+    with howdah.connect(database="rw") as client:
+        client.rows("create table changing (a int); insert into changing values (1)")
+        asks = [wire.parse("select * from changing", "s"), wire.describe("s"), wire.sync()]
+        machine.wait_until(lambda: "T" in {got.tag for got in client.ask(*asks)}, "replay")
+        runs = [wire.bind("s"), wire.execute(), wire.sync()]
+        for change in ("create table other (a int)", "create index on changing (a)", None):
+            if change:
+                client.rows(change)
+            for _ in range(8):
+                got = client.ask(*runs)
+                assert "".join(message.tag for message in got if message.tag != "N") == "2DCZ", got
+        client.rows("alter table changing add b int")
+        for _ in range(3):
+            assert client.error(*runs)["C"] == "0A000"
+        assert client.value("select b is null from changing") == "t"
+
+
+def test_off_is_off(single, trio):  # noqa: F811
+    """A reload turns single reads off, and on again."""
+    howdah = single()
+    with howdah.connect(database="rw") as client:
+        assert goes(client, "select 1") == "standby"
+        howdah.console("SET read_routing = transactions")
+        assert goes(client, "select 1") is None and goes(client, *group("select 1")) is None
+        howdah.console("SET read_routing = off")
+        assert goes(client, "select 1") is None and goes(client, *group("select 1")) is None
+        howdah.console("SET read_routing = statements")
+        reads_at_standbys(client, trio)
 
 
 def test_what_follows_the_first_row_is_the_clients(single, trio):  # noqa: F811
@@ -226,3 +269,9 @@ def test_nobody_at_a_standby(single, trio):  # noqa: F811
         assert goes(client, "select 1") == "no standby"
         trio.others[0].start()
         machine.wait_until(lambda: goes(client, "select 1") == "standby", "a read at a standby", 20)
+        # Without a primary, the standby's errors are the client's.
+        trio.first.stop()
+        down = ("primary", "down")
+        machine.wait_until(lambda: roles(howdah)[trio.first.port] == down, "a primary that is down")
+        assert client.error(wire.query("select nothing from nowhere"))["C"] == "42P01"
+        assert client.value("select count(*) from written") == "0"

@@ -92,8 +92,9 @@ pub enum Mail {
     SecretChanged(Box<ChangedSecret>),
     /// The schema of a database has changed: [`crate::statement::Interner::untold`].
     SchemaChanged(Arc<str>, u64),
-    /// The volatile functions of the entry with this name.
-    VolatileNames(Arc<str>, Arc<VolatileNames>),
+    /// The volatile functions of the entry with this name, and the schema
+    /// ([`crate::statement::Interner::schema`]) when PostgreSQL was asked.
+    VolatileNames(Arc<str>, u64, Arc<VolatileNames>),
     /// An order for all workers.
     Order(Order),
     /// A worker's console asks for this worker's data.

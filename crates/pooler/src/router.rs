@@ -147,7 +147,9 @@ impl Pooler {
                 let statements = &mut self.shared.statements;
                 statements.schema_changed_elsewhere(&database, changes);
             }
-            Mail::VolatileNames(database, names) => self.learn_volatile(&database, &names),
+            Mail::VolatileNames(database, schema, names) => {
+                self.learn_volatile(&database, schema, &names);
+            }
             Mail::SecretChanged(changed) => self.secret_changed_elsewhere(*changed, out),
             Mail::Order(Order::GiveUp) => self.successor_left(out),
             Mail::Order(order) => self.order(&order, out),

@@ -109,6 +109,11 @@ impl<'a> Fields<'a> {
             .unwrap_or(b"ERROR")
     }
 
+    /// The routine of PostgreSQL that reports the error.
+    pub fn routine(self) -> &'a [u8] {
+        self.get(b'R').unwrap_or_default()
+    }
+
     /// The SQLSTATE.
     pub fn sqlstate(self) -> Option<&'a [u8]> {
         self.get(b'C')

@@ -283,6 +283,7 @@ impl Pooler {
         }
         let client = self.clients.at_mut(id);
         client.forgets_signal(None);
+        client.read_fails();
         let peer = Peer::Client(id);
         out.send_with(peer, error);
         // A Query or a FunctionCall ends with its ReadyForQuery. Extended messages are skipped up

@@ -240,7 +240,7 @@ impl Client {
     /// The read goes there; `None` if the request is no read.
     pub(crate) fn read_goes(&mut self, place: Option<ReadPlace>) {
         if let Some(mark) = &mut self.read_mark {
-            mark.place = place;
+            mark.goes(place);
         }
     }
 
@@ -257,18 +257,34 @@ impl Client {
         }
     }
 
-    /// PostgreSQL has sent the client an error.
+    /// The client's request has failed, or will not be answered.
     pub(crate) fn read_fails(&mut self) {
         if let Some(mark) = &mut self.read_mark {
             mark.again = None;
         }
     }
 
-    /// The request under way is one read, guarded if a standby carries it out.
+    /// A part of the client's read is sent: it has its guard, or gets none.
+    pub(crate) fn read_is_sent(&mut self) {
+        if let Some(wish) = self.read_mark.as_mut().and_then(|mark| mark.wish.as_mut()) {
+            wish.is_guarded = false;
+        }
+    }
+
+    /// The request under way is one read, to be guarded at its standby.
     #[inline]
-    pub(crate) fn is_guarded(&self) -> bool {
-        let wish = self.read_mark.as_ref().and_then(|mark| mark.wish);
-        wish.is_some_and(|wish| wish.is_guarded)
+    pub(crate) fn is_to_be_guarded(&self) -> bool {
+        self.read_mark
+            .as_ref()
+            .is_some_and(|mark| mark.is_at_standby && mark.wish.is_some_and(|wish| wish.is_guarded))
+    }
+
+    /// The request under way is at a standby: nothing may follow it there.
+    #[inline]
+    pub(crate) fn reads_at_standby(&self) -> bool {
+        self.read_mark
+            .as_ref()
+            .is_some_and(|mark| mark.is_at_standby)
     }
 
     /// The request has found a standby: by a free choice, or where it was.

@@ -53,10 +53,11 @@ impl Pooler {
     /// server to rest: Howdah fails a COPY, ends an open group, cancels a running query of a client
     /// that broke off, and rolls a transaction back. Otherwise Howdah closes the server.
     pub(crate) fn leave_server(&mut self, client_id: ClientId, how: Farewell, out: &mut Out) {
-        let client = self.clients.at(client_id);
+        let client = self.clients.at_mut(client_id);
         let Some(id) = client.linked_server() else {
             return;
         };
+        client.read_fails();
         let relaying = client.inbox.relaying();
         let replication = client.is_replicating();
         let group_failed = client.end.skips();

@@ -49,6 +49,7 @@ pub use end::End;
 
 use std::sync::Arc;
 
+use howdah_wire::frame::{HEADER, cstr, header};
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
@@ -149,6 +150,26 @@ impl Link {
     /// A standby is about to carry out a client's single read.
     pub(crate) fn guards(&mut self, guard: Guard) {
         self.guard = Some(Box::new(guard));
+    }
+
+    /// How many bytes of these messages, a group, Howdah itself has answered: those of a Parse at its
+    /// beginning whose statement the server has. The name is the client's already.
+    pub(crate) fn answered_of(&self, group: &[u8]) -> usize {
+        let Some(Ok(header)) = header(group) else {
+            return 0;
+        };
+        let body = group.get(HEADER..header.total());
+        let Some((name, _)) = body
+            .filter(|_| header.tag == frontend::PARSE)
+            .and_then(cstr)
+        else {
+            return 0;
+        };
+        if self.ledger.pending(name).is_some() {
+            0
+        } else {
+            header.total()
+        }
     }
 
     /// True while the client has seen nothing of the answer to its single read.

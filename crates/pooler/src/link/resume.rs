@@ -71,10 +71,12 @@ impl Pooler {
                 return After::Keep;
             }
         }
-        if self.clients.at(id).is_guarded() {
-            self.guard_read(id, chunk.rest());
+        let (guards, read_from) = (self.clients.at(id).is_to_be_guarded(), chunk.at);
+        let flow = self.run_upstream(id, chunk, &mut read, out);
+        if guards {
+            self.guard_read(id, &chunk.bytes[read_from..], chunk.at - read_from);
         }
-        match self.run_upstream(id, chunk, &mut read, out) {
+        match flow {
             Flow::Done => After::Consumed,
             flow => self.stopped(id, flow, chunk, &mut read, out),
         }
@@ -140,7 +142,7 @@ impl Pooler {
             globals,
             terms: &login.terms,
             share: &login.share,
-            volatile: login.reads.volatile(),
+            volatile: login.volatile(),
             out,
         };
         ahead.run(chunk, read)

@@ -98,7 +98,7 @@ impl Pooler {
         if server.link.is_guarded() {
             server.inbox.hold(bytes);
             bytes = b"";
-            if !self.guard_hears(id, out) {
+            if !self.guard_hears(id, new, out) {
                 return;
             }
         }

@@ -174,12 +174,7 @@ impl Upstream<'_> {
         }
         // Howdah holds back the ReadyForQuery of a listening client. No other answer may follow it.
         // Nor may anything follow a read to its standby.
-        let reads = self
-            .client
-            .read_mark
-            .as_ref()
-            .is_some_and(|mark| mark.wish.is_some());
-        let waits = self.client.listens() || reads;
+        let waits = self.client.listens() || self.client.reads_at_standby();
         let waits = waits && (needs_server(tag) || begins_or_ends(tag));
         if waits && self.server.link.ledger.owes_ready() {
             return Err(self.stall());

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use crate::Seeded;
 use crate::account::Allowance;
 use crate::config::PoolMode;
+use crate::effect::VolatileNames;
 use crate::errors::ErrorCounts;
 use crate::event::Time;
 use crate::keyed::{HasKey, Keyed};
@@ -194,8 +195,17 @@ impl Login {
         }
     }
 
+    /// The volatile functions of the database, if single reads go to standbys.
+    #[inline]
+    pub fn volatile(&self) -> Option<&VolatileNames> {
+        self.reads.volatile()
+    }
+
     /// A reload brings new settings.
     pub(crate) fn set_terms(&mut self, terms: Terms, schema: SchemaId) {
+        if !terms.reads.is_some_and(|reads| reads.has_statements) {
+            self.reads.forget();
+        }
         self.terms = terms;
         self.schema = schema;
     }

@@ -233,11 +233,11 @@ impl Pooler {
             self.listener_ready(id, out);
             return true;
         }
-        if self.tells_volatile(id, out) {
-            return true;
-        }
         if held {
             return false;
+        }
+        if self.tells_volatile(id, out) {
+            return true;
         }
         let pool = self.pools.at_mut(pool_id);
         if let Some(worker) = pool.take_hungrier(self.now) {

@@ -5,10 +5,10 @@ use howdah_wire::frame::header;
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
-use crate::client::Client;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::link::ends::Farewell;
 use crate::next::Next;
+use crate::pool::key::PoolId;
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 use crate::reads::guard::{FirstAnswer, Guard, Sqlstate, is_beyond_standbys};
@@ -16,6 +16,7 @@ use crate::reads::lore::text_number;
 use crate::reads::mark::Again;
 use crate::reads::tally::ReadPlace;
 use crate::reads::wish::first_text;
+use crate::roster::view::State;
 use crate::server::ServerState;
 
 impl Pooler {
@@ -27,6 +28,10 @@ impl Pooler {
         };
         let login = self.servers.at(server).login;
         self.logins.at_mut(login).reads.counts.count(place);
+        if place == ReadPlace::Again {
+            let since = gone!(self.clients.get(client)).times.request;
+            self.servers.at_mut(server).begin_request(since);
+        }
         if self.config.globals.read_routing_notice {
             self.tell_place(client, server, place, out);
         }
@@ -44,23 +49,36 @@ impl Pooler {
         });
     }
 
-    /// A client's messages are about to be sent. If they are one read, and the server is a
-    /// standby's, the read is guarded.
-    pub(crate) fn guard_read(&mut self, id: ClientId, messages: &[u8]) {
-        let client = gone!(self.clients.get(id));
-        let Some(server) = client.linked_server().filter(|_| client.is_guarded()) else {
+    /// The first `sent` bytes of a client's messages, which begin with a read, were handled. If they
+    /// are the whole read, and the server is a standby's, the answer is guarded.
+    pub(crate) fn guard_read(&mut self, id: ClientId, messages: &[u8], sent: usize) {
+        let client = gone!(self.clients.get_mut(id));
+        if sent == 0 {
+            // The read waits until something is known of a statement.
+            return;
+        }
+        client.read_is_sent();
+        let is_whole = request_length(messages) == Some(sent);
+        let most = self.config.globals.max_prepared_statements;
+        let login = client.login.map(|login| self.logins.at(login));
+        let renames = login.is_some_and(|login| login.renames(most));
+        let Some(server_id) = client.linked_server().filter(|_| is_whole) else {
             return;
         };
-        let is_at_standby = self.is_at_standby(server);
-        let server = self.servers.at_mut(server);
-        let is_first = !server.link.is_owed() && !server.link.is_guarded();
-        if let Some(length) = request_length(messages)
-            && is_at_standby
-            && is_first
-            && client.inbox.at_boundary()
-            && server.inbox.at_boundary()
-        {
-            server.link.guards(Guard::new(&messages[..length]));
+        let server = self.servers.at_mut(server_id);
+        // Howdah may have answered all of it.
+        if !server.link.owes_ready() || !server.inbox.at_boundary() {
+            return;
+        }
+        let answered = if renames {
+            server.link.answered_of(&messages[..sent])
+        } else {
+            0
+        };
+        let request = &messages[answered..sent];
+        if self.is_at_standby(server_id) {
+            let server = self.servers.at_mut(server_id);
+            server.link.guards(Guard::new(request));
         }
     }
 
@@ -73,26 +91,48 @@ impl Pooler {
         }
     }
 
-    /// A standby has sent a part of the answer to a guarded read, which is held by now. True if the
-    /// held bytes can be handled.
+    /// A standby has sent a part of the answer to a guarded read, which is held by now: `new` bytes.
+    /// True if the held bytes can be handled.
     #[cold]
-    pub(crate) fn guard_hears(&mut self, id: ServerId, out: &mut Out) -> bool {
+    pub(crate) fn guard_hears(&mut self, id: ServerId, new: usize, out: &mut Out) -> bool {
         let server = self.servers.at_mut(id);
         let ServerState::Linked(client) = *server.state() else {
             return true;
         };
         match server.link.hears_first(server.inbox.held()) {
-            FirstAnswer::Awaited => return false,
-            // It would not see the second answer.
-            FirstAnswer::Refused(_) if self.clients.get(client).is_none_or(Client::is_leaving) => {}
-            FirstAnswer::Refused(sqlstate) => {
+            FirstAnswer::Awaited => {
+                let login = server.login;
+                self.logins.at_mut(login).count_sent(new);
+                return false;
+            }
+            FirstAnswer::Refused(sqlstate) if self.may_run_again(client, id) => {
                 self.run_again(client, id, sqlstate, out);
                 return false;
             }
-            FirstAnswer::Shown => {}
+            FirstAnswer::Refused(_) | FirstAnswer::Shown => {}
         }
         self.servers.at_mut(id).link.take_guard();
         true
+    }
+
+    /// True if a refused read can go to the primary: the client is there and between two messages,
+    /// nobody cancels the read, and the primary takes clients.
+    fn may_run_again(&self, client: ClientId, server: ServerId) -> bool {
+        let server = self.servers.at(server);
+        let stays = self
+            .clients
+            .get(client)
+            .is_some_and(|client| !client.is_leaving() && client.inbox.at_boundary());
+        let takes_clients = |pool_id: &PoolId| {
+            let pool = self.pools.at(*pool_id);
+            let TargetName::Host(host) = &pool.key.target else {
+                return false;
+            };
+            let standing = self.standing(pool.login, host);
+            standing.is_some_and(|of| of.state == State::Up) && !self.backs_off(*pool_id)
+        };
+        let mut pools = self.logins.at(server.login).shares().iter();
+        stays && !server.cancels.are_under_way() && pools.any(|(pool, _)| takes_clients(pool))
     }
 
     /// A standby has refused a client's read: the client leaves the server, as if it had gone, and
@@ -100,21 +140,21 @@ impl Pooler {
     fn run_again(&mut self, id: ClientId, server_id: ServerId, sqlstate: Sqlstate, out: &mut Out) {
         let server = self.servers.at_mut(server_id);
         let request = gone!(server.link.take_guard()).into_request();
+        // Its end is no end that anybody sees.
+        server.link.take_watched(self.now);
         let login = self.logins.at_mut(server.login);
         login.reads.counts.count_again(sqlstate);
-        let text = first_text(self.clients.at(id), &request);
+        let client = self.clients.at(id);
+        let text = first_text(client, &request).filter(|_| is_beyond_standbys(sqlstate));
         let again = Again {
-            text: text
-                .filter(|_| is_beyond_standbys(sqlstate))
-                .map(text_number),
+            since: client.times.request,
+            text: text.map(text_number),
         };
-        let began = self.clients.at(id).times.request;
         self.leave_server(id, Farewell::Orderly, out);
         // The rest of the answer is nobody's.
         self.next.note(Next::Hear(server_id));
         let client = self.clients.at_mut(id);
         client.reads_again(again);
-        client.times.begin_request(began);
         client.inbox.hold_first(&request);
         self.next.note(Next::Resume(id));
     }

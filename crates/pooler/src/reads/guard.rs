@@ -92,6 +92,8 @@ fn judge(error: Fields<'_>) -> FirstAnswer {
     let sqlstate = error.sqlstate().and_then(|code| code.try_into().ok());
     match sqlstate {
         // After a fatal error the server is lost: perhaps because of this very read.
+        // A plan is out of date: Howdah learns this, and drivers prepare the statement again.
+        Some(_) if error.routine() == b"RevalidateCachedQuery" => FirstAnswer::Shown,
         Some(sqlstate) if error.severity() == b"ERROR" && is_of_standby(sqlstate) => {
             FirstAnswer::Refused(sqlstate)
         }
@@ -102,7 +104,9 @@ fn judge(error: Fields<'_>) -> FirstAnswer {
 /// True for errors that a primary may not have: it does what standbys can't, knows newer objects, and
 /// has no conflicts with recovery.
 fn is_of_standby(sqlstate: Sqlstate) -> bool {
-    is_beyond_standbys(sqlstate) || matches!(&sqlstate[..2], b"3F" | b"40" | b"42" | b"58" | b"XX")
+    const SYNTAX_ERROR: Sqlstate = *b"42601";
+    let by_class = matches!(&sqlstate[..2], b"3F" | b"40" | b"42" | b"58" | b"XX");
+    is_beyond_standbys(sqlstate) || by_class && sqlstate != SYNTAX_ERROR
 }
 
 /// True for errors of texts that no standby can carry out.
@@ -174,6 +178,7 @@ mod tests {
             ("ERROR", "57014", false),
             ("ERROR", "53200", false),
             ("ERROR", "25001", false),
+            ("ERROR", "42601", false),
             ("FATAL", "40001", false),
             ("FATAL", "57P01", false),
         ] {

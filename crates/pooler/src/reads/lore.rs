@@ -22,9 +22,11 @@ const ASKED_AGAIN_NS: u64 = 5_000_000_000;
 pub struct LoginReads {
     /// The volatile functions; `None` until PostgreSQL has told.
     volatile: Option<Arc<VolatileNames>>,
-    /// When to ask for them, at the earliest.
+    /// When to ask for them, if the schema does not change.
     ask_at: Time,
-    /// [`crate::statement::Interner::schema`] when they were asked for.
+    /// When they may be asked for again, if the schema has changed.
+    rests_until: Time,
+    /// [`crate::statement::Interner::schema`] when PostgreSQL was asked for what it has told.
     schema: u64,
     /// Texts that standbys have refused, and the primary has not.
     at_primary: HashSet<u64, FixedState>,
@@ -39,35 +41,45 @@ impl LoginReads {
         self.volatile.as_deref()
     }
 
+    /// Single reads do not go to standbys any more.
+    pub fn forget(&mut self) {
+        let counts = self.counts;
+        *self = LoginReads {
+            counts,
+            ..LoginReads::default()
+        };
+    }
+
     /// True if PostgreSQL must be asked for the volatile functions. The caller does so.
     pub fn asks(&mut self, now: Time, schema: u64) -> bool {
-        let is_old = now >= self.ask_at;
-        // A change of the schema counts only once the last question was answered.
-        let is_changed = self.schema != schema && self.volatile.is_some();
-        if !is_old && !is_changed {
+        let is_changed = self.schema != schema && now >= self.rests_until;
+        if now < self.ask_at && !is_changed {
             return false;
         }
         self.ask_at = Time(now.0 + ASKED_AGAIN_NS);
-        self.schema = schema;
+        self.rests_until = self.ask_at;
         true
     }
 
-    /// PostgreSQL has told the volatile functions. They are asked for again `later` than the usual
-    /// time, in nanoseconds.
+    /// PostgreSQL has told the volatile functions. The schema is that of the question. They are asked
+    /// for again `later` than the usual time, in nanoseconds.
     pub fn learn(&mut self, volatile: Arc<VolatileNames>, now: Time, schema: u64, later: u64) {
         if self.schema != schema || self.volatile.as_ref() != Some(&volatile) {
             self.at_primary.clear();
         }
         self.ask_at = Time(now.0 + BELIEVED_NS + later);
+        self.rests_until = Time(now.0 + ASKED_AGAIN_NS);
         self.schema = schema;
         self.volatile = Some(volatile);
     }
 
     /// A standby has refused this text, and the primary has not.
     pub fn keep_at_primary(&mut self, text: u64) {
-        if self.at_primary.len() < limits::TEXTS_AT_PRIMARY {
-            self.at_primary.insert(text);
+        if self.at_primary.len() >= limits::TEXTS_AT_PRIMARY {
+            // They may be texts that never come again.
+            self.at_primary.clear();
         }
+        self.at_primary.insert(text);
     }
 
     /// True if a text stays with the primary.
@@ -90,19 +102,21 @@ mod tests {
     #[test]
     fn names_are_asked_for_each_minute_and_after_changes_of_the_schema() {
         let mut reads = LoginReads::default();
-        let minute = |times: u64| Time(BELIEVED_NS * times);
-        assert!(reads.asks(minute(1), 0) && !reads.asks(minute(1), 0));
+        let minute = |times: u64, more: u64| Time(BELIEVED_NS * times + more);
+        assert!(reads.asks(minute(1, 0), 0) && !reads.asks(minute(1, 0), 0));
+        assert!(!reads.asks(minute(1, 0), 7), "the question is under way");
+        assert!(reads.asks(minute(1, ASKED_AGAIN_NS), 7));
+        reads.learn(Arc::default(), minute(2, 0), 7, 0);
+        assert!(!reads.asks(minute(2, ASKED_AGAIN_NS), 7));
+        assert!(!reads.asks(minute(2, 0), 8), "it has just told");
         assert!(
-            !reads.asks(minute(1), 7),
-            "the first answer is still to come"
+            reads.asks(minute(2, ASKED_AGAIN_NS), 8),
+            "the schema has changed"
         );
-        assert!(reads.asks(Time(minute(1).0 + ASKED_AGAIN_NS), 7));
-        reads.learn(Arc::default(), minute(2), 7, 0);
-        assert!(!reads.asks(minute(2), 7));
-        assert!(reads.asks(minute(2), 8), "the schema has changed");
-        reads.learn(Arc::default(), minute(2), 8, 5);
-        assert!(!reads.asks(Time(minute(3).0 + 4), 8));
-        assert!(reads.asks(Time(minute(3).0 + 5), 8));
+        reads.learn(Arc::default(), minute(3, 0), 8, 5);
+        assert!(!reads.asks(minute(4, 4), 8) && reads.asks(minute(4, 5), 8));
+        reads.forget();
+        assert!(reads.volatile().is_none() && reads.asks(minute(4, 5), 8));
     }
 
     #[test]
@@ -116,9 +130,9 @@ mod tests {
         assert!(stays(&reads, b"a"));
         reads.learn(Arc::default(), Time(1), 1, 0);
         assert!(!stays(&reads, b"a"));
-        for number in 0..2000 {
+        for number in 0..limits::TEXTS_AT_PRIMARY as u64 * 3 / 2 {
             reads.keep_at_primary(number);
         }
-        assert_eq!(reads.at_primary.len(), limits::TEXTS_AT_PRIMARY);
+        assert_eq!(reads.at_primary.len(), limits::TEXTS_AT_PRIMARY / 2);
     }
 }

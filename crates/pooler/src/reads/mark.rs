@@ -25,7 +25,10 @@ pub struct Wish {
 /// A read that a standby has refused, and that runs again at the primary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Again {
-    /// The text, if the primary is to keep it ([`crate::reads::lore::text_number`]).
+    /// When the client sent the read.
+    pub since: Time,
+    /// The text, if the primary is to keep it once it has carried the read out
+    /// ([`crate::reads::lore::text_number`]).
     pub text: Option<u64>,
 }
 
@@ -40,6 +43,8 @@ pub struct ReadMark {
     pub wish: Option<Wish>,
     /// Where the request goes, if it is a read and no server has got it yet.
     pub place: Option<ReadPlace>,
+    /// The request goes to a standby, or is there: nothing may follow it to its server.
+    pub is_at_standby: bool,
     /// The request runs again.
     pub again: Option<Again>,
     /// The client was told of something meanwhile that `at` need not have replayed.
@@ -60,6 +65,7 @@ impl ReadMark {
             at: None,
             wish: None,
             place: None,
+            is_at_standby: false,
             again: None,
             heard: false,
             waits_until: None,
@@ -71,9 +77,15 @@ impl ReadMark {
     /// A new request begins.
     pub fn begins(&mut self, wish: Option<Wish>) {
         self.wish = wish;
-        self.place = None;
+        self.goes(None);
         self.heard = false;
         self.waits_until = None;
+    }
+
+    /// The read goes there; `None` if that is open, or the request is no read.
+    pub fn goes(&mut self, place: Option<ReadPlace>) {
+        self.place = place;
+        self.is_at_standby = place == Some(ReadPlace::Standby);
     }
 
     /// The client has seen something, `begun` rounds after the start: an answer of this standby, or

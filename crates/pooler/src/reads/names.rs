@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use howdah_wire::backend::{Fields, Status};
+use howdah_wire::backend::{Fields, Status, parameter_status};
 use howdah_wire::tag::backend as tag;
 use howdah_wire::write;
 
@@ -15,7 +15,8 @@ use crate::next::Next;
 use crate::note::Level;
 use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
-use crate::roster::question::columns;
+use crate::reads::naming::Naming;
+use crate::roster::question::values;
 use crate::server::ServerState;
 
 /// Asks for the volatile functions, and which of them users have made. PostgreSQL calls all aggregates
@@ -79,17 +80,28 @@ impl Pooler {
         out.send_with(Peer::Server(id), |buf| {
             write::query(buf, QUESTION.as_bytes())
         });
-        self.await_task(id, ServerState::Naming(Box::default()));
+        let schema = self.logins.at(login).schema;
+        let naming = Naming {
+            schema: self.shared.statements.schema(schema),
+            ..Naming::default()
+        };
+        self.await_task(id, ServerState::Naming(Box::new(naming)));
     }
 
     /// A message of a server that tells the volatile functions.
     pub(crate) fn naming_message(&mut self, id: ServerId, message: u8, body: &[u8], out: &mut Out) {
+        if message == tag::PARAMETER_STATUS {
+            if let Ok((name, value)) = parameter_status(body) {
+                self.learn(id, name, value);
+            }
+            return;
+        }
         let server = self.servers.at_mut(id);
         let naming = gone!(server.naming_mut());
         match message {
-            tag::DATA_ROW => match columns(body) {
+            tag::DATA_ROW => match values(body) {
                 Some([Some(name), Some(is_of_users)]) => {
-                    naming.names.add(name.as_bytes(), is_of_users == "t");
+                    naming.names.add(name, is_of_users == b"t");
                 }
                 _ => naming.error = Some("an answer that is none".into()),
             },
@@ -107,6 +119,7 @@ impl Pooler {
         let login = self.logins.at(server.login);
         let database = login.key.database.clone();
         self.next.note(Next::BringToRest(id));
+        let schema = naming.schema;
         if let Some(why) = naming.error {
             let text =
                 format!("no single reads go to standbys: volatile functions are unknown: {why}");
@@ -116,20 +129,27 @@ impl Pooler {
         for to in (0..self.workers).map(WorkerId) {
             if to != self.worker {
                 let (database, names) = (database.clone(), names.clone());
-                out.push(Action::Post(to, Mail::VolatileNames(database, names)));
+                out.push(Action::Post(
+                    to,
+                    Mail::VolatileNames(database, schema, names),
+                ));
             }
         }
-        self.learn_volatile(&database, &names);
+        self.learn_volatile(&database, schema, &names);
     }
 
     /// PostgreSQL has told the volatile functions of a database.
-    pub(crate) fn learn_volatile(&mut self, database: &str, names: &Arc<VolatileNames>) {
+    pub(crate) fn learn_volatile(
+        &mut self,
+        database: &str,
+        schema: u64,
+        names: &Arc<VolatileNames>,
+    ) {
         let later = u64::from(self.worker.0) * WORKER_NS;
         for id in self.logins.ids() {
             let login = self.logins.at_mut(id);
             let has_statements = login.terms.reads.is_some_and(|reads| reads.has_statements);
             if has_statements && *login.key.database == *database {
-                let schema = self.shared.statements.schema(login.schema);
                 login.reads.learn(names.clone(), self.now, schema, later);
             }
         }

@@ -5,6 +5,8 @@ use crate::effect::VolatileNames;
 /// The answer so far.
 #[derive(Debug, Default)]
 pub struct Naming {
+    /// The schema, as it was known when PostgreSQL was asked.
+    pub(super) schema: u64,
     /// The names.
     pub(super) names: VolatileNames,
     /// Why there is no answer.

@@ -50,21 +50,33 @@ pub fn read_answer(row: &[u8]) -> Option<HostReport> {
 /// The columns of a DataRow, as text. `None` if there are not so many, or one is no text.
 pub fn columns<const COLUMNS: usize>(row: &[u8]) -> Option<[Option<&str>; COLUMNS]> {
     let mut columns = [None; COLUMNS];
+    for (column, value) in columns.iter_mut().zip(values::<COLUMNS>(row)?) {
+        *column = match value {
+            Some(value) => Some(std::str::from_utf8(value).ok()?),
+            None => None,
+        };
+    }
+    Some(columns)
+}
+
+/// The columns of a DataRow. `None` if there are not so many.
+pub fn values<const COLUMNS: usize>(row: &[u8]) -> Option<[Option<&[u8]>; COLUMNS]> {
+    let mut values = [None; COLUMNS];
     let (count, mut rest) = row.split_first_chunk::<2>()?;
     if usize::from(u16::from_be_bytes(*count)) != COLUMNS {
         return None;
     }
-    for column in &mut columns {
+    for column in &mut values {
         let (length, after) = rest.split_first_chunk::<4>()?;
         rest = after;
         // NULL has the length -1.
         if let Ok(length) = usize::try_from(i32::from_be_bytes(*length)) {
             let (value, after) = rest.split_at_checked(length)?;
-            *column = Some(std::str::from_utf8(value).ok()?);
+            *column = Some(value);
             rest = after;
         }
     }
-    rest.is_empty().then_some(columns)
+    rest.is_empty().then_some(values)
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //!
 //! 1. Addresses with one system identifier and start time are one host.
 //! 2. The incumbent decides the system identifier; without one, those who take writes do.
-//! 3. A fence ends when its host has been a standby since. A timeline that has grown proves this,
-//!    too.
+//! 3. A fence ends when its host has been a standby since. A timeline that has grown, or one above
+//!    the primary's, proves this, too.
 //! 4. Who has another system identifier is fenced, and who takes writes on an older timeline than
 //!    another host has shown.
 //! 5. Of the rest who take writes, all on one timeline or on unknown ones, one is the primary. The
@@ -203,8 +203,11 @@ impl<'a> Case<'a> {
     fn end_fences(&mut self) {
         for at in 0..self.hosts.len() {
             let report = self.report(at).filter(|_| !self.is_foreign(at));
+            let primarys = self.incumbent.and_then(|of| self.timeline(of));
             self.fences[at].take_if(|fence| {
-                report.is_some_and(|now| now.in_recovery || now.timeline > fence.timeline)
+                let before = fence.timeline.or(primarys);
+                let is_newer = |now: &HostReport| before.is_some() && now.timeline > before;
+                report.is_some_and(|now| now.in_recovery || is_newer(now))
             });
         }
         for at in self.writers().collect::<Vec<_>>() {
@@ -286,12 +289,14 @@ impl<'a> Case<'a> {
         self.fence_other_systems();
     }
 
-    /// Fences those on the primary's timeline, and the primary before.
+    /// Fences those on the primary's timeline, and the primary before, unless only its timeline is
+    /// known: it may be the newer one.
     fn fence_others_than(&mut self, primary: usize, before: Option<usize>) {
         let timeline = self.timeline(primary);
         for at in self.writers().collect::<Vec<_>>() {
             let is_equal = timeline.is_some() && self.timeline(at) == timeline;
-            let is_replaced = before.is_some_and(|of| self.are_one(at, of));
+            let may_be_older = timeline.is_some() || self.timeline(at).is_none();
+            let is_replaced = may_be_older && before.is_some_and(|of| self.are_one(at, of));
             let in_doubt = self.word(at).is_some_and(|word| word.in_doubt);
             if (is_equal || is_replaced) && !self.are_one(at, primary) && !in_doubt {
                 let primary = self.hosts[primary].host;

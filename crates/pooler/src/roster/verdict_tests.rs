@@ -258,7 +258,7 @@ const TABLE: [(&str, &str, &str); 97] = [
 
 /// Drained hosts, and what follows one upon another: lists with their verdicts. Incumbents and
 /// fences of the first verdict hold in the next one.
-const STORIES: [(&str, &[(&str, &str)]); 10] = [
+const STORIES: [(&str, &[(&str, &str)]); 12] = [
     (
         "failover, and the old primary comes back",
         &[
@@ -346,6 +346,26 @@ const STORIES: [(&str, &[(&str, &str)]); 10] = [
             ("P?.hidden P2 S1", "*P R S"),
             ("P?.down P2 S2", "# *P S"),
             ("S2 P2 S2", "S *P S"),
+        ],
+    ),
+    (
+        "a new primary whose timeline is not known yet turns out to be none",
+        &[
+            ("P2 S2", "*P S"),
+            ("P2 P?", "*P R"),
+            ("P2.down P?", "R *P"),
+            ("P2 P?", "R *P"),
+            ("P2 P1", "*P #"),
+        ],
+    ),
+    (
+        "two primaries of unknown timelines: who was fenced stays so",
+        &[
+            ("P? S?", "*P S"),
+            ("P?.down P?", "# *P"),
+            ("P1 P?", "# *P"),
+            ("P1 P?.down", "# *P"),
+            ("P1 P2", "# *P"),
         ],
     ),
     (
