@@ -93,19 +93,12 @@ impl Pooler {
             ServerState::Resolving | ServerState::Connecting => return,
             _ => {}
         }
-        let new = bytes.len();
-        let mut bytes = bytes;
         if server.link.is_guarded() {
-            server.inbox.hold(bytes);
-            bytes = b"";
-            if !self.guard_hears(id, new, out) {
-                return;
-            }
+            return self.guarded_bytes(id, bytes, out);
         }
-        let server = self.servers.at_mut(id);
         let feed = server.inbox.feed(bytes);
         let mut chunk = feed.chunk();
-        self.downstream(id, &mut chunk, new, out);
+        self.downstream(id, &mut chunk, bytes.len(), out);
         let (done, all) = (chunk.at, chunk.bytes.len());
         if done < all
             && let Some(server) = self.servers.get_mut(id)
@@ -113,6 +106,15 @@ impl Pooler {
             server.inbox.keep(feed, done);
         }
         self.after_server(id, out);
+    }
+
+    /// A standby has sent a part of the answer to a guarded read. The answer is held back until
+    /// something decides.
+    #[cold]
+    fn guarded_bytes(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
+        if let Some(bytes) = self.guard_hears(id, bytes, out) {
+            self.server_sent(id, bytes, out);
+        }
     }
 
     /// Handles the bytes in `chunk` from a server. `new` of them were not counted before.

@@ -17,7 +17,6 @@ use crate::reads::mark::Again;
 use crate::reads::tally::ReadPlace;
 use crate::reads::wish::first_text;
 use crate::roster::view::State;
-use crate::server::ServerState;
 
 impl Pooler {
     /// A server gets the request of a client whose reads are routed.
@@ -91,28 +90,41 @@ impl Pooler {
         }
     }
 
-    /// A standby has sent a part of the answer to a guarded read, which is held by now: `new` bytes.
-    /// True if the held bytes can be handled.
-    #[cold]
-    pub(crate) fn guard_hears(&mut self, id: ServerId, new: usize, out: &mut Out) -> bool {
+    /// A standby has sent a part of the answer to a guarded read. Holds the bytes until something
+    /// decides; then answers those of them that are not held yet, to be handled behind the held ones.
+    pub(crate) fn guard_hears<'a>(
+        &mut self,
+        id: ServerId,
+        bytes: &'a [u8],
+        out: &mut Out,
+    ) -> Option<&'a [u8]> {
         let server = self.servers.at_mut(id);
-        let ServerState::Linked(client) = *server.state() else {
-            return true;
-        };
-        match server.link.hears_first(server.inbox.held()) {
-            FirstAnswer::Awaited => {
-                let login = server.login;
-                self.logins.at_mut(login).count_sent(new);
-                return false;
-            }
-            FirstAnswer::Refused(sqlstate) if self.may_run_again(client, id) => {
-                self.run_again(client, id, sqlstate, out);
-                return false;
-            }
-            FirstAnswer::Refused(_) | FirstAnswer::Shown => {}
+        let is_first = server.inbox.held().is_empty();
+        if !is_first {
+            server.inbox.hold(bytes);
         }
-        self.servers.at_mut(id).link.take_guard();
-        true
+        let answer = if is_first { bytes } else { server.inbox.held() };
+        let heard = server.link.hears_first(answer);
+        let login = server.login;
+        let again = match (heard, server.linked_client()) {
+            (FirstAnswer::Refused(sqlstate), Some(client)) if self.may_run_again(client, id) => {
+                Some((sqlstate, client))
+            }
+            _ => None,
+        };
+        let server = self.servers.at_mut(id);
+        if again.is_none() && heard != FirstAnswer::Awaited {
+            server.link.take_guard();
+            return Some(if is_first { bytes } else { b"" });
+        }
+        if is_first {
+            server.inbox.hold(bytes);
+        }
+        self.logins.at_mut(login).count_sent(bytes.len());
+        if let Some((sqlstate, client)) = again {
+            self.run_again(client, id, sqlstate, out);
+        }
+        None
     }
 
     /// True if a refused read can go to the primary: the client is there and between two messages,
