@@ -13,15 +13,18 @@ use crate::inbox::Chunk;
 pub struct QueryRead {
     /// The Query is read.
     pub filled: bool,
-    /// The message begins a group that only reads.
-    pub is_read_group: bool,
     /// What the text says; blank if the text is too long to be held.
     pub gist: Gist,
 }
 
 impl QueryRead {
+    /// The message begins a group that only reads.
+    pub fn begins_read_group(&mut self) {
+        self.filled = true;
+        self.gist.tell_read(true);
+    }
+
     /// The message that needs a server, as far as it was read.
-    #[inline]
     pub fn opening<'a>(&'a self, chunk: &Chunk<'a>) -> Opening<'a> {
         match chunk.rest().first() {
             Some(&tag::QUERY) if self.gist.depth != Depth::NOTHING => {
@@ -30,7 +33,7 @@ impl QueryRead {
             Some(&(tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE | tag::EXECUTE)) => {
                 Opening::Group {
                     bytes: chunk.rest(),
-                    is_read: self.is_read_group,
+                    is_read: self.gist.routing.is_read,
                 }
             }
             _ => Opening::Unread,
@@ -40,7 +43,6 @@ impl QueryRead {
     /// The message is handled, or dropped.
     #[inline]
     pub fn forget(&mut self) {
-        self.is_read_group = false;
         if !self.filled && self.gist.depth == Depth::NOTHING {
             return;
         }

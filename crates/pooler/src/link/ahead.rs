@@ -62,7 +62,7 @@ impl Ahead<'_> {
         };
         match group_kind(self.client, chunk.rest(), volatile) {
             GroupKind::Unsure => return Err(Flow::Partial),
-            GroupKind::Read => read.is_read_group = true,
+            GroupKind::Read => read.begins_read_group(),
             GroupKind::Other => {}
         }
         Ok(())

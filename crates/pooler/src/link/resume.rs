@@ -66,15 +66,15 @@ impl Pooler {
             if let Err(flow) = self.ahead(id, chunk, &mut read, out) {
                 return self.stopped(id, flow, chunk, &mut read, out);
             }
-            if !self.checkout(id, read.opening(chunk), out) {
+            if !self.checkout(id, &read, chunk, out) {
                 self.keep_gist(id, &mut read);
                 return After::Keep;
             }
         }
-        let (guards, read_from) = (self.clients.at(id).is_to_be_guarded(), chunk.at);
+        let from = chunk.at;
         let flow = self.run_upstream(id, chunk, &mut read, out);
-        if guards {
-            self.guard_read(id, &chunk.bytes[read_from..], chunk.at - read_from);
+        if self.clients.at(id).is_to_be_guarded() {
+            self.guard_read(id, &chunk.bytes[from..], chunk.at - from);
         }
         match flow {
             Flow::Done => After::Consumed,

@@ -9,8 +9,9 @@ use crate::client::ClientState;
 use crate::config::nanos;
 use crate::deadlines::idle_deadline;
 use crate::event::{ClientId, Close, Out, ServerId, Time};
+use crate::inbox::Chunk;
 use crate::next::Next;
-use crate::opening::Opening;
+use crate::opening::QueryRead;
 use crate::pool::key::PoolId;
 use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
@@ -29,8 +30,14 @@ const LOGS_IN_NS: u64 = 500_000_000;
 
 impl Pooler {
     /// A client needs a server. Returns true if the client gets a server that takes its messages
-    /// at once. Otherwise the client waits. `opening` is the client's first message.
-    pub(crate) fn checkout(&mut self, id: ClientId, opening: Opening<'_>, out: &mut Out) -> bool {
+    /// at once. Otherwise the client waits. The client's first message begins the chunk.
+    pub(crate) fn checkout(
+        &mut self,
+        id: ClientId,
+        read: &QueryRead,
+        chunk: &Chunk<'_>,
+        out: &mut Out,
+    ) -> bool {
         let now = self.now;
         let client = self.clients.at_mut(id);
         client.times.begin_request(now);
@@ -39,7 +46,7 @@ impl Pooler {
         };
         let replication = client.is_replicating();
         let home = self.logins.at(login).home();
-        let Some(pool_id) = home.or_else(|| self.route(id, opening)) else {
+        let Some(pool_id) = home.or_else(|| self.route(id, read.opening(chunk))) else {
             return false;
         };
         let pool = self.pools.at(pool_id);
