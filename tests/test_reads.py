@@ -200,3 +200,25 @@ def test_clients_that_read_back_in_time_are_noticed(routed, trio):  # noqa: F811
     trio.others[0].sql("select pg_wal_replay_pause()")
     with pytest.raises(AssertionError, match=r"list_read, client \d+: Wrong"):
         load.result()
+
+
+def test_a_standby_that_lags_serves_nobody_while_others_do(routed, trio):  # noqa: F811
+    """`max_standby_lag` counts for databases whose own target is a standby, too."""
+    howdah = routed(read_routing="off", max_standby_lag=1)
+    lagging, other = trio.others
+    lagging.sql("select pg_wal_replay_pause()")
+    trio.first.sql("insert into written values (1)")
+
+    def is_behind(host):
+        trio.first.sql("insert into written values (2)")
+        row = next(row for row in howdah.console("SHOW HOSTS") if int(row["port"]) == host.port)
+        return "max_standby_lag" in row["why"]
+    machine.wait_until(lambda: is_behind(lagging), "a standby that is behind", 20)
+    with howdah.connect(database="ro") as client:
+        assert {where(client) for _ in range(10)} == {other.port}
+        other.sql("select pg_wal_replay_pause()")
+        machine.wait_until(lambda: is_behind(other), "another one", 20)
+        assert where(client) in {lagging.port, other.port}, "better than none"
+        for host in trio.others:
+            host.sql("select pg_wal_replay_resume()")
+        machine.wait_until(lambda: not is_behind(other), "nobody behind", 20)

@@ -449,6 +449,24 @@ impl Config {
         all.any(|routing| routing != ReadRouting::Off)
     }
 
+    /// How far a standby may be behind to serve a database whose own target is standbys; `None` for
+    /// no limit, and for all other databases.
+    pub fn max_lag_of_standbys(&self, database: &Database) -> Option<Duration> {
+        use SessionAttrs::{PreferStandby, ReadOnly, Standby};
+        let wants = matches!(
+            database.target_session_attrs,
+            Standby | PreferStandby | ReadOnly
+        );
+        let limit = self.scopes(Some(database), None).max_standby_lag();
+        (wants && !limit.is_zero()).then_some(limit)
+    }
+
+    /// True if somebody needs to know how far standbys have come.
+    pub fn follows_standbys(&self) -> bool {
+        let mut databases = self.databases.values().chain(&self.fallback);
+        self.routes_reads() || databases.any(|of| self.max_lag_of_standbys(of).is_some())
+    }
+
     /// How many servers a host may have, of all databases; 0 for no limit.
     pub fn max_host_connections(&self, to: &HostPort) -> u32 {
         let own = self

@@ -313,7 +313,8 @@ settings! {
             "How long a read waits for a standby that shows all that its client has seen, before it goes to \
              the primary.";
         max_standby_lag: Duration = "10"; global(reload) database(value); known NOWHERE;
-            "How far a standby may be behind the primary, in seconds, to get reads; 0 sets no limit.";
+            "How far a standby may be behind the primary, in seconds, to get reads. In databases whose own target \
+             is standbys, one that is further behind is used last. 0 sets no limit.";
         read_routing_notice: bool = "0"; global(reload); known NOWHERE;
             "Tells clients by a NOTICE where each of their reads goes, and why one goes to the primary.";
     }

@@ -30,7 +30,7 @@ impl Pooler {
     pub(crate) fn set_checks(&mut self) {
         // Connections from before are closed when they would ask next.
         self.checks.hosts.clear();
-        self.checks.tells_reached = self.config.routes_reads();
+        self.checks.tells_reached = self.config.follows_standbys();
         self.follow_hosts();
     }
 

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::config::{Config, Host, HostPort};
+use crate::config::{Config, Host, HostPort, nanos};
 use crate::ids::Time;
 use crate::mail::Mail;
 use crate::note::{Level, Note};
@@ -47,6 +47,8 @@ pub struct Roster {
     hosts: BTreeMap<HostPort, HostRecord>,
     /// By the list in the configuration.
     lists: BTreeMap<HostList, Roll>,
+    /// Workers need to know what standbys cover.
+    tells_covers: bool,
 }
 
 /// What follows a fact.
@@ -90,6 +92,7 @@ impl Roster {
             workers: workers.max(1),
             hosts: BTreeMap::new(),
             lists: BTreeMap::new(),
+            tells_covers: false,
         }
     }
 
@@ -127,9 +130,11 @@ impl Roster {
         let placed = databases.filter(|database| database.is_placed());
         let lists: BTreeSet<HostList> = placed.map(|of| of.hosts.as_slice().into()).collect();
         let before = std::mem::take(&mut self.lists);
+        self.tells_covers = config.routes_reads();
         let roll = |list: HostList| {
             let members = list.iter().flat_map(|host| members(host, addresses));
-            let roll = Roll::succeed(members.collect(), &before);
+            let mut roll = Roll::succeed(members.collect(), &before);
+            roll.limit_lag(max_lag(config, &list));
             (list, roll)
         };
         self.lists = lists.into_iter().map(roll).collect();
@@ -222,10 +227,7 @@ impl Roster {
                 }
                 is_silent
             }
-            Fact::Reached(reached) => {
-                self.reach(now, &host, &reached, outcome);
-                false
-            }
+            Fact::Reached(reached) => self.reach(now, &host, &reached, outcome),
             Fact::RoundAwaited { above, until } => {
                 let of_host = |roll: &&mut Roll| roll.primaries().contains(&&host);
                 for roll in self.lists.values_mut().filter(of_host) {
@@ -257,8 +259,16 @@ impl Roster {
         }
     }
 
-    /// Writes down how far a host has come, in all lists where it is the primary or a standby.
-    fn reach(&mut self, now: Time, host: &HostPort, reached: &Reached, outcome: &mut Outcome) {
+    /// Writes down how far a host has come, in all lists where it is the primary or a standby. True if
+    /// it now is too far behind, or not any more.
+    fn reach(
+        &mut self,
+        now: Time,
+        host: &HostPort,
+        reached: &Reached,
+        outcome: &mut Outcome,
+    ) -> bool {
+        let mut is_new = false;
         for (list, roll) in self
             .lists
             .iter_mut()
@@ -270,9 +280,10 @@ impl Roster {
                 (roll.standbys().cloned().collect(), false)
             } else {
                 let changed = roll.rounds.standby_reaches(host, reached);
+                is_new |= roll.lags_anew();
                 (vec![host.clone()], changed)
             };
-            if changed {
+            if changed && self.tells_covers {
                 outcome.covers.push((list.clone(), roll.rounds.covers()));
             }
             let awaited = asks
@@ -282,6 +293,7 @@ impl Roster {
         }
         outcome.check.sort_unstable();
         outcome.check.dedup();
+        is_new
     }
 
     /// Writes down what a host has said, for all of its addresses. True if more than a position in
@@ -366,6 +378,15 @@ impl Roster {
             outcome.view = Some(self.view());
         }
     }
+}
+
+/// How far a standby of a list may be behind, in nanoseconds: the least of what its databases say that
+/// want standbys; `u64::MAX` for no limit.
+fn max_lag(config: &Config, list: &HostList) -> u64 {
+    let databases = config.databases.values().chain(&config.fallback);
+    let of_list = databases.filter(|database| *database.hosts == **list);
+    let limits = of_list.filter_map(|database| config.max_lag_of_standbys(database));
+    limits.map(nanos).min().unwrap_or(u64::MAX)
 }
 
 /// The hosts that a host of the configuration stands for: each of a name's addresses, or itself.

@@ -21,6 +21,11 @@ pub(super) struct Roll {
     view: ListView,
     /// How far standbys have come.
     pub(super) rounds: RoundLog,
+    /// How far a standby may be behind to be used like others, in nanoseconds; `u64::MAX` for no
+    /// limit.
+    max_lag: u64,
+    /// The standbys that were further behind at the last verdict.
+    lagging: BTreeSet<HostPort>,
 }
 
 impl Roll {
@@ -42,6 +47,8 @@ impl Roll {
             precedent: Precedent::new(members.len()),
             view: ListView::default(),
             rounds: RoundLog::default(),
+            max_lag: u64::MAX,
+            lagging: BTreeSet::new(),
             members,
         };
         let Some(closest) = closest else {
@@ -59,6 +66,26 @@ impl Roll {
             }
         }
         roll
+    }
+
+    /// Standbys that are further behind are used last, in nanoseconds; `u64::MAX` for no limit.
+    pub(super) fn limit_lag(&mut self, max_lag: u64) {
+        self.max_lag = max_lag;
+    }
+
+    /// The standbys that are further behind than they may be.
+    fn find_lagging(&self) -> BTreeSet<HostPort> {
+        if self.max_lag == u64::MAX {
+            return BTreeSet::new();
+        }
+        let hosts = self.members.iter();
+        let lagging = hosts.filter(|host| self.rounds.lags(host, self.max_lag));
+        lagging.cloned().collect()
+    }
+
+    /// True if other standbys are too far behind than at the last verdict.
+    pub(super) fn lags_anew(&self) -> bool {
+        self.find_lagging() != self.lagging
     }
 
     /// The hosts, in order.
@@ -102,6 +129,8 @@ impl Roll {
             precedent,
             view: ListView::default(),
             rounds: RoundLog::default(),
+            max_lag: u64::MAX,
+            lagging: BTreeSet::new(),
         }
     }
 
@@ -118,9 +147,16 @@ impl Roll {
             .map(|host| records[host].contestant(host));
         let contestants: Vec<Contestant<'_>> = contestants.collect();
         let Judgement { precedent, rulings } = judge(&contestants, &self.precedent);
+        let lagging = self.find_lagging();
         let judged = self.members.iter().zip(rulings).zip(&precedent.fences);
         let hosts = judged.map(|((host, ruling), fence)| {
             let mut standing = records[host].standing(now, ruling, fence.as_ref());
+            if standing.role == Some(Role::Standby) && lagging.contains(host) {
+                standing.behind = true;
+                if standing.state == State::Up {
+                    standing.why = "is behind by more than max_standby_lag".into();
+                }
+            }
             if let Some(old) = self.view.standing(host)
                 && (old.state, old.role) == (standing.state, standing.role)
             {
@@ -134,6 +170,7 @@ impl Roll {
         self.tell_fences(&contestants, &precedent, notes);
         self.tell_primary(&view, notes);
         self.precedent = precedent;
+        self.lagging = lagging;
         let changed = view != self.view;
         self.view = view;
         changed

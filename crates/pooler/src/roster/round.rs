@@ -109,6 +109,24 @@ impl RoundLog {
         self.covers.insert(host.clone(), cover) != Some(cover)
     }
 
+    /// True if a standby is further behind than `most`, in nanoseconds. What it has told last counts.
+    pub(super) fn lags(&self, host: &HostPort, most: u64) -> bool {
+        let Some(cover) = self.covers.get(host) else {
+            return false;
+        };
+        let (first, last) = (self.begun.front(), self.begun.back());
+        let known = first
+            .zip(last)
+            .map(|(first, last)| last.at.0.saturating_sub(first.at.0));
+        // It may cover none of the rounds that are known: then it is behind all of them.
+        let lag = if cover.round == 0 {
+            known.unwrap_or(0)
+        } else {
+            cover.lag
+        };
+        lag > most
+    }
+
     /// Clients wait for a later round than this one. True if the primary must be asked for it.
     pub(super) fn await_round(&mut self, above: u64, until: Time) -> bool {
         let before = self.awaited.replace(Awaited { above, until });
@@ -232,6 +250,18 @@ mod tests {
         );
         let (round, _) = covered(&mut all, reached(10_000, 99_000)).unwrap();
         assert!((9_890..=9_900).contains(&round), "{round}");
+    }
+
+    #[test]
+    fn a_standby_that_covers_nothing_is_behind_all_that_is_known() {
+        let mut rounds = after(&[(1, 100)]);
+        assert!(!rounds.lags(&host("s"), 0), "it has told nothing");
+        covered(&mut rounds, reached(1, 50));
+        assert!(!rounds.lags(&host("s"), 0));
+        rounds.primary_reaches(Time(5_000), &reached(2, 100));
+        assert!(rounds.lags(&host("s"), 3_999) && !rounds.lags(&host("s"), 4_000));
+        covered(&mut rounds, reached(2, 100));
+        assert!(!rounds.lags(&host("s"), 0));
     }
 
     #[test]
