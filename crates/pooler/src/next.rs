@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use crate::event::{ClientId, ServerId};
 use crate::login::key::LoginId;
 use crate::pool::key::PoolId;
+use crate::reads::guard::Sqlstate;
 
 /// A step to take before the current event is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +40,8 @@ pub(crate) enum Next {
     RouteWaiting(PoolId),
     /// A client's read waits for a standby that has come further.
     AwaitRound(ClientId),
+    /// A standby has refused a client's read with this SQLSTATE: the read runs again at the primary.
+    ReadAgain(ClientId, ServerId, Sqlstate),
     /// A login needs the names of its database's volatile functions.
     AskVolatile(LoginId),
 }

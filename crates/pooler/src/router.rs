@@ -92,6 +92,9 @@ impl Pooler {
                 Next::Matured(id) => self.server_has_matured(id, out),
                 Next::RouteWaiting(pool) => self.route_waiting(pool, out),
                 Next::AwaitRound(id) => self.read_awaits_round(id, out),
+                Next::ReadAgain(id, server, sqlstate) => {
+                    self.read_again(id, server, sqlstate, out);
+                }
                 Next::AskVolatile(login) => self.ask_volatile(login, out),
             }
         }

@@ -32,11 +32,11 @@ const LONGEST: usize = 920;
 /// Features with their files or folders in `crates`, and how many lines of code these have (without
 /// tests, comments and blank lines). A commit that raises a number says why in its message.
 const FEATURES: [(&str, &[&str], usize); 10] = [
-    ("reading SQL", &["sql/src"], 3152),
+    ("reading SQL", &["sql/src"], 3169),
     ("session state", &["pooler/src/session"], 1791),
     ("LISTEN", &["pooler/src/listen"], 1424),
-    ("console", &["pooler/src/console"], 4026),
-    ("statements", &["pooler/src/statement"], 759),
+    ("console", &["pooler/src/console"], 4049),
+    ("statements", &["pooler/src/statement"], 774),
     (
         "takeover",
         &[
@@ -71,9 +71,9 @@ const FEATURES: [(&str, &[&str], usize); 10] = [
             "pooler/src/peering.rs",
             "pooler/src/signal.rs",
         ],
-        1194,
+        1195,
     ),
-    ("configuration", &["config/src"], 5161),
+    ("configuration", &["config/src"], 5179),
     (
         "hosts and roles",
         &[
@@ -84,7 +84,7 @@ const FEATURES: [(&str, &[&str], usize); 10] = [
             "pooler/src/pool/placed.rs",
             "pooler/src/pool/placing.rs",
         ],
-        2285,
+        2344,
     ),
 ];
 /// How far below its number a feature may be, in lines, before the number must be lowered.

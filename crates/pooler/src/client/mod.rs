@@ -35,7 +35,7 @@ use crate::listen::{Channels, Hush};
 use crate::login::key::{LoginId, LoginKey};
 use crate::params::{Meaning, Params};
 use crate::pool::key::PoolId;
-use crate::reads::mark::{Again, ReadMark, Wish};
+use crate::reads::mark::{Again, ReadMark, ReadWish};
 use crate::reads::tally::ReadPlace;
 use crate::roster::view::Instance;
 use crate::session::settings::Maybe;
@@ -220,7 +220,7 @@ impl Client {
 
     /// A request begins that may go there; `None` if it is no read. One that waits goes on as it was.
     /// Answers what the client has seen, up to `begun` rounds at most.
-    pub(crate) fn begins_read(&mut self, begun: u64, wish: Option<Wish>) -> ReadMark {
+    pub(crate) fn begins_read(&mut self, begun: u64, wish: Option<ReadWish>) -> ReadMark {
         let waits = matches!(self.state, ClientState::Waiting(_));
         let mark = self
             .read_mark

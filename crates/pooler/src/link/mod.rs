@@ -23,6 +23,7 @@ pub mod end;
 pub(crate) mod ends;
 mod error;
 pub mod extended;
+mod guarded;
 pub mod known;
 pub mod meaning;
 mod orders;

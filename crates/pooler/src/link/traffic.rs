@@ -112,7 +112,7 @@ impl Pooler {
     /// something decides.
     #[cold]
     fn guarded_bytes(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
-        if let Some(bytes) = self.guard_hears(id, bytes, out) {
+        if let Some(bytes) = self.guard_hears(id, bytes) {
             self.server_sent(id, bytes, out);
         }
     }

@@ -243,8 +243,10 @@ impl Pooler {
         if held {
             return false;
         }
-        if self.tells_volatile(id, out) {
-            return true;
+        if pool.is_sought_for_names() {
+            // It becomes idle first.
+            self.next.note(Next::AskVolatile(pool.login));
+            return false;
         }
         let pool = self.pools.at_mut(pool_id);
         if let Some(worker) = pool.take_hungrier(self.now) {

@@ -14,7 +14,7 @@ const CHOOSE_AGAIN_NS: u64 = 10_000_000_000;
 
 /// Where a read may go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wish {
+pub struct ReadWish {
     /// The hosts.
     pub target: ReadTarget,
     /// The whole request is one read, whose answer is guarded at a standby
@@ -40,7 +40,7 @@ pub struct ReadMark {
     /// The instance that answered, if that was a standby.
     pub at: Option<Instance>,
     /// Where the request under way may go; `None` if it is no read.
-    pub wish: Option<Wish>,
+    pub wish: Option<ReadWish>,
     /// Where the request goes, if it is a read and no server has got it yet.
     pub place: Option<ReadPlace>,
     /// The request goes to a standby, or is there: nothing may follow it to its server.
@@ -75,7 +75,7 @@ impl ReadMark {
     }
 
     /// A new request begins.
-    pub fn begins(&mut self, wish: Option<Wish>) {
+    pub fn begins(&mut self, wish: Option<ReadWish>) {
         self.wish = wish;
         self.goes(None);
         self.heard = false;
@@ -155,7 +155,7 @@ mod tests {
     fn who_hears_of_a_commit_stays_at_no_standby() {
         let at = Some(Instance(5));
         let mut mark = ReadMark::new(1);
-        let wish = Some(Wish {
+        let wish = Some(ReadWish {
             target: ReadTarget::Standby,
             is_guarded: false,
         });

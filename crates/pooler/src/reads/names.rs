@@ -36,16 +36,6 @@ const QUESTION: &str = "SELECT DISTINCT p.proname, p.oid OPERATOR(pg_catalog.>=)
 const WORKER_NS: u64 = 1_000_000_000;
 
 impl Pooler {
-    /// A client's request is routed: asks for the volatile functions, if what is known of them is too
-    /// old.
-    pub(super) fn mind_volatile(&mut self, id: LoginId) {
-        let login = self.logins.at_mut(id);
-        let schema = self.shared.statements.schema(login.schema);
-        if login.reads.asks(self.now, schema) {
-            self.next.note(Next::AskVolatile(id));
-        }
-    }
-
     /// Asks on a server that is idle; otherwise on the next one that a client gives back.
     pub(crate) fn ask_volatile(&mut self, login: LoginId, out: &mut Out) {
         for pool_id in self.logins.at(login).pools().to_vec() {
@@ -58,16 +48,6 @@ impl Pooler {
             }
             pool.seeks_names(true);
         }
-    }
-
-    /// A client has given a server back. True if the server is asked for the volatile functions.
-    pub(crate) fn tells_volatile(&mut self, id: ServerId, out: &mut Out) -> bool {
-        let pool = self.servers.at(id).pool;
-        if !self.pools.at(pool).is_sought_for_names() {
-            return false;
-        }
-        self.ask_volatile_on(id, out);
-        true
     }
 
     fn ask_volatile_on(&mut self, id: ServerId, out: &mut Out) {

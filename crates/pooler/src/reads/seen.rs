@@ -5,11 +5,22 @@ use std::sync::atomic::Ordering;
 use crate::event::{ClientId, Out, ServerId, Time};
 use crate::host_check::tell;
 use crate::login::LoginId;
+use crate::next::Next;
 use crate::pooler::Pooler;
 use crate::roster::fact::Fact;
 use crate::roster::view::Role;
 
 impl Pooler {
+    /// A client's request is routed: asks for the volatile functions, if what is known of them is too
+    /// old.
+    pub(super) fn mind_volatile(&mut self, id: LoginId) {
+        let login = self.logins.at_mut(id);
+        let schema = self.shared.statements.schema(login.schema);
+        if login.reads.asks(self.now, schema) {
+            self.next.note(Next::AskVolatile(id));
+        }
+    }
+
     /// A client has got its last answer from a server.
     pub(crate) fn client_has_seen(&mut self, client: ClientId, server: ServerId) {
         let begun = self.begun.load(Ordering::SeqCst);

@@ -9,7 +9,7 @@ use crate::config::ReadTarget;
 use crate::effect::{RouteHint, Routing};
 use crate::opening::Opening;
 use crate::reads::group::named;
-use crate::reads::mark::Wish;
+use crate::reads::mark::ReadWish;
 use crate::session::settings::value;
 
 /// The setting by which clients choose: `SET howdah.route = 'primary'`.
@@ -17,13 +17,13 @@ const ROUTE: &[u8] = b"howdah.route";
 
 /// Where a client's request may go besides its login's own target; `None` if it is no read. `usual`
 /// is the login's `read_target`.
-pub fn wish(client: &Client, opening: Opening<'_>, usual: ReadTarget) -> Option<Wish> {
+pub fn wish(client: &Client, opening: Opening<'_>, usual: ReadTarget) -> Option<ReadWish> {
     let said = said(client, opening);
     let settings = client.session.as_ref().map(|session| &session.settings);
     let set = |name: &[u8]| settings.and_then(|settings| value(settings, name));
     let by_setting = || RouteHint::of(set(ROUTE)?);
     let asked = |target| {
-        Some(Wish {
+        Some(ReadWish {
             target,
             is_guarded: false,
         })
@@ -51,7 +51,7 @@ pub fn wish(client: &Client, opening: Opening<'_>, usual: ReadTarget) -> Option<
         })
     };
     let is_read = (is_single || reads_only()) && !is_serializable();
-    is_read.then_some(Wish {
+    is_read.then_some(ReadWish {
         target: usual,
         is_guarded: is_single,
     })
