@@ -39,7 +39,7 @@ def reads_at_standbys(client, trio):  # noqa: F811
 
 
 def test_what_is_declared_read_only_goes_to_standbys(routed, trio):  # noqa: F811
-    howdah = routed()
+    howdah = routed(read_wait=5)
     standbys = {host.port for host in trio.others}
     primary = trio.first.port
     with howdah.connect(database="rw") as client:

@@ -262,7 +262,7 @@ fn alone(client: &mut Client, list: ListId) -> Outcome<bool> {
     match client.random.below(3) {
         0 => request.add_query(&READ_ALONE.replace("$1", &list.to_string())),
         draw => {
-            let name = ["", "alone"][draw as usize - 1];
+            let name = ["", "alone"][draw - 1];
             request.run(&mut client.books.lists, name, READ_ALONE, &[list as i64]);
             request.sync();
         }

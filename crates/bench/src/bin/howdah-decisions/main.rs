@@ -18,10 +18,13 @@ use howdah_bench::session::message;
 use howdah_pooler::broker::Broker;
 use howdah_pooler::config::Config;
 use howdah_pooler::console::Survey;
+use howdah_pooler::effect::VolatileNames;
 use howdah_pooler::event::{
     Action, Address, ClientId, Ends, Event, Out, Peer, Question, ServerId, Time,
 };
 use howdah_pooler::mail::Mail;
+use howdah_pooler::roster::round::Cover;
+use howdah_pooler::roster::view::{HostList, HostStanding, Instance, ListView, Role, State, View};
 use howdah_pooler::{Pooler, PoolerSetup, seeded};
 
 /// A transaction: the client's messages, and PostgreSQL's answers.
@@ -75,6 +78,10 @@ const ROWS: [Row; 7] = [
     },
 ];
 
+/// What a standby says of itself: its system identifier, and when it was started.
+const SYSTEM: u64 = 7;
+const STARTED: &str = "1";
+
 /// A client's value of `work_mem`, by the client's number.
 type WorkMem = fn(usize) -> Option<String>;
 
@@ -87,6 +94,9 @@ const TURNS: [(&str, WorkMem); 3] = [
         Some(format!("{}MB", 8 + client))
     }),
 ];
+
+/// Single reads at a standby (`read_routing = statements`): a row of [`ROWS`] as it is with routing.
+const READS: [(&str, usize); 2] = [("read-simple", 0), ("read-prepared", 5)];
 
 fn query(text: &str) -> Vec<u8> {
     message(b'Q', format!("{text}\0").as_bytes())
@@ -134,6 +144,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
     names.extend(TURNS.map(|(name, _)| name));
+    names.extend(READS.map(|(name, _)| name));
     if arguments.first().is_some_and(|name| name == "scrape") {
         return match scrape(
             arguments
@@ -195,6 +206,9 @@ fn play_named(name: &str, times: usize, settings: &str) -> Result<World, String>
     if let Some((_, work_mem)) = TURNS.iter().find(|turns| turns.0 == name) {
         return play_turns(*work_mem, times, settings);
     }
+    if let Some((_, row)) = READS.iter().find(|reads| reads.0 == name) {
+        return play_reads(&ROWS[*row], times, settings);
+    }
     let row = ROWS.iter().find(|row| row.name == name);
     play(row.ok_or("there is no such row")?, times, settings)
 }
@@ -224,19 +238,7 @@ fn play(row: &Row, times: usize, settings: &str) -> Result<World, String> {
     let mut world = World::new(settings)?;
     world.log_in("d")?;
     world.transaction(&query("select 1"), &[rows(1), ready()].concat())?;
-    // Like a driver: prepares a statement and has it described before using it.
-    let parse = [
-        message(b'P', b"s\0select 1\0\0\0"),
-        message(b'D', b"Ss\0"),
-        message(b'S', b""),
-    ];
-    let described = [
-        message(b'1', b""),
-        message(b't', b"\0\0"),
-        row_description(),
-        ready(),
-    ];
-    world.transaction(&parse.concat(), &described.concat())?;
+    world.prepare()?;
     let (request, reply) = ((row.request)(), (row.reply)());
     let (commit, committed) = (query("commit"), [complete("COMMIT"), ready()].concat());
     let in_block = reply.ends_with(b"T");
@@ -252,6 +254,25 @@ fn play(row: &Row, times: usize, settings: &str) -> Result<World, String> {
         if in_block {
             world.transaction(&commit, &committed)?;
         }
+    }
+    Ok(world)
+}
+
+fn play_reads(row: &Row, times: usize, settings: &str) -> Result<World, String> {
+    const HOSTS: &str = "r = host=127.0.0.1,127.0.0.2 port=5432 target_session_attrs=primary";
+    let routing = format!("read_routing = statements\n{settings}");
+    let mut world = World::with(HOSTS, &routing)?;
+    world.knows_hosts("r")?;
+    world.log_in("r")?;
+    let nothing = Arc::new(VolatileNames::default());
+    world.happen(Event::Mail(Mail::VolatileNames("r".into(), 0, nothing)));
+    let client = Peer::Client(world.client.ok_or("no client")?);
+    world.happen(Event::Received(client, &query("select 1")));
+    world.standby_logs_in()?;
+    world.prepare()?;
+    let (request, reply) = ((row.request)(), (row.reply)());
+    for _ in 0..times {
+        world.transaction(&request, &reply)?;
     }
     Ok(world)
 }
@@ -323,6 +344,7 @@ fn answers(mut asked: &[u8], work_mem: &str) -> Vec<u8> {
 /// One worker and the Broker, with clients and servers.
 struct World {
     pooler: Pooler,
+    config: Arc<Config>,
     broker: Broker,
     now: u64,
     out: Out,
@@ -346,15 +368,22 @@ struct World {
 
 impl World {
     fn new(settings: &str) -> Result<World, String> {
-        let text = "[databases]\n* = host=127.0.0.1 port=5432\n[pgbouncer]\nauth_type = trust\n\
-                    auth_file = list\npool_mode = transaction\n";
-        let text = &format!("{text}{settings}\n");
+        World::with("* = host=127.0.0.1 port=5432", settings)
+    }
+
+    fn with(databases: &str, settings: &str) -> Result<World, String> {
+        let text = &format!(
+            "[databases]\n{databases}\n[pgbouncer]\nauth_type = trust\nauth_file = list\n\
+             pool_mode = transaction\n{settings}\n"
+        );
         let list = |_: &str| Ok("\"u\" \"\"\n".to_string());
         let (config, _) = Config::load("bench.ini", text, &mut { list })
             .map_err(|mistakes| format!("{mistakes:?}"))?;
-        let setup = PoolerSetup::repeatable(1, &Arc::new(config)).next();
+        let config = Arc::new(config);
+        let setup = PoolerSetup::repeatable(1, &config).next();
         Ok(World {
             pooler: Pooler::new(setup.ok_or("no worker")?),
+            config,
             broker: Broker::new(seeded(0)),
             now: 1_000_000_000,
             out: Out::default(),
@@ -385,6 +414,15 @@ impl World {
     fn log_in(&mut self, database: &str) -> Result<(), String> {
         self.let_in(database)?;
         self.settle();
+        self.server_logs_in()?;
+        match self.sent[0] {
+            0 => Err("the client is not let in".into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// A server that was opened logs in.
+    fn server_logs_in(&mut self) -> Result<(), String> {
         let server = self.server.ok_or("no server is opened")?;
         self.happen(Event::Connected(server, Ok(ends(2))));
         let mut welcome = message(b'R', &[0; 4]);
@@ -401,10 +439,83 @@ impl World {
         welcome.extend(ready());
         self.happen(Event::Received(Peer::Server(server), &welcome));
         self.settle();
-        match self.sent[0] {
-            0 => Err("the client is not let in".into()),
-            _ => Ok(()),
+        Ok(())
+    }
+
+    /// The first host of a database is the primary; the other one is a standby that has replayed all.
+    fn knows_hosts(&mut self, database: &str) -> Result<(), String> {
+        let hosts = &self
+            .config
+            .databases
+            .get(database)
+            .ok_or("no database")?
+            .hosts;
+        let list: HostList = hosts.as_slice().into();
+        let standing = |role| HostStanding {
+            role: Some(role),
+            state: State::Up,
+            behind: false,
+            read_only: false,
+            hidden: false,
+            why: "".into(),
+            since: Time(0),
+            timeline: Some(1),
+            lsn: None,
+        };
+        let standings = [Role::Primary, Role::Standby].map(standing);
+        let view = ListView {
+            hosts: list.iter().cloned().zip(standings).collect(),
+        };
+        let view = View {
+            lists: [(list.clone(), view)].into(),
+        };
+        let cover = Cover {
+            instance: Instance::of(SYSTEM, STARTED),
+            round: u64::MAX,
+            lag: 0,
+        };
+        let covers = Arc::new([(list[1].clone(), cover)].into());
+        self.happen(Event::Mail(Mail::Hosts(Arc::new(view))));
+        self.happen(Event::Mail(Mail::Covers(list, covers)));
+        Ok(())
+    }
+
+    /// The server that was opened at the standby logs in, tells its instance, and answers the client
+    /// that waits for it.
+    fn standby_logs_in(&mut self) -> Result<(), String> {
+        self.settle();
+        self.server_logs_in()?;
+        let mut row = vec![0, 3];
+        for value in [&SYSTEM.to_string(), STARTED, "read committed"] {
+            row.extend((value.len() as u32).to_be_bytes());
+            row.extend(value.as_bytes());
         }
+        let told = [message(b'D', &row), complete("SELECT 1"), ready()].concat();
+        let server = Peer::Server(self.server.ok_or("no server")?);
+        self.sent = [0; 2];
+        self.happen(Event::Received(server, &told));
+        self.settle();
+        if self.sent[1] == 0 {
+            return Err("the read has not reached the standby".into());
+        }
+        self.happen(Event::Received(server, &[rows(1), ready()].concat()));
+        Ok(())
+    }
+
+    /// Like a driver: prepares a statement and has it described before using it.
+    fn prepare(&mut self) -> Result<(), String> {
+        let parse = [
+            message(b'P', b"s\0select 1\0\0\0"),
+            message(b'D', b"Ss\0"),
+            message(b'S', b""),
+        ];
+        let described = [
+            message(b'1', b""),
+            message(b't', b"\0\0"),
+            row_description(),
+            ready(),
+        ];
+        self.transaction(&parse.concat(), &described.concat())
     }
 
     /// The client sends Terminate.
@@ -539,6 +650,9 @@ mod tests {
     fn every_row_reaches_the_server_and_comes_back() {
         for row in &ROWS {
             play(row, 3, "top_queries=9").unwrap_or_else(|error| panic!("{}: {error}", row.name));
+        }
+        for (name, row) in READS {
+            play_reads(&ROWS[row], 3, "").unwrap_or_else(|error| panic!("{name}: {error}"));
         }
         for (name, work_mem) in TURNS {
             play_turns(work_mem, 6, "").unwrap_or_else(|error| panic!("{name}: {error}"));
