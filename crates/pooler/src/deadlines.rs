@@ -218,6 +218,9 @@ impl Pooler {
             // A COPY FROM STDIN takes as long as its client sends. As with PgBouncer, the timeout
             // counts from the client's last bytes.
             let from = server.times.request.max(client.times.quiet);
+            // Both runs of a read are one query.
+            let again = client.read_mark.as_ref().and_then(|mark| mark.again);
+            let from = again.map_or(from, |again| again.since);
             deadlines.add(from, terms.query_timeout, Fault::QueryTimeout);
         }
         deadlines.add(

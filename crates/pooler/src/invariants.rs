@@ -154,7 +154,7 @@ impl Pooler {
             let waits = waits && login.terms.reads.is_none();
             if key.target == TargetName::NoHost && waits {
                 let list = self.hosts.lists.get(&*database.hosts);
-                let fit = fit_hosts(list, database, key.purpose);
+                let fit = fit_hosts(list, (database, login.terms.max_lag), key.purpose);
                 assert!(fit.is_empty(), "{fit:?} fit, and clients wait for a host");
             }
         }

@@ -42,8 +42,8 @@ pub(crate) enum Next {
     AwaitRound(ClientId),
     /// A standby has refused a client's read with this SQLSTATE: the read runs again at the primary.
     ReadAgain(ClientId, ServerId, Sqlstate),
-    /// A login needs the names of its database's volatile functions.
-    AskVolatile(LoginId),
+    /// A login needs the names of its database's volatile functions, from this server if it is idle.
+    AskVolatile(LoginId, Option<ServerId>),
 }
 
 /// Noted steps, the next one in front.

@@ -95,6 +95,7 @@ impl Pooler {
         login.set_terms(terms, schema);
         if moved {
             login.forgets_welcome();
+            login.reads.forget();
         }
         if unfollows_reads {
             let of_login = self

@@ -95,7 +95,7 @@ impl Pooler {
                 Next::ReadAgain(id, server, sqlstate) => {
                     self.read_again(id, server, sqlstate, out);
                 }
-                Next::AskVolatile(login) => self.ask_volatile(login, out),
+                Next::AskVolatile(login, server) => self.ask_volatile(login, server, out),
             }
         }
     }

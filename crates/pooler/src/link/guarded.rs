@@ -23,10 +23,6 @@ impl Pooler {
         };
         let login = self.servers.at(server).login;
         self.logins.at_mut(login).reads.counts.count(place);
-        if place == ReadPlace::Again {
-            let since = gone!(self.clients.get(client)).times.request;
-            self.servers.at_mut(server).begin_request(since);
-        }
         if self.config.globals.read_routing_notice {
             self.tell_place(client, server, place, out);
         }

@@ -160,16 +160,14 @@ impl Link {
             return 0;
         };
         let body = group.get(HEADER..header.total());
-        let Some((name, _)) = body
+        let name = body
             .filter(|_| header.tag == frontend::PARSE)
-            .and_then(cstr)
-        else {
-            return 0;
-        };
-        if self.ledger.pending(name).is_some() {
-            0
-        } else {
-            header.total()
+            .and_then(cstr);
+        match name {
+            // Howdah sends each Parse of the unnamed statement.
+            Some((b"", _)) | None => 0,
+            Some((name, _)) if self.ledger.pending(name).is_some() => 0,
+            Some(_) => header.total(),
         }
     }
 

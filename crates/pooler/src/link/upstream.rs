@@ -231,6 +231,8 @@ impl Upstream<'_> {
             && header.body == 0
             && self.client.session.is_none()
             && !self.client.listens()
+            // PostgreSQL's answer holds back what must not follow a read to its standby.
+            && !self.client.reads_at_standby()
     }
 
     /// Answers a Sync in place of PostgreSQL.

@@ -38,6 +38,8 @@ pub struct Terms {
     pub client_idle_timeout: u64,
     /// `pin_idle_timeout`.
     pub pin_idle_timeout: u64,
+    /// `max_standby_lag`, if the database's own target is standbys; `u64::MAX` for no limit.
+    pub max_lag: u64,
     /// How reads go to standbys; `None` if they do not.
     pub reads: Option<ReadTerms>,
     /// Which queries Howdah notes, and for which purpose.
@@ -81,6 +83,9 @@ impl Terms {
             transaction_timeout,
             client_idle_timeout,
             pin_idle_timeout,
+            max_lag: config
+                .max_lag_of_standbys(&database)
+                .map_or(u64::MAX, nanos),
             reads: ReadTerms::of(scopes, &database).filter(|_| mode != PoolMode::Session),
             wanted: Wanted::of(scopes),
             watched: query_timeout

@@ -245,7 +245,7 @@ impl Pooler {
         }
         if pool.is_sought_for_names() {
             // It becomes idle first.
-            self.next.note(Next::AskVolatile(pool.login));
+            self.next.note(Next::AskVolatile(pool.login, Some(id)));
             return false;
         }
         let pool = self.pools.at_mut(pool_id);

@@ -68,16 +68,16 @@ pub(super) fn serves_reads(standing: &HostStanding) -> bool {
     standing.role == Some(Role::Standby) && standing.state == State::Up
 }
 
-/// The hosts that fit now, all equally.
+/// The hosts that fit now, all equally. `max_lag`: [`Terms::max_lag`](crate::login::Terms::max_lag).
 pub(crate) fn fit_hosts<'a>(
     list: Option<&'a ListView>,
-    database: &Database,
+    (database, max_lag): (&Database, u64),
     purpose: Purpose,
 ) -> Vec<&'a HostPort> {
     let Some(list) = list else { return Vec::new() };
-    let fit = list.best(wish(database, purpose));
+    let fit = list.best(wish(database, purpose), max_lag);
     if purpose == Purpose::Lookups && !fit.iter().any(|host| is_up(list, host)) {
-        return list.best(SessionAttrs::PreferStandby);
+        return list.best(SessionAttrs::PreferStandby, u64::MAX);
     }
     fit
 }
@@ -103,6 +103,7 @@ mod tests {
             role: Some(role),
             state,
             behind: false,
+            lag_over: 0,
             read_only: false,
             hidden: false,
             why: "".into(),
@@ -119,7 +120,7 @@ mod tests {
             let list = ListView {
                 hosts: hosts.collect(),
             };
-            let fit = fit_hosts(Some(&list), database, Purpose::Lookups);
+            let fit = fit_hosts(Some(&list), (database, u64::MAX), Purpose::Lookups);
             fit.into_iter().map(HostPort::to_string).collect::<Vec<_>>()
         };
         assert_eq!(asked(State::Up, State::Up), ["db1:5432"]);

@@ -20,9 +20,11 @@ impl Pooler {
             let home = self.logins.at(id).home();
             return home.unwrap_or_else(|| self.share_out(id));
         }
-        let database = self.logins.at(id).terms.database.clone();
+        let terms = &self.logins.at(id).terms;
+        let (database, max_lag) = (terms.database.clone(), terms.max_lag);
         let view = self.hosts.clone();
-        let fit = fit_hosts(view.lists.get(&*database.hosts), &database, purpose);
+        let list = view.lists.get(&*database.hosts);
+        let fit = fit_hosts(list, (&database, max_lag), purpose);
         let target = fit
             .first()
             .map_or(TargetName::NoHost, |host| TargetName::host(host));
@@ -62,7 +64,7 @@ impl Pooler {
         }
         let (database, view) = (login.terms.database.clone(), self.hosts.clone());
         let list = view.lists.get(&*database.hosts);
-        let fit = fit_hosts(list, &database, Purpose::Clients);
+        let fit = fit_hosts(list, (&database, login.terms.max_lag), Purpose::Clients);
         let fit = match database.load_balance_hosts {
             LoadBalance::Disable => fit.get(..1).unwrap_or_default(),
             _ => &fit,

@@ -48,7 +48,7 @@ impl Pooler {
     /// Sends the clients of a login where the hosts fit now, and ends the use of hosts that do not.
     pub(crate) fn place_login(&mut self, id: LoginId, out: &mut Out) {
         let login = self.logins.at(id);
-        let database = login.terms.database.clone();
+        let (database, max_lag) = (login.terms.database.clone(), login.terms.max_lag);
         let mut pools = login.pools().iter().map(|pool| &self.pools.at(*pool).key);
         if database.is_placed() && pools.any(|key| key.purpose == Purpose::Clients) {
             self.set_home(id);
@@ -60,7 +60,7 @@ impl Pooler {
             if key.purpose == Purpose::Checks {
                 continue;
             }
-            let fit = fit_hosts(list, &database, key.purpose);
+            let fit = fit_hosts(list, (&database, max_lag), key.purpose);
             if let (TargetName::Host(host), Some(list)) = (&key.target, list) {
                 self.judge_servers(pool_id, (host, list.standing(host)), &fit, out);
             }

@@ -22,7 +22,7 @@ impl Pooler {
         let server = self.servers.at_mut(server_id);
         let request = gone!(server.link.take_guard()).into_request();
         // Its end is no end that anybody sees.
-        server.link.take_watched(self.now);
+        while server.link.take_watched(self.now).is_some() {}
         let login = self.logins.at_mut(server.login);
         login.reads.counts.count_again(sqlstate);
         let client = self.clients.at(id);

@@ -17,11 +17,16 @@ const BELIEVED_NS: u64 = 60_000_000_000;
 /// When a question without an answer is asked again, in nanoseconds.
 const ASKED_AGAIN_NS: u64 = 5_000_000_000;
 
+/// After so long without an answer, nothing is known of the functions, in nanoseconds.
+const FORGOTTEN_NS: u64 = 600_000_000_000;
+
 /// What a login knows about the reads of its database.
 #[derive(Debug, Default)]
 pub struct LoginReads {
     /// The volatile functions; `None` until PostgreSQL has told.
     volatile: Option<Arc<VolatileNames>>,
+    /// When PostgreSQL has told.
+    learned: Time,
     /// When to ask for them, if the schema does not change.
     ask_at: Time,
     /// When they may be asked for again, if the schema has changed.
@@ -41,7 +46,12 @@ impl LoginReads {
         self.volatile.as_deref()
     }
 
-    /// Single reads do not go to standbys any more.
+    /// The schema that the volatile functions are of.
+    pub(super) fn schema(&self) -> u64 {
+        self.schema
+    }
+
+    /// Single reads do not go to standbys any more, or the database is another one.
     pub fn forget(&mut self) {
         let counts = self.counts;
         *self = LoginReads {
@@ -55,6 +65,9 @@ impl LoginReads {
         let is_changed = self.schema != schema && now >= self.rests_until;
         if now < self.ask_at && !is_changed {
             return false;
+        }
+        if now.0 >= self.learned.0 + FORGOTTEN_NS {
+            self.volatile = None;
         }
         self.ask_at = Time(now.0 + ASKED_AGAIN_NS);
         self.rests_until = self.ask_at;
@@ -70,6 +83,7 @@ impl LoginReads {
         self.ask_at = Time(now.0 + BELIEVED_NS + later);
         self.rests_until = Time(now.0 + ASKED_AGAIN_NS);
         self.schema = schema;
+        self.learned = now;
         self.volatile = Some(volatile);
     }
 
@@ -115,6 +129,10 @@ mod tests {
         );
         reads.learn(Arc::default(), minute(3, 0), 8, 5);
         assert!(!reads.asks(minute(4, 4), 8) && reads.asks(minute(4, 5), 8));
+        assert!(reads.volatile().is_some());
+        let late = minute(3, FORGOTTEN_NS);
+        assert!(reads.asks(late, 8) && reads.volatile().is_none());
+        reads.learn(Arc::default(), minute(3, 0), 8, 5);
         reads.forget();
         assert!(reads.volatile().is_none() && reads.asks(minute(4, 5), 8));
     }

@@ -13,7 +13,9 @@ use crate::login::LoginId;
 use crate::mail::Mail;
 use crate::next::Next;
 use crate::note::Level;
-use crate::pool::key::Purpose;
+use crate::pool::Pool;
+use crate::pool::key::{PoolId, Purpose};
+use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 use crate::reads::naming::Naming;
 use crate::roster::question::values;
@@ -36,22 +38,49 @@ const QUESTION: &str = "SELECT DISTINCT p.proname, p.oid OPERATOR(pg_catalog.>=)
 const WORKER_NS: u64 = 1_000_000_000;
 
 impl Pooler {
-    /// Asks on a server that is idle; otherwise on the next one that a client gives back.
-    pub(crate) fn ask_volatile(&mut self, login: LoginId, out: &mut Out) {
-        for pool_id in self.logins.at(login).pools().to_vec() {
-            let pool = self.pools.at_mut(pool_id);
-            if pool.key.purpose != Purpose::Clients || pool.paused() {
-                continue;
+    /// Asks on this server, or on one that is idle; otherwise on the next one that a client gives back.
+    /// The primary's servers come first: a standby may not know the newest functions.
+    pub(crate) fn ask_volatile(&mut self, id: LoginId, released: Option<ServerId>, out: &mut Out) {
+        let login = self.logins.at(id);
+        let mut pools: Vec<(bool, PoolId)> = Vec::new();
+        for pool_id in login.pools() {
+            let pool = self.pools.at(*pool_id);
+            if pool.key.purpose == Purpose::Clients && pool.gives() {
+                pools.push((!self.is_at_primary(pool), *pool_id));
             }
-            if let Some(server) = pool.idle.take_newest() {
+        }
+        pools.sort();
+        for (_, pool_id) in &pools {
+            let idle = &mut self.pools.at_mut(*pool_id).idle;
+            let server = match released {
+                Some(released) if idle.iter().any(|id| id == released) => {
+                    idle.remove(released);
+                    Some(released)
+                }
+                Some(_) => None,
+                None => idle.take_newest(),
+            };
+            if let Some(server) = server {
                 return self.ask_volatile_on(server, out);
             }
-            pool.seeks_names(true);
+        }
+        for (_, pool_id) in pools {
+            self.pools.at_mut(pool_id).seeks_names(true);
+        }
+    }
+
+    /// True for a pool at a host that is the primary, or without roles.
+    fn is_at_primary(&self, pool: &Pool) -> bool {
+        match &pool.key.target {
+            TargetName::Host(host) => self.is_primary(pool.login, host),
+            TargetName::Entry | TargetName::NoHost => true,
         }
     }
 
     fn ask_volatile_on(&mut self, id: ServerId, out: &mut Out) {
-        let login = self.servers.at(id).login;
+        let server = self.servers.at(id);
+        let login = server.login;
+        let knows_newest = self.is_at_primary(self.pools.at(server.pool));
         for pool in self.logins.at(login).pools().to_vec() {
             self.pools.at_mut(pool).seeks_names(false);
         }
@@ -60,9 +89,14 @@ impl Pooler {
         out.send_with(Peer::Server(id), |buf| {
             write::query(buf, QUESTION.as_bytes())
         });
-        let schema = self.logins.at(login).schema;
+        let login = self.logins.at(login);
         let naming = Naming {
-            schema: self.shared.statements.schema(schema),
+            // A standby may not have replayed the last change yet.
+            schema: if knows_newest {
+                self.shared.statements.schema(login.schema)
+            } else {
+                login.reads.schema()
+            },
             ..Naming::default()
         };
         self.await_task(id, ServerState::Naming(Box::new(naming)));
@@ -101,8 +135,7 @@ impl Pooler {
         self.next.note(Next::BringToRest(id));
         let schema = naming.schema;
         if let Some(why) = naming.error {
-            let text =
-                format!("no single reads go to standbys: volatile functions are unknown: {why}");
+            let text = format!("which functions are volatile is asked again: {why}");
             return self.note_server(Level::Warning, id, &text, out);
         }
         let names = Arc::new(naming.names);

@@ -51,10 +51,6 @@ impl Pooler {
             _ => None,
         };
         let wish = wish.filter(|_| !is_refused);
-        if let Some(again) = client.read_mark.as_ref().and_then(|mark| mark.again) {
-            // Both runs are one request.
-            self.clients.at_mut(id).times.begin_request(again.since);
-        }
         let begun = self.begun.load(Ordering::SeqCst);
         let mark = self.clients.at_mut(id).begins_read(begun, wish);
         if terms.has_statements {

@@ -17,7 +17,7 @@ impl Pooler {
         let login = self.logins.at_mut(id);
         let schema = self.shared.statements.schema(login.schema);
         if login.reads.asks(self.now, schema) {
-            self.next.note(Next::AskVolatile(id));
+            self.next.note(Next::AskVolatile(id, None));
         }
     }
 

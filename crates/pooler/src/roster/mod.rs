@@ -134,7 +134,7 @@ impl Roster {
         let roll = |list: HostList| {
             let members = list.iter().flat_map(|host| members(host, addresses));
             let mut roll = Roll::succeed(members.collect(), &before);
-            roll.limit_lag(max_lag(config, &list));
+            roll.limit_lag(max_lags(config, &list));
             (list, roll)
         };
         self.lists = lists.into_iter().map(roll).collect();
@@ -191,6 +191,9 @@ impl Roster {
             Fact::Report(report) => {
                 let has_risen = rise(&host, record, outcome);
                 let has_told_all = record.is_answered(now, &report);
+                if report.lsn.is_none() || report.timeline.is_none() {
+                    self.forget_cover(&host, outcome);
+                }
                 let word = LastWord {
                     report,
                     in_doubt: false,
@@ -210,7 +213,10 @@ impl Roster {
                 }
                 falls
             }
-            Fact::Hidden(what) => self.hide(now, &host, &what, outcome),
+            Fact::Hidden(what) => {
+                self.forget_cover(&host, outcome);
+                self.hide(now, &host, &what, outcome)
+            }
             Fact::Overdue(since) => {
                 outcome.ask = record.is_overdue(since).then_some((host, since));
                 false
@@ -280,9 +286,9 @@ impl Roster {
                 (roll.standbys().cloned().collect(), false)
             } else {
                 let changed = roll.rounds.standby_reaches(host, reached);
-                is_new |= roll.lags_anew();
                 (vec![host.clone()], changed)
             };
+            is_new |= roll.lags_anew();
             if changed && self.tells_covers {
                 outcome.covers.push((list.clone(), roll.rounds.covers()));
             }
@@ -294,6 +300,15 @@ impl Roster {
         outcome.check.sort_unstable();
         outcome.check.dedup();
         is_new
+    }
+
+    /// A host does not tell any more how far it has come.
+    fn forget_cover(&mut self, host: &HostPort, outcome: &mut Outcome) {
+        for (list, roll) in &mut self.lists {
+            if roll.rounds.forget(host) && self.tells_covers {
+                outcome.covers.push((list.clone(), roll.rounds.covers()));
+            }
+        }
     }
 
     /// Writes down what a host has said, for all of its addresses. True if more than a position in
@@ -380,13 +395,12 @@ impl Roster {
     }
 }
 
-/// How far a standby of a list may be behind, in nanoseconds: the least of what its databases say that
-/// want standbys; `u64::MAX` for no limit.
-fn max_lag(config: &Config, list: &HostList) -> u64 {
+/// How far the databases of a list that want standbys let these be behind, in nanoseconds.
+fn max_lags(config: &Config, list: &HostList) -> BTreeSet<u64> {
     let databases = config.databases.values().chain(&config.fallback);
     let of_list = databases.filter(|database| *database.hosts == **list);
     let limits = of_list.filter_map(|database| config.max_lag_of_standbys(database));
-    limits.map(nanos).min().unwrap_or(u64::MAX)
+    limits.map(nanos).collect()
 }
 
 /// The hosts that a host of the configuration stands for: each of a name's addresses, or itself.

@@ -274,6 +274,7 @@ impl HostRecord {
             role: ruling.role,
             state,
             behind: ruling.behind,
+            lag_over: 0,
             read_only: report.is_some_and(|report| report.read_only),
             hidden: self.is_hidden(),
             why,

@@ -21,11 +21,10 @@ pub(super) struct Roll {
     view: ListView,
     /// How far standbys have come.
     pub(super) rounds: RoundLog,
-    /// How far a standby may be behind to be used like others, in nanoseconds; `u64::MAX` for no
-    /// limit.
-    max_lag: u64,
-    /// The standbys that were further behind at the last verdict.
-    lagging: BTreeSet<HostPort>,
+    /// How far its databases let standbys be behind, in nanoseconds.
+    max_lags: BTreeSet<u64>,
+    /// The standbys that were further behind at the last verdict, with the greatest of these limits.
+    lagging: BTreeMap<HostPort, u64>,
 }
 
 impl Roll {
@@ -47,8 +46,8 @@ impl Roll {
             precedent: Precedent::new(members.len()),
             view: ListView::default(),
             rounds: RoundLog::default(),
-            max_lag: u64::MAX,
-            lagging: BTreeSet::new(),
+            max_lags: BTreeSet::new(),
+            lagging: BTreeMap::new(),
             members,
         };
         let Some(closest) = closest else {
@@ -68,19 +67,26 @@ impl Roll {
         roll
     }
 
-    /// Standbys that are further behind are used last, in nanoseconds; `u64::MAX` for no limit.
-    pub(super) fn limit_lag(&mut self, max_lag: u64) {
-        self.max_lag = max_lag;
+    /// How far the list's databases let standbys be behind, in nanoseconds.
+    pub(super) fn limit_lag(&mut self, max_lags: BTreeSet<u64>) {
+        self.max_lags = max_lags;
     }
 
-    /// The standbys that are further behind than they may be.
-    fn find_lagging(&self) -> BTreeSet<HostPort> {
-        if self.max_lag == u64::MAX {
-            return BTreeSet::new();
+    /// The standbys that are further behind than some database lets them be, with the greatest limit.
+    fn find_lagging(&self) -> BTreeMap<HostPort, u64> {
+        let mut lagging = BTreeMap::new();
+        for host in self.members.iter().filter(|_| !self.max_lags.is_empty()) {
+            let (lag, before) = (self.rounds.lag(host), self.lagging.get(host));
+            // Whoever was behind must come well below the limit, or it would go to and fro.
+            let is_over = |limit: &&u64| {
+                let was_over = before.is_some_and(|before| before >= *limit);
+                lag > **limit || was_over && lag > **limit / 2
+            };
+            if let Some(limit) = self.max_lags.iter().rev().find(is_over) {
+                lagging.insert(host.clone(), *limit);
+            }
         }
-        let hosts = self.members.iter();
-        let lagging = hosts.filter(|host| self.rounds.lags(host, self.max_lag));
-        lagging.cloned().collect()
+        lagging
     }
 
     /// True if other standbys are too far behind than at the last verdict.
@@ -129,8 +135,8 @@ impl Roll {
             precedent,
             view: ListView::default(),
             rounds: RoundLog::default(),
-            max_lag: u64::MAX,
-            lagging: BTreeSet::new(),
+            max_lags: BTreeSet::new(),
+            lagging: BTreeMap::new(),
         }
     }
 
@@ -151,9 +157,10 @@ impl Roll {
         let judged = self.members.iter().zip(rulings).zip(&precedent.fences);
         let hosts = judged.map(|((host, ruling), fence)| {
             let mut standing = records[host].standing(now, ruling, fence.as_ref());
-            if standing.role == Some(Role::Standby) && lagging.contains(host) {
-                standing.behind = true;
-                if standing.state == State::Up {
+            let is_standby = standing.role == Some(Role::Standby);
+            if let Some(limit) = lagging.get(host).filter(|_| is_standby) {
+                standing.lag_over = *limit;
+                if standing.state == State::Up && !standing.behind {
                     standing.why = "is behind by more than max_standby_lag".into();
                 }
             }

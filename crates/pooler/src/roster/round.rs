@@ -109,22 +109,26 @@ impl RoundLog {
         self.covers.insert(host.clone(), cover) != Some(cover)
     }
 
-    /// True if a standby is further behind than `most`, in nanoseconds. What it has told last counts.
-    pub(super) fn lags(&self, host: &HostPort, most: u64) -> bool {
+    /// How far a standby is behind, in nanoseconds, by what it has told last; 0 if it has told nothing.
+    pub(super) fn lag(&self, host: &HostPort) -> u64 {
         let Some(cover) = self.covers.get(host) else {
-            return false;
+            return 0;
         };
         let (first, last) = (self.begun.front(), self.begun.back());
         let known = first
             .zip(last)
             .map(|(first, last)| last.at.0.saturating_sub(first.at.0));
         // It may cover none of the rounds that are known: then it is behind all of them.
-        let lag = if cover.round == 0 {
+        if cover.round == 0 {
             known.unwrap_or(0)
         } else {
             cover.lag
-        };
-        lag > most
+        }
+    }
+
+    /// A standby does not tell any more how far it has come. True if it covered something.
+    pub(super) fn forget(&mut self, host: &HostPort) -> bool {
+        self.covers.remove(host).is_some()
     }
 
     /// Clients wait for a later round than this one. True if the primary must be asked for it.
@@ -255,13 +259,14 @@ mod tests {
     #[test]
     fn a_standby_that_covers_nothing_is_behind_all_that_is_known() {
         let mut rounds = after(&[(1, 100)]);
-        assert!(!rounds.lags(&host("s"), 0), "it has told nothing");
+        assert_eq!(rounds.lag(&host("s")), 0, "it has told nothing");
         covered(&mut rounds, reached(1, 50));
-        assert!(!rounds.lags(&host("s"), 0));
+        assert_eq!(rounds.lag(&host("s")), 0);
         rounds.primary_reaches(Time(5_000), &reached(2, 100));
-        assert!(rounds.lags(&host("s"), 3_999) && !rounds.lags(&host("s"), 4_000));
+        assert_eq!(rounds.lag(&host("s")), 4_000);
         covered(&mut rounds, reached(2, 100));
-        assert!(!rounds.lags(&host("s"), 0));
+        assert_eq!(rounds.lag(&host("s")), 0);
+        assert!(rounds.forget(&host("s")) && !rounds.forget(&host("s")));
     }
 
     #[test]

@@ -154,7 +154,7 @@ fn cluster() -> World {
 fn best(world: &World, wish: SessionAttrs) -> Vec<String> {
     let view = world.roster.view();
     let list = view.lists.values().next().unwrap();
-    list.best(wish)
+    list.best(wish, u64::MAX)
         .into_iter()
         .map(HostPort::to_string)
         .collect()
@@ -556,7 +556,10 @@ fn each_address_of_a_name_is_a_host() {
         "pg(10.0.0.3):5432",
     ];
     assert_eq!(hosts.collect::<Vec<_>>(), expected);
-    assert_eq!(known.best(SessionAttrs::Primary), Vec::<&HostPort>::new());
+    assert_eq!(
+        known.best(SessionAttrs::Primary, u64::MAX),
+        Vec::<&HostPort>::new()
+    );
     world.hear("10.0.0.1", standby(1, "b"));
     world.hear("10.0.0.2", primary(1, "a"));
     assert_eq!(best(&world, SessionAttrs::Primary), Vec::<String>::new());

@@ -52,6 +52,9 @@ pub struct HostStanding {
     pub state: State,
     /// It is a standby of an older timeline than the primary's. It is used last.
     pub behind: bool,
+    /// The greatest `max_standby_lag` of a database with this list that its lag is above, in
+    /// nanoseconds; 0 if it is above none.
+    pub lag_over: u64,
     /// `default_transaction_read_only` is on.
     pub read_only: bool,
     /// No check can find its role: there is no user for it, or PostgreSQL refuses the question. Then
@@ -87,7 +90,7 @@ pub enum Rank {
     Wished,
     /// It is the primary, and only a standby was preferred.
     Substitute,
-    /// It is a standby of an older timeline.
+    /// It is a standby of an older timeline, or one that lags.
     Behind,
     /// Its role is not known, and only a login can report it.
     Unknown,
@@ -144,9 +147,14 @@ impl ListView {
     }
 
     /// The hosts that a wish can use and that are used most willingly: all of one rank.
-    pub fn best(&self, wish: SessionAttrs) -> Vec<&HostPort> {
+    /// A standby that is further behind than `max_lag` nanoseconds is used last.
+    pub fn best(&self, wish: SessionAttrs, max_lag: u64) -> Vec<&HostPort> {
         let ranked = self.hosts.iter();
-        let ranked = ranked.filter_map(|(host, standing)| Some((standing.rank(wish)?, host)));
+        let ranked = ranked.filter_map(|(host, standing)| {
+            let rank = standing.rank(wish)?;
+            let lags = standing.lag_over >= max_lag;
+            Some((if lags { rank.max(Rank::Behind) } else { rank }, host))
+        });
         let ranked: Vec<_> = ranked.collect();
         let best = ranked.iter().map(|(rank, _)| *rank).min();
         let of_best = ranked.into_iter().filter(|(rank, _)| Some(*rank) == best);

@@ -455,6 +455,7 @@ impl World {
             role: Some(role),
             state: State::Up,
             behind: false,
+            lag_over: 0,
             read_only: false,
             hidden: false,
             why: "".into(),
