@@ -11,10 +11,12 @@ use howdah_wire::frame::{HEADER, header};
 use howdah_wire::tag::{backend, frontend};
 
 use crate::hearing::Hearing;
+use crate::seen::Seen;
 use crate::session::{CANCELLED, Deed, Keeping, Session};
 use crate::sql::Token;
 use crate::story::words;
 use crate::view::Sent;
+use crate::wal::taken_off;
 
 /// A message of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,6 +48,8 @@ pub struct Reference {
     had_failed: bool,
     /// The notifications that the client must receive.
     pub hearing: Hearing,
+    /// What the client has written or read.
+    seen: Seen,
     kept: Vec<Token>,
     /// How many of these changes the client knows to be kept.
     known: usize,
@@ -53,7 +57,7 @@ pub struct Reference {
 
 impl Reference {
     /// The reference of a client that has just logged in.
-    pub fn new(session: Session, hearing: Hearing, uncertain: bool) -> Reference {
+    pub fn new(session: Session, (hearing, seen): (Hearing, Seen), uncertain: bool) -> Reference {
         Reference {
             session,
             uncertain,
@@ -65,6 +69,7 @@ impl Reference {
             eaten: 0,
             had_failed: false,
             hearing,
+            seen,
             kept: Vec::new(),
             known: 0,
         }
@@ -93,7 +98,12 @@ impl Reference {
     /// Another message, or none, should have come.
     pub fn received(&mut self, message: &[u8], now: u64) -> Result<(), String> {
         self.hearing.goes_on()?;
+        let (message, shown) = taken_off(message);
+        let message = &*message;
         self.answers(message, now)?;
+        if let Some(shown) = shown {
+            self.seen.reads(shown)?;
+        }
         self.learn(message, now);
         match message {
             [backend::READY, .., b'I'] => {
@@ -155,7 +165,8 @@ impl Reference {
                 let forgotten = is_forgotten(message) && self.session.forget_number();
                 if expected == message || unparsed || lost || refused || kept_off || forgotten {
                     if self.is_silent() {
-                        self.known = self.kept.len();
+                        let known = std::mem::replace(&mut self.known, self.kept.len());
+                        self.seen.writes(&self.kept[known..]);
                     }
                     return Ok(());
                 }

@@ -160,6 +160,7 @@ impl Play {
         let mut postgres = Postgres::new(hosts, scenario.manners, &mut borrowed);
         postgres.limits = scenario.limits();
         postgres.wishes = scenario.wishes();
+        postgres.readers = scenario.readers();
         let mishaps = Mishaps::plan(&scenario, &postgres.hosts, &mut borrowed);
         borrowed.listen(front.clone());
         let (now, brief) = (borrowed.now, format!("{scenario:?}"));

@@ -685,7 +685,10 @@ fn is_sound(roster: &Roster, list: &ListView) {
             .is_some_and(|word| word.in_doubt);
         let is_known = primary.timeline.is_some() && told.timeline.is_some();
         let may_be_newer = in_doubt || !is_known;
-        assert!(!is_rival || may_be_newer, "{other} takes writes beside {name}");
+        assert!(
+            !is_rival || may_be_newer,
+            "{other} takes writes beside {name}"
+        );
     }
 }
 
