@@ -289,7 +289,10 @@ pub fn split(text: &str) -> Vec<&str> {
 
 fn read(text: &str) -> Option<Sql> {
     let text = text.trim();
-    let text = text.split_once("*/").map_or(text, |(_, text)| text.trim());
+    let text = match text.strip_prefix("/*") {
+        Some(comment) => comment.split_once("*/")?.1.trim(),
+        None => text,
+    };
     let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let rest = rest.trim();
     let lower = rest.to_ascii_lowercase();
