@@ -133,6 +133,10 @@ impl Weights {
     /// Adds units about reads at standbys.
     pub fn weigh_reads(&mut self, chance: &mut Chance) {
         weigh(&mut self.3, chance);
+        let least = chance.within(2..=20) as u32;
+        for weight in &mut self.3 {
+            *weight += least;
+        }
     }
 
     fn all(&self) -> impl Iterator<Item = &u32> {

@@ -110,6 +110,8 @@ pub struct Postgres {
     pub owners: usize,
     /// How often sessions were cut during a client's statements.
     pub restarts: u32,
+    /// How many statements of databases at the primary ran on standbys.
+    pub reads: usize,
 }
 
 /// Databases in which no statement may run.
@@ -168,6 +170,7 @@ impl Postgres {
             paused: Paused::default(),
             owners: 1,
             restarts: 0,
+            reads: 0,
         }
     }
 
@@ -531,7 +534,9 @@ impl Postgres {
         let wish = self.wishes.get(&process.login.0);
         let wants_primary = matches!(wish, Some(SessionAttrs::Primary | SessionAttrs::ReadWrite));
         let reads = self.readers.contains(&process.login.0) && process.session.may_be_read();
-        if wants_primary && self.hosts[process.host].in_recovery && !reads {
+        let at_standby = wants_primary && self.hosts[process.host].in_recovery;
+        self.reads += usize::from(at_standby);
+        if at_standby && !reads {
             let text = format!("a statement of {} runs on a standby", process.login.0);
             world.story.violate("roles", &who, text);
         }

@@ -367,7 +367,8 @@ impl Scenario {
         });
         self.tongue.reads = true;
         self.weights.weigh_reads(chance);
-        self.units += chance.within(0..=15);
+        self.units += chance.within(5..=25);
+        let all_read = chance.once_in(2);
         self.manners.others_write_once_in = [0, 3, 30, 300][chance.within(0..=3)];
         for database in &mut self.databases {
             // Of hosts that hide how far they are, no more can be known.
@@ -385,6 +386,9 @@ impl Scenario {
                     lags[chance.within(0..=3)]
                 },
             };
+            if all_read {
+                database.wish = SessionAttrs::Primary;
+            }
             let writes = [SessionAttrs::Primary, SessionAttrs::ReadWrite];
             database.reads = writes.contains(&database.wish).then_some(reads);
         }

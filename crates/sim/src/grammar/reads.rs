@@ -44,6 +44,9 @@ impl Speaker<'_> {
             4 if tongue.session && tongue.blocks => self.routes_all(),
             _ => self.write_and_read(),
         }
+        if self.chance.once_in(2) {
+            self.rest(300);
+        }
     }
 
     /// What is written must be read, in a transaction or in a statement of its own.
