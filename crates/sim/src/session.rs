@@ -289,7 +289,7 @@ impl Session {
             | frontend::EXECUTE
             | frontend::CLOSE => {
                 self.several = false;
-                if self.block == Block::None && !self.implicit {
+                if self.block == Block::None && (!self.implicit || !self.works) {
                     let text = self.text_of(tag, body);
                     self.begin(&text);
                 }
