@@ -48,6 +48,8 @@ pub struct Mishaps {
     hides: bool,
     /// All hosts know of all timelines, so no number is used twice.
     knows_timelines: bool,
+    /// Nothing happens to hosts: they need not begin anew at the end.
+    is_calm: bool,
     /// When an administrator takes all hosts in again.
     resumed_at: Option<Time>,
 }
@@ -62,6 +64,7 @@ impl Mishaps {
             is_split: false,
             hides: hosts.iter().any(|host| host.hides),
             knows_timelines: scenario.routes_reads(),
+            is_calm: count == 0,
             resumed_at: None,
         };
         let promotes = !mishaps.hides;
@@ -206,6 +209,9 @@ impl Mishaps {
         let resumed = Time(world.now.0 + 6000 * MILLI);
         world.alarm(resumed);
         self.resumed_at = Some(resumed);
+        if self.is_calm {
+            return;
+        }
         let primary = newest_primary(&postgres.hosts);
         let newest = postgres.hosts.iter().map(|host| host.timeline).max();
         let host = &postgres.hosts[primary];
