@@ -115,7 +115,7 @@ impl Host {
     pub fn replay(&mut self, wal: &Wal, world: &mut World) {
         let chance = &mut world.chance;
         let behind = wal.behind(self.position(wal));
-        if self.replays_at > world.now || behind == 0 {
+        if behind == 0 {
             return;
         }
         let some = if chance.once_in(3) {

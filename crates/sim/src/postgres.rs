@@ -225,12 +225,12 @@ impl Postgres {
                 wal.write(host.branch, world.chance.number() % 400);
             }
         }
-        let streams = |of: &Host| !of.in_recovery && is_up(of);
-        let sources = self.hosts.iter().filter(|host| streams(host));
-        let sources: Vec<usize> = sources.map(|host| host.branch).collect();
-        for host in self.hosts.iter_mut().filter(|host| host.in_recovery) {
-            if is_up(host) && sources.contains(&host.branch) {
-                host.replay(&wal, world);
+        for at in 0..self.hosts.len() {
+            let host = &self.hosts[at];
+            let sends = |of: &Host| !of.in_recovery && is_up(of) && of.branch == host.branch;
+            let replays = host.in_recovery && is_up(host) && host.replays_at <= now;
+            if replays && self.hosts.iter().any(sends) {
+                self.hosts[at].replay(&wal, world);
             }
         }
     }

@@ -3,6 +3,7 @@
 //! The session runs only as far as the replies have come. So if PostgreSQL may do one of two things (a cancel
 //! hits or misses), the reply decides.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use howdah_pooler::event::Time;
@@ -98,7 +99,10 @@ impl Reference {
     /// Another message, or none, should have come.
     pub fn received(&mut self, message: &[u8], now: u64) -> Result<(), String> {
         self.hearing.goes_on()?;
-        let (message, shown) = taken_off(message);
+        let (message, shown) = match self.session.shows {
+            Some(_) => taken_off(message),
+            None => (Cow::Borrowed(message), None),
+        };
         let message = &*message;
         self.answers(message, now)?;
         if let Some(shown) = shown {
