@@ -60,6 +60,8 @@ pub struct Wish {
     pub has_roles: bool,
     /// No reply is older than what the client has written or seen.
     pub is_fresh: bool,
+    /// Its statements may run at a standby.
+    pub reads: bool,
     /// It talks before it is told that it is logged in.
     pub eager: bool,
     /// The minor version of the client's protocol.
@@ -145,7 +147,7 @@ impl Client {
         hearing.own_are_known = wish.own_are_known && !latin;
         hearing.may_end = world.excuses.texts.contains(&LISTENER_LOST);
         let seen = Seen::new(wish.is_fresh.then(|| world.wal.clone()));
-        let uncertain = wish.cancellable || wish.schema;
+        let uncertain = wish.cancellable || wish.schema || wish.reads;
         let reference = Reference::new(session, (hearing, seen), uncertain);
         Client {
             wish,

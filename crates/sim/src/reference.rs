@@ -227,6 +227,7 @@ impl Reference {
                 continue;
             }
             self.session.view.follow(sent, Some(message));
+            self.session.refuses_write = is_write_refused(message);
             self.feed(&next, sent);
             self.note();
         }
@@ -302,6 +303,7 @@ impl Reference {
                 break;
             };
             self.session.view.follow(sent, None);
+            self.session.refuses_write = false;
             self.feed(&next, sent);
         }
         self.note();
@@ -418,6 +420,12 @@ fn is_kept_off(message: &[u8]) -> bool {
 fn is_forgotten(message: &[u8]) -> bool {
     message.first() == Some(&backend::ERROR)
         && Fields::new(&message[HEADER..]).sqlstate() == Some(b"55000")
+}
+
+/// A write was refused, perhaps because it was sent to a standby.
+fn is_write_refused(message: &[u8]) -> bool {
+    message.first() == Some(&backend::ERROR)
+        && Fields::new(&message[HEADER..]).sqlstate() == Some(b"25006")
 }
 
 /// True for the error of a cancelled statement.

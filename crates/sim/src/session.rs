@@ -84,6 +84,8 @@ pub struct Session {
     pub read_only: bool,
     /// What the host shows: for rows, if hosts differ.
     pub shows: Option<Position>,
+    /// The next reply says that a write is refused, as a standby does.
+    pub refuses_write: bool,
     /// The transaction under way, or the last one.
     transaction: Transaction,
     /// What was fed last may keep its server, which too many may do.
@@ -171,6 +173,7 @@ impl Session {
             keeping: Keeping::default(),
             read_only: false,
             shows: None,
+            refuses_write: false,
             transaction: Transaction::default(),
             keeper: None,
             works: false,
@@ -463,7 +466,7 @@ impl Session {
         text: &str,
         shape: Option<Shape>,
     ) -> Result<Ran, Fault> {
-        if (self.read_only || self.transaction.read_only) && sql.writes() {
+        if sql.writes() && self.must_not_write() {
             return Err((
                 "25006",
                 "cannot execute this in a read-only transaction".into(),

@@ -5,7 +5,7 @@ use howdah_wire::tag::frontend;
 use super::Speaker;
 
 /// How many kinds there are.
-pub const KINDS: usize = 5;
+pub const KINDS: usize = 7;
 
 /// What begins a transaction that only reads.
 const BEGINS: [&str; 6] = [
@@ -42,6 +42,8 @@ impl Speaker<'_> {
             2 => self.read_group(),
             3 if tongue.reads_by_default => self.reads_by_default(),
             4 if tongue.session && tongue.blocks => self.routes_all(),
+            5 => self.written_to_standby(),
+            6 if tongue.blocks && tongue.sure && !tongue.discards => self.keeps_standby(),
             _ => self.write_and_read(),
         }
         if self.chance.once_in(2) {
@@ -144,6 +146,36 @@ impl Speaker<'_> {
         if !self.chance.once_in(6) {
             self.run("set default_transaction_read_only='off'");
         }
+    }
+
+    /// A standby refuses writes. If it was promoted meanwhile, or none is there, they may be carried out.
+    fn written_to_standby(&mut self) {
+        let hint = HINTS[self.chance.within(0..=2)];
+        if self.chance.once_in(2) {
+            let token = self.token();
+            return self.run(&format!("/* howdah.route={hint} */ insert '{token}'"));
+        }
+        self.parse("", &format!("/* howdah.route={hint} */ insert $1 w3"));
+        self.bind_execute("", "", true, 0);
+        self.sync();
+    }
+
+    /// What a read leaves at a standby keeps the standby's server. Then writes go to the primary again.
+    fn keeps_standby(&mut self) {
+        let token = self.token();
+        let name = format!("q{}_{}", token.client, token.number);
+        self.query("begin read only");
+        self.query(&format!("prepare {name} as select 1"));
+        self.query("commit");
+        for _ in 0..self.chance.within(0..=2) {
+            let run = self.token();
+            self.query(&format!("execute {name} '{run}'"));
+        }
+        if self.chance.once_in(2) {
+            self.await_answers();
+        }
+        self.query(&format!("deallocate {name}"));
+        self.write_and_read();
     }
 
     /// All reads go to the primary for a while.

@@ -79,6 +79,7 @@ pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) 
             tls: tls(scenario, id, chance.once_in(6)),
             keeping: scenario.keeping(),
             eager: chance.once_in(10),
+            reads: tongue.reads,
             has_roles: scenario.roles.is_some(),
             is_fresh: database.reads.is_some_and(|reads| reads.is_session),
             minor: [0, 0, 0, 2, 9][chance.within(0..=4)],

@@ -63,9 +63,17 @@ impl Session {
         prepared.map_or_else(String::new, |prepared| prepared.text.clone())
     }
 
-    /// True if the transaction under way, or the last one, may run at a standby.
+    /// True if what runs now may run at a standby: the transaction is declared a read, or an earlier
+    /// one has left a statement there.
     pub fn may_be_read(&self) -> bool {
-        self.transaction.read_only || self.transaction.wants_standby
+        let of = &self.transaction;
+        of.read_only || of.wants_standby || self.statements(true).next().is_some()
+    }
+
+    /// True if a write is refused now: by the transaction, or by a standby.
+    pub(super) fn must_not_write(&self) -> bool {
+        let at_standby = self.refuses_write && self.transaction.wants_standby;
+        self.read_only || self.transaction.read_only || at_standby
     }
 
     /// An error ends the transaction, and the Query or the group.
