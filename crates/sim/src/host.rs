@@ -124,9 +124,10 @@ impl Host {
             chance.within(1..=behind)
         };
         self.replayed = wal.moved(self.position(wal), some as isize).lsn;
-        let most = match chance.within(0..=99) {
+        let most = match chance.within(0..=999) {
             0 => 4_000_000_000,
-            1..=9 => 300_000_000,
+            1..=12 => 300_000_000,
+            13..=150 => 30_000_000,
             _ => 2_000_000,
         };
         self.replays_at = Time(world.now.0 + chance.number() % most);
