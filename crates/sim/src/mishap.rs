@@ -70,14 +70,16 @@ impl Mishaps {
         let promotes = !mishaps.hides;
         for _ in 0..count {
             let host = mishaps.chance.within(0..=hosts.len() - 1);
-            let mishap = match mishaps.chance.within(0..=9) {
+            // Reads depend on how standbys come back.
+            let most = if scenario.routes_reads() { 14 } else { 9 };
+            let mishap = match mishaps.chance.within(0..=most) {
                 0..=2 => Mishap::LosePrimary,
                 3..=4 if promotes => Mishap::Promote,
                 5 => Mishap::Restart(host),
                 6 => Mishap::Rewind(host),
                 7 => Mishap::Silence(host),
                 8 => Mishap::Slowness(host),
-                9 => Mishap::Crash(host),
+                9.. => Mishap::Crash(host),
                 _ => continue,
             };
             mishaps.comes(span, mishap, world);

@@ -46,6 +46,8 @@ pub struct Manners {
     pub secrecy: Secrecy,
     /// A handshake fails once in this many times; 0 for never.
     pub handshake_fails_once_in: usize,
+    /// The answer to a check is late once in this many times; 0 for never.
+    pub answers_late_once_in: usize,
     /// Somebody else writes once in this many steps, if hosts have roles; 0 for never.
     pub others_write_once_in: usize,
 }
@@ -507,7 +509,8 @@ impl Postgres {
                 return process.die(world, &mut self.journal);
             }
             if process.login.0 == CHECKED {
-                return process.is_checked(&self.hosts[process.host], &body, world);
+                process.is_checked(&self.hosts[process.host], &body, world);
+                return process.is_late(self.manners.answers_late_once_in, world);
             }
             let host = &self.hosts[process.host];
             if tag == frontend::QUERY && body.windows(ITS_START.len()).any(|part| part == ITS_START)
@@ -776,6 +779,14 @@ impl Process {
         self.say(answer, world);
         if host.slow_until > world.now {
             self.held_until = Time(world.now.0 + world.chance.number() % 1_500_000_000);
+            world.alarm(self.held_until);
+        }
+    }
+
+    /// What was answered is sent late, once in so many times.
+    fn is_late(&mut self, once_in: usize, world: &mut World) {
+        if once_in > 0 && self.held_until <= world.now && world.chance.once_in(once_in) {
+            self.held_until = Time(world.now.0 + world.chance.number() % 60_000_000);
             world.alarm(self.held_until);
         }
     }

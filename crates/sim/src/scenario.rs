@@ -370,6 +370,7 @@ impl Scenario {
         self.units += chance.within(5..=25);
         let all_read = chance.once_in(2);
         self.manners.others_write_once_in = [0, 3, 30, 300][chance.within(0..=3)];
+        self.manners.answers_late_once_in = [0, 1, 3][chance.within(0..=2)];
         for database in &mut self.databases {
             // Of hosts that hide how far they are, no more can be known.
             let is_session = !roles.hidden && !chance.once_in(5);
@@ -712,6 +713,8 @@ impl Scenario {
             "connect failed",
             "unexpected bytes from server",
             "client_login_timeout",
+            // All hosts are gone, and the last error was this.
+            "the standby does not advance",
         ]);
         self.closes = true;
         self.strict_limits = false;

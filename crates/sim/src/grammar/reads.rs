@@ -54,7 +54,15 @@ impl Speaker<'_> {
     /// What is written must be read, in a transaction or in a statement of its own.
     fn write_and_read(&mut self) {
         let token = self.token();
-        self.query(&format!("insert '{token}'"));
+        let insert = format!("insert '{token}'");
+        if self.tongue.blocks && self.chance.once_in(2) {
+            self.query("begin");
+            self.query(&insert);
+            self.rest(200);
+            self.query("commit");
+        } else {
+            self.query(&insert);
+        }
         if self.chance.once_in(2) {
             self.await_answers();
         }
