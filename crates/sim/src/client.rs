@@ -15,11 +15,13 @@ use crate::hearing::{Hearing, LISTENER_LOST};
 use crate::journal::Journal;
 use crate::postgres::{CRASHED, UNASKED};
 use crate::reference::{Message, Reference};
+use crate::seen::{READS_BACK, Seen};
 use crate::session::{Keeping, Session};
 use crate::settings::{KNOWN, Settings, position};
 use crate::story::{Who, words};
 use crate::tls::ToySession;
 use crate::view::View;
+use crate::wal::Position;
 use crate::world::{Read, SocketId, World};
 
 /// A client's properties and plans.
@@ -54,6 +56,12 @@ pub struct Wish {
     pub own_are_known: bool,
     /// How servers are kept for it.
     pub keeping: Keeping,
+    /// Its rows say how far their hosts are.
+    pub has_roles: bool,
+    /// No reply is older than what the client has written or seen.
+    pub is_fresh: bool,
+    /// Its statements may run at a standby.
+    pub reads: bool,
     /// It talks before it is told that it is logged in.
     pub eager: bool,
     /// The minor version of the client's protocol.
@@ -133,11 +141,14 @@ impl Client {
         let view = View::of_reference(world.catalog(&wish.database), wish.id, wish.renamed);
         let mut session = Session::new(reference_settings(&wish), view);
         session.keeping = wish.keeping;
+        session.shows = wish.has_roles.then_some(Position::UNKNOWN);
         let mut hearing = Hearing::new(wish.id, world.board(&wish.database));
         let latin = wish.asks.iter().any(|(name, _)| name == "client_encoding");
         hearing.own_are_known = wish.own_are_known && !latin;
         hearing.may_end = world.excuses.texts.contains(&LISTENER_LOST);
-        let reference = Reference::new(session, hearing, wish.cancellable || wish.schema);
+        let seen = Seen::new(wish.is_fresh.then(|| world.wal.clone()));
+        let uncertain = wish.cancellable || wish.schema || wish.reads;
+        let reference = Reference::new(session, (hearing, seen), uncertain);
         Client {
             wish,
             stage: Stage::Away,
@@ -532,7 +543,11 @@ impl Client {
         if let Err(why) = self.reference.received(message, now.0) {
             let text = format!("client {id} {why}");
             let told = why.contains(" told ");
-            let checker = if told { "told" } else { "replies" };
+            let checker = match told {
+                true => "told",
+                false if why.starts_with(READS_BACK) => "reads",
+                false => "replies",
+            };
             world.story.violate(checker, &[Who::Client(id)], text);
         }
     }

@@ -3,6 +3,7 @@
 
 mod channels;
 mod objects;
+mod reads;
 mod schema;
 
 use std::collections::VecDeque;
@@ -67,6 +68,10 @@ pub struct Tongue {
     pub objects: bool,
     /// Nothing outlives transactions (`session_state = discard`).
     pub discards: bool,
+    /// Reads may run at standbys.
+    pub reads: bool,
+    /// All transactions of the client may be reads. (It keeps no server, which could be a standby's.)
+    pub reads_by_default: bool,
 }
 
 const KINDS: usize = TABLES + schema::KINDS;
@@ -74,12 +79,19 @@ const KINDS: usize = TABLES + schema::KINDS;
 const TABLES: usize = 27;
 /// The first kind about objects that outlive transactions.
 const OBJECTS: usize = KINDS + channels::KINDS;
+/// The first kind about reads.
+const READS: usize = OBJECTS + objects::KINDS;
 /// The kind of slow statements.
 const SLOW: usize = 18;
 
 /// The weight of each kind of unit; 0 for never.
 #[derive(Clone, Debug)]
-pub struct Weights([u32; KINDS], [u32; channels::KINDS], [u32; objects::KINDS]);
+pub struct Weights(
+    [u32; KINDS],
+    [u32; channels::KINDS],
+    [u32; objects::KINDS],
+    [u32; reads::KINDS],
+);
 
 impl Weights {
     /// Random weights: some kinds are left out, some are frequent.
@@ -92,7 +104,8 @@ impl Weights {
             }
         }
         weights[0] += 1;
-        Weights(weights, [0; channels::KINDS], [0; objects::KINDS])
+        let (channels, objects) = ([0; channels::KINDS], [0; objects::KINDS]);
+        Weights(weights, channels, objects, [0; reads::KINDS])
     }
 
     /// Makes slow statements more frequent, by this weight.
@@ -117,8 +130,18 @@ impl Weights {
         weigh(&mut self.2, chance);
     }
 
+    /// Adds units about reads at standbys.
+    pub fn weigh_reads(&mut self, chance: &mut Chance) {
+        weigh(&mut self.3, chance);
+        let least = chance.within(2..=20) as u32;
+        for weight in &mut self.3 {
+            *weight += least;
+        }
+    }
+
     fn all(&self) -> impl Iterator<Item = &u32> {
-        self.0.iter().chain(&self.1).chain(&self.2)
+        let more = self.1.iter().chain(&self.2).chain(&self.3);
+        self.0.iter().chain(more)
     }
 
     fn pick(&self, chance: &mut Chance) -> usize {
@@ -345,7 +368,9 @@ impl<'a> Speaker<'a> {
                 let text = format!("select {} slow {slow}", self.token());
                 self.run(&text);
             }
-            19 if tongue.blocks && tongue.sure && !tongue.discards => self.sql_prepare(),
+            19 if tongue.blocks && tongue.sure && !tongue.discards && !tongue.reads_by_default => {
+                self.sql_prepare();
+            }
             20 => self.large(),
             21 if tongue.blocks => self.query_in_group(),
             22 if tongue.unnamed => {
@@ -365,6 +390,8 @@ impl<'a> Speaker<'a> {
             }
             26 if tongue.named => self.forget_in_group(),
             25 if tongue.session => self.session_things(),
+            kind if kind >= READS && tongue.reads => self.about_reads(kind - READS),
+            kind if kind >= READS => self.unit_of_one(),
             kind if kind >= OBJECTS && tongue.objects && tongue.sure => {
                 self.about_objects(kind - OBJECTS);
             }

@@ -3,11 +3,22 @@
 use howdah_pooler::event::{Address, Time};
 use howdah_pooler::roster::question::QUESTION;
 
+use crate::wal::{Position, Wal};
+use crate::world::World;
+
 /// The database in which checks ask.
 pub const CHECKED: &str = "postgres";
 
-/// The answer to a check: its columns, or an error with its SQLSTATE.
-pub type Answer = Result<[Option<String>; 6], (&'static str, &'static str)>;
+/// What all hosts are copies of.
+const SYSTEM: u64 = 7_000_000_000_000_000_001;
+
+/// An error with its SQLSTATE.
+pub type Refusal = (&'static str, &'static str);
+
+const HIDDEN: Refusal = ("42501", "permission denied for function pg_control_system");
+
+/// The answer to a check: its columns, or an error.
+pub type Answer = Result<[Option<String>; 6], Refusal>;
 
 /// A PostgreSQL.
 #[derive(Clone, Debug)]
@@ -22,6 +33,12 @@ pub struct Host {
     pub in_recovery: bool,
     /// The timeline that it writes; of a standby, the greatest one that it knows of.
     pub timeline: u32,
+    /// The branch of the WAL that it writes or replays.
+    pub branch: usize,
+    /// How far it has replayed, if it is a standby.
+    pub replayed: u64,
+    /// When it replays again.
+    pub replays_at: Time,
     /// `default_transaction_read_only` is on.
     pub read_only: bool,
     /// The user of checks may not see more than the role.
@@ -47,6 +64,9 @@ impl Host {
             has_role: false,
             in_recovery: false,
             timeline: 1,
+            branch: 0,
+            replayed: Wal::default().end(0),
+            replays_at: Time(0),
             read_only: false,
             hides: false,
             started: now,
@@ -74,21 +94,94 @@ impl Host {
         ]
     }
 
+    /// What it shows: a primary all that it has written, a standby what it has replayed.
+    pub fn position(&self, wal: &Wal) -> Position {
+        let branch = self.branch;
+        let lsn = if self.in_recovery {
+            self.replayed
+        } else {
+            wal.end(branch)
+        };
+        Position { branch, lsn }
+    }
+
+    /// It is restarted as a standby.
+    pub fn joins_standbys(&mut self, wal: &Wal) {
+        self.replayed = self.position(wal).lsn;
+        self.in_recovery = true;
+    }
+
+    /// Replays some of what the primary has sent, and rests for a while.
+    pub fn replay(&mut self, wal: &Wal, world: &mut World) {
+        let chance = &mut world.chance;
+        let behind = wal.behind(self.position(wal));
+        if behind == 0 {
+            return;
+        }
+        let some = if chance.once_in(3) {
+            behind
+        } else {
+            chance.within(1..=behind)
+        };
+        self.replayed = wal.moved(self.position(wal), some as isize).lsn;
+        let most = match chance.within(0..=999) {
+            0 => 4_000_000_000,
+            1..=12 => 300_000_000,
+            13..=150 => 30_000_000,
+            _ => 2_000_000,
+        };
+        self.replays_at = Time(world.now.0 + chance.number() % most);
+        world.alarm(self.replays_at);
+    }
+
+    /// It has crashed or was restarted: a standby begins at an earlier position.
+    pub fn falls_back(&mut self, world: &mut World) {
+        if !self.in_recovery {
+            return;
+        }
+        let (wal, records) = (world.wal.borrow(), world.chance.number() % 60);
+        self.replayed = wal.moved(self.position(&wal), -(records as isize)).lsn;
+        drop(wal);
+        self.replays_at = Time(world.now.0 + world.chance.number() % 400_000_000);
+        world.alarm(self.replays_at);
+    }
+
+    /// When it was started, as it says.
+    fn start(&self) -> String {
+        // No two hosts start at the same moment.
+        format!("{}.{}", self.started.0, self.number)
+    }
+
+    /// What it answers to a server that asks which instance it belongs to.
+    pub fn instance(&self) -> Result<[Option<String>; 3], Refusal> {
+        if self.hides {
+            return Err(HIDDEN);
+        }
+        Ok([
+            Some(SYSTEM.to_string()),
+            Some(self.start()),
+            Some("read committed".into()),
+        ])
+    }
+
     /// What it answers to a check now.
-    pub fn answer(&self, question: &[u8], now: Time) -> Answer {
+    pub fn answer(&self, question: &[u8], wal: &Wal) -> Answer {
         let word = |on: bool, yes: &str, no: &str| Some(String::from(if on { yes } else { no }));
         let is_whole = question.strip_suffix(b"\0") == Some(QUESTION.as_bytes());
         if is_whole && self.hides {
-            return Err(("42501", "permission denied for function pg_control_system"));
+            return Err(HIDDEN);
         }
         let shown = |value: u64| is_whole.then(|| value.to_string());
         Ok([
             word(self.in_recovery, "t", "f"),
-            // No two hosts start at the same moment.
-            Some(format!("{}.{}", self.started.0, self.number)),
-            shown(7_000_000_000_000_000_001),
+            Some(self.start()),
+            shown(SYSTEM),
             shown(self.timeline.into()),
-            shown(now.0 / 1000),
+            shown(if self.in_recovery {
+                self.replayed
+            } else {
+                wal.insert(self.branch)
+            }),
             word(self.read_only, "on", "off"),
         ])
     }

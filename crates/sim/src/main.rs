@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|_| {}));
     let begun = Instant::now();
     let (mut seed, mut runs, mut statements, mut turns) = (options.seed, 0, 0, 0);
-    let (mut lends, mut moves) = (0, 0);
+    let (mut reads, mut lends, mut moves) = (0, 0, 0);
     let mut failures = Vec::new();
     loop {
         let over = match (options.minutes, options.runs) {
@@ -59,6 +59,7 @@ fn main() -> ExitCode {
         let outcome = run(seed, false);
         runs += 1;
         statements += outcome.statements;
+        reads += outcome.reads;
         turns += outcome.turns;
         lends += outcome.lends;
         moves += outcome.moves;
@@ -84,7 +85,7 @@ fn main() -> ExitCode {
         .collect();
     println!(
         "{{\"machine\":\"sim\",\"ok\":{ok},\"runs\":{runs},\"statements\":{statements},\
-         \"turns\":{turns},\"lends\":{lends},\"moves\":{moves},\"failures\":[{}],\
+         \"reads\":{reads},\"turns\":{turns},\"lends\":{lends},\"moves\":{moves},\"failures\":[{}],\
          \"seconds\":{seconds}}}",
         failed.join(",")
     );

@@ -9,6 +9,7 @@ use crate::host::Host;
 use crate::postgres::Postgres;
 use crate::scenario::Scenario;
 use crate::story::Who;
+use crate::wal::Wal;
 use crate::world::World;
 
 const MILLI: u64 = 1_000_000;
@@ -32,6 +33,8 @@ pub enum Mishap {
     Silence(usize),
     /// Checks get their answers late for a while.
     Slowness(usize),
+    /// One process of the host crashes, so that all others end.
+    Crash(usize),
 }
 
 /// The mishaps of a run.
@@ -43,6 +46,10 @@ pub struct Mishaps {
     is_split: bool,
     /// Checks never find timelines: a fence ends only when its host has been seen as a standby.
     hides: bool,
+    /// All hosts know of all timelines, so no number is used twice.
+    knows_timelines: bool,
+    /// Nothing happens to hosts: they need not begin anew at the end.
+    is_calm: bool,
     /// When an administrator takes all hosts in again.
     resumed_at: Option<Time>,
 }
@@ -56,18 +63,23 @@ impl Mishaps {
             chance: Chance::new(scenario.seed ^ 0x0fa1_10e2),
             is_split: false,
             hides: hosts.iter().any(|host| host.hides),
+            knows_timelines: scenario.routes_reads(),
+            is_calm: count == 0,
             resumed_at: None,
         };
         let promotes = !mishaps.hides;
         for _ in 0..count {
             let host = mishaps.chance.within(0..=hosts.len() - 1);
-            let mishap = match mishaps.chance.within(0..=9) {
+            // Reads depend on how standbys come back.
+            let most = if scenario.routes_reads() { 14 } else { 9 };
+            let mishap = match mishaps.chance.within(0..=most) {
                 0..=2 => Mishap::LosePrimary,
                 3..=4 if promotes => Mishap::Promote,
                 5 => Mishap::Restart(host),
                 6 => Mishap::Rewind(host),
                 7 => Mishap::Silence(host),
                 8 => Mishap::Slowness(host),
+                9.. => Mishap::Crash(host),
                 _ => continue,
             };
             mishaps.comes(span, mishap, world);
@@ -115,8 +127,13 @@ impl Mishaps {
                     self.promote(standby, postgres, world);
                 }
             }
-            Mishap::PromoteAtLast(at) => promote_at_last(at, &mut postgres.hosts),
-            Mishap::Follow(at) => follow(at, &mut postgres.hosts),
+            Mishap::PromoteAtLast(at) => promote_at_last(at, &mut postgres.hosts, world),
+            Mishap::Follow(at) => {
+                if diverges(at, &postgres.hosts, world) {
+                    self.restart(at, postgres, world);
+                }
+                follow(at, &mut postgres.hosts, world);
+            }
             Mishap::Rewind(at) => self.rewind(at, postgres, world),
             Mishap::Restart(at) => self.restart(at, postgres, world),
             Mishap::Silence(at) => {
@@ -124,6 +141,11 @@ impl Mishaps {
                 world.alarm(until);
             }
             Mishap::Slowness(at) => postgres.hosts[at].slow_until = until,
+            Mishap::Crash(at) => {
+                let starting = [0, self.chance.number() % (100 * MILLI)];
+                let starting = starting[self.chance.within(0..=1)];
+                postgres.crash_one(at, starting, world);
+            }
         }
     }
 
@@ -148,10 +170,11 @@ impl Mishaps {
     /// Its sessions go on. The other standbys follow sooner or later.
     fn promote(&mut self, at: usize, postgres: &mut Postgres, world: &mut World) {
         let hosts = &mut postgres.hosts;
-        let timeline = hosts[at].timeline + 1;
+        let newest = hosts.iter().map(|host| host.timeline).max();
+        let known = newest.filter(|_| self.knows_timelines);
+        let timeline = known.unwrap_or(hosts[at].timeline) + 1;
         self.is_split |= hosts.iter().any(|host| host.timeline >= timeline);
-        hosts[at].in_recovery = false;
-        hosts[at].timeline = timeline;
+        take_writes(at, timeline, hosts, world);
         world.story.tell(world.now, Who::World, || {
             format!("postgres {at} is promoted to timeline {timeline}")
         });
@@ -171,8 +194,8 @@ impl Mishaps {
         if goes {
             self.restart(at, postgres, world);
         }
-        postgres.hosts[at].in_recovery = true;
-        follow(at, &mut postgres.hosts);
+        postgres.hosts[at].joins_standbys(&world.wal.borrow());
+        follow(at, &mut postgres.hosts, world);
     }
 
     /// True once, when all hosts are to be taken in again.
@@ -188,6 +211,9 @@ impl Mishaps {
         let resumed = Time(world.now.0 + 6000 * MILLI);
         world.alarm(resumed);
         self.resumed_at = Some(resumed);
+        if self.is_calm {
+            return;
+        }
         let primary = newest_primary(&postgres.hosts);
         let newest = postgres.hosts.iter().map(|host| host.timeline).max();
         let host = &postgres.hosts[primary];
@@ -199,7 +225,9 @@ impl Mishaps {
             host.read_only = false;
             host.starting_until = host.starting_until.min(world.now);
             host.down_until = host.down_until.min(world.now);
-            host.in_recovery = host.in_recovery || !(stays && at == primary);
+            if !(stays && at == primary) {
+                host.joins_standbys(&world.wal.borrow());
+            }
         }
         for at in (0..postgres.hosts.len()).filter(|at| !(stays && *at == primary)) {
             postgres.restart(at, true, (MILLI, 0), world);
@@ -208,25 +236,45 @@ impl Mishaps {
             format!("postgres {primary} stays: {stays}")
         });
         if stays {
-            return (0..postgres.hosts.len()).for_each(|at| follow(at, &mut postgres.hosts));
+            let all = 0..postgres.hosts.len();
+            return all.for_each(|at| follow(at, &mut postgres.hosts, world));
         }
         let next = self.chance.within(0..=postgres.hosts.len() - 1);
+        join(next, &mut postgres.hosts, &world.wal.borrow());
         if self.hides || self.chance.once_in(2) {
             // Everybody sees first that no host takes writes: what ends fences without timelines.
             let at = Time(world.now.0 + 5000 * MILLI);
             world.alarm(at);
             self.due.insert((at, 0), Mishap::PromoteAtLast(next));
         } else {
-            promote_at_last(next, &mut postgres.hosts);
+            promote_at_last(next, &mut postgres.hosts, world);
         }
     }
 }
 
-fn promote_at_last(at: usize, hosts: &mut [Host]) {
+fn promote_at_last(at: usize, hosts: &mut [Host], world: &World) {
     let newest = hosts.iter().map(|host| host.timeline).max();
-    hosts[at].timeline = newest.unwrap_or(0) + 1;
-    hosts[at].in_recovery = false;
-    (0..hosts.len()).for_each(|at| follow(at, hosts));
+    take_writes(at, newest.unwrap_or(0) + 1, hosts, world);
+    (0..hosts.len()).for_each(|at| follow(at, hosts, world));
+}
+
+/// A standby is promoted: only what it has replayed is left.
+fn take_writes(at: usize, timeline: u32, hosts: &mut [Host], world: &World) {
+    let host = &mut hosts[at];
+    let from = host.position(&world.wal.borrow());
+    host.branch = world.wal.borrow_mut().fork(from);
+    host.in_recovery = false;
+    host.timeline = timeline;
+}
+
+/// All hosts are standbys, and have been restarted: none has more than the one that is promoted next.
+fn join(next: usize, hosts: &mut [Host], wal: &Wal) {
+    let (branch, most) = (hosts[next].branch, hosts[next].replayed);
+    for host in hosts {
+        let shared = wal.shared(host.branch, branch);
+        host.replayed = host.replayed.min(shared).min(most);
+        host.branch = branch;
+    }
 }
 
 /// Who takes writes on the highest timeline; the first host if nobody does.
@@ -235,10 +283,28 @@ fn newest_primary(hosts: &[Host]) -> usize {
     writers.max_by_key(|at| hosts[*at].timeline).unwrap_or(0)
 }
 
-/// A standby follows the newest primary, but not to a lower timeline.
-fn follow(at: usize, hosts: &mut [Host]) {
-    let primary = newest_primary(hosts);
-    if hosts[at].in_recovery && !hosts[primary].in_recovery {
-        hosts[at].timeline = hosts[at].timeline.max(hosts[primary].timeline);
-    }
+/// The primary that a standby follows: the newest one, unless its timeline is lower.
+fn leader(at: usize, hosts: &[Host]) -> Option<&Host> {
+    let primary = &hosts[newest_primary(hosts)];
+    let leads = hosts[at].in_recovery && !primary.in_recovery;
+    (leads && hosts[at].timeline <= primary.timeline).then_some(primary)
+}
+
+/// A standby has replayed what its primary does not have: it can follow only after a rewind.
+fn diverges(at: usize, hosts: &[Host], world: &World) -> bool {
+    let wal = world.wal.borrow();
+    let shared = |of: &Host| wal.shared(hosts[at].branch, of.branch);
+    leader(at, hosts).is_some_and(|primary| hosts[at].replayed > shared(primary))
+}
+
+/// A standby follows its primary. If it has replayed what that does not have, it is rewound.
+fn follow(at: usize, hosts: &mut [Host], world: &World) {
+    let Some((timeline, branch)) = leader(at, hosts).map(|of| (of.timeline, of.branch)) else {
+        return;
+    };
+    let host = &mut hosts[at];
+    let shared = world.wal.borrow().shared(host.branch, branch);
+    host.replayed = host.replayed.min(shared);
+    host.timeline = timeline;
+    host.branch = branch;
 }

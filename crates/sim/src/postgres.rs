@@ -10,7 +10,7 @@ use howdah_wire::startup::{FirstPacket, length, read};
 use howdah_wire::tag::frontend;
 use howdah_wire::{backend::Status, write};
 
-use crate::host::{CHECKED, Host};
+use crate::host::{CHECKED, Host, Refusal};
 use crate::journal::Journal;
 use crate::line::{Line, Secrecy};
 use crate::session::{Deed, Session};
@@ -46,6 +46,10 @@ pub struct Manners {
     pub secrecy: Secrecy,
     /// A handshake fails once in this many times; 0 for never.
     pub handshake_fails_once_in: usize,
+    /// The answer to a check is late once in this many times; 0 for never.
+    pub answers_late_once_in: usize,
+    /// Somebody else writes once in this many steps, if hosts have roles; 0 for never.
+    pub others_write_once_in: usize,
 }
 
 /// A database and a user.
@@ -92,6 +96,8 @@ pub struct Postgres {
     pub hosts: Vec<Host>,
     /// By placed database: which hosts it wants.
     pub wishes: BTreeMap<String, SessionAttrs>,
+    /// The databases whose reads go to standbys.
+    pub readers: BTreeSet<String>,
     /// How it behaves.
     pub manners: Manners,
     /// All statements that ran.
@@ -106,6 +112,8 @@ pub struct Postgres {
     pub owners: usize,
     /// How often sessions were cut during a client's statements.
     pub restarts: u32,
+    /// How many statements of databases at the primary ran on standbys.
+    pub reads: usize,
 }
 
 /// Databases in which no statement may run.
@@ -155,6 +163,7 @@ impl Postgres {
         Postgres {
             hosts,
             wishes: BTreeMap::new(),
+            readers: BTreeSet::new(),
             manners,
             journal: Journal::default(),
             limits: Limits::default(),
@@ -163,6 +172,7 @@ impl Postgres {
             paused: Paused::default(),
             owners: 1,
             restarts: 0,
+            reads: 0,
         }
     }
 
@@ -170,6 +180,9 @@ impl Postgres {
     pub fn step(&mut self, world: &mut World) {
         for at in 0..self.hosts.len() {
             self.step_host(at, world);
+        }
+        if self.hosts.iter().any(|host| host.has_role) {
+            self.advance(world);
         }
         let speaks = self.manners.speaks_once_in;
         if speaks > 0 && world.chance.once_in(speaks) && !self.processes.is_empty() {
@@ -200,6 +213,27 @@ impl Postgres {
         }
         while let Some(socket) = world.accept(&self.hosts[at].address) {
             self.accept(at, socket, world);
+        }
+    }
+
+    /// Other sessions than Howdah's write, and standbys replay.
+    fn advance(&mut self, world: &mut World) {
+        let wal = world.wal.clone();
+        let mut wal = wal.borrow_mut();
+        let (now, often) = (world.now, self.manners.others_write_once_in);
+        let is_up = |host: &Host| host.down_until <= now;
+        for host in self.hosts.iter().filter(|host| !host.in_recovery) {
+            if often > 0 && is_up(host) && world.chance.once_in(often) {
+                wal.write(host.branch, world.chance.number() % 400);
+            }
+        }
+        for at in 0..self.hosts.len() {
+            let host = &self.hosts[at];
+            let sends = |of: &Host| !of.in_recovery && is_up(of) && of.branch == host.branch;
+            let replays = host.in_recovery && is_up(host) && host.replays_at <= now;
+            if replays && self.hosts.iter().any(sends) {
+                self.hosts[at].replay(&wal, world);
+            }
         }
     }
 
@@ -475,8 +509,16 @@ impl Postgres {
                 return process.die(world, &mut self.journal);
             }
             if process.login.0 == CHECKED {
-                return process.is_checked(&self.hosts[process.host], &body, world);
+                process.is_checked(&self.hosts[process.host], &body, world);
+                return process.is_late(self.manners.answers_late_once_in, world);
             }
+            let host = &self.hosts[process.host];
+            if tag == frontend::QUERY && body.windows(ITS_START.len()).any(|part| part == ITS_START)
+            {
+                return process.tells_instance(host, world);
+            }
+            let shown = host.has_role.then(|| host.position(&world.wal.borrow()));
+            process.session.shows = shown;
             let before = self.journal.len();
             process.take(tag, &body, world, &mut self.journal);
             if self.journal.len() > before {
@@ -494,7 +536,10 @@ impl Postgres {
         let who = [Who::Backend(process.pid)];
         let wish = self.wishes.get(&process.login.0);
         let wants_primary = matches!(wish, Some(SessionAttrs::Primary | SessionAttrs::ReadWrite));
-        if wants_primary && self.hosts[process.host].in_recovery {
+        let reads = self.readers.contains(&process.login.0) && process.session.may_be_read();
+        let at_standby = wants_primary && self.hosts[process.host].in_recovery;
+        self.reads += usize::from(at_standby);
+        if at_standby && !reads {
             let text = format!("a statement of {} runs on a standby", process.login.0);
             world.story.violate("roles", &who, text);
         }
@@ -548,6 +593,31 @@ impl Postgres {
                 if crash { "crashed" } else { "orderly" }
             )
         });
+        self.lose_sessions(at, crash, world);
+        let host = &mut self.hosts[at];
+        world.stop_listening(&host.address);
+        host.down_until = Time(world.now.0 + down);
+        host.starting_until = Time(world.now.0 + down + starting);
+        host.started = world.now;
+        host.falls_back(world);
+        world.alarm(host.down_until);
+    }
+
+    /// One process of a host crashes. PostgreSQL ends all others, and recovers: it has not been
+    /// restarted, and says so.
+    pub fn crash_one(&mut self, at: usize, starting: u64, world: &mut World) {
+        self.restarts += 1;
+        world.story.tell(world.now, Who::World, || {
+            format!("a process of postgres {at} crashes")
+        });
+        self.lose_sessions(at, true, world);
+        let host = &mut self.hosts[at];
+        host.starting_until = Time(world.now.0 + starting);
+        host.falls_back(world);
+    }
+
+    /// All sessions of a host end.
+    fn lose_sessions(&mut self, at: usize, crash: bool, world: &mut World) {
         let warns = crash && world.chance.once_in(2);
         for process in &mut self.processes {
             if process.host != at || matches!(process.stage, Stage::Gone) {
@@ -572,12 +642,6 @@ impl Postgres {
             process.die(world, &mut self.journal);
         }
         self.processes.retain(|process| process.host != at);
-        let host = &mut self.hosts[at];
-        world.stop_listening(&host.address);
-        host.down_until = Time(world.now.0 + down);
-        host.starting_until = Time(world.now.0 + down + starting);
-        host.started = world.now;
-        world.alarm(host.down_until);
     }
 
     /// Breaks the connection of one session.
@@ -711,8 +775,35 @@ impl Process {
 
     /// The host is asked for its role. What it says may be out of date when it is sent.
     fn is_checked(&mut self, host: &Host, question: &[u8], world: &mut World) {
+        let answer = host.answer(question, &world.wal.borrow());
+        self.say(answer, world);
+        if host.slow_until > world.now {
+            self.held_until = Time(world.now.0 + world.chance.number() % 1_500_000_000);
+            world.alarm(self.held_until);
+        }
+    }
+
+    /// What was answered is sent late, once in so many times.
+    fn is_late(&mut self, once_in: usize, world: &mut World) {
+        if once_in > 0 && self.held_until <= world.now && world.chance.once_in(once_in) {
+            self.held_until = Time(world.now.0 + world.chance.number() % 60_000_000);
+            world.alarm(self.held_until);
+        }
+    }
+
+    /// A new server is asked which instance it belongs to.
+    fn tells_instance(&mut self, host: &Host, world: &mut World) {
+        self.say(host.instance(), world);
+    }
+
+    /// Answers a question about the host.
+    fn say<const COLUMNS: usize>(
+        &mut self,
+        answer: Result<[Option<String>; COLUMNS], Refusal>,
+        world: &mut World,
+    ) {
         let out = &mut self.session.out;
-        match host.answer(question, world.now) {
+        match answer {
             Ok(columns) => {
                 let columns = columns
                     .iter()
@@ -728,10 +819,6 @@ impl Process {
         world
             .story
             .tell(now, Who::Backend(pid), || format!("-> {}", words(out)));
-        if host.slow_until > now {
-            self.held_until = Time(now.0 + world.chance.number() % 1_500_000_000);
-            world.alarm(self.held_until);
-        }
     }
 
     fn take(&mut self, tag: u8, body: &[u8], world: &mut World, journal: &mut Journal) {
@@ -761,7 +848,9 @@ impl Process {
 
     /// Records the session's deeds in the journal, and checks whose they are.
     fn write_down_of(&mut self, fresh: bool, world: &mut World, journal: &mut Journal) {
-        for deed in std::mem::take(&mut self.session.deeds) {
+        let deeds = std::mem::take(&mut self.session.deeds);
+        self.commit(&deeds, world);
+        for deed in deeds {
             journal.write(&deed, self.pid, &mut world.story);
             let Deed::Ran(token) = deed else { continue };
             if self.owner != Some(token.client) {
@@ -776,6 +865,23 @@ impl Process {
             ];
             let text = format!("clients {first} and {second} share a transaction");
             world.story.violate("isolation", &who, text);
+        }
+    }
+
+    /// What a transaction has changed gets a record in the WAL.
+    fn commit(&mut self, deeds: &[Deed], world: &mut World) {
+        let Some(at) = self.session.shows else { return };
+        let mut wal = world.wal.borrow_mut();
+        let kept = deeds.iter().filter_map(|deed| match deed {
+            Deed::Kept(token) => Some(*token),
+            _ => None,
+        });
+        let kept: Vec<_> = kept.collect();
+        if !kept.is_empty() {
+            wal.write(at.branch, world.chance.number() % 200);
+        }
+        for token in kept {
+            wal.commits(token, at.branch);
         }
     }
 
@@ -842,6 +948,9 @@ impl Process {
 
 /// The SQLSTATE of the warning that a session sends last when another session has crashed.
 pub const CRASHED: &str = "57P02";
+
+/// What only a question about the host itself asks for.
+const ITS_START: &[u8] = b"pg_postmaster_start_time";
 
 /// The beginning of notices and parameters that were not asked for.
 pub const UNASKED: &str = "in_hot_standby";

@@ -84,7 +84,8 @@ impl Process {
                 workers: posts.clone(),
                 broker: broker.clone(),
             };
-            let watched = Watched::new(pooler, name, world.clone());
+            let mut watched = Watched::new(pooler, name, world.clone());
+            watched.readers = scenario.readers();
             let events = [FLUSH_SELDOM, FLUSH_SOON, 1][(scenario.seed % 3) as usize];
             let worker = Worker::new(WorkerId(id), watched, driver, mailbox, outside);
             let mut worker = worker.flushing_every(events);

@@ -3,6 +3,7 @@
 //! The session runs only as far as the replies have come. So if PostgreSQL may do one of two things (a cancel
 //! hits or misses), the reply decides.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use howdah_pooler::event::Time;
@@ -11,10 +12,12 @@ use howdah_wire::frame::{HEADER, header};
 use howdah_wire::tag::{backend, frontend};
 
 use crate::hearing::Hearing;
+use crate::seen::Seen;
 use crate::session::{CANCELLED, Deed, Keeping, Session};
 use crate::sql::Token;
 use crate::story::words;
 use crate::view::Sent;
+use crate::wal::taken_off;
 
 /// A message of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,6 +49,8 @@ pub struct Reference {
     had_failed: bool,
     /// The notifications that the client must receive.
     pub hearing: Hearing,
+    /// What the client has written or read.
+    seen: Seen,
     kept: Vec<Token>,
     /// How many of these changes the client knows to be kept.
     known: usize,
@@ -53,7 +58,7 @@ pub struct Reference {
 
 impl Reference {
     /// The reference of a client that has just logged in.
-    pub fn new(session: Session, hearing: Hearing, uncertain: bool) -> Reference {
+    pub fn new(session: Session, (hearing, seen): (Hearing, Seen), uncertain: bool) -> Reference {
         Reference {
             session,
             uncertain,
@@ -65,6 +70,7 @@ impl Reference {
             eaten: 0,
             had_failed: false,
             hearing,
+            seen,
             kept: Vec::new(),
             known: 0,
         }
@@ -93,7 +99,15 @@ impl Reference {
     /// Another message, or none, should have come.
     pub fn received(&mut self, message: &[u8], now: u64) -> Result<(), String> {
         self.hearing.goes_on()?;
+        let (message, shown) = match self.session.shows {
+            Some(_) => taken_off(message),
+            None => (Cow::Borrowed(message), None),
+        };
+        let message = &*message;
         self.answers(message, now)?;
+        if let Some(shown) = shown {
+            self.seen.reads(shown)?;
+        }
         self.learn(message, now);
         match message {
             [backend::READY, .., b'I'] => {
@@ -155,7 +169,8 @@ impl Reference {
                 let forgotten = is_forgotten(message) && self.session.forget_number();
                 if expected == message || unparsed || lost || refused || kept_off || forgotten {
                     if self.is_silent() {
-                        self.known = self.kept.len();
+                        let known = std::mem::replace(&mut self.known, self.kept.len());
+                        self.seen.writes(&self.kept[known..]);
                     }
                     return Ok(());
                 }
@@ -212,6 +227,7 @@ impl Reference {
                 continue;
             }
             self.session.view.follow(sent, Some(message));
+            self.session.refuses_write = is_write_refused(message);
             self.feed(&next, sent);
             self.note();
         }
@@ -287,6 +303,7 @@ impl Reference {
                 break;
             };
             self.session.view.follow(sent, None);
+            self.session.refuses_write = false;
             self.feed(&next, sent);
         }
         self.note();
@@ -403,6 +420,12 @@ fn is_kept_off(message: &[u8]) -> bool {
 fn is_forgotten(message: &[u8]) -> bool {
     message.first() == Some(&backend::ERROR)
         && Fields::new(&message[HEADER..]).sqlstate() == Some(b"55000")
+}
+
+/// A write was refused, perhaps because it was sent to a standby.
+fn is_write_refused(message: &[u8]) -> bool {
+    message.first() == Some(&backend::ERROR)
+        && Fields::new(&message[HEADER..]).sqlstate() == Some(b"25006")
 }
 
 /// True for the error of a cancelled statement.

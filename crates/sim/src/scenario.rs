@@ -1,6 +1,7 @@
 //! The kind of a run, chosen from its seed: runs differ in kind and not only in detail.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use howdah_pooler::config::{Config, HostPort, SessionAttrs, SslMode};
@@ -40,6 +41,38 @@ pub struct Database {
     pub wish: SessionAttrs,
     /// Its standbys share the work.
     pub shares_load: bool,
+    /// How its reads go to standbys, if they do.
+    pub reads: Option<Reads>,
+}
+
+/// How the reads of a database go to standbys.
+#[derive(Clone, Copy, Debug)]
+pub struct Reads {
+    /// `read_consistency` is `session`.
+    pub is_session: bool,
+    /// `read_target`
+    pub target: &'static str,
+    /// `read_wait`, in seconds.
+    pub wait: &'static str,
+    /// `max_standby_lag`, in seconds.
+    pub lag: &'static str,
+}
+
+impl fmt::Display for Reads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Reads {
+            is_session,
+            target,
+            wait,
+            lag,
+        } = self;
+        let consistency = if *is_session { "session" } else { "eventual" };
+        write!(
+            f,
+            " read_routing=transactions read_consistency={consistency} read_target={target} \
+             read_wait={wait} max_standby_lag={lag}"
+        )
+    }
 }
 
 /// The hosts of a run whose databases want a role.
@@ -171,6 +204,8 @@ impl Scenario {
             channels: false,
             objects: false,
             discards: false,
+            reads: false,
+            reads_by_default: false,
         };
         let idle_seconds = chance.within(1..=4) as u64;
         let mut scenario = Scenario {
@@ -309,14 +344,66 @@ impl Scenario {
             self.settings.push("host_check_user = howdah".into());
         }
         self.clients += chance.within(0..=6);
+        self.choose_reads(roles);
         if chance.once_in(4) {
             return;
         }
-        self.faults.mishaps = chance.within(1..=5);
+        self.faults.mishaps = chance.within(1..=if self.routes_reads() { 9 } else { 5 });
         self.span = [500, 2000, 4000][chance.within(0..=2)];
         self.units += chance.within(0..=10);
         self.drains = self.faults.orders > 0 && chance.once_in(2);
         self.excuse_losses();
+    }
+
+    /// In some runs, reads of databases at the primary go to standbys.
+    fn choose_reads(&mut self, roles: Roles) {
+        let chance = &mut Chance::new(self.seed ^ 0x5ead_7e11);
+        if self.mode == "session" || roles.unchecked || chance.once_in(4) {
+            return;
+        }
+        self.roles = Some(Roles {
+            read_only: false,
+            ..roles
+        });
+        self.tongue.reads = true;
+        self.weights.weigh_reads(chance);
+        self.units += chance.within(5..=25);
+        let all_read = chance.once_in(2);
+        self.manners.others_write_once_in = [0, 3, 30, 300][chance.within(0..=3)];
+        self.manners.answers_late_once_in = [0, 1, 3][chance.within(0..=2)];
+        for database in &mut self.databases {
+            // Of hosts that hide how far they are, no more can be known.
+            let is_session = !roles.hidden && !chance.once_in(5);
+            let targets = ["prefer-standby", "prefer-standby", "any", "standby"];
+            let waits = ["0", "0.02", "0.02", "0.3"];
+            let lags = ["10", "10", "0.3", "0"];
+            let reads = Reads {
+                is_session,
+                target: targets[chance.within(0..=3)],
+                wait: waits[chance.within(0..=3)],
+                lag: if roles.hidden {
+                    "0"
+                } else {
+                    lags[chance.within(0..=3)]
+                },
+            };
+            if all_read {
+                database.wish = SessionAttrs::Primary;
+            }
+            let writes = [SessionAttrs::Primary, SessionAttrs::ReadWrite];
+            database.reads = writes.contains(&database.wish).then_some(reads);
+        }
+    }
+
+    /// Some reads go to standbys.
+    pub fn routes_reads(&self) -> bool {
+        self.databases.iter().any(|of| of.reads.is_some())
+    }
+
+    /// The databases whose reads go to standbys.
+    pub fn readers(&self) -> BTreeSet<String> {
+        let readers = self.databases.iter().filter(|of| of.reads.is_some());
+        readers.map(|of| of.name.clone()).collect()
     }
 
     /// The hosts, all up.
@@ -465,6 +552,7 @@ impl Scenario {
                 connects_with: chance.once_in(8),
                 wish: SessionAttrs::Any,
                 shares_load: false,
+                reads: None,
             });
         }
         if chance.once_in(6) {
@@ -676,6 +764,9 @@ impl Scenario {
                 if !database.shares_load {
                     text += " load_balance_hosts=disable";
                 }
+            }
+            if let Some(reads) = database.reads {
+                text += &reads.to_string();
             }
             if database.connects_with {
                 text += " connect_query='select 1'";

@@ -11,6 +11,7 @@ use crate::schema::{Change, Shape};
 use crate::settings::Settings;
 use crate::sql::{Author, Sql, Token, split};
 use crate::view::{Plan, View};
+use crate::wal::Position;
 
 mod channels;
 mod copy;
@@ -25,6 +26,7 @@ use copy::CopyIn;
 pub use objects::Keeping;
 use objects::{Objects, Refusable};
 use reply::COLUMN;
+use transaction::Transaction;
 
 /// The length of a ReadyForQuery.
 const READY_LENGTH: usize = 6;
@@ -80,6 +82,12 @@ pub struct Session {
     pub keeping: Keeping,
     /// No statement may change anything, as on a standby.
     pub read_only: bool,
+    /// What the host shows: for rows, if hosts differ.
+    pub shows: Option<Position>,
+    /// The next reply says that a write is refused, as a standby does.
+    pub refuses_write: bool,
+    /// The transaction under way, or the last one.
+    transaction: Transaction,
     /// What was fed last may keep its server, which too many may do.
     keeper: Option<Refusable>,
     /// The open group has begun a transaction. (A Close does not.)
@@ -164,6 +172,9 @@ impl Session {
             refusable: false,
             keeping: Keeping::default(),
             read_only: false,
+            shows: None,
+            refuses_write: false,
+            transaction: Transaction::default(),
             keeper: None,
             works: false,
             permitted: false,
@@ -280,8 +291,11 @@ impl Session {
             | frontend::DESCRIBE
             | frontend::EXECUTE
             | frontend::CLOSE => {
-                self.implicit |= self.block == Block::None;
                 self.several = false;
+                if self.block == Block::None && (!self.implicit || !self.works) {
+                    let text = self.text_of(tag, body);
+                    self.begin(&text);
+                }
                 if let Err(fault) = self.extended(tag, body) {
                     self.fail(&fault);
                 }
@@ -361,7 +375,9 @@ impl Session {
         let text = String::from_utf8_lossy(text).into_owned();
         self.statements.remove(&b""[..]);
         self.portals.remove(&b""[..]);
-        self.implicit |= self.block == Block::None;
+        if self.block == Block::None && !self.implicit {
+            self.begin(&text);
+        }
         let parts: VecDeque<Sql> = split(&text).into_iter().map(Sql::read).collect();
         self.several = parts.len() > 1;
         let empty = parts.is_empty();
@@ -383,7 +399,9 @@ impl Session {
     /// Runs the rest of a Query, as far as possible.
     fn go_on(&mut self) {
         while let Some(sql) = self.rest.as_mut().and_then(VecDeque::pop_front) {
-            self.implicit |= self.block == Block::None;
+            if self.block == Block::None && !self.implicit {
+                self.begin("");
+            }
             match self.simple(&sql, false) {
                 Ok(Ran::Done) => {}
                 Ok(Ran::Waits) => return,
@@ -448,7 +466,7 @@ impl Session {
         text: &str,
         shape: Option<Shape>,
     ) -> Result<Ran, Fault> {
-        if self.read_only && sql.writes() {
+        if sql.writes() && self.must_not_write() {
             return Err((
                 "25006",
                 "cannot execute this in a read-only transaction".into(),
@@ -579,7 +597,8 @@ impl Session {
     /// Runs a statement that changes the session.
     fn command(&mut self, sql: &Sql) -> Result<String, Fault> {
         Ok(match sql {
-            Sql::Begin => {
+            Sql::Begin(modes) => {
+                self.set_modes(*modes)?;
                 if self.block == Block::None {
                     self.block = Block::Open;
                     self.implicit = false;

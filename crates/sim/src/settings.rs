@@ -1,7 +1,7 @@
 //! A session's settings, and how transactions change them.
 
 /// All settings, with their values in a new cluster.
-pub const KNOWN: [(&str, &str); 8] = [
+pub const KNOWN: [(&str, &str); 10] = [
     ("client_encoding", "UTF8"),
     ("DateStyle", "ISO, MDY"),
     ("TimeZone", "GMT"),
@@ -10,10 +10,15 @@ pub const KNOWN: [(&str, &str); 8] = [
     ("application_name", ""),
     ("search_path", "public"),
     ("work_mem", "4MB"),
+    ("default_transaction_read_only", "off"),
+    ("howdah.route", "auto"),
 ];
 
 /// How many of these settings change the meaning of constants.
 const READ_BY: usize = 5;
+
+/// How many of these settings are in each row.
+const SHOWN: usize = 8;
 
 /// How many of these settings are reported to clients when they change.
 const REPORTED: usize = 7;
@@ -110,14 +115,19 @@ impl Settings {
         }
     }
 
+    /// Transactions only read, unless they say otherwise.
+    pub fn read_only(&self) -> bool {
+        self.get("default_transaction_read_only") == Some("on")
+    }
+
     /// A setting's value in force.
     pub fn get(&self, name: &str) -> Option<&str> {
         position(name).map(|at| effective(&self.0[at]))
     }
 
-    /// All values in force.
+    /// The values in force that are in each row.
     pub fn values(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(effective)
+        self.0.iter().take(SHOWN).map(effective)
     }
 
     /// The values that constants depend on.

@@ -83,8 +83,8 @@ pub enum Sql {
     },
     /// A statement that fails.
     Fail(Author),
-    /// BEGIN.
-    Begin,
+    /// BEGIN, or START TRANSACTION.
+    Begin(Modes),
     /// COMMIT.
     Commit,
     /// ROLLBACK.
@@ -137,6 +137,25 @@ pub enum Sql {
     Ask(Vec<Asked>),
     /// A text that can't be read.
     Unreadable,
+}
+
+/// The modes of a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Modes {
+    /// READ ONLY or READ WRITE.
+    pub read_only: Option<bool>,
+    /// ISOLATION LEVEL SERIALIZABLE.
+    pub serializable: bool,
+}
+
+impl Modes {
+    fn read(lower: &str) -> Modes {
+        let says = |words| lower.contains(words);
+        Modes {
+            read_only: (says("read only") || says("read write")).then(|| says("read only")),
+            serializable: says("serializable"),
+        }
+    }
 }
 
 /// One column of the pooler's questions.
@@ -270,6 +289,10 @@ pub fn split(text: &str) -> Vec<&str> {
 
 fn read(text: &str) -> Option<Sql> {
     let text = text.trim();
+    let text = match text.strip_prefix("/*") {
+        Some(comment) => comment.split_once("*/")?.1.trim(),
+        None => text,
+    };
     let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let rest = rest.trim();
     let lower = rest.to_ascii_lowercase();
@@ -283,7 +306,8 @@ fn read(text: &str) -> Option<Sql> {
         "alter" | "drop" => ddl(&first.to_ascii_lowercase(), rest, rest, false)?,
         "create" if rest.starts_with("table ") => ddl("create", rest, rest, false)?,
         "fail" => Sql::Fail(author(rest)),
-        "begin" => Sql::Begin,
+        "begin" => Sql::Begin(Modes::read(&lower)),
+        "start" if lower.starts_with("transaction") => Sql::Begin(Modes::read(&lower)),
         "commit" => Sql::Commit,
         "rollback" if lower.starts_with("to ") => Sql::RollbackTo(rest[3..].into()),
         "rollback" => Sql::Rollback,

@@ -1,6 +1,6 @@
 //! The `Pooler` under test: all invariants are checked after every event, and the story is recorded.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use howdah_daemon::worker::Decide;
 use howdah_pooler::Pooler;
@@ -37,6 +37,8 @@ pub struct Watched {
     silent: HashSet<Peer>,
     /// The servers of placed databases that the last view of the hosts has judged.
     placed: Vec<PlacedServer>,
+    /// The databases whose reads go to standbys.
+    pub readers: BTreeSet<String>,
     /// The worker's number in the story.
     name: u16,
     world: Shared,
@@ -58,6 +60,7 @@ impl Watched {
             congested: HashSet::new(),
             silent: HashSet::new(),
             placed: Vec::new(),
+            readers: BTreeSet::new(),
             name,
             world,
         }
@@ -118,6 +121,9 @@ impl Watched {
             SessionAttrs::ReadWrite => is_writable,
             SessionAttrs::ReadOnly => !is_writable,
         };
+        // PostgreSQL checks that only reads run there.
+        let reads = self.readers.contains(&*link.waiter.login.database);
+        let fits = fits || !is_primary && reads;
         let wrong = !fits || standing.state >= State::Drained;
         wrong.then(|| format!("on worker {}: {link:?} at {server:?}", self.name))
     }

@@ -9,7 +9,7 @@ use howdah_pooler::event::{Address, Ends, Time, UnixPeer};
 
 use crate::chance::Chance;
 use crate::story::Story;
-use crate::{board, schema};
+use crate::{board, schema, wal};
 
 /// The number of a socket.
 pub type SocketId = usize;
@@ -42,6 +42,8 @@ pub struct World {
     pub catalogs: BTreeMap<String, schema::Shared>,
     /// The notifications, by database.
     pub boards: BTreeMap<String, board::Shared>,
+    /// The WAL of hosts with roles.
+    pub wal: wal::Shared,
     /// Counts all movements.
     pub activity: u64,
     sockets: Vec<Socket>,
@@ -123,6 +125,7 @@ impl World {
             killed: HashMap::new(),
             catalogs: BTreeMap::new(),
             boards: BTreeMap::new(),
+            wal: wal::Shared::default(),
             activity: 0,
             sockets: Vec::new(),
             alarms: BinaryHeap::new(),

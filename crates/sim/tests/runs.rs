@@ -3,7 +3,7 @@
 use howdah_sim::run::run;
 
 fn play(seeds: std::ops::Range<u64>) {
-    let (mut statements, mut lends) = (0, 0);
+    let (mut statements, mut reads, mut lends) = (0, 0, 0);
     for seed in seeds {
         let outcome = run(seed, false);
         if let Some(violation) = outcome.violation {
@@ -13,10 +13,12 @@ fn play(seeds: std::ops::Range<u64>) {
             );
         }
         statements += outcome.statements;
+        reads += outcome.reads;
         lends += outcome.lends;
     }
     // A world in which nothing happens would prove nothing.
     assert!(statements > 10_000, "only {statements} statements");
+    assert!(reads > 500, "only {reads} reads at standbys");
     assert!(lends > 100, "only {lends} lends");
 }
 

@@ -176,7 +176,7 @@ impl Upstream<'_> {
         // Nor may anything follow a read to its standby.
         let waits = self.client.listens() || self.client.reads_at_standby();
         let waits = waits && (needs_server(tag) || begins_or_ends(tag));
-        if waits && self.server.link.ledger.owes_ready() {
+        if waits && (self.server.link.ledger.owes_ready() || reads && self.is_over()) {
             return Err(self.stall());
         }
         match tag {
@@ -218,6 +218,15 @@ impl Upstream<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// True if the link ends as soon as the rest of a message comes that nobody has asked for.
+    fn is_over(&self) -> bool {
+        let server = &*self.server;
+        server.link.is_quiet()
+            && !server.link.group_open()
+            && server.status == Status::Idle
+            && !server.inbox.at_boundary()
     }
 
     /// True if PostgreSQL would only say that it is idle: Howdah itself has answered the whole group

@@ -103,23 +103,27 @@ impl Pooler {
         }
     }
 
-    /// A host that was away is back: its pools need not wait any longer.
+    /// A host that was away is back, or a standby has been promoted: its pools need not wait any longer
+    /// because logins have failed there before.
     fn welcome_back(&mut self, before: &View, out: &mut Out) {
-        let is_away = |view: &View, pool: &Pool, login: &Login| {
+        let standing = |view: &View, pool: &Pool, login: &Login| {
             let TargetName::Host(host) = &pool.key.target else {
-                return false;
+                return None;
             };
             let list = view.lists.get(&*login.terms.database.hosts);
             let standing = list.and_then(|list| list.standing(host));
-            standing.is_none_or(|standing| standing.state != State::Up)
+            Some(standing.map_or((false, None), |of| (of.state == State::Up, of.role)))
         };
         for id in self.pools.ids() {
             let pool = self.pools.at(id);
             let login = self.logins.at(pool.login);
-            let returns = pool.failure.is_some()
-                && is_away(before, pool, login)
-                && !is_away(&self.hosts, pool, login);
-            if returns {
+            let then = standing(before, pool, login);
+            let now = standing(&self.hosts, pool, login);
+            let is_there = |of: Option<(bool, Option<Role>)>| of.is_none_or(|(is_up, _)| is_up);
+            let role = |of: Option<(bool, Option<Role>)>| of.and_then(|(_, role)| role);
+            let returns = !is_there(then) && is_there(now);
+            let rises = role(then) == Some(Role::Standby) && role(now) == Some(Role::Primary);
+            if pool.failure.is_some() && (returns || rises) {
                 self.pools.at_mut(id).login_may_succeed();
                 self.need_anew(id, out);
             }

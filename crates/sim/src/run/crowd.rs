@@ -39,6 +39,11 @@ pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) 
         // It is unknown whether a cancelled Query has ended the unnamed statement.
         tongue.unnamed &= !cancellable;
         tongue.sure = !cancellable;
+        tongue.reads &= database.reads.is_some();
+        if tongue.reads && tongue.session && chance.once_in(2) {
+            tongue.reads_by_default = true;
+            tongue.objects = false;
+        }
         let mut number = 0;
         let speaker = Speaker::new(id, &mut number, tongue, &scenario.weights, chance);
         let units = scenario.units;
@@ -74,6 +79,9 @@ pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) 
             tls: tls(scenario, id, chance.once_in(6)),
             keeping: scenario.keeping(),
             eager: chance.once_in(10),
+            reads: tongue.reads,
+            has_roles: scenario.roles.is_some(),
+            is_fresh: database.reads.is_some_and(|reads| reads.is_session),
             minor: [0, 0, 0, 2, 9][chance.within(0..=4)],
         };
         clients.push(Client::new(wish, &mut world.borrow_mut()));
@@ -152,6 +160,9 @@ fn asks(tongue: Tongue, chance: &mut Chance) -> Vec<(String, String)> {
         let value = if chance.once_in(30) { "invalid" } else { value };
         asks.retain(|(asked, _)| asked != name);
         asks.push((name.to_string(), value.to_string()));
+    }
+    if tongue.reads_by_default && chance.once_in(4) {
+        asks.push(("default_transaction_read_only".into(), "on".into()));
     }
     // With `session_state = discard` a client can only ask for tracked settings.
     asks.retain(|(name, _)| !tongue.discards || name != "work_mem");

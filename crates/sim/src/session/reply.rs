@@ -68,6 +68,9 @@ impl Session {
             value.push_str(setting);
         }
         value.push_str(&self.objects.to_string());
+        if let Some(shown) = self.shows {
+            value.push_str(&shown.to_string());
+        }
         while value.len() < size as usize {
             value.push(' ');
             value.push_str(&token);

@@ -2,9 +2,80 @@
 
 use std::collections::VecDeque;
 
+use howdah_wire::tag::frontend;
+
 use super::{Block, Deed, Fault, READY_LENGTH, Session};
+use crate::sql::Modes;
+
+/// What is known of a transaction when it begins.
+#[derive(Debug, Default)]
+pub(super) struct Transaction {
+    /// It must not change anything.
+    pub read_only: bool,
+    /// Its first text asks for a standby.
+    wants_standby: bool,
+}
+
+/// The texts that ask for a standby begin so.
+const HINTS: [&str; 2] = [
+    "/* howdah.route=standby */",
+    "/* howdah.route=prefer-standby */",
+];
 
 impl Session {
+    /// A transaction begins without a BEGIN, with this text.
+    pub(super) fn begin(&mut self, text: &str) {
+        self.implicit = true;
+        self.transaction = Transaction {
+            read_only: self.settings.read_only(),
+            wants_standby: HINTS.iter().any(|hint| text.starts_with(hint)),
+        };
+    }
+
+    /// BEGIN has these modes.
+    pub(super) fn set_modes(&mut self, modes: Modes) -> Result<(), Fault> {
+        if self.read_only && modes.serializable {
+            let text = "cannot use serializable mode in a hot standby";
+            return Err(("0A000", text.into()));
+        }
+        if self.read_only && modes.read_only == Some(false) {
+            let text = "cannot set transaction read-write mode during recovery";
+            return Err(("0A000", text.into()));
+        }
+        let transaction = &mut self.transaction;
+        transaction.read_only = modes.read_only.unwrap_or(transaction.read_only);
+        Ok(())
+    }
+
+    /// The text that a message of the extended protocol is about.
+    pub(super) fn text_of(&self, tag: u8, body: &[u8]) -> String {
+        let mut parts = body.split(|byte| *byte == 0);
+        let (first, second) = (parts.next(), parts.next());
+        let name = match tag {
+            frontend::PARSE => {
+                return String::from_utf8_lossy(second.unwrap_or_default()).into_owned();
+            }
+            frontend::BIND => second,
+            frontend::DESCRIBE => first.and_then(|name| name.strip_prefix(b"S")),
+            _ => None,
+        };
+        let prepared = name.and_then(|name| self.statements.get(name));
+        prepared.map_or_else(String::new, |prepared| prepared.text.clone())
+    }
+
+    /// True if what runs now may run at a standby: the transaction is declared a read, or an earlier
+    /// one has left a statement there.
+    pub fn may_be_read(&self) -> bool {
+        let of = &self.transaction;
+        of.read_only || of.wants_standby || self.statements(true).next().is_some()
+    }
+
+    /// True if a write is refused now: by the transaction, or by a standby.
+    pub(super) fn must_not_write(&self) -> bool {
+        let at_standby = self.refuses_write && self.transaction.wants_standby;
+        self.read_only || self.transaction.read_only || at_standby
+    }
+
     /// An error ends the transaction, and the Query or the group.
     pub(super) fn fail(&mut self, fault: &Fault) {
         self.error(fault.0, &fault.1);
