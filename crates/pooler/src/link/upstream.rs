@@ -174,7 +174,8 @@ impl Upstream<'_> {
         }
         // Howdah holds back the ReadyForQuery of a listening client. No other answer may follow it.
         // Nor may anything follow a read to its standby.
-        let waits = self.client.listens() || self.client.reads_at_standby();
+        let reads = self.client.reads_at_standby();
+        let waits = self.client.listens() || reads;
         let waits = waits && (needs_server(tag) || begins_or_ends(tag));
         if waits && (self.server.link.ledger.owes_ready() || reads && self.is_over()) {
             return Err(self.stall());
