@@ -275,3 +275,16 @@ def test_nobody_at_a_standby(single, trio):  # noqa: F811
         machine.wait_until(lambda: roles(howdah)[trio.first.port] == down, "a primary that is down")
         assert client.error(wire.query("select nothing from nowhere"))["C"] == "42P01"
         assert client.value("select count(*) from written") == "0"
+
+
+def test_what_is_not_flushed_keeps_no_read_away(single, trio):  # noqa: F811
+    """A statement that cleans a page and then fails leaves WAL behind that standbys do not get."""
+    howdah = single(read_wait=0.02)
+    with howdah.connect(database="rw") as client:
+        client.rows("create table pruned (n int, filler text)")
+        client.rows("insert into pruned select 0, repeat('x', 80) from generate_series(1, 60) g")
+        client.rows("update pruned set n = n + 1 where ctid < '(0,20)'")
+        reads_at_standbys(client, trio)
+        failed = client.error(wire.query("/* howdah.route=primary */ select 1 / (n - n) from pruned"))
+        assert failed["C"] == "22012"
+        machine.wait_until(lambda: goes(client, "select 1") == "standby", "a read at a standby", 8)

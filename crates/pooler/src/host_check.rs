@@ -245,6 +245,7 @@ fn reached(report: &HostReport, round: u64) -> Option<Reached> {
     Some(Reached {
         round,
         lsn: report.lsn?,
+        flushed: report.flushed.or(report.lsn)?,
         timeline: report.timeline?,
         instance: Instance::of(report.system?, report.started.as_deref()?),
     })

@@ -182,6 +182,8 @@ impl Host {
             } else {
                 wal.insert(self.branch)
             }),
+            // The simulated WAL is flushed as it is inserted.
+            None,
             word(self.read_only, "on", "off"),
         ])
     }

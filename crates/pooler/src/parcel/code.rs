@@ -649,6 +649,8 @@ impl Reader<'_> {
             timeline: self.maybe(Self::small)?,
             lsn: self.maybe(Self::number)?,
             read_only: self.flag()?,
+            // A successor asks anew.
+            flushed: None,
         })
     }
 

@@ -163,6 +163,7 @@ fn roster() -> RosterLore {
         ),
     ];
     let report = HostReport {
+        flushed: None,
         in_recovery: true,
         started: Some("1.5".into()),
         system: Some(7),

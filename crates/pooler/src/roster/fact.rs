@@ -19,6 +19,8 @@ pub struct HostReport {
     pub timeline: Option<u32>,
     /// Its position in the WAL: inserted, or replayed in recovery.
     pub lsn: Option<u64>,
+    /// How far a primary has flushed its WAL: standbys get no more.
+    pub flushed: Option<u64>,
     /// `default_transaction_read_only` is on.
     pub read_only: bool,
 }
@@ -30,6 +32,8 @@ pub struct Reached {
     pub round: u64,
     /// What a primary has inserted, or a standby replayed.
     pub lsn: u64,
+    /// What a primary has flushed; of a standby as `lsn`.
+    pub flushed: u64,
     /// Its timeline.
     pub timeline: u32,
     /// Which run of PostgreSQL it is.

@@ -18,18 +18,28 @@ pub const QUESTION: &str = "SELECT pg_catalog.pg_is_in_recovery(), \
     pg_catalog.pg_wal_lsn_diff(CASE WHEN pg_catalog.pg_is_in_recovery() \
     THEN pg_catalog.pg_last_wal_replay_lsn() \
     ELSE pg_catalog.pg_current_wal_insert_lsn() END, '0/0'), \
+    CASE WHEN NOT pg_catalog.pg_is_in_recovery() \
+    THEN pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_flush_lsn(), '0/0') END, \
     pg_catalog.current_setting('default_transaction_read_only')";
 
 /// The part of the question that every user may ask, and that managed services answer, too.
 pub const PLAIN_QUESTION: &str = "SELECT pg_catalog.pg_is_in_recovery(), \
     pg_catalog.int8(pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time()) \
-    OPERATOR(pg_catalog.*) 1000000), NULL, NULL, NULL, \
+    OPERATOR(pg_catalog.*) 1000000), NULL, NULL, NULL, NULL, \
     pg_catalog.current_setting('default_transaction_read_only')";
 
 /// Reads the row that answers a question. `None` if the row is not such an answer. What is NULL or
 /// can't be read is unknown, but for the role.
 pub fn read_answer(row: &[u8]) -> Option<HostReport> {
-    let [in_recovery, started, system, timeline, lsn, read_only] = columns(row)?;
+    let [
+        in_recovery,
+        started,
+        system,
+        timeline,
+        lsn,
+        flushed,
+        read_only,
+    ] = columns(row)?;
     fn number<T: std::str::FromStr>(text: Option<&str>) -> Option<T> {
         text?.parse().ok()
     }
@@ -43,6 +53,7 @@ pub fn read_answer(row: &[u8]) -> Option<HostReport> {
         system: number(system),
         timeline: number(timeline).filter(|timeline| *timeline > 0),
         lsn: number(lsn),
+        flushed: number(flushed),
         read_only: read_only == Some("on"),
     })
 }
@@ -101,13 +112,15 @@ mod tests {
             Some("7571234567890123456"),
             Some("3"),
             Some("50331648"),
+            Some("50331640"),
             Some("off"),
         ];
         let report = read_answer(&row(&whole)).unwrap();
         assert_eq!((report.in_recovery, report.timeline), (false, Some(3)));
         assert_eq!(report.system, Some(7_571_234_567_890_123_456));
         assert_eq!((report.lsn, report.read_only), (Some(50_331_648), false));
-        let hidden = [Some("t"), None, None, None, None, Some("on")];
+        assert_eq!(report.flushed, Some(50_331_640));
+        let hidden = [Some("t"), None, None, None, None, None, Some("on")];
         let report = read_answer(&row(&hidden)).unwrap();
         assert_eq!(
             report,
@@ -122,10 +135,10 @@ mod tests {
     #[test]
     fn other_rows_are_no_answer() {
         for columns in [
-            &[None; 6][..],
-            &[Some("true"), None, None, None, None, None],
-            &[Some("t"); 5],
-            &[Some("t"); 7],
+            &[None; 7][..],
+            &[Some("true"), None, None, None, None, None, None],
+            &[Some("t"); 6],
+            &[Some("t"); 8],
             &[],
         ] {
             assert_eq!(read_answer(&row(columns)), None, "{columns:?}");

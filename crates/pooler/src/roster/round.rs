@@ -16,6 +16,10 @@ use super::view::Instance;
 use crate::config::HostPort;
 use crate::ids::Time;
 
+/// After so long, PostgreSQL has flushed each commit, in nanoseconds: it takes three times
+/// `wal_writer_delay` (0.2 s) with `synchronous_commit = off`.
+const FLUSHED_NS: u64 = 2_000_000_000;
+
 /// How many rounds are remembered. When there are more, every other one of the older half is
 /// forgotten: a standby that lags then covers a slightly older round than it could.
 const ROUNDS: usize = 256;
@@ -40,6 +44,8 @@ pub(super) struct RoundLog {
     timeline: u32,
     /// The newest last.
     begun: VecDeque<Round>,
+    /// Where the primary inserted last, and since when it has inserted nothing more.
+    rests: Option<(u64, Time)>,
     covers: Covers,
     awaited: Option<Awaited>,
 }
@@ -66,6 +72,7 @@ impl RoundLog {
         if self.timeline != reached.timeline {
             self.timeline = reached.timeline;
             self.begun.clear();
+            self.rests = None;
             self.covers.clear();
         }
         if self
@@ -82,11 +89,29 @@ impl RoundLog {
                 at > ROUNDS / 2 || at % 2 == 0
             });
         }
+        let lsn = page_start(self.needed(now, reached));
         self.begun.push_back(Round {
             number: reached.round,
-            lsn: page_start(reached.lsn),
+            lsn,
             at: now,
         });
+    }
+
+    /// What a standby must have replayed to show all that the primary shows. Commits are flushed
+    /// before anybody sees them, but those with `synchronous_commit = off`, which are flushed soon
+    /// after. Other records may stay unflushed for long, as those of a read that has cleaned a page.
+    /// Standbys do not get them, and need them for nothing.
+    fn needed(&mut self, now: Time, reached: &Reached) -> u64 {
+        let (_, since) = match self.rests {
+            Some(rests) if rests.0 == reached.lsn => rests,
+            _ => (reached.lsn, now),
+        };
+        self.rests = Some((reached.lsn, since));
+        if now.0.saturating_sub(since.0) >= FLUSHED_NS {
+            reached.flushed
+        } else {
+            reached.lsn
+        }
     }
 
     /// A standby has answered. True if that changes what it covers.
@@ -187,6 +212,7 @@ mod tests {
         Reached {
             round,
             lsn,
+            flushed: lsn,
             timeline: 1,
             instance: Instance(9),
         }
@@ -221,6 +247,28 @@ mod tests {
         );
         // It has crashed, and shows less than before.
         assert_eq!(covered(&mut rounds, reached(4, 150)), Some((1, 3_000)));
+    }
+
+    #[test]
+    fn what_stays_unflushed_is_no_commit() {
+        let mut rounds = RoundLog::default();
+        let unflushed = |round| Reached {
+            flushed: 90,
+            ..reached(round, 100)
+        };
+        let seconds = |count: u64| Time(count * 1_000_000_000);
+        rounds.primary_reaches(seconds(1), &unflushed(1));
+        rounds.primary_reaches(seconds(2), &unflushed(2));
+        assert_eq!(covered(&mut rounds, reached(2, 90)).map(|of| of.0), Some(0));
+        rounds.primary_reaches(seconds(3), &unflushed(3));
+        assert_eq!(covered(&mut rounds, reached(3, 90)).map(|of| of.0), Some(3));
+        // Something is inserted again.
+        let more = Reached {
+            lsn: 110,
+            ..unflushed(4)
+        };
+        rounds.primary_reaches(seconds(4), &more);
+        assert_eq!(covered(&mut rounds, reached(4, 90)).map(|of| of.0), Some(3));
     }
 
     #[test]

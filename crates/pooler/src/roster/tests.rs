@@ -121,6 +121,7 @@ fn lines(outcome: &Outcome) -> Vec<String> {
 /// A complete report of the one system, started at this time.
 fn report(in_recovery: bool, timeline: u32, started: &str) -> HostReport {
     HostReport {
+        flushed: None,
         in_recovery,
         started: Some(started.into()),
         system: Some(7),
@@ -637,6 +638,7 @@ fn any_fact(random: &mut ChaCha20Rng) -> Fact {
     let rarely_none = |chance: u32| chance > 0;
     match below(16) {
         0..=5 => Fact::Report(HostReport {
+            flushed: None,
             in_recovery: below(2) == 0,
             started: Some(below(4).to_string()).filter(|_| rarely_none(below(8))),
             system: Some(u64::from(below(8) / 7)).filter(|_| rarely_none(below(8))),

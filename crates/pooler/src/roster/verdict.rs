@@ -37,6 +37,7 @@ impl LastWord {
     pub(super) fn differs_in_lsn_only(&self, from: &LastWord) -> bool {
         let mut same = self.clone();
         same.report.lsn = from.report.lsn;
+        same.report.flushed = from.report.flushed;
         same == *from
     }
 }
