@@ -206,7 +206,14 @@ func transactions() {
 			same(code(err), "25P02", "in a failed transaction")
 			same(tx.Commit(ctx), pgx.ErrTxCommitRollback, "commit of a failed transaction")
 		}
-		same(one[int](conn, "rows", "select count(*) from pgx_rows where owner = $1", index), 6, "rows")
+		count := "select count(*) from pgx_rows where owner = $1"
+		same(one[int](conn, "rows", count, index), 6, "rows")
+		tx, err := conn.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
+		must(err, "begin")
+		same(one[int](tx, "rows", count, index), 6, "rows, read only")
+		_, err = tx.Exec(ctx, insert, index, "read only")
+		same(code(err), "25006", "read only")
+		must(tx.Rollback(ctx), "rollback")
 	})
 	done("transactions", clients*6)
 }

@@ -178,6 +178,7 @@ public class Workload {
       same(one(conn, "select count(*) from pgjdbc_rows where owner = ?", index), 8L, "rows kept");
       conn.setReadOnly(true);
       conn.setAutoCommit(false);
+      same(one(conn, "select count(*) from pgjdbc_rows where owner = ?", index), 8L, "rows, read only");
       refused("25006", () -> update(conn, insert, index, "read only"));
       conn.rollback();
       conn.setAutoCommit(true);
