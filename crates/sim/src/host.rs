@@ -18,7 +18,7 @@ pub type Refusal = (&'static str, &'static str);
 const HIDDEN: Refusal = ("42501", "permission denied for function pg_control_system");
 
 /// The answer to a check: its columns, or an error.
-pub type Answer = Result<[Option<String>; 6], Refusal>;
+pub type Answer = Result<[Option<String>; 7], Refusal>;
 
 /// A PostgreSQL.
 #[derive(Clone, Debug)]
