@@ -24,12 +24,12 @@ fn play(seeds: std::ops::Range<u64>) {
 
 #[test]
 fn every_reply_is_right_part_one() {
-    play(0..800);
+    play(0..500);
 }
 
 #[test]
 fn every_reply_is_right_part_two() {
-    play(1000..1800);
+    play(1000..1500);
 }
 
 #[test]

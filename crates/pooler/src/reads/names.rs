@@ -51,14 +51,14 @@ impl Pooler {
         }
         pools.sort();
         for (_, pool_id) in &pools {
-            let idle = &mut self.pools.at_mut(*pool_id).idle;
+            let pool = self.pools.at_mut(*pool_id);
             let server = match released {
-                Some(released) if idle.iter().any(|id| id == released) => {
-                    idle.remove(released);
+                Some(released) if pool.idle.iter().any(|id| id == released) => {
+                    pool.idle.remove(released);
                     Some(released)
                 }
                 Some(_) => None,
-                None => idle.take_newest(),
+                None => pool.idle.take_newest(),
             };
             if let Some(server) = server {
                 return self.ask_volatile_on(server, out);
