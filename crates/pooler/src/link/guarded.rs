@@ -67,19 +67,7 @@ impl Pooler {
             0
         };
         let request = &messages[answered..sent];
-        if self.is_at_standby(server_id) {
-            let server = self.servers.at_mut(server_id);
-            server.link.guards(Guard::new(request));
-        }
-    }
-
-    /// True for a server of a host that is no primary.
-    fn is_at_standby(&self, id: ServerId) -> bool {
-        let server = self.servers.at(id);
-        match &self.pools.at(server.pool).key.target {
-            TargetName::Host(host) => !self.is_primary(server.login, host),
-            TargetName::Entry | TargetName::NoHost => false,
-        }
+        server.link.guards(Guard::new(request));
     }
 
     /// A standby has sent a part of the answer to a guarded read. Holds the bytes until something

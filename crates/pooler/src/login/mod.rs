@@ -31,6 +31,17 @@ use crate::times::Times;
 /// How long after a `currval` or `lastval` more of them are expected, in nanoseconds.
 const NUMBERS_ASKED_NS: u64 = 600_000_000_000;
 
+/// A pool that may serve a login's reads.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadPool {
+    /// The pool.
+    pub pool: PoolId,
+    /// The weight of its host.
+    pub weight: u32,
+    /// Its host is the primary.
+    pub is_primary: bool,
+}
+
 /// One worker's clients of a database and user.
 #[derive(Debug)]
 pub struct Login {
@@ -59,8 +70,8 @@ pub struct Login {
     /// The pools that share the work of its clients, with their weights, if there are several: of a
     /// placed database, one for each host that fits.
     shares: Vec<(PoolId, u32)>,
-    /// The pools that may serve reads, with their weights, if reads are routed.
-    read_pools: Vec<(PoolId, u32)>,
+    /// The pools that may serve reads, if reads are routed.
+    read_pools: Vec<ReadPool>,
     /// What it knows about reads.
     pub(crate) reads: LoginReads,
     /// Its pools on this worker, one for each purpose and target.
@@ -134,8 +145,8 @@ impl Login {
         &self.shares
     }
 
-    /// The pools that may serve reads, with their weights, if reads are routed.
-    pub fn read_pools(&self) -> &[(PoolId, u32)] {
+    /// The pools that may serve reads, if reads are routed.
+    pub fn read_pools(&self) -> &[ReadPool] {
         &self.read_pools
     }
 
@@ -186,9 +197,9 @@ impl Login {
     pub(crate) fn loses_pool(&mut self, id: PoolId) {
         self.pools.retain(|pool| *pool != id);
         self.home.take_if(|home| *home == id);
-        let mut served = self.shares.iter().chain(&self.read_pools);
-        let is_served_by = served.any(|(pool, _)| *pool == id);
-        self.read_pools.retain(|(pool, _)| *pool != id);
+        let is_served_by = self.shares.iter().any(|(pool, _)| *pool == id)
+            || self.read_pools.iter().any(|of| of.pool == id);
+        self.read_pools.retain(|of| of.pool != id);
         if is_served_by {
             // They are found anew.
             self.shares.clear();
@@ -233,7 +244,7 @@ impl Login {
     }
 
     /// The pools that may serve reads.
-    pub(crate) fn finds_read_pools(&mut self, pools: Vec<(PoolId, u32)>) {
+    pub(crate) fn finds_read_pools(&mut self, pools: Vec<ReadPool>) {
         self.read_pools = pools;
     }
 

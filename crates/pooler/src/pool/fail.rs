@@ -118,7 +118,8 @@ impl Pooler {
             return self.lose_listener(&key, out);
         }
         let has = |pools: &[(PoolId, u32)]| pools.iter().any(|(pool, _)| *pool == pool_id);
-        if has(login.read_pools()) && !has(login.shares()) {
+        let serves_reads = login.read_pools().iter().any(|of| of.pool == pool_id);
+        if serves_reads && !has(login.shares()) {
             // Reads go elsewhere.
             return self.next.note(Next::RouteWaiting(pool_id));
         }

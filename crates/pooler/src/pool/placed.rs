@@ -3,12 +3,12 @@
 use chacha20::rand_core::Rng;
 
 use crate::config::{LoadBalance, SessionAttrs};
-use crate::login::LoginId;
+use crate::login::{LoginId, ReadPool};
 use crate::pool::fit::{fit_hosts, serves_reads};
 use crate::pool::key::{PoolId, Purpose};
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
-use crate::roster::view::Rank;
+use crate::roster::view::{Rank, Role};
 
 impl Pooler {
     /// The pool of a placed login for a purpose, at a host that fits now.
@@ -106,11 +106,17 @@ impl Pooler {
         for (host, standing) in hosts {
             let is_standby = serves_reads(standing) && !standing.behind;
             if is_standby || standing.rank(SessionAttrs::Primary) == Some(Rank::Wished) {
-                let pool = self.pool_at(id, Purpose::Clients, TargetName::host(host));
-                pools.push((pool, self.config.weight(host)));
+                pools.push(ReadPool {
+                    pool: self.pool_at(id, Purpose::Clients, TargetName::host(host)),
+                    weight: self.config.weight(host),
+                    is_primary: standing.role == Some(Role::Primary),
+                });
             }
         }
-        self.logins.at_mut(id).finds_read_pools(pools);
+        let covers = self.covers.get(&*database.hosts).cloned();
+        let login = self.logins.at_mut(id);
+        login.finds_read_pools(pools);
+        login.reads.set_covers(covers);
     }
 
     /// True for an empty pool at a host that the database does not have any more.

@@ -10,6 +10,7 @@ use crate::effect::VolatileNames;
 use crate::ids::Time;
 use crate::limits;
 use crate::reads::tally::ReadCounts;
+use crate::roster::round::Covers;
 
 /// How long the names of volatile functions are believed, in nanoseconds.
 const BELIEVED_NS: u64 = 60_000_000_000;
@@ -35,6 +36,8 @@ pub struct LoginReads {
     schema: u64,
     /// Texts that standbys have refused, and the primary has not.
     at_primary: HashSet<u64, FixedState>,
+    /// What the standbys cover, as they have told last.
+    covers: Option<Arc<Covers>>,
     /// Where reads have gone.
     pub(crate) counts: ReadCounts,
 }
@@ -46,6 +49,16 @@ impl LoginReads {
         self.volatile.as_deref()
     }
 
+    /// What the standbys cover, as they have told last.
+    pub fn covers(&self) -> Option<&Covers> {
+        self.covers.as_deref()
+    }
+
+    /// The standbys have told what they cover.
+    pub fn set_covers(&mut self, covers: Option<Arc<Covers>>) {
+        self.covers = covers;
+    }
+
     /// The schema that the volatile functions are of.
     pub(super) fn schema(&self) -> u64 {
         self.schema
@@ -53,9 +66,9 @@ impl LoginReads {
 
     /// Single reads do not go to standbys any more, or the database is another one.
     pub fn forget(&mut self) {
-        let counts = self.counts;
         *self = LoginReads {
-            counts,
+            counts: self.counts,
+            covers: self.covers.take(),
             ..LoginReads::default()
         };
     }

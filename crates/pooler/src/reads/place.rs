@@ -121,32 +121,29 @@ impl Pooler {
         wish: ReadTarget,
     ) -> Choice {
         let login = self.logins.at(login);
-        let covers = self.covers.get(&*login.terms.database.hosts);
         let mut choice = Choice::default();
-        for (pool_id, weight) in login.read_pools() {
-            let pool = self.pools.at(*pool_id);
-            let TargetName::Host(host) = &pool.key.target else {
+        for of in login.read_pools() {
+            let (pool_id, share) = (of.pool, (of.pool, of.weight));
+            let TargetName::Host(host) = &self.pools.at(pool_id).key.target else {
                 continue;
             };
-            if self.backs_off(*pool_id) {
+            if self.backs_off(pool_id) {
                 continue;
             }
-            if self.is_primary(pool.login, host) {
+            if of.is_primary {
                 if wish == ReadTarget::Any {
-                    choice.primary = Some(*pool_id);
-                    choice.pools.push((*pool_id, *weight));
+                    choice.primary = Some(pool_id);
+                    choice.pools.push(share);
                 }
                 continue;
             }
-            let cover = covers.and_then(|covers| covers.get(host));
+            let cover = login.reads.covers().and_then(|covers| covers.get(host));
             let lags = cover.map_or(terms.max_lag < u64::MAX, |cover| cover.lag > terms.max_lag);
             match cover {
                 _ if lags => {}
-                _ if !terms.is_session => choice.pools.push((*pool_id, *weight)),
-                Some(cover) if cover.round > mark.floor => choice.pools.push((*pool_id, *weight)),
-                Some(cover) if mark.at == Some(cover.instance) => {
-                    choice.at = Some((*pool_id, *weight));
-                }
+                _ if !terms.is_session => choice.pools.push(share),
+                Some(cover) if cover.round > mark.floor => choice.pools.push(share),
+                Some(cover) if mark.at == Some(cover.instance) => choice.at = Some(share),
                 _ => choice.is_near |= cover.is_some(),
             }
         }

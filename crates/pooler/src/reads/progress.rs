@@ -22,6 +22,8 @@ impl Pooler {
             if login.terms.reads.is_none() || *login.terms.database.hosts != *list {
                 continue;
             }
+            let covers = self.covers.get(&list).cloned();
+            self.logins.at_mut(id).reads.set_covers(covers);
             if let Some(pool) = self.pool_there(id, Purpose::Clients, &TargetName::NoHost) {
                 self.route_waiting(pool, out);
             }
