@@ -74,6 +74,14 @@ fn said(client: &Client, opening: Opening<'_>) -> Routing {
     match opening {
         Opening::Unread => Routing::default(),
         Opening::Query(gist, _) => gist.routing,
+        // A read begins no transaction.
+        Opening::Group {
+            bytes,
+            is_read: true,
+        } => Routing {
+            hint: first_text(client, bytes).and_then(RouteHint::read),
+            ..Routing::default()
+        },
         Opening::Group { bytes, .. } => {
             first_text(client, bytes).map_or_else(Routing::default, Routing::read)
         }
