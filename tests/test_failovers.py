@@ -364,9 +364,9 @@ class Liar(ScriptedServer):
 
 def test_checks_answered_with_garbage(make, family):
     """The role of such a host is unknown, and the others are used."""
-    nulls = wire.message("D", struct.pack("!h", 6) + b"\xff\xff\xff\xff" * 6)
-    rows = answer("t", "1", "2", "3", "4", "off").removesuffix(ready())
-    long = answer("t", "1", "2", "3", "x" * (1 << 20), "off")
+    nulls = wire.message("D", struct.pack("!h", 7) + b"\xff\xff\xff\xff" * 7)
+    rows = answer("t", "1", "2", "3", "4", "4", "off").removesuffix(ready())
+    long = answer("t", "1", "2", "3", "x" * (1 << 20), "4", "off")
     liars = [(Liar(nulls + ready()), "its answer is no row of a check"),
              (Liar(answer("t", "f", "t")), "its answer is no row of a check"),
              (Liar(ready()), "it gives no row"),
