@@ -46,9 +46,9 @@ _directly = {}
 
 def directly(program, postgres):
     """What the program sees without a pooler; it is run once."""
-    if program.name not in _directly:
-        _directly[program.name] = outcome(program, postgres.host, postgres.port)
-    return _directly[program.name]
+    if (program.name, postgres.port) not in _directly:
+        _directly[program.name, postgres.port] = outcome(program, postgres.host, postgres.port)
+    return _directly[program.name, postgres.port]
 
 
 def test_directly(program, database):

@@ -211,11 +211,11 @@ _directly = {}
 
 def directly(program, postgres):
     """What a program prints without a pooler; it is run once."""
-    if program.name not in _directly:
+    key = program.name, postgres.port
+    if key not in _directly:
         with new_database(postgres) as name:
-            _directly[program.name] = program.run_to_end(postgres.host, postgres.port, "postgres",
-                                                         "secret", name)
-    return _directly[program.name]
+            _directly[key] = program.run_to_end(postgres.host, postgres.port, "postgres", "secret", name)
+    return _directly[key]
 
 
 @contextlib.contextmanager
