@@ -72,6 +72,25 @@ def test_what_is_a_read(single, trio):  # noqa: F811
         assert goes(client, "select 1") is None, "it keeps its server"
 
 
+def test_target_session_attrs_of_a_client(single):
+    """libpq's words at login, alone or in `options`, are words for `howdah.route`."""
+    howdah = single()
+    write = "insert into written values (0)"
+    for word, read_goes, write_goes in [
+            ("any", "standby", None), ("read-write", None, None), ("primary", None, None),
+            ("read-only", "standby", "standby"), ("standby", "standby", "standby"),
+            ("prefer-standby", "standby", "standby")]:
+        for keys in [{"target_session_attrs": word}, {"options": f"-c target_session_attrs={word}"}]:
+            with howdah.connect(database="rw", **keys) as client:
+                assert (goes(client, "select 1"), goes(client, write)) == (read_goes, write_goes), keys
+    with pytest.raises(wire.Refused) as refused:
+        howdah.connect(database="rw", target_session_attrs="master")
+    assert refused.value.code == "22023" and "read-write" in refused.value.fields["H"]
+    # Where no reads are routed, the word has no effect.
+    with howdah.connect(database="ro", target_session_attrs="primary") as client:
+        assert client.value("select pg_is_in_recovery()") == "t"
+
+
 def test_groups(single, trio):  # noqa: F811
     """All that a group does must be reads, and its Sync decides."""
     howdah = single()

@@ -160,6 +160,7 @@ fn word(fault: &Fault) -> Option<&'static str> {
         | OptionsForm
         | OptionsSetting(_)
         | ReplicationValue(_)
+        | SessionAttrs(_)
         | ServerParameter(..) => "startup",
         ClientGone(_) | ClientClosed | Told(_) => return None,
         CopyUnclear | TransactionBlock | PinsInStatementMode | TooManyPins | ListenerLost

@@ -44,6 +44,8 @@ pub enum Fault {
     OptionsSetting(String),
     /// The start-up parameter `replication` has an invalid value.
     ReplicationValue(String),
+    /// The start-up parameter `target_session_attrs` has none of libpq's values.
+    SessionAttrs(String),
     /// The client sent a Sync during its COPY, the COPY failed, and the client sent more messages.
     /// Whether PostgreSQL skips these messages depends on whether it read the Sync before the COPY
     /// failed, which Howdah can't see.
@@ -218,6 +220,7 @@ impl Fault {
             TooManyClients(_) | QueryWait => "53300",
             TooManyPins => "53000",
             TooManyChannels | TooManyOwnChannels | TooMuchHeard => "54000",
+            SessionAttrs(_) => "22023",
             OtherEncoding | NameNotUtf8(_) => "22021",
             ClientIdle | PinIdle => "57P05",
             IdleTransaction => "25P03",
@@ -312,6 +315,10 @@ impl fmt::Display for Fault {
                     "invalid value for parameter \"replication\": \"{value}\""
                 )
             }
+            SessionAttrs(value) => write!(
+                f,
+                "invalid value for parameter \"target_session_attrs\": \"{value}\""
+            ),
             CopyUnclear => f.write_str(
                 "COPY failed with other messages in flight: the pooler cannot tell which of them \
                  the server will answer",

@@ -15,6 +15,7 @@ use crate::inbox::Inbox;
 use crate::link::End;
 use crate::params::{Meaning, Params};
 use crate::pooler::Pooler;
+use crate::reads::wish::{ROUTE, route_of};
 use crate::session::settings::{Settings, at_login};
 use crate::statement::ClientStatements;
 use crate::tls::{TlsFacts, TlsStart};
@@ -23,6 +24,10 @@ use crate::{console, limits};
 
 /// The first byte of a TLS handshake, the record's type. Read as a length, it would mean 369 MB.
 const TLS_HANDSHAKE: u8 = 0x16;
+
+/// Another name of `howdah.route`, for clients that speak libpq's language. PostgreSQL has no such
+/// setting.
+const SESSION_ATTRS: &[u8] = b"target_session_attrs";
 
 /// The content of a start-up packet.
 #[derive(Debug)]
@@ -313,7 +318,7 @@ impl Pooler {
                     result => result?,
                 },
                 _ if name.starts_with(b"_pq_.") => wish.options.push(name),
-                _ if self.take(name, value, keeps, &mut wish) => {}
+                _ if self.take(name, value, keeps, &mut wish)? => {}
                 _ => return Err(Fault::Parameter(shown(name))),
             }
         }
@@ -323,22 +328,36 @@ impl Pooler {
         Ok(wish)
     }
 
-    /// Takes a parameter that Howdah tracks, keeps or ignores. False for other parameters.
-    fn take(&self, name: &[u8], value: &[u8], keeps: bool, wish: &mut LoginWish<'_>) -> bool {
+    /// Takes a parameter that Howdah tracks, keeps or ignores. False for other parameters. Fails if
+    /// Howdah itself must understand the value, and does not.
+    fn take(
+        &self,
+        name: &[u8],
+        value: &[u8],
+        keeps: bool,
+        wish: &mut LoginWish<'_>,
+    ) -> Result<bool, Fault> {
         if let Some(position) = self.shared.tracked.position(name) {
             wish.params = wish.params.with(position, value);
-            return true;
+            return Ok(true);
         }
         // On the console a setting has no effect at login, as later.
         if self.ignores(name) || console::is_console(wish.database) {
-            return true;
+            return Ok(true);
         }
         let room = keeps && wish.settings.len() < limits::SETTINGS;
         let Some(name) = at_login(name).filter(|_| room) else {
-            return false;
+            return Ok(false);
         };
-        wish.settings.set(&name, value);
-        true
+        if *name == *SESSION_ATTRS {
+            let route = route_of(value).ok_or_else(|| Fault::SessionAttrs(shown(value)))?;
+            // Without a route, the client has the usual one.
+            wish.settings
+                .put(ROUTE, Some(route).filter(|route| *route != b"auto"));
+        } else {
+            wish.settings.set(&name, value);
+        }
+        Ok(true)
     }
 
     /// True if Howdah sets the client's settings on each of its servers.
@@ -385,7 +404,7 @@ impl Pooler {
                 .iter()
                 .map(|&b| if b == b'-' { b'_' } else { b })
                 .collect::<Vec<_>>();
-            if !self.take(name, value, keeps, wish) && !self.ignores(b"options") {
+            if !self.take(name, value, keeps, wish)? && !self.ignores(b"options") {
                 return Err(Fault::OptionsSetting(shown(name)));
             }
         }

@@ -5,6 +5,7 @@ use super::Fault;
 use crate::auth;
 use crate::config::{Config, Scopes};
 use crate::login::terms::Terms;
+use crate::reads::wish::SESSION_ATTRS;
 
 /// Who is told, and under which settings.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +102,7 @@ impl Fault {
             ReplicationValue(_) => {
                 "Valid values are: \"false\", 0, \"true\", 1, \"database\".".into()
             }
+            SessionAttrs(_) => format!("Available values: {SESSION_ATTRS}."),
             CopyUnclear => "Wait for the end of COPY before you send other messages.".into(),
             TransactionBlock | PinsInStatementMode => {
                 "Set pool_mode = transaction for this database or user.".into()

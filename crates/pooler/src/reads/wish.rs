@@ -13,7 +13,22 @@ use crate::reads::mark::ReadWish;
 use crate::session::settings::value;
 
 /// The setting by which clients choose: `SET howdah.route = 'primary'`.
-const ROUTE: &[u8] = b"howdah.route";
+pub const ROUTE: &[u8] = b"howdah.route";
+
+/// libpq's words for `target_session_attrs`, another name of `howdah.route` at login.
+pub const SESSION_ATTRS: &str = "any, read-write, read-only, primary, standby, prefer-standby";
+
+/// The value of `howdah.route` that a word of `target_session_attrs` stands for; `None` for a word
+/// that is none of libpq's. A client that wants sessions which only read wants no primary.
+pub fn route_of(session_attrs: &[u8]) -> Option<&'static [u8]> {
+    Some(match &*session_attrs.to_ascii_lowercase() {
+        b"any" => b"auto",
+        b"primary" | b"read-write" => b"primary",
+        b"standby" | b"read-only" => b"standby",
+        b"prefer-standby" => b"prefer-standby",
+        _ => return None,
+    })
+}
 
 /// Where a client's request may go besides its login's own target; `None` if it is no read. `usual`
 /// is the login's `read_target`.
@@ -103,4 +118,19 @@ pub fn first_text<'a>(client: &'a Client, bytes: &'a [u8]) -> Option<&'a [u8]> {
         _ => return None,
     };
     named(client, name).map(|statement| statement.text())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_of_libpqs_words_names_a_route() {
+        for word in SESSION_ATTRS.split(", ") {
+            let route = route_of(word.as_bytes()).and_then(RouteHint::of);
+            assert!(route.is_some(), "{word}");
+        }
+        assert_eq!(route_of(b"Read-Write"), Some(&b"primary"[..]));
+        assert_eq!((route_of(b"auto"), route_of(b"")), (None, None));
+    }
 }
