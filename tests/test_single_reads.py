@@ -91,6 +91,43 @@ def test_target_session_attrs_of_a_client(single):
         assert client.value("select pg_is_in_recovery()") == "t"
 
 
+def test_show_hosts_says_why_a_host_gets_no_reads(single, trio):  # noqa: F811
+    howdah = single(max_standby_lag=1)
+    one, other = trio.others
+
+    def reads(host):
+        return next(row["reads"] for row in howdah.console("SHOW HOSTS") if int(row["port"]) == host.port)
+
+    def wait(host, expected):
+        machine.wait_until(lambda: reads(host) == expected, f"{expected} instead of {reads(host)}", 20)
+
+    def lags():
+        trio.first.sql("insert into written values (1)")
+        return reads(other) == "over max_standby_lag"
+    assert reads(trio.first) == "the primary"
+    for host in trio.others:
+        wait(host, "yes")
+    howdah.console(f"DRAIN_HOST 127.0.0.1:{one.port}")
+    wait(one, "drained")
+    howdah.console(f"RESUME_HOST 127.0.0.1:{one.port}")
+    wait(one, "yes")
+    other.sql("select pg_wal_replay_pause()")
+    machine.wait_until(lags, "a standby that lags", 20)
+    other.sql("select pg_wal_replay_resume()")
+    wait(other, "yes")
+    # What managed services do not tell. A reload begins all checks anew.
+    trio.first.sql("revoke execute on function pg_control_system() from public")
+    howdah.console("RELOAD")
+    wait(one, "tells no LSN")
+    howdah.console("SET read_consistency = eventual")
+    howdah.console("SET max_standby_lag = 0")
+    wait(one, "yes")
+    one.stop()
+    wait(one, "down")
+    howdah.console("SET read_routing = off")
+    wait(other, None)
+
+
 def test_groups(single, trio):  # noqa: F811
     """All that a group does must be reads, and its Sync decides."""
     howdah = single()

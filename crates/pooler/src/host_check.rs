@@ -198,17 +198,18 @@ impl Pooler {
         server.times.set_used(now);
         match (answer, error) {
             (Some(report), None) => {
+                let reached = reached(&report, round);
                 let last = LastCheck {
                     address: server.connection.address(),
                     lsn: report.lsn,
+                    lack: reached.as_ref().err().copied(),
                     took: now.0.saturating_sub(asked.unwrap_or(now).0),
                 };
                 if let Some(check) = self.checks.get_mut(&target) {
                     check.last = Some(last);
                 }
-                let reached = reached(&report, round).filter(|_| self.checks.tells_reached);
                 self.tell_of_check(id, Fact::Report(report), out);
-                if let Some(reached) = reached {
+                if let Some(reached) = reached.ok().filter(|_| self.checks.tells_reached) {
                     self.tell_of_check(id, Fact::Reached(reached), out);
                 }
             }
@@ -240,14 +241,18 @@ impl Pooler {
     }
 }
 
-/// How far a host has come, if its report says all of it.
-fn reached(report: &HostReport, round: u64) -> Option<Reached> {
-    Some(Reached {
+/// How far a host has come, or what its report lacks.
+fn reached(report: &HostReport, round: u64) -> Result<Reached, &'static str> {
+    let lsn = report.lsn.ok_or("tells no LSN")?;
+    let timeline = report.timeline.ok_or("tells no timeline")?;
+    let system = report.system.ok_or("tells no system identifier")?;
+    let started = report.started.as_deref().ok_or("tells no start time")?;
+    Ok(Reached {
         round,
-        lsn: report.lsn?,
-        flushed: report.flushed.or(report.lsn)?,
-        timeline: report.timeline?,
-        instance: Instance::of(report.system?, report.started.as_deref()?),
+        lsn,
+        flushed: report.flushed.unwrap_or(lsn),
+        timeline,
+        instance: Instance::of(system, started),
     })
 }
 

@@ -70,8 +70,8 @@ impl Pooler {
         let server = gone!(self.servers.get(id));
         match *server.state() {
             ServerState::Cancel(_) => self.carrier_timeout(id, out),
-            // There is no primary to compare with, or the standby does not advance.
             ServerState::Maturing(_) => {
+                let why = self.why_immature(id);
                 self.login_failed(id, "55000", why, out);
                 self.close_server(id, why, Close::Await, out);
             }

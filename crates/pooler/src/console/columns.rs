@@ -113,6 +113,7 @@ const HOSTS: Columns = &[
     ("lsn", 's'),
     ("lag_bytes", 'i'),
     ("lag_ms", 'i'),
+    ("reads", 's'),
     ("servers", 'i'),
     ("active", 'i'),
     ("logins", 'i'),

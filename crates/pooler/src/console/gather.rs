@@ -117,6 +117,7 @@ impl Pooler {
             hosts: self.host_servers(),
             view: self.hosts.clone(),
             lags: self.lags(),
+            reads: self.read_sights(),
             worker: self.worker,
             pools: shares.into_values().collect(),
             admitted,

@@ -14,6 +14,7 @@ use crate::pool::Pool;
 use crate::pool::reason::Reason;
 use crate::queries::tally::TopQueries;
 use crate::queries::text::QueryText;
+use crate::reads::hindrance::ReadSight;
 use crate::reads::tally::ReadCounts;
 use crate::roster::check::LastCheck;
 use crate::roster::view::View;
@@ -184,6 +185,8 @@ pub struct Holdings {
     pub view: Arc<View>,
     /// How far behind the primary standbys are, in nanoseconds, as far as they have told.
     pub lags: BTreeMap<HostPort, u64>,
+    /// Whether reads go to each host, where some are routed.
+    pub reads: BTreeMap<HostPort, ReadSight>,
     /// The worker.
     pub worker: WorkerId,
     /// Its pools.

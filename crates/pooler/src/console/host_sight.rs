@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::config::HostPort;
 use crate::console::holdings::{Holdings, HostServers};
-use crate::roster::view::{HostStanding, Role, State, View};
+use crate::reads::hindrance::ReadSight;
+use crate::roster::view::{HostStanding, Role, View};
 
 /// A host: what is known of it, and its servers on all workers.
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub struct HostSight {
     /// Of a standby: how much older than the newest position that the primary has told is the newest
     /// one that the standby has replayed, in nanoseconds. Only where reads are routed.
     pub lag_ns: Option<u64>,
+    /// Whether reads go there, or why not, in a short phrase; `None` where none are routed.
+    pub reads: Option<String>,
 }
 
 impl HostSight {
@@ -32,6 +35,17 @@ impl HostSight {
         let view = holdings.first().map(|holding| &*holding.view);
         let lags = holdings.first().map(|holding| &holding.lags);
         let standings = view.map(worst).unwrap_or_default();
+        let mut reads: BTreeMap<&HostPort, &ReadSight> = BTreeMap::new();
+        for (host, own) in holdings.iter().flat_map(|holding| &holding.reads) {
+            let sight = reads.entry(host).or_insert(own);
+            *sight = own.min(*sight);
+        }
+        let lack = |host: &HostPort| servers.get(host)?.check.as_ref()?.lack;
+        let lack = |host: &HostPort| {
+            let primary =
+                || lack(view?.primary_of(host)?).map(|what| format!("the primary {what}"));
+            lack(host).map(str::to_owned).or_else(primary)
+        };
         let lsn = |host: &HostPort| servers.get(host)?.check.as_ref()?.lsn;
         let lag = |host: &HostPort| Some(lsn(view?.primary_of(host)?)?.saturating_sub(lsn(host)?));
         let sight = |(host, standing): (&HostPort, &HostStanding)| HostSight {
@@ -42,6 +56,10 @@ impl HostSight {
             lag_ns: lags
                 .and_then(|lags| lags.get(host).copied())
                 .filter(|_| standing.role == Some(Role::Standby)),
+            reads: reads.get(host).map(|of| match &of.hindrance {
+                Some(hindrance) => hindrance.phrase(lack(host).as_deref()),
+                None => "yes".into(),
+            }),
         };
         standings.into_iter().map(sight).collect()
     }
@@ -53,17 +71,6 @@ impl HostSight {
             Some(Role::Standby) => "standby",
             Some(Role::Rival) => "rival",
             None => "unknown",
-        }
-    }
-
-    /// Its state in one word.
-    pub(crate) fn state_word(&self) -> &'static str {
-        match self.standing.state {
-            State::Up => "up",
-            State::Down => "down",
-            State::Silent => "silent",
-            State::Drained => "drained",
-            State::Fenced => "fenced",
         }
     }
 }

@@ -4,26 +4,31 @@ use std::collections::BTreeMap;
 
 use super::host_sight::HostSight;
 use super::rows::{Row, number, text};
-use crate::config::{Config, HostPort};
+use crate::config::{Config, Database, HostPort};
 use crate::console::holdings::{Holdings, HostServers};
 use crate::event::Out;
 use crate::host_check::tell;
 use crate::ids::Time;
+use crate::login::LoginId;
+use crate::pool::key::Purpose;
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
+use crate::reads::ReadTerms;
+use crate::reads::hindrance::{Hindrance, ReadSight};
 use crate::roster::fact::Fact;
 use crate::server::ServerState;
 
 /// One row for each host.
 pub(super) fn show_hosts(config: &Config, now: Time, holdings: &[Holdings]) -> Vec<Row> {
     let row = |sight: HostSight| {
-        let (role, state) = (sight.role_word(), sight.state_word());
+        let (role, state) = (sight.role_word(), sight.standing.state.word());
         let HostSight {
             host,
             standing,
             servers,
             lag,
             lag_ns,
+            reads,
         } = sight;
         let check = servers.check.as_ref();
         vec![
@@ -39,6 +44,7 @@ pub(super) fn show_hosts(config: &Config, now: Time, holdings: &[Holdings]) -> V
             check.and_then(|check| check.lsn).map(lsn_text),
             lag.and_then(number),
             lag_ns.and_then(|lag| number(lag / 1_000_000)),
+            reads,
             number(servers.servers),
             number(servers.active),
             number(servers.logins),
@@ -67,6 +73,48 @@ impl Pooler {
         // Those that cover nothing yet have told nothing.
         lags.retain(|_, lag| *lag < u64::MAX);
         lags
+    }
+
+    /// Whether reads go to each host, or why not, by all that this worker knows.
+    pub(super) fn read_sights(&self) -> BTreeMap<HostPort, ReadSight> {
+        let mut sights = BTreeMap::new();
+        let databases = self.config.databases.values().chain(&self.config.fallback);
+        for database in databases {
+            let terms = ReadTerms::of(self.config.scopes(Some(database), None), database);
+            self.note_reads(None, (database, terms), &mut sights);
+        }
+        for id in self.logins.ids() {
+            let terms = &self.logins.at(id).terms;
+            self.note_reads(Some(id), (&terms.database, terms.reads), &mut sights);
+        }
+        sights
+    }
+
+    /// Notes whether the reads of a login go to each of its hosts. Without a login: those of a
+    /// database whose clients have not come yet.
+    fn note_reads(
+        &self,
+        login: Option<LoginId>,
+        (database, terms): (&Database, Option<ReadTerms>),
+        sights: &mut BTreeMap<HostPort, ReadSight>,
+    ) {
+        let Some(terms) = terms else { return };
+        let covers = self.covers.get(&*database.hosts);
+        for (host, standing) in self.hosts.hosts(database) {
+            let fails = login.and_then(|login| {
+                let pool = self.pool_there(login, Purpose::Clients, &TargetName::host(host))?;
+                let failure = self.pools.at(pool).failure.as_ref()?;
+                self.backs_off(pool)
+                    .then(|| Hindrance::Servers(failure.text.as_str().into()))
+            });
+            let cover = covers.and_then(|covers| covers.get(host));
+            let sight = ReadSight {
+                is_expected: login.is_none(),
+                hindrance: Hindrance::of_reads(standing, cover, &terms).or(fails),
+            };
+            let least = sights.entry(host.clone()).or_insert_with(|| sight.clone());
+            *least = sight.min(least.clone());
+        }
     }
 
     /// This worker's servers at each host of placed databases.

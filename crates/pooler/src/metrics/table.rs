@@ -341,7 +341,7 @@ static METRICS: &[Metric] = &[
     metric(
         "howdah_host_state",
         Gauge,
-        HostBy("state", |h| vec![(h.state_word(), 1.0)]),
+        HostBy("state", |h| vec![(h.standing.state.word(), 1.0)]),
         "The state of such a host: `up`, `down`, `silent`, `drained` or `fenced`.",
     ),
     metric(

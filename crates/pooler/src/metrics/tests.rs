@@ -49,6 +49,7 @@ fn holdings(worker: u16, pools: Vec<PoolShare>) -> Holdings {
         view: Arc::default(),
         hosts: Default::default(),
         lags: Default::default(),
+        reads: BTreeMap::new(),
         worker: WorkerId(worker),
         pools,
         admitted: BTreeMap::new(),

@@ -64,7 +64,7 @@ pub(crate) fn wish(database: &Database, purpose: Purpose) -> SessionAttrs {
 }
 
 /// Whether a host is a standby that reads can use.
-pub(super) fn serves_reads(standing: &HostStanding) -> bool {
+fn serves_reads(standing: &HostStanding) -> bool {
     standing.role == Some(Role::Standby) && standing.state == State::Up
 }
 

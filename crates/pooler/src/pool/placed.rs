@@ -4,10 +4,11 @@ use chacha20::rand_core::Rng;
 
 use crate::config::{LoadBalance, SessionAttrs};
 use crate::login::{LoginId, ReadPool};
-use crate::pool::fit::{fit_hosts, serves_reads};
+use crate::pool::fit::fit_hosts;
 use crate::pool::key::{PoolId, Purpose};
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
+use crate::reads::hindrance::Hindrance;
 use crate::roster::view::{Rank, Role};
 
 impl Pooler {
@@ -104,7 +105,7 @@ impl Pooler {
         let hosts = hosts.map_or(&[][..], |list| &list.hosts);
         let mut pools = Vec::new();
         for (host, standing) in hosts {
-            let is_standby = serves_reads(standing) && !standing.behind;
+            let is_standby = Hindrance::of_host(standing).is_none();
             if is_standby || standing.rank(SessionAttrs::Primary) == Some(Rank::Wished) {
                 pools.push(ReadPool {
                     pool: self.pool_at(id, Purpose::Clients, TargetName::host(host)),

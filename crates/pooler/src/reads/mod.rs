@@ -35,6 +35,7 @@
 mod again;
 pub mod group;
 pub mod guard;
+pub mod hindrance;
 pub mod lore;
 pub mod mark;
 pub(crate) mod maturity;

@@ -14,8 +14,9 @@ use crate::pool::key::Purpose;
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 use crate::roster::question::columns;
+use crate::roster::round::Cover;
 use crate::roster::view::{HostList, Instance, Role};
-use crate::server::ServerState;
+use crate::server::{Server, ServerState};
 
 /// Asks a server which instance it belongs to, and how its transactions begin.
 const QUESTION: &str = "SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()), \
@@ -136,6 +137,31 @@ impl Pooler {
         }
     }
 
+    /// Why a server has not matured in time.
+    pub(crate) fn why_immature(&self, id: ServerId) -> &'static str {
+        let server = self.servers.at(id);
+        let instance = match server.state() {
+            ServerState::Maturing(maturity) => maturity.instance,
+            _ => None,
+        };
+        match (self.cover_of_host(server), instance) {
+            (Some(cover), Some(instance)) if cover.instance != instance => {
+                "another instance answers at its address"
+            }
+            (None, _) => "no primary or standby tells how far it is",
+            _ => "the standby does not advance",
+        }
+    }
+
+    /// What the host of a server covers.
+    fn cover_of_host(&self, server: &Server) -> Option<&Cover> {
+        let TargetName::Host(host) = &self.pools.at(server.pool).key.target else {
+            return None;
+        };
+        let hosts = &self.logins.at(server.login).terms.database.hosts;
+        self.covers.get(&**hosts)?.get(&**host)
+    }
+
     /// True if a server's standby covers a round that began after the server was born: its pool can
     /// use it.
     fn has_matured(&mut self, id: ServerId) -> bool {
@@ -146,12 +172,7 @@ impl Pooler {
         let (Some(instance), Some(born)) = (maturity.instance, maturity.born) else {
             return false;
         };
-        let hosts = &self.logins.at(server.login).terms.database.hosts;
-        let TargetName::Host(host) = &self.pools.at(server.pool).key.target else {
-            return false;
-        };
-        let covers = self.covers.get(&**hosts);
-        let cover = covers.and_then(|covers| covers.get(&**host));
+        let cover = self.cover_of_host(server);
         if !cover.is_some_and(|cover| cover.instance == instance && cover.round > born) {
             return false;
         }

@@ -15,6 +15,7 @@ use crate::pool::placed::by_weight;
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 use crate::reads::ReadTerms;
+use crate::reads::hindrance::Hindrance;
 use crate::reads::mark::ReadMark;
 use crate::reads::tally::ReadPlace;
 use crate::reads::wish::{first_text, wish};
@@ -138,13 +139,12 @@ impl Pooler {
                 continue;
             }
             let cover = login.reads.covers().and_then(|covers| covers.get(host));
-            let lags = cover.map_or(terms.max_lag < u64::MAX, |cover| cover.lag > terms.max_lag);
             match cover {
-                _ if lags => {}
+                _ if Hindrance::of_cover(cover, terms).is_some() => {}
                 _ if !terms.is_session => choice.pools.push(share),
                 Some(cover) if cover.round > mark.floor => choice.pools.push(share),
                 Some(cover) if mark.at == Some(cover.instance) => choice.at = Some(share),
-                _ => choice.is_near |= cover.is_some(),
+                _ => choice.is_near = true,
             }
         }
         choice.is_free = !choice.pools.is_empty();

@@ -38,6 +38,8 @@ pub struct LastCheck {
     pub address: String,
     /// The position in the WAL: inserted by a primary, replayed by a standby.
     pub lsn: Option<u64>,
+    /// What is missing to know how far the host is.
+    pub lack: Option<&'static str>,
     /// How long the host took to answer, in nanoseconds.
     pub took: u64,
 }

@@ -42,6 +42,19 @@ pub enum State {
     Fenced,
 }
 
+impl State {
+    /// The state in one word.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Up => "up",
+            State::Down => "down",
+            State::Silent => "silent",
+            State::Drained => "drained",
+            State::Fenced => "fenced",
+        }
+    }
+}
+
 /// What is known of one host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostStanding {
