@@ -1,5 +1,8 @@
 """Single reads on standbys: which go there, and that no client notices what a standby can't do."""
 
+import os
+import signal
+
 import pytest
 
 from harness import machine, wire
@@ -312,6 +315,41 @@ def test_a_cancel_hits_the_run_under_way(single, trio):  # noqa: F811
         client.send(wire.terminate())
     with howdah.connect(database="rw") as client:
         assert client.value("select 5") == "5"
+
+
+@pytest.mark.parametrize("begin", [
+    [wire.query("begin read only")], [wire.query("/* howdah.route=standby */ START TRANSACTION")],
+    group("begin isolation level repeatable read, read only"), group("begin read only", "named")],
+    ids=["simple", "hint", "extended", "named"])
+def test_a_begin_whose_standby_is_lost_is_sent_again(single, trio, begin):  # noqa: F811
+    """A BEGIN has done nothing, so it goes to another host. A read may have killed its standby."""
+    howdah = single()
+    trio.others[1].stop()
+    with howdah.connect(database="rw", seconds=40) as client:
+        pid = begun_at_dead_process(howdah, client, trio, begin)
+        got = client.read_until("Z")
+        assert [message.tag for message in got if message.tag in "CEZ"] == ["C", "Z"]
+        # What came meanwhile is in the transaction.
+        assert client.value("select pg_backend_pid()") != pid
+        assert client.error(wire.query("insert into written values (1)"))["C"] == "25006"
+        client.rows("rollback")
+    with howdah.connect(database="rw", seconds=40) as client:
+        begun_at_dead_process(howdah, client, trio, [wire.query("select 1")])
+        assert client.read_to_end()[-1].fields()["C"] == "08006", "nothing else is sent again"
+
+
+def begun_at_dead_process(howdah, client, trio, request):  # noqa: F811
+    """Sends a request to a process of a standby that stands still, and then kills the process."""
+    reads_at_standbys(client, trio)
+    client.rows("begin read only")
+    assert client.value("select pg_is_in_recovery()") == "t"
+    pid = int(client.value("select pg_backend_pid()"))
+    client.rows("commit")
+    os.kill(pid, signal.SIGSTOP)
+    client.send(*request)
+    howdah.wait_for_pool("rw", sv_active=1)
+    os.kill(pid, signal.SIGKILL)
+    return str(pid)
 
 
 def test_nobody_at_a_standby(single, trio):  # noqa: F811

@@ -268,6 +268,7 @@ impl Client {
     pub(crate) fn read_is_sent(&mut self) {
         if let Some(wish) = self.read_mark.as_mut().and_then(|mark| mark.wish.as_mut()) {
             wish.is_guarded = false;
+            wish.is_begin = false;
         }
     }
 
@@ -277,6 +278,23 @@ impl Client {
         self.read_mark
             .as_ref()
             .is_some_and(|mark| mark.is_at_standby && mark.wish.is_some_and(|wish| wish.is_guarded))
+    }
+
+    /// The request under way is at a standby, and may be sent once more: `true` for a BEGIN, which is
+    /// if the standby is lost; `false` for a single read, which is if the standby refuses it.
+    #[inline]
+    pub(crate) fn may_be_sent_again(&self) -> Option<bool> {
+        let mark = self.read_mark.as_ref().filter(|mark| mark.is_at_standby)?;
+        let wish = mark.wish?;
+        let is_begin = wish.is_begin && !mark.is_repeated;
+        (wish.is_guarded || is_begin).then_some(!wish.is_guarded)
+    }
+
+    /// The client's BEGIN is sent once more.
+    pub(crate) fn begins_again(&mut self) {
+        if let Some(mark) = &mut self.read_mark {
+            mark.is_repeated = true;
+        }
     }
 
     /// The request under way is at a standby: nothing may follow it there.

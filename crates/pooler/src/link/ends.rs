@@ -88,8 +88,12 @@ impl Pooler {
         self.next.note(Next::BringToRest(id));
     }
 
-    /// A server is lost or closing. Its client is disconnected, with the reason as its error.
+    /// A server is lost or closing. Its client is disconnected, with the reason as its error, unless it
+    /// goes on at another host.
     pub(crate) fn drop_linked(&mut self, id: ServerId, fault: Fault, out: &mut Out) {
+        if fault == Fault::ServerGone && self.begin_again(id, out) {
+            return;
+        }
         let between = !self.servers.at(id).inbox.relaying();
         if let Some(client) = self.cut_link(id, out) {
             if between {

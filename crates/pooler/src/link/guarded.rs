@@ -10,6 +10,7 @@ use crate::next::Next;
 use crate::pool::key::PoolId;
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
+use crate::reads::group::is_bare_begin;
 use crate::reads::guard::{FirstAnswer, Guard};
 use crate::reads::tally::ReadPlace;
 use crate::roster::view::State;
@@ -40,9 +41,14 @@ impl Pooler {
         });
     }
 
-    /// The first `sent` bytes of a client's messages, which begin with a read, were handled. If they
-    /// are the whole read, and the server is a standby's, the answer is guarded.
-    pub(crate) fn guard_read(&mut self, id: ClientId, messages: &[u8], sent: usize) {
+    /// The first `sent` bytes of a client's messages, which begin with a read, or with a BEGIN, were
+    /// handled. If they are the whole request, and the server is a standby's, the answer is guarded.
+    pub(crate) fn guard_read(
+        &mut self,
+        (id, is_begin): (ClientId, bool),
+        messages: &[u8],
+        sent: usize,
+    ) {
         let client = gone!(self.clients.get_mut(id));
         if sent == 0 {
             // The read waits until something is known of a statement.
@@ -53,6 +59,7 @@ impl Pooler {
         let most = self.config.globals.max_prepared_statements;
         let login = client.login.map(|login| self.logins.at(login));
         let renames = login.is_some_and(|login| login.renames(most));
+        let is_whole = is_whole && (!is_begin || is_bare_begin(client, &messages[..sent]));
         let Some(server_id) = client.linked_server().filter(|_| is_whole) else {
             return;
         };
@@ -67,7 +74,11 @@ impl Pooler {
             0
         };
         let request = &messages[answered..sent];
-        server.link.guards(Guard::new(request));
+        server.link.guards(if is_begin {
+            Guard::of_begin(request)
+        } else {
+            Guard::new(request)
+        });
     }
 
     /// A standby has sent a part of the answer to a guarded read. Holds the bytes until something

@@ -184,6 +184,11 @@ impl Link {
         guard.map_or(FirstAnswer::Shown, |guard| guard.hears(answer))
     }
 
+    /// True while PostgreSQL has not answered a client's BEGIN, and there is nothing else to answer.
+    pub(crate) fn guards_begin(&self) -> bool {
+        self.guard.as_ref().is_some_and(|guard| guard.is_begin())
+    }
+
     /// The guard ends.
     pub(crate) fn take_guard(&mut self) -> Option<Box<Guard>> {
         self.guard.take()

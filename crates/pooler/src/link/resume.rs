@@ -73,8 +73,8 @@ impl Pooler {
         }
         let from = chunk.at;
         let flow = self.run_upstream(id, chunk, &mut read, out);
-        if self.clients.at(id).is_to_be_guarded() {
-            self.guard_read(id, &chunk.bytes[from..], chunk.at - from);
+        if let Some(is_begin) = self.clients.at(id).may_be_sent_again() {
+            self.guard_read((id, is_begin), &chunk.bytes[from..], chunk.at - from);
         }
         match flow {
             Flow::Done => After::Consumed,

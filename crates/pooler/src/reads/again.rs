@@ -1,4 +1,5 @@
-//! A read that a standby has refused runs again, at the primary.
+//! A read that a standby has refused runs again, at the primary. A BEGIN whose standby is lost goes to
+//! another host. Nothing else is ever sent twice.
 
 use crate::event::{ClientId, Out, ServerId};
 use crate::link::ends::Farewell;
@@ -10,6 +11,31 @@ use crate::reads::mark::Again;
 use crate::reads::wish::first_text;
 
 impl Pooler {
+    /// A server is lost. If all that it owes is the answer to its client's BEGIN, the client leaves it
+    /// and sends the BEGIN once more, to whatever host fits now. False if the client can't go on.
+    pub(crate) fn begin_again(&mut self, server_id: ServerId, out: &mut Out) -> bool {
+        let server = self.servers.at_mut(server_id);
+        let Some(id) = server
+            .linked_client()
+            .filter(|_| server.link.guards_begin())
+        else {
+            return false;
+        };
+        let client = self.clients.at(id);
+        if client.is_leaving() || !client.inbox.at_boundary() || server.cancels.are_under_way() {
+            return false;
+        }
+        let request = gone!(server.link.take_guard()).into_request();
+        // Its end is no end that anybody sees.
+        while server.link.take_watched(self.now).is_some() {}
+        self.unlink(id, server_id, out);
+        let client = self.clients.at_mut(id);
+        client.begins_again();
+        client.inbox.hold_first(&request);
+        self.next.note(Next::Resume(id));
+        true
+    }
+
     /// A standby has refused a client's read: the client leaves the server, as if it had gone, and
     /// sends its request once more, now to the primary.
     pub(crate) fn read_again(

@@ -4,7 +4,7 @@ use howdah_wire::frame::{HEADER, cstr, header};
 use howdah_wire::tag::frontend as tag;
 
 use crate::client::Client;
-use crate::effect::{VolatileNames, is_read};
+use crate::effect::{Begin, VolatileNames, is_read};
 use crate::limits;
 use crate::statement::Statement;
 
@@ -76,6 +76,38 @@ pub fn group_kind(client: &Client, bytes: &[u8], volatile: &VolatileNames) -> Gr
         reads |= header.tag != tag::EXECUTE;
         rest = &rest[header.total()..];
     }
+}
+
+/// True if these messages, a whole request, begin a transaction and do nothing else: a Query, or one
+/// statement that is parsed, if it is new, bound and executed.
+pub fn is_bare_begin(client: &Client, request: &[u8]) -> bool {
+    let is_begin = |text: &[u8]| Begin::read(text).is_some();
+    let (mut rest, mut parsed, mut bound, mut is_executed) = (request, None, None, false);
+    while let Some(Ok(header)) = header(rest) {
+        let body = rest.get(HEADER..header.total()).unwrap_or_default();
+        let first = cstr(body);
+        let second = first.and_then(|(_, rest)| cstr(rest)).map(|(of, _)| of);
+        let first = first.map(|(of, _)| of);
+        match header.tag {
+            tag::QUERY => return rest.len() == request.len() && first.is_some_and(is_begin),
+            tag::PARSE if rest.len() == request.len() => parsed = first.zip(second),
+            tag::BIND if bound.is_none() => {
+                bound = second.and_then(|name| match parsed {
+                    Some((of, text)) if of == name => Some(text),
+                    _ => named(client, name).map(Statement::text),
+                });
+                if !bound.is_some_and(is_begin) {
+                    return false;
+                }
+            }
+            tag::DESCRIBE => {}
+            tag::EXECUTE if bound.is_some() && !is_executed => is_executed = true,
+            tag::SYNC => return is_executed,
+            _ => return false,
+        }
+        rest = &rest[body.len() + HEADER..];
+    }
+    false
 }
 
 fn may_be_in_read(of: u8) -> bool {

@@ -1,6 +1,9 @@
 //! The guard of a single read at a standby: the read's answer is held back until PostgreSQL shows a
 //! row or the end. If the standby can't carry the read out, Howdah runs it once more at the primary,
 //! and the client sees nothing of the first run.
+//!
+//! A BEGIN has a guard, too. If its standby is lost before it has answered, the BEGIN goes to another
+//! host: it has done nothing.
 
 use howdah_wire::backend::Fields;
 use howdah_wire::frame::{HEADER, header};
@@ -11,13 +14,14 @@ use crate::limits;
 /// A SQLSTATE.
 pub type Sqlstate = [u8; 5];
 
-/// A read that a standby carries out, until its first row.
+/// A read that a standby carries out, until its first row; or a BEGIN, until its answer.
 #[derive(Debug)]
 pub struct Guard {
     /// The client's messages.
     request: Box<[u8]>,
     /// How many bytes of the answer are known to decide nothing.
     passed: usize,
+    is_begin: bool,
 }
 
 /// What a standby has answered so far.
@@ -37,7 +41,21 @@ impl Guard {
         Guard {
             request: request.into(),
             passed: 0,
+            is_begin: false,
         }
+    }
+
+    /// Guards these messages of a client, which begin a transaction and do nothing else.
+    pub fn of_begin(request: &[u8]) -> Guard {
+        Guard {
+            is_begin: true,
+            ..Guard::new(request)
+        }
+    }
+
+    /// True if the messages begin a transaction and do nothing else.
+    pub fn is_begin(&self) -> bool {
+        self.is_begin
     }
 
     /// The client's messages.
@@ -65,8 +83,12 @@ impl Guard {
             let Some(body) = rest.get(HEADER..header.total()) else {
                 return FirstAnswer::Awaited;
             };
-            if *first == tag::ERROR {
-                return judge(Fields::new(body));
+            match *first {
+                // PostgreSQL goes, and says so.
+                tag::ERROR if self.is_begin && Fields::new(body).severity() == b"FATAL" => {}
+                tag::ERROR if self.is_begin => return FirstAnswer::Shown,
+                tag::ERROR => return judge(Fields::new(body)),
+                _ => {}
             }
             self.passed += header.total();
         }
@@ -161,6 +183,14 @@ mod tests {
             assert_eq!(guard.hears(&answer[..there]), FirstAnswer::Awaited);
         }
         assert_eq!(guard.hears(&answer), FirstAnswer::Refused(*b"25006"));
+    }
+
+    #[test]
+    fn a_begin_has_no_answer_until_it_has_one() {
+        let heard = |answer: &[u8]| Guard::of_begin(b"").hears(answer);
+        assert_eq!(heard(&error("FATAL", "57P01")), FirstAnswer::Awaited);
+        assert_eq!(heard(&error("ERROR", "25006")), FirstAnswer::Shown);
+        assert_eq!(heard(b"C\0\0\0\x0aBEGIN\0"), FirstAnswer::Shown);
     }
 
     #[test]

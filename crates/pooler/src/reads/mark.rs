@@ -20,6 +20,9 @@ pub struct ReadWish {
     /// The whole request is one read, whose answer is guarded at a standby
     /// ([`crate::reads::guard`]).
     pub is_guarded: bool,
+    /// The request begins a transaction. If it does nothing else, it is sent again when its standby is
+    /// lost before the answer.
+    pub is_begin: bool,
 }
 
 /// A read that a standby has refused, and that runs again at the primary.
@@ -47,6 +50,8 @@ pub struct ReadMark {
     pub is_at_standby: bool,
     /// The request runs again.
     pub again: Option<Again>,
+    /// The BEGIN under way was sent before, to a standby that was lost.
+    pub is_repeated: bool,
     /// The client was told of something meanwhile that `at` need not have replayed.
     heard: bool,
     /// Until when the request waits for a standby.
@@ -67,6 +72,7 @@ impl ReadMark {
             place: None,
             is_at_standby: false,
             again: None,
+            is_repeated: false,
             heard: false,
             waits_until: None,
             no_wait_until: Time(0),
@@ -94,6 +100,7 @@ impl ReadMark {
         self.floor = begun;
         self.at = at.filter(|_| !self.heard);
         self.again = None;
+        self.is_repeated = false;
         self.begins(None);
     }
 
@@ -158,6 +165,7 @@ mod tests {
         let wish = Some(ReadWish {
             target: ReadTarget::Standby,
             is_guarded: false,
+            is_begin: false,
         });
         mark.begins(wish);
         mark.hears(4);

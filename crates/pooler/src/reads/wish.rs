@@ -41,6 +41,7 @@ pub fn wish(client: &Client, opening: Opening<'_>, usual: ReadTarget) -> Option<
         Some(ReadWish {
             target,
             is_guarded: false,
+            is_begin: said.begin.is_some(),
         })
     };
     match said.hint.or_else(by_setting) {
@@ -69,6 +70,7 @@ pub fn wish(client: &Client, opening: Opening<'_>, usual: ReadTarget) -> Option<
     is_read.then_some(ReadWish {
         target: usual,
         is_guarded: is_single,
+        is_begin: said.begin.is_some(),
     })
 }
 
