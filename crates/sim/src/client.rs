@@ -62,6 +62,8 @@ pub struct Wish {
     pub is_fresh: bool,
     /// Its statements may run at a standby.
     pub reads: bool,
+    /// What a standby refuses always runs again.
+    pub heals: bool,
     /// It talks before it is told that it is logged in.
     pub eager: bool,
     /// The minor version of the client's protocol.
@@ -148,7 +150,7 @@ impl Client {
         hearing.may_end = world.excuses.texts.contains(&LISTENER_LOST);
         let seen = Seen::new(wish.is_fresh.then(|| world.wal.clone()));
         let uncertain = wish.cancellable || wish.schema || wish.reads;
-        let reference = Reference::new(session, (hearing, seen), uncertain);
+        let reference = Reference::new(session, (hearing, seen), uncertain, wish.heals);
         Client {
             wish,
             stage: Stage::Away,

@@ -72,6 +72,8 @@ pub struct Tongue {
     pub reads: bool,
     /// All transactions of the client may be reads. (It keeps no server, which could be a standby's.)
     pub reads_by_default: bool,
+    /// Single reads may run at standbys.
+    pub single: bool,
 }
 
 const KINDS: usize = TABLES + schema::KINDS;

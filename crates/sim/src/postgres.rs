@@ -13,7 +13,7 @@ use howdah_wire::{backend::Status, write};
 use crate::host::{CHECKED, Host, Refusal};
 use crate::journal::Journal;
 use crate::line::{Line, Secrecy};
-use crate::session::{Deed, Session};
+use crate::session::{Ailment, Deed, Session};
 use crate::settings::Settings;
 use crate::story::{Who, words};
 use crate::view::View;
@@ -50,6 +50,8 @@ pub struct Manners {
     pub answers_late_once_in: usize,
     /// Somebody else writes once in this many steps, if hosts have roles; 0 for never.
     pub others_write_once_in: usize,
+    /// A standby refuses a single read once in this many times, or gives up after a row; 0 for never.
+    pub refuses_reads_once_in: usize,
 }
 
 /// A database and a user.
@@ -98,6 +100,8 @@ pub struct Postgres {
     pub wishes: BTreeMap<String, SessionAttrs>,
     /// The databases whose reads go to standbys.
     pub readers: BTreeSet<String>,
+    /// Those of them whose single reads do.
+    pub single_readers: BTreeSet<String>,
     /// How it behaves.
     pub manners: Manners,
     /// All statements that ran.
@@ -164,6 +168,7 @@ impl Postgres {
             hosts,
             wishes: BTreeMap::new(),
             readers: BTreeSet::new(),
+            single_readers: BTreeSet::new(),
             manners,
             journal: Journal::default(),
             limits: Limits::default(),
@@ -517,6 +522,17 @@ impl Postgres {
             {
                 return process.tells_instance(host, world);
             }
+            if tag == frontend::QUERY && body.windows(FUNCTIONS.len()).any(|part| part == FUNCTIONS)
+            {
+                return process.tells_functions(world);
+            }
+            let single = host.in_recovery && self.single_readers.contains(&process.login.0);
+            let refuses = self.manners.refuses_reads_once_in;
+            if single && refuses > 0 && process.session.is_idle() {
+                let befalls = world.chance.once_in(refuses);
+                let ailment = AILMENTS[world.chance.within(0..=AILMENTS.len() - 1)];
+                process.session.ailment = befalls.then_some(ailment);
+            }
             let shown = host.has_role.then(|| host.position(&world.wal.borrow()));
             process.session.shows = shown;
             let before = self.journal.len();
@@ -524,6 +540,7 @@ impl Postgres {
             if self.journal.len() > before {
                 self.check_orders(at, world);
             }
+            self.check_refusal(at, world);
         } else if !open {
             process.die(world, &mut self.journal);
         }
@@ -536,7 +553,10 @@ impl Postgres {
         let who = [Who::Backend(process.pid)];
         let wish = self.wishes.get(&process.login.0);
         let wants_primary = matches!(wish, Some(SessionAttrs::Primary | SessionAttrs::ReadWrite));
-        let reads = self.readers.contains(&process.login.0) && process.session.may_be_read();
+        let single = self.single_readers.contains(&process.login.0);
+        let session = &process.session;
+        let may = session.may_be_read() || single && session.reads_alone();
+        let reads = self.readers.contains(&process.login.0) && may;
         let at_standby = wants_primary && self.hosts[process.host].in_recovery;
         self.reads += usize::from(at_standby);
         if at_standby && !reads {
@@ -547,6 +567,22 @@ impl Postgres {
         if paused {
             let text = format!("a statement runs in {}, which is paused", process.login.0);
             world.story.violate("orders", &who, text);
+        }
+    }
+
+    /// Checks that nobody has taken a write for a read: the standby's refusal heals, and is not seen.
+    fn check_refusal(&mut self, at: usize, world: &mut World) {
+        let process = &mut self.processes[at];
+        let refused = std::mem::take(&mut process.session.refused_write);
+        let single = self.single_readers.contains(&process.login.0);
+        if refused
+            && single
+            && self.hosts[process.host].in_recovery
+            && !process.session.may_be_read()
+        {
+            let text = format!("a write of {} is taken for a read", process.login.0);
+            let who = [Who::Backend(process.pid)];
+            world.story.violate("roles", &who, text);
         }
     }
 
@@ -796,6 +832,19 @@ impl Process {
         self.say(host.instance(), world);
     }
 
+    /// Which functions are volatile. No user has made any.
+    fn tells_functions(&mut self, world: &mut World) {
+        let out = &mut self.session.out;
+        for name in ["currval", "lastval", "nextval", "setval"] {
+            let columns = [Some(name.as_bytes()), Some(b"f")];
+            write::data_row(out, columns.into_iter());
+        }
+        write::command_complete(out, "SELECT 4");
+        write::ready(out, Status::Idle);
+        self.session.flushed = out.len();
+        world.activity += 1;
+    }
+
     /// Answers a question about the host.
     fn say<const COLUMNS: usize>(
         &mut self,
@@ -951,6 +1000,17 @@ pub const CRASHED: &str = "57P02";
 
 /// What only a question about the host itself asks for.
 const ITS_START: &[u8] = b"pg_postmaster_start_time";
+
+/// What only a question about functions asks for.
+const FUNCTIONS: &[u8] = b"provolatile";
+
+/// What befalls reads at standbys.
+const AILMENTS: [Ailment; 4] = [
+    Ailment::Refuses("40001"),
+    Ailment::Refuses("25006"),
+    Ailment::GivesUp,
+    Ailment::GivesUp,
+];
 
 /// The beginning of notices and parameters that were not asked for.
 pub const UNASKED: &str = "in_hot_standby";

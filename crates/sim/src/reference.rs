@@ -13,7 +13,7 @@ use howdah_wire::tag::{backend, frontend};
 
 use crate::hearing::Hearing;
 use crate::seen::Seen;
-use crate::session::{CANCELLED, Deed, Keeping, Session};
+use crate::session::{CANCELLED, CONFLICT, Deed, Keeping, Session};
 use crate::sql::Token;
 use crate::story::words;
 use crate::view::Sent;
@@ -45,6 +45,12 @@ pub struct Reference {
     stray: usize,
     /// Syncs that the current COPY has eaten.
     eaten: usize,
+    /// What a standby refuses always runs again.
+    heals: bool,
+    /// The client has seen a row, or the end of a statement, since the last ReadyForQuery.
+    is_shown: bool,
+    /// The last message was a Query.
+    simple: bool,
     /// The transaction had failed before the last message.
     had_failed: bool,
     /// The notifications that the client must receive.
@@ -58,7 +64,12 @@ pub struct Reference {
 
 impl Reference {
     /// The reference of a client that has just logged in.
-    pub fn new(session: Session, (hearing, seen): (Hearing, Seen), uncertain: bool) -> Reference {
+    pub fn new(
+        session: Session,
+        (hearing, seen): (Hearing, Seen),
+        uncertain: bool,
+        heals: bool,
+    ) -> Reference {
         Reference {
             session,
             uncertain,
@@ -68,6 +79,9 @@ impl Reference {
             cancelled_at: None,
             stray: 0,
             eaten: 0,
+            heals,
+            is_shown: false,
+            simple: false,
             had_failed: false,
             hearing,
             seen,
@@ -165,9 +179,21 @@ impl Reference {
                 if refused {
                     self.session.lose();
                 }
+                let conflicts = is_conflict(message) && (self.is_shown || !self.heals);
+                if conflicts {
+                    self.session.conflicts(self.simple);
+                }
                 let kept_off = is_kept_off(message) && self.session.refuse_to_keep();
                 let forgotten = is_forgotten(message) && self.session.forget_number();
-                if expected == message || unparsed || lost || refused || kept_off || forgotten {
+                if expected == message
+                    || unparsed
+                    || lost
+                    || refused
+                    || kept_off
+                    || forgotten
+                    || conflicts
+                {
+                    self.is_shown = shows(message, self.is_shown);
                     if self.is_silent() {
                         let known = std::mem::replace(&mut self.known, self.kept.len());
                         self.seen.writes(&self.kept[known..]);
@@ -270,6 +296,7 @@ impl Reference {
             self.eaten += 1;
         }
         self.had_failed = self.session.has_failed();
+        self.simple = message.tag == frontend::QUERY;
         self.session.feed(message.tag, &message.body);
     }
 
@@ -420,6 +447,21 @@ fn is_kept_off(message: &[u8]) -> bool {
 fn is_forgotten(message: &[u8]) -> bool {
     message.first() == Some(&backend::ERROR)
         && Fields::new(&message[HEADER..]).sqlstate() == Some(b"55000")
+}
+
+/// True if a client has seen a row, or the end of a statement, after this message.
+fn shows(message: &[u8], before: bool) -> bool {
+    match message.first() {
+        Some(&(backend::DATA_ROW | backend::COMMAND_COMPLETE)) => true,
+        Some(&backend::READY) => false,
+        _ => before,
+    }
+}
+
+/// A standby has not carried a read out.
+fn is_conflict(message: &[u8]) -> bool {
+    message.first() == Some(&backend::ERROR)
+        && Fields::new(&message[HEADER..]).message() == CONFLICT.as_bytes()
 }
 
 /// A write was refused, perhaps because it was sent to a standby.

@@ -164,6 +164,7 @@ impl Play {
         postgres.limits = scenario.limits();
         postgres.wishes = scenario.wishes();
         postgres.readers = scenario.readers();
+        postgres.single_readers = scenario.single_readers();
         let mishaps = Mishaps::plan(&scenario, &postgres.hosts, &mut borrowed);
         borrowed.listen(front.clone());
         let (now, brief) = (borrowed.now, format!("{scenario:?}"));

@@ -56,6 +56,8 @@ pub struct Reads {
     pub wait: &'static str,
     /// `max_standby_lag`, in seconds.
     pub lag: &'static str,
+    /// `read_routing` is `statements`.
+    pub has_single: bool,
 }
 
 impl fmt::Display for Reads {
@@ -65,11 +67,17 @@ impl fmt::Display for Reads {
             target,
             wait,
             lag,
+            has_single,
         } = self;
+        let routing = if *has_single {
+            "statements"
+        } else {
+            "transactions"
+        };
         let consistency = if *is_session { "session" } else { "eventual" };
         write!(
             f,
-            " read_routing=transactions read_consistency={consistency} read_target={target} \
+            " read_routing={routing} read_consistency={consistency} read_target={target} \
              read_wait={wait} max_standby_lag={lag}"
         )
     }
@@ -206,6 +214,7 @@ impl Scenario {
             discards: false,
             reads: false,
             reads_by_default: false,
+            single: false,
         };
         let idle_seconds = chance.within(1..=4) as u64;
         let mut scenario = Scenario {
@@ -369,6 +378,9 @@ impl Scenario {
         self.weights.weigh_reads(chance);
         self.units += chance.within(5..=25);
         let all_read = chance.once_in(2);
+        // Drawn from a seed of its own, so that the runs of other seeds stay the same.
+        let apart = &mut Chance::new(self.seed ^ 0x0051_9e1e);
+        let refuses = [0, 2, 8][apart.within(0..=2)];
         self.manners.others_write_once_in = [0, 3, 30, 300][chance.within(0..=3)];
         self.manners.answers_late_once_in = [0, 1, 3][chance.within(0..=2)];
         for database in &mut self.databases {
@@ -386,12 +398,18 @@ impl Scenario {
                 } else {
                     lags[chance.within(0..=3)]
                 },
+                has_single: apart.once_in(2),
             };
             if all_read {
                 database.wish = SessionAttrs::Primary;
             }
             let writes = [SessionAttrs::Primary, SessionAttrs::ReadWrite];
             database.reads = writes.contains(&database.wish).then_some(reads);
+        }
+        let mut reads = self.databases.iter().filter_map(|of| of.reads);
+        if reads.any(|reads| reads.has_single) {
+            self.tongue.single = true;
+            self.manners.refuses_reads_once_in = refuses;
         }
     }
 
@@ -403,6 +421,13 @@ impl Scenario {
     /// The databases whose reads go to standbys.
     pub fn readers(&self) -> BTreeSet<String> {
         let readers = self.databases.iter().filter(|of| of.reads.is_some());
+        readers.map(|of| of.name.clone()).collect()
+    }
+
+    /// Those of them whose single reads do.
+    pub fn single_readers(&self) -> BTreeSet<String> {
+        let is_single = |of: &&Database| of.reads.is_some_and(|reads| reads.has_single);
+        let readers = self.databases.iter().filter(is_single);
         readers.map(|of| of.name.clone()).collect()
     }
 
@@ -847,6 +872,14 @@ impl Scenario {
             .sum::<usize>();
         let refusals = self.manners.refuses_once_in + self.user_most + bounds;
         self.shares_listen && faults + refusals == 0
+    }
+
+    /// What a standby can't do always runs again at the primary, unless a cancel request is in the
+    /// way: nothing else keeps Howdah from it.
+    pub fn heals_reads(&self) -> bool {
+        let faults = &self.faults;
+        let faults = faults.orders + faults.takeovers + self.manners.speaks_once_in;
+        self.strict_limits && faults == 0
     }
 
     /// How servers are kept for clients that have left something there.

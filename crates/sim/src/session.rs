@@ -26,7 +26,8 @@ use copy::CopyIn;
 pub use objects::Keeping;
 use objects::{Objects, Refusable};
 use reply::COLUMN;
-use transaction::Transaction;
+pub use transaction::CONFLICT;
+use transaction::{Transaction, conflict};
 
 /// The length of a ReadyForQuery.
 const READY_LENGTH: usize = 6;
@@ -45,6 +46,15 @@ pub enum Deed {
     Undone(Token),
     /// A change of the session's channels is committed.
     Listening(Listening),
+}
+
+/// What a standby does to a read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ailment {
+    /// It refuses the read, with this SQLSTATE.
+    Refuses(&'static str),
+    /// It gives up after the first row.
+    GivesUp,
 }
 
 /// One session.
@@ -84,8 +94,12 @@ pub struct Session {
     pub read_only: bool,
     /// What the host shows: for rows, if hosts differ.
     pub shows: Option<Position>,
+    /// What befalls the next statement that is a read of its own, at a standby.
+    pub ailment: Option<Ailment>,
     /// The next reply says that a write is refused, as a standby does.
     pub refuses_write: bool,
+    /// A write was refused.
+    pub refused_write: bool,
     /// The transaction under way, or the last one.
     transaction: Transaction,
     /// What was fed last may keep its server, which too many may do.
@@ -173,7 +187,9 @@ impl Session {
             keeping: Keeping::default(),
             read_only: false,
             shows: None,
+            ailment: None,
             refuses_write: false,
+            refused_write: false,
             transaction: Transaction::default(),
             keeper: None,
             works: false,
@@ -466,7 +482,9 @@ impl Session {
         text: &str,
         shape: Option<Shape>,
     ) -> Result<Ran, Fault> {
+        self.transaction.does(sql);
         if sql.writes() && self.must_not_write() {
+            self.refused_write = true;
             return Err((
                 "25006",
                 "cannot execute this in a read-only transaction".into(),
@@ -489,6 +507,7 @@ impl Session {
                 notice,
                 ..
             } => {
+                let gives_up = self.ails()?;
                 let token = self.ran(*author, parameter);
                 if *notice {
                     write::notice(&mut self.out, "NOTICE", "00000", "noted", None);
@@ -496,6 +515,9 @@ impl Session {
                 }
                 for row in 0..*rows {
                     self.row(token, row, *size, text, shape);
+                    if gives_up {
+                        return Err(conflict("40001"));
+                    }
                 }
                 format!("SELECT {rows}")
             }

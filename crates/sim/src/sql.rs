@@ -303,6 +303,7 @@ fn read(text: &str) -> Option<Sql> {
         "" => Sql::Empty,
         "select" => select(rest)?,
         "insert" => Sql::Insert(author(rest), table(rest, "into")),
+        "with" => Sql::Insert(author(rest.split_once("insert")?.1), None),
         "alter" | "drop" => ddl(&first.to_ascii_lowercase(), rest, rest, false)?,
         "create" if rest.starts_with("table ") => ddl("create", rest, rest, false)?,
         "fail" => Sql::Fail(author(rest)),

@@ -38,6 +38,7 @@ impl Speaker<'_> {
         let tongue = self.tongue;
         match kind {
             0 if tongue.blocks => self.read_block(),
+            1 if tongue.single && self.chance.once_in(2) => self.single_reads(),
             1 => self.hinted(),
             2 => self.read_group(),
             3 if tongue.reads_by_default => self.reads_by_default(),
@@ -112,6 +113,44 @@ impl Speaker<'_> {
                 self.await_answers();
             }
         }
+    }
+
+    /// Reads without a hint, and what looks like one.
+    fn single_reads(&mut self) {
+        for _ in 0..self.chance.within(1..=4) {
+            match self.chance.within(0..=5) {
+                0 if self.tongue.named => self.group_of_reads(),
+                1 => {
+                    let token = self.token();
+                    self.run(&format!("with w as (insert '{token}') select 1"));
+                }
+                _ => self.reads(""),
+            }
+            if !self.chance.once_in(3) {
+                // Nothing is behind it.
+                self.await_answers();
+            }
+        }
+    }
+
+    /// Several statements up to a Sync. The last one may write.
+    fn group_of_reads(&mut self) {
+        let name = |at| format!("r0_{at}");
+        for (at, text) in TEXTS.iter().enumerate().take(2) {
+            self.target(frontend::CLOSE, b'S', &name(at));
+            self.parse(&name(at), text);
+            self.sync();
+        }
+        self.await_answers();
+        for _ in 0..self.chance.within(2..=4) {
+            let at = self.chance.within(0..=1);
+            self.bind_execute("", &name(at), true, 0);
+        }
+        if self.chance.once_in(3) {
+            self.parse("", "insert $1 w3");
+            self.bind_execute("", "", true, 0);
+        }
+        self.sync();
     }
 
     fn read_group(&mut self) {

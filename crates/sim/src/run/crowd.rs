@@ -40,6 +40,7 @@ pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) 
         tongue.unnamed &= !cancellable;
         tongue.sure = !cancellable;
         tongue.reads &= database.reads.is_some();
+        tongue.single &= database.reads.is_some_and(|reads| reads.has_single);
         if tongue.reads && tongue.session && chance.once_in(2) {
             tongue.reads_by_default = true;
             tongue.objects = false;
@@ -80,6 +81,7 @@ pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) 
             keeping: scenario.keeping(),
             eager: chance.once_in(10),
             reads: tongue.reads,
+            heals: !tongue.single || scenario.heals_reads() && !cancellable,
             has_roles: scenario.roles.is_some(),
             is_fresh: database.reads.is_some_and(|reads| reads.is_session),
             minor: [0, 0, 0, 2, 9][chance.within(0..=4)],

@@ -4,7 +4,7 @@ use howdah_wire::frame::{cstr, u16_be, u32_be};
 use howdah_wire::tag::{backend, frontend};
 use howdah_wire::write;
 
-use super::{Fault, Portal, Prepared, Session, Slow, no_statement};
+use super::{Fault, Portal, Prepared, Session, Slow, conflict, no_statement};
 use crate::schema::Shape;
 use crate::sql::{Sql, Token, split};
 use crate::view::{Outcome, Plan};
@@ -282,7 +282,10 @@ impl Session {
             self.run(&portal.sql, portal.token, &portal.text, portal.shape)?;
             return Ok(());
         };
+        let mut gives_up = false;
         if portal.sent.is_none() {
+            gives_up = self.ails()?;
+            self.transaction.does(&portal.sql);
             self.ran(author, portal.token);
             if notice {
                 write::notice(&mut self.out, "NOTICE", "00000", "noted", None);
@@ -295,6 +298,9 @@ impl Session {
         for row in from..from + now {
             let said = self.row_of(portal.token, row, size, &portal.text, portal.shape);
             self.out.extend_from_slice(&said);
+            if gives_up {
+                return Err(conflict("40001"));
+            }
         }
         self.portal(name)?.sent = Some(from + now);
         if most > 0 && now == most {

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use howdah_wire::tag::frontend;
 
-use super::{Block, Deed, Fault, READY_LENGTH, Session};
-use crate::sql::Modes;
+use super::{Ailment, Block, Deed, Fault, READY_LENGTH, Session};
+use crate::sql::{Modes, Sql};
 
 /// What is known of a transaction when it begins.
 #[derive(Debug, Default)]
@@ -14,6 +14,23 @@ pub(super) struct Transaction {
     pub read_only: bool,
     /// Its first text asks for a standby.
     wants_standby: bool,
+    /// It has done something else than read, or begun with BEGIN.
+    does_more: bool,
+}
+
+impl Transaction {
+    /// A statement runs.
+    pub fn does(&mut self, sql: &Sql) {
+        self.does_more |= !matches!(sql, Sql::Select { .. });
+    }
+}
+
+/// How the error of a read begins that a standby does not carry out.
+pub const CONFLICT: &str = "canceling statement due to conflict with recovery";
+
+/// A standby does not carry a read out.
+pub(super) fn conflict(sqlstate: &'static str) -> Fault {
+    (sqlstate, CONFLICT.into())
 }
 
 /// The texts that ask for a standby begin so.
@@ -29,6 +46,7 @@ impl Session {
         self.transaction = Transaction {
             read_only: self.settings.read_only(),
             wants_standby: HINTS.iter().any(|hint| text.starts_with(hint)),
+            does_more: false,
         };
     }
 
@@ -68,6 +86,34 @@ impl Session {
     pub fn may_be_read(&self) -> bool {
         let of = &self.transaction;
         of.read_only || of.wants_standby || self.statements(true).next().is_some()
+    }
+
+    /// True if what runs now is a read of its own.
+    pub fn reads_alone(&self) -> bool {
+        !self.transaction.does_more && !self.several
+    }
+
+    /// What befalls a read of its own: true if it ends after its first row.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub(super) fn ails(&mut self) -> Result<bool, Fault> {
+        let of = &self.transaction;
+        let is_asked_for = of.read_only || of.wants_standby;
+        let is_kept = self.statements(true).next().is_some();
+        if is_asked_for || is_kept || !self.reads_alone() {
+            return Ok(false);
+        }
+        match self.ailment.take() {
+            Some(Ailment::Refuses(sqlstate)) => Err(conflict(sqlstate)),
+            gives_up => Ok(gives_up.is_some()),
+        }
+    }
+
+    /// The last message has failed instead, because of its standby. The error was already sent.
+    pub fn conflicts(&mut self, simple: bool) {
+        self.slow = None;
+        self.refuse_last(simple);
     }
 
     /// True if a write is refused now: by the transaction, or by a standby.
