@@ -91,7 +91,8 @@ impl Pooler {
     /// A server is lost or closing. Its client is disconnected, with the reason as its error, unless it
     /// goes on at another host.
     pub(crate) fn drop_linked(&mut self, id: ServerId, fault: Fault, out: &mut Out) {
-        if fault == Fault::ServerGone && self.begin_again(id, out) {
+        let client = self.servers.at(id).linked_client();
+        if fault == Fault::ServerGone && client.is_some_and(|of| self.begin_again(of, id, out)) {
             return;
         }
         let between = !self.servers.at(id).inbox.relaying();

@@ -13,16 +13,11 @@ use crate::reads::wish::first_text;
 impl Pooler {
     /// A server is lost. If all that it owes is the answer to its client's BEGIN, the client leaves it
     /// and sends the BEGIN once more, to whatever host fits now. False if the client can't go on.
-    pub(crate) fn begin_again(&mut self, server_id: ServerId, out: &mut Out) -> bool {
+    pub(crate) fn begin_again(&mut self, id: ClientId, server_id: ServerId, out: &mut Out) -> bool {
         let server = self.servers.at_mut(server_id);
-        let Some(id) = server
-            .linked_client()
-            .filter(|_| server.link.guards_begin())
-        else {
-            return false;
-        };
         let client = self.clients.at(id);
-        if client.is_leaving() || !client.inbox.at_boundary() || server.cancels.are_under_way() {
+        let goes_on = !client.is_leaving() && client.inbox.at_boundary();
+        if !server.link.guards_begin() || !goes_on || server.cancels.are_under_way() {
             return false;
         }
         let request = gone!(server.link.take_guard()).into_request();
