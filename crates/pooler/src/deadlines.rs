@@ -218,9 +218,10 @@ impl Pooler {
             // A COPY FROM STDIN takes as long as its client sends. As with PgBouncer, the timeout
             // counts from the client's last bytes.
             let from = server.times.request.max(client.times.quiet);
-            // Both runs of a read are one query.
-            let again = client.read_mark.as_ref().and_then(|mark| mark.again);
-            let from = again.map_or(from, |again| again.since);
+            // Both runs of a read, or of a BEGIN, are one query.
+            let mark = client.read_mark.as_ref();
+            let first = mark.and_then(|mark| mark.again.map(|of| of.since).or(mark.repeated));
+            let from = first.unwrap_or(from);
             deadlines.add(from, terms.query_timeout, Fault::QueryTimeout);
         }
         deadlines.add(

@@ -286,14 +286,14 @@ impl Client {
     pub(crate) fn may_be_sent_again(&self) -> Option<bool> {
         let mark = self.read_mark.as_ref().filter(|mark| mark.is_at_standby)?;
         let wish = mark.wish?;
-        let is_begin = wish.is_begin && !mark.is_repeated;
+        let is_begin = wish.is_begin && mark.repeated.is_none();
         (wish.is_guarded || is_begin).then_some(!wish.is_guarded)
     }
 
-    /// The client's BEGIN is sent once more.
-    pub(crate) fn begins_again(&mut self) {
-        if let Some(mark) = &mut self.read_mark {
-            mark.is_repeated = true;
+    /// The client's BEGIN is sent once more. The client `had` seen this before.
+    pub(crate) fn begins_again(&mut self, since: Time, had: Option<(u64, Option<Instance>)>) {
+        if let Some((mark, had)) = self.read_mark.as_mut().zip(had) {
+            mark.repeats(since, had);
         }
     }
 

@@ -351,9 +351,10 @@ impl Pooler {
         };
         if *name == *SESSION_ATTRS {
             let route = route_of(value).ok_or_else(|| Fault::SessionAttrs(shown(value)))?;
-            // Without a route, the client has the usual one.
-            wish.settings
-                .put(ROUTE, Some(route).filter(|route| *route != b"auto"));
+            // A route by its own name goes before. Without a route, the client has the usual one.
+            if route != b"auto" && wish.settings.get(ROUTE).is_none() {
+                wish.settings.put(ROUTE, Some(route));
+            }
         } else {
             wish.settings.set(&name, value);
         }

@@ -38,7 +38,7 @@ impl HostSight {
         let mut reads: BTreeMap<&HostPort, &ReadSight> = BTreeMap::new();
         for (host, own) in holdings.iter().flat_map(|holding| &holding.reads) {
             let sight = reads.entry(host).or_insert(own);
-            *sight = own.min(*sight);
+            *sight = sight.with(own);
         }
         let lack = |host: &HostPort| servers.get(host)?.check.as_ref()?.lack;
         let lack = |host: &HostPort| {

@@ -104,8 +104,7 @@ impl Pooler {
             let fails = login.and_then(|login| {
                 let pool = self.pool_there(login, Purpose::Clients, &TargetName::host(host))?;
                 let failure = self.pools.at(pool).failure.as_ref()?;
-                self.backs_off(pool)
-                    .then(|| Hindrance::Servers(failure.text.as_str().into()))
+                Some(Hindrance::Servers(failure.text.as_str().into()))
             });
             let cover = covers.and_then(|covers| covers.get(host));
             let sight = ReadSight {

@@ -23,9 +23,11 @@ impl Pooler {
         let request = gone!(server.link.take_guard()).into_request();
         // Its end is no end that anybody sees.
         while server.link.take_watched(self.now).is_some() {}
+        let mark = client.read_mark.as_ref();
+        let (since, had) = (server.times.request, mark.map(|mark| (mark.floor, mark.at)));
         self.unlink(id, server_id, out);
         let client = self.clients.at_mut(id);
-        client.begins_again();
+        client.begins_again(since, had);
         client.inbox.hold_first(&request);
         self.next.note(Next::Resume(id));
         true

@@ -1,6 +1,7 @@
 //! Why a host gets no reads, whatever their clients have seen. The code that chooses asks here, and
 //! so does SHOW HOSTS.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::ReadTerms;
@@ -35,6 +36,17 @@ pub struct ReadSight {
     pub(crate) is_expected: bool,
     /// `None` if reads go there.
     pub(crate) hindrance: Option<Hindrance>,
+}
+
+impl ReadSight {
+    /// What two workers say of a host. Only the one that has tried knows that new servers fail there.
+    pub fn with<'a>(&'a self, other: &'a ReadSight) -> &'a ReadSight {
+        match other.is_expected.cmp(&self.is_expected) {
+            Ordering::Less => other,
+            Ordering::Greater => self,
+            Ordering::Equal => self.max(other),
+        }
+    }
 }
 
 impl Hindrance {

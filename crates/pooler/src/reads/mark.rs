@@ -50,8 +50,8 @@ pub struct ReadMark {
     pub is_at_standby: bool,
     /// The request runs again.
     pub again: Option<Again>,
-    /// The BEGIN under way was sent before, to a standby that was lost.
-    pub is_repeated: bool,
+    /// The BEGIN under way was sent before, to a standby that was lost; and when it came.
+    pub repeated: Option<Time>,
     /// The client was told of something meanwhile that `at` need not have replayed.
     heard: bool,
     /// Until when the request waits for a standby.
@@ -72,7 +72,7 @@ impl ReadMark {
             place: None,
             is_at_standby: false,
             again: None,
-            is_repeated: false,
+            repeated: None,
             heard: false,
             waits_until: None,
             no_wait_until: Time(0),
@@ -100,8 +100,15 @@ impl ReadMark {
         self.floor = begun;
         self.at = at.filter(|_| !self.heard);
         self.again = None;
-        self.is_repeated = false;
+        self.repeated = None;
         self.begins(None);
+    }
+
+    /// The client's BEGIN of this time goes to another host. It has seen no answer: what it `had` seen
+    /// before counts.
+    pub fn repeats(&mut self, since: Time, had: (u64, Option<Instance>)) {
+        (self.floor, self.at) = had;
+        self.repeated = Some(since);
     }
 
     /// The client was told of a commit, perhaps in the middle of a request.
