@@ -120,6 +120,15 @@ pub const FORWARDS_WAITING: usize = 10_000;
 /// texts in use, if that is more.
 pub const UNUSED_TEXTS: usize = 16 << 20;
 
+/// The longest answer to a Describe that is remembered, in bytes.
+pub const DESCRIPTION: usize = 4096;
+
+/// The most messages of a group that Howdah answers without a server.
+pub const KNOWN_GROUP: usize = 100;
+
+/// For how many statements of a login a worker remembers which server has them.
+pub const KEEPERS: usize = 10_000;
+
 /// How many bytes the texts of one client's named statements may take.
 pub const CLIENT_TEXTS: usize = 64 << 20;
 

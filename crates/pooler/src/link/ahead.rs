@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use howdah_wire::backend::Status;
-use howdah_wire::frame::{Header, header};
+use howdah_wire::frame::{HEADER, Header, header};
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
+use super::ahead_group::KnownStatements;
 use super::asked::QueryReader;
 use super::signalled::signal_ahead;
 use super::upstream::{Flow, Step, await_whole, is_long_parse, needs_server, next, skip};
@@ -41,8 +42,21 @@ pub(super) struct Ahead<'a> {
     pub share: &'a Arc<Allowance>,
     /// The database's volatile functions, if single reads go to standbys.
     pub volatile: Option<&'a VolatileNames>,
+    /// What is known about the statements of the login.
+    pub known: KnownStatements<'a>,
     /// The list of actions.
     pub out: &'a mut Out,
+    /// The counters.
+    pub counts: AheadCounts,
+}
+
+/// Counters for the statistics of one call of `Ahead::run`.
+#[derive(Debug, Default)]
+pub(super) struct AheadCounts {
+    /// Groups of messages that Howdah has answered.
+    pub groups: u32,
+    /// Parse messages in these groups.
+    pub parses: u32,
 }
 
 impl Ahead<'_> {
@@ -50,8 +64,8 @@ impl Ahead<'_> {
     #[inline(always)] // Called in one place.
     pub fn run(&mut self, chunk: &mut Chunk<'_>, read: &mut QueryRead) -> Step {
         match plain(self.client, self.globals, chunk) {
-            Some(header) => self.read(chunk, header, read),
-            None => self.run_slowly(chunk, read),
+            Some(header) if !may_be_known(chunk.rest()) => self.read(chunk, header, read),
+            _ => self.run_slowly(chunk, read),
         }
     }
 
@@ -82,7 +96,7 @@ impl Ahead<'_> {
                 return Err(Flow::Done);
             }
             let header = next(chunk, self.globals)?;
-            if !self.is_done(chunk, header)? {
+            if !self.is_done(chunk, header)? && !self.answer_group(chunk) {
                 self.await_enough(chunk, header)?;
                 return self.read(chunk, header, read);
             }
@@ -172,6 +186,16 @@ impl Ahead<'_> {
             Some(signal) => signal_ahead(self.client, signal),
             None => Ok(()),
         }
+    }
+}
+
+/// True for a message that may begin a group that Howdah can answer. `message` is its beginning.
+#[inline(always)]
+fn may_be_known(message: &[u8]) -> bool {
+    match message[0] {
+        tag::PARSE => message.get(HEADER) != Some(&0),
+        tag::DESCRIBE | tag::CLOSE => true,
+        _ => false,
     }
 }
 

@@ -41,7 +41,8 @@ impl Upstream<'_> {
         let server = &mut *self.server;
         // Compare also if the server parsed the text under other settings, or if the statement was
         // private to a transaction that has ended: either may give other columns.
-        let late = late || named.statement.private;
+        // Or if only Howdah has described the statement: the schema may have changed unnoticed.
+        let late = late || named.statement.private || named.recited;
         if same && !late && !server.session.changes.are_private() {
             return Ok(false);
         }
@@ -136,6 +137,12 @@ impl Downstream<'_> {
                 });
                 let shape = told.as_ref().map_or(Shape::UNREADABLE, |told| told.shape);
                 self.server.statements.describe(key, shape);
+                if let Some((told, body)) = told.as_ref().zip(body)
+                    && let Some(statement) = self.server.statements.get(key)
+                    && self.server.confirms(&statement).is_some()
+                {
+                    statement.keep_columns(told, header.tag, body);
+                }
                 if let Some(asked) = asked {
                     self.was_told(&asked, told);
                 }
@@ -159,6 +166,7 @@ impl Downstream<'_> {
             return;
         }
         named.told = told.map(|told| named.statement.share(told));
+        named.recited = false;
     }
 
     /// True for an error because PostgreSQL's objects changed after the statement was parsed.

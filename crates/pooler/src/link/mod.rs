@@ -10,6 +10,7 @@
 //! The link lasts until the release rule holds (see [`release`]).
 
 mod ahead;
+mod ahead_group;
 mod aligned;
 mod asked;
 pub mod assign;

@@ -85,11 +85,10 @@ impl Upstream<'_> {
                 ..
             }) => Some(named.clone()),
             Some(_) => None,
-            None if name.is_empty() => Some(Named {
-                statement: self.client.statements.unnamed()?.clone(),
-                number: 0,
-                told: None,
-            }),
+            None if name.is_empty() => {
+                let unnamed = self.client.statements.unnamed()?;
+                Some(Named::new(unnamed.clone(), 0))
+            }
             None => self.client.statements.get(name).cloned(),
         }
     }
@@ -265,6 +264,7 @@ impl Upstream<'_> {
         let group = server.link.ledger.group();
         let sure = server.link.ledger.sure_of_transaction(server.not_failed());
         let (key, held) = server.statements.find(statement);
+        self.keepers.note(key, self.server_id);
         let mut entry = Entry::forward(Reply::Parse);
         match held {
             Some(Held::Coming(when) | Held::Going(when)) if when != group => {

@@ -107,6 +107,14 @@ impl Login {
         self.counts.times.transaction.count(ns);
     }
 
+    /// Howdah has answered groups of messages without a server.
+    pub(crate) fn count_answered(&mut self, groups: u32, parses: u32) {
+        self.count_parses(parses, 0, 0);
+        self.count_queries(groups, 0);
+        self.count_transactions(groups, 0);
+        self.counts.stats.answered_groups += u64::from(groups);
+    }
+
     pub(crate) fn count_slow_query(&mut self) {
         self.counts.stats.slow_queries += 1;
     }

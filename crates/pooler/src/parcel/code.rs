@@ -561,9 +561,8 @@ impl Reader<'_> {
             Ok(Arc::new(StatementDescription { shape, parameters }))
         })?;
         Ok(Named {
-            statement,
-            number,
             told,
+            ..Named::new(statement, number)
         })
     }
 

@@ -122,6 +122,28 @@ impl Interner {
         self.insert(hash, Statement::new(number, constants, definition, now))
     }
 
+    /// The shared copy of a statement, if there is one for the present schema: what
+    /// [`Interner::intern`] would find.
+    pub fn shared(
+        &self,
+        schema: SchemaId,
+        meaning: Meaning,
+        definition: &[u8],
+    ) -> Option<&Arc<Statement>> {
+        let hash = Self::hashed(&self.seeded, definition);
+        let now = self.schema(schema);
+        [Constants::Fixed, Constants::Unknown]
+            .into_iter()
+            .find_map(|constants| {
+                let number = self.number(schema, meaning, constants);
+                let hash = Self::with_meaning(&self.seeded, hash, number);
+                self.statements.find(hash, |s| {
+                    s.meaning == number && *s.definition == *definition
+                })
+            })
+            .filter(|found| found.schema == now)
+    }
+
     /// The [`Statement::meaning`] of a text with such constants in a database.
     fn number(&self, schema: SchemaId, meaning: Meaning, constants: Constants) -> u64 {
         let database = self.schemas[schema.0 as usize].hash;

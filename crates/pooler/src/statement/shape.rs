@@ -1,7 +1,10 @@
 //! The description of a statement: its parameters and its columns.
 
 use howdah_wire::frame::cstr;
+use howdah_wire::write;
 use sha2::{Digest, Sha256};
+
+use crate::account::Charge;
 
 /// The description of a statement, as a hash of everything that PostgreSQL compares before it
 /// reports "cached plan must not change result type" (names, types and modifiers of columns), and
@@ -42,4 +45,46 @@ pub struct StatementDescription {
     pub shape: Shape,
     /// The body of the ParameterDescription.
     pub parameters: Box<[u8]>,
+}
+
+/// The last message of PostgreSQL's answer to the Describe of a statement: a RowDescription or
+/// NoData.
+#[derive(Debug)]
+pub struct Columns {
+    /// The shape of the whole description.
+    pub(super) shape: Shape,
+    tag: u8,
+    body: Box<[u8]>,
+    /// The bytes of the description, in the account.
+    _charge: Charge,
+}
+
+impl Columns {
+    /// The message with this tag and body, which describes a statement of this shape.
+    pub(super) fn new(shape: Shape, tag: u8, body: &[u8], charge: Charge) -> Self {
+        Columns {
+            shape,
+            tag,
+            body: body.into(),
+            _charge: charge,
+        }
+    }
+
+    /// Appends the message.
+    pub fn write(&self, buf: &mut Vec<u8>) {
+        write::message(buf, self.tag, |buf| buf.extend_from_slice(&self.body));
+    }
+}
+
+/// True if all names in the body of a RowDescription are ASCII, so that they are the same bytes in
+/// each `client_encoding`.
+pub(super) fn is_ascii(body: &[u8]) -> bool {
+    let mut rest = body.get(2..).unwrap_or_default();
+    while let Some((name, behind)) = cstr(rest) {
+        if !name.is_ascii() {
+            return false;
+        }
+        rest = behind.get(18..).unwrap_or_default();
+    }
+    true
 }
