@@ -9,6 +9,7 @@ use hashbrown::{HashMap, HashSet};
 use howdah_sql::constants::tells_time;
 
 use super::constants::text_of;
+use super::seen::Seen;
 use super::{Constants, Statement};
 use crate::Seeded;
 use crate::account::Allowance;
@@ -57,6 +58,8 @@ pub struct Interner {
     added: usize,
     /// The next purge is due when `added` reaches this.
     purge_at_bytes: usize,
+    /// Unnamed statements that may be shared.
+    seen: Seen,
 }
 
 impl Interner {
@@ -75,6 +78,7 @@ impl Interner {
             bytes: 0,
             added: 0,
             purge_at_bytes: limits::UNUSED_TEXTS,
+            seen: Seen::default(),
         }
     }
 
@@ -209,6 +213,12 @@ impl Interner {
         let mut statement = Statement::new(number, constants, definition, self.schema(schema));
         statement.private = true;
         Arc::new(statement)
+    }
+
+    /// A client parses this statement without a name: true if that has happened before.
+    pub fn comes_again(&mut self, statement: &Statement) -> bool {
+        let what = (&statement.definition, statement.meaning, statement.schema);
+        self.seen.again(self.seeded.hash_one(what))
     }
 
     /// Forgets statements that only this table holds. Purges are rare enough to cost nothing.

@@ -18,6 +18,7 @@ mod constants;
 mod interner;
 mod keepers;
 mod named;
+mod seen;
 mod set;
 mod shape;
 
@@ -27,6 +28,10 @@ pub use keepers::Keepers;
 pub use named::{ClientStatements, Named};
 pub use set::{Held, ServerSet, Unnamed};
 pub use shape::{Columns, Shape, StatementDescription};
+
+/// The number of a client's unnamed statement that its server keeps under a name of Howdah's. No
+/// name of a client has it.
+pub const KEPT_UNNAMED: u64 = u64::MAX;
 
 /// The text and parameter types of a statement, stored once per worker for all clients.
 #[derive(Debug)]
@@ -200,6 +205,13 @@ impl Statement {
     pub fn is_parsed_without_effects(&self) -> bool {
         let effects = self.effects.as_deref();
         effects.is_none_or(Effects::only_moves_transaction)
+    }
+
+    /// True if the statement seems to have parameters.
+    pub fn has_parameters(&self) -> bool {
+        let types = self.definition.get(self.text + 1..self.text + 3);
+        let mut pairs = self.text().windows(2);
+        types != Some(&[0, 0]) || pairs.any(|pair| pair[0] == b'$' && pair[1].is_ascii_digit())
     }
 
     /// True for the same statement, or another worker's copy of it.

@@ -1,0 +1,72 @@
+//! Unnamed statements that servers keep (`unnamed_statements = share`). If the text of an unnamed
+//! statement with parameters comes again, its server gets the statement under a name of Howdah's,
+//! and the next Parse of that text needs no PostgreSQL:
+//!
+//! ```text
+//! client                   server, the first time       again                    from then on
+//! Parse("", "... $1")      Parse("", "... $1")          Parse(#1, "... $1")
+//! Bind("")                 Bind("")                     Bind(#1)                 Bind(#1)
+//! ```
+
+use std::sync::Arc;
+
+use super::prepare::{Referent, ServerName};
+use super::upstream::Upstream;
+use crate::ledger::{Entry, Reply};
+use crate::statement::{Held, Statement};
+
+impl Upstream<'_> {
+    /// True if the server keeps the unnamed statement that the client parses, or is to keep it from
+    /// now on.
+    #[cold]
+    pub(super) fn shares(&mut self, statement: &Arc<Statement>) -> bool {
+        if statement.private {
+            return false;
+        }
+        let ledger = &self.server.link.ledger;
+        match self.server.statements.find(statement).1 {
+            Some(Held::Sure) => ledger.sure_of_transaction(self.server.not_failed()),
+            Some(_) => false,
+            None => {
+                statement.first.planned
+                    && statement.is_parsed_without_effects()
+                    && statement.has_parameters()
+                    && self.interner.comes_again(statement)
+            }
+        }
+    }
+
+    /// Handles the Parse of an unnamed statement that the server keeps.
+    pub(super) fn define_shared(&mut self, statement: &Arc<Statement>) {
+        let (key, held) = self.server.statements.find(statement);
+        let mut entry = Entry::forward(Reply::Parse);
+        entry.changes_name(self.define_unnamed(statement));
+        if held.is_some() {
+            entry.reply = Reply::MadeParse;
+            self.push(entry);
+            self.make();
+        } else {
+            entry.drops_unnamed();
+            let definition = statement.definition.clone();
+            self.add(key, statement, &definition, entry);
+        }
+    }
+
+    /// The client's unnamed statement, if the server keeps it under a name of Howdah's.
+    #[cold]
+    pub(super) fn kept_unnamed(&mut self, ours: &Arc<Statement>) -> Option<Referent> {
+        let group = self.server.link.ledger.group();
+        let (key, held) = self.server.statements.find(ours);
+        let is_there = match held? {
+            Held::Sure => true,
+            Held::Coming(when) => when == group,
+            Held::Going(_) => false,
+        };
+        is_there.then(|| Referent {
+            name: Some(ServerName::Kept),
+            statement: Some(ours.clone()),
+            key,
+            ..Referent::default()
+        })
+    }
+}
