@@ -18,7 +18,7 @@ use crate::statement::{Held, Statement};
 impl Upstream<'_> {
     /// True if the server keeps the unnamed statement that the client parses, or is to keep it from
     /// now on.
-    #[cold]
+    #[inline(never)] // Users of `pass` should not pay for this.
     pub(super) fn shares(&mut self, statement: &Arc<Statement>) -> bool {
         if statement.private {
             return false;
@@ -41,6 +41,7 @@ impl Upstream<'_> {
         let (key, held) = self.server.statements.find(statement);
         let mut entry = Entry::forward(Reply::Parse);
         entry.changes_name(self.define_unnamed(statement));
+        self.server.statements.forget_unnamed(statement);
         if held.is_some() {
             entry.reply = Reply::MadeParse;
             self.push(entry);
@@ -53,7 +54,7 @@ impl Upstream<'_> {
     }
 
     /// The client's unnamed statement, if the server keeps it under a name of Howdah's.
-    #[cold]
+    #[inline(never)] // Users of `pass` should not pay for this.
     pub(super) fn kept_unnamed(&mut self, ours: &Arc<Statement>) -> Option<Referent> {
         let group = self.server.link.ledger.group();
         let (key, held) = self.server.statements.find(ours);

@@ -173,6 +173,14 @@ impl ServerSet {
         self.unnamed = Unnamed::Unknown;
     }
 
+    /// The server's unnamed statement is not to be used for this one, whose text was parsed anew
+    /// since.
+    pub fn forget_unnamed(&mut self, statement: &Arc<Statement>) {
+        if matches!(&self.unnamed, Unnamed::Known(Some(own)) if own.same(statement)) {
+            self.unnamed = Unnamed::Unknown;
+        }
+    }
+
     /// True if SQL's PREPARE was used, and its statements may be there.
     pub fn has_sql_prepared(&self) -> bool {
         self.sql_prepared
