@@ -64,7 +64,9 @@ impl Ahead<'_> {
     #[inline(always)] // Called in one place.
     pub fn run(&mut self, chunk: &mut Chunk<'_>, read: &mut QueryRead) -> Step {
         match plain(self.client, self.globals, chunk) {
-            Some(header) if !may_be_known(chunk.rest()) => self.read(chunk, header, read),
+            Some(header) if header.tag == tag::QUERY || !may_be_known(chunk.rest()) => {
+                self.read(chunk, header, read)
+            }
             _ => self.run_slowly(chunk, read),
         }
     }

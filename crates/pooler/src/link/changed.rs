@@ -6,6 +6,8 @@
 //! Howdah compares the description that the client received at its Describe with the server's
 //! description. If they differ, the client gets PostgreSQL's error.
 
+use std::sync::Arc;
+
 use howdah_wire::backend::Fields;
 use howdah_wire::frame::{HEADER, Header, header};
 use howdah_wire::frontend::Subject;
@@ -20,7 +22,7 @@ use crate::fault::refusal;
 use crate::inbox::Chunk;
 use crate::ledger::{Asked, Change, Described, Entry, Refusal, Reply};
 use crate::limits;
-use crate::statement::{Named, Shape, StatementDescription, server_name};
+use crate::statement::{Named, Shape, Statement, StatementDescription, server_name};
 
 /// Messages from clients.
 impl Upstream<'_> {
@@ -139,7 +141,7 @@ impl Downstream<'_> {
                 self.server.statements.describe(key, shape);
                 if let Some((told, body)) = told.as_ref().zip(body)
                     && let Some(statement) = self.server.statements.get(key)
-                    && self.server.confirms(&statement).is_some()
+                    && self.is_for_all(&statement)
                 {
                     statement.keep_columns(told, header.tag, body);
                 }
@@ -149,6 +151,24 @@ impl Downstream<'_> {
             }
         }
         self.passing(chunk, header)
+    }
+
+    /// True if the description that has come is certain to be the one that any client would get who
+    /// parses this text now with the settings of this one.
+    fn is_for_all(&self, statement: &Arc<Statement>) -> bool {
+        let Some(client) = self.side.client() else {
+            return false;
+        };
+        // Where PostgreSQL looks names up is not what the client's settings say.
+        let session = client.session.as_deref();
+        let elsewhere = self.server.session.changes.end_matters()
+            || client.has_temporary()
+            || session.is_some_and(|session| !session.pending.is_empty());
+        let interner = &self.shared.statements;
+        !elsewhere
+            && statement.schema == interner.schema(self.schema)
+            && interner.is_of(statement, self.schema, client.meaning)
+            && self.server.confirms(statement).is_some()
     }
 
     /// A client has received the description of one of its statements.

@@ -269,7 +269,9 @@ impl Upstream<'_> {
         let group = server.link.ledger.group();
         let sure = server.link.ledger.sure_of_transaction(server.not_failed());
         let (key, held) = server.statements.find(statement);
-        self.keepers.note(key, self.server_id);
+        if !statement.private {
+            self.keepers.note(key, self.server_id);
+        }
         let mut entry = Entry::forward(Reply::Parse);
         match held {
             Some(Held::Coming(when) | Held::Going(when)) if when != group => {
