@@ -55,18 +55,18 @@ def test_a_changed_table_is_described_anew(shared_howdah, postgres):
     with howdah.connect() as one, howdah.connect() as two, howdah.connect() as three:
         described = [got for got in one.ask(*group) if got.tag == "T"]
         assert [got for got in two.ask(*group) if got.tag == "T"] == described
-        one.rows("alter table told_of add b int")
+        one.rows("alter table told_of add b int default 2")
         wider = [got for got in three.ask(*group) if got.tag == "T"]
         assert wider != described and two.error(bind("s"), execute(), sync())["C"] == "0A000"
         # Past Howdah.
-        postgres.sql("alter table told_of add c int")
+        postgres.sql("alter table told_of add c int default 3")
         one.rows("begin")
         two.ask(close("s"), sync())
         assert [got for got in two.ask(*group) if got.tag == "T"] == wider
         assert two.error(bind("s"), execute(), sync())["C"] == "0A000"
         again = two.ask(close("s"), *group)
         assert [got for got in again if got.tag == "T"] not in (described, wider)
-        assert rows(two.ask(bind("s"), execute(), sync())) != []
+        assert rows(two.ask(bind("s"), execute(), sync())) == [["1", "2", "3"]]
         one.rows("commit")
 
 

@@ -36,7 +36,7 @@ const FEATURES: [(&str, &[&str], usize); 10] = [
     ("session state", &["pooler/src/session"], 1791),
     ("LISTEN", &["pooler/src/listen"], 1424),
     ("console", &["pooler/src/console"], 4049),
-    ("statements", &["pooler/src/statement"], 774),
+    ("statements", &["pooler/src/statement"], 942),
     (
         "takeover",
         &[

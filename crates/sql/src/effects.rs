@@ -119,12 +119,6 @@ impl Effects {
         self.kinds.any(MAY) || self.keeps_server() || !self.statements.is_empty()
     }
 
-    /// True if the text at most begins or ends a transaction, or a part of one.
-    pub fn only_moves_transaction(&self) -> bool {
-        let others = self.kinds.without(Kinds::BEGINS.and(Kinds::ENDS));
-        others.is_empty() && self.statements.is_empty()
-    }
-
     /// True if the text executes a statement by its name.
     pub fn executes_by_name(&self) -> bool {
         let executes = |command: &StatementCommand| matches!(command, StatementCommand::Execute(_));

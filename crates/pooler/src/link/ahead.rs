@@ -8,7 +8,6 @@ use howdah_wire::frame::{HEADER, Header, header};
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
-use super::ahead_group::KnownStatements;
 use super::asked::QueryReader;
 use super::signalled::signal_ahead;
 use super::upstream::{Flow, Step, await_whole, is_long_parse, needs_server, next, skip};
@@ -16,15 +15,18 @@ use crate::account::Allowance;
 use crate::client::{Client, ClientState};
 use crate::config::Globals;
 use crate::effect::VolatileNames;
-use crate::event::{ClientId, Out, Peer};
+use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::limits;
 use crate::login::terms::Terms;
 use crate::opening::QueryRead;
 use crate::reads::group::{GroupKind, group_kind};
+use crate::server::Server;
 use crate::session::Tracking;
 use crate::session::note::{read_piece, tracking};
+use crate::statement::{Interner, Keepers, SchemaId, Shape, Statement};
+use crate::table::Table;
 
 /// The parts of a `Pooler` that the messages of a client without a server need.
 pub(super) struct Ahead<'a> {
@@ -57,6 +59,27 @@ pub(super) struct AheadCounts {
     pub groups: u32,
     /// Parse messages in these groups.
     pub parses: u32,
+}
+
+/// What is known about the statements of a login.
+pub(super) struct KnownStatements<'a> {
+    /// Which server of the login may have a statement.
+    pub keepers: &'a Keepers,
+    /// All servers.
+    pub servers: &'a Table<ServerId, Server>,
+    /// The table of shared statements.
+    pub interner: &'a Interner,
+    /// The schema of the login's database.
+    pub schema: SchemaId,
+}
+
+impl KnownStatements<'_> {
+    /// If a server of the login is certain to have the statement: the server's description of it,
+    /// as far as known.
+    pub fn confirmed(&self, statement: &Arc<Statement>) -> Option<Option<Shape>> {
+        let keeper = self.keepers.of(statement.key())?;
+        gone!(self.servers.get(keeper)).confirms(statement)
+    }
 }
 
 impl Ahead<'_> {

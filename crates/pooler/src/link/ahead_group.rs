@@ -18,27 +18,11 @@ use howdah_wire::write;
 
 use super::ahead::Ahead;
 use crate::client::ClientState;
-use crate::event::{Peer, ServerId};
+use crate::event::Peer;
 use crate::inbox::Chunk;
 use crate::limits;
-use crate::server::Server;
 use crate::signal::SignalText;
-use crate::statement::{
-    Interner, Keepers, Named, SchemaId, Shape, Statement, StatementDescription,
-};
-use crate::table::Table;
-
-/// What is known about the statements of a login.
-pub(super) struct KnownStatements<'a> {
-    /// Which server of the login may have a statement.
-    pub keepers: &'a Keepers,
-    /// All servers.
-    pub servers: &'a Table<ServerId, Server>,
-    /// The table of shared statements.
-    pub interner: &'a Interner,
-    /// The schema of the login's database.
-    pub schema: SchemaId,
-}
+use crate::statement::{Named, Shape, Statement, StatementDescription};
 
 /// A message of the group, with its known answer.
 enum Known<'a> {
@@ -55,16 +39,6 @@ struct KnownGroup<'a> {
     messages: Vec<Known<'a>>,
     /// Its length with its Sync, in bytes.
     length: usize,
-}
-
-impl KnownStatements<'_> {
-    /// If a server of the login is certain to have the statement: the server's description of it,
-    /// as far as known.
-    fn confirmed(&self, statement: &Arc<Statement>) -> Option<Option<Shape>> {
-        let keeper = self.keepers.of(statement.key())?;
-        let server = self.servers.get(keeper)?;
-        server.confirms(statement)
-    }
 }
 
 impl Ahead<'_> {
@@ -104,6 +78,9 @@ impl Ahead<'_> {
         while messages.len() < limits::KNOWN_GROUP {
             let rest = &bytes[length..];
             let header = header(rest)?.ok()?;
+            if header.body + 4 > self.globals.max_packet_size.min(limits::SHORT) {
+                return None;
+            }
             let body = rest.get(HEADER..header.total())?;
             length += header.total();
             messages.push(match header.tag {
@@ -120,7 +97,7 @@ impl Ahead<'_> {
     /// A Parse of a text that PostgreSQL has accepted, with a name that is free.
     fn known_parse<'b>(&self, body: &'b [u8], before: &[Known<'b>]) -> Option<Known<'b>> {
         let names = &self.client.statements;
-        if body.first() == Some(&0) || body.len() > limits::FRONT {
+        if body.first() == Some(&0) {
             return None;
         }
         let parse = Parse::read(body).ok()?;
@@ -135,8 +112,7 @@ impl Ahead<'_> {
         let (interner, schema) = (self.known.interner, self.known.schema);
         let statement = interner.shared(schema, self.client.meaning, parse.definition)?;
         self.known.confirmed(statement)?;
-        let plain =
-            statement.is_parsed_without_effects() && SignalText::read(parse.text()).is_none();
+        let plain = statement.only_moves_transaction() && SignalText::read(parse.text()).is_none();
         plain.then(|| Known::Parse(parse.name, statement.clone()))
     }
 
@@ -211,7 +187,8 @@ impl Ahead<'_> {
             }
             Known::Describe(name, statement, shape) => {
                 let named = self.client.statements.told_mut(name);
-                if let (Some((told, columns)), Some(named)) = (statement.description(shape), named) {
+                if let (Some((told, columns)), Some(named)) = (statement.description(shape), named)
+                {
                     if named.told.is_none() {
                         named.recite(told.clone());
                     }

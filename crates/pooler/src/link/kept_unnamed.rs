@@ -29,7 +29,7 @@ impl Upstream<'_> {
             Some(_) => false,
             None => {
                 statement.first.planned
-                    && statement.is_parsed_without_effects()
+                    && statement.only_moves_transaction()
                     && statement.has_parameters()
                     && self.interner.comes_again(statement)
             }

@@ -294,7 +294,13 @@ impl Upstream<'_> {
     }
 
     /// Sends a Parse that adds a statement to the server's set.
-    pub(super) fn add(&mut self, key: u128, statement: &Arc<Statement>, text: &[u8], mut entry: Entry) {
+    pub(super) fn add(
+        &mut self,
+        key: u128,
+        statement: &Arc<Statement>,
+        text: &[u8],
+        mut entry: Entry,
+    ) {
         self.parses(key, statement);
         let server = &mut *self.server;
         let group = server.link.ledger.group();

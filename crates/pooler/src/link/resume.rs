@@ -8,8 +8,7 @@ use crate::effect::Depth;
 use crate::event::{ClientId, Out, Time};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
-use crate::link::ahead::{Ahead, AheadCounts};
-use crate::link::ahead_group::KnownStatements;
+use crate::link::ahead::{Ahead, AheadCounts, KnownStatements};
 use crate::link::assign::evict_statements;
 use crate::link::downstream;
 use crate::link::upstream::{self, Flow, Upstream};
@@ -158,7 +157,9 @@ impl Pooler {
         if counts.groups > 0 {
             client.times.begin_request(now);
             client.times.set_quiet(now);
-            self.logins.at_mut(login_id).count_answered(counts.groups, counts.parses);
+            self.logins
+                .at_mut(login_id)
+                .count_answered(counts.groups, counts.parses);
         }
         step
     }
@@ -204,20 +205,23 @@ impl Pooler {
             texts: &mut self.queries.texts,
             random: &mut self.random,
         });
+        let renames = login.renames(globals.max_prepared_statements);
+        let schema = login.schema;
+        let (terms, share, keepers) = login.for_messages();
         let mut upstream = Upstream {
             id,
             client,
             server_id,
             server,
-            renames: login.renames(globals.max_prepared_statements),
+            renames,
             globals,
-            terms: &login.terms,
+            terms,
             tracked: &self.shared.tracked,
             watch,
-            schema: login.schema,
+            schema,
             interner: &mut self.shared.statements,
-            share: &login.share,
-            keepers: &mut login.keepers,
+            share,
+            keepers,
             out,
             counts: upstream::SentCounts::default(),
         };

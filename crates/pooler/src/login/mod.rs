@@ -210,6 +210,12 @@ impl Login {
         }
     }
 
+    /// What the messages of its clients need: its settings, its share of the account, and which of
+    /// its servers have a statement.
+    pub(crate) fn for_messages(&mut self) -> (&Terms, &Arc<Allowance>, &mut Keepers) {
+        (&self.terms, &self.share, &mut self.keepers)
+    }
+
     /// The volatile functions of the database, if single reads go to standbys.
     #[inline]
     pub fn volatile(&self) -> Option<&VolatileNames> {

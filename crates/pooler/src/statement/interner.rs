@@ -9,7 +9,7 @@ use hashbrown::{HashMap, HashSet};
 use howdah_sql::constants::tells_time;
 
 use super::constants::text_of;
-use super::seen::Seen;
+use super::seen::SeenTexts;
 use super::{Constants, Statement};
 use crate::Seeded;
 use crate::account::Allowance;
@@ -59,7 +59,7 @@ pub struct Interner {
     /// The next purge is due when `added` reaches this.
     purge_at_bytes: usize,
     /// Unnamed statements that may be shared.
-    seen: Seen,
+    seen: SeenTexts,
 }
 
 impl Interner {
@@ -78,7 +78,7 @@ impl Interner {
             bytes: 0,
             added: 0,
             purge_at_bytes: limits::UNUSED_TEXTS,
-            seen: Seen::default(),
+            seen: SeenTexts::default(),
         }
     }
 
@@ -403,6 +403,28 @@ mod tests {
         Meaning {
             names,
             constants: 0,
+        }
+    }
+
+    #[test]
+    fn shared_finds_what_intern_would_find() {
+        let mut interner = Interner::new(seeded(1), WorkerId(0));
+        let schema = interner.schema_of("d");
+        for text in [&b"select 1\0\0\0"[..], b"select '1.2.2020'\0\0\0"] {
+            assert!(interner.shared(schema, meaning(1), text).is_none());
+            let statement = interner.intern(schema, meaning(1), text);
+            let found = |interner: &Interner, names| {
+                let found = interner.shared(schema, meaning(names), text);
+                found.map(|found| Arc::ptr_eq(found, &statement))
+            };
+            assert_eq!(
+                [1, 2].map(|names| found(&interner, names)),
+                [Some(true), None]
+            );
+            interner.schema_changed(schema);
+            assert_eq!(found(&interner, 1), None);
+            interner.intern(schema, meaning(1), text);
+            assert_eq!(found(&interner, 1), Some(false));
         }
     }
 

@@ -8,7 +8,7 @@ use howdah_wire::frame::cstr;
 use sha2::{Digest, Sha256};
 
 use crate::account::{Allowance, Charge, KeptFor};
-use crate::effect::{Depth, Effects, First, Gist, VolatileNames, is_read};
+use crate::effect::{Depth, Effects, First, Gist, Kinds, VolatileNames, is_read};
 use crate::limits;
 use crate::queries::text::{QueryText, Texts};
 
@@ -27,7 +27,7 @@ pub use interner::{Interner, SchemaId};
 pub use keepers::Keepers;
 pub use named::{ClientStatements, Named};
 pub use set::{Held, ServerSet, Unnamed};
-pub use shape::{Columns, Shape, StatementDescription};
+pub use shape::{ColumnsMessage, Shape, StatementDescription};
 
 /// The number of a client's unnamed statement that its server keeps under a name of Howdah's. No
 /// name of a client has it.
@@ -61,7 +61,7 @@ pub struct Statement {
     /// The description that the first client got. Other clients usually get the same.
     told: OnceLock<Arc<StatementDescription>>,
     /// The columns of that description, to describe the statement without a server.
-    columns: OnceLock<Columns>,
+    columns: OnceLock<ColumnsMessage>,
     /// Its bytes in the account of the pool whose client parsed it first.
     charge: OnceLock<Charge>,
     /// Whether the text is a read, in the lowest bit, and [`VolatileNames::id`] of the names that
@@ -187,24 +187,32 @@ impl Statement {
         let charge = self.charge.get().and_then(|text| text.more(size));
         if let Some(charge) = charge.filter(|_| shape::is_ascii(body)) {
             self.share(told.clone());
-            let columns = Columns::new(told.shape, tag, body, charge);
+            let columns = ColumnsMessage::new(told.shape, tag, body, charge);
             // Another thread may have been first.
             let _ = self.columns.set(columns);
         }
     }
 
     /// The answer to a Describe, if it is known for this shape.
-    pub fn description(&self, shape: Shape) -> Option<(&Arc<StatementDescription>, &Columns)> {
-        let columns = self.columns.get().filter(|columns| columns.shape == shape)?;
+    pub fn description(
+        &self,
+        shape: Shape,
+    ) -> Option<(&Arc<StatementDescription>, &ColumnsMessage)> {
+        let columns = self
+            .columns
+            .get()
+            .filter(|columns| columns.shape == shape)?;
         let told = self.told.get().filter(|told| told.shape == shape)?;
         Some((told, columns))
     }
 
-    /// True if a Parse of the text has no effect but the statement itself, whatever its client's
-    /// session is.
-    pub fn is_parsed_without_effects(&self) -> bool {
-        let effects = self.effects.as_deref();
-        effects.is_none_or(Effects::only_moves_transaction)
+    /// True if the text at most begins or ends a transaction, or a part of one: a Parse of it
+    /// concerns nothing else of its client's session.
+    pub fn only_moves_transaction(&self) -> bool {
+        self.effects.as_deref().is_none_or(|effects| {
+            let others = effects.kinds.without(Kinds::BEGINS.and(Kinds::ENDS));
+            others.is_empty() && effects.statements.is_empty()
+        })
     }
 
     /// True if the statement seems to have parameters.

@@ -50,7 +50,7 @@ pub struct StatementDescription {
 /// The last message of PostgreSQL's answer to the Describe of a statement: a RowDescription or
 /// NoData.
 #[derive(Debug)]
-pub struct Columns {
+pub struct ColumnsMessage {
     /// The shape of the whole description.
     pub(super) shape: Shape,
     tag: u8,
@@ -59,10 +59,10 @@ pub struct Columns {
     _charge: Charge,
 }
 
-impl Columns {
+impl ColumnsMessage {
     /// The message with this tag and body, which describes a statement of this shape.
     pub(super) fn new(shape: Shape, tag: u8, body: &[u8], charge: Charge) -> Self {
-        Columns {
+        ColumnsMessage {
             shape,
             tag,
             body: body.into(),
@@ -87,4 +87,62 @@ pub(super) fn is_ascii(body: &[u8]) -> bool {
         rest = behind.get(18..).unwrap_or_default();
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::account::{Account, KeptFor};
+    use crate::limits;
+    use crate::statement::{Constants, Statement};
+
+    /// The body of a RowDescription with a column.
+    fn columns(name: &str) -> Vec<u8> {
+        [&[0, 1], name.as_bytes(), &[0; 19]].concat()
+    }
+
+    #[test]
+    fn a_description_is_kept_once_and_paid_for() {
+        let account = Account::default();
+        let share = account.share();
+        let told = |number| StatementDescription {
+            shape: Shape(number),
+            parameters: b"\0\0"[..].into(),
+        };
+        let statement = Statement::new(0, Constants::Fixed, b"select 1\0\0\0", 0);
+        let (x, y) = (columns("x"), columns("y"));
+        // Nobody pays for the text yet.
+        statement.keep_columns(&told(1), b'T', &x);
+        assert!(statement.description(Shape(1)).is_none());
+        statement.charge_to(&share);
+        let before = account.kept(KeptFor::Texts);
+        let long = columns(&"x".repeat(limits::DESCRIPTION));
+        statement.keep_columns(&told(1), b'T', &long);
+        statement.keep_columns(&told(1), b'T', &columns("größe"));
+        assert_eq!(account.kept(KeptFor::Texts), before);
+        statement.keep_columns(&told(1), b'T', &x);
+        statement.keep_columns(&told(2), b'T', &y);
+        assert_eq!(account.kept(KeptFor::Texts), before + 2 + x.len());
+        assert!(statement.description(Shape(2)).is_none());
+        let (kept, message) = statement.description(Shape(1)).unwrap();
+        let mut buf = Vec::new();
+        message.write(&mut buf);
+        assert_eq!((&**kept, &buf[5..]), (&told(1), &x[..]));
+        drop(statement);
+        assert_eq!(account.kept(KeptFor::Texts), 0);
+    }
+
+    #[test]
+    fn without_room_nothing_is_kept() {
+        let share = Account::default().share();
+        let statement = Statement::new(0, Constants::Fixed, b"x\0\0\0", 0);
+        statement.charge_to(&share);
+        let _all = share.charge(KeptFor::Texts, limits::ACCOUNT);
+        let told = StatementDescription {
+            shape: Shape(1),
+            parameters: Box::default(),
+        };
+        statement.keep_columns(&told, b'n', b"");
+        assert!(statement.description(Shape(1)).is_none());
+    }
 }
