@@ -47,7 +47,7 @@ const FEATURES: [(&str, &[&str], usize); 10] = [
             "pooler/src/packing.rs",
             "pooler/src/takeover.rs",
         ],
-        1855,
+        1859,
     ),
     (
         "workers and one pool",
