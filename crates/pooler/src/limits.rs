@@ -127,7 +127,15 @@ pub const DESCRIPTION: usize = 4096;
 pub const KNOWN_GROUP: usize = 100;
 
 /// For how many statements of a login a worker remembers which server has them.
-pub const KEEPERS: usize = 10_000;
+pub const KEEPERS: usize = 2000;
+
+/// How many statements Howdah describes without a server for one piece of a client's messages. The
+/// answers may be far longer than the messages.
+pub const KNOWN_DESCRIBES: u32 = 16;
+
+/// The longest text, with its parameter types, that servers keep for clients who do not name it, in
+/// bytes. Plans of huge texts take much memory in PostgreSQL.
+pub const KEPT_UNNAMED: usize = 8192;
 
 /// How many bytes the texts of one client's named statements may take.
 pub const CLIENT_TEXTS: usize = 64 << 20;

@@ -59,6 +59,8 @@ pub(super) struct AheadCounts {
     pub groups: u32,
     /// Parse messages in these groups.
     pub parses: u32,
+    /// Describe messages in these groups.
+    pub describes: u32,
 }
 
 /// What is known about the statements of a login.
@@ -121,7 +123,7 @@ impl Ahead<'_> {
                 return Err(Flow::Done);
             }
             let header = next(chunk, self.globals)?;
-            if !self.is_done(chunk, header)? && !self.answer_group(chunk) {
+            if !self.is_done(chunk, header)? && !self.answer_group(chunk)? {
                 self.await_enough(chunk, header)?;
                 return self.read(chunk, header, read);
             }

@@ -17,6 +17,7 @@ use howdah_wire::tag::{backend, frontend as tag};
 use howdah_wire::write;
 
 use super::ahead::Ahead;
+use super::upstream::Flow;
 use crate::client::ClientState;
 use crate::event::Peer;
 use crate::inbox::Chunk;
@@ -41,15 +42,26 @@ struct KnownGroup<'a> {
     length: usize,
 }
 
+/// Why a group is not answered.
+enum Unanswered {
+    /// Only PostgreSQL knows the answers.
+    Unknown,
+    /// What has come so far is known.
+    Incomplete,
+}
+
 impl Ahead<'_> {
-    /// Answers the group that begins these bytes, if all of it is there and all its answers are
-    /// known. False if nothing was done.
-    pub(super) fn answer_group(&mut self, chunk: &mut Chunk<'_>) -> bool {
+    /// Answers the group that begins these bytes, if all its answers are known. False if nothing was
+    /// done. Partial if the rest of the group is still to come: a client that stood in line for a server
+    /// would stay there.
+    pub(super) fn answer_group(&mut self, chunk: &mut Chunk<'_>) -> Result<bool, Flow> {
         if !self.may_answer_groups() {
-            return false;
+            return Ok(false);
         }
-        let Some(group) = self.known_group(chunk.rest()) else {
-            return false;
+        let group = match self.known_group(chunk.rest()) {
+            Ok(group) => group,
+            Err(Unanswered::Unknown) => return Ok(false),
+            Err(Unanswered::Incomplete) => return Err(Flow::Partial),
         };
         for known in group.messages {
             self.answer(known);
@@ -59,7 +71,7 @@ impl Ahead<'_> {
         self.client.inbox.gives_room_back();
         chunk.at += group.length;
         self.counts.groups += 1;
-        true
+        Ok(true)
     }
 
     fn may_answer_groups(&self) -> bool {
@@ -72,26 +84,37 @@ impl Ahead<'_> {
             && !client.is_replicating()
     }
 
-    fn known_group<'b>(&self, bytes: &'b [u8]) -> Option<KnownGroup<'b>> {
+    fn known_group<'b>(&self, bytes: &'b [u8]) -> Result<KnownGroup<'b>, Unanswered> {
         let mut messages = Vec::new();
         let mut length = 0;
         while messages.len() < limits::KNOWN_GROUP {
             let rest = &bytes[length..];
-            let header = header(rest)?.ok()?;
+            let incomplete = if messages.is_empty() {
+                Unanswered::Unknown
+            } else {
+                Unanswered::Incomplete
+            };
+            let Some(header) = header(rest) else {
+                return Err(incomplete);
+            };
+            let header = header.map_err(|_| Unanswered::Unknown)?;
             if header.body + 4 > self.globals.max_packet_size.min(limits::SHORT) {
-                return None;
+                return Err(Unanswered::Unknown);
             }
-            let body = rest.get(HEADER..header.total())?;
+            let Some(body) = rest.get(HEADER..header.total()) else {
+                return Err(incomplete);
+            };
             length += header.total();
-            messages.push(match header.tag {
-                tag::SYNC if body.is_empty() => return Some(KnownGroup { messages, length }),
-                tag::PARSE => self.known_parse(body, &messages)?,
-                tag::DESCRIBE => self.known_describe(body, &messages)?,
-                tag::CLOSE => self.known_close(body, &messages)?,
-                _ => return None,
-            });
+            let known = match header.tag {
+                tag::SYNC if body.is_empty() => return Ok(KnownGroup { messages, length }),
+                tag::PARSE => self.known_parse(body, &messages),
+                tag::DESCRIBE => self.known_describe(body, &messages),
+                tag::CLOSE => self.known_close(body, &messages),
+                _ => None,
+            };
+            messages.push(known.ok_or(Unanswered::Unknown)?);
         }
-        None
+        Err(Unanswered::Unknown)
     }
 
     /// A Parse of a text that PostgreSQL has accepted, with a name that is free.
@@ -128,7 +151,10 @@ impl Ahead<'_> {
         let shape = self.known.confirmed(statement)??;
         statement.description(shape)?;
         let same = told.is_none_or(|told| told.shape == shape);
-        same.then(|| Known::Describe(name, statement.clone(), shape))
+        let describes = |known: &&Known<'_>| matches!(known, Known::Describe(..));
+        let described = self.counts.describes + before.iter().filter(describes).count() as u32;
+        let few = described < limits::KNOWN_DESCRIBES;
+        (same && few).then(|| Known::Describe(name, statement.clone(), shape))
     }
 
     /// A Close of a name that Howdah knows. (Others may be those of SQL's PREPARE.)
@@ -186,6 +212,7 @@ impl Ahead<'_> {
                     .send_with(to, |buf| write::empty(buf, backend::PARSE_COMPLETE));
             }
             Known::Describe(name, statement, shape) => {
+                self.counts.describes += 1;
                 let named = self.client.statements.told_mut(name);
                 if let (Some((told, columns)), Some(named)) = (statement.description(shape), named)
                 {

@@ -201,8 +201,9 @@ impl Downstream<'_> {
         matches!(reply, Some(Reply::Bind | Reply::Describe))
             && fields.sqlstate().is_some_and(|code| {
                 // 42501: the user may not read the table. This says nothing about the table's
-                // columns.
-                code == b"XX000" || code.starts_with(b"42") && code != b"42501"
+                // columns. 42601: a value is no `tsquery` or `jsonpath`, or the like.
+                let of_values = [&b"42501"[..], b"42601"].contains(&code);
+                code == b"XX000" || code.starts_with(b"42") && !of_values
             })
     }
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::prepare::{Referent, ServerName};
 use super::upstream::Upstream;
 use crate::ledger::{Entry, Reply};
+use crate::limits;
 use crate::statement::{Held, Statement};
 
 impl Upstream<'_> {
@@ -20,15 +21,21 @@ impl Upstream<'_> {
     /// now on.
     #[inline(never)] // Users of `pass` should not pay for this.
     pub(super) fn shares(&mut self, statement: &Arc<Statement>) -> bool {
-        if statement.private {
+        // A standby may be behind: what it parses may soon be out of date.
+        let is_behind = self.server.instance.is_some();
+        if statement.private || is_behind || statement.definition.len() > limits::KEPT_UNNAMED {
             return false;
         }
+        // The other half of the places is for statements that clients name.
+        let max = self.globals.max_prepared_statements as usize;
+        let has_room = 2 * self.server.statements.len() < max;
         let ledger = &self.server.link.ledger;
         match self.server.statements.find(statement).1 {
             Some(Held::Sure) => ledger.sure_of_transaction(self.server.not_failed()),
             Some(_) => false,
             None => {
-                statement.first.planned
+                has_room
+                    && statement.first.planned
                     && statement.only_moves_transaction()
                     && statement.has_parameters()
                     && self.interner.comes_again(statement)

@@ -302,6 +302,9 @@ impl Upstream<'_> {
         mut entry: Entry,
     ) {
         self.parses(key, statement);
+        if !statement.private {
+            self.keepers.note(key, self.server_id);
+        }
         let server = &mut *self.server;
         let group = server.link.ledger.group();
         server.statements.mark(key, statement, Held::Coming(group));

@@ -115,8 +115,10 @@ impl Server {
     pub(crate) fn confirms(&self, statement: &Arc<Statement>) -> Option<Option<Shape>> {
         let changes = &self.session.changes;
         let goes = self.ending.is_some() || matches!(self.state, ServerState::Closing);
-        // What was parsed in a transaction may have another meaning elsewhere.
-        if goes || changes.are_private() || changes.has_left_statements() {
+        // What was parsed in a transaction may have another meaning elsewhere, and a standby may be
+        // behind.
+        if goes || self.instance.is_some() || changes.are_private() || changes.has_left_statements()
+        {
             return None;
         }
         self.statements.confirmed(statement)
