@@ -112,9 +112,7 @@ def test_pgbench(shared_howdah, system_programs, postgres, pgbench_tables, mode,
                     "-t", "100")
     assert reads == 1000
     if mode != "statement":
-        # A thread for each client: pgbench prepares in a blocking call, so that a client which
-        # waits for a server would keep others of its thread from ending their transactions.
-        writes = pgbench(system_programs, howdah, "-M", protocol, "-c", "10", "-j", "10",
+        writes = pgbench(system_programs, howdah, "-M", protocol, "-c", "10", "-j", "2",
                          "-t", "40")
         assert writes == 400
         sums = postgres.sql("""select sum(abalance) from pgbench_accounts union all

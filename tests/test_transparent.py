@@ -1218,6 +1218,15 @@ def test_same_replies(shared_howdah, postgres, name, mode, workers, cut):
     howdah.wait_for_pool(cl_active=0, cl_waiting=0, sv_active=0)
 
 
+@pytest.mark.parametrize("name", [name for name in SCRIPTS if name not in DIFFERENT])
+def test_same_replies_where_unnamed_statements_are_kept(shared_howdah, postgres, name):
+    """`unnamed_statements = share`: PostgreSQL parses a script's unnamed statements the first time, keeps
+    them the second time, and has them the third time."""
+    howdah = shared_howdah(**MODES["transaction-1"], unnamed_statements="share")
+    for _ in range(3):
+        compare(play(postgres.connect(), SCRIPTS[name]), play(howdah.connect(), SCRIPTS[name]))
+
+
 def test_every_circumstance_is_met():
     """Without `--long`, too, each script meets every cut, pool mode and number of workers."""
     met = {}

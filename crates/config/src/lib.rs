@@ -51,7 +51,7 @@ pub use tls::TlsInForce;
 pub use value::{
     AuthType, Facility, HttpUrl, IoDriver, Kind, List, Listen, ListenLost, LoadBalance, LogFormat,
     PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SecretText, SessionAttrs,
-    SessionState, Share, SslMode, SslNegotiation,
+    SessionState, Share, SslMode, SslNegotiation, UnnamedStatements,
 };
 
 /// A setting's time in nanoseconds; 0 for none.

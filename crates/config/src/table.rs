@@ -15,7 +15,8 @@ use super::userlist::MAX_USER;
 use super::value::{
     AuthType, Facility, HttpUrl, IoDriver, List, Listen, ListenLost, LoadBalance, LogFormat,
     PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SecretText, SessionAttrs,
-    SessionState, Share, SslMode, SslNegotiation, Value, read_number, read_seconds,
+    SessionState, Share, SslMode, SslNegotiation, UnnamedStatements, Value, read_number,
+    read_seconds,
 };
 use super::{CAUSES, Scope, Scopes, Setting, is_console};
 
@@ -355,6 +356,12 @@ settings! {
         max_prepared_statements: u32 = "200"; global(reload); known G;
             "How many prepared statements are kept on a server. 0 switches their support off: in \
              transaction mode clients then can't use them.";
+        unnamed_statements: UnnamedStatements = "pass";
+            global(reload) user(value) database(value); known NOWHERE;
+            "What becomes of unnamed statements with parameters (Parse, Bind and Execute without a name, as \
+             most drivers send them). `pass`: PostgreSQL parses and plans them each time. `share`: a server \
+             keeps those whose texts come again, as statements with names, for all clients. See \
+             docs/prepared-statements.md.";
         track_extra_parameters: List = "IntervalStyle"; global(fixed); known G;
             "Server parameters to keep per client beyond the usual ones.";
         application_name_add_host: bool = "0"; global(reload); known G;
@@ -667,7 +674,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 43, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 44, "PgBouncer's on Linux and ours");
     }
 
     #[test]

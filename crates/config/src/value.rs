@@ -436,6 +436,16 @@ words! {
 }
 
 words! {
+    /// What becomes of unnamed statements with parameters, where servers are shared.
+    UnnamedStatements {
+        /// PostgreSQL parses them each time.
+        Pass = "pass",
+        /// A server keeps those whose texts come again, for all clients.
+        Share = "share",
+    }
+}
+
+words! {
     /// What happens to clients whose listening connection is lost.
     ListenLost {
         /// The clients are disconnected.

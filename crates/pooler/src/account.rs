@@ -133,6 +133,14 @@ impl Charge {
         self.adds(bytes);
     }
 
+    /// A charge of the same pool and kind for `size` more bytes; `None` if the pool has no room, or
+    /// if there is no pool yet.
+    pub fn more(&self, size: usize) -> Option<Charge> {
+        let (share, kind) = self.to.as_ref()?;
+        let has_room = share.will_have_room(size);
+        has_room.then(|| share.charge(*kind, size))
+    }
+
     /// Adds bytes.
     pub fn adds(&mut self, bytes: usize) {
         self.bytes += bytes;

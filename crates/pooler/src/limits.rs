@@ -120,6 +120,23 @@ pub const FORWARDS_WAITING: usize = 10_000;
 /// texts in use, if that is more.
 pub const UNUSED_TEXTS: usize = 16 << 20;
 
+/// The longest answer to a Describe that is remembered, in bytes.
+pub const DESCRIPTION: usize = 4096;
+
+/// The most messages of a group that Howdah answers without a server.
+pub const KNOWN_GROUP: usize = 100;
+
+/// For how many statements of a login a worker remembers which server has them.
+pub const KEEPERS: usize = 2000;
+
+/// How many statements Howdah describes without a server for one piece of a client's messages. The
+/// answers may be far longer than the messages.
+pub const KNOWN_DESCRIBES: u32 = 16;
+
+/// The longest text, with its parameter types, that servers keep for clients who do not name it, in
+/// bytes. Plans of huge texts take much memory in PostgreSQL.
+pub const KEPT_UNNAMED: usize = 8192;
+
 /// How many bytes the texts of one client's named statements may take.
 pub const CLIENT_TEXTS: usize = 64 << 20;
 

@@ -27,6 +27,8 @@ pub struct Stats {
     pub client_parses: u64,
     /// Parses to servers.
     pub server_parses: u64,
+    /// Groups of messages that Howdah has answered without a server.
+    pub answered_groups: u64,
     /// Binds from clients.
     pub binds: u64,
     /// Servers lent to other workers.
@@ -80,6 +82,7 @@ impl Stats {
         self.waits_in_vain += other.waits_in_vain;
         self.client_parses += other.client_parses;
         self.server_parses += other.server_parses;
+        self.answered_groups += other.answered_groups;
         self.binds += other.binds;
         self.lends += other.lends;
         self.pins += other.pins;
@@ -128,6 +131,7 @@ impl Stats {
             waits_in_vain: self.waits_in_vain - earlier.waits_in_vain,
             client_parses: self.client_parses - earlier.client_parses,
             server_parses: self.server_parses - earlier.server_parses,
+            answered_groups: self.answered_groups - earlier.answered_groups,
             binds: self.binds - earlier.binds,
             lends: self.lends - earlier.lends,
             pins: self.pins - earlier.pins,

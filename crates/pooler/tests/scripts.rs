@@ -17,6 +17,7 @@ macro_rules! scripts {
 }
 
 scripts!(
-    links, statements, copies, leaving, cancels, parameters, limits, pools, reload, modes, workers,
-    mistakes, moves, simulated, scenarios, outside, standbys, tls, session, queries, listen,
+    links, statements, known, unnamed, copies, leaving, cancels, parameters, limits, pools, reload,
+    modes, workers, mistakes, moves, simulated, scenarios, outside, standbys, tls, session,
+    queries, listen,
 );

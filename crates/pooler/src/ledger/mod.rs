@@ -245,6 +245,12 @@ impl Ledger {
         self.barriers > 0
     }
 
+    /// True if PostgreSQL owes the answer to a client's Parse.
+    pub fn owes_parse(&self) -> bool {
+        let mut entries = self.entries.iter();
+        entries.any(|entry| entry.reply == Reply::Parse && !entry.swallow)
+    }
+
     /// True if PostgreSQL owes a ReadyForQuery.
     pub fn owes_ready(&self) -> bool {
         self.readies > 0

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use howdah_wire::backend::Status;
-use howdah_wire::frame::{Header, header};
+use howdah_wire::frame::{HEADER, Header, header};
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
@@ -15,15 +15,18 @@ use crate::account::Allowance;
 use crate::client::{Client, ClientState};
 use crate::config::Globals;
 use crate::effect::VolatileNames;
-use crate::event::{ClientId, Out, Peer};
+use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::limits;
 use crate::login::terms::Terms;
 use crate::opening::QueryRead;
 use crate::reads::group::{GroupKind, group_kind};
+use crate::server::Server;
 use crate::session::Tracking;
 use crate::session::note::{read_piece, tracking};
+use crate::statement::{Interner, Keepers, SchemaId, Shape, Statement};
+use crate::table::Table;
 
 /// The parts of a `Pooler` that the messages of a client without a server need.
 pub(super) struct Ahead<'a> {
@@ -41,8 +44,44 @@ pub(super) struct Ahead<'a> {
     pub share: &'a Arc<Allowance>,
     /// The database's volatile functions, if single reads go to standbys.
     pub volatile: Option<&'a VolatileNames>,
+    /// What is known about the statements of the login.
+    pub known: KnownStatements<'a>,
     /// The list of actions.
     pub out: &'a mut Out,
+    /// The counters.
+    pub counts: AheadCounts,
+}
+
+/// Counters for the statistics of one call of `Ahead::run`.
+#[derive(Debug, Default)]
+pub(super) struct AheadCounts {
+    /// Groups of messages that Howdah has answered.
+    pub groups: u32,
+    /// Parse messages in these groups.
+    pub parses: u32,
+    /// Describe messages in these groups.
+    pub describes: u32,
+}
+
+/// What is known about the statements of a login.
+pub(super) struct KnownStatements<'a> {
+    /// Which server of the login may have a statement.
+    pub keepers: &'a Keepers,
+    /// All servers.
+    pub servers: &'a Table<ServerId, Server>,
+    /// The table of shared statements.
+    pub interner: &'a Interner,
+    /// The schema of the login's database.
+    pub schema: SchemaId,
+}
+
+impl KnownStatements<'_> {
+    /// If a server of the login is certain to have the statement: the server's description of it,
+    /// as far as known.
+    pub fn confirmed(&self, statement: &Arc<Statement>) -> Option<Option<Shape>> {
+        let keeper = self.keepers.of(statement.key())?;
+        gone!(self.servers.get(keeper)).confirms(statement)
+    }
 }
 
 impl Ahead<'_> {
@@ -50,8 +89,10 @@ impl Ahead<'_> {
     #[inline(always)] // Called in one place.
     pub fn run(&mut self, chunk: &mut Chunk<'_>, read: &mut QueryRead) -> Step {
         match plain(self.client, self.globals, chunk) {
-            Some(header) => self.read(chunk, header, read),
-            None => self.run_slowly(chunk, read),
+            Some(header) if header.tag == tag::QUERY || !may_be_known(chunk.rest()) => {
+                self.read(chunk, header, read)
+            }
+            _ => self.run_slowly(chunk, read),
         }
     }
 
@@ -82,7 +123,7 @@ impl Ahead<'_> {
                 return Err(Flow::Done);
             }
             let header = next(chunk, self.globals)?;
-            if !self.is_done(chunk, header)? {
+            if !self.is_done(chunk, header)? && !self.answer_group(chunk)? {
                 self.await_enough(chunk, header)?;
                 return self.read(chunk, header, read);
             }
@@ -172,6 +213,16 @@ impl Ahead<'_> {
             Some(signal) => signal_ahead(self.client, signal),
             None => Ok(()),
         }
+    }
+}
+
+/// True for a message that may begin a group that Howdah can answer. `message` is its beginning.
+#[inline(always)]
+fn may_be_known(message: &[u8]) -> bool {
+    match message[0] {
+        tag::PARSE => message.get(HEADER) != Some(&0),
+        tag::DESCRIBE | tag::CLOSE => true,
+        _ => false,
     }
 }
 

@@ -6,6 +6,8 @@
 //! Howdah compares the description that the client received at its Describe with the server's
 //! description. If they differ, the client gets PostgreSQL's error.
 
+use std::sync::Arc;
+
 use howdah_wire::backend::Fields;
 use howdah_wire::frame::{HEADER, Header, header};
 use howdah_wire::frontend::Subject;
@@ -20,7 +22,7 @@ use crate::fault::refusal;
 use crate::inbox::Chunk;
 use crate::ledger::{Asked, Change, Described, Entry, Refusal, Reply};
 use crate::limits;
-use crate::statement::{Named, Shape, StatementDescription, server_name};
+use crate::statement::{Named, Shape, Statement, StatementDescription, server_name};
 
 /// Messages from clients.
 impl Upstream<'_> {
@@ -41,7 +43,8 @@ impl Upstream<'_> {
         let server = &mut *self.server;
         // Compare also if the server parsed the text under other settings, or if the statement was
         // private to a transaction that has ended: either may give other columns.
-        let late = late || named.statement.private;
+        // Or if only Howdah has described the statement: the schema may have changed unnoticed.
+        let late = late || named.statement.private || named.recited;
         if same && !late && !server.session.changes.are_private() {
             return Ok(false);
         }
@@ -136,12 +139,36 @@ impl Downstream<'_> {
                 });
                 let shape = told.as_ref().map_or(Shape::UNREADABLE, |told| told.shape);
                 self.server.statements.describe(key, shape);
+                if let Some((told, body)) = told.as_ref().zip(body)
+                    && let Some(statement) = self.server.statements.get(key)
+                    && self.is_for_all(&statement)
+                {
+                    statement.keep_columns(told, header.tag, body);
+                }
                 if let Some(asked) = asked {
                     self.was_told(&asked, told);
                 }
             }
         }
         self.passing(chunk, header)
+    }
+
+    /// True if the description that has come is certain to be the one that any client would get who
+    /// parses this text now with the settings of this one.
+    fn is_for_all(&self, statement: &Arc<Statement>) -> bool {
+        let Some(client) = self.side.client() else {
+            return false;
+        };
+        // Where PostgreSQL looks names up is not what the client's settings say.
+        let session = client.session.as_deref();
+        let elsewhere = self.server.session.changes.end_matters()
+            || client.has_temporary()
+            || session.is_some_and(|session| !session.pending.is_empty());
+        let interner = &self.shared.statements;
+        !elsewhere
+            && statement.schema == interner.schema(self.schema)
+            && interner.is_of(statement, self.schema, client.meaning)
+            && self.server.confirms(statement).is_some()
     }
 
     /// A client has received the description of one of its statements.
@@ -159,6 +186,7 @@ impl Downstream<'_> {
             return;
         }
         named.told = told.map(|told| named.statement.share(told));
+        named.recited = false;
     }
 
     /// True for an error because PostgreSQL's objects changed after the statement was parsed.
@@ -173,8 +201,9 @@ impl Downstream<'_> {
         matches!(reply, Some(Reply::Bind | Reply::Describe))
             && fields.sqlstate().is_some_and(|code| {
                 // 42501: the user may not read the table. This says nothing about the table's
-                // columns.
-                code == b"XX000" || code.starts_with(b"42") && code != b"42501"
+                // columns. 42601: a value is no `tsquery` or `jsonpath`, or the like.
+                let of_values = [&b"42501"[..], b"42601"].contains(&code);
+                code == b"XX000" || code.starts_with(b"42") && !of_values
             })
     }
 

@@ -147,7 +147,12 @@ impl Upstream<'_> {
             self.hear_parse(effects)?;
         }
         if parse.name.is_empty() {
-            self.parse_unnamed(chunk, header, statement);
+            if self.terms.shares_unnamed && self.shares(&statement) {
+                self.define_shared(&statement);
+                self.skip(chunk, header);
+            } else {
+                self.parse_unnamed(chunk, header, statement);
+            }
             return Ok(());
         }
         self.parse_named(chunk, header, parse, statement)
@@ -165,7 +170,7 @@ impl Upstream<'_> {
 
     /// The name change that a Parse of the unnamed statement makes. `None` if the statement stays
     /// the same.
-    fn define_unnamed(&mut self, statement: &Arc<Statement>) -> Option<Box<NameOp>> {
+    pub(super) fn define_unnamed(&mut self, statement: &Arc<Statement>) -> Option<Box<NameOp>> {
         let known = self.client.statements.unnamed();
         let same = known.is_some_and(|known| Arc::ptr_eq(known, statement));
         if same && !self.server.link.ledger.changes_names() {
@@ -392,6 +397,10 @@ impl Upstream<'_> {
         entry.named = found.named;
         let refused = match found.name? {
             ServerName::Of => None,
+            ServerName::Kept => {
+                entry.named = statement::KEPT_UNNAMED;
+                None
+            }
             ServerName::Unknown => Some(Change::Nothing),
             ServerName::Refused(why) => Some(Change::Refused(why)),
         };

@@ -10,6 +10,7 @@
 //! The link lasts until the release rule holds (see [`release`]).
 
 mod ahead;
+mod ahead_group;
 mod aligned;
 mod asked;
 pub mod assign;
@@ -24,6 +25,7 @@ pub(crate) mod ends;
 mod error;
 pub mod extended;
 mod guarded;
+mod kept_unnamed;
 pub mod known;
 pub mod meaning;
 mod orders;
@@ -50,7 +52,7 @@ pub use end::End;
 
 use std::sync::Arc;
 
-use howdah_wire::frame::{HEADER, cstr, header};
+use howdah_wire::frame::header;
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
@@ -153,21 +155,15 @@ impl Link {
         self.guard = Some(Box::new(guard));
     }
 
-    /// How many bytes of these messages, a group, Howdah itself has answered: those of a Parse at its
-    /// beginning whose statement the server has. The name is the client's already.
+    /// How many bytes of these messages, a group that has just been sent, Howdah itself has answered:
+    /// those of a Parse at its beginning whose statement the server has. The name is the client's
+    /// already.
     pub(crate) fn answered_of(&self, group: &[u8]) -> usize {
-        let Some(Ok(header)) = header(group) else {
-            return 0;
-        };
-        let body = group.get(HEADER..header.total());
-        let name = body
-            .filter(|_| header.tag == frontend::PARSE)
-            .and_then(cstr);
-        match name {
-            // Howdah sends each Parse of the unnamed statement.
-            Some((b"", _)) | None => 0,
-            Some((name, _)) if self.ledger.pending(name).is_some() => 0,
-            Some(_) => header.total(),
+        match header(group) {
+            Some(Ok(header)) if header.tag == frontend::PARSE && !self.ledger.owes_parse() => {
+                header.total()
+            }
+            _ => 0,
         }
     }
 

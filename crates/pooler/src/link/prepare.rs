@@ -85,11 +85,10 @@ impl Upstream<'_> {
                 ..
             }) => Some(named.clone()),
             Some(_) => None,
-            None if name.is_empty() => Some(Named {
-                statement: self.client.statements.unnamed()?.clone(),
-                number: 0,
-                told: None,
-            }),
+            None if name.is_empty() => {
+                let unnamed = self.client.statements.unnamed()?;
+                Some(Named::new(unnamed.clone(), 0))
+            }
             None => self.client.statements.get(name).cloned(),
         }
     }
@@ -190,6 +189,11 @@ impl Upstream<'_> {
         if self.server.link.ledger.has_barrier() {
             return Err(self.stall());
         }
+        if self.terms.shares_unnamed
+            && let Some(kept) = self.kept_unnamed(ours)
+        {
+            return Ok(kept);
+        }
         if !self.may_be_parsed_late(ours) {
             return Ok(Referent::refused(Refusal::Settings));
         }
@@ -265,6 +269,9 @@ impl Upstream<'_> {
         let group = server.link.ledger.group();
         let sure = server.link.ledger.sure_of_transaction(server.not_failed());
         let (key, held) = server.statements.find(statement);
+        if !statement.private {
+            self.keepers.note(key, self.server_id);
+        }
         let mut entry = Entry::forward(Reply::Parse);
         match held {
             Some(Held::Coming(when) | Held::Going(when)) if when != group => {
@@ -287,8 +294,17 @@ impl Upstream<'_> {
     }
 
     /// Sends a Parse that adds a statement to the server's set.
-    fn add(&mut self, key: u128, statement: &Arc<Statement>, text: &[u8], mut entry: Entry) {
+    pub(super) fn add(
+        &mut self,
+        key: u128,
+        statement: &Arc<Statement>,
+        text: &[u8],
+        mut entry: Entry,
+    ) {
         self.parses(key, statement);
+        if !statement.private {
+            self.keepers.note(key, self.server_id);
+        }
         let server = &mut *self.server;
         let group = server.link.ledger.group();
         server.statements.mark(key, statement, Held::Coming(group));
@@ -457,6 +473,7 @@ pub fn concerned(
     statements: &mut Interner,
 ) -> Option<Concerned> {
     let front = server.link.ledger.front()?;
+    let is_kept = front.named == statement::KEPT_UNNAMED;
     let (name, statement) = match front.effects().name.as_deref() {
         Some(op) if op.name.is_empty() => return None,
         Some(op) => match &op.change {
@@ -478,7 +495,7 @@ pub fn concerned(
             let kept = names.find(|(_, named)| front.named != 0 && named.number == front.named);
             match kept {
                 Some(kept) => (kept.0.into(), kept.1.statement.clone()),
-                None if front.reply == Reply::Bind && front.named == 0 => {
+                None if is_kept || front.reply == Reply::Bind && front.named == 0 => {
                     (Box::default(), client.statements.unnamed()?.clone())
                 }
                 None => return None,
@@ -491,7 +508,7 @@ pub fn concerned(
     let replaced = front.reply == Reply::Bind && server.link.portals.iter().any(void);
     let late = match replaced {
         true => Some(statements.intern(schema, meaning, VOID_DEALLOCATION)),
-        false if name.is_empty() => return None,
+        false if name.is_empty() && !is_kept => return None,
         false => None,
     };
     let key = match server.statements.find(late.as_ref().unwrap_or(&statement)) {
@@ -542,7 +559,7 @@ impl Referent {
     /// The statement's name on the server, if it differs from the client's name.
     pub fn server_name(&self) -> Option<Cow<'_, [u8]>> {
         Some(match self.name? {
-            ServerName::Of => self.statement.as_ref()?.name_under(self.key),
+            ServerName::Of | ServerName::Kept => self.statement.as_ref()?.name_under(self.key),
             ServerName::Unknown | ServerName::Refused(_) => Cow::Borrowed(statement::UNKNOWN),
         })
     }
@@ -567,6 +584,8 @@ impl Referent {
 pub enum ServerName {
     /// The name made from the statement's key.
     Of,
+    /// The same, for the client's unnamed statement.
+    Kept,
     /// A name that no statement ever has.
     Unknown,
     /// A name that no statement ever has, because the server can't use the statement.

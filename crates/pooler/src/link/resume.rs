@@ -8,7 +8,7 @@ use crate::effect::Depth;
 use crate::event::{ClientId, Out, Time};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
-use crate::link::ahead::Ahead;
+use crate::link::ahead::{Ahead, AheadCounts, KnownStatements};
 use crate::link::assign::evict_statements;
 use crate::link::downstream;
 use crate::link::upstream::{self, Flow, Upstream};
@@ -130,10 +130,10 @@ impl Pooler {
         read: &mut QueryRead,
         out: &mut Out,
     ) -> Result<(), Flow> {
+        let now = self.now;
         let client = self.clients.at_mut(id);
-        let login = self
-            .logins
-            .at(client.login.expect("the client is logged in"));
+        let login_id = client.login.expect("the client is logged in");
+        let login = self.logins.at(login_id);
         let globals = &self.config.globals;
         let mut ahead = Ahead {
             id,
@@ -143,9 +143,25 @@ impl Pooler {
             terms: &login.terms,
             share: &login.share,
             volatile: login.volatile(),
+            known: KnownStatements {
+                keepers: &login.keepers,
+                servers: &self.servers,
+                interner: &self.shared.statements,
+                schema: login.schema,
+            },
             out,
+            counts: AheadCounts::default(),
         };
-        ahead.run(chunk, read)
+        let step = ahead.run(chunk, read);
+        let counts = ahead.counts;
+        if counts.groups > 0 {
+            client.times.begin_request(now);
+            client.times.set_quiet(now);
+            self.logins
+                .at_mut(login_id)
+                .count_answered(counts.groups, counts.parses);
+        }
+        step
     }
 
     /// Handles the messages of a client with a server.
@@ -189,19 +205,23 @@ impl Pooler {
             texts: &mut self.queries.texts,
             random: &mut self.random,
         });
+        let renames = login.renames(globals.max_prepared_statements);
+        let schema = login.schema;
+        let (terms, share, keepers) = login.for_messages();
         let mut upstream = Upstream {
             id,
             client,
             server_id,
             server,
-            renames: login.renames(globals.max_prepared_statements),
+            renames,
             globals,
-            terms: &login.terms,
+            terms,
             tracked: &self.shared.tracked,
             watch,
-            schema: login.schema,
+            schema,
             interner: &mut self.shared.statements,
-            share: &login.share,
+            share,
+            keepers,
             out,
             counts: upstream::SentCounts::default(),
         };

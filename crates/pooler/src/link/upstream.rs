@@ -22,7 +22,7 @@ use crate::opening::QueryRead;
 use crate::params::Tracked;
 use crate::queries::watched::Watching;
 use crate::server::Server;
-use crate::statement::{self, Interner, Named, SchemaId, Statement};
+use crate::statement::{self, Interner, Keepers, Named, SchemaId, Statement};
 
 /// Why `Upstream::run` stopped.
 #[derive(Debug)]
@@ -110,6 +110,8 @@ pub struct Upstream<'a> {
     pub interner: &'a mut Interner,
     /// The login's share of the account.
     pub share: &'a Arc<Allowance>,
+    /// Which server of the login has a statement.
+    pub keepers: &'a mut Keepers,
     /// The list of actions.
     pub out: &'a mut Out,
     /// The counters.
@@ -367,11 +369,7 @@ impl Upstream<'_> {
         } else {
             self.client.statements.next_number()
         };
-        let named = Named {
-            statement: statement.clone(),
-            number,
-            told: None,
-        };
+        let named = Named::new(statement.clone(), number);
         self.name_op(name.into(), Change::Define(named))
     }
 

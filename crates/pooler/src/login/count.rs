@@ -107,6 +107,15 @@ impl Login {
         self.counts.times.transaction.count(ns);
     }
 
+    /// Howdah has answered groups of messages without a server.
+    pub(crate) fn count_answered(&mut self, groups: u32, parses: u32) {
+        self.count_parses(parses, 0, 0);
+        // They took no time, so durations do not count them.
+        self.counts.stats.queries += u64::from(groups);
+        self.counts.stats.transactions += u64::from(groups);
+        self.counts.stats.answered_groups += u64::from(groups);
+    }
+
     pub(crate) fn count_slow_query(&mut self) {
         self.counts.stats.slow_queries += 1;
     }

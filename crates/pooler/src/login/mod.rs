@@ -24,7 +24,7 @@ use crate::login::secrets::Secrets;
 use crate::pool::key::PoolId;
 use crate::reads::lore::LoginReads;
 use crate::shared::Shared;
-use crate::statement::SchemaId;
+use crate::statement::{Keepers, SchemaId};
 use crate::stats::Stats;
 use crate::times::Times;
 
@@ -72,6 +72,8 @@ pub struct Login {
     shares: Vec<(PoolId, u32)>,
     /// The pools that may serve reads, if reads are routed.
     read_pools: Vec<ReadPool>,
+    /// Which of its servers have a statement.
+    pub(crate) keepers: Keepers,
     /// What it knows about reads.
     pub(crate) reads: LoginReads,
     /// Its pools on this worker, one for each purpose and target.
@@ -98,6 +100,7 @@ impl Login {
         key: Arc<LoginKey>,
         terms: Terms,
         (schema, share): (SchemaId, Arc<Allowance>),
+        seeded: Seeded,
         now: Time,
     ) -> Self {
         Login {
@@ -115,6 +118,7 @@ impl Login {
             home: None,
             shares: Vec::new(),
             read_pools: Vec::new(),
+            keepers: Keepers::new(seeded),
             reads: LoginReads::default(),
             pools: Vec::new(),
             counts: LoginCounts::default(),
@@ -204,6 +208,12 @@ impl Login {
             // They are found anew.
             self.shares.clear();
         }
+    }
+
+    /// What the messages of its clients need: its settings, its share of the account, and which of
+    /// its servers have a statement.
+    pub(crate) fn for_messages(&mut self) -> (&Terms, &Arc<Allowance>, &mut Keepers) {
+        (&self.terms, &self.share, &mut self.keepers)
     }
 
     /// The volatile functions of the database, if single reads go to standbys.

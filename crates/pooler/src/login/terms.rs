@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::config::{Config, Database, PoolMode, SessionState, User, nanos};
+use crate::config::{Config, Database, PoolMode, SessionState, UnnamedStatements, User, nanos};
 use crate::login::key::LoginKey;
 use crate::queries::watched::Wanted;
 use crate::reads::ReadTerms;
@@ -24,6 +24,8 @@ pub struct Terms {
     pub tracking: Tracking,
     /// The listener handles LISTEN for the clients (`listen = share`).
     pub shares_listen: bool,
+    /// Servers keep unnamed statements whose texts come again (`unnamed_statements = share`).
+    pub shares_unnamed: bool,
     /// `pin_limit`; 0 for no limit.
     pub pins: u32,
     /// `query_timeout`.
@@ -76,6 +78,7 @@ impl Terms {
             shares_listen: scopes.shares_listen()
                 && mode == PoolMode::Transaction
                 && state == SessionState::Keep,
+            shares_unnamed: scopes.unnamed_statements() == UnnamedStatements::Share,
             pins: scopes.pins(),
             query_timeout,
             query_wait_timeout: nanos(scopes.query_wait_timeout()),

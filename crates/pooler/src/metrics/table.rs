@@ -542,6 +542,12 @@ static METRICS: &[Metric] = &[
         "Statements that were prepared on servers.",
     ),
     metric(
+        "howdah_pool_answered_groups_total",
+        Counter,
+        Pool(|p| p.stats.answered_groups as f64),
+        "Groups of messages (Parse, Describe, Close, Sync) that Howdah has answered without a server.",
+    ),
+    metric(
         "howdah_pool_binds_total",
         Counter,
         Pool(|p| p.stats.binds as f64),

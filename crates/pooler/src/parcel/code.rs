@@ -561,9 +561,10 @@ impl Reader<'_> {
             Ok(Arc::new(StatementDescription { shape, parameters }))
         })?;
         Ok(Named {
-            statement,
-            number,
+            // Perhaps only Howdah has given the description: the first server's is compared.
+            recited: told.is_some(),
             told,
+            ..Named::new(statement, number)
         })
     }
 

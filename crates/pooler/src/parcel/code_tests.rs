@@ -87,9 +87,8 @@ fn freight() -> Freight {
         parameters: b"\0\0"[..].into(),
     };
     let named = Named {
-        statement: statement.clone(),
-        number: 1,
         told: Some(Arc::new(told)),
+        ..Named::new(statement.clone(), 1)
     };
     let mut with_tls = LooseSocket::new(13);
     with_tls.set_packed_session(b"keys".to_vec());

@@ -76,7 +76,7 @@ impl Pooler {
         let terms = Terms::of(&self.config, &key, database.clone());
         let schema = self.shared.statements.schema_of(database.target());
         let share = self.shared.account.share();
-        let login = Login::new(key, terms, (schema, share), self.now);
+        let login = Login::new(key, terms, (schema, share), self.seeded, self.now);
         self.logins.insert(login)
     }
 

@@ -51,7 +51,7 @@ use crate::roster::check::Examination;
 use crate::roster::view::Instance;
 use crate::session::server::{Numbers, ServerSession, Trial};
 use crate::session::settings::Maybe;
-use crate::statement::ServerSet;
+use crate::statement::{ServerSet, Shape, Statement};
 use crate::timers::Timers;
 use crate::valve::Valve;
 
@@ -110,6 +110,20 @@ pub struct Server {
 }
 
 impl Server {
+    /// If PostgreSQL has confirmed a statement here, and any other server would confirm it, too: its
+    /// description, as far as known.
+    pub(crate) fn confirms(&self, statement: &Arc<Statement>) -> Option<Option<Shape>> {
+        let changes = &self.session.changes;
+        let goes = self.ending.is_some() || matches!(self.state, ServerState::Closing);
+        // What was parsed in a transaction may have another meaning elsewhere, and a standby may be
+        // behind.
+        if goes || self.instance.is_some() || changes.are_private() || changes.has_left_statements()
+        {
+            return None;
+        }
+        self.statements.confirmed(statement)
+    }
+
     /// True if the connection uses TLS.
     pub fn is_tls(&self) -> bool {
         self.connection.tls.is_some()

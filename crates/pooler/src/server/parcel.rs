@@ -103,6 +103,7 @@ impl Pooler {
                 statements.describe(key, shape);
             }
         }
+        let keys = statements.keys();
         let params = self.shared.params.intern((*parcel.params).clone());
         let settings = crate::session::intern(&mut self.shared.settings, parcel.session);
         let numbers = if parcel.served {
@@ -129,6 +130,10 @@ impl Pooler {
             ending: stale.then_some(Ending::Ordered("database configuration changed")),
             ..Server::blank((login_id, pool_id), connection, self.seeded, now)
         });
+        let login = self.logins.at_mut(login_id);
+        for key in keys {
+            login.keepers.note(key, id);
+        }
         self.pools.at_mut(pool_id).server_enters();
         out.push(Action::Attach(Peer::Server(id), parcel.socket));
         id

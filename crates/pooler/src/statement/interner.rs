@@ -9,6 +9,7 @@ use hashbrown::{HashMap, HashSet};
 use howdah_sql::constants::tells_time;
 
 use super::constants::text_of;
+use super::seen::SeenTexts;
 use super::{Constants, Statement};
 use crate::Seeded;
 use crate::account::Allowance;
@@ -57,6 +58,8 @@ pub struct Interner {
     added: usize,
     /// The next purge is due when `added` reaches this.
     purge_at_bytes: usize,
+    /// Unnamed statements that may be shared.
+    seen: SeenTexts,
 }
 
 impl Interner {
@@ -75,6 +78,7 @@ impl Interner {
             bytes: 0,
             added: 0,
             purge_at_bytes: limits::UNUSED_TEXTS,
+            seen: SeenTexts::default(),
         }
     }
 
@@ -120,6 +124,28 @@ impl Interner {
             _ => number,
         };
         self.insert(hash, Statement::new(number, constants, definition, now))
+    }
+
+    /// The shared copy of a statement, if there is one for the present schema: what
+    /// [`Interner::intern`] would find.
+    pub fn shared(
+        &self,
+        schema: SchemaId,
+        meaning: Meaning,
+        definition: &[u8],
+    ) -> Option<&Arc<Statement>> {
+        let hash = Self::hashed(&self.seeded, definition);
+        let now = self.schema(schema);
+        [Constants::Fixed, Constants::Unknown]
+            .into_iter()
+            .find_map(|constants| {
+                let number = self.number(schema, meaning, constants);
+                let hash = Self::with_meaning(&self.seeded, hash, number);
+                self.statements.find(hash, |s| {
+                    s.meaning == number && *s.definition == *definition
+                })
+            })
+            .filter(|found| found.schema == now)
     }
 
     /// The [`Statement::meaning`] of a text with such constants in a database.
@@ -187,6 +213,12 @@ impl Interner {
         let mut statement = Statement::new(number, constants, definition, self.schema(schema));
         statement.private = true;
         Arc::new(statement)
+    }
+
+    /// A client parses this statement without a name: true if that has happened before.
+    pub fn comes_again(&mut self, statement: &Statement) -> bool {
+        let what = (&statement.definition, statement.meaning, statement.schema);
+        self.seen.again(self.seeded.hash_one(what))
     }
 
     /// Forgets statements that only this table holds. Purges are rare enough to cost nothing.
@@ -371,6 +403,28 @@ mod tests {
         Meaning {
             names,
             constants: 0,
+        }
+    }
+
+    #[test]
+    fn shared_finds_what_intern_would_find() {
+        let mut interner = Interner::new(seeded(1), WorkerId(0));
+        let schema = interner.schema_of("d");
+        for text in [&b"select 1\0\0\0"[..], b"select '1.2.2020'\0\0\0"] {
+            assert!(interner.shared(schema, meaning(1), text).is_none());
+            let statement = interner.intern(schema, meaning(1), text);
+            let found = |interner: &Interner, names| {
+                let found = interner.shared(schema, meaning(names), text);
+                found.map(|found| Arc::ptr_eq(found, &statement))
+            };
+            assert_eq!(
+                [1, 2].map(|names| found(&interner, names)),
+                [Some(true), None]
+            );
+            interner.schema_changed(schema);
+            assert_eq!(found(&interner, 1), None);
+            interner.intern(schema, meaning(1), text);
+            assert_eq!(found(&interner, 1), Some(false));
         }
     }
 

@@ -8,22 +8,30 @@ use howdah_wire::frame::cstr;
 use sha2::{Digest, Sha256};
 
 use crate::account::{Allowance, Charge, KeptFor};
-use crate::effect::{Depth, Effects, First, Gist, VolatileNames, is_read};
+use crate::effect::{Depth, Effects, First, Gist, Kinds, VolatileNames, is_read};
+use crate::limits;
 use crate::queries::text::{QueryText, Texts};
 
 pub use crate::effect::name::{PREFIX, UNKNOWN, VOID, is_ours};
 
 mod constants;
 mod interner;
+mod keepers;
 mod named;
+mod seen;
 mod set;
 mod shape;
 
 pub use constants::Constants;
 pub use interner::{Interner, SchemaId};
+pub use keepers::Keepers;
 pub use named::{ClientStatements, Named};
 pub use set::{Held, ServerSet, Unnamed};
-pub use shape::{Shape, StatementDescription};
+pub use shape::{ColumnsMessage, Shape, StatementDescription};
+
+/// The number of a client's unnamed statement that its server keeps under a name of Howdah's. No
+/// name of a client has it.
+pub const KEPT_UNNAMED: u64 = u64::MAX;
 
 /// The text and parameter types of a statement, stored once per worker for all clients.
 #[derive(Debug)]
@@ -52,6 +60,8 @@ pub struct Statement {
     query_text: OnceLock<Arc<QueryText>>,
     /// The description that the first client got. Other clients usually get the same.
     told: OnceLock<Arc<StatementDescription>>,
+    /// The columns of that description, to describe the statement without a server.
+    columns: OnceLock<ColumnsMessage>,
     /// Its bytes in the account of the pool whose client parsed it first.
     charge: OnceLock<Charge>,
     /// Whether the text is a read, in the lowest bit, and [`VolatileNames::id`] of the names that
@@ -76,6 +86,7 @@ impl Statement {
             key: OnceLock::new(),
             query_text: OnceLock::new(),
             told: OnceLock::new(),
+            columns: OnceLock::new(),
             charge: OnceLock::new(),
             read: AtomicU64::new(0),
         }
@@ -164,6 +175,51 @@ impl Statement {
     /// The description that clients usually get.
     pub fn told(&self) -> Option<&Arc<StatementDescription>> {
         self.told.get()
+    }
+
+    /// Remembers the first answer to a Describe, whose RowDescription or NoData this is, if the
+    /// pool that pays for the text has room.
+    pub fn keep_columns(&self, told: &StatementDescription, tag: u8, body: &[u8]) {
+        let size = told.parameters.len() + body.len();
+        if self.columns.get().is_some() || size > limits::DESCRIPTION {
+            return;
+        }
+        let charge = self.charge.get().and_then(|text| text.more(size));
+        if let Some(charge) = charge.filter(|_| shape::is_ascii(body)) {
+            self.share(told.clone());
+            let columns = ColumnsMessage::new(told.shape, tag, body, charge);
+            // Another thread may have been first.
+            let _ = self.columns.set(columns);
+        }
+    }
+
+    /// The answer to a Describe, if it is known for this shape.
+    pub fn description(
+        &self,
+        shape: Shape,
+    ) -> Option<(&Arc<StatementDescription>, &ColumnsMessage)> {
+        let columns = self
+            .columns
+            .get()
+            .filter(|columns| columns.shape == shape)?;
+        let told = self.told.get().filter(|told| told.shape == shape)?;
+        Some((told, columns))
+    }
+
+    /// True if the text at most begins or ends a transaction, or a part of one: a Parse of it
+    /// concerns nothing else of its client's session.
+    pub fn only_moves_transaction(&self) -> bool {
+        self.effects.as_deref().is_none_or(|effects| {
+            let others = effects.kinds.without(Kinds::BEGINS.and(Kinds::ENDS));
+            others.is_empty() && effects.statements.is_empty()
+        })
+    }
+
+    /// True if the statement seems to have parameters.
+    pub fn has_parameters(&self) -> bool {
+        let types = self.definition.get(self.text + 1..self.text + 3);
+        let mut pairs = self.text().windows(2);
+        types != Some(&[0, 0]) || pairs.any(|pair| pair[0] == b'$' && pair[1].is_ascii_digit())
     }
 
     /// True for the same statement, or another worker's copy of it.

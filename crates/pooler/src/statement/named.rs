@@ -22,9 +22,27 @@ pub struct Named {
     pub number: u64,
     /// The description of the statement or a portal of it that the client got, if any.
     pub told: Option<Arc<StatementDescription>>,
+    /// That description came from Howdah's memory. Each server's own is compared with it.
+    pub recited: bool,
 }
 
 impl Named {
+    /// The name with this number. Nothing has been described yet.
+    pub fn new(statement: Arc<Statement>, number: u64) -> Self {
+        Named {
+            statement,
+            number,
+            told: None,
+            recited: false,
+        }
+    }
+
+    /// The client gets the statement's description from Howdah's memory.
+    pub fn recite(&mut self, told: Arc<StatementDescription>) {
+        self.told = Some(told);
+        self.recited = true;
+    }
+
     /// The size of its definition, in bytes.
     fn size(&self) -> usize {
         self.statement.definition.len()
@@ -218,10 +236,9 @@ mod tests {
     fn names_are_charged_as_long_as_they_are_there() {
         let account = Account::default();
         let (one, two) = (account.share(), account.share());
-        let named = |text: &[u8]| Named {
-            statement: Arc::new(Statement::new(0, Constants::Fixed, text, 0)),
-            number: 1,
-            told: None,
+        let named = |text: &[u8]| {
+            let statement = Statement::new(0, Constants::Fixed, text, 0);
+            Named::new(Arc::new(statement), 1)
         };
         let mut names = ClientStatements::new(seeded(1));
         names.charge_to(&one);

@@ -95,6 +95,14 @@ impl ServerSet {
         }
     }
 
+    /// If PostgreSQL has confirmed a statement under its own key: the description, if there was
+    /// one.
+    pub fn confirmed(&self, statement: &Arc<Statement>) -> Option<Option<Shape>> {
+        let entry = self.entries.get(&statement.key())?;
+        let sure = entry.held == Held::Sure && entry.statement.same(statement);
+        sure.then_some(entry.shape)
+    }
+
     /// Stores that a Parse or Close was sent, or confirmed, for a key.
     pub fn mark(&mut self, key: u128, statement: &Arc<Statement>, held: Held) {
         self.clock += 1;
@@ -110,6 +118,11 @@ impl ServerSet {
             None => self.grown = true,
         }
         self.bytes += size;
+    }
+
+    /// The keys of all statements.
+    pub fn keys(&self) -> Vec<u128> {
+        self.entries.keys().copied().collect()
     }
 
     /// The statement under a key.
@@ -158,6 +171,14 @@ impl ServerSet {
     /// From now on, the unnamed statement is unknown.
     pub fn doubt_unnamed(&mut self) {
         self.unnamed = Unnamed::Unknown;
+    }
+
+    /// The server's unnamed statement is not to be used for this one, whose text was parsed anew
+    /// since.
+    pub fn forget_unnamed(&mut self, statement: &Arc<Statement>) {
+        if matches!(&self.unnamed, Unnamed::Known(Some(own)) if own.same(statement)) {
+            self.unnamed = Unnamed::Unknown;
+        }
     }
 
     /// True if SQL's PREPARE was used, and its statements may be there.
