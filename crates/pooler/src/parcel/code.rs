@@ -561,8 +561,6 @@ impl Reader<'_> {
             Ok(Arc::new(StatementDescription { shape, parameters }))
         })?;
         Ok(Named {
-            // Perhaps only Howdah has given the description: the first server's is compared.
-            recited: told.is_some(),
             told,
             ..Named::new(statement, number)
         })
