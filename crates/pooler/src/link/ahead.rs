@@ -123,7 +123,7 @@ impl Ahead<'_> {
                 return Err(Flow::Done);
             }
             let header = next(chunk, self.globals)?;
-            if !self.is_done(chunk, header)? && !self.answer_group(chunk)? {
+            if !self.is_done(chunk, header)? && !self.answer_group(chunk) {
                 self.await_enough(chunk, header)?;
                 return self.read(chunk, header, read);
             }

@@ -17,7 +17,6 @@ use howdah_wire::tag::{backend, frontend as tag};
 use howdah_wire::write;
 
 use super::ahead::Ahead;
-use super::upstream::Flow;
 use crate::client::ClientState;
 use crate::event::Peer;
 use crate::inbox::Chunk;
@@ -42,26 +41,15 @@ struct KnownGroup<'a> {
     length: usize,
 }
 
-/// Why a group is not answered.
-enum Unanswered {
-    /// Only PostgreSQL knows the answers.
-    Unknown,
-    /// What has come so far is known.
-    Incomplete,
-}
-
 impl Ahead<'_> {
-    /// Answers the group that begins these bytes, if all its answers are known. False if nothing was
-    /// done. Partial if the rest of the group is still to come: a client that stood in line for a server
-    /// would stay there.
-    pub(super) fn answer_group(&mut self, chunk: &mut Chunk<'_>) -> Result<bool, Flow> {
+    /// Answers the group that begins these bytes, if all of it is there and all its answers are
+    /// known. False if nothing was done.
+    pub(super) fn answer_group(&mut self, chunk: &mut Chunk<'_>) -> bool {
         if !self.may_answer_groups() {
-            return Ok(false);
+            return false;
         }
-        let group = match self.known_group(chunk.rest()) {
-            Ok(group) => group,
-            Err(Unanswered::Unknown) => return Ok(false),
-            Err(Unanswered::Incomplete) => return Err(Flow::Partial),
+        let Some(group) = self.known_group(chunk.rest()) else {
+            return false;
         };
         for known in group.messages {
             self.answer(known);
@@ -71,7 +59,7 @@ impl Ahead<'_> {
         self.client.inbox.gives_room_back();
         chunk.at += group.length;
         self.counts.groups += 1;
-        Ok(true)
+        true
     }
 
     fn may_answer_groups(&self) -> bool {
@@ -84,37 +72,26 @@ impl Ahead<'_> {
             && !client.is_replicating()
     }
 
-    fn known_group<'b>(&self, bytes: &'b [u8]) -> Result<KnownGroup<'b>, Unanswered> {
+    fn known_group<'b>(&self, bytes: &'b [u8]) -> Option<KnownGroup<'b>> {
         let mut messages = Vec::new();
         let mut length = 0;
         while messages.len() < limits::KNOWN_GROUP {
             let rest = &bytes[length..];
-            let incomplete = if messages.is_empty() {
-                Unanswered::Unknown
-            } else {
-                Unanswered::Incomplete
-            };
-            let Some(header) = header(rest) else {
-                return Err(incomplete);
-            };
-            let header = header.map_err(|_| Unanswered::Unknown)?;
+            let header = header(rest)?.ok()?;
             if header.body + 4 > self.globals.max_packet_size.min(limits::SHORT) {
-                return Err(Unanswered::Unknown);
+                return None;
             }
-            let Some(body) = rest.get(HEADER..header.total()) else {
-                return Err(incomplete);
-            };
+            let body = rest.get(HEADER..header.total())?;
             length += header.total();
-            let known = match header.tag {
-                tag::SYNC if body.is_empty() => return Ok(KnownGroup { messages, length }),
-                tag::PARSE => self.known_parse(body, &messages),
-                tag::DESCRIBE => self.known_describe(body, &messages),
-                tag::CLOSE => self.known_close(body, &messages),
-                _ => None,
-            };
-            messages.push(known.ok_or(Unanswered::Unknown)?);
+            messages.push(match header.tag {
+                tag::SYNC if body.is_empty() => return Some(KnownGroup { messages, length }),
+                tag::PARSE => self.known_parse(body, &messages)?,
+                tag::DESCRIBE => self.known_describe(body, &messages)?,
+                tag::CLOSE => self.known_close(body, &messages)?,
+                _ => return None,
+            });
         }
-        Err(Unanswered::Unknown)
+        None
     }
 
     /// A Parse of a text that PostgreSQL has accepted, with a name that is free.
