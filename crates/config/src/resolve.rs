@@ -4,14 +4,19 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::access::TLS_TWICE;
+use super::environment;
 use super::excerpt::without_secrets;
 use super::host::{Host, HostPort};
+use super::in_force::Given;
 use super::ini;
 use super::near::{distance, nearest};
 use super::setting::{Assign, Range};
+use super::surroundings::Surroundings;
 use super::table::{self, Globals};
+use super::toml_file;
+use super::url;
 use super::userlist::{self, MAX_USER};
-use super::value::{AuthType, Kind, ReadRouting, SessionAttrs, SslMode, read_number};
+use super::value::{AuthType, Kind, ReadRouting, SessionAttrs, SslMode, read_number, read_seconds};
 use super::written::{NO_TEXT, NOT_UTF8, Path, WrittenLine};
 use super::{
     Authority, Beyond, Config, Database, Excerpt, HostEntry, Mistake, PeerProcess, Place, Reading,
@@ -22,22 +27,99 @@ use howdah_auth::Secret;
 /// The greatest length of a database name in bytes, with its terminating zero.
 const MAX_DATABASE: usize = 64;
 
-pub(super) fn read(
-    path: &str,
-    text: &str,
-    read_file: &mut dyn FnMut(&str) -> Result<String, String>,
-) -> Reading {
-    let mut files = 1;
-    let read_file = &mut |path: &str| {
-        let text = read_file(path);
-        files += usize::from(text.is_ok());
-        text
-    };
+/// Reads a file, in the syntax that its name says, and the environment; or the environment alone.
+pub(super) fn read(file: Option<(&str, &str)>, surroundings: &mut dyn Surroundings) -> Reading {
     let mut mistakes = Vec::new();
-    let lines = ini::read(path, text, read_file, &mut mistakes);
-    let mut reading = resolve(path, &lines, mistakes, read_file);
-    reading.files = files;
+    let mut counted = Counted {
+        files: usize::from(file.is_some()),
+        surroundings,
+    };
+    let mut lines = match file {
+        Some((path, text)) if toml_file::is_toml(path) => {
+            toml_file::read(path, text, &mut counted, &mut mistakes)
+        }
+        Some((path, text)) => {
+            let read_file = &mut |path: &str| counted.file(path);
+            ini::read(path, text, read_file, &mut mistakes)
+        }
+        None => environment::databases(&mut counted, &mut mistakes),
+    };
+    let of_environment = environment::settings(&mut counted, file.is_some(), &mut mistakes);
+    lines.extend(of_environment);
+    let lines = read_secrets(lines, &mut counted, &mut mistakes);
+    let path = file.map_or(environment::OPTION, |(path, _)| path);
+    let mut reading = resolve(path, &lines, mistakes, &mut |path| counted.file(path));
+    reading.files = counted.files;
+    if file.is_none() {
+        // The next reload has no file to read either.
+        reading.config.globals.conffile = None;
+    }
     reading
+}
+
+/// Reads the secrets whose keys name a file.
+fn read_secrets(
+    lines: Vec<WrittenLine>,
+    surroundings: &mut dyn Surroundings,
+    mistakes: &mut Vec<Mistake>,
+) -> Vec<WrittenLine> {
+    let mut read = Vec::with_capacity(lines.len());
+    for line in lines {
+        let in_file = |key: &String| table::find_in_file(line.scope()?, key);
+        let Some(setting) = line.key.as_ref().and_then(in_file) else {
+            read.push(line);
+            continue;
+        };
+        match surroundings
+            .secret(&line.text)
+            .and_then(|text| secret_of(&text))
+        {
+            Ok(text) => read.push(WrittenLine {
+                key: Some(setting.name.into()),
+                text,
+                among: None,
+                ..line
+            }),
+            Err(why) => {
+                let text = format!("{}: could not read \"{}\": {why}", line.title(), line.text);
+                let remedy = "name a file that has the secret, and that Howdah may read";
+                mistakes.push(Mistake::new(Some(&line.place), text, remedy));
+            }
+        }
+    }
+    read
+}
+
+/// Counts the files that are read.
+struct Counted<'a> {
+    files: usize,
+    surroundings: &'a mut dyn Surroundings,
+}
+
+impl Surroundings for Counted<'_> {
+    fn file(&mut self, path: &str) -> Result<String, String> {
+        let text = self.surroundings.file(path);
+        self.files += usize::from(text.is_ok());
+        text
+    }
+
+    fn secret(&mut self, path: &str) -> Result<String, String> {
+        let text = self.surroundings.secret(path);
+        self.files += usize::from(text.is_ok());
+        text
+    }
+
+    fn files(&mut self, pattern: &str) -> Result<Vec<String>, String> {
+        self.surroundings.files(pattern)
+    }
+
+    fn variable(&mut self, name: &str) -> Option<String> {
+        self.surroundings.variable(name)
+    }
+
+    fn variables(&mut self, beginning: &str) -> Vec<(String, String)> {
+        self.surroundings.variables(beginning)
+    }
 }
 
 /// Finds the meaning of lines, whose reader has found these mistakes.
@@ -49,6 +131,11 @@ pub(super) fn resolve(
 ) -> Reading {
     let mut resolver = ConfigReader {
         path: path.into(),
+        main: if toml_file::is_toml(path) {
+            toml_file::MAIN
+        } else {
+            Scope::Global.section()
+        },
         config: Config::default(),
         written: HashMap::new(),
         entries: HashMap::new(),
@@ -92,6 +179,8 @@ type Doubt = (&'static str, &'static str);
 
 pub(super) struct ConfigReader {
     path: String,
+    /// The name of the section of global settings.
+    main: &'static str,
     pub(super) config: Config,
     /// The global settings that were written, each with its last value and place.
     written: HashMap<&'static str, (String, Place)>,
@@ -107,8 +196,8 @@ pub(super) struct ConfigReader {
 /// What was read of an entry.
 struct Begun {
     place: Place,
-    /// The fields whose settings were written.
-    given: HashSet<&'static str>,
+    /// The settings that were written, by their fields.
+    given: Given,
     /// One of the settings is a mistake.
     is_faulty: bool,
 }
@@ -119,6 +208,7 @@ enum Entry<'a> {
     User(&'a mut Arc<User>),
     Peer(&'a mut Arc<PeerProcess>),
     Host(&'a mut Arc<HostEntry>),
+    Member(&'a mut Arc<User>),
 }
 
 impl Entry<'_> {
@@ -129,6 +219,7 @@ impl Entry<'_> {
             Entry::User(entry) => assign_in(setting.user, entry, value),
             Entry::Peer(entry) => assign_in(setting.peer, entry, value),
             Entry::Host(entry) => assign_in(setting.host, entry, value),
+            Entry::Member(entry) => assign_in(setting.member, entry, value),
         }
     }
 }
@@ -138,12 +229,14 @@ impl ConfigReader {
     fn begin(&mut self, line: &WrittenLine) {
         match (&*line.path, line.scope()) {
             ([_], Some(_)) => self.begin_globals(&line.place),
-            ([_, name], Some(scope)) => self.begin_entry(scope, name, line),
+            ([.., name], Some(scope)) => self.begin_entry(scope, name, line),
             ([section], None) if Scope::of_entries(section).is_some() => {}
             (path, _) => {
                 let section = path.join(".");
                 let text = format!("invalid section \"{section}\" in configuration");
-                let remedy = "there are [pgbouncer], [databases], [users], [peers] and [hosts]";
+                let main = self.main;
+                let remedy =
+                    format!("there are [{main}], [databases], [users], [peers] and [hosts]");
                 self.mistakes
                     .push(Mistake::new(Some(&line.place), text, remedy));
                 self.refused.insert(line.path.clone());
@@ -183,7 +276,7 @@ impl ConfigReader {
         }
         let begun = Begun {
             place: at.clone(),
-            given: HashSet::new(),
+            given: Given::new(),
             is_faulty: false,
         };
         if let Some(first) = self.entries.insert(id.clone(), begun) {
@@ -203,14 +296,25 @@ impl ConfigReader {
             Some(Entry::User(entry)) => *entry = user(name),
             Some(Entry::Peer(entry)) => *entry = Arc::default(),
             Some(Entry::Host(entry)) => *entry = Arc::default(),
-            None => {}
+            // A member's file has no second beginning.
+            Some(Entry::Member(_)) | None => {}
         }
     }
 
     /// The entry at a path. Makes an entry that is not there.
     fn entry(&mut self, path: &Path) -> Option<Entry<'_>> {
-        let [section, name] = &**path else {
-            return None;
+        let (section, name) = match &**path {
+            [section, name] => (section, name),
+            [section, database, _, name] => {
+                let database = [section.clone(), database.clone()].into();
+                let Some(Entry::Database(database)) = self.entry(&database) else {
+                    return None;
+                };
+                let users = &mut Arc::make_mut(database).users;
+                let entry = users.entry(name.clone());
+                return Some(Entry::Member(entry.or_insert_with(|| user(name))));
+            }
+            _ => return None,
         };
         let config = &mut self.config;
         Some(match Scope::of_entries(section)? {
@@ -247,11 +351,14 @@ impl ConfigReader {
         let setting = table::find(scope.unwrap_or(Scope::Global), key);
         let done = if (key.to_owned() + &line.text).contains(NO_TEXT) {
             Err(NOT_UTF8.into())
+        } else if line.is_native && line.text.contains('\0') {
+            Err("there is a zero byte in it".into())
         } else {
             match (scope, setting) {
-                (None, _) if line.path.is_empty() => {
-                    Err("it stands before any section: begin with [pgbouncer]".into())
-                }
+                (None, _) if line.path.is_empty() => Err(format!(
+                    "it stands before any section: begin with [{}]",
+                    self.main
+                )),
                 (None, _) => {
                     Err("it stands outside of an entry: begin with the entry's name".into())
                 }
@@ -263,6 +370,10 @@ impl ConfigReader {
                 }
             }
         };
+        let done = done.and_then(|()| match (scope, setting) {
+            (Some(Scope::Database), Some(setting)) if setting.name == "url" => self.url(line),
+            _ => Ok(()),
+        });
         if let Err(remedy) = done {
             let (text, excerpt) = line.mistaken(setting);
             let mistake = Mistake::new(Some(&line.place), text, remedy);
@@ -271,6 +382,27 @@ impl ConfigReader {
                 begun.is_faulty = true;
             }
         }
+    }
+
+    /// The settings that a database's URL has.
+    fn url(&mut self, line: &WrittenLine) -> Result<(), String> {
+        for (key, text) in url::parse(&line.text)? {
+            let key = match key.as_str() {
+                "user" => "server_user",
+                "password" => "server_password",
+                key => key,
+            };
+            let part = WrittenLine {
+                key: Some(key.into()),
+                text,
+                among: None,
+                is_native: true,
+                is_hidden: true,
+                ..line.clone()
+            };
+            self.setting(&part, key);
+        }
+        Ok(())
     }
 
     fn global_setting(&mut self, line: &WrittenLine, setting: &Setting) -> Result<(), String> {
@@ -286,7 +418,9 @@ impl ConfigReader {
         }
         self.note_beyond(Scope::Global, setting, line);
         let written = (value.clone(), place.clone());
-        if let Some((_, first)) = self.written.insert(name, written) {
+        let earlier = self.written.insert(name, written);
+        // A variable goes before a file.
+        if let Some((_, first)) = earlier.filter(|_| place.line > 0) {
             self.warn(format!(
                 "{name} is set twice ({first} and {place}): the last counts"
             ));
@@ -303,16 +437,19 @@ impl ConfigReader {
         self.note_beyond(scope, setting, line);
         let id = entry_path(line);
         let value = match setting.kind {
-            Kind::Number => decimal(&line.text),
-            _ => &line.text,
+            _ if line.is_native => &line.text,
+            Kind::Number => setting.in_entry_of_ini(decimal(&line.text)),
+            _ => setting.in_entry_of_ini(&line.text),
         };
         let warning = |read: &str| format!("{} ({}): {read}", line.title(), line.place);
         if line.is_oddly_quoted() {
             let quotes = "its value is read without the double quotes: write single ones";
             self.warn(warning(quotes));
         }
+        let given = (setting.shown(&line.text), line.place.clone());
         let begun = self.entries.get_mut(&id);
-        if begun.is_some_and(|begun| !begun.given.insert(setting.field)) {
+        let earlier = begun.and_then(|begun| begun.given.insert(setting.field, given));
+        if earlier.is_some() {
             self.warn(warning("set twice, the last value counts"));
         }
         if self.assign(&id, setting, value) {
@@ -327,7 +464,7 @@ impl ConfigReader {
             Kind::Ports => !rest.contains(|c: char| c.is_ascii_digit()),
             _ => false,
         };
-        let digits = leading_digits(value).filter(|_| line.among.is_some());
+        let digits = leading_digits(value).filter(|_| line.among.is_some() && !line.is_native);
         let digits = digits.filter(|digits| is_number(&value[digits.len()..]));
         match digits.filter(|digits| self.assign(&id, setting, digits)) {
             Some(_) if line.has_password() => {
@@ -337,7 +474,7 @@ impl ConfigReader {
                 let value = without_secrets(value);
                 self.warn(warning(&format!("{value} is read as {digits}")));
             }
-            None => return Err(must_be(setting, value)),
+            None => return Err(must_be(setting, &line.text)),
         }
         Ok(())
     }
@@ -352,7 +489,7 @@ impl ConfigReader {
 
     /// Notes a setting that PgBouncer does not know here.
     fn note_beyond(&mut self, scope: Scope, setting: &Setting, line: &WrittenLine) {
-        if !setting.is_known_to_pgbouncer(scope) {
+        if !setting.is_known_to_pgbouncer(scope) && !line.is_native {
             let name = line.path.get(1);
             let entry = name.map_or(String::new(), |name| format!(" {name}"));
             self.beyond_pgbouncer.push(Beyond {
@@ -367,6 +504,7 @@ impl ConfigReader {
         self.judge_peers();
         self.judge_certificates();
         self.judge_passwords();
+        self.judge_members();
         self.judge_lookups();
         self.judge_metrics();
         self.place_hosts();
@@ -376,6 +514,7 @@ impl ConfigReader {
         if !matches!(self.config.globals.auth_type, AuthType::Any | AuthType::Pam) {
             self.read_users(read_file);
         }
+        self.take_passwords();
         self.find_authority();
         let mut findings = self.read_rules(read_file);
         self.mistakes.append(&mut findings.unreadable);
@@ -389,6 +528,11 @@ impl ConfigReader {
             warnings: self.warnings,
             beyond_pgbouncer: self.beyond_pgbouncer,
             files: 0,
+            given: self
+                .entries
+                .into_iter()
+                .map(|(path, begun)| (path, begun.given))
+                .collect(),
         }
     }
 
@@ -428,8 +572,10 @@ impl ConfigReader {
                 let text = format!(
                     "client_tls_sslmode of database {name} wants TLS, which is switched off"
                 );
-                let remedy =
-                    "set client_tls_sslmode = allow in [pgbouncer], with key and certificate";
+                let remedy = format!(
+                    "set client_tls_sslmode = allow in [{}], with key and certificate",
+                    self.main
+                );
                 self.mistakes.push(Mistake::new(None, text, remedy));
             }
         }
@@ -447,13 +593,46 @@ impl ConfigReader {
     /// never used.
     fn judge_passwords(&mut self) {
         let databases = self.config.databases.values().chain(&self.config.fallback);
-        let idle = databases.filter(|d| d.password.is_some() && d.forced_user.is_none());
+        let idle = databases.filter(|d| d.server_password.is_some() && d.forced_user.is_none());
         let idle: Vec<_> = idle.map(|database| database.name.clone()).collect();
         for name in idle {
             let place = self.place_of(&name);
+            self.warn(if self.main == toml_file::MAIN {
+                format!(
+                    "server_password of database \"{name}\"{place} has no effect without server_user"
+                )
+            } else {
+                format!(
+                    "password of database \"{name}\"{place} has no effect without user: write user=, \
+                     or the users' secrets into auth_file"
+                )
+            });
+        }
+    }
+
+    /// Refuses users whose pool would be that of others with another login. Warns of databases that
+    /// nobody may use.
+    fn judge_members(&mut self) {
+        let databases = self.config.databases.values().chain(&self.config.fallback);
+        let (mut shared, mut closed) = (Vec::new(), Vec::new());
+        for database in databases {
+            let forced = database.forced_user.as_deref();
+            if forced.is_some_and(|user| database.server_user(user) != user) {
+                shared.push((database.name.clone(), forced.unwrap_or_default().to_owned()));
+            }
+            if database.users_only && database.users.is_empty() {
+                closed.push(database.name.clone());
+            }
+        }
+        for (name, user) in shared {
+            let what = format!("user \"{user}\" has the pool of all, and a server_user of its own");
+            let remedy = "leave that server_user out, or give the database another one";
+            self.refuse_entry(&name, what, remedy);
+        }
+        for name in closed {
+            let place = self.place_of(&name);
             self.warn(format!(
-                "password of database \"{name}\"{place} has no effect without user: write user=, or \
-                 the users' secrets into auth_file"
+                "database \"{name}\"{place} has users_only and no users: nobody may use it"
             ));
         }
     }
@@ -584,7 +763,7 @@ impl ConfigReader {
                 .unwrap_or(self.config.globals.read_routing);
             let path = [Scope::Database.section().to_owned(), database.name.clone()];
             let begun = self.entries.get(&path[..]);
-            let is_given = begun.is_some_and(|of| of.given.contains("target_session_attrs"));
+            let is_given = begun.is_some_and(|of| of.given.contains_key("target_session_attrs"));
             if routing != ReadRouting::Off && database.hosts.len() > 1 && !is_given {
                 database.target_session_attrs = SessionAttrs::Primary;
             }
@@ -664,6 +843,41 @@ impl ConfigReader {
             }
         }
         self.warn_of_users(&path, doubtful);
+    }
+
+    /// Users whose password stands in the configuration need no line in the auth_file.
+    fn take_passwords(&mut self) {
+        let auth = self.config.globals.auth_type;
+        let mut doubtful = Vec::new();
+        let config = &mut self.config;
+        let databases = config.databases.values_mut().chain(&mut config.fallback);
+        let mut members: Vec<_> = databases
+            .filter(|database| !database.users.is_empty())
+            .flat_map(|database| Arc::make_mut(database).users.values_mut())
+            .collect();
+        members.extend(config.users.values_mut());
+        for user in members {
+            let Some(password) = user.password.clone() else {
+                continue;
+            };
+            let user = Arc::make_mut(user);
+            if user.listed {
+                let twice = "a password here and a line in auth_file: the password counts";
+                doubtful.push(format!("user \"{}\" has {twice}", user.name));
+            }
+            user.listed = true;
+            let secret = (!password.is_empty()).then(|| Secret::classify(password.to_string()));
+            user.secret = secret;
+            let doubt = user.secret.as_ref();
+            if let Some((what, remedy)) = doubt.and_then(|it| doubts::of_secret(it, auth)) {
+                doubtful.push(format!(
+                    "user \"{}\": the password {what}: {remedy}",
+                    user.name
+                ));
+            }
+        }
+        doubtful.sort();
+        doubtful.into_iter().for_each(|text| self.warn(text));
     }
 
     /// One warning for each kind of doubt, with the first user.
@@ -821,6 +1035,37 @@ fn decimal(text: &str) -> &str {
     if is_number { number } else { text }
 }
 
+/// The text of a value in an entry of an ini file, as PgBouncer reads it: of a number the digits alone, and
+/// nothing for "as in the next scope".
+pub(super) fn in_entry<'a>(setting: &Setting, text: &'a str) -> &'a str {
+    let value = match setting.kind {
+        Kind::Number => setting.in_entry_of_ini(decimal(text)),
+        _ => setting.in_entry_of_ini(text),
+    };
+    let is_read = match setting.kind {
+        Kind::Number => value.trim().parse::<i64>().is_ok(),
+        Kind::Seconds => read_seconds(value).is_some(),
+        Kind::Ports => value
+            .split(',')
+            .all(|port| port.trim().parse::<u16>().is_ok()),
+        _ => true,
+    };
+    let digits = leading_digits(value).filter(|_| !is_read);
+    digits.unwrap_or(value)
+}
+
+/// The secret in a file: its text without a last end of line.
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn secret_of(text: &str) -> Result<String, String> {
+    let line = text.strip_suffix('\n').unwrap_or(text);
+    match line.strip_suffix('\r').unwrap_or(line) {
+        "" => Err("it is empty".into()),
+        secret => Ok(secret.into()),
+    }
+}
+
 /// Whether there may be an entry with this name.
 ///
 /// # Errors
@@ -836,7 +1081,7 @@ fn may_be_made(scope: Scope, name: &str) -> Result<(), String> {
             return Err("a peer's id is a number from 1 to 65535".into());
         }
         Scope::Database => MAX_DATABASE - 1,
-        Scope::User => MAX_USER - 1,
+        Scope::User | Scope::Member => MAX_USER - 1,
         _ => usize::MAX,
     };
     if name.len() > most {

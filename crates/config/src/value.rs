@@ -29,6 +29,10 @@ pub enum Kind {
     Ports,
     /// Words separated by commas or blanks.
     List,
+    /// Settings of PostgreSQL.
+    Parameters,
+    /// Lines of text.
+    Lines,
     /// Methods with which Howdah may prove itself to a server.
     Methods,
     /// One of a few words, in upper or lower case.
@@ -49,6 +53,8 @@ impl fmt::Display for Kind {
             Kind::Ports => f.write_str(
                 "a port from 1 to 65535, or one for each host, separated by commas",
             ),
+            Kind::Parameters => f.write_str("settings of PostgreSQL: `-c NAME=VALUE ...`"),
+            Kind::Lines => f.write_str("lines of text"),
             Kind::List => f.write_str("a list of words separated by commas"),
             Kind::Methods => f.write_str(
                 "some of password, md5, scram-sha-256 and none, separated by commas, all or none of \
@@ -244,6 +250,27 @@ impl Value for String {
     }
     fn show(&self) -> Option<String> {
         Some(self.clone())
+    }
+}
+
+/// Lines of text.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Lines(String);
+
+impl Deref for Lines {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Value for Lines {
+    const KIND: Kind = Kind::Lines;
+    fn read(text: &str) -> Option<Lines> {
+        Some(Lines(text.into()))
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.0.clone())
     }
 }
 
