@@ -128,6 +128,9 @@ impl Writer {
             earlier.append(&mut above);
             above = earlier;
         }
+        if in_file.is_some() && !line.text.starts_with('/') {
+            above.push("# This path counts from the folder of this file.".into());
+        }
         let text = match in_file {
             Some(_) => Some(format!("{{ file = {} }}", toml_text::text(&line.text))),
             None => value(scope, setting, line),

@@ -18,6 +18,7 @@ mod host;
 mod in_force;
 mod ini;
 mod judged;
+mod known_users;
 pub mod ldap;
 pub mod near;
 mod parameters;

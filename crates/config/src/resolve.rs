@@ -15,14 +15,13 @@ use super::surroundings::Surroundings;
 use super::table::{self, Globals};
 use super::toml_file;
 use super::url;
-use super::userlist::{self, MAX_USER};
-use super::value::{AuthType, Kind, ReadRouting, SessionAttrs, SslMode, read_number, read_seconds};
+use super::userlist::MAX_USER;
+use super::value::{AuthType, Kind, ReadRouting, SessionAttrs, read_number, read_seconds};
 use super::written::{NO_TEXT, NOT_UTF8, Path, WrittenLine};
 use super::{
     Authority, Beyond, Config, Database, Excerpt, HostEntry, Mistake, PeerProcess, Place, Reading,
     Scope, Setting, User, Warning, access, doubts, is_console,
 };
-use howdah_auth::Secret;
 
 /// The greatest length of a database name in bytes, with its terminating zero.
 const MAX_DATABASE: usize = 64;
@@ -174,32 +173,29 @@ fn assign(globals: &mut Globals, setting: &Setting, value: &str) -> Result<(), S
     }
 }
 
-/// What is odd about a user of the auth_file, and what helps.
-type Doubt = (&'static str, &'static str);
-
 pub(super) struct ConfigReader {
-    path: String,
+    pub(super) path: String,
     /// The name of the section of global settings.
-    main: &'static str,
+    pub(super) main: &'static str,
     pub(super) config: Config,
     /// The global settings that were written, each with its last value and place.
-    written: HashMap<&'static str, (String, Place)>,
+    pub(super) written: HashMap<&'static str, (String, Place)>,
     /// What was read of each entry.
-    entries: HashMap<Path, Begun>,
+    pub(super) entries: HashMap<Path, WrittenEntry>,
     /// The sections and entries that can't be made. Their settings are skipped.
     refused: HashSet<Path>,
-    mistakes: Vec<Mistake>,
+    pub(super) mistakes: Vec<Mistake>,
     warnings: Vec<Warning>,
     beyond_pgbouncer: Vec<Beyond>,
 }
 
 /// What was read of an entry.
-struct Begun {
-    place: Place,
+pub(super) struct WrittenEntry {
+    pub(super) place: Place,
     /// The settings that were written, by their fields.
     given: Given,
     /// One of the settings is a mistake.
-    is_faulty: bool,
+    pub(super) is_faulty: bool,
 }
 
 /// An entry of the configuration.
@@ -274,7 +270,7 @@ impl ConfigReader {
                 "{title} ({at}) can't be read and is left out: {why}"
             ));
         }
-        let begun = Begun {
+        let begun = WrittenEntry {
             place: at.clone(),
             given: Given::new(),
             is_faulty: false,
@@ -536,179 +532,8 @@ impl ConfigReader {
         }
     }
 
-    /// Refuses peers without a host, and warns of `[peers]` without a `peer_id`, which has no
-    /// effect.
-    fn judge_peers(&mut self) {
-        let peers = self.config.peers.iter();
-        for (id, _) in peers.filter(|(_, peer)| peer.host.is_none()) {
-            let path = [Scope::Peer.section().to_owned(), id.to_string()];
-            // Another mistake of the entry may be the reason.
-            if let Some(begun) = self.entries.get(&path[..]).filter(|begun| !begun.is_faulty) {
-                let text = format!("peer \"{id}\"");
-                let mistake = Mistake::new(Some(&begun.place), text, "a peer needs host=");
-                let mistake = mistake.showing(Excerpt::of_key(&path[1]));
-                self.mistakes.push(mistake);
-            }
-        }
-        let id = self.config.globals.peer_id;
-        let others = self.config.peers.keys().any(|&peer| u32::from(peer) != id);
-        if id == 0 && others {
-            self.warn(format!(
-                "[peers] in {} has no effect: peer_id is 0, set it to our own number",
-                self.path
-            ));
-        }
-    }
-
-    /// Refuses databases that require TLS while TLS is off, and `auth_type = cert` while clients
-    /// need not show a certificate: no client could log in.
-    fn judge_certificates(&mut self) {
-        let globals = &self.config.globals;
-        let databases = self.config.databases.values().chain(&self.config.fallback);
-        for database in databases.filter(|_| globals.client_tls_sslmode == SslMode::Disable) {
-            let mode = database.client_tls_sslmode;
-            if mode.is_some_and(SslMode::is_required) {
-                let name = &database.name;
-                let text = format!(
-                    "client_tls_sslmode of database {name} wants TLS, which is switched off"
-                );
-                let remedy = format!(
-                    "set client_tls_sslmode = allow in [{}], with key and certificate",
-                    self.main
-                );
-                self.mistakes.push(Mistake::new(None, text, remedy));
-            }
-        }
-        if globals.auth_type != AuthType::Cert || globals.client_tls_sslmode.is_verified() {
-            return;
-        }
-        let text = "auth_type = cert requires client_tls_sslmode = verify-full";
-        let remedy = "set that, and client_tls_ca_file";
-        let mistake = Mistake::new(self.place("auth_type"), text, remedy);
-        let excerpt = Excerpt::of_value("auth_type", "cert");
-        self.mistakes.push(mistake.showing(excerpt));
-    }
-
-    /// A password belongs to the forced user. Warns of a password without a forced user: it is
-    /// never used.
-    fn judge_passwords(&mut self) {
-        let databases = self.config.databases.values().chain(&self.config.fallback);
-        let idle = databases.filter(|d| d.server_password.is_some() && d.forced_user.is_none());
-        let idle: Vec<_> = idle.map(|database| database.name.clone()).collect();
-        for name in idle {
-            let place = self.place_of(&name);
-            self.warn(if self.main == toml_file::MAIN {
-                format!(
-                    "server_password of database \"{name}\"{place} has no effect without server_user"
-                )
-            } else {
-                format!(
-                    "password of database \"{name}\"{place} has no effect without user: write user=, \
-                     or the users' secrets into auth_file"
-                )
-            });
-        }
-    }
-
-    /// Refuses users whose pool would be that of others with another login. Warns of databases that
-    /// nobody may use.
-    fn judge_members(&mut self) {
-        let databases = self.config.databases.values().chain(&self.config.fallback);
-        let (mut shared, mut closed) = (Vec::new(), Vec::new());
-        for database in databases {
-            let forced = database.forced_user.as_deref();
-            if forced.is_some_and(|user| database.server_user(user) != user) {
-                shared.push((database.name.clone(), forced.unwrap_or_default().to_owned()));
-            }
-            if database.users_only && database.users.is_empty() {
-                closed.push(database.name.clone());
-            }
-        }
-        for (name, user) in shared {
-            let what = format!("user \"{user}\" has the pool of all, and a server_user of its own");
-            let remedy = "leave that server_user out, or give the database another one";
-            self.refuse_entry(&name, what, remedy);
-        }
-        for name in closed {
-            let place = self.place_of(&name);
-            self.warn(format!(
-                "database \"{name}\"{place} has users_only and no users: nobody may use it"
-            ));
-        }
-    }
-
-    /// Warns if an unauthenticated client could choose the database of auth_query. auth_query runs before a client
-    /// has proved anything, and with a `*` entry any name is a database.
-    fn judge_lookups(&mut self) {
-        let set = |text: Option<String>| text.is_some_and(|text| !text.is_empty());
-        let open = self.config.fallback.as_ref().is_some_and(|fallback| {
-            let scopes = self.config.scopes(Some(fallback), None);
-            set(scopes.auth_user()) && !set(scopes.auth_dbname())
-        });
-        if open {
-            self.warn(
-                "auth_user with a database * and without auth_dbname: whoever connects can, without \
-                 a password, have a server opened in a database of any name; set auth_dbname to the \
-                 one that auth_query is for"
-                    .into(),
-            );
-        }
-    }
-
-    /// Warns if anybody can read the metrics over the network, because there is no token.
-    fn judge_metrics(&mut self) {
-        let globals = &self.config.globals;
-        let address = globals.http_listen_addr.parse::<std::net::IpAddr>();
-        let local = address.is_ok_and(|address| address.is_loopback());
-        if globals.http_listen_port != 0 && !local && globals.http_token.is_empty() {
-            let address = globals.http_listen_addr.clone();
-            let page = if globals.http_page {
-                ", and the page (http_page) is not served: set http_token"
-            } else {
-                ""
-            };
-            let text = format!(
-                "http_listen_addr = {address} without http_token: whoever reaches it reads the names \
-                 of databases and users in /metrics{page}"
-            );
-            match self.written.get("http_listen_addr").cloned() {
-                Some((value, place)) => {
-                    self.warn_at(&place, Excerpt::of_value("http_listen_addr", &value), text);
-                }
-                None => self.warn(text),
-            }
-        }
-    }
-
-    /// Refuses one port for two purposes, and warns of databases that lead to Howdah itself.
-    fn judge_ports(&mut self) {
-        let globals = &self.config.globals;
-        if doubts::shares_port(globals) {
-            let port = globals.http_listen_port;
-            let text = format!("http_listen_port = {port} is listen_port, too");
-            let place = self.place("http_listen_port");
-            let mistake = Mistake::new(place, text, "write another port");
-            let excerpt = Excerpt::of_value("http_listen_port", &port.to_string());
-            self.mistakes.push(mistake.showing(excerpt));
-        }
-        let databases = self.config.databases.values().chain(&self.config.fallback);
-        let circles = databases.filter(|database| {
-            let mut hosts = database.hosts.iter();
-            hosts.any(|to| doubts::leads_here(to, globals))
-        });
-        let circles: Vec<_> = circles.map(|database| database.name.clone()).collect();
-        let port = globals.listen_port;
-        for name in circles {
-            let place = self.place_of(&name);
-            self.warn(format!(
-                "database \"{name}\"{place} leads to Howdah itself: port {port} of that host is \
-                 listen_port; write PostgreSQL's port"
-            ));
-        }
-    }
-
     /// The place of a global setting; `None` if it was not written.
-    fn place(&self, setting: &str) -> Option<&Place> {
+    pub(super) fn place(&self, setting: &str) -> Option<&Place> {
         self.written.get(setting).map(|(_, place)| place)
     }
 
@@ -783,119 +608,6 @@ impl ConfigReader {
         }
     }
 
-    fn read_users(&mut self, read_file: &mut dyn FnMut(&str) -> Result<String, String>) {
-        let path = self.config.globals.auth_file.clone();
-        let Some(path) = path.filter(|path| !path.is_empty()) else {
-            return;
-        };
-        let text = match read_file(&path) {
-            Ok(text) => text,
-            Err(why) => {
-                self.config.auth_file_missing = true;
-                return self.warn_broken(format!("could not open auth_file {path}: {why}"));
-            }
-        };
-        let userlist::Users {
-            users,
-            lines,
-            broken,
-            skipped,
-        } = userlist::parse(&text);
-        for line in skipped {
-            self.warn(format!(
-                "auth file ({path}:{line}): what stands between the user and the password is skipped: \
-                 write a blank there"
-            ));
-        }
-        self.config.auth_file_broken = broken.is_some() || text.contains(NO_TEXT);
-        if let Some((line, why)) = broken {
-            self.warn_broken(format!(
-                "broken auth file ({path}:{line}): {why}; nothing from that line on was read"
-            ));
-        }
-        for (number, line) in (1..).zip(text.lines()) {
-            if line.contains(NO_TEXT) && !line.starts_with(';') {
-                self.warn_broken(format!(
-                    "broken auth file ({path}:{number}): bytes that are not UTF-8; a user with \
-                     them is left out: write the file in UTF-8"
-                ));
-            }
-        }
-        let readable =
-            |name: &str, secret: &str| !name.contains(NO_TEXT) && !secret.contains(NO_TEXT);
-        let auth = self.config.globals.auth_type;
-        let mut doubtful = Vec::new();
-        for ((name, secret), line) in users.into_iter().zip(lines) {
-            if !readable(&name, &secret) {
-                continue;
-            }
-            let entry = self.config.users.entry(name.clone());
-            let user = Arc::make_mut(entry.or_insert_with(|| user(&name)));
-            if user.listed {
-                let twice = ("stands there twice", "the last line counts");
-                doubtful.push((twice, line, user.name.clone()));
-            }
-            user.listed = true;
-            user.secret = (!secret.is_empty()).then(|| Secret::classify(secret));
-            let secret = user.secret.as_ref();
-            if let Some(doubt) = secret.and_then(|secret| doubts::of_secret(secret, auth)) {
-                doubtful.push((doubt, line, user.name.clone()));
-            }
-        }
-        self.warn_of_users(&path, doubtful);
-    }
-
-    /// Users whose password stands in the configuration need no line in the auth_file.
-    fn take_passwords(&mut self) {
-        let auth = self.config.globals.auth_type;
-        let mut doubtful = Vec::new();
-        let config = &mut self.config;
-        let databases = config.databases.values_mut().chain(&mut config.fallback);
-        let mut members: Vec<_> = databases
-            .filter(|database| !database.users.is_empty())
-            .flat_map(|database| Arc::make_mut(database).users.values_mut())
-            .collect();
-        members.extend(config.users.values_mut());
-        for user in members {
-            let Some(password) = user.password.clone() else {
-                continue;
-            };
-            let user = Arc::make_mut(user);
-            if user.listed {
-                let twice = "a password here and a line in auth_file: the password counts";
-                doubtful.push(format!("user \"{}\" has {twice}", user.name));
-            }
-            user.listed = true;
-            let secret = (!password.is_empty()).then(|| Secret::classify(password.to_string()));
-            user.secret = secret;
-            let doubt = user.secret.as_ref();
-            if let Some((what, remedy)) = doubt.and_then(|it| doubts::of_secret(it, auth)) {
-                doubtful.push(format!(
-                    "user \"{}\": the password {what}: {remedy}",
-                    user.name
-                ));
-            }
-        }
-        doubtful.sort();
-        doubtful.into_iter().for_each(|text| self.warn(text));
-    }
-
-    /// One warning for each kind of doubt, with the first user.
-    fn warn_of_users(&mut self, path: &str, mut doubtful: Vec<(Doubt, u32, String)>) {
-        while let Some((doubt, line, name)) = doubtful.first().cloned() {
-            let all = doubtful.len();
-            doubtful.retain(|(other, ..)| *other != doubt);
-            let (what, remedy) = doubt;
-            let more = match all - doubtful.len() - 1 {
-                0 => String::new(),
-                more => format!(", and {more} more like it"),
-            };
-            self.warn(format!(
-                "auth file ({path}:{line}): user \"{name}\"{more} {what}: {remedy}"
-            ));
-        }
-    }
-
     /// Sets the authority that checks passwords, if `auth_type` names one.
     fn find_authority(&mut self) {
         match Authority::of(&self.config.globals) {
@@ -941,14 +653,14 @@ impl ConfigReader {
         self.warnings.push(Warning::new(text, false));
     }
 
-    fn warn_at(&mut self, place: &Place, excerpt: Excerpt, text: String) {
+    pub(super) fn warn_at(&mut self, place: &Place, excerpt: Excerpt, text: String) {
         self.warnings.push(Warning {
             shown_line: excerpt.show(place.line),
             ..Warning::new(text, false)
         });
     }
 
-    fn warn_broken(&mut self, text: String) {
+    pub(super) fn warn_broken(&mut self, text: String) {
         self.warnings.push(Warning::new(text, true));
     }
 }
@@ -1021,7 +733,7 @@ fn database(name: &str) -> Arc<Database> {
 }
 
 /// A user who has only a name.
-fn user(name: &str) -> Arc<User> {
+pub(super) fn user(name: &str) -> Arc<User> {
     Arc::new(User {
         name: name.into(),
         ..User::default()

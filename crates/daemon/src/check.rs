@@ -26,7 +26,7 @@ use crate::{listen, log, workers};
 const OUT_OF_REACH: u8 = 2;
 
 /// A mistake or a warning.
-pub struct Finding {
+pub struct Remark {
     /// The place; `None` if something is missing.
     pub place: Option<Place>,
     /// What is wrong, without the place.
@@ -39,9 +39,9 @@ pub struct Finding {
     pub shown_line: String,
 }
 
-impl Finding {
-    fn said(text: String) -> Finding {
-        Finding {
+impl Remark {
+    fn said(text: String) -> Remark {
+        Remark {
             place: None,
             what: text.clone(),
             remedy: String::new(),
@@ -50,17 +50,17 @@ impl Finding {
         }
     }
 
-    fn warning(warning: Warning) -> Finding {
-        Finding {
+    fn warning(warning: Warning) -> Remark {
+        Remark {
             shown_line: warning.shown_line,
-            ..Finding::said(warning.text)
+            ..Remark::said(warning.text)
         }
     }
 }
 
-impl From<Mistake> for Finding {
-    fn from(mistake: Mistake) -> Finding {
-        Finding {
+impl From<Mistake> for Remark {
+    fn from(mistake: Mistake) -> Remark {
+        Remark {
             text: mistake.to_string(),
             shown_line: mistake.shown_line(),
             place: mistake.place,
@@ -71,11 +71,11 @@ impl From<Mistake> for Finding {
 }
 
 /// What a check finds.
-pub struct Findings {
+pub struct Remarks {
     /// What stops the start.
-    pub errors: Vec<Finding>,
+    pub errors: Vec<Remark>,
     /// What stops nothing.
-    pub warnings: Vec<Finding>,
+    pub warnings: Vec<Remark>,
     /// The configuration; `None` with errors.
     pub config: Option<Config>,
     /// What was read, and what it comes to; with a configuration.
@@ -90,7 +90,7 @@ pub struct Findings {
 ///
 /// # Errors
 /// The file can't be read.
-pub fn findings(arguments: &Arguments) -> Result<Findings, String> {
+pub fn remarks(arguments: &Arguments) -> Result<Remarks, String> {
     let path = match arguments.environment {
         true => "the environment",
         false => &arguments.config,
@@ -108,22 +108,22 @@ pub fn findings(arguments: &Arguments) -> Result<Findings, String> {
     Mistake::sort(&mut mistakes, path);
     let (broken, warnings): (Vec<Warning>, Vec<Warning>) =
         warnings.into_iter().partition(|warning| warning.broken);
-    let mut errors: Vec<Finding> = mistakes.into_iter().map(Finding::from).collect();
-    errors.extend(broken.into_iter().map(Finding::warning));
-    errors.extend(boot::left_out(&config).map(Finding::said));
+    let mut errors: Vec<Remark> = mistakes.into_iter().map(Remark::from).collect();
+    errors.extend(broken.into_iter().map(Remark::warning));
+    errors.extend(boot::left_out(&config).map(Remark::said));
     let mut advice = boot::advice(&config);
     advice.extend(made_at_start(&config.globals));
     advice.extend(checked_as_root(&config.globals, arguments));
     let mut hints = needless(&config).map_or_else(String::new, |text| format!("HINT {text}\n"));
     hints.push_str(&way_back(&beyond_pgbouncer));
     let config = Source::new(arguments).with_arguments(config);
-    let config = config.map_err(|why| errors.push(Finding::said(why)));
+    let config = config.map_err(|why| errors.push(Remark::said(why)));
     let config = config.ok().filter(|_| errors.is_empty());
-    let warnings = warnings.into_iter().map(Finding::warning);
-    Ok(Findings {
+    let warnings = warnings.into_iter().map(Remark::warning);
+    Ok(Remarks {
         errors,
         warnings: warnings
-            .chain(advice.into_iter().map(Finding::said))
+            .chain(advice.into_iter().map(Remark::said))
             .collect(),
         summary: config
             .as_ref()
@@ -138,7 +138,7 @@ pub fn findings(arguments: &Arguments) -> Result<Findings, String> {
 /// read, and with `--connect` looks at the servers. The exit code is 1 if there are mistakes, and 2
 /// if a server is out of reach.
 pub fn check(arguments: &Arguments) -> ExitCode {
-    let found = match findings(arguments) {
+    let found = match remarks(arguments) {
         Ok(found) => found,
         Err(why) => {
             eprintln!("ERROR {why}");
@@ -147,9 +147,9 @@ pub fn check(arguments: &Arguments) -> ExitCode {
     };
     let errors = found.errors.iter().map(|error| ("ERROR", error));
     let warnings = found.warnings.iter().map(|warning| ("WARNING", warning));
-    for (level, finding) in errors.chain(warnings) {
-        eprintln!("{level} {}", finding.text);
-        eprint!("{}", finding.shown_line);
+    for (level, remark) in errors.chain(warnings) {
+        eprintln!("{level} {}", remark.text);
+        eprint!("{}", remark.shown_line);
     }
     if let Some(summary) = &found.summary {
         println!("{summary}");

@@ -8,7 +8,7 @@ use howdah_pooler::config::{Mistake, Place, to_toml};
 use serde_json::{Value, json};
 
 use crate::boot::{self, Source};
-use crate::check::{Finding, findings};
+use crate::check::{Remark, remarks};
 use crate::cli::{Arguments, ConfigCommand};
 use crate::machine::Machine;
 
@@ -34,28 +34,28 @@ pub fn run(command: &ConfigCommand) -> ExitCode {
     }
 }
 
-/// `file:line:column: what: remedy`, or how a level of findings is marked.
-fn line(finding: &Finding, level: &str) -> String {
-    let place = finding.place.as_ref();
+/// `file:line:column: what: remedy`, or how a level of remarks is marked.
+fn line(remark: &Remark, level: &str) -> String {
+    let place = remark.place.as_ref();
     let place = place.map_or(String::new(), |place| format!("{place}: "));
-    let remedy = match finding.remedy.as_str() {
+    let remedy = match remark.remedy.as_str() {
         "" => String::new(),
         remedy => format!(": {remedy}"),
     };
-    format!("{place}{level}{}{remedy}", finding.what)
+    format!("{place}{level}{}{remedy}", remark.what)
 }
 
 /// Prints mistakes and warnings, one a line. A terminal gets their lines, too. True without mistakes.
 fn check(arguments: &Arguments) -> Result<bool, String> {
-    let found = findings(arguments)?;
+    let found = remarks(arguments)?;
     let errors = found.errors.iter().map(|error| ("", error));
     let warnings = found.warnings.iter().map(|warning| ("warning: ", warning));
     let mut out = String::new();
-    for (level, finding) in errors.chain(warnings) {
-        out.push_str(&line(finding, level));
+    for (level, remark) in errors.chain(warnings) {
+        out.push_str(&line(remark, level));
         out.push('\n');
         if io::stdout().is_terminal() {
-            out.push_str(&finding.shown_line);
+            out.push_str(&remark.shown_line);
         }
     }
     for path in &found.exposed {
@@ -72,20 +72,20 @@ fn check(arguments: &Arguments) -> Result<bool, String> {
 
 /// The same as one JSON object.
 fn check_as_json(arguments: &Arguments) -> Result<bool, String> {
-    let found = findings(arguments)?;
-    let of = |findings: &[Finding]| {
-        let findings = findings.iter().map(|finding| {
-            let place = finding.place.as_ref();
+    let found = remarks(arguments)?;
+    let of = |remarks: &[Remark]| {
+        let remarks = remarks.iter().map(|remark| {
+            let place = remark.place.as_ref();
             let number = |of: fn(&Place) -> u32| place.map(of).filter(|number| *number > 0);
             json!({
                 "file": place.map(|place| place.file.to_string()),
                 "line": number(|place| place.line),
                 "column": number(|place| place.column),
-                "what": finding.what,
-                "remedy": finding.remedy,
+                "what": remark.what,
+                "remedy": remark.remedy,
             })
         });
-        findings.collect::<Value>()
+        remarks.collect::<Value>()
     };
     let text = json!({
         "ok": found.errors.is_empty(),
@@ -105,7 +105,7 @@ fn convert(path: &str) -> Result<bool, String> {
     match to_toml(path, &text, &mut boot::read_file) {
         Ok(toml) => print(&toml),
         Err(mistakes) => {
-            let mistakes = mistakes.into_iter().map(Finding::from);
+            let mistakes = mistakes.into_iter().map(Remark::from);
             mistakes.for_each(|mistake| eprintln!("{}", line(&mistake, "")));
             return Err(format!("{path} has mistakes: correct them first"));
         }
