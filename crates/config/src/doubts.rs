@@ -16,7 +16,8 @@ pub(super) const QUOTES: &str = "the quotes are a part of it: leave them out";
 
 /// What is odd about a value of `[pgbouncer]`.
 pub(super) fn of_value(setting: &Setting, value: &str) -> Option<&'static str> {
-    if setting.is_secret() {
+    // A rule may have a comment, and words in quotes.
+    if setting.is_secret() || setting.kind == Kind::Lines {
         return None;
     }
     let is_sql = setting.name.ends_with("_query");

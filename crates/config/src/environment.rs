@@ -2,7 +2,7 @@
 //! `HOWDAH_HTTP_TOKEN_FILE` names a file with `http_token`. Without a file, `HOWDAH_DATABASE_URL` has a
 //! database.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::near::nearest;
 use super::resolve::secret_of;
@@ -95,12 +95,19 @@ pub(super) fn databases(
         )
     }));
     let mut places: HashMap<String, Place> = HashMap::new();
-    let mut users = HashSet::new();
+    let mut users = HashMap::new();
+    let mut given: HashMap<String, String> = HashMap::new();
     for (name, value) in surroundings.variables(&format!("{PREFIX}DATABASE_URL")) {
         let place = Place::variable(&name);
         let rest = &name[PREFIX.len()..];
         let in_file = rest.ends_with("_FILE");
-        if !URLS.contains(&rest.strip_suffix("_FILE").unwrap_or(rest)) {
+        let variable = rest.strip_suffix("_FILE").unwrap_or(rest);
+        if !URLS.contains(&variable) {
+            continue;
+        }
+        if let Some(other) = given.insert(variable.into(), name.clone()) {
+            let text = format!("{other} is set, too");
+            mistakes.push(Mistake::new(Some(&place), text, "take one of the two away"));
             continue;
         }
         let urls = match value_of(surroundings, &value, in_file) {
@@ -141,7 +148,7 @@ pub(super) fn databases(
 fn database(
     text: &str,
     place: &Place,
-    users: &mut HashSet<String>,
+    users: &mut HashMap<String, bool>,
 ) -> Result<(String, Vec<WrittenLine>), String> {
     let mut pairs = url::parse(text)?;
     let mut take = |key: &str| {
@@ -151,6 +158,12 @@ fn database(
     let user =
         take("user").ok_or("it has no user: write postgresql://USER:PASSWORD@HOST/DATABASE")?;
     let password = take("password");
+    let is_first = !users.contains_key(&user);
+    // The user of a URL without a password would prove itself with the one of another URL.
+    let has_password = *users.entry(user.clone()).or_insert(password.is_some());
+    if has_password != password.is_some() {
+        return Err("its user has a password in one URL, and none in another".into());
+    }
     let name = take("dbname").unwrap_or_else(|| user.clone());
     let section = Scope::Database.section();
     let head = [section.to_owned(), name.clone()];
@@ -174,7 +187,7 @@ fn database(
     if let Some(password) = password {
         // The user may log in to the console, too: with the password of the first URL.
         let of_user = [Scope::User.section(), &user];
-        if users.insert(user.clone()) {
+        if is_first {
             lines.push(line(&of_user, "password", password.clone(), place.clone()));
         }
         lines.push(line(&path, "password", password, place.clone()));
@@ -227,7 +240,14 @@ fn value_of(
 }
 
 fn unread(place: &Place, path: &str, why: &str) -> Mistake {
-    let text = format!("could not read \"{path}\": {why}");
+    // The value may be the secret itself.
+    let is_path = path.contains('/') && !path.contains("://");
+    let shown = if is_path {
+        format!("\"{path}\"")
+    } else {
+        "what it names".into()
+    };
+    let text = format!("could not read {shown}: {why}");
     Mistake::new(
         Some(place),
         text,

@@ -61,8 +61,9 @@ impl Reading {
                     place: Some(place.clone()),
                 },
                 None => match table::find(Scope::Global, setting.name) {
-                    Some(global) => self.global(global),
-                    None => ValueInForce {
+                    // `user` of a database is no user of the system.
+                    Some(global) if global.field == setting.field => self.global(global),
+                    _ => ValueInForce {
                         name: setting.name,
                         value: setting.default.map(String::from),
                         place: None,

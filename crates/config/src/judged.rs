@@ -62,6 +62,24 @@ impl ConfigReader {
         self.mistakes.push(mistake.showing(excerpt));
     }
 
+    /// Warns of databases whose certificates of authorities are never looked at.
+    pub(super) fn judge_authorities(&mut self) {
+        let globals = &self.config.globals;
+        let databases = self.config.databases.values().chain(&self.config.fallback);
+        let idle = databases.filter(|database| {
+            let mode = database.sslmode.unwrap_or(globals.server_tls_sslmode);
+            database.sslrootcert.is_some() && !mode.is_verified()
+        });
+        let idle: Vec<_> = idle.map(|database| database.name.clone()).collect();
+        for name in idle {
+            let place = self.place_of(&name);
+            self.warn(format!(
+                "sslrootcert of database \"{name}\"{place} verifies nothing without sslmode = verify-ca or \
+                 verify-full"
+            ));
+        }
+    }
+
     /// A password belongs to the forced user. Warns of a password without a forced user: it is
     /// never used.
     pub(super) fn judge_passwords(&mut self) {

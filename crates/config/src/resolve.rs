@@ -388,6 +388,16 @@ impl ConfigReader {
                 "password" => "server_password",
                 key => key,
             };
+            let field = table::find(Scope::Database, key).map(|setting| setting.field);
+            let begun = self.entries.get(&entry_path(line));
+            let earlier = begun
+                .zip(field)
+                .and_then(|(begun, field)| begun.given.get(field));
+            if earlier.is_some() && !line.is_native {
+                return Err(format!(
+                    "must not have {key}, which is set beside it: leave one of them out"
+                ));
+            }
             let part = WrittenLine {
                 key: Some(key.into()),
                 text,
@@ -462,7 +472,8 @@ impl ConfigReader {
         };
         let digits = leading_digits(value).filter(|_| line.among.is_some() && !line.is_native);
         let digits = digits.filter(|digits| is_number(&value[digits.len()..]));
-        match digits.filter(|digits| self.assign(&id, setting, digits)) {
+        let taken = |digits: &&str| self.assign(&id, setting, setting.in_entry_of_ini(digits));
+        match digits.filter(taken) {
             Some(_) if line.has_password() => {
                 self.warn(warning("only the digits of its value are read"));
             }
@@ -500,6 +511,7 @@ impl ConfigReader {
         self.judge_peers();
         self.judge_certificates();
         self.judge_passwords();
+        self.judge_authorities();
         self.judge_members();
         self.judge_lookups();
         self.judge_metrics();
@@ -763,7 +775,7 @@ pub(super) fn in_entry<'a>(setting: &Setting, text: &'a str) -> &'a str {
         _ => true,
     };
     let digits = leading_digits(value).filter(|_| !is_read);
-    digits.unwrap_or(value)
+    digits.map_or(value, |digits| setting.in_entry_of_ini(digits))
 }
 
 /// The secret in a file: its text without a last end of line.

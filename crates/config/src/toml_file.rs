@@ -315,6 +315,10 @@ impl Reader<'_> {
             (Ok(text), "host") if scope == Scope::Database => self.hosts(line, &text),
             (Ok(text), _) => self.text(scope, setting, line, text),
             (Err(_), "host") => match texts(value) {
+                Ok(hosts) if hosts.iter().any(|host| host.contains(',')) => {
+                    let remedy = "each element must be one host: no commas in it".into();
+                    self.wrong(&line, Some(setting), line.title(), remedy);
+                }
                 Ok(hosts) if scope == Scope::Database => self.hosts(line, &hosts.join(",")),
                 Ok(hosts) => self.lines.push(WrittenLine {
                     text: hosts.join(","),

@@ -16,6 +16,9 @@ pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     // A password may have a slash or a question mark only in its escaped form.
     let (authority, rest) = rest.split_at(end);
+    if !authority.contains('@') && rest.contains('@') {
+        return Err("an @ stands behind / or ?: write %2F and %3F for these in a password, and %40 for another @".into());
+    }
     let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
     if !login.is_empty() {
         let (user, password) = login.split_once(':').unwrap_or((login, ""));
@@ -125,6 +128,10 @@ mod tests {
                 "user=u password=p host=h port=7 dbname=d",
             ),
             ("postgresql://h", "host=h"),
+            (
+                "postgresql://u:pa?ss@h/d",
+                "! an @ stands behind / or ?: write %2F and %3F for these in a password, and %40 for another @",
+            ),
             (
                 "postgresql:///d?host=/tmp&port=7",
                 "dbname=d host=/tmp port=7",

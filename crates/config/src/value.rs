@@ -253,9 +253,18 @@ impl Value for String {
     }
 }
 
-/// Lines of text.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+/// Lines of text. When printed, stars stand for the passwords of directories.
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct Lines(String);
+
+/// The option of a rule that has a directory's password.
+const BIND_PASSWORD: &str = "ldapbindpasswd";
+
+impl fmt::Debug for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.show())
+    }
+}
 
 impl Deref for Lines {
     type Target = str;
@@ -270,7 +279,12 @@ impl Value for Lines {
         Some(Lines(text.into()))
     }
     fn show(&self) -> Option<String> {
-        Some(self.0.clone())
+        let shown = self.0.lines().map(|line| match line.find(BIND_PASSWORD) {
+            // The password may be quoted in many ways, so the rest of the line is left out.
+            Some(at) => format!("{}{BIND_PASSWORD}=***", &line[..at]),
+            None => line.into(),
+        });
+        Some(shown.collect::<Vec<_>>().join("\n"))
     }
 }
 

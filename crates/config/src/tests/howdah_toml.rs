@@ -781,6 +781,24 @@ fn wrong_variables_are_told_of() {
         ),
         (
             None,
+            &[("HOWDAH_DATABASE_URL_FILE", "postgresql://u:hush@h/d")],
+            "could not read what it names: No such file or directory (HOWDAH_DATABASE_URL_FILE): name a file that has the value, and that Howdah may read",
+        ),
+        (
+            None,
+            &[url, ("HOWDAH_DATABASE_URL_FILE", "/secret")],
+            "HOWDAH_DATABASE_URL is set, too (HOWDAH_DATABASE_URL_FILE): take one of the two away",
+        ),
+        (
+            None,
+            &[(
+                "HOWDAH_DATABASE_URLS",
+                "postgresql://u:hush@h/d,postgresql://u@i/e",
+            )],
+            "a URL can't be used (HOWDAH_DATABASE_URLS): its user has a password in one URL, and none in another",
+        ),
+        (
+            None,
             &[url, ("HOWDAH_DATABASE_URLS", "postgresql://v:hush@h/d")],
             "two URLs have the database \"d\" (HOWDAH_DATABASE_URL) (HOWDAH_DATABASE_URLS): leave one of them out",
         ),
@@ -792,6 +810,30 @@ fn wrong_variables_are_told_of() {
             .collect();
         assert_eq!(seen, [said], "{set:?}");
     }
+}
+
+#[test]
+fn a_zero_of_an_entry_with_a_tail_is_a_zero() {
+    let lifetime = find(Scope::Database, "server_lifetime").unwrap();
+    let read = |text| super::super::resolve::in_entry(lifetime, text);
+    assert_eq!((read("0"), read("0s"), read("7s")), ("", "", "7"));
+}
+
+#[test]
+fn passwords_of_directories_in_rules_are_not_shown() {
+    let config = good(
+        "[howdah]\nauth_type = 'hba'\nauth_hba = ['host all all 10.0.0.0/8 md5 # office', \
+         'host all all 0.0.0.0/0 ldap ldapserver=d ldapbasedn=b ldapbinddn=x ldapbindpasswd=hush']\n",
+    );
+    let shown = table::find(Scope::Global, "auth_hba").and_then(|setting| setting.global);
+    let shown = shown
+        .and_then(|field| (field.show)(&config.globals))
+        .unwrap();
+    assert!(
+        shown.ends_with("ldapbinddn=x ldapbindpasswd=***"),
+        "{shown}"
+    );
+    assert!(!format!("{:?}", config.globals.auth_hba).contains("hush"));
 }
 
 #[test]

@@ -192,6 +192,7 @@ impl Contexts {
             for (files, verifies) in files_of_databases(config) {
                 let mut own = Side::servers_of(globals, &files);
                 let context = own.for_servers(verifies)?;
+                side.hash.update(format!("{files:?}"));
                 side.hash.update(own.hash.finalize());
                 contexts.ends.append(&mut own.ends);
                 contexts.of_databases.insert(files, context);
