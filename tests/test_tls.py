@@ -1406,6 +1406,35 @@ def test_modes_by_database(make_howdah, postgres, tls_postgres, authority):
             assert client.rows(IN_USE)[0][0] == in_use
 
 
+@pytest.mark.own
+@pytest.mark.one_driver
+def test_files_by_database(make_howdah, postgres, tls_postgres, authority, other_authority):
+    """A database trusts its own authorities; a change of them replaces its servers."""
+    at = f"host={tls_postgres.host} port={tls_postgres.port} dbname=postgres"
+    trusted, strange = authority.certificate, other_authority.certificate
+    howdah = make_howdah(server_tls_sslmode="verify-full", server_tls_ca_file=strange, databases={
+        "usual": at, "own": f"{at} sslrootcert={trusted}", "changed": f"{at} sslrootcert={trusted}"})
+    for database in ("own", "changed"):
+        with howdah.connect(database=database) as client:
+            assert client.rows(IN_USE)[0][0] == "t"
+    with howdah.raw() as client:
+        client.send(wire.startup("postgres", "usual"))
+        howdah.wait_for_log("usual/postgres@.*TLS handshake failed")
+    howdah.sections["databases"]["changed"] = f"{at} sslrootcert={strange}"
+    howdah.write()
+    mark = howdah.log_mark()
+    howdah.reload()
+    with howdah.raw() as client:
+        client.send(wire.startup("postgres", "changed"))
+        howdah.wait_for_log("changed/postgres@.*TLS handshake failed", since=mark)
+    howdah.connect(database="own").close()
+    howdah.sections["databases"]["changed"] = f"{at} sslcert={trusted}"
+    howdah.write()
+    with pytest.raises(wire.Refused):
+        howdah.reload()
+    howdah.wait_for_log("sslcert is set and sslkey is not", since=mark)
+
+
 @pytest.mark.one_driver
 @pytest.mark.parametrize("wrong", ["authority", "host", "expired"])
 @pytest.mark.parametrize("mode", ["prefer", "require", "verify-ca", "verify-full"])

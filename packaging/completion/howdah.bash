@@ -10,26 +10,31 @@ _howdah() {
     case $before in
         -u | --user) COMPREPLY=($(compgen -u -- "$word")); return ;;
         --io-driver) COMPREPLY=($(compgen -W 'auto io_uring epoll' -- "$word")); return ;;
-        --workers | --interval | --port | --http-port) return ;;
+        --workers | --interval | --port | --http-port | --database) return ;;
         --dir) compopt -o filenames; COMPREPLY=($(compgen -d -- "$word")); return ;;
     esac
     case ${COMP_WORDS[1]} in
         top) offered='--interval= --once --json --help' ;;
+        config) offered='check convert show --json --database= --user= --environment' ;;
         init) offered='--dir= --port= --http-port= --help' ;;
         *)
-            offered='--daemon --quiet --reboot --user= --verbose --check --connect --settings --man
+            offered='--daemon --quiet --reboot --user= --verbose --check --connect --environment --settings --man
                 --metrics --workers= --io-driver= --version --help'
             if [[ $word != -* ]]; then
                 compopt -o filenames
                 COMPREPLY=($(compgen -f -- "$word"))
                 if [ "$COMP_CWORD" = 1 ]; then
-                    COMPREPLY+=($(compgen -W 'init top' -- "$word"))
+                    COMPREPLY+=($(compgen -W 'config init top' -- "$word"))
                 fi
                 return
             fi
             ;;
     esac
     COMPREPLY=($(compgen -W "$offered" -- "$word"))
+    if [ "${COMP_WORDS[1]}" = config ] && [[ $word != -* ]]; then
+        compopt -o filenames
+        COMPREPLY+=($(compgen -f -- "$word"))
+    fi
     if [[ ${COMPREPLY[0]-} == *= ]]; then
         compopt -o nospace
     fi

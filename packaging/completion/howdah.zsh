@@ -11,6 +11,17 @@ case ${words[2]} in
             '(-h --help)'{-h,--help}'[show the options and keys]' \
             ':connection string of the console:'
         ;;
+    config)
+        shift words
+        (( CURRENT-- ))
+        _arguments \
+            '--json[with check: print as JSON]' \
+            '--database=[with show: for this database]:database:' \
+            '--user=[with show: for this user]:user:' \
+            '--environment[no file: variables have the configuration]' \
+            '1:command:(check convert show)' \
+            ':configuration:_files'
+        ;;
     init)
         shift words
         (( CURRENT-- ))
@@ -30,6 +41,7 @@ case ${words[2]} in
             '*'{-v,--verbose}'[log more]' \
             '--check[read the configuration, say what is wrong, and exit]' \
             '--connect[with --check: connect and log in, too]' \
+            '--environment[no file: variables have the configuration]' \
             '--settings[print the reference of all settings]' \
             '--man[print it as a manual page]' \
             '--metrics[print the reference of all metrics]' \
@@ -37,6 +49,6 @@ case ${words[2]} in
             '--io-driver=[how to talk to the kernel]:driver:(auto io_uring epoll)' \
             '(-V --version)'{-V,--version}'[show the version]' \
             '(-h --help)'{-h,--help}'[show the options]' \
-            '1: :{ _alternative "commands:command:((init\:write\ a\ configuration top\:watch\ a\ running\ pooler))" "files:configuration:_files" }'
+            '1: :{ _alternative "commands:command:((config\:say\ what\ a\ configuration\ is init\:write\ a\ configuration top\:watch\ a\ running\ pooler))" "files:configuration:_files" }'
         ;;
 esac

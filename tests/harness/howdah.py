@@ -100,6 +100,9 @@ class Howdah:
     def spawn(self, *arguments, **popen):
         """Starts the program with these arguments, as the unprivileged user."""
         program = machine.readable_copy(self.program, os.path.dirname(self.folder))
+        # Howdah refuses variables that it does not know, and this one is ours.
+        popen.setdefault("env", {name: value for name, value in os.environ.items()
+                                 if name != "HOWDAH_LOAD"})
         return machine.spawn([program, *arguments], files=self.files, cwd=self.folder, **popen)
 
     def start(self):

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Database, SessionAttrs};
+use super::{Database, Parameters, SessionAttrs, User};
 
 impl fmt::Debug for Database {
     /// Prints where the database is: the password must not appear in logs.
@@ -23,17 +23,70 @@ impl Database {
         self.dbname.as_deref().unwrap_or(&self.name)
     }
 
+    /// What its entry says of one user.
+    pub fn member(&self, user: &str) -> Option<&User> {
+        self.users.get(user).map(|user| &**user)
+    }
+
     /// True if the roles of its hosts say which of them it uses.
     pub fn is_placed(&self) -> bool {
         self.target_session_attrs != SessionAttrs::Any
     }
 
-    /// True if servers opened for one entry can serve the other entry, too. Compares what PgBouncer
-    /// compares at a reload. The password is not compared.
-    pub fn same_servers(&self, other: &Database) -> bool {
+    /// The user whose pool serves a client: a user with an entry here has a pool of their own. Others
+    /// share the pool of the forced user, if there is one.
+    pub fn pooled_as<'a>(&'a self, user: &'a str) -> &'a str {
+        match &self.forced_user {
+            Some(forced) if !self.users.contains_key(user) => forced,
+            _ => user,
+        }
+    }
+
+    /// Whom the servers of a pool log in as, by the user whose pool it is.
+    pub fn server_user<'a>(&'a self, pooled: &'a str) -> &'a str {
+        let member = self.member(pooled);
+        let of_member = member.and_then(|user| user.forced_user.as_deref());
+        let of_database = self.forced_user.as_deref().filter(|_| member.is_some());
+        of_member.or(of_database).unwrap_or(pooled)
+    }
+
+    /// The password with which the servers of a pool log in, if it stands here.
+    pub fn server_password(&self, pooled: &str) -> Option<&str> {
+        let Some(user) = self.member(pooled) else {
+            let is_forced = self.forced_user.as_deref() == Some(pooled);
+            return self.server_password.as_deref().filter(|_| is_forced);
+        };
+        let of_database = || {
+            let is_forced = user.forced_user.is_none() && self.forced_user.is_some();
+            self.server_password.as_deref().filter(|_| is_forced)
+        };
+        user.server_password.as_deref().or_else(of_database)
+    }
+
+    /// True if the servers of a pool log in with what its clients have shown.
+    pub fn lends_secrets(&self, pooled: &str) -> bool {
+        self.server_user(pooled) == pooled
+            && self.server_password(pooled).is_none()
+            && self.forced_user.as_deref() != Some(pooled)
+    }
+
+    /// What the sessions of a pool's servers start with.
+    pub fn session(&self, pooled: &str) -> Parameters {
+        let of_database = self.parameters.clone().unwrap_or_default();
+        let member = self
+            .member(pooled)
+            .and_then(|user| user.parameters.as_ref());
+        member.map_or_else(|| of_database.clone(), |own| of_database.under(own))
+    }
+
+    /// True if the servers of a user's pool can serve the same pool with the other entry, too. Compares
+    /// what PgBouncer compares at a reload. Passwords are not compared.
+    pub fn same_servers(&self, other: &Database, pooled: &str) -> bool {
         self.target() == other.target()
             && self.hosts == other.hosts
             && self.replacing() == other.replacing()
+            && self.server_user(pooled) == other.server_user(pooled)
+            && self.session(pooled) == other.session(pooled)
     }
 
     /// An entry that no longer forces a user goes on forcing its old user, as in PgBouncer: its
@@ -43,19 +96,28 @@ impl Database {
         if lost {
             let new = Arc::make_mut(new);
             new.forced_user.clone_from(&old.forced_user);
-            new.password.clone_from(&old.password);
+            new.server_password.clone_from(&old.server_password);
         }
         lost
     }
 
     /// A hash of what [`Database::same_servers`] compares. Another process computes the same hash,
     /// even if it knows more settings: one with its default does not count.
-    pub fn fingerprint(&self) -> [u8; 32] {
+    pub fn fingerprint(&self, pooled: &str) -> [u8; 32] {
         use sha2::{Digest, Sha256};
         let hosts: Vec<_> = self.hosts.iter().map(|to| &to.host).collect();
         let mut text = format!("{:?} {hosts:?}", self.target());
         for (name, value) in self.replacing() {
             text.push_str(&format!(" {name}={value:?}"));
+        }
+        if self.server_user(pooled) != pooled {
+            text.push_str(&format!(" as {:?}", self.server_user(pooled)));
+        }
+        if self
+            .member(pooled)
+            .is_some_and(|user| user.parameters.is_some())
+        {
+            text.push_str(&format!(" with {:?}", self.session(pooled).options()));
         }
         Sha256::digest(text).into()
     }

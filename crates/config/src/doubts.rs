@@ -16,7 +16,8 @@ pub(super) const QUOTES: &str = "the quotes are a part of it: leave them out";
 
 /// What is odd about a value of `[pgbouncer]`.
 pub(super) fn of_value(setting: &Setting, value: &str) -> Option<&'static str> {
-    if setting.is_secret() {
+    // A rule may have a comment, and words in quotes.
+    if setting.is_secret() || setting.kind == Kind::Lines {
         return None;
     }
     let is_sql = setting.name.ends_with("_query");
@@ -115,7 +116,7 @@ pub(super) fn other_format(text: &str) -> Option<&'static str> {
 
 /// Where Howdah's own pages for other formats are.
 pub(super) const OTHER_FORMAT: &str = "Howdah reads an ini file, with the sections [databases] and \
-     [pgbouncer] and lines `key = value`; docs/moving-from-others.md translates other poolers' settings";
+     [pgbouncer] and lines `key = value`, or TOML if the file's name ends with .toml; docs/moving-from-others.md translates other poolers' settings";
 
 /// What is odd about a secret of the auth_file, and what helps.
 pub(super) fn of_secret(secret: &Secret, auth: AuthType) -> Option<(&'static str, &'static str)> {

@@ -10,10 +10,7 @@ use std::sync::Arc;
 
 use super::quotes::quoted;
 use super::written::{NO_TEXT, NOT_UTF8, Path, WrittenLine};
-use super::{Excerpt, Mistake, Place, Scope, connstr, doubts};
-
-/// The greatest depth of `%include`.
-const MAX_INCLUDE: usize = 10;
+use super::{Excerpt, MAX_INCLUDE, Mistake, Place, Scope, connstr, doubts};
 
 /// Reads a configuration, which must have a main section.
 pub(super) fn read(
@@ -220,10 +217,7 @@ struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     fn place(&self) -> Place {
-        Place {
-            file: self.file.clone(),
-            line: self.line,
-        }
+        Place::line(self.file.clone(), self.line)
     }
 
     fn peek(&self) -> Option<char> {

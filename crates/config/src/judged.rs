@@ -1,12 +1,203 @@
-//! What is refused and doubted about the hosts of databases as a whole.
+//! What is refused and doubted about a configuration as a whole.
 
 use std::net::{IpAddr, SocketAddr};
 
 use super::host::{Host, HostPort};
 use super::resolve::ConfigReader;
-use super::value::{PoolMode, ReadConsistency, ReadRouting};
+use super::toml_file;
+use super::value::{AuthType, PoolMode, ReadConsistency, ReadRouting, SslMode};
+use super::{Excerpt, Mistake, Scope, doubts};
 
 impl ConfigReader {
+    /// Refuses peers without a host, and warns of `[peers]` without a `peer_id`, which has no
+    /// effect.
+    pub(super) fn judge_peers(&mut self) {
+        let peers = self.config.peers.iter();
+        for (id, _) in peers.filter(|(_, peer)| peer.host.is_none()) {
+            let path = [Scope::Peer.section().to_owned(), id.to_string()];
+            // Another mistake of the entry may be the reason.
+            if let Some(begun) = self.entries.get(&path[..]).filter(|begun| !begun.is_faulty) {
+                let text = format!("peer \"{id}\"");
+                let mistake = Mistake::new(Some(&begun.place), text, "a peer needs host=");
+                let mistake = mistake.showing(Excerpt::of_key(&path[1]));
+                self.mistakes.push(mistake);
+            }
+        }
+        let id = self.config.globals.peer_id;
+        let others = self.config.peers.keys().any(|&peer| u32::from(peer) != id);
+        if id == 0 && others {
+            self.warn(format!(
+                "[peers] in {} has no effect: peer_id is 0, set it to our own number",
+                self.path
+            ));
+        }
+    }
+
+    /// Refuses databases that require TLS while TLS is off, and `auth_type = cert` while clients
+    /// need not show a certificate: no client could log in.
+    pub(super) fn judge_certificates(&mut self) {
+        let globals = &self.config.globals;
+        let databases = self.config.databases.values().chain(&self.config.fallback);
+        for database in databases.filter(|_| globals.client_tls_sslmode == SslMode::Disable) {
+            let mode = database.client_tls_sslmode;
+            if mode.is_some_and(SslMode::is_required) {
+                let name = &database.name;
+                let text = format!(
+                    "client_tls_sslmode of database {name} wants TLS, which is switched off"
+                );
+                let remedy = format!(
+                    "set client_tls_sslmode = allow in [{}], with key and certificate",
+                    self.main
+                );
+                self.mistakes.push(Mistake::new(None, text, remedy));
+            }
+        }
+        if globals.auth_type != AuthType::Cert || globals.client_tls_sslmode.is_verified() {
+            return;
+        }
+        let text = "auth_type = cert requires client_tls_sslmode = verify-full";
+        let remedy = "set that, and client_tls_ca_file";
+        let mistake = Mistake::new(self.place("auth_type"), text, remedy);
+        let excerpt = Excerpt::of_value("auth_type", "cert");
+        self.mistakes.push(mistake.showing(excerpt));
+    }
+
+    /// Warns of databases whose certificates of authorities are never looked at.
+    pub(super) fn judge_authorities(&mut self) {
+        let globals = &self.config.globals;
+        let databases = self.config.databases.values().chain(&self.config.fallback);
+        let idle = databases.filter(|database| {
+            let mode = database.sslmode.unwrap_or(globals.server_tls_sslmode);
+            database.sslrootcert.is_some() && !mode.is_verified()
+        });
+        let idle: Vec<_> = idle.map(|database| database.name.clone()).collect();
+        for name in idle {
+            let place = self.place_of(&name);
+            self.warn(format!(
+                "sslrootcert of database \"{name}\"{place} verifies nothing without sslmode = verify-ca or \
+                 verify-full"
+            ));
+        }
+    }
+
+    /// A password belongs to the forced user. Warns of a password without a forced user: it is
+    /// never used.
+    pub(super) fn judge_passwords(&mut self) {
+        let databases = self.config.databases.values().chain(&self.config.fallback);
+        let idle = databases.filter(|d| d.server_password.is_some() && d.forced_user.is_none());
+        let idle: Vec<_> = idle.map(|database| database.name.clone()).collect();
+        for name in idle {
+            let place = self.place_of(&name);
+            self.warn(if self.main == toml_file::MAIN {
+                format!(
+                    "server_password of database \"{name}\"{place} has no effect without server_user"
+                )
+            } else {
+                format!(
+                    "password of database \"{name}\"{place} has no effect without user: write user=, \
+                     or the users' secrets into auth_file"
+                )
+            });
+        }
+    }
+
+    /// Refuses users whose pool would be that of others with another login. Warns of databases that
+    /// nobody may use.
+    pub(super) fn judge_members(&mut self) {
+        let databases = self.config.databases.values().chain(&self.config.fallback);
+        let (mut shared, mut closed) = (Vec::new(), Vec::new());
+        for database in databases {
+            let forced = database.forced_user.as_deref();
+            if forced.is_some_and(|user| database.server_user(user) != user) {
+                shared.push((database.name.clone(), forced.unwrap_or_default().to_owned()));
+            }
+            if database.users_only && database.users.is_empty() {
+                closed.push(database.name.clone());
+            }
+        }
+        for (name, user) in shared {
+            let what = format!("user \"{user}\" has the pool of all, and a server_user of its own");
+            let remedy = "leave that server_user out, or give the database another one";
+            self.refuse_entry(&name, what, remedy);
+        }
+        for name in closed {
+            let place = self.place_of(&name);
+            self.warn(format!(
+                "database \"{name}\"{place} has users_only and no users: nobody may use it"
+            ));
+        }
+    }
+
+    /// Warns if an unauthenticated client could choose the database of auth_query. auth_query runs before a client
+    /// has proved anything, and with a `*` entry any name is a database.
+    pub(super) fn judge_lookups(&mut self) {
+        let set = |text: Option<String>| text.is_some_and(|text| !text.is_empty());
+        let open = self.config.fallback.as_ref().is_some_and(|fallback| {
+            let scopes = self.config.scopes(Some(fallback), None);
+            set(scopes.auth_user()) && !set(scopes.auth_dbname())
+        });
+        if open {
+            self.warn(
+                "auth_user with a database * and without auth_dbname: whoever connects can, without \
+                 a password, have a server opened in a database of any name; set auth_dbname to the \
+                 one that auth_query is for"
+                    .into(),
+            );
+        }
+    }
+
+    /// Warns if anybody can read the metrics over the network, because there is no token.
+    pub(super) fn judge_metrics(&mut self) {
+        let globals = &self.config.globals;
+        let address = globals.http_listen_addr.parse::<std::net::IpAddr>();
+        let local = address.is_ok_and(|address| address.is_loopback());
+        if globals.http_listen_port != 0 && !local && globals.http_token.is_empty() {
+            let address = globals.http_listen_addr.clone();
+            let page = if globals.http_page {
+                ", and the page (http_page) is not served: set http_token"
+            } else {
+                ""
+            };
+            let text = format!(
+                "http_listen_addr = {address} without http_token: whoever reaches it reads the names \
+                 of databases and users in /metrics{page}"
+            );
+            match self.written.get("http_listen_addr").cloned() {
+                Some((value, place)) => {
+                    self.warn_at(&place, Excerpt::of_value("http_listen_addr", &value), text);
+                }
+                None => self.warn(text),
+            }
+        }
+    }
+
+    /// Refuses one port for two purposes, and warns of databases that lead to Howdah itself.
+    pub(super) fn judge_ports(&mut self) {
+        let globals = &self.config.globals;
+        if doubts::shares_port(globals) {
+            let port = globals.http_listen_port;
+            let text = format!("http_listen_port = {port} is listen_port, too");
+            let place = self.place("http_listen_port");
+            let mistake = Mistake::new(place, text, "write another port");
+            let excerpt = Excerpt::of_value("http_listen_port", &port.to_string());
+            self.mistakes.push(mistake.showing(excerpt));
+        }
+        let databases = self.config.databases.values().chain(&self.config.fallback);
+        let circles = databases.filter(|database| {
+            let mut hosts = database.hosts.iter();
+            hosts.any(|to| doubts::leads_here(to, globals))
+        });
+        let circles: Vec<_> = circles.map(|database| database.name.clone()).collect();
+        let port = globals.listen_port;
+        for name in circles {
+            let place = self.place_of(&name);
+            self.warn(format!(
+                "database \"{name}\"{place} leads to Howdah itself: port {port} of that host is \
+                 listen_port; write PostgreSQL's port"
+            ));
+        }
+    }
+
     /// Refuses lists of hosts in which a placed entry could not find its way, and warns of entries
     /// of `[hosts]` that no database has.
     pub(super) fn judge_placed(&mut self) {

@@ -9,24 +9,34 @@ pub mod access;
 mod address;
 mod authority;
 mod connstr;
+mod convert;
 mod database;
 mod doubts;
+mod environment;
 mod excerpt;
 mod host;
+mod in_force;
 mod ini;
 mod judged;
+mod known_users;
 pub mod ldap;
 pub mod near;
+mod parameters;
 pub mod quotes;
 mod reference;
 mod resolve;
 mod scopes;
 #[macro_use]
 mod setting;
+mod surroundings;
 pub mod table;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod toml_file;
+mod toml_text;
+mod toml_value;
+mod url;
 pub mod userlist;
 mod value;
 mod written;
@@ -41,17 +51,21 @@ pub use howdah_auth::{ChannelBinding, RequireAuth, Secret};
 pub use access::{Hba, HbaMethod, IdentMap};
 pub use address::Address;
 pub use authority::Authority;
+pub use convert::to_toml;
 pub use excerpt::Excerpt;
 pub use host::{Host, HostPort, Ports};
+pub use in_force::ValueInForce;
+pub use parameters::Parameters;
 pub use reference::{settings_manual, settings_page};
 pub use scopes::Scopes;
 pub use setting::{Scope, Setting};
+pub use surroundings::Surroundings;
 pub use table::{Database, Globals, HostEntry, PeerProcess, User};
-pub use tls::TlsInForce;
+pub use tls::{TlsFiles, TlsInForce};
 pub use value::{
-    AuthType, Facility, HttpUrl, IoDriver, Kind, List, Listen, ListenLost, LoadBalance, LogFormat,
-    PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SecretText, SessionAttrs,
-    SessionState, Share, SslMode, SslNegotiation, UnnamedStatements,
+    AuthType, Facility, HttpUrl, IoDriver, Kind, Lines, List, Listen, ListenLost, LoadBalance,
+    LogFormat, PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SecretText,
+    SessionAttrs, SessionState, Share, SslMode, SslNegotiation, UnnamedStatements,
 };
 
 /// A setting's time in nanoseconds; 0 for none.
@@ -73,18 +87,44 @@ pub fn is_console(database: &str) -> bool {
 /// The causes that can make the process unready for new clients: the words of `ready_fails_when`.
 pub const CAUSES: [&str; 3] = ["draining", "paused", "unreachable"];
 
+/// How deep files may include others.
+const MAX_INCLUDE: usize = 10;
+
 /// The place of a setting in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// The file, under the name with which it was opened.
+    /// The file, under the name with which it was opened; or what else the setting comes from, such
+    /// as the name of a variable.
     pub file: Arc<str>,
-    /// The line, from 1.
+    /// The line, from 1; 0 for what has no lines.
     pub line: u32,
+    /// The column in characters, from 1; 0 where nothing but the line is known.
+    pub column: u32,
+}
+
+impl Place {
+    /// A line of a file.
+    fn line(file: Arc<str>, line: u32) -> Place {
+        Place {
+            file,
+            line,
+            column: 0,
+        }
+    }
+
+    /// A variable of the environment.
+    fn variable(name: &str) -> Place {
+        Place::line(name.into(), 0)
+    }
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.file, self.line)
+        match (self.line, self.column) {
+            (0, _) => f.write_str(&self.file),
+            (line, 0) => write!(f, "{}:{line}", self.file),
+            (line, column) => write!(f, "{}:{line}:{column}", self.file),
+        }
     }
 }
 
@@ -121,7 +161,7 @@ impl Mistake {
     /// The line with a caret below the mistake, in two lines; empty if the line may not be shown.
     pub fn shown_line(&self) -> String {
         match (&self.place, &self.excerpt) {
-            (Some(place), Some(excerpt)) => excerpt.show(place.line),
+            (Some(place), Some(excerpt)) if place.line > 0 => excerpt.show(place.line),
             _ => String::new(),
         }
     }
@@ -139,8 +179,9 @@ impl Mistake {
             Some(place) => (
                 files.iter().position(|file| *file == place.file),
                 place.line,
+                place.column,
             ),
-            None => (Some(files.len()), 0),
+            None => (Some(files.len()), 0, 0),
         });
     }
 }
@@ -194,6 +235,8 @@ pub struct Reading {
     pub beyond_pgbouncer: Vec<Beyond>,
     /// How many files were read, the first one included.
     pub files: usize,
+    /// What was written in each entry.
+    given: HashMap<written::Path, in_force::Given>,
 }
 
 /// A setting that makes PgBouncer 1.25.2 refuse the file.
@@ -293,7 +336,18 @@ impl Config {
         text: &str,
         read_file: &mut dyn FnMut(&str) -> Result<String, String>,
     ) -> Reading {
-        resolve::read(path, text, read_file)
+        Config::read_among(path, text, &mut surroundings::Files(read_file))
+    }
+
+    /// Reads a configuration as [`Config::read`] does. It may name other files by patterns, and
+    /// variables.
+    pub fn read_among(path: &str, text: &str, surroundings: &mut dyn Surroundings) -> Reading {
+        resolve::read(Some((path, text)), surroundings)
+    }
+
+    /// Reads a configuration from variables alone.
+    pub fn read_environment(surroundings: &mut dyn Surroundings) -> Reading {
+        resolve::read(None, surroundings)
     }
 
     /// True if the auth_file could not be read to its end, and users that are known now are
@@ -343,7 +397,8 @@ impl Config {
         if !self.auth_file_missing {
             return told;
         }
-        for (name, known) in in_force.users.iter().filter(|(_, user)| user.listed) {
+        let of_file = |user: &User| user.listed && user.password.is_none();
+        for (name, known) in in_force.users.iter().filter(|(_, user)| of_file(user)) {
             let fresh = || {
                 Arc::new(User {
                     name: name.clone(),
@@ -351,9 +406,11 @@ impl Config {
                 })
             };
             let user = self.users.entry(name.clone()).or_insert_with(fresh);
-            let user = Arc::make_mut(user);
-            user.listed = true;
-            user.secret.clone_from(&known.secret);
+            if user.password.is_none() {
+                let user = Arc::make_mut(user);
+                user.listed = true;
+                user.secret.clone_from(&known.secret);
+            }
         }
         told
     }
@@ -381,6 +438,7 @@ impl Config {
         }
         let files = |globals: &Globals| {
             (
+                globals.auth_hba.clone(),
                 globals.auth_hba_file.clone(),
                 globals.auth_ident_file.clone(),
             )
@@ -419,6 +477,27 @@ impl Config {
         self.databases.get(name).or_else(fallback)
     }
 
+    /// The secret of a user who is known without auth_query: from the user's entry in the database, from
+    /// `[users]` or the auth_file. The inner `None`: no password is right.
+    pub fn listed(&self, database: &str, user: &str) -> Option<Option<&Secret>> {
+        let member = self.entry(database).and_then(|entry| entry.member(user));
+        let members = member
+            .into_iter()
+            .chain(self.users.get(user).map(|user| &**user));
+        let listed = members.into_iter().find(|user| user.listed)?;
+        Some(listed.secret.as_ref())
+    }
+
+    /// The secret with which the servers of a user's pool log in, if the configuration has it.
+    pub fn server_secret(&self, database: &Database, pooled: &str) -> Option<Secret> {
+        let own = database.server_password(pooled);
+        own.map(|password| Secret::classify(password.to_owned()))
+            .or_else(|| {
+                let user = database.server_user(pooled);
+                self.listed(&database.name, user).flatten().cloned()
+            })
+    }
+
     /// The user with this name, if the auth_file or `[users]` has one.
     pub fn user(&self, name: &str) -> Option<&Arc<User>> {
         self.users.get(name)
@@ -426,7 +505,9 @@ impl Config {
 
     /// The settings of a user in a database. Without one of them, its settings do not count.
     pub fn scopes<'a>(&'a self, database: Option<&'a Database>, user: Option<&str>) -> Scopes<'a> {
+        let member = database.zip(user);
         Scopes {
+            member: member.and_then(|(database, user)| database.member(user)),
             user: user
                 .and_then(|name| self.users.get(name))
                 .map(|user| &**user),
@@ -444,7 +525,10 @@ impl Config {
     pub fn routes_reads(&self) -> bool {
         let databases = self.databases.values().chain(&self.fallback);
         let own = databases.filter_map(|database| database.read_routing);
-        let of_users = self.users.values().filter_map(|user| user.read_routing);
+        let of_members = self.databases.values().chain(&self.fallback);
+        let of_members = of_members.flat_map(|database| database.users.values());
+        let of_users = self.users.values().chain(of_members);
+        let of_users = of_users.filter_map(|user| user.read_routing);
         let mut all = own.chain(of_users).chain([self.globals.read_routing]);
         all.any(|routing| routing != ReadRouting::Off)
     }

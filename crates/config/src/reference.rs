@@ -8,8 +8,8 @@ use super::{Scope, Setting};
 
 const INTRODUCTION: &str = "Settings are PgBouncer's, except those marked *not in PgBouncer*. PgBouncer 1.25.2 \
     refuses a file with such a setting; `howdah --check` lists them. If a setting stands in several \
-    places, the user's value counts before the database's, and the database's before that of \
-    `[pgbouncer]`. Times are in seconds, and may have a fraction. A setting marked *fixed* is read at \
+    places, the value of the user in the database counts first, then the user's, the database's, and that \
+    of `[pgbouncer]`. Times are in seconds, and may have a fraction. A setting marked *fixed* is read at \
     start only; all others follow RELOAD, SIGHUP and the console's SET.";
 
 /// The format of the file, paragraph by paragraph.
@@ -26,6 +26,16 @@ const FORMAT: &[&str] = &[
      which `''` is one quote. The key of an entry of `[databases]` is the name that clients ask \
      for, and `*` is for all names that have no entry; of `[users]`, the name of a user; of \
      `[hosts]`, a host or `host:port`; of `[peers]`, a `peer_id`.",
+    "A file whose name ends with `.toml` is TOML: `[howdah]` stands for `[pgbouncer]`, `[databases.NAME]`, \
+     `[users.NAME]`, `[hosts.NAME]` and `[peers.ID]` for entries, and `[databases.NAME.users.NAME]` is a user \
+     in one database. Settings have the same names. What is 0 or 1 is `false` or `true` there; a number \
+     stands without quotes; a time is a number of seconds or a text with a unit (`ms`, `s`, `min`, `h`, `d`); \
+     a list is an array. `howdah config convert FILE` writes such a file. See docs/howdah-toml.md.",
+    "A secret need not stand in the file: with `_file` behind its name (`password_file`), a setting names the file \
+     that has it. In TOML, `{ file = \"PATH\" }` and `{ env = \"NAME\" }` say where it is.",
+    "A global setting may also be a variable of the environment: `HOWDAH_POOL_MODE` is `pool_mode`, and \
+     `HOWDAH_HTTP_TOKEN_FILE` names a file with the value. Variables go before the file, and the command line \
+     before variables. See docs/environment.md.",
     "`howdah --check FILE` says what is wrong with a file, and where; with `--connect` it also looks \
      at the servers. A file with a mistake stops the start; a reload with one changes nothing.",
 ];
@@ -50,6 +60,26 @@ auth_file = /etc/howdah/userlist.txt
 pool_mode = transaction
 ";
 
+/// The same in TOML.
+const EXAMPLE_TOML: &str = "[howdah]
+listen_addr = \"*\"
+auth_file = \"/etc/howdah/userlist.txt\"
+pool_mode = \"transaction\"
+query_wait_timeout = \"30s\"
+
+[databases.orders]
+host = [\"10.0.0.5\", \"10.0.0.6:5433\"]
+pool_size = 40
+
+[databases.orders.users.app]
+server_user = \"orders_app\"
+server_password = { file = \"/run/secrets/orders\" }
+
+[users.reports]
+pool_mode = \"session\"
+max_user_connections = 5
+";
+
 /// The files of the Debian package, for the manual page.
 const MANUAL_FILES: &str = ".SH FILES
 .TP
@@ -68,7 +98,11 @@ pub fn settings_page() -> String {
     for paragraph in FORMAT {
         let _ = write!(page, "\n{paragraph}\n");
     }
-    let _ = write!(page, "\n```ini\n{EXAMPLE}```\n\n## Contents\n\n");
+    let _ = write!(
+        page,
+        "\n```ini\n{EXAMPLE}```\n\nIn TOML:\n\n```toml\n{EXAMPLE_TOML}```\n"
+    );
+    page.push_str("\n## Contents\n\n");
     for chapter in chapters() {
         let anchor = anchor(&chapter.title);
         let _ = writeln!(page, "- [{}](#{anchor})", chapter.title);
@@ -117,9 +151,13 @@ pub fn settings_manual() -> String {
         }
     }
     // Here an asterisk is one.
-    let example = EXAMPLE.replace('\\', "\\e").replace('-', "\\-");
+    let plain = |example: &str| example.replace('\\', "\\e").replace('-', "\\-");
     page.push_str(MANUAL_FILES);
-    let _ = write!(page, ".SH EXAMPLES\n.EX\n{example}.EE\n");
+    let (ini, toml) = (plain(EXAMPLE), plain(EXAMPLE_TOML));
+    let _ = write!(
+        page,
+        ".SH EXAMPLES\n.EX\n{ini}.EE\n.PP\nIn TOML:\n.PP\n.EX\n{toml}.EE\n"
+    );
     page.push_str(".SH SEE ALSO\n.BR howdah (8),\n.BR howdah\\-top (1)\n");
     page
 }
@@ -145,7 +183,14 @@ fn chapters() -> Vec<Chapter> {
         also: None,
         settings: of(title),
     });
-    let of_entries = [Scope::Database, Scope::User, Scope::Host, Scope::Peer].map(|scope| {
+    let scopes = [
+        Scope::Database,
+        Scope::User,
+        Scope::Member,
+        Scope::Host,
+        Scope::Peer,
+    ];
+    let of_entries = scopes.map(|scope| {
         let title = format!("Entries of `[{}]`", scope.section());
         let others = in_scope(scope).filter(|setting| setting.topic != title);
         let mut others: Vec<_> = others.map(|setting| setting.name).collect();

@@ -4,40 +4,121 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::access::TLS_TWICE;
+use super::environment;
 use super::excerpt::without_secrets;
 use super::host::{Host, HostPort};
+use super::in_force::Given;
 use super::ini;
 use super::near::{distance, nearest};
 use super::setting::{Assign, Range};
+use super::surroundings::Surroundings;
 use super::table::{self, Globals};
-use super::userlist::{self, MAX_USER};
-use super::value::{AuthType, Kind, ReadRouting, SessionAttrs, SslMode, read_number};
+use super::toml_file;
+use super::url;
+use super::userlist::MAX_USER;
+use super::value::{AuthType, Kind, ReadRouting, SessionAttrs, read_number, read_seconds};
 use super::written::{NO_TEXT, NOT_UTF8, Path, WrittenLine};
 use super::{
     Authority, Beyond, Config, Database, Excerpt, HostEntry, Mistake, PeerProcess, Place, Reading,
     Scope, Setting, User, Warning, access, doubts, is_console,
 };
-use howdah_auth::Secret;
 
 /// The greatest length of a database name in bytes, with its terminating zero.
 const MAX_DATABASE: usize = 64;
 
-pub(super) fn read(
-    path: &str,
-    text: &str,
-    read_file: &mut dyn FnMut(&str) -> Result<String, String>,
-) -> Reading {
-    let mut files = 1;
-    let read_file = &mut |path: &str| {
-        let text = read_file(path);
-        files += usize::from(text.is_ok());
-        text
-    };
+/// Reads a file, in the syntax that its name says, and the environment; or the environment alone.
+pub(super) fn read(file: Option<(&str, &str)>, surroundings: &mut dyn Surroundings) -> Reading {
     let mut mistakes = Vec::new();
-    let lines = ini::read(path, text, read_file, &mut mistakes);
-    let mut reading = resolve(path, &lines, mistakes, read_file);
-    reading.files = files;
+    let mut counted = Counted {
+        files: usize::from(file.is_some()),
+        surroundings,
+    };
+    let mut lines = match file {
+        Some((path, text)) if toml_file::is_toml(path) => {
+            toml_file::read(path, text, &mut counted, &mut mistakes)
+        }
+        Some((path, text)) => {
+            let read_file = &mut |path: &str| counted.file(path);
+            ini::read(path, text, read_file, &mut mistakes)
+        }
+        None => environment::databases(&mut counted, &mut mistakes),
+    };
+    let of_environment = environment::settings(&mut counted, file.is_some(), &mut mistakes);
+    lines.extend(of_environment);
+    let lines = read_secrets(lines, &mut counted, &mut mistakes);
+    let path = file.map_or(environment::OPTION, |(path, _)| path);
+    let mut reading = resolve(path, &lines, mistakes, &mut |path| counted.file(path));
+    reading.files = counted.files;
+    if file.is_none() {
+        // The next reload has no file to read either.
+        reading.config.globals.conffile = None;
+    }
     reading
+}
+
+/// Reads the secrets whose keys name a file.
+fn read_secrets(
+    lines: Vec<WrittenLine>,
+    surroundings: &mut dyn Surroundings,
+    mistakes: &mut Vec<Mistake>,
+) -> Vec<WrittenLine> {
+    let mut read = Vec::with_capacity(lines.len());
+    for line in lines {
+        let in_file = |key: &String| table::find_in_file(line.scope()?, key);
+        let Some(setting) = line.key.as_ref().and_then(in_file) else {
+            read.push(line);
+            continue;
+        };
+        match surroundings
+            .secret(&line.text)
+            .and_then(|text| secret_of(&text))
+        {
+            Ok(text) => read.push(WrittenLine {
+                key: Some(setting.name.into()),
+                text,
+                among: None,
+                ..line
+            }),
+            Err(why) => {
+                let text = format!("{}: could not read \"{}\": {why}", line.title(), line.text);
+                let remedy = "name a file that has the secret, and that Howdah may read";
+                mistakes.push(Mistake::new(Some(&line.place), text, remedy));
+            }
+        }
+    }
+    read
+}
+
+/// Counts the files that are read.
+struct Counted<'a> {
+    files: usize,
+    surroundings: &'a mut dyn Surroundings,
+}
+
+impl Surroundings for Counted<'_> {
+    fn file(&mut self, path: &str) -> Result<String, String> {
+        let text = self.surroundings.file(path);
+        self.files += usize::from(text.is_ok());
+        text
+    }
+
+    fn secret(&mut self, path: &str) -> Result<String, String> {
+        let text = self.surroundings.secret(path);
+        self.files += usize::from(text.is_ok());
+        text
+    }
+
+    fn files(&mut self, pattern: &str) -> Result<Vec<String>, String> {
+        self.surroundings.files(pattern)
+    }
+
+    fn variable(&mut self, name: &str) -> Option<String> {
+        self.surroundings.variable(name)
+    }
+
+    fn variables(&mut self, beginning: &str) -> Vec<(String, String)> {
+        self.surroundings.variables(beginning)
+    }
 }
 
 /// Finds the meaning of lines, whose reader has found these mistakes.
@@ -49,6 +130,11 @@ pub(super) fn resolve(
 ) -> Reading {
     let mut resolver = ConfigReader {
         path: path.into(),
+        main: if toml_file::is_toml(path) {
+            toml_file::MAIN
+        } else {
+            Scope::Global.section()
+        },
         config: Config::default(),
         written: HashMap::new(),
         entries: HashMap::new(),
@@ -87,30 +173,29 @@ fn assign(globals: &mut Globals, setting: &Setting, value: &str) -> Result<(), S
     }
 }
 
-/// What is odd about a user of the auth_file, and what helps.
-type Doubt = (&'static str, &'static str);
-
 pub(super) struct ConfigReader {
-    path: String,
+    pub(super) path: String,
+    /// The name of the section of global settings.
+    pub(super) main: &'static str,
     pub(super) config: Config,
     /// The global settings that were written, each with its last value and place.
-    written: HashMap<&'static str, (String, Place)>,
+    pub(super) written: HashMap<&'static str, (String, Place)>,
     /// What was read of each entry.
-    entries: HashMap<Path, Begun>,
+    pub(super) entries: HashMap<Path, WrittenEntry>,
     /// The sections and entries that can't be made. Their settings are skipped.
     refused: HashSet<Path>,
-    mistakes: Vec<Mistake>,
+    pub(super) mistakes: Vec<Mistake>,
     warnings: Vec<Warning>,
     beyond_pgbouncer: Vec<Beyond>,
 }
 
 /// What was read of an entry.
-struct Begun {
-    place: Place,
-    /// The fields whose settings were written.
-    given: HashSet<&'static str>,
+pub(super) struct WrittenEntry {
+    pub(super) place: Place,
+    /// The settings that were written, by their fields.
+    given: Given,
     /// One of the settings is a mistake.
-    is_faulty: bool,
+    pub(super) is_faulty: bool,
 }
 
 /// An entry of the configuration.
@@ -119,6 +204,7 @@ enum Entry<'a> {
     User(&'a mut Arc<User>),
     Peer(&'a mut Arc<PeerProcess>),
     Host(&'a mut Arc<HostEntry>),
+    Member(&'a mut Arc<User>),
 }
 
 impl Entry<'_> {
@@ -129,6 +215,7 @@ impl Entry<'_> {
             Entry::User(entry) => assign_in(setting.user, entry, value),
             Entry::Peer(entry) => assign_in(setting.peer, entry, value),
             Entry::Host(entry) => assign_in(setting.host, entry, value),
+            Entry::Member(entry) => assign_in(setting.member, entry, value),
         }
     }
 }
@@ -138,12 +225,14 @@ impl ConfigReader {
     fn begin(&mut self, line: &WrittenLine) {
         match (&*line.path, line.scope()) {
             ([_], Some(_)) => self.begin_globals(&line.place),
-            ([_, name], Some(scope)) => self.begin_entry(scope, name, line),
+            ([.., name], Some(scope)) => self.begin_entry(scope, name, line),
             ([section], None) if Scope::of_entries(section).is_some() => {}
             (path, _) => {
                 let section = path.join(".");
                 let text = format!("invalid section \"{section}\" in configuration");
-                let remedy = "there are [pgbouncer], [databases], [users], [peers] and [hosts]";
+                let main = self.main;
+                let remedy =
+                    format!("there are [{main}], [databases], [users], [peers] and [hosts]");
                 self.mistakes
                     .push(Mistake::new(Some(&line.place), text, remedy));
                 self.refused.insert(line.path.clone());
@@ -181,9 +270,9 @@ impl ConfigReader {
                 "{title} ({at}) can't be read and is left out: {why}"
             ));
         }
-        let begun = Begun {
+        let begun = WrittenEntry {
             place: at.clone(),
-            given: HashSet::new(),
+            given: Given::new(),
             is_faulty: false,
         };
         if let Some(first) = self.entries.insert(id.clone(), begun) {
@@ -203,14 +292,25 @@ impl ConfigReader {
             Some(Entry::User(entry)) => *entry = user(name),
             Some(Entry::Peer(entry)) => *entry = Arc::default(),
             Some(Entry::Host(entry)) => *entry = Arc::default(),
-            None => {}
+            // A member's file has no second beginning.
+            Some(Entry::Member(_)) | None => {}
         }
     }
 
     /// The entry at a path. Makes an entry that is not there.
     fn entry(&mut self, path: &Path) -> Option<Entry<'_>> {
-        let [section, name] = &**path else {
-            return None;
+        let (section, name) = match &**path {
+            [section, name] => (section, name),
+            [section, database, _, name] => {
+                let database = [section.clone(), database.clone()].into();
+                let Some(Entry::Database(database)) = self.entry(&database) else {
+                    return None;
+                };
+                let users = &mut Arc::make_mut(database).users;
+                let entry = users.entry(name.clone());
+                return Some(Entry::Member(entry.or_insert_with(|| user(name))));
+            }
+            _ => return None,
         };
         let config = &mut self.config;
         Some(match Scope::of_entries(section)? {
@@ -247,11 +347,14 @@ impl ConfigReader {
         let setting = table::find(scope.unwrap_or(Scope::Global), key);
         let done = if (key.to_owned() + &line.text).contains(NO_TEXT) {
             Err(NOT_UTF8.into())
+        } else if line.is_native && line.text.contains('\0') {
+            Err("there is a zero byte in it".into())
         } else {
             match (scope, setting) {
-                (None, _) if line.path.is_empty() => {
-                    Err("it stands before any section: begin with [pgbouncer]".into())
-                }
+                (None, _) if line.path.is_empty() => Err(format!(
+                    "it stands before any section: begin with [{}]",
+                    self.main
+                )),
                 (None, _) => {
                     Err("it stands outside of an entry: begin with the entry's name".into())
                 }
@@ -263,6 +366,10 @@ impl ConfigReader {
                 }
             }
         };
+        let done = done.and_then(|()| match (scope, setting) {
+            (Some(Scope::Database), Some(setting)) if setting.name == "url" => self.url(line),
+            _ => Ok(()),
+        });
         if let Err(remedy) = done {
             let (text, excerpt) = line.mistaken(setting);
             let mistake = Mistake::new(Some(&line.place), text, remedy);
@@ -271,6 +378,37 @@ impl ConfigReader {
                 begun.is_faulty = true;
             }
         }
+    }
+
+    /// The settings that a database's URL has.
+    fn url(&mut self, line: &WrittenLine) -> Result<(), String> {
+        for (key, text) in url::parse(&line.text)? {
+            let key = match key.as_str() {
+                "user" => "server_user",
+                "password" => "server_password",
+                key => key,
+            };
+            let field = table::find(Scope::Database, key).map(|setting| setting.field);
+            let begun = self.entries.get(&entry_path(line));
+            let earlier = begun
+                .zip(field)
+                .and_then(|(begun, field)| begun.given.get(field));
+            if earlier.is_some() && !line.is_native {
+                return Err(format!(
+                    "must not have {key}, which is set beside it: leave one of them out"
+                ));
+            }
+            let part = WrittenLine {
+                key: Some(key.into()),
+                text,
+                among: None,
+                is_native: true,
+                is_hidden: true,
+                ..line.clone()
+            };
+            self.setting(&part, key);
+        }
+        Ok(())
     }
 
     fn global_setting(&mut self, line: &WrittenLine, setting: &Setting) -> Result<(), String> {
@@ -286,7 +424,9 @@ impl ConfigReader {
         }
         self.note_beyond(Scope::Global, setting, line);
         let written = (value.clone(), place.clone());
-        if let Some((_, first)) = self.written.insert(name, written) {
+        let earlier = self.written.insert(name, written);
+        // A variable goes before a file.
+        if let Some((_, first)) = earlier.filter(|_| place.line > 0) {
             self.warn(format!(
                 "{name} is set twice ({first} and {place}): the last counts"
             ));
@@ -303,16 +443,19 @@ impl ConfigReader {
         self.note_beyond(scope, setting, line);
         let id = entry_path(line);
         let value = match setting.kind {
-            Kind::Number => decimal(&line.text),
-            _ => &line.text,
+            _ if line.is_native => &line.text,
+            Kind::Number => setting.in_entry_of_ini(decimal(&line.text)),
+            _ => setting.in_entry_of_ini(&line.text),
         };
         let warning = |read: &str| format!("{} ({}): {read}", line.title(), line.place);
         if line.is_oddly_quoted() {
             let quotes = "its value is read without the double quotes: write single ones";
             self.warn(warning(quotes));
         }
+        let given = (setting.shown(&line.text), line.place.clone());
         let begun = self.entries.get_mut(&id);
-        if begun.is_some_and(|begun| !begun.given.insert(setting.field)) {
+        let earlier = begun.and_then(|begun| begun.given.insert(setting.field, given));
+        if earlier.is_some() {
             self.warn(warning("set twice, the last value counts"));
         }
         if self.assign(&id, setting, value) {
@@ -327,9 +470,10 @@ impl ConfigReader {
             Kind::Ports => !rest.contains(|c: char| c.is_ascii_digit()),
             _ => false,
         };
-        let digits = leading_digits(value).filter(|_| line.among.is_some());
+        let digits = leading_digits(value).filter(|_| line.among.is_some() && !line.is_native);
         let digits = digits.filter(|digits| is_number(&value[digits.len()..]));
-        match digits.filter(|digits| self.assign(&id, setting, digits)) {
+        let taken = |digits: &&str| self.assign(&id, setting, setting.in_entry_of_ini(digits));
+        match digits.filter(taken) {
             Some(_) if line.has_password() => {
                 self.warn(warning("only the digits of its value are read"));
             }
@@ -337,7 +481,7 @@ impl ConfigReader {
                 let value = without_secrets(value);
                 self.warn(warning(&format!("{value} is read as {digits}")));
             }
-            None => return Err(must_be(setting, value)),
+            None => return Err(must_be(setting, &line.text)),
         }
         Ok(())
     }
@@ -352,7 +496,7 @@ impl ConfigReader {
 
     /// Notes a setting that PgBouncer does not know here.
     fn note_beyond(&mut self, scope: Scope, setting: &Setting, line: &WrittenLine) {
-        if !setting.is_known_to_pgbouncer(scope) {
+        if !setting.is_known_to_pgbouncer(scope) && !line.is_native {
             let name = line.path.get(1);
             let entry = name.map_or(String::new(), |name| format!(" {name}"));
             self.beyond_pgbouncer.push(Beyond {
@@ -367,6 +511,8 @@ impl ConfigReader {
         self.judge_peers();
         self.judge_certificates();
         self.judge_passwords();
+        self.judge_authorities();
+        self.judge_members();
         self.judge_lookups();
         self.judge_metrics();
         self.place_hosts();
@@ -376,6 +522,7 @@ impl ConfigReader {
         if !matches!(self.config.globals.auth_type, AuthType::Any | AuthType::Pam) {
             self.read_users(read_file);
         }
+        self.take_passwords();
         self.find_authority();
         let mut findings = self.read_rules(read_file);
         self.mistakes.append(&mut findings.unreadable);
@@ -389,147 +536,16 @@ impl ConfigReader {
             warnings: self.warnings,
             beyond_pgbouncer: self.beyond_pgbouncer,
             files: 0,
-        }
-    }
-
-    /// Refuses peers without a host, and warns of `[peers]` without a `peer_id`, which has no
-    /// effect.
-    fn judge_peers(&mut self) {
-        let peers = self.config.peers.iter();
-        for (id, _) in peers.filter(|(_, peer)| peer.host.is_none()) {
-            let path = [Scope::Peer.section().to_owned(), id.to_string()];
-            // Another mistake of the entry may be the reason.
-            if let Some(begun) = self.entries.get(&path[..]).filter(|begun| !begun.is_faulty) {
-                let text = format!("peer \"{id}\"");
-                let mistake = Mistake::new(Some(&begun.place), text, "a peer needs host=");
-                let mistake = mistake.showing(Excerpt::of_key(&path[1]));
-                self.mistakes.push(mistake);
-            }
-        }
-        let id = self.config.globals.peer_id;
-        let others = self.config.peers.keys().any(|&peer| u32::from(peer) != id);
-        if id == 0 && others {
-            self.warn(format!(
-                "[peers] in {} has no effect: peer_id is 0, set it to our own number",
-                self.path
-            ));
-        }
-    }
-
-    /// Refuses databases that require TLS while TLS is off, and `auth_type = cert` while clients
-    /// need not show a certificate: no client could log in.
-    fn judge_certificates(&mut self) {
-        let globals = &self.config.globals;
-        let databases = self.config.databases.values().chain(&self.config.fallback);
-        for database in databases.filter(|_| globals.client_tls_sslmode == SslMode::Disable) {
-            let mode = database.client_tls_sslmode;
-            if mode.is_some_and(SslMode::is_required) {
-                let name = &database.name;
-                let text = format!(
-                    "client_tls_sslmode of database {name} wants TLS, which is switched off"
-                );
-                let remedy =
-                    "set client_tls_sslmode = allow in [pgbouncer], with key and certificate";
-                self.mistakes.push(Mistake::new(None, text, remedy));
-            }
-        }
-        if globals.auth_type != AuthType::Cert || globals.client_tls_sslmode.is_verified() {
-            return;
-        }
-        let text = "auth_type = cert requires client_tls_sslmode = verify-full";
-        let remedy = "set that, and client_tls_ca_file";
-        let mistake = Mistake::new(self.place("auth_type"), text, remedy);
-        let excerpt = Excerpt::of_value("auth_type", "cert");
-        self.mistakes.push(mistake.showing(excerpt));
-    }
-
-    /// A password belongs to the forced user. Warns of a password without a forced user: it is
-    /// never used.
-    fn judge_passwords(&mut self) {
-        let databases = self.config.databases.values().chain(&self.config.fallback);
-        let idle = databases.filter(|d| d.password.is_some() && d.forced_user.is_none());
-        let idle: Vec<_> = idle.map(|database| database.name.clone()).collect();
-        for name in idle {
-            let place = self.place_of(&name);
-            self.warn(format!(
-                "password of database \"{name}\"{place} has no effect without user: write user=, or \
-                 the users' secrets into auth_file"
-            ));
-        }
-    }
-
-    /// Warns if an unauthenticated client could choose the database of auth_query. auth_query runs before a client
-    /// has proved anything, and with a `*` entry any name is a database.
-    fn judge_lookups(&mut self) {
-        let set = |text: Option<String>| text.is_some_and(|text| !text.is_empty());
-        let open = self.config.fallback.as_ref().is_some_and(|fallback| {
-            let scopes = self.config.scopes(Some(fallback), None);
-            set(scopes.auth_user()) && !set(scopes.auth_dbname())
-        });
-        if open {
-            self.warn(
-                "auth_user with a database * and without auth_dbname: whoever connects can, without \
-                 a password, have a server opened in a database of any name; set auth_dbname to the \
-                 one that auth_query is for"
-                    .into(),
-            );
-        }
-    }
-
-    /// Warns if anybody can read the metrics over the network, because there is no token.
-    fn judge_metrics(&mut self) {
-        let globals = &self.config.globals;
-        let address = globals.http_listen_addr.parse::<std::net::IpAddr>();
-        let local = address.is_ok_and(|address| address.is_loopback());
-        if globals.http_listen_port != 0 && !local && globals.http_token.is_empty() {
-            let address = globals.http_listen_addr.clone();
-            let page = if globals.http_page {
-                ", and the page (http_page) is not served: set http_token"
-            } else {
-                ""
-            };
-            let text = format!(
-                "http_listen_addr = {address} without http_token: whoever reaches it reads the names \
-                 of databases and users in /metrics{page}"
-            );
-            match self.written.get("http_listen_addr").cloned() {
-                Some((value, place)) => {
-                    self.warn_at(&place, Excerpt::of_value("http_listen_addr", &value), text);
-                }
-                None => self.warn(text),
-            }
-        }
-    }
-
-    /// Refuses one port for two purposes, and warns of databases that lead to Howdah itself.
-    fn judge_ports(&mut self) {
-        let globals = &self.config.globals;
-        if doubts::shares_port(globals) {
-            let port = globals.http_listen_port;
-            let text = format!("http_listen_port = {port} is listen_port, too");
-            let place = self.place("http_listen_port");
-            let mistake = Mistake::new(place, text, "write another port");
-            let excerpt = Excerpt::of_value("http_listen_port", &port.to_string());
-            self.mistakes.push(mistake.showing(excerpt));
-        }
-        let databases = self.config.databases.values().chain(&self.config.fallback);
-        let circles = databases.filter(|database| {
-            let mut hosts = database.hosts.iter();
-            hosts.any(|to| doubts::leads_here(to, globals))
-        });
-        let circles: Vec<_> = circles.map(|database| database.name.clone()).collect();
-        let port = globals.listen_port;
-        for name in circles {
-            let place = self.place_of(&name);
-            self.warn(format!(
-                "database \"{name}\"{place} leads to Howdah itself: port {port} of that host is \
-                 listen_port; write PostgreSQL's port"
-            ));
+            given: self
+                .entries
+                .into_iter()
+                .map(|(path, begun)| (path, begun.given))
+                .collect(),
         }
     }
 
     /// The place of a global setting; `None` if it was not written.
-    fn place(&self, setting: &str) -> Option<&Place> {
+    pub(super) fn place(&self, setting: &str) -> Option<&Place> {
         self.written.get(setting).map(|(_, place)| place)
     }
 
@@ -584,7 +600,7 @@ impl ConfigReader {
                 .unwrap_or(self.config.globals.read_routing);
             let path = [Scope::Database.section().to_owned(), database.name.clone()];
             let begun = self.entries.get(&path[..]);
-            let is_given = begun.is_some_and(|of| of.given.contains("target_session_attrs"));
+            let is_given = begun.is_some_and(|of| of.given.contains_key("target_session_attrs"));
             if routing != ReadRouting::Off && database.hosts.len() > 1 && !is_given {
                 database.target_session_attrs = SessionAttrs::Primary;
             }
@@ -601,84 +617,6 @@ impl ConfigReader {
         }
         for peer in self.config.peers.values_mut().map(Arc::make_mut) {
             peer.hosts = Host::list(peer.host.as_deref().unwrap_or_default());
-        }
-    }
-
-    fn read_users(&mut self, read_file: &mut dyn FnMut(&str) -> Result<String, String>) {
-        let path = self.config.globals.auth_file.clone();
-        let Some(path) = path.filter(|path| !path.is_empty()) else {
-            return;
-        };
-        let text = match read_file(&path) {
-            Ok(text) => text,
-            Err(why) => {
-                self.config.auth_file_missing = true;
-                return self.warn_broken(format!("could not open auth_file {path}: {why}"));
-            }
-        };
-        let userlist::Users {
-            users,
-            lines,
-            broken,
-            skipped,
-        } = userlist::parse(&text);
-        for line in skipped {
-            self.warn(format!(
-                "auth file ({path}:{line}): what stands between the user and the password is skipped: \
-                 write a blank there"
-            ));
-        }
-        self.config.auth_file_broken = broken.is_some() || text.contains(NO_TEXT);
-        if let Some((line, why)) = broken {
-            self.warn_broken(format!(
-                "broken auth file ({path}:{line}): {why}; nothing from that line on was read"
-            ));
-        }
-        for (number, line) in (1..).zip(text.lines()) {
-            if line.contains(NO_TEXT) && !line.starts_with(';') {
-                self.warn_broken(format!(
-                    "broken auth file ({path}:{number}): bytes that are not UTF-8; a user with \
-                     them is left out: write the file in UTF-8"
-                ));
-            }
-        }
-        let readable =
-            |name: &str, secret: &str| !name.contains(NO_TEXT) && !secret.contains(NO_TEXT);
-        let auth = self.config.globals.auth_type;
-        let mut doubtful = Vec::new();
-        for ((name, secret), line) in users.into_iter().zip(lines) {
-            if !readable(&name, &secret) {
-                continue;
-            }
-            let entry = self.config.users.entry(name.clone());
-            let user = Arc::make_mut(entry.or_insert_with(|| user(&name)));
-            if user.listed {
-                let twice = ("stands there twice", "the last line counts");
-                doubtful.push((twice, line, user.name.clone()));
-            }
-            user.listed = true;
-            user.secret = (!secret.is_empty()).then(|| Secret::classify(secret));
-            let secret = user.secret.as_ref();
-            if let Some(doubt) = secret.and_then(|secret| doubts::of_secret(secret, auth)) {
-                doubtful.push((doubt, line, user.name.clone()));
-            }
-        }
-        self.warn_of_users(&path, doubtful);
-    }
-
-    /// One warning for each kind of doubt, with the first user.
-    fn warn_of_users(&mut self, path: &str, mut doubtful: Vec<(Doubt, u32, String)>) {
-        while let Some((doubt, line, name)) = doubtful.first().cloned() {
-            let all = doubtful.len();
-            doubtful.retain(|(other, ..)| *other != doubt);
-            let (what, remedy) = doubt;
-            let more = match all - doubtful.len() - 1 {
-                0 => String::new(),
-                more => format!(", and {more} more like it"),
-            };
-            self.warn(format!(
-                "auth file ({path}:{line}): user \"{name}\"{more} {what}: {remedy}"
-            ));
         }
     }
 
@@ -727,14 +665,14 @@ impl ConfigReader {
         self.warnings.push(Warning::new(text, false));
     }
 
-    fn warn_at(&mut self, place: &Place, excerpt: Excerpt, text: String) {
+    pub(super) fn warn_at(&mut self, place: &Place, excerpt: Excerpt, text: String) {
         self.warnings.push(Warning {
             shown_line: excerpt.show(place.line),
             ..Warning::new(text, false)
         });
     }
 
-    fn warn_broken(&mut self, text: String) {
+    pub(super) fn warn_broken(&mut self, text: String) {
         self.warnings.push(Warning::new(text, true));
     }
 }
@@ -807,7 +745,7 @@ fn database(name: &str) -> Arc<Database> {
 }
 
 /// A user who has only a name.
-fn user(name: &str) -> Arc<User> {
+pub(super) fn user(name: &str) -> Arc<User> {
     Arc::new(User {
         name: name.into(),
         ..User::default()
@@ -819,6 +757,37 @@ fn decimal(text: &str) -> &str {
     let number = text.trim_start_matches('0');
     let is_number = number.starts_with(|c: char| c.is_ascii_digit());
     if is_number { number } else { text }
+}
+
+/// The text of a value in an entry of an ini file, as PgBouncer reads it: of a number the digits alone, and
+/// nothing for "as in the next scope".
+pub(super) fn in_entry<'a>(setting: &Setting, text: &'a str) -> &'a str {
+    let value = match setting.kind {
+        Kind::Number => setting.in_entry_of_ini(decimal(text)),
+        _ => setting.in_entry_of_ini(text),
+    };
+    let is_read = match setting.kind {
+        Kind::Number => value.trim().parse::<i64>().is_ok(),
+        Kind::Seconds => read_seconds(value).is_some(),
+        Kind::Ports => value
+            .split(',')
+            .all(|port| port.trim().parse::<u16>().is_ok()),
+        _ => true,
+    };
+    let digits = leading_digits(value).filter(|_| !is_read);
+    digits.map_or(value, |digits| setting.in_entry_of_ini(digits))
+}
+
+/// The secret in a file: its text without a last end of line.
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn secret_of(text: &str) -> Result<String, String> {
+    let line = text.strip_suffix('\n').unwrap_or(text);
+    match line.strip_suffix('\r').unwrap_or(line) {
+        "" => Err("it is empty".into()),
+        secret => Ok(secret.into()),
+    }
 }
 
 /// Whether there may be an entry with this name.
@@ -836,7 +805,7 @@ fn may_be_made(scope: Scope, name: &str) -> Result<(), String> {
             return Err("a peer's id is a number from 1 to 65535".into());
         }
         Scope::Database => MAX_DATABASE - 1,
-        Scope::User => MAX_USER - 1,
+        Scope::User | Scope::Member => MAX_USER - 1,
         _ => usize::MAX,
     };
     if name.len() > most {

@@ -3,9 +3,12 @@
 use crate::{Database, Globals, Listen, User};
 
 /// The places of settings that count for a user in a database. Of several settings with one name
-/// the nearest counts: the user's, then the database's, then the global one.
+/// the nearest counts: that of the user in the database, then the user's, the database's, and the
+/// global one.
 #[derive(Clone, Copy, Debug)]
 pub struct Scopes<'a> {
+    /// The user in the database.
+    pub member: Option<&'a User>,
     /// The user.
     pub user: Option<&'a User>,
     /// The database.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::value::{Kind, Value, read_number};
+use super::value::{Kind, Value, read_number, read_seconds};
 use super::{Database, Globals, HostEntry, PeerProcess, User};
 
 /// A place in which a setting is allowed.
@@ -18,16 +18,19 @@ pub enum Scope {
     Peer,
     /// In an entry of `[hosts]`.
     Host,
+    /// In a user's entry of one database: `[databases.NAME.users]` of `howdah.toml`.
+    Member,
 }
 
 impl Scope {
     /// All places.
-    pub const ALL: [Scope; 5] = [
+    pub const ALL: [Scope; 6] = [
         Scope::Global,
         Scope::Database,
         Scope::User,
         Scope::Peer,
         Scope::Host,
+        Scope::Member,
     ];
 
     /// The section of the file.
@@ -38,6 +41,7 @@ impl Scope {
             Scope::User => "users",
             Scope::Peer => "peers",
             Scope::Host => "hosts",
+            Scope::Member => "databases.NAME.users",
         }
     }
 
@@ -54,7 +58,7 @@ impl Scope {
         match self {
             Scope::Global => "setting",
             Scope::Database => "database",
-            Scope::User => "user",
+            Scope::User | Scope::Member => "user",
             Scope::Peer => "peer",
             Scope::Host => "host",
         }
@@ -110,6 +114,11 @@ pub struct Setting {
     pub(super) user: Option<Assign<User>>,
     pub(super) peer: Option<Assign<PeerProcess>>,
     pub(super) host: Option<Assign<HostEntry>>,
+    pub(super) member: Option<Assign<User>>,
+    /// In entries of an ini file, zero means "as in the next scope".
+    pub(super) zero_inherits: bool,
+    /// No message, answer or hash has a value of it.
+    pub(super) is_secret: bool,
 }
 
 /// Assigns a text to a setting's field; false if the text is not of the setting's kind.
@@ -134,6 +143,7 @@ impl Setting {
             Scope::User => self.user.is_some(),
             Scope::Peer => self.peer.is_some(),
             Scope::Host => self.host.is_some(),
+            Scope::Member => self.member.is_some(),
         }
     }
 
@@ -148,8 +158,30 @@ impl Setting {
     }
 
     /// Whether the value is a secret, which no message shows.
-    pub(super) fn is_secret(&self) -> bool {
-        self.kind == Kind::Secret
+    pub fn is_secret(&self) -> bool {
+        self.is_secret || self.kind == Kind::Secret
+    }
+
+    /// A value for people: stars stand for a secret.
+    pub(super) fn shown(&self, text: &str) -> String {
+        match self.is_secret() && !text.is_empty() {
+            true => "****".into(),
+            false => text.into(),
+        }
+    }
+
+    /// The text of a value in an entry of an ini file. There, as in PgBouncer, a negative number or a
+    /// time of zero may mean "as in the next scope": the empty text.
+    pub(super) fn in_entry_of_ini<'a>(&self, text: &'a str) -> &'a str {
+        let is_number = |number: &str| number.trim().parse::<i64>().is_ok_and(|n| n < 0);
+        let inherits = match self.kind {
+            Kind::Number => is_number(text),
+            Kind::Seconds if self.zero_inherits => {
+                read_seconds(text).is_some_and(|time| time.is_zero())
+            }
+            _ => false,
+        };
+        if inherits { "" } else { text }
     }
 
     /// The kind of the values and their range, for messages and the reference.
@@ -176,18 +208,20 @@ pub(super) fn value<V: Value>(text: &str) -> Option<Option<V>> {
     V::read(text).map(Some)
 }
 
-/// A decimal number; a negative one means "as in the next scope".
+/// A decimal number; nothing means "as in the next scope".
 pub(super) fn limit(text: &str) -> Option<Option<u32>> {
-    let number: i64 = text.trim().parse().ok()?;
-    match number {
-        ..0 => Some(None),
-        _ => u32::try_from(number).ok().map(Some),
+    match text.trim() {
+        "" => Some(None),
+        number => number.parse().ok().map(Some),
     }
 }
 
-/// A time; zero means "as in the next scope", as in PgBouncer.
+/// A time; nothing means "as in the next scope". In an ini file, zero means that, too.
 pub(super) fn time(text: &str) -> Option<Option<Duration>> {
-    Duration::read(text).map(|time| Some(time).filter(|time| !time.is_zero()))
+    match text {
+        "" => Some(None),
+        time => Duration::read(time).map(Some),
+    }
 }
 
 /// Fills a field; false without a value.
@@ -227,6 +261,16 @@ macro_rules! name {
     };
     ($field:ident $written:literal) => {
         $written
+    };
+}
+
+/// Whether zero means "as in the next scope" in entries of an ini file, by the word of the setting.
+macro_rules! zero_inherits {
+    (time) => {
+        true
+    };
+    ($word:ident) => {
+        false
     };
 }
 
@@ -278,19 +322,27 @@ macro_rules! holder {
     };
 }
 
-/// The reader of a setting: the user's value, else the database's, else the global one. The lists
-/// have what the row has: `global`, `user`, `database` and `else`. A setting with a global value
-/// and no other scope is read as a field, and so is one without a global value.
+/// The reader of a setting: the value of the user in the database, else the user's, else the
+/// database's, else the global one. The lists have what the row has: `global`, `user`, `database`,
+/// `member` and `else`. A setting with a global value and no other scope is read as a field, and so is
+/// one without a global value.
 macro_rules! reader {
-    ($prose:literal $field:ident $type:ty [$($global:ident)?] [] [] []) => {};
-    ($prose:literal $field:ident $type:ty [] [$($user:ident)?] [$($database:ident)?] []) => {};
-    ($prose:literal $field:ident $type:ty [$global:ident] $user:tt $database:tt []) => {
-        reader!($prose $field $type [] $user $database [$field]);
+    ($prose:literal $field:ident $type:ty [$($global:ident)?] [] [] [] []) => {};
+    ($prose:literal $field:ident $type:ty [] $user:tt $database:tt $member:tt []) => {};
+    ($prose:literal $field:ident $type:ty [$global:ident] $user:tt $database:tt $member:tt []) => {
+        reader!($prose $field $type [] $user $database $member [$field]);
     };
-    ($prose:literal $field:ident $type:ty [] [$($user:ident)?] [$($database:ident)?] [$next:ident]) => {
+    ($prose:literal $field:ident $type:ty [] [$($user:ident)?] [$($database:ident)?] [$($member:ident)?]
+        [$next:ident]) => {
         impl Scopes<'_> {
             #[doc = $prose]
             pub fn $field(self) -> $type {
+                $(if let Some(own) = self.member.and_then(|user| if_given!($member user.$field.clone())) {
+                    return own;
+                })?
+                $(if let Some(own) = self.member.and_then(|user| if_given!($user user.$field.clone())) {
+                    return own;
+                })?
                 $(if let Some(own) = self.user.and_then(|user| if_given!($user user.$field.clone())) {
                     return own;
                 })?
@@ -309,8 +361,8 @@ macro_rules! reader {
 ///
 /// ```text
 /// field as "name": Type = "default" in RANGE;
-///     global(reload) user(limit) database(limit replaces) else other_field peer(limit) host(limit)
-///         alias(limit);
+///     global(reload) user(limit) database(limit replaces) member(limit) else other_field peer(limit)
+///         host(limit) alias(limit) secret(always);
 ///     known SCOPES;
 ///     "What the setting does.";
 /// ```
@@ -319,9 +371,11 @@ macro_rules! reader {
 /// - `as`: the name in the file, if the field has another;
 /// - `global`: the field of `[pgbouncer]`, changed by a `reload` or `fixed`;
 /// - `user`, `database`, `peer`, `host`: the field in entries, with the word that reads the text;
+/// - `member`: the field of a user in one database; users' settings need no such word;
 /// - `replaces`: a change of the setting takes other servers;
 /// - `else`: the global field that counts without a value, if it has another name;
-/// - `alias`: the name is another one for a field of the database.
+/// - `alias`: the name is another one for a field of the database;
+/// - `secret`: no message shows a value, although it is of another kind than secrets.
 macro_rules! settings {
     (
         $(#[$of_globals:meta])* pub struct Globals {}
@@ -338,8 +392,9 @@ macro_rules! settings {
         $(topic $topic:literal {$(
             $field:ident $(as $written:literal)?: $type:ty = $default:tt $(in $range:expr)?;
             $(global($global:ident))? $(user($user:ident))?
-            $(database($database:ident $($replaces:ident)?))? $(else $next:ident)?
-            $(peer($peer:ident))? $(host($host:ident))? $(alias($alias:ident))?;
+            $(database($database:ident $($replaces:ident)?))? $(member($member:ident))?
+            $(else $next:ident)? $(peer($peer:ident))? $(host($host:ident))?
+            $(alias($alias:ident))? $(secret($secret:ident))?;
             known $known:ident;
             $prose:literal;
         )*})*
@@ -362,7 +417,10 @@ macro_rules! settings {
         } $($($({ $field: [$type] = $default, by $database, $prose })?)*)* }
         holder! { $(#[$of_user])* User {
             $($(#[$user_doc])* $user_field: $user_type,)*
-        } $($($({ $field: [$type] = $default, by $user, $prose })?)*)* }
+        } $($(
+            $({ $field: [$type] = $default, by $user, $prose })?
+            $({ $field: [$type] = $default, by $member, $prose })?
+        )*)* }
         holder! { $(#[$of_peer])* PeerProcess {
             $($(#[$peer_doc])* $peer_field: $peer_type,)*
         } $($($({ $field: [$type] = $default, by $peer, $prose })?)*)* }
@@ -384,7 +442,7 @@ macro_rules! settings {
             }
         }
 
-        $($(reader!($prose $field $type [$($global)?] [$($user)?] [$($database)?] [$($next)?]);)*)*
+        $($(reader!($prose $field $type [$($global)?] [$($user)?] [$($database)?] [$($member)?] [$($next)?]);)*)*
 
         /// All settings, in the order of the reference.
         pub static SETTINGS: &[Setting] = &[$($(Setting {
@@ -409,6 +467,12 @@ macro_rules! settings {
             user: optional!($(|entry, text| fill(&mut entry.$field, $user(text)))?),
             peer: optional!($(|entry, text| fill(&mut entry.$field, $peer(text)))?),
             host: optional!($(|entry, text| fill(&mut entry.$field, $host(text)))?),
+            member: optional!(
+                $(|entry, text| fill(&mut entry.$field, $member(text)))?
+                $(|entry, text| fill(&mut entry.$field, $user(text)))?
+            ),
+            zero_inherits: false $(|| zero_inherits!($user))? $(|| zero_inherits!($database))?,
+            is_secret: false $(|| if_given!($secret true))?,
         },)*)*];
     };
 }

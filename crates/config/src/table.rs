@@ -3,22 +3,24 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use howdah_auth::{ChannelBinding, RequireAuth, Secret};
 
 use super::host::{Host, HostPort, Ports};
 use super::ldap::LdapText;
+use super::parameters::Parameters;
 use super::setting::Range::{self, Numbers, Only, Such};
 use super::setting::{Field, default_value, fill, limit, own, time, value};
 use super::userlist::MAX_USER;
 use super::value::{
-    AuthType, Facility, HttpUrl, IoDriver, List, Listen, ListenLost, LoadBalance, LogFormat,
+    AuthType, Facility, HttpUrl, IoDriver, Lines, List, Listen, ListenLost, LoadBalance, LogFormat,
     PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SecretText, SessionAttrs,
     SessionState, Share, SslMode, SslNegotiation, UnnamedStatements, Value, read_number,
     read_seconds,
 };
-use super::{CAUSES, Scope, Scopes, Setting, is_console};
+use super::{CAUSES, Scope, Scopes, Setting, is_console, url};
 
 #[allow(non_upper_case_globals)] // They read as words in the table.
 const reload: bool = true;
@@ -66,6 +68,14 @@ const USER_NAME: Range = Only(
     |text| text.len() < MAX_USER,
     "a user name has at most 127 bytes",
 );
+const PARAMETERS: Range = Such(
+    |text| Parameters::read(text).is_some(),
+    ", but not user, database, replication, options and names that begin with _pq_.",
+);
+const URL: Range = Only(
+    |text| url::parse(text).is_ok(),
+    "write postgresql://USER:PASSWORD@HOST:PORT/DBNAME, with %40 for @ in a password",
+);
 const NOT_CONSOLE: Range = Only(
     |text| !is_console(text),
     "cannot use the reserved \"pgbouncer\" database as an auth_dbname",
@@ -87,17 +97,20 @@ settings! {
         pub hosts: Vec<HostPort>,
         /// The entry was made from the `*` entry.
         pub auto: bool,
+        /// What counts for single users in this database, by their names.
+        pub users: BTreeMap<String, Arc<User>>,
     }
 
-    /// A user: a line of the auth_file, an entry of `[users]`, or both. In a setting, `None` means
-    /// "as in the database's entry or the global settings".
+    /// A user: a line of the auth_file, an entry of `[users]`, or both. Or a user's entry in one
+    /// database. In a setting, `None` means "as in the next scope".
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct User {
         /// The name.
         pub name: String,
-        /// The user has a line in the auth_file: auth_query is not run for this user.
+        /// The user has a line in the auth_file, or a password here: auth_query is not run for this
+        /// user.
         pub listed: bool,
-        /// The secret in the auth_file. Without a secret no password is right.
+        /// The secret in the auth_file, or the password here. Without a secret no password is right.
         pub secret: Option<Secret>,
     }
 
@@ -156,6 +169,9 @@ settings! {
         auth_query_cache: Duration = "0"; global(reload); known NOWHERE;
             "How long Howdah believes an answer of auth_query, on each worker. 0 asks at each login. After a \
              failed login, the next login of that user asks again.";
+        auth_hba: Lines = ""; global(reload); known NOWHERE;
+            "Rules for auth_type = hba, instead of a file of them. In howdah.toml: an array with a rule in each \
+             text, [\"host all all 10.0.0.0/8 scram-sha-256\"].";
         auth_hba_file: String = ""; global(reload); known G;
             "The file of host-based rules for auth_type = hba; read at start and by RELOAD.";
         auth_ident_file: Option<String> = unset; global(reload); known G;
@@ -181,7 +197,7 @@ settings! {
         pool_size: u32 = unset; user(limit) database(limit) else default_pool_size; known DU;
             "In entries of databases and users: servers in each of their pools. The user's value counts \
              before the database's; missing means default_pool_size, 0 sets no limit.";
-        min_pool_size: u32 = "0"; global(reload) database(limit); known GD;
+        min_pool_size: u32 = "0"; global(reload) database(limit) member(limit); known GD;
             "Servers kept open in a pool that is in use.";
         reserve_pool_size: u32 = "0";
             global(reload) user(limit) database(limit); known GDU;
@@ -548,7 +564,7 @@ settings! {
         client_tls_sslmode: SslMode = unset; database(value); known NOWHERE;
             "What is demanded of TLS of this database's clients; missing means client_tls_sslmode. TLS \
              must be switched on there.";
-        connect_query: String = unset; database(value replaces); known D;
+        connect_query: String = unset; database(value replaces) secret(always); known D;
             "Run once on each new server; its failure is only logged.";
         datestyle: String = unset; database(value); known D;
             "The datestyle servers are opened with.";
@@ -560,9 +576,16 @@ settings! {
         load_balance_hosts: LoadBalance = "round-robin"; database(own replaces); known D;
             "How several hosts are used: in turn (round-robin), by chance (random), or the first until it \
              fails (disable).";
-        password: SecretText = unset; database(value); known D;
+        parameters: Parameters = unset in PARAMETERS;
+            database(value replaces) member(value); known NOWHERE;
+            "Settings of PostgreSQL that its servers' sessions start with. What a client sets itself goes \
+             before. In entries of a user, they go before those of the database. In howdah.toml: a table, \
+             { statement_timeout = \"30s\" }.";
+        parameters as "options": Parameters = unset in PARAMETERS; alias(value); known NOWHERE;
+            "Another name of parameters, for ini files.";
+        server_password as "password": SecretText = unset; database(value); known D;
             "The password of the forced user; missing means its secret from auth_file. Without `user` \
-             it has no effect.";
+             it has no effect. In howdah.toml: server_password.";
         port: Ports = "5432"; database(own replaces); known D;
             "PostgreSQL's port. If the hosts have different ports: one for each, separated by commas.";
         require_auth: RequireAuth = unset; database(value) else server_require_auth; known NOWHERE;
@@ -572,12 +595,27 @@ settings! {
              missing means server_requirepeer.";
         reserve_pool_size as "reserve_pool": u32 = unset; alias(limit); known D;
             "An older name of reserve_pool_size.";
+        server_password: SecretText = unset; member(value) alias(value); known NOWHERE;
+            "The password with which servers log in. Missing: the secret of server_user in auth_file or \
+             `[users]`; without server_user, the user's own.";
+        forced_user as "server_user": String = unset in USER_NAME;
+            member(value) alias(value); known NOWHERE;
+            "Whom servers log in as. For a database it is another name of `user`: one pool for all its users, \
+             but those with an entry of their own there have a pool of their own. Limits, SHOW and metrics name \
+             the client's user.";
+        sslcert: String = unset; database(value replaces); known NOWHERE;
+            "Howdah's certificate for this database's servers; missing means server_tls_cert_file.";
+        sslkey: String = unset; database(value replaces); known NOWHERE;
+            "The private key of sslcert; missing means server_tls_key_file.";
         sslmode: SslMode = unset; database(value replaces); known NOWHERE;
             "What is demanded of TLS on the way to this database's servers; missing means \
              server_tls_sslmode.";
         sslnegotiation: SslNegotiation = "postgres"; database(own replaces); known NOWHERE;
             "Whether TLS to this database's servers begins with an SSLRequest (postgres) or at once \
              (direct; PostgreSQL 17 and newer).";
+        sslrootcert: String = unset; database(value replaces); known NOWHERE;
+            "Authorities trusted for certificates of this database's servers, or `system` for those of the \
+             system; missing means server_tls_ca_file.";
         target_session_attrs: SessionAttrs = "any"; database(own replaces); known NOWHERE;
             "Which of its hosts the database uses. `any`: all, whatever they are. Else they are copies of one \
              PostgreSQL: `primary` and `read-write` use the primary, `standby` and `read-only` the standbys, \
@@ -585,7 +623,18 @@ settings! {
         timezone: String = unset; database(value); known D;
             "The timezone servers are opened with.";
         forced_user as "user": String = unset in USER_NAME; database(value replaces); known D;
-            "Opens all servers as this user, whoever the client is.";
+            "Opens all servers as this user, whoever the client is. In howdah.toml: server_user.";
+        url: SecretText = unset in URL; database(value); known NOWHERE;
+            "Hosts, ports, login, dbname and TLS in one: postgresql://USER:PASSWORD@HOST:PORT/DBNAME?sslmode=... \
+             Special characters are written as %40. What the URL has must not stand in the entry, too.";
+        users_only: bool = "0"; database(own); known NOWHERE;
+            "Only users with an entry in `[databases.NAME.users]` may use the database.";
+    }
+
+    topic "Entries of `[users]`" {
+        password: SecretText = unset; user(value); known NOWHERE;
+            "The user's password, or a secret as in auth_file, before which it goes. In \
+             `[databases.NAME.users]`: for this database.";
     }
 
     topic "Entries of `[hosts]`" {
@@ -607,6 +656,12 @@ settings! {
 /// The setting with this name that is allowed in a scope.
 pub fn find(scope: Scope, name: &str) -> Option<&'static Setting> {
     in_scope(scope).find(|setting| setting.name == name)
+}
+
+/// The secret setting whose value is in a file that a key names: `password` for `password_file`.
+pub fn find_in_file(scope: Scope, key: &str) -> Option<&'static Setting> {
+    let setting = find(scope, key.strip_suffix("_file")?)?;
+    Some(setting).filter(|setting| setting.is_secret() && find(scope, key).is_none())
 }
 
 /// All settings that are allowed in a scope.
@@ -682,7 +737,7 @@ mod tests {
         let known = |scope| in_scope(scope).filter(move |s| s.is_known_to_pgbouncer(scope));
         let counts = Scope::ALL.map(|scope| known(scope).count());
         // From main.c and loader.c of PgBouncer 1.25.2, without Windows' `service_name`.
-        assert_eq!(counts, [98, 22, 9, 3, 0]);
+        assert_eq!(counts, [98, 22, 9, 3, 0, 0]);
         for setting in SETTINGS {
             let mut places = setting.known_to_pgbouncer.iter();
             assert!(

@@ -1,6 +1,6 @@
 //! The TLS settings in force.
 
-use crate::{Config, SslMode};
+use crate::{Config, Database, Globals, SslMode};
 
 /// The TLS settings in force. A reload with certificate files that can't be used changes the
 /// settings that the console shows, but not these.
@@ -18,6 +18,46 @@ pub struct TlsInForce {
     /// The TLS library and its version. `None` if clients' sessions can't move to another process.
     /// The other process must have the same library and version.
     pub travels_by: Option<&'static str>,
+}
+
+/// The files of TLS to a database's servers, where its entry names any.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct TlsFiles {
+    /// `sslrootcert`.
+    pub authorities: Option<String>,
+    /// `sslcert`.
+    pub certificate: Option<String>,
+    /// `sslkey`.
+    pub key: Option<String>,
+}
+
+impl TlsFiles {
+    /// The paths of a database's authorities, certificate and key: its own, or the global ones. Without
+    /// authorities those of the system are meant.
+    pub fn paths<'a>(&'a self, globals: &'a Globals) -> [&'a str; 3] {
+        let own = |own: &'a Option<String>, global: &'a String| own.as_deref().unwrap_or(global);
+        let authorities = own(&self.authorities, &globals.server_tls_ca_file);
+        [
+            if authorities == "system" {
+                ""
+            } else {
+                authorities
+            },
+            own(&self.certificate, &globals.server_tls_cert_file),
+            own(&self.key, &globals.server_tls_key_file),
+        ]
+    }
+}
+
+impl Database {
+    /// The files of TLS to its servers; empty where the global settings count.
+    pub fn tls_files(&self) -> TlsFiles {
+        TlsFiles {
+            authorities: self.sslrootcert.clone(),
+            certificate: self.sslcert.clone(),
+            key: self.sslkey.clone(),
+        }
+    }
 }
 
 impl Default for TlsInForce {

@@ -29,6 +29,10 @@ pub enum Kind {
     Ports,
     /// Words separated by commas or blanks.
     List,
+    /// Settings of PostgreSQL.
+    Parameters,
+    /// Lines of text.
+    Lines,
     /// Methods with which Howdah may prove itself to a server.
     Methods,
     /// One of a few words, in upper or lower case.
@@ -49,6 +53,8 @@ impl fmt::Display for Kind {
             Kind::Ports => f.write_str(
                 "a port from 1 to 65535, or one for each host, separated by commas",
             ),
+            Kind::Parameters => f.write_str("settings of PostgreSQL: `-c NAME=VALUE ...`"),
+            Kind::Lines => f.write_str("lines of text"),
             Kind::List => f.write_str("a list of words separated by commas"),
             Kind::Methods => f.write_str(
                 "some of password, md5, scram-sha-256 and none, separated by commas, all or none of \
@@ -244,6 +250,41 @@ impl Value for String {
     }
     fn show(&self) -> Option<String> {
         Some(self.clone())
+    }
+}
+
+/// Lines of text. When printed, stars stand for the passwords of directories.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Lines(String);
+
+/// The option of a rule that has a directory's password.
+const BIND_PASSWORD: &str = "ldapbindpasswd";
+
+impl fmt::Debug for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.show())
+    }
+}
+
+impl Deref for Lines {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Value for Lines {
+    const KIND: Kind = Kind::Lines;
+    fn read(text: &str) -> Option<Lines> {
+        Some(Lines(text.into()))
+    }
+    fn show(&self) -> Option<String> {
+        let shown = self.0.lines().map(|line| match line.find(BIND_PASSWORD) {
+            // The password may be quoted in many ways, so the rest of the line is left out.
+            Some(at) => format!("{}{BIND_PASSWORD}=***", &line[..at]),
+            None => line.into(),
+        });
+        Some(shown.collect::<Vec<_>>().join("\n"))
     }
 }
 

@@ -1,5 +1,5 @@
 //! What a file says: each setting with its path and place. The reader of a syntax yields these lines
-//! (`ini.rs`), and `resolve.rs` finds their meaning. A line that is a connection string has several
+//! (`ini.rs`, `toml_file.rs`), and `resolve.rs` finds their meaning. A line that is a connection string has several
 //! settings, which know each other.
 
 use std::sync::Arc;
@@ -32,6 +32,10 @@ pub(super) struct WrittenLine {
     pub unreadable: Option<(String, Excerpt)>,
     /// An entry that can't be read is left out, with a warning.
     pub is_left_out: bool,
+    /// The value is a part of a URL, and may be a part of a password.
+    pub is_hidden: bool,
+    /// The line is of Howdah's own syntax: PgBouncer's habits do not count.
+    pub is_native: bool,
 }
 
 impl WrittenLine {
@@ -45,6 +49,8 @@ impl WrittenLine {
             among: None,
             unreadable: None,
             is_left_out: false,
+            is_hidden: false,
+            is_native: false,
         }
     }
 
@@ -53,6 +59,9 @@ impl WrittenLine {
         match &*self.path {
             [section] if section == Scope::Global.section() => Some(Scope::Global),
             [section, _] => Scope::of_entries(section),
+            [section, _, users, _] if section == Scope::Database.section() && users == "users" => {
+                Some(Scope::Member)
+            }
             _ => None,
         }
     }
@@ -61,6 +70,10 @@ impl WrittenLine {
     pub(super) fn title(&self) -> String {
         let key = self.key.as_deref().unwrap_or_default();
         let scope = self.path.first().and_then(|first| Scope::of_entries(first));
+        if let (Some(Scope::Member), [_, database, _, user]) = (self.scope(), &*self.path) {
+            let comma = if key.is_empty() { "" } else { ", " };
+            return format!("database \"{database}\", user \"{user}\"{comma}{key}");
+        }
         match (scope, self.path.get(1..).unwrap_or_default()) {
             (None, _) | (_, []) => key.into(),
             (Some(scope), names) => {
@@ -74,7 +87,8 @@ impl WrittenLine {
     /// `None` if there is no such setting: then the value may be a secret whose key is misspelt.
     pub(super) fn mistaken(&self, setting: Option<&Setting>) -> (String, Option<Excerpt>) {
         let key = self.key.as_deref().unwrap_or_default();
-        let is_shown = setting.is_some_and(|s| !s.is_secret()) && !self.has_password();
+        let is_open = !self.has_password() && !self.is_hidden;
+        let is_shown = is_open && setting.is_some_and(|setting| !setting.is_secret());
         let value = if is_shown {
             excerpt::without_secrets(&self.text)
         } else {

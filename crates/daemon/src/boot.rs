@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 
-use howdah_pooler::config::{AuthType, Config, Database, Globals, Mistake, Warning};
+use howdah_pooler::config::{AuthType, Config, Database, Globals, Mistake, Reading, Warning};
 use howdah_pooler::note::Level;
 use howdah_pooler::tls::TlsInForce;
 use nix::unistd::{Gid, Uid, User};
@@ -16,6 +16,7 @@ use howdah_daemon::tls::contexts::TicketSeed;
 
 use crate::cli::{self, Arguments};
 use crate::log::{self, Log};
+use crate::machine::Machine;
 
 /// The reason why the process can't start, or can't go on.
 #[derive(PartialEq, Eq, Debug)]
@@ -40,16 +41,34 @@ impl Source {
     /// # Errors
     /// All mistakes.
     pub fn load(&self, path: Option<&str>) -> Result<(Config, Vec<Warning>), Vec<String>> {
-        let path = path.unwrap_or(&self.arguments.config);
-        let text = read_file(path).map_err(|why| vec![not_read(path, &why)])?;
-        let (config, warnings) = Config::load(path, &text, &mut read_file)
-            .map_err(|mistakes| mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>())?;
+        let reading = self
+            .read(path, &mut Machine::default())
+            .map_err(|why| vec![why])?;
+        if !reading.mistakes.is_empty() {
+            return Err(reading.mistakes.iter().map(Mistake::to_string).collect());
+        }
+        let (config, warnings) = (reading.config, reading.warnings);
         if let Some(missing) = left_out(&config) {
             return Err(vec![missing]);
         }
         self.with_arguments(config)
             .map(|config| (config, warnings))
             .map_err(|why| vec![why])
+    }
+
+    /// Reads the configuration together with its mistakes; `path` replaces the command line's file.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn read(&self, path: Option<&str>, machine: &mut Machine) -> Result<Reading, String> {
+        let path = match path {
+            None if self.arguments.environment => {
+                return Ok(Config::read_environment(machine));
+            }
+            path => path.unwrap_or(&self.arguments.config),
+        };
+        let text = read_file(path).map_err(|why| not_read(path, &why))?;
+        Ok(Config::read_among(path, &text, machine))
     }
 
     /// The configuration with the command line's options in place of its settings.
@@ -370,18 +389,23 @@ fn make_room(descriptors: u64) {
 /// The number of servers that the settings allow in a database, over all users. A pool without a
 /// size may have one server for each client.
 pub fn expected_servers(config: &Config, database: &Database) -> u64 {
-    let users = config.users.len().max(1) as u64;
-    let pools = if database.forced_user.is_some() {
-        1
-    } else {
-        users
+    let others = config.users.keys();
+    let others = others.filter(|user| database.member(user).is_none());
+    let pools = match database.forced_user {
+        _ if database.users_only => 0,
+        Some(_) => 1,
+        None => others.count().max(usize::from(database.users.is_empty())) as u64,
     };
+    let size = |user: Option<&str>| {
+        let scopes = config.scopes(Some(database), user);
+        u64::from(match scopes.pool_size() {
+            0 => config.globals.max_client_conn,
+            size => size.saturating_add(scopes.reserve_pool_size()),
+        })
+    };
+    let of_members = database.users.keys().map(|user| size(Some(user)));
+    let all = of_members.fold(pools.saturating_mul(size(None)), u64::saturating_add);
     let scopes = config.scopes(Some(database), None);
-    let size = match scopes.pool_size() {
-        0 => config.globals.max_client_conn,
-        size => size.saturating_add(scopes.reserve_pool_size()),
-    };
-    let all = pools.saturating_mul(size.into());
     match scopes.max_db_connections() {
         0 => all,
         limit => all.min(limit.into()),
@@ -411,7 +435,13 @@ pub fn advice(config: &Config) -> Vec<String> {
     );
     let looks_up =
         globals.auth_user.is_some() || databases().any(|database| database.auth_user.is_some());
-    if asks_file && !looks_up && globals.auth_file.as_deref().unwrap_or("").is_empty() {
+    let members = databases().flat_map(|database| database.users.values());
+    let knows_some = config.users.values().chain(members).any(|user| user.listed);
+    if asks_file
+        && !looks_up
+        && !knows_some
+        && globals.auth_file.as_deref().unwrap_or("").is_empty()
+    {
         advice.push(format!(
             "auth_type = {} without auth_file or auth_user lets nobody in: name the file of \
              users and passwords (auth_file), or who looks them up in PostgreSQL (auth_user)",

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use howdah_pooler::config::{
-    Beyond, Config, Globals, Mistake, Reading, SessionState, SslMode, Warning,
+    Beyond, Config, Globals, Mistake, Place, Reading, SessionState, SslMode, Warning,
 };
 use nix::unistd::Uid;
 
@@ -17,6 +17,7 @@ use howdah_daemon::tls::contexts::TicketSeed;
 
 use crate::boot::{self, Fatal, Source};
 use crate::cli::Arguments;
+use crate::machine::Machine;
 #[cfg(feature = "top")]
 use crate::reach::try_all;
 use crate::{listen, log, workers};
@@ -24,62 +25,137 @@ use crate::{listen, log, workers};
 /// The exit code for a good configuration with a server that can't be reached.
 const OUT_OF_REACH: u8 = 2;
 
-/// Prints all mistakes of the configuration to standard error. If there are none, prints what was
-/// read, and with `--connect` looks at the servers. The exit code is 1 if there are mistakes, and 2
-/// if a server is out of reach.
-pub fn check(arguments: &Arguments) -> ExitCode {
-    let path = &arguments.config;
-    let text = match boot::read_file(path) {
-        Ok(text) => text,
-        Err(why) => {
-            eprintln!("ERROR {}", boot::not_read(path, &why));
-            return ExitCode::FAILURE;
+/// A mistake or a warning.
+pub struct Remark {
+    /// The place; `None` if something is missing.
+    pub place: Option<Place>,
+    /// What is wrong, without the place.
+    pub what: String,
+    /// How to correct it; empty if `what` says so.
+    pub remedy: String,
+    /// All of it, with the place.
+    pub text: String,
+    /// The line with a caret; empty if it may not be shown.
+    pub shown_line: String,
+}
+
+impl Remark {
+    fn said(text: String) -> Remark {
+        Remark {
+            place: None,
+            what: text.clone(),
+            remedy: String::new(),
+            text,
+            shown_line: String::new(),
         }
+    }
+
+    fn warning(warning: Warning) -> Remark {
+        Remark {
+            shown_line: warning.shown_line,
+            ..Remark::said(warning.text)
+        }
+    }
+}
+
+impl From<Mistake> for Remark {
+    fn from(mistake: Mistake) -> Remark {
+        Remark {
+            text: mistake.to_string(),
+            shown_line: mistake.shown_line(),
+            place: mistake.place,
+            what: mistake.text,
+            remedy: mistake.remedy,
+        }
+    }
+}
+
+/// What a check finds.
+pub struct Remarks {
+    /// What stops the start.
+    pub errors: Vec<Remark>,
+    /// What stops nothing.
+    pub warnings: Vec<Remark>,
+    /// The configuration; `None` with errors.
+    pub config: Option<Config>,
+    /// What was read, and what it comes to; with a configuration.
+    pub summary: Option<String>,
+    /// Files with secrets that everybody may read. Kubernetes mounts them so.
+    pub exposed: Vec<String>,
+    /// What a user of PgBouncer may want to know.
+    hints: String,
+}
+
+/// Reads and judges a configuration.
+///
+/// # Errors
+/// The file can't be read.
+pub fn remarks(arguments: &Arguments) -> Result<Remarks, String> {
+    let path = match arguments.environment {
+        true => "the environment",
+        false => &arguments.config,
     };
+    let mut machine = Machine::default();
     let Reading {
         config,
         mut mistakes,
         warnings,
         beyond_pgbouncer,
         files,
-    } = Config::read(path, &text, &mut boot::read_file);
+        ..
+    } = Source::new(arguments).read(None, &mut machine)?;
     mistakes.extend(judge_machine(&config));
     Mistake::sort(&mut mistakes, path);
     let (broken, warnings): (Vec<Warning>, Vec<Warning>) =
         warnings.into_iter().partition(|warning| warning.broken);
-    let mut errors: Vec<(String, String)> = mistakes
-        .iter()
-        .map(|mistake| (mistake.to_string(), mistake.shown_line()))
-        .collect();
-    errors.extend(broken.into_iter().map(|it| (it.text, it.shown_line)));
-    let missing = boot::left_out(&config);
-    errors.extend(missing.map(|text| (text, String::new())));
+    let mut errors: Vec<Remark> = mistakes.into_iter().map(Remark::from).collect();
+    errors.extend(broken.into_iter().map(Remark::warning));
+    errors.extend(boot::left_out(&config).map(Remark::said));
     let mut advice = boot::advice(&config);
     advice.extend(made_at_start(&config.globals));
     advice.extend(checked_as_root(&config.globals, arguments));
-    let needless = needless(&config);
+    let mut hints = needless(&config).map_or_else(String::new, |text| format!("HINT {text}\n"));
+    hints.push_str(&way_back(&beyond_pgbouncer));
     let config = Source::new(arguments).with_arguments(config);
-    let config = config.map_err(|why| errors.push((why, String::new())));
-    for (error, line) in &errors {
-        eprintln!("ERROR {error}");
-        eprint!("{line}");
+    let config = config.map_err(|why| errors.push(Remark::said(why)));
+    let config = config.ok().filter(|_| errors.is_empty());
+    let warnings = warnings.into_iter().map(Remark::warning);
+    Ok(Remarks {
+        errors,
+        warnings: warnings
+            .chain(advice.into_iter().map(Remark::said))
+            .collect(),
+        summary: config
+            .as_ref()
+            .map(|config| format!("{path}: {}", summary(config, files))),
+        config,
+        exposed: machine.exposed,
+        hints,
+    })
+}
+
+/// Prints all mistakes of the configuration to standard error. If there are none, prints what was
+/// read, and with `--connect` looks at the servers. The exit code is 1 if there are mistakes, and 2
+/// if a server is out of reach.
+pub fn check(arguments: &Arguments) -> ExitCode {
+    let found = match remarks(arguments) {
+        Ok(found) => found,
+        Err(why) => {
+            eprintln!("ERROR {why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let errors = found.errors.iter().map(|error| ("ERROR", error));
+    let warnings = found.warnings.iter().map(|warning| ("WARNING", warning));
+    for (level, remark) in errors.chain(warnings) {
+        eprintln!("{level} {}", remark.text);
+        eprint!("{}", remark.shown_line);
     }
-    for warning in warnings {
-        eprintln!("WARNING {warning}");
-        eprint!("{}", warning.shown_line);
+    if let Some(summary) = &found.summary {
+        println!("{summary}");
     }
-    for text in advice {
-        eprintln!("WARNING {text}");
-    }
-    let good = config.ok().filter(|_| errors.is_empty());
-    if let Some(config) = &good {
-        println!("{path}: {}", summary(config, files));
-    }
-    if let Some(text) = needless {
-        println!("HINT {text}");
-    }
-    print!("{}", way_back(&beyond_pgbouncer));
-    match good {
+    print!("{}", found.hints);
+    match found.config {
         None => ExitCode::FAILURE,
         Some(config) if arguments.connect && !try_all(&config) => ExitCode::from(OUT_OF_REACH),
         Some(_) => ExitCode::SUCCESS,

@@ -24,15 +24,37 @@ pub enum Command {
     Manual,
     /// `--check`: read the configuration and print its mistakes.
     Check(Arguments),
+    /// `config`: says what a configuration is.
+    Config(ConfigCommand),
     /// Run the pooler.
     Run(Arguments),
+}
+
+/// The commands behind `config`.
+#[derive(PartialEq, Eq, Debug)]
+pub enum ConfigCommand {
+    /// `check`: all mistakes, perhaps as JSON.
+    Check(Arguments, bool),
+    /// `convert`: the TOML for an ini file.
+    Convert(String),
+    /// `show`: the values in force.
+    Show {
+        /// Where the configuration is.
+        arguments: Arguments,
+        /// The values for this database.
+        database: Option<String>,
+        /// The values for this user.
+        user: Option<String>,
+    },
 }
 
 /// The options of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Arguments {
-    /// The configuration file.
+    /// The configuration file; empty with `--environment`.
     pub config: String,
+    /// `--environment`: variables have the configuration.
+    pub environment: bool,
     /// `-d`: go into the background.
     pub daemon: bool,
     /// `-R`: take over from a running process.
@@ -52,13 +74,14 @@ pub struct Arguments {
 }
 
 /// The subcommands.
-const SUBCOMMANDS: [&str; 2] = ["init", "top"];
+const SUBCOMMANDS: [&str; 3] = ["config", "init", "top"];
 
 /// The long options.
-const OPTIONS: [&str; 14] = [
+const OPTIONS: [&str; 15] = [
     "--check",
     "--connect",
     "--daemon",
+    "--environment",
     "--help",
     "--io-driver",
     "--man",
@@ -84,7 +107,11 @@ pub const USAGE: &str = "\
 Howdah is a connection pooler for PostgreSQL.
 
 Usage:
-  howdah [OPTION]... CONFIG_FILE
+  howdah [OPTION]... CONFIG_FILE    the file is TOML if its name ends with .toml, else pgbouncer.ini's syntax
+  howdah [OPTION]... --environment  variables have the configuration: HOWDAH_DATABASE_URL, HOWDAH_POOL_MODE, ...
+  howdah config check FILE [--json]                      say what is wrong in a configuration, and where
+  howdah config convert FILE.ini                         print the same configuration as TOML
+  howdah config show FILE [--database=NAME] [--user=NAME]  print the values in force, and where they stand
   howdah init [OPTION]... [URL]     write a first configuration for a PostgreSQL; see howdah init --help
   howdah top [OPTION]... [URL]      watch a running pooler; see howdah top --help
 
@@ -95,6 +122,7 @@ Options:
   -u, --user=NAME        become this system user
   -v, --verbose          log more; may be repeated
       --check            read the configuration, say what is wrong, and exit
+      --environment      no file: variables of the environment have the configuration
       --connect          with --check: look also whether the servers can be reached
       --settings         print the reference of all settings and exit
       --man              print it as a manual page and exit
@@ -121,6 +149,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
     if arguments.next_if(|first| first == "init").is_some() {
         return Ok(Command::Init(arguments.collect()));
     }
+    if arguments.next_if(|first| first == "config").is_some() {
+        return config(arguments).map(Command::Config);
+    }
     let mut parser = lexopt::Parser::from_args(arguments);
     let mut seen = Arguments::default();
     let (mut check, mut version, mut config) = (false, false, None);
@@ -139,6 +170,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
             Long("workers") => seen.workers = Some(value(&mut parser)?),
             Long("io-driver") => seen.io_driver = Some(value(&mut parser)?),
             Long("check") => check = true,
+            Long("environment") => seen.environment = true,
             Long("connect") => seen.connect = true,
             Value(path) if config.is_none() => {
                 config = Some(path.string().map_err(|why| why.to_string())?)
@@ -155,7 +187,16 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
     if seen.connect && !check {
         return Err("--connect needs --check".into());
     }
-    seen.config = config.ok_or("no configuration file specified")?;
+    seen.config = match config {
+        Some(_) if seen.environment => {
+            return Err(
+                "--environment takes the place of a configuration file: leave one of them out"
+                    .into(),
+            );
+        }
+        None if seen.environment => String::new(),
+        config => config.ok_or("no configuration file specified")?,
+    };
     if seen.config.starts_with("postgres://") || seen.config.starts_with("postgresql://") {
         let text = "a configuration file is needed, not a URL: howdah init URL writes one";
         return Err(text.into());
@@ -165,6 +206,59 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
     } else {
         Command::Run(seen)
     })
+}
+
+/// Reads the arguments of `config`.
+fn config(arguments: impl IntoIterator<Item = OsString>) -> Result<ConfigCommand, String> {
+    let mut parser = lexopt::Parser::from_args(arguments);
+    let mut words = Vec::new();
+    let (mut json, mut environment, mut database, mut user) = (false, false, None, None);
+    while let Some(argument) = parser.next().map_err(|why| why.to_string())? {
+        match argument {
+            Long("json") => json = true,
+            Long("environment") => environment = true,
+            Long("database") => database = Some(value(&mut parser)?),
+            Long("user") => user = Some(value(&mut parser)?),
+            Value(word) if words.len() < 2 => {
+                words.push(word.string().map_err(|why| why.to_string())?);
+            }
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    let mut words = words.into_iter();
+    let (command, file) = (words.next().unwrap_or_default(), words.next());
+    if file.is_some() == environment {
+        return Err(format!(
+            "howdah config {command} needs one FILE, or --environment"
+        ));
+    }
+    let is_shown = database.is_some() || user.is_some();
+    let arguments = Arguments {
+        config: file.unwrap_or_default(),
+        environment,
+        ..Arguments::default()
+    };
+    match command.as_str() {
+        "check" if !is_shown => Ok(ConfigCommand::Check(arguments, json)),
+        "convert" if !json && !environment && !is_shown => {
+            Ok(ConfigCommand::Convert(arguments.config))
+        }
+        "show" if !json => Ok(ConfigCommand::Show {
+            arguments,
+            database,
+            user,
+        }),
+        "check" => Err("--database and --user are for howdah config show".into()),
+        "convert" => Err("howdah config convert takes a file and no options".into()),
+        "show" => Err("--json is for howdah config check".into()),
+        other => {
+            let near = near::nearest(other, ["check", "convert", "show"]);
+            let near = near.map_or_else(String::new, |name| format!("; did you mean {name}?"));
+            Err(format!(
+                "there is no howdah config {other}: write check, convert or show{near}"
+            ))
+        }
+    }
 }
 
 /// The subcommand that was probably meant by a word.
@@ -271,7 +365,26 @@ mod tests {
             assert_eq!(parsed(line), Ok(Command::Run(expected)), "{line}");
         }
         assert_eq!(parsed("--check a.ini"), Ok(Command::Check(config())));
+        let environment = Arguments {
+            environment: true,
+            ..Arguments::default()
+        };
+        assert_eq!(parsed("--environment"), Ok(Command::Run(environment)));
         assert_eq!(parsed("--settings"), Ok(Command::Settings));
+        let check = ConfigCommand::Check(config(), true);
+        assert_eq!(
+            parsed("config check a.ini --json"),
+            Ok(Command::Config(check))
+        );
+        let show = ConfigCommand::Show {
+            arguments: config(),
+            database: Some("d".into()),
+            user: None,
+        };
+        assert_eq!(
+            parsed("config show a.ini --database=d"),
+            Ok(Command::Config(show))
+        );
         assert_eq!(parsed("-V"), Ok(Command::Version(false)));
         assert_eq!(parsed("-V -v"), Ok(Command::Version(true)));
         assert_eq!(parsed("init a"), Ok(Command::Init(vec!["a".into()])));
@@ -302,6 +415,17 @@ mod tests {
                 "inti a",
                 "unexpected argument \"a\"; did you mean howdah init?",
             ),
+            ("--environment a.ini", "--environment takes the place"),
+            ("config", "howdah config  needs one FILE"),
+            (
+                "config chek a.ini",
+                "there is no howdah config chek: write check, convert or show; did you mean check?",
+            ),
+            (
+                "config convert a.ini --json",
+                "howdah config convert takes a file",
+            ),
+            ("config show a.ini b.ini c.ini", "unexpected argument"),
             ("--connect a.ini", "--connect needs --check"),
             (
                 "postgres://u@h",
@@ -323,6 +447,7 @@ mod tests {
             "-v, --verbose",
             "--check",
             "--connect",
+            "--environment",
             "--settings",
             "--metrics",
             "--man",

@@ -10,6 +10,7 @@ mod check;
 mod cli;
 #[cfg(feature = "traces")]
 mod collector;
+mod config_command;
 mod control;
 mod derive;
 mod dns;
@@ -21,6 +22,7 @@ mod listen;
 mod log;
 mod long_waits;
 mod look;
+mod machine;
 mod nameserver;
 #[cfg(feature = "traces")]
 mod otlp;
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Ok(Command::Metrics) => print!("{}", howdah_pooler::metrics::metrics_page()),
         Ok(Command::Manual) => print!("{}", howdah_pooler::config::settings_manual()),
         Ok(Command::Check(arguments)) => return check::check(&arguments),
+        Ok(Command::Config(command)) => return config_command::run(&command),
         Ok(Command::Run(arguments)) => {
             let log = Log::new(arguments.quiet, arguments.verbose);
             let Err(Fatal(why)) = run(&arguments, &log);

@@ -177,7 +177,7 @@ fn try_tls(
         let remedy = "check server_tls_ca_file, the names in PostgreSQL's certificate, and sslmode";
         (format!("TLS: {why}"), remedy)
     };
-    let connector = connector(config, mode).map_err(|why| failed(why.to_string()))?;
+    let connector = connector(config, database, mode).map_err(|why| failed(why.to_string()))?;
     let session = connector
         .configure()
         .map_err(|why| failed(why.to_string()))?;
@@ -197,17 +197,21 @@ fn try_tls(
     }
 }
 
-fn connector(config: &Config, mode: SslMode) -> Result<SslConnector, openssl::error::ErrorStack> {
-    let globals = &config.globals;
+fn connector(
+    config: &Config,
+    database: &Database,
+    mode: SslMode,
+) -> Result<SslConnector, openssl::error::ErrorStack> {
+    let files = database.tls_files();
+    let [authorities, certificate, key] = files.paths(&config.globals);
     let mut builder = SslConnector::builder(SslMethod::tls_client())?;
     if !mode.is_verified() {
         builder.set_verify(SslVerifyMode::NONE);
-    } else if !globals.server_tls_ca_file.is_empty() {
+    } else if !authorities.is_empty() {
         // Only these: not the system's, which the builder has read.
         builder.set_cert_store(X509StoreBuilder::new()?.build());
-        builder.set_ca_file(&globals.server_tls_ca_file)?;
+        builder.set_ca_file(authorities)?;
     }
-    let (certificate, key) = (&globals.server_tls_cert_file, &globals.server_tls_key_file);
     if !certificate.is_empty() && !key.is_empty() {
         builder.set_certificate_chain_file(certificate)?;
         builder.set_private_key_file(key, SslFiletype::PEM)?;
@@ -230,9 +234,16 @@ fn credentials<'a>(config: &'a Config, database: &'a Database) -> Option<(&'a st
             _ => None,
         }
     };
+    let of_member = database.users.keys().find_map(|name| {
+        let user = database.server_user(name);
+        Some((user, database.server_password(name)?))
+    });
+    if of_member.is_some() {
+        return of_member;
+    }
     if let Some(user) = &database.forced_user {
         let own = database
-            .password
+            .server_password
             .as_deref()
             .map(|password| (user.as_str(), password));
         return own.or_else(|| listed(user));
@@ -252,7 +263,8 @@ fn log_in(
     user: &str,
     password: &str,
 ) -> Result<Option<u64>, Failed> {
-    let globals = &config.globals;
+    let files = database.tls_files();
+    let [authorities, certificate, key] = files.paths(&config.globals);
     let host = match &to.host {
         Host::Name(name) => name.clone(),
         Host::Ip(address) | Host::Address { ip: address, .. } => address.to_string(),
@@ -260,11 +272,7 @@ fn log_in(
     };
     let mode = tls_mode(config, database);
     // Only a mode that verifies asks authorities: libpq's `require` would, if it had any.
-    let authorities = if mode.is_verified() {
-        globals.server_tls_ca_file.as_str()
-    } else {
-        ""
-    };
+    let authorities = if mode.is_verified() { authorities } else { "" };
     let mode = mode.to_string();
     let port = to.port.to_string();
     let target = database.target();
@@ -277,8 +285,8 @@ fn log_in(
         ("password", password),
         ("sslmode", &mode),
         ("sslrootcert", authorities),
-        ("sslcert", &globals.server_tls_cert_file),
-        ("sslkey", &globals.server_tls_key_file),
+        ("sslcert", certificate),
+        ("sslkey", key),
     ] {
         if !value.is_empty() {
             let value = value.replace('\\', "\\\\").replace('\'', "\\'");

@@ -72,7 +72,10 @@ impl Pooler {
         let login = self.logins.find(&key.login).map(|id| self.logins.at(id));
         let terms = login.map(|login| &login.terms);
         let known = terms.filter(|terms| Arc::ptr_eq(&terms.database, &database));
-        let own = known.map_or_else(|| database.fingerprint(), |terms| terms.fingerprint);
+        let own = known.map_or_else(
+            || database.fingerprint(&key.login.user),
+            |terms| terms.fingerprint,
+        );
         own == fingerprint
     }
 

@@ -73,7 +73,10 @@ impl Pooler {
         let home = home.filter(|_| !database.is_placed());
         let login = self.logins.at_mut(id);
         let terms = Terms::of(&self.config, &login.key, database);
-        let moved = !login.terms.database.same_servers(&terms.database);
+        let moved = !login
+            .terms
+            .database
+            .same_servers(&terms.database, &login.key.user);
         let session = |terms: &Terms| terms.mode == PoolMode::Session;
         let sessions_end = session(&login.terms) && !session(&terms);
         let follows = |terms: &Terms| terms.tracking != Tracking::Nothing;
@@ -85,8 +88,7 @@ impl Pooler {
         } else {
             login.mark_kept(home)
         }
-        let secret = |terms: &Terms| terms.user.as_ref().and_then(|user| user.secret.clone());
-        let renewed = secret(&login.terms) != secret(&terms);
+        let renewed = login.terms.listed != terms.listed;
         if renewed {
             // The user list has a new secret, which counts more than one learned from a login.
             login.secrets.forget_found();

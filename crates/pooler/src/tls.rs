@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use crate::config::SslMode;
-pub use crate::config::TlsInForce;
+pub use crate::config::{TlsFiles, TlsInForce};
 
 /// Howdah's role in a handshake.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,6 +34,8 @@ pub struct TlsConnect {
     pub host: String,
     /// The handshake begins without SSLRequest.
     pub direct: bool,
+    /// The files that the database names; empty for the global ones.
+    pub files: TlsFiles,
 }
 
 /// The reason of a failed handshake with a server that Howdah repeats at once: the TLS layer avoids

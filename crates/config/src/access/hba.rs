@@ -234,10 +234,7 @@ pub(super) fn parse(
         maps,
         read_file,
         findings,
-        place: Place {
-            file: file.clone(),
-            line: 0,
-        },
+        place: Place::line(file.clone(), 0),
     };
     let mut hba = Hba::default();
     for (number, line) in (1..).zip(text.lines()) {

@@ -44,10 +44,7 @@ pub(super) fn parse(path: &str, text: &str, findings: &mut Findings) -> IdentMap
     let mut maps: HashMap<String, IdentMap> = HashMap::new();
     let file: Arc<str> = path.into();
     for (number, line) in (1..).zip(text.lines()) {
-        let place = Place {
-            file: file.clone(),
-            line: number,
-        };
+        let place = Place::line(file.clone(), number);
         match parse_line(line) {
             Ok(None) => {}
             Ok(Some((name, mapping))) => {

@@ -66,6 +66,22 @@ pub(super) fn load(
         }
     }
     let path = &globals.auth_hba_file;
+    let tls = globals.client_tls_sslmode != SslMode::Disable;
+    if !globals.auth_hba.is_empty() {
+        if !path.is_empty() {
+            let text = "there are rules in auth_hba, and in auth_hba_file";
+            let mistake = Mistake::new(None, text, "leave one of the two out");
+            findings.unreadable.push(mistake);
+        }
+        return hba::parse(
+            "auth_hba",
+            &globals.auth_hba,
+            tls,
+            &maps,
+            read_file,
+            findings,
+        );
+    }
     if path.is_empty() {
         let text = "auth_type = hba without auth_hba_file lets nobody in";
         let mistake = Mistake::new(None, text, "name the file of the rules");
@@ -73,10 +89,7 @@ pub(super) fn load(
         return Hba::default();
     }
     match read_file(path) {
-        Ok(text) => {
-            let tls = globals.client_tls_sslmode != SslMode::Disable;
-            hba::parse(path, &text, tls, &maps, read_file, findings)
-        }
+        Ok(text) => hba::parse(path, &text, tls, &maps, read_file, findings),
         Err(why) => {
             let remedy = "check the path of auth_hba_file; without rules nobody gets in";
             findings.missing("hba", path, &why, remedy);

@@ -1,11 +1,11 @@
 //! The contexts of TLS sessions: certificates, keys, authorities, versions and ciphers. They are built from
 //! the settings and their files all together, and replaced all together.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use howdah_pooler::config::{Config, Globals, SslMode};
+use howdah_pooler::config::{Config, Globals, SslMode, TlsFiles};
 use openssl::pkey::{Id, PKey, Private};
 use openssl::ssl::{
     AlpnError, SslContext, SslContextBuilder, SslMethod, SslMode as LibraryMode, SslOptions,
@@ -41,6 +41,8 @@ const ALPN: &[u8] = b"\x0apostgresql";
 pub struct Contexts {
     pub(super) clients: Option<SslContext>,
     pub(super) servers: Option<SslContext>,
+    /// For the servers of databases that name files.
+    pub(super) of_databases: BTreeMap<TlsFiles, SslContext>,
     /// The context of sessions from another process. They bring the settings that matter with them.
     pub(super) travellers: Option<SslContext>,
     /// Servers' certificates can be verified.
@@ -186,8 +188,16 @@ impl Contexts {
             contexts.elders = (!off.contains(SslOptions::NO_TLSV1_2)).then(Elders::default);
             side.hash
                 .update(format!("{:?}", globals.server_tls_sslmode));
-            contexts.of_servers = side.hash.finalize().into();
             contexts.ends.append(&mut side.ends);
+            for (files, verifies) in files_of_databases(config) {
+                let mut own = Side::servers_of(globals, &files);
+                let context = own.for_servers(verifies)?;
+                side.hash.update(format!("{files:?}"));
+                side.hash.update(own.hash.finalize());
+                contexts.ends.append(&mut own.ends);
+                contexts.of_databases.insert(files, context);
+            }
+            contexts.of_servers = side.hash.finalize().into();
         }
         Ok(contexts)
     }
@@ -234,8 +244,11 @@ impl Contexts {
             &globals.server_tls_cert_file,
             &globals.server_tls_ca_file,
         ];
-        let named = paths.into_iter().filter(|path| !path.is_empty());
-        let mut looks: Vec<_> = named.map(|path| look(path)).collect();
+        let own = files_of_databases(config);
+        let of_databases = own.keys().flat_map(|files| files.paths(globals));
+        let paths = paths.into_iter().map(String::as_str).chain(of_databases);
+        let named = paths.filter(|path| !path.is_empty());
+        let mut looks: Vec<_> = named.map(look).collect();
         let of_clients = globals.client_tls_ca_file.is_empty() && config.wants_certificates().0;
         let of_servers =
             globals.server_tls_ca_file.is_empty() && server_modes(config).any(SslMode::is_verified);
@@ -329,6 +342,17 @@ impl<'a> Side<'a> {
             ends: Vec::new(),
             laborious: false,
             forgets: false,
+        }
+    }
+
+    /// The settings for a database that names files.
+    fn servers_of(globals: &'a Globals, files: &'a TlsFiles) -> Side<'a> {
+        let [authorities, certificate, key] = files.paths(globals);
+        Side {
+            key: ("sslkey", key),
+            certificate: ("sslcert", certificate),
+            authorities: ("sslrootcert", authorities),
+            ..Side::servers(globals)
         }
     }
 
@@ -612,6 +636,21 @@ fn server_modes(config: &Config) -> impl Iterator<Item = SslMode> {
     let databases = config.databases.values().chain(&config.fallback);
     let modes = databases.filter_map(|database| database.sslmode);
     modes.chain([config.globals.server_tls_sslmode])
+}
+
+/// The files that databases with TLS name, and whether certificates of their servers are verified.
+fn files_of_databases(config: &Config) -> BTreeMap<TlsFiles, bool> {
+    let mut all = BTreeMap::new();
+    for database in config.databases.values().chain(&config.fallback) {
+        let files = database.tls_files();
+        let mode = database
+            .sslmode
+            .unwrap_or(config.globals.server_tls_sslmode);
+        if files != TlsFiles::default() && mode != SslMode::Disable {
+            *all.entry(files).or_default() |= mode.is_verified();
+        }
+    }
+    all
 }
 
 /// The state of the files with the system's authorities.

@@ -144,5 +144,6 @@ pub(super) fn to(host: &str, mode: SslMode) -> TlsConnect {
         mode,
         host: host.into(),
         direct: false,
+        files: Default::default(),
     }
 }

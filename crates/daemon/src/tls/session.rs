@@ -6,7 +6,7 @@
 use std::io::{ErrorKind, Read, Write};
 
 use howdah_pooler::config::SslMode;
-use howdah_pooler::tls::{AGAIN, TlsConnect, TlsFacts};
+use howdah_pooler::tls::{AGAIN, TlsConnect, TlsFacts, TlsFiles};
 use openssl::error::ErrorStack;
 use openssl::ssl::{Error, ErrorCode, Ssl, SslRef, SslStream, SslVerifyMode, SslVersion};
 use openssl::x509::X509VerifyResult;
@@ -131,7 +131,14 @@ impl LibrarySession {
     /// # Errors
     /// TLS to servers is not set up, or there is no memory.
     pub fn connect(contexts: &Contexts, to: TlsConnect) -> Result<LibrarySession, String> {
-        let context = contexts.servers.as_ref().ok_or("TLS is switched off")?;
+        let context = match to.files == TlsFiles::default() {
+            true => contexts.servers.as_ref().ok_or("TLS is switched off")?,
+            // A reload may have changed them: the next server has the new ones.
+            false => contexts
+                .of_databases
+                .get(&to.files)
+                .ok_or("the TLS files of the database have changed")?,
+        };
         if to.mode.is_verified() && !contexts.knows_authorities {
             return Err("no authorities are known to verify the server's certificate by".into());
         }

@@ -166,8 +166,9 @@ impl Pooler {
         refusal: &'static str,
         out: &mut Out,
     ) -> Option<Option<Secret>> {
-        let user = self.clients.get(id)?.who.user.clone();
-        let listed = || self.config.user(&user).is_some_and(|user| user.listed);
+        let who = self.clients.get(id)?.who.clone();
+        let user = &who.user;
+        let listed = || self.config.listed(&who.database, user).is_some();
         match found {
             None if listed() => Some(None),
             Some(LookedUp::User(secret)) => Some(secret),

@@ -81,8 +81,11 @@ impl Pooler {
         let known = match &found {
             // A user only in the section [users] can't log in.
             None => {
-                let listed = self.config.user(&user).filter(|user| user.listed);
-                listed.map(|user| user.secret.as_ref())
+                let database = self
+                    .clients
+                    .get(id)
+                    .map(|client| client.who.database.clone());
+                self.config.listed(&database.unwrap_or_default(), &user)
             }
             Some(LookedUp::User(secret)) => Some(secret.as_ref()),
             Some(LookedUp::Nobody) => None,
@@ -164,9 +167,10 @@ impl Pooler {
     /// The log line for a refusal other than for a wrong password. The texts are PgBouncer's, where
     /// it has one.
     fn refusal_line(&self, id: ClientId, detail: &str) -> (Level, String) {
-        let user = &self.clients.at(id).who.user;
+        let who = &self.clients.at(id).who;
+        let user = &who.user;
         match detail {
-            NO_SECRET if self.config.user(user).is_some_and(|user| user.listed) => {
+            NO_SECRET if self.config.listed(&who.database, user).is_some() => {
                 (Level::Warning, format!("the user has no password: {user}"))
             }
             NO_SECRET if !self.needs_lookup(id) => (Level::Log, format!("no such user: {user}")),
@@ -348,18 +352,23 @@ impl Pooler {
         let Some(entry) = self.config.entry(&who.database).cloned() else {
             return self.disconnect(id, Fault::NoDatabase(who.database.to_string()), out);
         };
-        if self.config.globals.auth_type == AuthType::Any && entry.forced_user.is_none() {
+        if entry.users_only && entry.member(&who.user).is_none() {
+            return self.disconnect(id, Fault::NotAllowed, out);
+        }
+        // Servers log in with what clients have shown.
+        let lends = entry.lends_secrets(entry.pooled_as(&who.user));
+        if self.config.globals.auth_type == AuthType::Any && lends {
             let fault = Fault::Config("auth_type=any requires forced user".into());
             return self.disconnect(id, fault, out);
         }
-        let listed = self.config.user(&who.user).filter(|user| user.listed);
-        let has_secret = listed.is_some_and(|user| user.secret.is_some());
+        let has_secret = self.config.listed(&who.database, &who.user).flatten();
+        let has_secret = has_secret.is_some();
         let Some((login_id, pool_id)) = self.home_at_login(id, &entry, out) else {
             return self.disconnect(id, Fault::NoDatabase(who.database.to_string()), out);
         };
         // A directory may accept several passwords of a user.
         let login = self.logins.at(login_id);
-        if entry.forced_user.is_none()
+        if lends
             && !by_authority
             && let Some(secret) = found.clone().filter(|found| login.secrets.has_other(found))
         {
@@ -373,7 +382,7 @@ impl Pooler {
         self.join(id, login_id);
         self.clients.at_mut(id).awaits_welcome(pool_id);
         let login = self.logins.at_mut(login_id);
-        if entry.forced_user.is_none() {
+        if lends {
             // Howdah also uses the client's proved secret from the user list to log in to
             // PostgreSQL.
             login.secrets.learn(keys, found, !has_secret);
@@ -412,7 +421,7 @@ impl Pooler {
         out: &mut Out,
     ) -> Option<(LoginId, PoolId)> {
         let who = self.clients.at(id).who.clone();
-        let user = entry.forced_user.as_deref().unwrap_or(&who.user);
+        let user = entry.pooled_as(&who.user);
         let key = self.shared.names.login(&who.database, user);
         let known = self.logins.find(&key);
         let pool = known.and_then(|login| {

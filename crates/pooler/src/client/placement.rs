@@ -38,7 +38,7 @@ impl Pooler {
         let Some(entry) = self.config.entry(wish.database) else {
             return self.worker;
         };
-        let user = entry.forced_user.as_deref().unwrap_or(wish.user);
+        let user = entry.pooled_as(wish.user);
         let login = self.shared.names.login(wish.database, user);
         self.seat_for(&login)
     }

@@ -370,7 +370,7 @@ impl Pooler {
         let Some(entry) = config.entry(wish.database) else {
             return false;
         };
-        let user = entry.forced_user.as_deref().unwrap_or(wish.user);
+        let user = entry.pooled_as(wish.user);
         config.scopes(Some(entry), Some(user)).session_state() == SessionState::Keep
     }
 

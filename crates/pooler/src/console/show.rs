@@ -241,7 +241,9 @@ impl Pooler {
         let forced = forced.filter_map(|database| database.forced_user.as_deref());
         let clients = holdings.iter().flat_map(|holding| holding.admitted.keys());
         let mut names: BTreeSet<&str> = config.users.keys().map(String::as_str).collect();
+        let members = config.databases.values().chain(&config.fallback);
         names.insert(CONSOLE);
+        names.extend(members.flat_map(|database| database.users.keys().map(String::as_str)));
         names.extend(forced);
         names.extend(clients.map(|(_, user)| &**user));
         names.extend(shares(holdings).map(|share| &*share.key.user));

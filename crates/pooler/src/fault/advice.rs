@@ -4,6 +4,7 @@
 use super::Fault;
 use crate::auth;
 use crate::config::{Config, Scopes};
+use crate::console::is_console;
 use crate::login::terms::Terms;
 use crate::reads::wish::SESSION_ATTRS;
 
@@ -29,6 +30,7 @@ impl Case<'_> {
     fn pool_size(&self) -> u32 {
         self.terms.map_or(0, |terms| {
             let scopes = Scopes {
+                member: terms.database.member(self.user),
                 user: terms.user.as_deref(),
                 database: Some(&terms.database),
                 globals: &self.config.globals,
@@ -60,7 +62,7 @@ impl Fault {
         use Fault::*;
         Some(match self {
             LoginFailed(auth::NO_RULE | auth::REJECTED) => {
-                "The pooler reads its rules from auth_hba_file.".into()
+                "The pooler has rules of its own, in auth_hba or auth_hba_file.".into()
             }
             LoginFailed(_) | NoSuchUser => "The pooler refused this login.".into(),
             LoginTimeoutSilent => "The client has sent no start-up packet.".into(),
@@ -124,6 +126,9 @@ impl Fault {
             }
             QueriesRefused => {
                 "disable_pqexec is set: send queries by the extended protocol.".into()
+            }
+            NotAllowed if !is_console(case.database) => {
+                "Add the user to [databases.NAME.users] in the pooler's file.".into()
             }
             NotAllowed => "Name the user in admin_users or stats_users.".into(),
             TooManyClients(text) => raise_limit(text, case),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::auth::Secret;
 use crate::config::{Config, Database, PoolMode, SessionState, UnnamedStatements, User, nanos};
 use crate::login::key::LoginKey;
 use crate::queries::watched::Wanted;
@@ -14,10 +15,13 @@ use crate::session::Tracking;
 pub struct Terms {
     /// The database that servers connect to.
     pub database: Arc<Database>,
-    /// [`Database::fingerprint`] of `database`.
+    /// [`Database::fingerprint`] of `database` and the login's user.
     pub fingerprint: [u8; 32],
-    /// The user that servers log in as, if configured.
+    /// The user whose pools these are, if configured.
     pub user: Option<Arc<User>>,
+    /// The configured secret of the user that servers for clients log in as; not a password that
+    /// stands in the database's entry.
+    pub listed: Option<Secret>,
     /// When a server is released: after a session, a transaction or a statement.
     pub mode: PoolMode,
     /// How Howdah treats state that clients leave in sessions.
@@ -96,7 +100,11 @@ impl Terms {
                 | transaction_timeout
                 | client_idle_timeout
                 > 0,
-            fingerprint: database.fingerprint(),
+            fingerprint: database.fingerprint(&key.user),
+            listed: config
+                .listed(&database.name, database.server_user(&key.user))
+                .flatten()
+                .cloned(),
             database,
             user,
         }

@@ -17,7 +17,8 @@ impl Pooler {
     /// True if PostgreSQL must be asked for the secret of this client's user.
     pub(crate) fn needs_lookup(&self, id: ClientId) -> bool {
         let client = gone!(self.clients.get(id));
-        let listed = self.config.user(&client.who.user).is_some_and(|u| u.listed);
+        let who = &client.who;
+        let listed = self.config.listed(&who.database, &who.user).is_some();
         !listed && self.auth_user(&client.who.database).is_some()
     }
 

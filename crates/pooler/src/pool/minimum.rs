@@ -1,5 +1,6 @@
 //! `min_pool_size`: the servers that a pool has before clients need them.
 
+use crate::auth::Secret;
 use crate::event::{Action, Out};
 use crate::mail::ToBroker;
 use crate::pool::key::{PoolId, Purpose};
@@ -47,23 +48,25 @@ impl Pooler {
         out.push(Action::Broker(warm));
     }
 
-    /// `min_pool_size` of a database with a forced user holds without clients, too. Such a database
-    /// has only one pool, which is created on one worker.
+    /// `min_pool_size` holds without clients, too, where servers can log in without them: in the pool
+    /// of a forced user, and of a user whose entry in a database says how. Such a pool is created on
+    /// one worker.
     pub(crate) fn found_forced_pools(&mut self) {
         let config = self.config.clone();
         for database in config.databases.values() {
-            let Some(user) = &database.forced_user else {
-                continue;
+            let knows = |user: &&String| {
+                let secret = || config.server_secret(database, user);
+                !database.lends_secrets(user) || matches!(secret(), Some(Secret::Plain(_)))
             };
-            if config.scopes(Some(database), None).min_pool_size() == 0 {
-                continue;
+            let forced = database.forced_user.iter();
+            for user in forced.chain(database.users.keys().filter(knows)) {
+                let scopes = config.scopes(Some(database), Some(user));
+                let login = self.shared.names.login(&database.name, user);
+                if scopes.min_pool_size() > 0 && self.first_seat(&login) == self.worker {
+                    let login = self.login_of(&login.database, &login.user, database);
+                    self.pool_of(login, Purpose::Clients);
+                }
             }
-            let login = self.shared.names.login(&database.name, user);
-            if self.first_seat(&login) != self.worker {
-                continue;
-            }
-            let login = self.login_of(&login.database, &login.user, database);
-            self.pool_of(login, Purpose::Clients);
         }
     }
 }

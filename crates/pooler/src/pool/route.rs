@@ -14,8 +14,11 @@ use crate::pooler::Pooler;
 /// Whether clients of a login must go to another user's login, by the entry of their database before
 /// and after a reload. `before`: they already had to before the reload.
 pub(crate) fn is_forsaken(key: &LoginKey, before: bool, old: &Database, new: &Database) -> bool {
-    let forces = |database: &Database| database.forced_user.as_deref() == Some(&*key.user);
-    new.forced_user.is_some() && !forces(new) && (before || forces(old))
+    let user = &*key.user;
+    let is_home = |database: &Database| {
+        database.forced_user.as_deref() == Some(user) || database.member(user).is_some()
+    };
+    new.pooled_as(user) != user && (before || is_home(old))
 }
 
 impl Pooler {
@@ -62,7 +65,7 @@ impl Pooler {
         who: &LoginKey,
         database: &Arc<Database>,
     ) -> (LoginId, PoolId) {
-        let user = database.forced_user.as_deref().unwrap_or(&who.user);
+        let user = database.pooled_as(&who.user);
         let login = self.login_of(&who.database, user, database);
         (login, self.pool_of(login, Purpose::Clients))
     }

@@ -12,6 +12,7 @@ use crate::auth::{
     Derivation, LoginRefusal, LoginStep, Secret, ServerLogin, ServerLoginSetup, ServerStep,
 };
 use crate::client::Replication;
+use crate::config::{Config, Parameters};
 use crate::event::{Close, Out, Peer, Question, ServerId};
 use crate::login::secrets::Secrets;
 use crate::login::{Login, Parameter, Welcome};
@@ -36,13 +37,27 @@ impl Pooler {
         } else {
             &pool.secrets
         };
-        let secret = Self::server_secret(of, shown);
-        let keys = shown.keys.clone();
         let database = &of.terms.database;
+        let pooled = &*of.key.user;
+        // Look-ups and checks name the user that they need.
+        let own = matches!(pool.key.purpose, Purpose::Lookups | Purpose::Checks);
+        let user = if own {
+            pooled
+        } else {
+            database.server_user(pooled)
+        };
+        let (secret, keys) = if own {
+            (Self::secret_of(&self.config, of, shown), shown.keys.clone())
+        } else if database.lends_secrets(pooled) {
+            let listed = of.terms.listed.clone();
+            (shown.found.clone().or(listed), shown.keys.clone())
+        } else {
+            (self.config.server_secret(database, pooled), None)
+        };
         let scopes = self.config.scopes(Some(database), None);
         let tls = server.connection.tls.as_ref();
         let exchange = ServerLogin::new(ServerLoginSetup {
-            user: &of.key.user,
+            user,
             secret,
             keys,
             nonce: &nonce,
@@ -62,21 +77,24 @@ impl Pooler {
             Purpose::Checks => &self.config.globals.host_check_dbname,
             _ => database.target(),
         };
-        let mut parameters: Vec<(&str, &[u8])> = vec![
-            ("user", of.key.user.as_bytes()),
-            ("database", dbname.as_bytes()),
-        ];
+        let mut parameters: Vec<(&str, &[u8])> =
+            vec![("user", user.as_bytes()), ("database", dbname.as_bytes())];
         let of_database = [
             ("client_encoding", &database.client_encoding),
             ("datestyle", &database.datestyle),
             ("timezone", &database.timezone),
             ("application_name", &database.application_name),
         ];
+        let session = match own {
+            true => Parameters::default(),
+            false => database.session(pooled),
+        };
         for (name, value) in of_database {
-            if let Some(value) = value {
+            if let Some(value) = value.as_ref().filter(|_| !session.has(name)) {
                 parameters.push((name, value.as_bytes()));
             }
         }
+        let mut options = session.options().into_bytes();
         let client = server.reserved_for().and_then(|id| self.clients.get(id));
         if let Some(client) = client {
             let how: &[u8] = match client.protocol.replication {
@@ -84,8 +102,10 @@ impl Pooler {
                 _ => b"database",
             };
             parameters.push(("replication", how));
-            if let Some(options) = &client.protocol.server_options {
-                parameters.push(("options", options));
+            if let Some(own) = &client.protocol.server_options {
+                // Of two values, PostgreSQL takes the last.
+                options.extend_from_slice(if options.is_empty() { b"" } else { b" " });
+                options.extend_from_slice(own);
             }
             if let Some(params) = &client.params {
                 for (position, name) in self.shared.tracked.names().iter().enumerate() {
@@ -95,24 +115,26 @@ impl Pooler {
                 }
             }
         }
+        if !options.is_empty() {
+            parameters.push(("options", &options));
+        }
         out.send_with(Peer::Server(id), |buf| write::startup(buf, 0, parameters));
         self.note_connection(id, out);
     }
 
-    /// The secret for Howdah's login: the password of the database's forced user, or the secret
-    /// found at the last login of the user, or the user list's secret.
-    fn server_secret(login: &Login, shown: &Secrets) -> Option<Secret> {
-        let terms = &login.terms;
-        let forced = terms.database.forced_user.as_deref();
-        match &terms.database.password {
+    /// The secret for a login as the pool's own user: the password of the database's forced user, or
+    /// the secret that came with the wish, or the user list's secret.
+    fn secret_of(config: &Config, login: &Login, shown: &Secrets) -> Option<Secret> {
+        let (database, user) = (&login.terms.database, &*login.key.user);
+        match &database.server_password {
             // Others may have servers there, too, with other secrets: auth_user, and users of a
             // database without `user=`.
-            Some(password) if forced == Some(&*login.key.user) => {
+            Some(password) if database.forced_user.as_deref() == Some(user) => {
                 Some(Secret::classify(password.to_string()))
             }
             _ => {
-                let listed = || terms.user.as_ref().and_then(|user| user.secret.clone());
-                shown.found.clone().or_else(listed)
+                let listed = config.listed(&database.name, user).flatten();
+                shown.found.clone().or_else(|| listed.cloned())
             }
         }
     }

@@ -37,6 +37,7 @@ impl Pooler {
                 .as_deref()
                 .map_or_else(|| ip.to_string(), str::to_string),
             direct: database.sslnegotiation.is_direct(),
+            files: database.tls_files(),
         })
     }
 

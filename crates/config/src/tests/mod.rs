@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use super::*;
 
+mod howdah_toml;
+
 const USERS: &str = "\"alice\" \"secret\"\n\"bob\" \"md50123456789abcdef0123456789abcdef\"\n";
 
 fn files(name: &str) -> Result<String, String> {
@@ -29,10 +31,61 @@ fn at(host: Host, port: u16) -> HostPort {
 
 /// Loads a text. A text without a main section gets one.
 fn load(text: &str) -> Result<(Config, Vec<Warning>), Vec<Mistake>> {
-    if text.contains("[pgbouncer]") {
-        return Config::load("h.ini", text, &mut files);
+    let text = match text.contains("[pgbouncer]") {
+        true => text.to_owned(),
+        false => format!("{text}\n[pgbouncer]"),
+    };
+    let loaded = Config::load("h.ini", &text, &mut files);
+    if let Ok((config, _)) = &loaded {
+        converts(&text, config);
     }
-    Config::load("h.ini", &format!("{text}\n[pgbouncer]"), &mut files)
+    loaded
+}
+
+/// The same file in TOML is the same configuration.
+fn converts(text: &str, config: &Config) {
+    let toml = to_toml("h.ini", text, &mut files).unwrap();
+    let reading = Config::read("h.toml", &toml, &mut files);
+    assert_eq!(reading.mistakes, [], "{text}\n{toml}");
+    let seen = reading.config;
+    let shown = |config: &Config| {
+        let shown = config.show().filter(|setting| setting.key != "conffile");
+        shown
+            .map(|setting| (setting.key, setting.value))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(shown(config), shown(&seen), "{text}\n{toml}");
+    assert_eq!(config.databases, seen.databases, "{text}\n{toml}");
+    assert_eq!(config.fallback, seen.fallback, "{text}\n{toml}");
+    assert_eq!(
+        (&config.users, &config.peers, &config.hosts),
+        (&seen.users, &seen.peers, &seen.hosts)
+    );
+    let written = |config: &Config| {
+        config
+            .written
+            .keys()
+            .copied()
+            .collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(written(config), written(&seen));
+}
+
+#[test]
+fn comments_stay_above_their_lines() {
+    let text = "; the file\n[databases]\n;shop's\nshop = host=a,b port=1 pool_size=-1 connect_query='it''s' password=x user=u\n\
+                ; all others\n* = host=h reserve_pool=07\n# last words of databases\n[users]\n\"a b\" = pool_mode=session query_timeout=0\n\
+                [pgbouncer]\n# how\n#\npool_mode = transaction\nunix_socket_mode = 0700\nadmin_users = a, b\nstats_users = a,b\n\
+                query_timeout = 1.50\nhttp_page = 3\n;; end\n";
+    let toml = to_toml("h.ini", text, &mut files).unwrap();
+    let expected = "[howdah]\n# how\n#\npool_mode = \"transaction\"\nunix_socket_mode = 0o700\n\
+                    admin_users = [\"a\", \"b\"]\nstats_users = \"a,b\"\nquery_timeout = 1.5\nhttp_page = true\n\n\
+                    # the file\n# shop's\n[databases.shop]\nhost = [\"a\", \"b\"]\nport = 1\n\
+                    connect_query = \"it's\"\nserver_password = \"x\"\nserver_user = \"u\"\n\n\
+                    # all others\n[databases.\"*\"]\nhost = \"h\"\nreserve_pool_size = 7\n\n\
+                    # last words of databases\n[users.\"a b\"]\npool_mode = \"session\"\n\n# end\n";
+    assert_eq!(toml, expected);
+    assert!(to_toml("h.ini", "[pgbouncer]\nx = 1", &mut files).is_err());
 }
 
 fn good(text: &str) -> Config {
@@ -220,7 +273,7 @@ fn databases() {
         (5433, LoadBalance::Disable)
     );
     assert_eq!(
-        (full.forced_user.as_deref(), full.password.as_deref()),
+        (full.forced_user.as_deref(), full.server_password.as_deref()),
         (Some("u"), Some("p w"))
     );
     assert_eq!(
@@ -555,7 +608,7 @@ fn lines_have_their_meaning_without_heads() {
         written::WrittenLine {
             key: Some(key.into()),
             text: text.into(),
-            ..written::WrittenLine::head(path, Place { file, line: 1 })
+            ..written::WrittenLine::head(path, Place::line(file, 1))
         }
     };
     let lines = [
@@ -572,8 +625,8 @@ fn lines_have_their_meaning_without_heads() {
     );
     let lines = [
         line(&["databases"], "pool_mode=session"),
-        line(&["databases", "a", "users", "b"], "pool_mode=session"),
-        line(&["databases", "a", "users", "b"], "pool_size=1"),
+        line(&["databases", "a", "groups", "b"], "pool_mode=session"),
+        line(&["databases", "a", "groups", "b"], "pool_size=1"),
         line(&["databases", "pgbouncer"], "host=h"),
         line(&["databases", "a"], "port=5432;"),
         line(&["peers", "1"], "port=1"),
@@ -585,7 +638,7 @@ fn lines_have_their_meaning_without_heads() {
         [
             "invalid value \"session\" for parameter pool_mode in configuration (h:1): it stands outside \
              of an entry: begin with the entry's name",
-            "invalid section \"databases.a.users.b\" in configuration (h:1): there are [pgbouncer], \
+            "invalid section \"databases.a.groups.b\" in configuration (h:1): there are [pgbouncer], \
              [databases], [users], [peers] and [hosts]",
             "database \"pgbouncer\" (h:1): database name \"pgbouncer\" is reserved for the console",
             "database \"a\", port = 5432; (h:1): must be a port from 1 to 65535, or one for each host, separated by commas",
@@ -976,7 +1029,7 @@ fn a_reload_keeps_a_forced_user_that_is_lost() {
     assert!(told[0].starts_with("database a: losing forced user") && told[1].contains(" *: "));
     let forced = |name: &str| new.database(name).unwrap().forced_user.clone();
     assert_eq!(forced("a").as_deref(), Some("x"));
-    assert_eq!(new.databases["a"].password.as_deref(), Some("y"));
+    assert_eq!(new.databases["a"].server_password.as_deref(), Some("y"));
     assert_eq!((forced("b").as_deref(), forced("c")), (Some("w"), None));
     assert_eq!(forced("other").as_deref(), Some("z"));
 }
@@ -1098,8 +1151,8 @@ fn which_changes_need_new_servers() {
     };
     let base = database("host=h user=u password=p pool_size=1");
     let same = database("host=h user=u password=q pool_size=2 dbname=a require_auth=md5 port=5432");
-    assert!(base.same_servers(&same));
-    assert_eq!(base.fingerprint(), same.fingerprint());
+    assert!(base.same_servers(&same, "u"));
+    assert_eq!(base.fingerprint("u"), same.fingerprint("u"));
     for other in [
         "host=i user=u",
         "host=h",
@@ -1113,8 +1166,8 @@ fn which_changes_need_new_servers() {
         "host=h user=u auth_dbname=x",
     ] {
         let other = database(other);
-        assert!(!base.same_servers(&other), "{other:?}");
-        assert_ne!(base.fingerprint(), other.fingerprint(), "{other:?}");
+        assert!(!base.same_servers(&other, "u"), "{other:?}");
+        assert_ne!(base.fingerprint("u"), other.fingerprint("u"), "{other:?}");
     }
 }
 
