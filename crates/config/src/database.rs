@@ -89,14 +89,35 @@ impl Database {
             && self.session(pooled) == other.session(pooled)
     }
 
+    /// True if each user has the same pool with the other entry.
+    pub fn same_pools(&self, other: &Database) -> bool {
+        self.forced_user == other.forced_user && self.users.keys().eq(other.users.keys())
+    }
+
+    /// The user whom the entry would go on forcing, although servers of that user's own pool log in as
+    /// another: the pool of all would get that login.
+    pub(super) fn clashes_with_kept<'a>(&self, old: &'a Database) -> Option<&'a str> {
+        let kept = old.forced_user.as_deref()?;
+        let lost = self.forced_user.is_none();
+        (lost && self.server_user(kept) != kept).then_some(kept)
+    }
+
     /// An entry that no longer forces a user goes on forcing its old user, as in PgBouncer: its
-    /// clients have no passwords of their own for the server. True if this happened.
+    /// clients have no passwords of their own for the server. Users with an entry here keep what it
+    /// says: without a login of its own, each logs in as itself. True if this happened.
     pub(super) fn keep_forced_user(new: &mut Arc<Database>, old: &Database) -> bool {
         let lost = new.forced_user.is_none() && old.forced_user.is_some();
         if lost {
             let new = Arc::make_mut(new);
             new.forced_user.clone_from(&old.forced_user);
             new.server_password.clone_from(&old.server_password);
+            let kept = new.forced_user.as_deref();
+            let others = new.users.iter_mut();
+            for (name, user) in others.filter(|(name, _)| Some(name.as_str()) != kept) {
+                if user.forced_user.is_none() {
+                    Arc::make_mut(user).forced_user = Some(name.clone());
+                }
+            }
         }
         lost
     }

@@ -359,6 +359,27 @@ impl Config {
             && known.any(|(name, user)| user.listed && !listed(self.users.get(name)))
     }
 
+    /// What forbids to put this configuration in force after another: an entry would go on forcing a
+    /// user ([`Config::keep_fixed`]) whose own servers log in as another.
+    pub fn refused_after(&self, in_force: &Config) -> Vec<Mistake> {
+        let named = self.databases.iter().filter_map(|(name, database)| {
+            let old = in_force.databases.get(name)?;
+            Some((name.as_str(), database.clashes_with_kept(old)?))
+        });
+        let fallbacks = self.fallback.iter().zip(&in_force.fallback);
+        let fallback = fallbacks.filter_map(|(new, old)| Some(("*", new.clashes_with_kept(old)?)));
+        let mistake = |(name, user): (&str, &str)| {
+            let text = format!(
+                "database \"{name}\": user \"{user}\" has the pool of all until a restart, and a \
+                 server_user of its own"
+            );
+            let remedy =
+                "give the database another server_user, or leave the user's out, or restart";
+            Mistake::new(None, text, remedy)
+        };
+        named.chain(fallback).map(mistake).collect()
+    }
+
     /// Copies from the configuration in force what a reload must not change: fixed settings, the
     /// forced users that entries have lost, and the users' secrets if the auth_file can't be
     /// opened. Returns a message for each setting that would have changed.

@@ -153,6 +153,9 @@ pub fn load_again(
     let Ok((mut newer, _)) = source.load(None) else {
         return (config, contexts);
     };
+    if !newer.refused_after(&config).is_empty() {
+        return (config, contexts);
+    }
     let contexts = match set_up_tls(&mut newer, tickets, log) {
         Ok(contexts) => contexts,
         Err(Fatal(why)) => {

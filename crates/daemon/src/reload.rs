@@ -204,5 +204,9 @@ fn refuse_broken((config, warnings): (Config, Vec<Warning>), in_force: &Config) 
         let broken = warnings.into_iter().filter(|warning| warning.broken);
         return Err(broken.map(|warning| warning.text).collect());
     }
+    let refused = config.refused_after(in_force);
+    if !refused.is_empty() {
+        return Err(refused.iter().map(ToString::to_string).collect());
+    }
     Ok((config, warnings))
 }

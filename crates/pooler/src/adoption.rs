@@ -202,8 +202,9 @@ impl Pooler {
             home
         };
         self.server_enters(pool_id, out);
-        // A server that leads elsewhere, or predates a RECONNECT, lasts as long as its session.
-        let stale = !same || parcel.epoch < self.janitor.epoch();
+        // A server that leads elsewhere, has logged in for another pool, or predates a RECONNECT, lasts
+        // as long as its session.
+        let stale = !same || !is_own || parcel.epoch < self.janitor.epoch();
         let server_id = self.insert_server(pool_id, *parcel, stale, out);
         let (client, server) = (self.clients.at_mut(id), self.servers.at_mut(server_id));
         link::bind((id, client), (server_id, server));

@@ -83,6 +83,7 @@ impl Pooler {
     /// The maintenance.
     fn maintain(&mut self, out: &mut Out) {
         self.found_forced_pools();
+        self.end_forsaking();
         self.begin_loads();
         for id in self.pools.ids() {
             self.trim_waiting(id);

@@ -3,15 +3,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::client::{Client, ClientState};
+use crate::client::Client;
 use crate::config::{Config, PoolMode};
 use crate::event::{Action, Address, Out};
 use crate::fault::Fault;
 use crate::login::{LoginId, Terms};
 use crate::mail::ToBroker;
-use crate::opening::Opening;
 use crate::pool::key::{PoolId, Purpose};
-use crate::pool::route::is_forsaken;
 use crate::pool::{Supply, Target, TargetName};
 use crate::pooler::Pooler;
 use crate::renewal::RENEWED;
@@ -43,6 +41,7 @@ impl Pooler {
                 None => self.kill_login(id, out),
             }
         }
+        self.send_strays_home(out);
         if resecure {
             let over_network =
                 |server: &Server| !matches!(server.connection.remote(), Some(Address::Unix(..)));
@@ -71,8 +70,11 @@ impl Pooler {
         let schema = self.shared.statements.schema_of(database.target());
         let home = self.pool_there(id, Purpose::Clients, &TargetName::Entry);
         let home = home.filter(|_| !database.is_placed());
-        let login = self.logins.at_mut(id);
+        let login = self.logins.at(id);
         let terms = Terms::of(&self.config, &login.key, database);
+        let others = login.is_forsaken() || !login.terms.database.same_pools(&terms.database);
+        let forsaken = others && self.has_strays(id, &terms.database);
+        let login = self.logins.at_mut(id);
         let moved = !login
             .terms
             .database
@@ -81,8 +83,6 @@ impl Pooler {
         let sessions_end = session(&login.terms) && !session(&terms);
         let follows = |terms: &Terms| terms.tracking != Tracking::Nothing;
         let unfollowed = !follows(&login.terms) && follows(&terms);
-        let old = &login.terms.database;
-        let forsaken = is_forsaken(&login.key, login.is_forsaken(), old, &terms.database);
         if forsaken {
             login.mark_forsaken()
         } else {
@@ -121,12 +121,14 @@ impl Pooler {
                 // The state that clients have left on these servers is unknown.
                 self.call_in_shared(pool, "session_state changed", out);
             }
-            if forsaken {
-                self.move_waiting(pool, out);
+            if !forsaken {
+                self.need(pool, out);
             }
-            self.need(pool, out);
         }
-        self.place_login(id, out);
+        // Whoever waits in a forsaken login goes on when all logins have their new terms.
+        if !forsaken {
+            self.place_login(id, out);
+        }
     }
 
     /// Gives a pool the target and the settings of its login's new terms.
@@ -180,28 +182,5 @@ impl Pooler {
             self.disconnect(client, Fault::DatabaseRemoved, out);
         }
         self.call_in_those(|server| server.login == id, "database removed", out);
-    }
-
-    /// Moves the clients that wait in a forsaken pool to the queue of the pool that serves them
-    /// now.
-    fn move_waiting(&mut self, pool_id: PoolId, out: &mut Out) {
-        for (id, since) in self.pools.at_mut(pool_id).waiting.take_all() {
-            let moves = self.clients.get(id).is_some_and(|client| {
-                matches!(client.state(), ClientState::Waiting(pool) if *pool == pool_id)
-                    && !client.is_replicating()
-            });
-            let new = if moves {
-                self.route(id, Opening::Unread)
-            } else {
-                None
-            };
-            if let Some(new) = new {
-                self.clients.at_mut(id).stands_in_line(new);
-                self.await_server(id, new);
-                self.need(new, out);
-            } else {
-                self.pools.at_mut(pool_id).waiting.join(id, since);
-            }
-        }
     }
 }

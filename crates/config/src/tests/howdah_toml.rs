@@ -250,6 +250,43 @@ fn servers_log_in_as_the_nearest_place_says() {
 }
 
 #[test]
+fn a_forced_user_that_stays_gives_its_pool_no_other_login() {
+    let forced = good("[howdah]\n[databases.d]\nserver_user = 'app'\nserver_password = 'word'");
+    let lost = |members: &str| good(&format!("[howdah]\n[databases.d]\n{members}"));
+    let refused = lost("[databases.d.users.app]\nserver_user = 'admin'").refused_after(&forced);
+    let refused: Vec<_> = refused.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        refused,
+        [
+            "database \"d\": user \"app\" has the pool of all until a restart, and a server_user of \
+          its own: give the database another server_user, or leave the user's out, or restart"
+        ]
+    );
+    let mut new = lost(
+        "[databases.d.users.app]\n[databases.d.users.u]\n\
+         [databases.d.users.v]\nserver_user = 'v_owner'",
+    );
+    assert_eq!(new.refused_after(&forced), []);
+    assert_eq!(new.keep_fixed(&forced).len(), 1);
+    let d = &new.databases["d"];
+    let login = |user| {
+        (
+            d.server_user(d.pooled_as(user)),
+            d.server_password(d.pooled_as(user)),
+        )
+    };
+    assert_eq!(login("carol"), ("app", Some("word")));
+    assert_eq!(login("app"), ("app", Some("word")));
+    assert_eq!(
+        login("u"),
+        ("u", None),
+        "not silently as the old forced user"
+    );
+    assert_eq!(login("v"), ("v_owner", None));
+    assert_eq!(lost("").refused_after(&lost("[databases.d.users.app]")), []);
+}
+
+#[test]
 fn hosts_may_have_their_ports() {
     let hosts = |value: &str| {
         let config = good(&format!("[howdah]\n[databases.d]\nhost = {value}"));

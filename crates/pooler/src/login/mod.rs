@@ -62,7 +62,7 @@ pub struct Login {
     pinned: u32,
     /// When a client last called `currval` or `lastval`.
     numbers_asked: Option<Time>,
-    /// The database now forces another user: clients go to that user's login.
+    /// Some of its clients belong in other users' logins since a reload, and go there.
     forsaken: bool,
     /// The pool that serves its clients; `None` while that is unknown or another login's, and if
     /// reads are routed.
@@ -164,7 +164,7 @@ impl Login {
         self.terms.mode == PoolMode::Session
     }
 
-    /// The database now forces another user: clients go to that user's login.
+    /// Some of its clients belong in other users' logins since a reload, and go there.
     pub fn is_forsaken(&self) -> bool {
         self.forsaken
     }
@@ -231,7 +231,7 @@ impl Login {
         self.schema = schema;
     }
 
-    /// The database forces another user. Clients go to that user's login.
+    /// Since a reload, some of its clients belong in other users' logins. Each request is routed.
     pub(crate) fn mark_forsaken(&mut self) {
         self.forsaken = true;
         self.home = None;

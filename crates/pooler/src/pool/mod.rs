@@ -20,6 +20,7 @@ pub mod reason;
 pub mod room;
 pub mod route;
 pub mod starved;
+mod stray;
 pub mod supply;
 pub mod surplus;
 pub mod target;

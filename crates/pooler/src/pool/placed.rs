@@ -43,7 +43,6 @@ impl Pooler {
         let chosen =
             by_weight(all.clone().filter(works), random).or_else(|| by_weight(all, random));
         let Some(chosen) = chosen else {
-            // The login is forsaken: its clients are on their way.
             return self.pool_at(id, Purpose::Clients, TargetName::NoHost);
         };
         let has_idle = |pool: &PoolId| !self.pools.at(*pool).idle.is_empty();
@@ -60,9 +59,6 @@ impl Pooler {
     /// Finds the pools that serve the clients of a placed login now.
     pub(crate) fn set_home(&mut self, id: LoginId) {
         let login = self.logins.at(id);
-        if login.is_forsaken() {
-            return;
-        }
         let (database, view) = (login.terms.database.clone(), self.hosts.clone());
         let list = view.lists.get(&*database.hosts);
         let fit = fit_hosts(list, (&database, login.terms.max_lag), Purpose::Clients);
@@ -85,7 +81,8 @@ impl Pooler {
             return self.logins.at_mut(id).finds_home(None, shares);
         }
         let home = match shares[..] {
-            [(only, _)] => Some(only),
+            // A forsaken login's clients are routed one by one.
+            [(only, _)] if !self.logins.at(id).is_forsaken() => Some(only),
             _ => None,
         };
         if home.is_some() {

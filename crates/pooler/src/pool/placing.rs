@@ -250,13 +250,17 @@ impl Pooler {
     }
 
     /// A client that waits for its login's first server waits at another host.
-    fn newcomer_goes_on(&mut self, id: ClientId, out: &mut Out) {
+    pub(crate) fn newcomer_goes_on(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get(id));
         if !matches!(client.state(), ClientState::Welcome(_)) {
             return;
         }
         if let Some(pool) = self.route(id, Opening::Unread) {
             self.clients.at_mut(id).awaits_welcome(pool);
+            let login = self.pools.at(pool).login;
+            if self.logins.at(login).welcome.is_some() {
+                return self.welcome(id, out);
+            }
             self.pools.at_mut(pool).awaits_welcome(id);
             self.need(pool, out);
         }

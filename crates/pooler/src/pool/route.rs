@@ -1,6 +1,6 @@
 //! Which login and which pool serve a client: usually those of what it asked for. After a reload, a
-//! database may force another user. Its clients then stay connected, and each goes to that user's
-//! login when it next needs a server.
+//! user's pool may be another's. Clients then stay connected, and each goes to the login of its own
+//! user's pool ([`super::stray`]).
 
 use std::sync::Arc;
 
@@ -11,16 +11,6 @@ use crate::opening::Opening;
 use crate::pool::{Pool, PoolId, PoolKey, Purpose, Supply, Target, TargetName};
 use crate::pooler::Pooler;
 
-/// Whether clients of a login must go to another user's login, by the entry of their database before
-/// and after a reload. `before`: they already had to before the reload.
-pub(crate) fn is_forsaken(key: &LoginKey, before: bool, old: &Database, new: &Database) -> bool {
-    let user = &*key.user;
-    let is_home = |database: &Database| {
-        database.forced_user.as_deref() == Some(user) || database.member(user).is_some()
-    };
-    new.pooled_as(user) != user && (before || is_home(old))
-}
-
 impl Pooler {
     /// The one function that chooses the pool for a client's request. Called only where
     /// [`Login::home`] does not say the pool. `None` for a client without a login.
@@ -28,7 +18,7 @@ impl Pooler {
     pub(crate) fn route(&mut self, id: ClientId, opening: Opening<'_>) -> Option<PoolId> {
         let login_id = self.clients.at(id).login?;
         let login = self.logins.at(login_id);
-        if !login.is_forsaken() {
+        if !login.is_forsaken() || !self.is_stray(id) {
             if login.terms.reads.is_some()
                 && let Some(pool) = self.read_pool(id, opening)
             {
@@ -41,8 +31,9 @@ impl Pooler {
                 self.share_out(login_id)
             });
         }
-        let (key, database) = (login.key.clone(), login.terms.database.clone());
-        let (new, pool) = self.home_for(&key, &database);
+        let database = login.terms.database.clone();
+        let who = self.clients.at(id).who.clone();
+        let (new, pool) = self.home_for(&who, &database);
         self.join(id, new);
         // The other login may not have followed what the client has seen.
         self.clients.at_mut(id).forgets_reads();

@@ -192,6 +192,13 @@ impl World {
         found.map_or_else(|| format!("{peer:?}"), |(name, _)| name.clone())
     }
 
+    fn is_server_user(&self, user: &str) -> bool {
+        let entry = &self.config.databases["d"];
+        let members = entry.users.values().map(|user| &user.forced_user);
+        let mut users = members.chain([&entry.forced_user]).flatten();
+        user != "u" && users.any(|known| known == user)
+    }
+
     fn sent(&mut self, worker: usize, peer: Peer, bytes: &[u8]) {
         let name = self.name(worker, peer);
         let from_server = matches!(peer, Peer::Client(_));
@@ -205,6 +212,15 @@ impl World {
                 Some(&[0x04, 0xd2, 0x16, 0x2f]) => " ssl request",
                 _ => " startup",
             });
+            // Another user than the clients' is shown.
+            let user = stream
+                .split(|byte| *byte == 0)
+                .skip_while(|w| *w != b"user")
+                .nth(1);
+            let user = user.map(String::from_utf8_lossy).unwrap_or_default();
+            if line == " startup" && self.is_server_user(&user) {
+                write!(line, "({user})").unwrap();
+            }
             stream.clear();
         }
         while let Some((word, size)) = word(&stream, from_server) {

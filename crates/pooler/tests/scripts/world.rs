@@ -1,7 +1,7 @@
 //! Plays scripts. The events:
 //!
 //! - `setup workers=2 key=value ...`: comes first. Sets settings of PgBouncer, and settings of the
-//!   database `d` by `d.key=value`. `~` is a blank. A second database `e` has no settings.
+//!   database `d` by `d.key=value`. `~` is a blank. `d.users.u=x`: servers of `u` log in as `x`. A second database `e` has no settings.
 //! - `a login name=value ...`, `a@1 login`: a client connects (to a worker) and logs in as `u`.
 //! - `a Q(select 1) S`: a client sends messages. `a [7] Q(...)`: the client sends only 7 bytes; `a
 //!   rest` sends the others.
@@ -42,7 +42,7 @@ use std::sync::{Arc, Weak};
 
 use howdah_pooler::auth::Secret;
 use howdah_pooler::broker::Broker;
-use howdah_pooler::config::Config;
+use howdah_pooler::config::{Config, User};
 use howdah_pooler::event::{
     Address, Answer, Ends, Event, LooseSocket, Order, Out, Peer, Time, UnixPeer, WorkerId,
 };
@@ -121,6 +121,8 @@ struct World {
     mistake: Option<Peer>,
     /// The configuration of `d`, and the settings, a line each.
     database: String,
+    /// Users with an entry in `d`, and their servers' users.
+    members: Vec<(String, String)>,
     settings: String,
     servers: usize,
     cancels: usize,
@@ -191,10 +193,18 @@ impl World {
     /// The changed configuration.
     fn config(&mut self, words: &str) -> Arc<Config> {
         let mut database = None::<String>;
+        if words.contains("d.") {
+            self.members.clear();
+        }
         for word in words.split_whitespace() {
             let (key, value) = word.split_once('=').unwrap();
             let value = value.replace('~', " ");
             match key.strip_prefix("d.") {
+                Some(key) if key.starts_with("users.") => {
+                    let member = key["users.".len()..].to_string();
+                    self.members.push((member, value));
+                    database.get_or_insert_default();
+                }
                 Some(key) => {
                     write!(database.get_or_insert_default(), " {key}={value}").unwrap();
                 }
@@ -211,6 +221,15 @@ impl World {
         );
         let list = |_: &str| Ok("\"u\" \"\"\n\"v\" \"\"\n".to_string());
         let (mut config, _) = Config::load("x.ini", &text, &mut { list }).unwrap();
+        let entry = Arc::make_mut(config.databases.get_mut("d").unwrap());
+        for (name, login) in &self.members {
+            let user = User {
+                name: name.clone(),
+                forced_user: Some(login.clone()),
+                ..User::default()
+            };
+            entry.users.insert(name.clone(), Arc::new(user));
+        }
         // The daemon reports what is in force. Here the written settings, if any, are in force.
         if text.contains("tls") {
             config.tls = TlsInForce::asked(&config, 0);
