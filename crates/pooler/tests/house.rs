@@ -35,7 +35,7 @@ const FEATURES: [(&str, &[&str], usize); 10] = [
     ("reading SQL", &["sql/src"], 3169),
     ("session state", &["pooler/src/session"], 1791),
     ("LISTEN", &["pooler/src/listen"], 1424),
-    ("console", &["pooler/src/console"], 4161),
+    ("console", &["pooler/src/console"], 4108),
     ("statements", &["pooler/src/statement"], 942),
     (
         "takeover",
@@ -73,7 +73,7 @@ const FEATURES: [(&str, &[&str], usize); 10] = [
         ],
         1195,
     ),
-    ("configuration", &["config/src"], 7180),
+    ("configuration", &["config/src"], 7235),
     (
         "hosts and roles",
         &[
@@ -84,7 +84,7 @@ const FEATURES: [(&str, &[&str], usize); 10] = [
             "pooler/src/pool/placed.rs",
             "pooler/src/pool/placing.rs",
         ],
-        2432,
+        2436,
     ),
 ];
 /// How far below its number a feature may be, in lines, before the number must be lowered.
