@@ -287,3 +287,44 @@ def test_config_commands(make_howdah, strict):
     assert (code, first["line"], first["column"], first["what"]) == (1, lines + 2, 1, 'user "x", passwrd')
     assert "hush" not in said
     howdah.stop()
+
+
+def test_servers_of_one_user_listen_and_move(make_howdah, strict):
+    """The listening connection has the same login, and -R takes such servers over."""
+    howdah = with_file(make_howdah, strict, SHOP, {"word": "shop_app_word"}, listen="share")
+    with howdah.connect(user="app", database="shop", password="app_word") as client:
+        client.ask(wire.query("listen news"))
+        assert who(howdah, "app", query="select pg_notify('news', 'hi')") == ""
+        assert client.read_until("A")
+        users = strict.sql("select distinct usename from pg_stat_activity where datname = 'shop'")
+        assert users == [["shop_app"]]
+    pid = who(howdah, "app", query="select pg_backend_pid()")
+    old, mark = howdah.child, howdah.log_mark()
+    howdah.child = howdah.spawn("-R", "--quiet", howdah.ini_path)
+    assert old.wait(30) == 0, howdah.said()
+    howdah.wait_for_log("process up", since=mark)
+    assert who(howdah, "app", query="select pg_backend_pid()") == pid
+
+
+def test_secrets_are_shown_nowhere(make_howdah, strict):
+    """No log, SHOW, mistake or output has the value of a secret setting."""
+    text = SHOP.replace("SERVER\nserver_user", "SERVER\nconnect_query = \"select 'hush1'\"\nserver_user", 1)
+    text += ('[databases.gone]\nurl = "postgresql://u:hush2@127.0.0.1:1/gone"\n'
+             "[databases.gone.users.lone]\npassword = 'hush3'\nserver_password = 'hush4'\n")
+    howdah = with_file(make_howdah, strict, text, {"word": "shop_app_word"}, verbose=2, http_token="hush5",
+                       auth_ldap_options="ldapserver=h ldapbindpasswd=hush6")
+    assert who(howdah, "app") == "shop_app"
+    refused(howdah, "lone", "gone", password="hush3")
+    said = ""
+    for what in ("CONFIG", "DATABASES", "USERS", "POOLS", "SERVERS", "CLIENTS", "LISTS", "STATS", "HOSTS"):
+        said += str(howdah.console(f"SHOW {what}"))
+    for arguments in (["check"], ["check", "--json"], ["show"], ["show", "--database=gone", "--user=lone"],
+                      ["show", "--database=shop"]):
+        said += howdah.run_to_end("config", arguments[0], howdah.ini_path, *arguments[1:])[1]
+    with open(howdah.ini_path, "a") as file:
+        file.write("[databases.gone.users.x]\npassword = ['hush7']\nserver_password = { hush8 = 1 }\n")
+    said += howdah.run_to_end("config", "check", howdah.ini_path)[1] + howdah.check()[1]
+    with pytest.raises(wire.Refused) as error:
+        howdah.reload()
+    said += str(error.value) + howdah.said()
+    assert "server_password" in said and not re.findall("hush|_word", said)

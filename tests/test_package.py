@@ -72,7 +72,8 @@ def test_contents(package, tmp_path, unit):
                  "usr/share/doc/howdah/copyright", "usr/share/doc/howdah/THIRD-PARTY-NOTICES.gz",
                  "usr/share/doc/howdah/changelog.gz", "usr/share/doc/howdah/docs/settings.md",
                  "usr/share/doc/howdah/packaging/grafana-dashboard.json",
-                 "usr/share/doc/howdah/packaging/howdah.logrotate"]:
+                 "usr/share/doc/howdah/packaging/howdah.logrotate",
+                 "usr/share/doc/howdah/packaging/howdah.toml"]:
         assert (tmp_path / path).is_file(), path
     for path in [*unit["Service"]["ExecStart"].split(), unit["Service"]["ExecReload"].split()[0]]:
         assert (tmp_path / path.lstrip("/")).is_file()

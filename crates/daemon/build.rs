@@ -3,6 +3,9 @@
 //! The commit is `HOWDAH_COMMIT`, else that of the git repository if the sources are the root of one.
 //! A build from a tarball says `unknown`. A debug build does not look, so that a commit does not make
 //! it compile anew.
+//!
+//! Cargo hands what is set here to the program that it runs, and howdah refuses variables that begin with
+//! `HOWDAH_` and are no settings. So these have other names.
 
 use std::env;
 use std::path::Path;
@@ -17,14 +20,14 @@ fn main() {
     let release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
     let commit = named.or_else(|| release.then(commit_of_repository).flatten());
     let commit = commit.unwrap_or_else(|| "unknown".into());
-    println!("cargo::rustc-env=HOWDAH_COMMIT={commit}");
+    println!("cargo::rustc-env=BUILT_COMMIT={commit}");
     let compiler = env::var("RUSTC")
         .ok()
         .and_then(|rustc| said(Command::new(rustc).arg("-V")));
     let compiler = compiler.unwrap_or_else(|| "unknown".into());
-    println!("cargo::rustc-env=HOWDAH_COMPILER={compiler}");
+    println!("cargo::rustc-env=BUILT_COMPILER={compiler}");
     let target = env::var("TARGET").unwrap_or_default();
-    println!("cargo::rustc-env=HOWDAH_TARGET={target}");
+    println!("cargo::rustc-env=BUILT_TARGET={target}");
 }
 
 fn commit_of_repository() -> Option<String> {

@@ -23,9 +23,9 @@ pub fn story() -> String {
     let kernel = kernel.unwrap_or_else(|_| "unknown".into());
     let mut text = String::new();
     for (name, value) in [
-        ("commit", env!("HOWDAH_COMMIT")),
-        ("compiler", env!("HOWDAH_COMPILER")),
-        ("target", env!("HOWDAH_TARGET")),
+        ("commit", env!("BUILT_COMMIT")),
+        ("compiler", env!("BUILT_COMPILER")),
+        ("target", env!("BUILT_TARGET")),
         ("features", &*features.join(" ")),
         ("TLS", openssl::version::version()),
         ("drivers", &*driver),
