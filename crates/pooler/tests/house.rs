@@ -73,7 +73,7 @@ const FEATURES: [(&str, &[&str], usize); 10] = [
         ],
         1195,
     ),
-    ("configuration", &["config/src"], 7123),
+    ("configuration", &["config/src"], 7156),
     (
         "hosts and roles",
         &[
