@@ -52,7 +52,7 @@ impl Pooler {
 
     /// A newcomer's new login may know PostgreSQL's parameters already.
     fn welcome_stray(&mut self, id: ClientId, out: &mut Out) {
-        let login = self.clients.get(id).and_then(|client| client.login);
+        let login = gone!(self.clients.get(id)).login;
         if login.is_some_and(|login| self.logins.at(login).welcome.is_some()) {
             self.welcome(id, out);
         }
