@@ -257,10 +257,6 @@ impl Pooler {
         }
         if let Some(pool) = self.route(id, Opening::Unread) {
             self.clients.at_mut(id).awaits_welcome(pool);
-            let login = self.pools.at(pool).login;
-            if self.logins.at(login).welcome.is_some() {
-                return self.welcome(id, out);
-            }
             self.pools.at_mut(pool).awaits_welcome(id);
             self.need(pool, out);
         }

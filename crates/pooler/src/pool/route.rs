@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::client::{Client, ClientState};
 use crate::config::{Database, HostPort};
 use crate::event::ClientId;
 use crate::login::{Login, LoginId, LoginKey, Terms};
@@ -39,6 +40,23 @@ impl Pooler {
         self.clients.at_mut(id).forgets_reads();
         self.logins.at_mut(login_id).client_leaves(self.now);
         Some(pool)
+    }
+
+    /// True if another login serves the client now.
+    pub(crate) fn is_stray(&self, id: ClientId) -> bool {
+        let client = self.clients.at(id);
+        let strays = |login| {
+            let login: &Login = self.logins.at(login);
+            is_stray(client, login, &login.terms.database)
+        };
+        client.login.is_some_and(strays)
+    }
+
+    /// True if an entry of its database gives a login's clients, or some of them, another login.
+    pub(crate) fn has_strays(&self, id: LoginId, database: &Database) -> bool {
+        let login = self.logins.at(id);
+        let mut clients = self.clients.iter();
+        clients.any(|(_, client)| client.login == Some(id) && is_stray(client, login, database))
     }
 
     /// A client enters a login.
@@ -168,4 +186,11 @@ impl Pooler {
             self.logins.remove(pool.login);
         }
     }
+}
+
+/// True if a client of a login belongs in another user's pool. A client whose user is looked up is
+/// a client of no pool yet.
+fn is_stray(client: &Client, login: &Login, database: &Database) -> bool {
+    !matches!(client.state(), ClientState::Lookup(_))
+        && database.pooled_as(&client.who.user) != &*login.key.user
 }

@@ -2,34 +2,15 @@
 //! forces another user, or that has a table for one more user, gives clients other pools. No client
 //! may get a server that has logged in for another user's pool.
 
-use crate::client::{Client, ClientState};
-use crate::config::Database;
+use crate::client::ClientState;
 use crate::event::{ClientId, Out};
 use crate::fault::Fault;
-use crate::login::{Login, LoginId};
 use crate::opening::Opening;
 use crate::pool::key::Purpose;
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 
 impl Pooler {
-    /// True if another login serves the client now.
-    pub(crate) fn is_stray(&self, id: ClientId) -> bool {
-        let client = self.clients.at(id);
-        let strays = |login| {
-            let login: &Login = self.logins.at(login);
-            is_stray(client, login, &login.terms.database)
-        };
-        client.login.is_some_and(strays)
-    }
-
-    /// True if an entry of its database gives a login's clients, or some of them, another login.
-    pub(crate) fn has_strays(&self, id: LoginId, database: &Database) -> bool {
-        let login = self.logins.at(id);
-        let mut clients = self.clients.iter();
-        clients.any(|(_, client)| client.login == Some(id) && is_stray(client, login, database))
-    }
-
     /// After a reload: strays that have no server go to their logins at once. Those with a server go
     /// when they next need one.
     pub(crate) fn send_strays_home(&mut self, out: &mut Out) {
@@ -47,6 +28,7 @@ impl Pooler {
                 if self.pools.at(pool).key.purpose == Purpose::Clients {
                     for client in self.pools.at_mut(pool).take_newcomers() {
                         self.newcomer_goes_on(client, out);
+                        self.welcome_stray(client, out);
                     }
                     self.route_waiting(pool, out);
                 }
@@ -68,6 +50,14 @@ impl Pooler {
         }
     }
 
+    /// A newcomer's new login may know PostgreSQL's parameters already.
+    fn welcome_stray(&mut self, id: ClientId, out: &mut Out) {
+        let login = gone!(self.clients.get(id)).login;
+        if login.is_some_and(|login| self.logins.at(login).welcome.is_some()) {
+            self.welcome(id, out);
+        }
+    }
+
     /// Logins whose strays are gone know the pool of their clients again.
     pub(crate) fn end_forsaking(&mut self) {
         for id in self.logins.ids() {
@@ -83,11 +73,4 @@ impl Pooler {
             }
         }
     }
-}
-
-/// True if a client of a login belongs in another user's pool. A client whose user is looked up is
-/// a client of no pool yet.
-fn is_stray(client: &Client, login: &Login, database: &Database) -> bool {
-    !matches!(client.state(), ClientState::Lookup(_))
-        && database.pooled_as(&client.who.user) != &*login.key.user
 }
