@@ -241,7 +241,10 @@ fn value_of(
 
 fn unread(place: &Place, path: &str, why: &str) -> Mistake {
     // The value may be the secret itself.
-    let is_path = path.contains('/') && !path.contains("://");
+    let begins = ["/", "./", "../"]
+        .iter()
+        .any(|begin| path.starts_with(begin));
+    let is_path = begins && !path.ends_with('=');
     let shown = if is_path {
         format!("\"{path}\"")
     } else {

@@ -16,7 +16,10 @@ pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     // A password may have a slash or a question mark only in its escaped form.
     let (authority, rest) = rest.split_at(end);
-    if !authority.contains('@') && rest.contains('@') {
+    // The value of a key may have an @. Elsewhere it ends a password with a slash or a question mark.
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let keys = query.split('&').filter_map(|pair| pair.split('=').next());
+    if !authority.contains('@') && keys.chain([path]).any(|text| text.contains('@')) {
         return Err("an @ stands behind / or ?: write %2F and %3F for these in a password, and %40 for another @".into());
     }
     let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
@@ -47,7 +50,6 @@ pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     if ports.iter().any(|port| *port != "5432") {
         pairs.push(("port".into(), ports.join(",")));
     }
-    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     put(&mut pairs, "dbname", path.strip_prefix('/').unwrap_or(path))?;
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').ok_or("a key behind ? has no =")?;
@@ -128,6 +130,7 @@ mod tests {
                 "user=u password=p host=h port=7 dbname=d",
             ),
             ("postgresql://h", "host=h"),
+            ("postgresql:///d?user=a@b", "dbname=d user=a@b"),
             (
                 "postgresql://u:pa?ss@h/d",
                 "! an @ stands behind / or ?: write %2F and %3F for these in a password, and %40 for another @",

@@ -73,7 +73,7 @@ const FEATURES: [(&str, &[&str], usize); 10] = [
         ],
         1195,
     ),
-    ("configuration", &["config/src"], 7235),
+    ("configuration", &["config/src"], 7239),
     (
         "hosts and roles",
         &[

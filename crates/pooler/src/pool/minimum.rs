@@ -29,7 +29,12 @@ impl Pooler {
     fn serves_clients(&self, id: PoolId) -> bool {
         let pool = self.pools.at(id);
         let login = self.logins.at(pool.login);
-        if !login.terms.database.is_placed() {
+        let (database, user) = (&login.terms.database, &*login.key.user);
+        if pool.key.purpose == Purpose::Clients && database.pooled_as(user) != user {
+            // A reload has given its clients another login.
+            return false;
+        }
+        if !database.is_placed() {
             return pool.key.target == TargetName::Entry;
         }
         let mut shares = login.shares().iter();
