@@ -59,9 +59,7 @@ impl Pooler {
             return;
         };
         let pool_id = self.pool_for(&parcel.pool, &database);
-        // All workers count all orders. One of the two may have the last one before the other: by a
-        // reload, the server may have another login than this worker's clients are to get.
-        let stale = parcel.epoch != self.janitor.epoch();
+        let stale = parcel.epoch < self.janitor.epoch();
         let (welcome, since) = (parcel.welcome.take(), parcel.since);
         self.sated(pool_id, out);
         let id = self.insert_server(pool_id, parcel, stale, out);
