@@ -817,6 +817,11 @@ fn wrong_variables_are_told_of() {
             "database \"d\", connect_timeout (HOWDAH_DATABASE_URL): there is no such setting",
         ),
         (
+            Some("[pgbouncer]"),
+            &[("HOWDAH_HTTP_TOKEN_FILE", "kJ3/hush")],
+            "could not read what it names: No such file or directory (HOWDAH_HTTP_TOKEN_FILE): name a file that has the value, and that Howdah may read",
+        ),
+        (
             None,
             &[("HOWDAH_DATABASE_URL_FILE", "postgresql://u:hush@h/d")],
             "could not read what it names: No such file or directory (HOWDAH_DATABASE_URL_FILE): name a file that has the value, and that Howdah may read",
