@@ -242,7 +242,8 @@ fn error_text(body: &[u8]) -> String {
     String::from_utf8_lossy(text.unwrap_or(b"an error without a text")).into_owned()
 }
 
-fn startup(user: &str, database: &str) -> Vec<u8> {
+/// A StartupMessage.
+pub fn startup(user: &str, database: &str) -> Vec<u8> {
     let mut body = 196_608u32.to_be_bytes().to_vec();
     for word in [
         "user",

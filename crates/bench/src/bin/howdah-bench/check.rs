@@ -59,6 +59,7 @@ fn asked(script: Script, client: usize) -> Option<Asked> {
     };
     Some(match script {
         Script::LargeRow => large(100_000),
+        Script::Row => large(4096),
         Script::Burst => large(262_144),
         Script::ManyRows => Asked {
             request: query(&format!(

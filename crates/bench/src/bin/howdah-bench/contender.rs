@@ -214,6 +214,10 @@ pub struct Shape {
     pub workers: usize,
     /// Servers use a unix socket.
     pub unix: bool,
+    /// Servers use TLS.
+    pub server_tls: bool,
+    /// Howdah's servers keep statements without a name.
+    pub shares_unnamed: bool,
     /// The number of databases in the config. All lead to one database.
     pub databases: usize,
 }
@@ -225,6 +229,8 @@ impl Shape {
             pool,
             workers,
             unix: false,
+            server_tls: false,
+            shares_unnamed: false,
             databases: 1,
         }
     }
@@ -279,6 +285,11 @@ impl Contender {
                 "not played: its config names no host for servers over unix sockets",
             ));
         }
+        if shape.server_tls && !self.config.contains("{server_tls}") {
+            return Err(io::Error::other(
+                "not played: its config says nothing of TLS to servers",
+            ));
+        }
         let folder = machine.folder().display();
         let server_host = match (shape.unix, self.kind) {
             (false, _) => "127.0.0.1".to_owned(),
@@ -294,6 +305,24 @@ impl Contender {
             ("{pool}", shape.pool.to_string()),
             ("{workers}", shape.workers.to_string()),
             ("{users}", users.display().to_string()),
+            (
+                "{server_tls}",
+                if shape.server_tls {
+                    "require"
+                } else {
+                    "disable"
+                }
+                .into(),
+            ),
+            (
+                "{unnamed}",
+                if shape.shares_unnamed {
+                    "share"
+                } else {
+                    "pass"
+                }
+                .into(),
+            ),
             ("{key}", certificate.key.display().to_string()),
             ("{certificate}", certificate.chain.display().to_string()),
         ];

@@ -30,6 +30,9 @@ pub enum Design {
     Copy,
     /// A thousand databases beside one: transactions and logins
     Pools,
+    /// Single cells that others have published: TLS on both sides with rows of 4 KB, many clients over ten
+    /// servers, TPC-B, statements without a name
+    Published,
 }
 
 /// The most clients directly at PostgreSQL; see its `max_connections`.
@@ -60,10 +63,14 @@ pub enum Script {
     Pipeline,
     /// One row of 100 KB.
     LargeRow,
+    /// One row of 4 KB.
+    Row,
     /// A thousand small rows.
     ManyRows,
     /// A block of two updates, an insert and a select.
     Writes,
+    /// pgbench's own script, TPC-B: as [`Script::Writes`], and one more update of one of ten rows.
+    TpcB,
     /// `COPY ... FROM STDIN` of a megabyte. PostgreSQL reads and drops the lines.
     CopyIn,
     /// `COPY ... TO STDOUT` of a megabyte in a thousand lines.
@@ -86,6 +93,7 @@ impl Script {
                 "\\endpipeline\n"
             )),
             Self::LargeRow => Some("select repeat('x', 100000);\n"),
+            Self::Row => Some("select repeat('x', 4096);\n"),
             Self::ManyRows => Some("select n, 'row' from generate_series(1, 1000) n;\n"),
             Self::Writes => Some(concat!(
                 "\\set aid random(1, 100000 * :scale)\n\\set tid random(1, 10 * :scale)\n",
@@ -95,6 +103,16 @@ impl Script {
                 "update pgbench_tellers set tbalance = tbalance + :delta where tid = :tid;\n",
                 "insert into pgbench_history (tid, bid, aid, delta, mtime) ",
                 "values (:tid, 1, :aid, :delta, current_timestamp);\nend;\n"
+            )),
+            Self::TpcB => Some(concat!(
+                "\\set aid random(1, 100000 * :scale)\n\\set bid random(1, 1 * :scale)\n",
+                "\\set tid random(1, 10 * :scale)\n\\set delta random(-5000, 5000)\nbegin;\n",
+                "update pgbench_accounts set abalance = abalance + :delta where aid = :aid;\n",
+                "select abalance from pgbench_accounts where aid = :aid;\n",
+                "update pgbench_tellers set tbalance = tbalance + :delta where tid = :tid;\n",
+                "update pgbench_branches set bbalance = bbalance + :delta where bid = :bid;\n",
+                "insert into pgbench_history (tid, bid, aid, delta, mtime) ",
+                "values (:tid, :bid, :aid, :delta, current_timestamp);\nend;\n"
             )),
         }
     }
@@ -108,11 +126,12 @@ impl Script {
             | Self::Burst
             | Self::Pipeline
             | Self::LargeRow
+            | Self::Row
             | Self::ManyRows => {
                 "\\set aid random(1, 100000)\nselect :aid as told \\gset\n\
                  \\if :told <> :aid\nselect wrong_answer;\n\\endif\n"
             }
-            Self::Select | Self::Writes | Self::CopyIn | Self::CopyOut => {
+            Self::Select | Self::Writes | Self::TpcB | Self::CopyIn | Self::CopyOut => {
                 "\\set aid random(1, 100000 * :scale)\n\
                  select aid as told from pgbench_accounts where aid = :aid \\gset\n\
                  \\if :told <> :aid\nselect wrong_answer;\n\\endif\n"
@@ -248,6 +267,7 @@ impl Design {
             Self::Shapes => "shapes",
             Self::Copy => "copy",
             Self::Pools => "pools",
+            Self::Published => "published",
         }
     }
 
@@ -298,6 +318,12 @@ impl Design {
                  databases with a server each (names of one database of PostgreSQL); and a login for \
                  each transaction, 4 at a time"
             }
+            Self::Published => {
+                "single cells that others have published: one row of 4 KB over TLS to clients and to \
+                 servers, a pool of 50; pgbench -S and TPC-B over ten servers; statements with \
+                 parameters and without a name, which Howdah's servers keep \
+                 (unnamed_statements = share) as PgDoorman's do"
+            }
         }
     }
 
@@ -346,6 +372,7 @@ impl Design {
             Self::Shapes => shapes(half),
             Self::Copy => copy(half),
             Self::Pools => pools(half),
+            Self::Published => published(choice, half),
         };
         cells.retain(|cell| (choice.least_clients..=choice.most_clients).contains(&cell.clients));
         cells
@@ -570,6 +597,53 @@ fn pools(workers: usize) -> Vec<Cell> {
         })
     });
     cells.collect()
+}
+
+fn published(choice: Choice, workers: usize) -> Vec<Cell> {
+    let numbers = |all: &'static [usize], quick: &'static [usize]| match choice.quick {
+        true => quick,
+        false => all,
+    };
+    let tls = Shape {
+        server_tls: true,
+        ..Shape::new(50, workers)
+    };
+    let ten = Shape::new(10, workers);
+    let shared = Shape {
+        shares_unnamed: true,
+        ..Shape::new(40, workers)
+    };
+    let mut cells = Vec::new();
+    for &clients in numbers(&[1, 50, 200, 1000], &[50]) {
+        cells.push(Cell {
+            group: "4 KB, TLS on both sides".to_owned(),
+            tls: true,
+            ..plain(Protocol::Simple, clients, Script::Row, tls)
+        });
+    }
+    let over_ten = [
+        ("ten servers", Script::Select, numbers(&[100, 200], &[100])),
+        (
+            "ten servers, TPC-B",
+            Script::TpcB,
+            numbers(&[50, 100], &[50]),
+        ),
+    ];
+    for (name, script, numbers) in over_ten {
+        for protocol in [Protocol::Simple, Protocol::Prepared] {
+            cells.extend(numbers.iter().map(|&clients| Cell {
+                group: format!("{name}, {}", protocol.name()),
+                ..plain(protocol, clients, script, ten)
+            }));
+        }
+    }
+    for &clients in numbers(&[16, 64, 256], &[64]) {
+        cells.push(Cell {
+            group: "extended, without names, shared".to_owned(),
+            ..plain(Protocol::Extended, clients, Script::Select, shared)
+        });
+    }
+    cells
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod growth;
 mod load;
 mod machine;
 mod measure;
+mod million;
 mod needs;
 mod origin;
 mod pace;
@@ -85,6 +86,12 @@ enum What {
     Copy(DesignFlags),
     /// A thousand databases beside one: transactions, logins, memory
     Pools(DesignFlags),
+    /// Cells that others have published: rows of 4 KB over TLS on both sides, ten servers, TPC-B,
+    /// statements without a name
+    Published(DesignFlags),
+    /// As many idle clients as wanted, a thousand at work among them: memory, processor time at rest,
+    /// waits of those at work
+    Million(MillionFlags),
     /// What TLS costs: transactions, logins, storms and memory, against PgBouncer and the floor
     Tls(TlsFlags),
     /// Replies that are not PostgreSQL's: the self-checking load through each pooler
@@ -189,6 +196,32 @@ struct AnswersFlags {
     /// For machines
     #[arg(long)]
     json: bool,
+    /// The folder of initdb, postgres and pgbench [default: the newest that is found]
+    #[arg(long)]
+    pg_bin: Option<PathBuf>,
+}
+
+/// Flags of [`What::Million`].
+#[derive(Args, Debug)]
+struct MillionFlags {
+    /// All clients
+    #[arg(long, default_value_t = 1_000_000)]
+    clients: usize,
+    /// Worker threads
+    #[arg(long, default_value_t = 2)]
+    workers: usize,
+    /// On epoll instead of io_uring
+    #[arg(long)]
+    epoll: bool,
+    /// The length of each of the two phases of work
+    #[arg(long, default_value_t = 20)]
+    secs: u64,
+    /// For machines
+    #[arg(long)]
+    json: bool,
+    /// The Howdah under test [default: the one built beside this program]
+    #[arg(long)]
+    howdah: Option<PathBuf>,
     /// The folder of initdb, postgres and pgbench [default: the newest that is found]
     #[arg(long)]
     pg_bin: Option<PathBuf>,
@@ -307,6 +340,7 @@ fn main() -> ExitCode {
         }),
         Some(What::Answers(flags)) => ask(flags),
         Some(What::Tls(flags)) => measure_tls(flags),
+        Some(What::Million(flags)) => gather(flags),
         Some(What::Matrix(flags)) => play(Design::Matrix, flags),
         Some(What::Classic(flags)) => play(Design::Classic, flags),
         Some(What::Threads(flags)) => play(Design::Threads, flags),
@@ -317,6 +351,7 @@ fn main() -> ExitCode {
         Some(What::Shapes(flags)) => play(Design::Shapes, flags),
         Some(What::Copy(flags)) => play(Design::Copy, flags),
         Some(What::Pools(flags)) => play(Design::Pools, flags),
+        Some(What::Published(flags)) => play(Design::Published, flags),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -392,6 +427,31 @@ fn measure_tls(flags: &TlsFlags) -> io::Result<()> {
     }
     if let Some(path) = &flags.programs.markdown {
         std::fs::write(path, report)?;
+    }
+    Ok(())
+}
+
+/// Plays a crowd of idle clients, and prints the results.
+fn gather(flags: &MillionFlags) -> io::Result<()> {
+    if flags.workers == 0 || flags.clients == 0 || flags.secs == 0 {
+        return Err(io::Error::other(
+            "--clients, --workers and --secs begin at 1",
+        ));
+    }
+    let machine = Machine::new(false)?;
+    let howdah = machine.install(&built_howdah(flags.howdah.as_deref())?)?;
+    let choice = million::Choice {
+        clients: flags.clients,
+        workers: flags.workers,
+        epoll: flags.epoll,
+        seconds: flags.secs,
+    };
+    let postgres = Postgres::start(&machine, flags.pg_bin.as_deref(), 1, None)?;
+    let outcome = million::measure(&machine, &postgres, &howdah, choice)?;
+    if flags.json {
+        println!("{}", million::json(&outcome));
+    } else {
+        println!("{}", million::shown(&outcome));
     }
     Ok(())
 }
@@ -634,16 +694,18 @@ fn bench(flags: &TableFlags) -> io::Result<Results> {
 
 fn install(flags: &ProgramFlags, machine: &Machine) -> io::Result<Programs> {
     let beside = std::env::current_exe()?;
-    let howdah = flags
-        .howdah
-        .clone()
-        .unwrap_or_else(|| beside.with_file_name("howdah"));
     Ok(Programs {
-        howdah: machine.install(&howdah)?,
+        howdah: machine.install(&built_howdah(flags.howdah.as_deref())?)?,
         floor: machine.install(&beside.with_file_name("howdah-floor"))?,
         echo: machine.install(&beside.with_file_name("howdah-echo"))?,
         pgbouncer: machine.install(&in_path(&flags.pgbouncer))?,
     })
+}
+
+/// The Howdah under test: the one named, or the one built beside this program.
+fn built_howdah(named: Option<&Path>) -> io::Result<PathBuf> {
+    let beside = std::env::current_exe()?.with_file_name("howdah");
+    Ok(named.map_or(beside, Path::to_owned))
 }
 
 /// Searches for a bare name in PATH, and in Debian's folder of PgBouncer.

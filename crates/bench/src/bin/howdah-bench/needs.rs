@@ -41,6 +41,7 @@ fn packages(flags: &Flags, names_pgbouncer: bool) -> io::Result<Vec<&'static str
         }
         Some(What::Decisions { .. } | What::Growth) => Ok(vec!["valgrind"]),
         Some(What::Against { .. } | What::Needs { .. }) => Ok(vec![NOTHING]),
+        Some(What::Million(flags)) => Ok(wanted(flags.pg_bin.is_none(), false)),
         Some(What::Answers(AnswersFlags { only, pg_bin, .. })) => {
             played(only, pg_bin.is_none(), names_pgbouncer)
         }
@@ -54,7 +55,8 @@ fn packages(flags: &Flags, names_pgbouncer: bool) -> io::Result<Vec<&'static str
             | What::Memory(flags)
             | What::Shapes(flags)
             | What::Copy(flags)
-            | What::Pools(flags),
+            | What::Pools(flags)
+            | What::Published(flags),
         ) => {
             crate::check_lengths(flags)?;
             let DesignFlags { only, pg_bin, .. } = flags;
@@ -117,6 +119,7 @@ mod tests {
             ("answers --pooler=pgbouncer=/bin/true --pg-bin /opt", ""),
             ("decisions --bounds", "valgrind"),
             ("growth", "valgrind"),
+            ("million --clients 5000", "postgresql"),
             ("against a b", NOTHING),
         ] {
             assert_eq!(needs(arguments).as_deref(), Ok(told), "{arguments}");

@@ -77,7 +77,13 @@ impl Process {
 
     /// The resident memory of the process and all its children, in kilobytes.
     pub fn resident_kilobytes(&self) -> u64 {
-        tree(self.child.id()).into_iter().map(resident_of_one).sum()
+        self.memory_kilobytes("VmRSS:")
+    }
+
+    /// A figure of memory in `/proc/PID/status`, of the process and all its children, in kilobytes.
+    pub fn memory_kilobytes(&self, name: &str) -> u64 {
+        let all = tree(self.child.id()).into_iter();
+        all.map(|process| memory_of_one(process, name)).sum()
     }
 }
 
@@ -273,9 +279,9 @@ fn ticks_of_one(process: u32) -> u64 {
         * 10_000_000
 }
 
-fn resident_of_one(process: u32) -> u64 {
+fn memory_of_one(process: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok())
         .unwrap_or(0)
 }
