@@ -28,6 +28,10 @@ pub struct Spread {
     pub(crate) signals: ThreadLoad,
     /// The number of mails to other workers, as last counted.
     pub(crate) posted: u64,
+    /// The recently active clients, by login, as last counted. Empty if nobody asks.
+    pub(crate) active: Vec<u32>,
+    /// When they may be counted again.
+    pub(crate) next_count: Time,
 }
 
 /// The seats of a pool.
@@ -49,6 +53,8 @@ impl Spread {
             next_load: None,
             signals: ThreadLoad::default(),
             posted: 0,
+            active: Vec::new(),
+            next_count: Time(0),
         }
     }
 

@@ -20,6 +20,9 @@ const LOAD_NS: u64 = 100_000_000;
 /// How long a client counts as active after its last request, in nanoseconds. Many applications
 /// reuse the connection that came back last, so most of their connections are idle.
 const ACTIVE_NS: u64 = 1_000_000_000;
+/// How long after a count of the active clients the next one waits, in nanoseconds for each client:
+/// about a hundred times what the count takes. Below 50,000 clients, each report counts.
+const COUNT_NS: u64 = 2_000;
 
 /// How many workers a pool of this size may have, at most `usable`. A size of 0 means no limit.
 pub fn widest(size: u32, usable: u16) -> u16 {
@@ -73,19 +76,20 @@ impl Pooler {
     /// Reports the load, and once more after the last client has left.
     pub(crate) fn tell_load(&mut self, out: &mut Out) {
         let (mut pools, mut busy) = (Vec::new(), false);
-        let active = self.active_clients();
+        self.count_active_clients();
         for id in self.logins.ids() {
             let key = self.logins.at(id).key.clone();
             let widest = self.width(&key);
             let moves = self.pool_if_any(id, Purpose::Clients).is_some();
             let login = self.logins.at_mut(id);
             let transactions = login.tells_transactions();
+            let active = self.spread.active.get(id.0 as usize).copied();
             busy |= transactions > 0;
             if moves && (login.clients() > 0 || transactions > 0) {
                 pools.push(PoolLoad {
                     login: key,
                     clients: login.clients(),
-                    active: { active.get(id.0 as usize).copied() }.unwrap_or(login.clients()),
+                    active: active.unwrap_or(u32::MAX).min(login.clients()),
                     transactions,
                     widest,
                 });
@@ -112,11 +116,15 @@ impl Pooler {
         Time(self.now.0.saturating_sub(ACTIVE_NS))
     }
 
-    /// The number of recently active clients by login. Empty where it does not matter, because
-    /// counting looks at all clients.
-    fn active_clients(&self) -> Vec<u32> {
+    /// Counts the recently active clients by login, for `Spread::active`. Counts nothing where this
+    /// does not matter, because counting looks at all clients.
+    fn count_active_clients(&mut self) {
         if !self.spread.asks_who_is_active() {
-            return Vec::new();
+            self.spread.active.clear();
+            return;
+        }
+        if self.now < self.spread.next_count {
+            return;
         }
         let slots = { self.logins.iter() }
             .map(|(id, _)| id.0 as usize + 1)
@@ -127,7 +135,8 @@ impl Pooler {
                 counts[login.0 as usize] += 1;
             }
         }
-        counts
+        self.spread.active = counts;
+        self.spread.next_count = Time(self.now.0 + self.clients.len() as u64 * COUNT_NS);
     }
 
     /// Stores the thread's load since the last report, and the number of mails to other workers so

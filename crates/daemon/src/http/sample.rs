@@ -1,4 +1,5 @@
-//! The sample that the control thread takes of all workers once a second.
+//! The sample that the control thread takes of all workers once a second; less often if there are so
+//! many clients that looking at all of them each second would cost.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,6 +14,10 @@ use howdah_pooler::metrics::{Memory, Process, Sight};
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
+/// A worker looks at each of its clients for a sample. With so many clients there is a sample every
+/// second second, with twice as many every third, and so on: at most a hundredth of a worker's time.
+const CLIENTS_EACH_SECOND: u64 = 100_000;
+
 /// Asks the workers, and puts their answers together.
 pub struct Sampler {
     memory: Memory,
@@ -21,6 +26,8 @@ pub struct Sampler {
     /// The number of workers that have not answered yet.
     awaited: usize,
     late: u64,
+    /// How many more of the next seconds have no sample.
+    rests: u64,
     /// The name of the machine.
     host: String,
     started: f64,
@@ -38,6 +45,7 @@ impl Sampler {
             holdings: Vec::new(),
             awaited: 0,
             late: 0,
+            rests: 0,
             host: host_name(),
             started: now(),
             reload_succeeded: true,
@@ -57,6 +65,10 @@ impl Sampler {
     pub fn ask(&mut self, workers: &[PostBox]) {
         if self.awaited > 0 {
             self.late += 1;
+            return;
+        }
+        if self.rests > 0 {
+            self.rests -= 1;
             return;
         }
         self.serial += 1;
@@ -86,6 +98,8 @@ impl Sampler {
         }
         let process = self.process(draining, spans, globals);
         let holdings = std::mem::take(&mut self.holdings);
+        let clients: u64 = holdings.iter().map(|of| u64::from(of.clients)).sum();
+        self.rests = clients / CLIENTS_EACH_SECOND;
         let most = globals.metrics_max_pools as usize;
         Some(self.memory.sample(now(), holdings, process, most))
     }

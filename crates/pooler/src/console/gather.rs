@@ -28,6 +28,38 @@ use crate::{Seeded, place};
 /// The addresses of a client's database and user names. Equal names mostly have equal addresses.
 type LoginNames = (*const u8, *const u8);
 
+/// Counts clients by the names they logged in with.
+struct LoginTally<'a> {
+    /// For each pair of addresses, a place in `counts`.
+    places: HashMap<LoginNames, usize, Seeded>,
+    /// A client with these names, and how many have them.
+    counts: Vec<(&'a Client, u32)>,
+    /// The names of the last client: those of the next one, mostly.
+    last: (LoginNames, usize),
+}
+
+impl<'a> LoginTally<'a> {
+    fn new(seeded: Seeded) -> Self {
+        LoginTally {
+            places: HashMap::with_hasher(seeded),
+            counts: Vec::new(),
+            last: ((std::ptr::null(), std::ptr::null()), 0),
+        }
+    }
+
+    fn count(&mut self, client: &'a Client) {
+        let names = (client.who.database.as_ptr(), client.who.user.as_ptr());
+        if self.last.0 != names {
+            let place = *self.places.entry(names).or_insert_with(|| {
+                self.counts.push((client, 0));
+                self.counts.len() - 1
+            });
+            self.last = (names, place);
+        }
+        self.counts[self.last.1].1 += 1;
+    }
+}
+
 /// A server's state in the console.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Seen {
@@ -62,23 +94,26 @@ impl Pooler {
         for id in self.pools.ids() {
             self.trim_waiting(id);
         }
-        let mut shares: HashMap<LoginId, PoolShare, Seeded> = HashMap::with_hasher(self.seeded);
+        // By a login's id: this is looked up for each of perhaps a million clients.
+        let mut shares: Vec<Option<PoolShare>> = Vec::new();
         let serves = |id: &LoginId| {
             let mut pools = self.logins.at(*id).pools().iter();
             pools.any(|pool| self.pools.at(*pool).key.purpose != Purpose::Checks)
         };
-        let ids = self.logins.ids().into_iter().filter(serves);
-        shares.extend(ids.map(|id| (id, self.share(id))));
-        let mut logins: HashMap<LoginNames, (&Client, u32), Seeded> =
-            HashMap::with_hasher(self.seeded);
+        for id in self.logins.ids().into_iter().filter(serves) {
+            let at = id.0 as usize;
+            shares.resize_with(shares.len().max(at + 1), || None);
+            shares[at] = Some(self.share(id));
+        }
+        let mut logins = LoginTally::new(self.seeded);
         let (mut login_clients, mut consoles) = (0, 0);
         for (_, client) in self.clients.iter() {
             if client.admitted {
-                // Names are shared, so comparing their addresses finds most equal names.
-                let login = (client.who.database.as_ptr(), client.who.user.as_ptr());
-                logins.entry(login).or_insert((client, 0)).1 += 1;
+                logins.count(client);
             }
-            let share = client.login.and_then(|id| shares.get_mut(&id));
+            let share = client
+                .login
+                .and_then(|id| shares.get_mut(id.0 as usize)?.as_mut());
             match (client.state(), share) {
                 (ClientState::Console(_), _) => consoles += 1,
                 (ClientState::Canceller | ClientState::Closing, _) => {}
@@ -99,12 +134,13 @@ impl Pooler {
             }
         }
         let mut admitted = BTreeMap::new();
-        for (client, count) in logins.into_values() {
+        for (client, count) in logins.counts {
             let login = (client.who.database.clone(), client.who.user.clone());
             *admitted.entry(login).or_default() += count;
         }
         for (_, server) in self.servers.iter() {
-            let Some(share) = shares.get_mut(&server.login) else {
+            let share = shares.get_mut(server.login.0 as usize);
+            let Some(share) = share.and_then(Option::as_mut) else {
                 continue;
             };
             if self.pools.at(server.pool).key.purpose == Purpose::Checks {
@@ -119,7 +155,7 @@ impl Pooler {
             lags: self.lags(),
             reads: self.read_sights(),
             worker: self.worker,
-            pools: shares.into_values().collect(),
+            pools: shares.into_iter().flatten().collect(),
             admitted,
             clients: self.clients.len() as u32,
             login_clients,

@@ -11,21 +11,19 @@ use howdah_wire::write;
 use super::asked::QueryReader;
 use super::signalled::signal_ahead;
 use super::upstream::{Flow, Step, await_whole, is_long_parse, needs_server, next, skip};
-use crate::account::Allowance;
 use crate::client::{Client, ClientState};
 use crate::config::Globals;
-use crate::effect::VolatileNames;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::limits;
-use crate::login::terms::Terms;
+use crate::login::Login;
 use crate::opening::QueryRead;
 use crate::reads::group::{GroupKind, group_kind};
 use crate::server::Server;
 use crate::session::Tracking;
 use crate::session::note::{read_piece, tracking};
-use crate::statement::{Interner, Keepers, SchemaId, Shape, Statement};
+use crate::statement::{Interner, Shape, Statement};
 use crate::table::Table;
 
 /// The parts of a `Pooler` that the messages of a client without a server need.
@@ -34,18 +32,14 @@ pub(super) struct Ahead<'a> {
     pub id: ClientId,
     /// The client.
     pub client: &'a mut Client,
-    /// Howdah renames statements, so that a server can hold the statements of many clients.
-    pub renames: bool,
     /// The global settings.
     pub globals: &'a Globals,
-    /// The settings of the client's login.
-    pub terms: &'a Terms,
-    /// The login's share of the account.
-    pub share: &'a Arc<Allowance>,
-    /// The database's volatile functions, if single reads go to standbys.
-    pub volatile: Option<&'a VolatileNames>,
-    /// What is known about the statements of the login.
-    pub known: KnownStatements<'a>,
+    /// The client's login.
+    pub login: &'a Login,
+    /// All servers.
+    pub servers: &'a Table<ServerId, Server>,
+    /// The table of shared statements.
+    pub interner: &'a Interner,
     /// The list of actions.
     pub out: &'a mut Out,
     /// The counters.
@@ -63,27 +57,6 @@ pub(super) struct AheadCounts {
     pub describes: u32,
 }
 
-/// What is known about the statements of a login.
-pub(super) struct KnownStatements<'a> {
-    /// Which server of the login may have a statement.
-    pub keepers: &'a Keepers,
-    /// All servers.
-    pub servers: &'a Table<ServerId, Server>,
-    /// The table of shared statements.
-    pub interner: &'a Interner,
-    /// The schema of the login's database.
-    pub schema: SchemaId,
-}
-
-impl KnownStatements<'_> {
-    /// If a server of the login is certain to have the statement: the server's description of it,
-    /// as far as known.
-    pub fn confirmed(&self, statement: &Arc<Statement>) -> Option<Option<Shape>> {
-        let keeper = self.keepers.of(statement.key())?;
-        gone!(self.servers.get(keeper)).confirms(statement)
-    }
-}
-
 impl Ahead<'_> {
     /// Handles messages up to the first that needs a server. If that is a Query, reads it.
     #[inline(always)] // Called in one place.
@@ -96,9 +69,22 @@ impl Ahead<'_> {
         }
     }
 
+    /// If a server of the login is certain to have the statement: the server's description of it,
+    /// as far as known.
+    pub(super) fn confirmed(&self, statement: &Arc<Statement>) -> Option<Option<Shape>> {
+        let keeper = self.login.keepers.of(statement.key())?;
+        gone!(self.servers.get(keeper)).confirms(statement)
+    }
+
+    /// Howdah renames statements, so that a server can hold the statements of many clients.
+    #[inline]
+    pub(super) fn renames(&self) -> bool {
+        self.login.renames(self.globals.max_prepared_statements)
+    }
+
     /// A group that may be a read waits for its Sync: the whole group decides where it goes.
     fn read_group(&mut self, chunk: &Chunk<'_>, read: &mut QueryRead) -> Step {
-        let Some(volatile) = self.volatile else {
+        let Some(volatile) = self.login.volatile() else {
             return Ok(());
         };
         match group_kind(self.client, chunk.rest(), volatile) {
@@ -176,16 +162,16 @@ impl Ahead<'_> {
             return Err(Flow::Partial);
         }
         let held_whole = match header.tag {
-            tag::PARSE if self.renames => !is_long_parse(chunk.rest(), header),
+            tag::PARSE if self.renames() => !is_long_parse(chunk.rest(), header),
             tag::PARSE => {
-                let tracked = tracking(self.client, self.terms) != Tracking::Nothing;
+                let tracked = tracking(self.client, &self.login.terms) != Tracking::Nothing;
                 header.total() <= limits::QUERY_READ && tracked
             }
             _ => false,
         };
         if held_whole && there < header.total() {
             // Without room, it is answered at once, or passes through.
-            await_whole(self.client, self.share, false, header)?;
+            await_whole(self.client, &self.login.share, false, header)?;
         }
         Ok(())
     }
@@ -197,15 +183,15 @@ impl Ahead<'_> {
             return self.read_group(chunk, read);
         }
         if !read.filled {
-            let tracking = tracking(self.client, self.terms);
+            let tracking = tracking(self.client, &self.login.terms);
             let mut reader = QueryReader {
                 client: self.client,
                 has_server: false,
                 tracking,
-                renames: self.renames,
-                routes: self.terms.reads.is_some(),
-                volatile: self.volatile,
-                share: self.share,
+                renames: self.login.renames(self.globals.max_prepared_statements),
+                routes: self.login.terms.reads.is_some(),
+                volatile: self.login.volatile(),
+                share: &self.login.share,
             };
             reader.read(chunk, header, read)?;
         }

@@ -64,7 +64,7 @@ impl Ahead<'_> {
 
     fn may_answer_groups(&self) -> bool {
         let client = &*self.client;
-        self.renames
+        self.renames()
             && matches!(client.state(), ClientState::Idle)
             // Its ReadyForQuery must follow all notifications.
             && !client.listens()
@@ -105,13 +105,13 @@ impl Ahead<'_> {
         let fits = parse.name.len() <= limits::STATEMENT_NAME
             && names.len() + before.len() < limits::CLIENT_NAMES
             && names.texts() + size <= limits::CLIENT_TEXTS
-            && self.share.will_have_room(size);
+            && self.login.share.will_have_room(size);
         if !fits || self.named(parse.name, before).is_some() {
             return None;
         }
-        let (interner, schema) = (self.known.interner, self.known.schema);
+        let (interner, schema) = (self.interner, self.login.schema);
         let statement = interner.shared(schema, self.client.meaning, parse.definition)?;
-        self.known.confirmed(statement)?;
+        self.confirmed(statement)?;
         let plain = statement.only_moves_transaction() && SignalText::read(parse.text()).is_none();
         plain.then(|| Known::Parse(parse.name, statement.clone()))
     }
@@ -125,7 +125,7 @@ impl Ahead<'_> {
         if !self.is_current(statement) {
             return None;
         }
-        let shape = self.known.confirmed(statement)??;
+        let shape = self.confirmed(statement)??;
         statement.description(shape)?;
         let same = told.is_none_or(|told| told.shape == shape);
         let describes = |known: &&Known<'_>| matches!(known, Known::Describe(..));
@@ -164,7 +164,7 @@ impl Ahead<'_> {
 
     /// True if the client would get this statement if it parsed the text now.
     fn is_current(&self, statement: &Statement) -> bool {
-        let (interner, schema) = (self.known.interner, self.known.schema);
+        let (interner, schema) = (self.interner, self.login.schema);
         let meaning = self.client.meaning;
         !statement.private
             && statement.schema == interner.schema(schema)
@@ -180,7 +180,7 @@ impl Ahead<'_> {
                 if self.client.has_signal() {
                     self.client.forgets_signal(Some(name));
                 }
-                statement.charge_to(self.share);
+                statement.charge_to(&self.login.share);
                 let number = self.client.statements.next_number();
                 let named = Named::new(statement, number);
                 self.client.statements.insert(name.into(), named);

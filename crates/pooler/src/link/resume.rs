@@ -8,7 +8,7 @@ use crate::effect::Depth;
 use crate::event::{ClientId, Out, Time};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
-use crate::link::ahead::{Ahead, AheadCounts, KnownStatements};
+use crate::link::ahead::{Ahead, AheadCounts};
 use crate::link::assign::evict_statements;
 use crate::link::downstream;
 use crate::link::upstream::{self, Flow, Upstream};
@@ -133,22 +133,13 @@ impl Pooler {
         let now = self.now;
         let client = self.clients.at_mut(id);
         let login_id = client.login.expect("the client is logged in");
-        let login = self.logins.at(login_id);
-        let globals = &self.config.globals;
         let mut ahead = Ahead {
             id,
             client,
-            renames: login.renames(globals.max_prepared_statements),
-            globals,
-            terms: &login.terms,
-            share: &login.share,
-            volatile: login.volatile(),
-            known: KnownStatements {
-                keepers: &login.keepers,
-                servers: &self.servers,
-                interner: &self.shared.statements,
-                schema: login.schema,
-            },
+            globals: &self.config.globals,
+            login: self.logins.at(login_id),
+            servers: &self.servers,
+            interner: &self.shared.statements,
             out,
             counts: AheadCounts::default(),
         };

@@ -293,7 +293,7 @@ struct TableFlags {
     #[arg(long)]
     seconds: Option<u64>,
     /// Only these rows: cpu, cpu-8, cpu-prepared, cpu-two, tps-two, tps-one-client, cpu-1,
-    /// cpu-epoll, cpu-floor, active, memory, login; PostgreSQL itself is always there
+    /// tps-few, tps-few-epoll, cpu-epoll, cpu-floor, active, memory, login; PostgreSQL itself is always there
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// The clients of the rows with 10,000 of them

@@ -93,7 +93,7 @@ const EVERY: &[Protocol] = &Protocol::ALL;
 const UNNAMED: &[Protocol] = &[Simple, Extended];
 
 /// The rows from pgbench's cells.
-pub const MEASURES: [Measure; 9] = [
+pub const MEASURES: [Measure; 11] = [
     Measure {
         key: "cpu",
         title: "CPU, 1 worker, 40-500 clients, simple and extended, of PgBouncer's",
@@ -163,6 +163,26 @@ pub const MEASURES: [Measure; 9] = [
         protocols: UNNAMED,
         clients: &[1],
         bound: Bound::AtMost(1.05),
+    },
+    Measure {
+        key: "tps-few",
+        title: "TPS, 1 worker, 1 and 8 clients, of PgBouncer's",
+        figure: Figure::Tps,
+        subject: Target::Howdah,
+        peer: Target::PgBouncer,
+        protocols: EVERY,
+        clients: &[1, 8],
+        bound: Bound::AtLeast(1.00),
+    },
+    Measure {
+        key: "tps-few-epoll",
+        title: "TPS, epoll, 1 worker, 1 and 8 clients, of PgBouncer's",
+        figure: Figure::Tps,
+        subject: Target::HowdahEpoll,
+        peer: Target::PgBouncer,
+        protocols: EVERY,
+        clients: &[1, 8],
+        bound: Bound::AtLeast(1.00),
     },
     Measure {
         key: "cpu-epoll",

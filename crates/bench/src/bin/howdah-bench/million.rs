@@ -341,7 +341,9 @@ fn scrape_until(over: &AtomicBool, port: u16) -> io::Result<f64> {
             next += Duration::from_secs(1);
             let begun = Instant::now();
             let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+            stream.write_all(
+                b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n",
+            )?;
             let mut text = String::new();
             stream.read_to_string(&mut text)?;
             if !text.contains("howdah_") {
