@@ -21,8 +21,8 @@ const LOAD_NS: u64 = 100_000_000;
 /// reuse the connection that came back last, so most of their connections are idle.
 const ACTIVE_NS: u64 = 1_000_000_000;
 /// How long after a count of the active clients the next one waits, in nanoseconds for each client:
-/// about a hundred times what the count takes. Below 50,000 clients, each report counts.
-const COUNT_NS: u64 = 2_000;
+/// about a hundred times what the count takes. Below 5,000 clients, each report counts.
+const COUNT_NS: u64 = 20_000;
 
 /// How many workers a pool of this size may have, at most `usable`. A size of 0 means no limit.
 pub fn widest(size: u32, usable: u16) -> u16 {

@@ -16,7 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// A worker looks at each of its clients for a sample. With so many clients there is a sample every
 /// second second, with twice as many every third, and so on: at most a hundredth of a worker's time.
-const CLIENTS_EACH_SECOND: u64 = 100_000;
+const CLIENTS_EACH_SECOND: u64 = 25_000;
 
 /// Asks the workers, and puts their answers together.
 pub struct Sampler {
