@@ -12,6 +12,7 @@ mod lexer;
 mod line;
 mod map;
 mod refusal;
+mod scan;
 mod value;
 
 pub use hash::slot;
@@ -21,4 +22,5 @@ pub use map::{
     Shard, ShardSet, TableLine, Unlisted,
 };
 pub use refusal::Refusal;
+pub use scan::{Constants, MOST_TOKENS, Shape, scan};
 pub use value::{Given, KeyType, KeyValue, Unreadable, oid};
