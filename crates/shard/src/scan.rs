@@ -113,6 +113,15 @@ impl Constants {
 /// The shape of a text and its constants. `escapes`: a backslash escapes in every string
 /// (`standard_conforming_strings = off`).
 pub fn scan(text: &[u8], escapes: bool) -> Result<(Shape, Constants), Refusal> {
+    scan_as(text, escapes, true)
+}
+
+/// Like [`scan`]; without `folds`, each constant keeps a place of its own.
+pub(crate) fn scan_as(
+    text: &[u8],
+    escapes: bool,
+    folds: bool,
+) -> Result<(Shape, Constants), Refusal> {
     if u32::try_from(text.len()).is_err() {
         return Err(Refusal::too_complex("the statement is too long").firm());
     }
@@ -125,7 +134,11 @@ pub fn scan(text: &[u8], escapes: bool) -> Result<(Shape, Constants), Refusal> {
         before: Before::Other,
     };
     while let Some(token) = scan.lexer.next() {
-        scan.token(&token, true)?;
+        if folds {
+            scan.token(&token, true)?;
+        } else {
+            scan.add(&token)?;
+        }
     }
     if scan.lexer.is_cut() {
         return Err(Refusal::syntax(
@@ -217,6 +230,11 @@ impl Scan<'_> {
                 let message = "versions of PostgreSQL read a number differently";
                 let hint = "Write the number in decimal digits, with a blank behind.";
                 return Err(Refusal::unproved(message).detail(number).hint(hint));
+            }
+            Kind::Quoted if bytes[0] != b'"' => {
+                // Its UESCAPE is a constant on which the name depends.
+                return Err(Refusal::unproved("names like U&\"...\" are not read")
+                    .hint("Write the name's characters themselves."));
             }
             Kind::Word | Kind::Quoted | Kind::Parameter | Kind::Operator | Kind::Sign => {
                 self.put(token, bytes, false);
@@ -483,6 +501,7 @@ mod tests {
             ("select 'a", "42601"),
             ("select 0x1f", "0A000"),
             ("select 1_000", "0A000"),
+            ("select U&\"d!0061\" uescape '!'", "0A000"),
             ("", ""),
         ] {
             assert_eq!(shown(text), expected, "{text}");
