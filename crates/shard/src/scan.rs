@@ -267,7 +267,9 @@ impl Scan<'_> {
         let joins = |byte: u8| is_word(byte) || b"'\".".contains(&byte);
         let last = self.shape.last().copied();
         let first = bytes.first().copied().unwrap_or(b' ');
-        let touches = last.is_some_and(joins) && joins(first);
+        // `u&` and a dollar-quoted string are not `u&'..'`.
+        let prefixes = last == Some(b'&') && first == b'\'';
+        let touches = (last.is_some_and(joins) && joins(first)) || prefixes;
         let replaced = is_constant || self.before == Before::Constant;
         if last.is_some() && (token.blank || (touches && replaced)) {
             self.shape.push(b' ');
@@ -466,6 +468,7 @@ mod tests {
             ),
             ("select \"A\"$$b$$x", "select \"A\" 's' x | 0 $$b$$"),
             ("select a.5", "select a 1.5 | 0 .5"),
+            ("select u&$$a$$", "select u& 's' | 0 $$a$$"),
             ("select $1.5", "select $1 1.5 | 0 .5"),
             ("select 'a'$$b$$", "select 's' 's' | 0 'a' | 1 $$b$$"),
             (
