@@ -33,6 +33,17 @@ impl ShardSet {
         })
     }
 
+    /// All shards that any database can have.
+    pub(crate) fn all() -> ShardSet {
+        ShardSet(u128::MAX)
+    }
+
+    /// The shards that are not in the other set.
+    #[must_use]
+    pub(crate) fn without(self, other: ShardSet) -> ShardSet {
+        ShardSet(self.0 & !other.0)
+    }
+
     /// This set and a shard.
     #[must_use]
     pub fn with(self, shard: Shard) -> ShardSet {
