@@ -31,8 +31,8 @@ impl Reader<'_> {
             return Ok(());
         };
         match node {
+            NodeEnum::ColumnRef(_) => self.looks_up(scope),
             NodeEnum::AConst(_)
-            | NodeEnum::ColumnRef(_)
             | NodeEnum::AStar(_)
             | NodeEnum::SetToDefault(_)
             | NodeEnum::String(_) => Ok(()),

@@ -4,7 +4,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{self, OnConflictAction, SetOperation};
 
 use super::scope::{Columns, Entry, Scope, Source};
-use super::{Reader, boxed, inside, not_read};
+use super::{Reader, boxed, cells, inside, is_star, not_read};
 use crate::catalogue::{Table, TablePlace};
 use crate::proof::{Leaf, Node, Premise};
 use crate::refusal::Refusal;
@@ -268,6 +268,9 @@ impl<'a> Reader<'a> {
             let Some(NodeEnum::List(row)) = inside(row) else {
                 return Err(not_read("such a row of VALUES"));
             };
+            if row.items.iter().any(|item| is_star(inside(item))) {
+                return Err(not_read("a star in a row of VALUES"));
+            }
             let mut found = None;
             for (at, item) in row.items.iter().enumerate() {
                 let item = inside(item);
@@ -312,6 +315,12 @@ impl<'a> Reader<'a> {
         for (at, name) in names.iter().enumerate() {
             // Without UNION, a parameter has the type of the column into which it goes.
             let value = select.target_list.get(at).and_then(inside);
+            if let Some(NodeEnum::ResTarget(value)) = value
+                && is_star(boxed(&value.val))
+            {
+                // The places behind are not those of the targets.
+                break;
+            }
             if let Some(NodeEnum::ResTarget(value)) = value.filter(|_| is_plain) {
                 self.note_stored(target.table, name, boxed(&value.val));
             }
@@ -435,7 +444,7 @@ fn assigned(item: &protobuf::ResTarget) -> Option<&NodeEnum> {
     match boxed(&part.source) {
         Some(NodeEnum::RowExpr(row)) => {
             let at = usize::try_from(part.colno).ok()?.checked_sub(1)?;
-            row.args.get(at).and_then(inside)
+            cells(row)?.get(at).and_then(inside)
         }
         _ => None,
     }
