@@ -201,33 +201,47 @@ impl Proof {
         let any = candidates.is_empty();
         candidates.extend(any.then_some(Shard(0)));
         let mut first = None;
+        // For each goal, the candidates for which the goal holds.
+        let mut on = vec![Vec::new(); goals.len()];
         for shard in candidates {
-            match self.unproved(goals, &of, shard) {
+            let holding = self.holding(goals, &of, shard);
+            match holding.iter().position(|holds| !holds) {
                 None if any => return Ok(None),
                 None => return may(shard).map(|()| Some(shard)),
-                Some(goal) => first = first.or(Some((goal, shard))),
+                Some(at) => first = first.or(goals.get(at).map(|goal| (goal, shard))),
             }
+            let found = on.iter_mut().zip(holding).filter(|(_, holds)| *holds);
+            found.for_each(|(on, _)| on.push(shard));
         }
         let (goal, shard) = first.ok_or_else(|| Refusal::unproved("nothing is to be proved"))?;
-        Err(self.refusal(map, goal, &of, shard, any))
-    }
-
-    /// The first goal that does not hold for a shard.
-    fn unproved<'a>(
-        &self,
-        goals: &'a [Goal],
-        of: &[(DistributionId, Vec<Held>)],
-        shard: Shard,
-    ) -> Option<&'a Goal> {
-        for (by, held) in of {
-            let holds = self.solve(held, shard);
-            let mine = goals.iter().filter(|goal| goal.by == *by);
-            let unproved = mine.into_iter().find(|goal| !holds[goal.node as usize]);
-            if unproved.is_some() {
-                return unproved;
+        let mut refusal = self.refusal(map, goal, &of, shard, any);
+        // Rows that are on one shard only, whatever else is not proved. Goals without rows hold for
+        // each shard.
+        let nowhere = self.holding(goals, &of, Shard(u8::MAX));
+        for on in on.iter().zip(nowhere).filter(|(_, anywhere)| !anywhere) {
+            if let [only] = on.0[..] {
+                refusal.firm |= refusal.proved.is_some_and(|other| other != only);
+                refusal.proved = Some(only);
             }
         }
-        None
+        Err(refusal)
+    }
+
+    /// Which goals hold for a shard.
+    fn holding(
+        &self,
+        goals: &[Goal],
+        of: &[(DistributionId, Vec<Held>)],
+        shard: Shard,
+    ) -> Vec<bool> {
+        let mut holding = vec![false; goals.len()];
+        for (by, held) in of {
+            let holds = self.solve(held, shard);
+            for (goal, holding) in goals.iter().zip(&mut holding) {
+                *holding |= goal.by == *by && holds[goal.node as usize];
+            }
+        }
+        holding
     }
 
     /// Which nodes hold for a shard.
@@ -290,6 +304,16 @@ impl Proof {
         };
         let mut held = Held::Nothing;
         for value in &read {
+            // The values of a list are written in UTF-8.
+            if let KeyValue::Text(text) = value
+                && std::str::from_utf8(text).is_err()
+                && map
+                    .distribution(by)
+                    .is_none_or(|found| found.slots().is_none())
+            {
+                let message = "a key's value is not in UTF-8, as the values of the list are";
+                return Held::Unknown(Refusal::unproved(message));
+            }
             match (map.shard_of(by, value), &held) {
                 (Ok(shard), Held::Nothing) => held = Held::On(shard),
                 (Ok(shard), Held::On(other)) if shard == *other => {}
@@ -340,16 +364,17 @@ impl Proof {
                 read
             }
             Term::Parameter(number) => {
-                let given = self.parameter(number, leaf.family, values)?;
+                let given = self.parameter(number, values)?;
                 KeyValue::of_parameter(leaf.family, given)?
                     .into_iter()
                     .collect()
             }
             Term::ParameterArray(number) => {
-                let given = self.parameter(number, leaf.family, values)?;
+                let given = self.parameter(number, values)?;
                 KeyValue::of_array(leaf.family, given)?.unwrap_or_default()
             }
         };
+        self.check_type(leaf, values, &read)?;
         for value in &read {
             let KeyValue::Text(text) = value else {
                 continue;
@@ -368,23 +393,36 @@ impl Proof {
         Ok(read)
     }
 
-    fn parameter<'a>(
-        &self,
-        number: u32,
-        family: KeyType,
-        values: &Values<'a>,
-    ) -> Result<Given<'a>, Unreadable> {
+    fn parameter<'a>(&self, number: u32, values: &Values<'a>) -> Result<Given<'a>, Unreadable> {
         let at = (number as usize).checked_sub(1);
         let given = at.and_then(|at| values.parameters.get(at));
         let given =
             *given.ok_or_else(|| Unreadable(format!("parameter ${number} is not given")))?;
-        // Digits mean the same number in each type.
-        let is_certain = family == KeyType::Integer && !given.binary;
-        if is_undeclared(given.oid) && !is_certain && self.doubtful.contains(&number) {
-            let what = "has several uses that may give it another type: declare or cast it";
-            return Err(Unreadable(format!("parameter ${number} {what}")));
-        }
         Ok(given)
+    }
+
+    /// A parameter with several uses may have another type than the key.
+    fn check_type(
+        &self,
+        leaf: &Leaf,
+        values: &Values<'_>,
+        read: &[KeyValue],
+    ) -> Result<(), Unreadable> {
+        let (Term::Parameter(number) | Term::ParameterArray(number)) = leaf.term else {
+            return Ok(());
+        };
+        if !self.doubtful.contains(&number) {
+            return Ok(());
+        }
+        let given = self.parameter(number, values)?;
+        // The digits of a small number mean the same in each type, even in a real.
+        let is_small = |value: &KeyValue| matches!(value, KeyValue::Int(0..=0x100_0000));
+        let is_certain = !given.binary && read.iter().all(is_small);
+        if given.bytes.is_none() || !is_undeclared(given.oid) || is_certain {
+            return Ok(());
+        }
+        let what = "has several uses that may give it another type: declare or cast it";
+        Err(Unreadable(format!("parameter ${number} {what}")))
     }
 
     /// Why a goal does not hold.

@@ -22,6 +22,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{self, SetOperation};
 
 use crate::catalogue::{Table, TablePlace};
+use crate::command;
 use crate::facts::{Facts, Surroundings};
 use crate::map::Shard;
 use crate::plan::REPLICATED;
@@ -32,7 +33,7 @@ use crate::value::KeyType;
 use scope::{Columns, Entry, NamedColumn, Scope, Source};
 
 /// Reads a SELECT, INSERT, UPDATE or DELETE.
-pub(crate) fn read(around: Surroundings<'_>, statement: &NodeEnum) -> Result<Facts, Refusal> {
+pub(crate) fn read(around: Surroundings<'_>, statement: &NodeEnum) -> Facts {
     let mut reader = Reader {
         around,
         facts: Facts::new(around.map),
@@ -44,13 +45,16 @@ pub(crate) fn read(around: Surroundings<'_>, statement: &NodeEnum) -> Result<Fac
         replicated: Vec::new(),
         uses: HashMap::new(),
     };
-    reader.query(statement, None)?;
+    let read = reader.query(statement, None);
     let mut facts = reader.facts;
+    if let Err(refusal) = read {
+        facts.refuse(refusal);
+    }
     let uses = reader.uses.into_iter();
     let doubtful = uses.filter(|(_, (all, as_key))| all != as_key);
     facts.proof.doubtful = doubtful.map(|(number, _)| number).collect();
     facts.proof.prune(&facts.goals);
-    Ok(facts)
+    facts
 }
 
 /// The most columns of a result, as in PostgreSQL.
@@ -590,6 +594,7 @@ impl<'a> Reader<'a> {
         let Some((table, shards)) = catalogue.table(path, schema, &named.relname) else {
             if may_be_temporary {
                 self.facts.temporary = true;
+                self.facts.has_unknown_name = true;
                 return Ok(None);
             }
             let name = schema.map_or_else(String::new, |schema| format!("{schema}."));
@@ -602,6 +607,9 @@ impl<'a> Reader<'a> {
             .unknown_name());
         };
         let place = catalogue.place(map, table)?;
+        if place == TablePlace::Catalogue && command::is_of_large_objects(table) {
+            return Err(command::of_one_server(table));
+        }
         if place != TablePlace::Catalogue {
             let narrowed = self.facts.may.and(shards);
             if narrowed != self.facts.may {

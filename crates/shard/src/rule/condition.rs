@@ -19,8 +19,8 @@ impl Reader<'_> {
         scope: &Scope<'_>,
         range: &Range<u32>,
     ) {
-        // A schema before pg_catalog may have another `=`.
-        if !self.around.path.catalog_first() {
+        // A schema before pg_catalog may have another `=`, or any other with exactly the types.
+        if !self.around.is_equals_built_in() {
             return;
         }
         match node {
@@ -64,6 +64,11 @@ impl Reader<'_> {
                     self.equals(inside(left), inside(right), scope, range);
                 }
             }
+            return;
+        }
+        // `= NULL` means IS NULL with transform_null_equals.
+        let is_null = |side: Option<&NodeEnum>| matches!(side, Some(NodeEnum::AConst(constant)) if constant.isnull);
+        if is_null(left) || is_null(right) {
             return;
         }
         for (column, value) in [(left, right), (right, left)] {

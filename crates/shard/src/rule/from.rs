@@ -414,7 +414,7 @@ impl<'a> Reader<'a> {
         else {
             return;
         };
-        if family != other_family || !self.around.path.catalog_first() {
+        if family != other_family || !self.around.is_equals_built_in() {
             return;
         }
         if range.contains(&item) {

@@ -170,6 +170,24 @@ impl Scope<'_> {
         }
     }
 
+    /// True if a table's column has the name, of which all columns are known.
+    pub(super) fn has(&self, names: &[&str]) -> bool {
+        let (schema, table, column) = match names {
+            [table, column] => (None, *table, *column),
+            [schema, table, column] => (Some(*schema), *table, *column),
+            _ => return false,
+        };
+        let mut named = self.named(schema, table);
+        match (named.next(), named.next()) {
+            (Some(only), None) => {
+                let mut columns = only.columns.list.iter();
+                columns.any(|found| found.name.as_deref() == Some(column))
+            }
+            (Some(_), Some(_)) => false,
+            (None, _) => self.outer.is_some_and(|outer| outer.has(names)),
+        }
+    }
+
     /// The columns of an entry, for `table.*`. `None` if the name means none, or several.
     pub(super) fn columns_of(&self, schema: Option<&str>, table: &str) -> Option<&Columns> {
         let mut named = self.named(schema, table);
@@ -190,7 +208,10 @@ impl Scope<'_> {
 
     /// How many columns a place sees.
     pub(super) fn width(&self) -> usize {
-        let own = self.entries.iter().map(|entry| 1 + entry.columns.list.len());
+        let own = self
+            .entries
+            .iter()
+            .map(|entry| 1 + entry.columns.list.len());
         own.sum::<usize>() + self.outer.map_or(0, Scope::width)
     }
 }

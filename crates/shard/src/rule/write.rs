@@ -1,11 +1,12 @@
 //! INSERT, UPDATE and DELETE: the keys that are stored have to be placed, too.
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{self, OnConflictAction, SetOperation};
+use pg_query::protobuf::{self, OnConflictAction, OverridingKind, SetOperation};
 
 use super::scope::{Columns, Entry, Scope, Source};
 use super::{Reader, boxed, cells, inside, is_star, not_read};
 use crate::catalogue::{Table, TablePlace};
+use crate::command;
 use crate::proof::{Leaf, Node, Premise};
 use crate::refusal::Refusal;
 use crate::value::KeyType;
@@ -39,6 +40,9 @@ impl<'a> Reader<'a> {
         let Some((table, place)) = found else {
             return Ok((entry, None));
         };
+        if place == TablePlace::Catalogue {
+            return Err(command::of_one_server(table));
+        }
         if let TablePlace::Replicated { home } = place {
             self.write_replicated(home, table.name());
         }
@@ -142,8 +146,8 @@ impl<'a> Reader<'a> {
     /// A parameter that is stored in a column has the column's type.
     fn note_stored(&mut self, table: &Table, column: &str, value: Option<&NodeEnum>) {
         let column = table.column(column);
-        if column.is_some_and(|column| KeyType::of_oid(column.column.of).is_some()) {
-            self.note_key(value);
+        if let Some(family) = column.and_then(|column| KeyType::of_oid(column.column.of)) {
+            self.note_key(value, family);
         }
     }
 
@@ -175,10 +179,16 @@ impl<'a> Reader<'a> {
             None => None,
             _ => return Err(not_read("such an INSERT")),
         };
+        let key = target.as_ref().and_then(|target| target.key());
+        if let (Some(target), Some((column, _))) = (&target, key)
+            && insert.r#override() == OverridingKind::OverridingUserValue
+        {
+            let what = "may be generated instead of what the statement gives";
+            return Err(self.key_not_placed(target.table, column, what));
+        }
         let names = self.stored_names(insert, target.as_ref())?;
         let rows =
             select.filter(|select| !select.values_lists.is_empty() && select.with_clause.is_none());
-        let key = target.as_ref().and_then(|target| target.key());
         let premises = match (rows, select) {
             (Some(rows), _) => self.stored_rows(rows, target.as_ref(), names.as_deref(), outer)?,
             (None, Some(select)) => {
