@@ -111,6 +111,12 @@ pub(crate) fn judge(
     })
 }
 
+/// True if a function with a name is not built in.
+pub(crate) fn is_user_defined(around: &Surroundings<'_>, name: &str) -> bool {
+    let facts = around.catalogue.functions(around.path, None, name);
+    facts.values().any(|facts| !facts.built_in)
+}
+
 fn is_of_first_shard(name: &str) -> bool {
     name.starts_with("pg_advisory_") || name.starts_with("pg_try_advisory_") || name == "pg_notify"
 }

@@ -177,6 +177,9 @@ impl Planner {
         Ok(Arc::new(Plan {
             guess: commands.iter().all(|command| command.facts.guess),
             writes: commands.iter().any(|command| command.facts.writes),
+            has_unknown_name: commands
+                .iter()
+                .any(|command| command.facts.has_unknown_name),
             commands,
         }))
     }

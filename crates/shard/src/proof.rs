@@ -204,7 +204,15 @@ impl Proof {
         });
         let named: Vec<Shard> = named.collect();
         let Some(shard) = named.iter().find(|shard| fit.has(**shard)) else {
-            return Err(self.refusal(map, goals, &solved, named.first().copied()));
+            let mut refusal = self.refusal(map, goals, &solved, named.first().copied());
+            // Rows that are on one shard only, whatever else is not proved.
+            for (goal, solved) in of_goals(goals, &solved) {
+                if let Some(only) = solved.holds[goal.node as usize].only() {
+                    refusal.firm |= refusal.proved.is_some_and(|other| other != only);
+                    refusal.proved = Some(only);
+                }
+            }
+            return Err(refusal);
         };
         may(*shard).map(|()| Some(*shard))
     }
@@ -285,6 +293,16 @@ impl Proof {
         };
         let mut held = Held::Nothing;
         for value in &read {
+            // The values of a list are written in UTF-8.
+            if let KeyValue::Text(text) = value
+                && std::str::from_utf8(text).is_err()
+                && map
+                    .distribution(by)
+                    .is_none_or(|found| found.slots().is_none())
+            {
+                let message = "a key's value is not in UTF-8, as the values of the list are";
+                return Held::Unknown(Refusal::unproved(message));
+            }
             match (map.shard_of(by, value), &held) {
                 (Ok(shard), Held::Nothing) => held = Held::On(shard),
                 (Ok(shard), Held::On(other)) if shard == *other => {}
@@ -335,16 +353,17 @@ impl Proof {
                 read
             }
             Term::Parameter(number) => {
-                let given = self.parameter(number, leaf.family, values)?;
+                let given = self.parameter(number, values)?;
                 KeyValue::of_parameter(leaf.family, given)?
                     .into_iter()
                     .collect()
             }
             Term::ParameterArray(number) => {
-                let given = self.parameter(number, leaf.family, values)?;
+                let given = self.parameter(number, values)?;
                 KeyValue::of_array(leaf.family, given)?.unwrap_or_default()
             }
         };
+        self.check_type(leaf, values, &read)?;
         for value in &read {
             let KeyValue::Text(text) = value else {
                 continue;
@@ -363,23 +382,36 @@ impl Proof {
         Ok(read)
     }
 
-    fn parameter<'a>(
-        &self,
-        number: u32,
-        family: KeyType,
-        values: &Values<'a>,
-    ) -> Result<Given<'a>, Unreadable> {
+    fn parameter<'a>(&self, number: u32, values: &Values<'a>) -> Result<Given<'a>, Unreadable> {
         let at = (number as usize).checked_sub(1);
         let given = at.and_then(|at| values.parameters.get(at));
         let given =
             *given.ok_or_else(|| Unreadable(format!("parameter ${number} is not given")))?;
-        // Digits mean the same number in each type.
-        let is_certain = family == KeyType::Integer && !given.binary;
-        if is_undeclared(given.oid) && !is_certain && self.doubtful.contains(&number) {
-            let what = "has several uses that may give it another type: declare or cast it";
-            return Err(Unreadable(format!("parameter ${number} {what}")));
-        }
         Ok(given)
+    }
+
+    /// A parameter with several uses may have another type than the key.
+    fn check_type(
+        &self,
+        leaf: &Leaf,
+        values: &Values<'_>,
+        read: &[KeyValue],
+    ) -> Result<(), Unreadable> {
+        let (Term::Parameter(number) | Term::ParameterArray(number)) = leaf.term else {
+            return Ok(());
+        };
+        if !self.doubtful.contains(&number) {
+            return Ok(());
+        }
+        let given = self.parameter(number, values)?;
+        // The digits of a small number mean the same in each type, even in a real.
+        let is_small = |value: &KeyValue| matches!(value, KeyValue::Int(0..=0x100_0000));
+        let is_certain = !given.binary && read.iter().all(is_small);
+        if given.bytes.is_none() || !is_undeclared(given.oid) || is_certain {
+            return Ok(());
+        }
+        let what = "has several uses that may give it another type: declare or cast it";
+        Err(Unreadable(format!("parameter ${number} {what}")))
     }
 
     /// Why the goals do not hold for one shard.

@@ -6,7 +6,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{self, AExprKind, BoolExprType, SubLinkType};
 
 use super::scope::{Scope, Source};
-use super::{Reader, boxed, inside, strings};
+use super::{Reader, boxed, cells, inside, strings};
 use crate::proof::{Leaf, Premise, Term};
 use crate::value::KeyType;
 
@@ -19,8 +19,8 @@ impl Reader<'_> {
         scope: &Scope<'_>,
         range: &Range<u32>,
     ) {
-        // A schema before pg_catalog may have another `=`.
-        if !self.around.path.catalog_first() {
+        // A schema before pg_catalog may have another `=`, or any other with exactly the types.
+        if !self.around.is_equals_built_in() {
             return;
         }
         match node {
@@ -57,11 +57,18 @@ impl Reader<'_> {
         range: &Range<u32>,
     ) {
         if let (Some(NodeEnum::RowExpr(left)), Some(NodeEnum::RowExpr(right))) = (left, right) {
-            if left.args.len() == right.args.len() {
-                for (left, right) in left.args.iter().zip(&right.args) {
+            if let (Some(left), Some(right)) = (cells(left), cells(right))
+                && left.len() == right.len()
+            {
+                for (left, right) in left.iter().zip(right) {
                     self.equals(inside(left), inside(right), scope, range);
                 }
             }
+            return;
+        }
+        // `= NULL` means IS NULL with transform_null_equals.
+        let is_null = |side: Option<&NodeEnum>| matches!(side, Some(NodeEnum::AConst(constant)) if constant.isnull);
+        if is_null(left) || is_null(right) {
             return;
         }
         for (column, value) in [(left, right), (right, left)] {
@@ -119,10 +126,14 @@ impl Reader<'_> {
             let values: Vec<_> = list.items.iter().map(inside).collect();
             return self.one_of(left, &values, scope, range);
         };
-        for (at, column) in row.args.iter().enumerate() {
+        let Some(row) = cells(row) else {
+            return;
+        };
+        for (at, column) in row.iter().enumerate() {
             let values = list.items.iter().map(|item| match inside(item) {
-                Some(NodeEnum::RowExpr(item)) if item.args.len() == row.args.len() => {
-                    item.args.get(at).and_then(inside)
+                Some(NodeEnum::RowExpr(item)) => {
+                    let item = cells(item).filter(|item| item.len() == row.len());
+                    item?.get(at).and_then(inside)
                 }
                 _ => None,
             });
@@ -183,7 +194,10 @@ impl Reader<'_> {
         };
         let test = boxed(&link.testexpr);
         let tested: Vec<_> = match test {
-            Some(NodeEnum::RowExpr(row)) => row.args.iter().map(inside).collect(),
+            Some(NodeEnum::RowExpr(row)) => match cells(row) {
+                Some(row) => row.iter().map(inside).collect(),
+                None => return,
+            },
             other => vec![other],
         };
         for (at, column) in tested.into_iter().enumerate() {

@@ -31,8 +31,8 @@ impl Reader<'_> {
             return Ok(());
         };
         match node {
+            NodeEnum::ColumnRef(column) => self.column_name(column, scope),
             NodeEnum::AConst(_)
-            | NodeEnum::ColumnRef(_)
             | NodeEnum::AStar(_)
             | NodeEnum::SetToDefault(_)
             | NodeEnum::String(_) => Ok(()),
@@ -55,7 +55,10 @@ impl Reader<'_> {
             NodeEnum::NamedArgExpr(of) => self.expression(boxed(&of.arg), scope),
             NodeEnum::ResTarget(of) => self.expression(boxed(&of.val), scope),
             NodeEnum::MultiAssignRef(of) => self.expression(boxed(&of.source), scope),
-            NodeEnum::SortBy(of) => self.expression(boxed(&of.node), scope),
+            NodeEnum::SortBy(of) => {
+                self.operator(&of.use_op);
+                self.expression(boxed(&of.node), scope)
+            }
             NodeEnum::CoalesceExpr(of) => self.all(&of.args, scope),
             NodeEnum::MinMaxExpr(of) => self.all(&of.args, scope),
             NodeEnum::AArrayExpr(of) => self.all(&of.elements, scope),
@@ -66,6 +69,9 @@ impl Reader<'_> {
             NodeEnum::JsonIsPredicate(of) => self.expression(boxed(&of.expr), scope),
             NodeEnum::WindowDef(window) => self.window(window, scope),
             NodeEnum::CaseExpr(of) => {
+                if of.arg.is_some() {
+                    self.operator_named("=");
+                }
                 self.expression(boxed(&of.arg), scope)?;
                 self.all(&of.args, scope)?;
                 self.expression(boxed(&of.defresult), scope)
@@ -76,6 +82,9 @@ impl Reader<'_> {
             }
             NodeEnum::AIndirection(of) => {
                 self.expression(boxed(&of.arg), scope)?;
+                for name in strings(&of.indirection) {
+                    self.attribute(name);
+                }
                 self.all(&of.indirection, scope)
             }
             NodeEnum::AIndices(of) => {
@@ -94,15 +103,24 @@ impl Reader<'_> {
         self.expression(boxed(&window.end_offset), scope)
     }
 
-    fn operation(&mut self, operation: &protobuf::AExpr, scope: &Scope<'_>) -> Result<(), Refusal> {
-        let name = strings(&operation.name).last().copied().unwrap_or_default();
+    /// An operator that is written in a statement.
+    fn operator(&mut self, name: &[protobuf::Node]) {
+        let name = strings(name).last().copied().unwrap_or_default();
+        self.operator_named(name);
+    }
+
+    fn operator_named(&mut self, name: &str) {
         if self.around.catalogue.may_operator_read(name) {
-            return Err(
+            self.facts.refuse(
                 Refusal::unproved(format!("operator {name} may read other rows"))
                     .detail("Its function is not built in, not of an extension and not IMMUTABLE.")
                     .hint(crate::refusal::SAY_SHARD),
             );
         }
+    }
+
+    fn operation(&mut self, operation: &protobuf::AExpr, scope: &Scope<'_>) -> Result<(), Refusal> {
+        self.operator(&operation.name);
         let (left, right) = (boxed(&operation.lexpr), boxed(&operation.rexpr));
         let compares = [
             AExprKind::AexprOp,
@@ -112,9 +130,9 @@ impl Reader<'_> {
         if compares.contains(&operation.kind()) {
             for (column, value) in [(left, right), (right, left)] {
                 if let Some(NodeEnum::ColumnRef(column)) = column
-                    && let Source::Known { .. } = scope.resolve(&strings(&column.fields))
+                    && let Source::Known { family, .. } = scope.resolve(&strings(&column.fields))
                 {
-                    self.note_key(value);
+                    self.note_key(value, family);
                 }
             }
         }
@@ -122,29 +140,37 @@ impl Reader<'_> {
         self.expression(right, scope)
     }
 
-    /// A parameter that has the type of a column.
-    pub(super) fn note_key(&mut self, value: Option<&NodeEnum>) {
+    /// A parameter that has the type of a column of this family.
+    pub(super) fn note_key(&mut self, value: Option<&NodeEnum>, family: KeyType) {
         match value {
             Some(NodeEnum::ParamRef(parameter)) => {
                 self.uses.entry(parameter.number as u32).or_default().1 += 1;
             }
-            Some(NodeEnum::TypeCast(cast)) => self.note_key(boxed(&cast.arg)),
+            Some(NodeEnum::TypeCast(cast)) => {
+                // A cast is what gives a parameter its type.
+                let to = cast.type_name.as_ref();
+                let of = to.and_then(|to| self.family_of(to).or_else(|| self.array_family_of(to)));
+                if of == Some(family) {
+                    self.note_key(boxed(&cast.arg), family);
+                }
+            }
             Some(NodeEnum::List(list)) => {
                 list.items
                     .iter()
-                    .for_each(|item| self.note_key(inside(item)));
+                    .for_each(|item| self.note_key(inside(item), family));
             }
             Some(NodeEnum::AArrayExpr(array)) => {
                 array
                     .elements
                     .iter()
-                    .for_each(|item| self.note_key(inside(item)));
+                    .for_each(|item| self.note_key(inside(item), family));
             }
             _ => {}
         }
     }
 
     fn sublink(&mut self, link: &protobuf::SubLink, scope: &Scope<'_>) -> Result<(), Refusal> {
+        self.operator(&link.oper_name);
         self.expression(boxed(&link.testexpr), scope)?;
         let query = boxed(&link.subselect).ok_or_else(|| not_read("no subquery"))?;
         let columns = self.query(query, Some(scope))?;
@@ -165,7 +191,7 @@ impl Reader<'_> {
             [schema, name] => (Some(schema), name),
             _ => return Err(not_read("a function's name with its database")),
         };
-        match function::judge(&self.around, schema, name)? {
+        match self.judge(schema, name) {
             Call::Pure => {}
             Call::NotRepeatable => self.facts.guess = false,
             Call::First => {
@@ -184,6 +210,37 @@ impl Reader<'_> {
                 })?;
                 self.facts.settings.push(number);
             }
+        }
+        Ok(())
+    }
+
+    /// What a call means. What is read behind a refused call still counts against a hint.
+    fn judge(&mut self, schema: Option<&str>, name: &str) -> Call {
+        function::judge(&self.around, schema, name).unwrap_or_else(|refusal| {
+            self.facts.refuse(refusal);
+            Call::NotRepeatable
+        })
+    }
+
+    /// `a.f` and `(a).f` call a function if there is no such column.
+    fn attribute(&mut self, name: &str) {
+        if function::is_user_defined(&self.around, name) && self.judge(None, name) != Call::Pure {
+            self.facts.guess = false;
+        }
+    }
+
+    fn column_name(
+        &mut self,
+        column: &protobuf::ColumnRef,
+        scope: &Scope<'_>,
+    ) -> Result<(), Refusal> {
+        self.looks_up(scope)?;
+        let names = strings(&column.fields);
+        if let [.., _, last] = names[..]
+            && names.len() == column.fields.len()
+            && !scope.has(&names)
+        {
+            self.attribute(last);
         }
         Ok(())
     }
