@@ -118,6 +118,25 @@ impl Proof {
         self.rules.push(Rule { node, premises });
     }
 
+    /// How many nodes there are.
+    pub(crate) fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
+    /// How many rules there are.
+    pub(crate) fn count(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Takes back the rules from a place on that are about older nodes than this.
+    pub(crate) fn take_rules(&mut self, from: usize, older: Node) -> Vec<(Node, Vec<Premise>)> {
+        let added = self.rules.split_off(from);
+        let (taken, kept): (Vec<_>, Vec<_>) = added.into_iter().partition(|rule| rule.node < older);
+        self.rules.extend(kept);
+        let taken = taken.into_iter().map(|rule| (rule.node, rule.premises));
+        taken.collect()
+    }
+
     /// The node is a column of a recursive query inside itself: it may be taken to hold if `added`,
     /// the same column of what the recursion adds, then does.
     pub(crate) fn recursion(&mut self, node: Node, added: Node) {
@@ -132,32 +151,23 @@ impl Proof {
 
     /// Forgets what no goal can follow from.
     pub(crate) fn prune(&mut self, goals: &[Goal]) {
+        // What each node follows from.
+        let mut below: Vec<Vec<Node>> = vec![Vec::new(); self.nodes as usize];
+        for rule in &self.rules {
+            let nodes = rule.premises.iter().filter_map(|premise| match premise {
+                Premise::Node(node) => Some(*node),
+                Premise::Leaf(_) => None,
+            });
+            below[rule.node as usize].extend(nodes);
+        }
+        for (node, added) in &self.recursions {
+            below[*node as usize].push(*added);
+        }
         let mut nodes = vec![false; self.nodes as usize];
-        goals
-            .iter()
-            .for_each(|goal| nodes[goal.node as usize] = true);
-        let mut more = true;
-        while more {
-            more = false;
-            let rules = self
-                .rules
-                .iter()
-                .map(|rule| (rule.node, &rule.premises[..]));
-            let recursions = self.recursions.iter();
-            let added: Vec<_> = recursions
-                .map(|(node, added)| (*node, [Premise::Node(*added)]))
-                .collect();
-            let added = added.iter().map(|(node, premises)| (*node, &premises[..]));
-            for (_, premises) in rules
-                .chain(added)
-                .filter(|(node, _)| nodes[*node as usize])
-                .collect::<Vec<_>>()
-            {
-                for premise in premises {
-                    if let Premise::Node(node) = premise {
-                        more |= !std::mem::replace(&mut nodes[*node as usize], true);
-                    }
-                }
+        let mut open: Vec<Node> = goals.iter().map(|goal| goal.node).collect();
+        while let Some(node) = open.pop() {
+            if !std::mem::replace(&mut nodes[node as usize], true) {
+                open.append(&mut below[node as usize]);
             }
         }
         self.rules.retain(|rule| nodes[rule.node as usize]);
@@ -251,36 +261,54 @@ impl Proof {
             let holds = self.consequences(held, shard, &denied);
             let bad =
                 |(node, added): &&(Node, Node)| holds[*node as usize] && !holds[*added as usize];
-            let Some((node, _)) = self.recursions.iter().find(bad) else {
+            let before = self.recursions.iter().filter(bad);
+            let nodes: Vec<Node> = before.map(|(node, _)| *node).collect();
+            if nodes.is_empty() {
                 return holds;
-            };
-            denied[*node as usize] = true;
+            }
+            nodes
+                .into_iter()
+                .for_each(|node| denied[node as usize] = true);
         }
     }
 
     /// The nodes that follow from the leaves.
     fn consequences(&self, held: &[Held], shard: Shard, denied: &[bool]) -> Vec<bool> {
         let mut holds = vec![false; self.nodes as usize];
-        loop {
-            let mut more = false;
-            for rule in &self.rules {
-                let node = rule.node as usize;
-                if holds[node] || denied[node] {
-                    continue;
-                }
-                holds[node] = rule.premises.iter().all(|premise| match premise {
-                    Premise::Node(other) => holds[*other as usize],
+        // Of each rule, how many premises do not hold yet; and the rules of each node's premises.
+        let mut missing = vec![0_usize; self.rules.len()];
+        let mut above: Vec<Vec<usize>> = vec![Vec::new(); self.nodes as usize];
+        let mut open = Vec::new();
+        for (at, rule) in self.rules.iter().enumerate() {
+            for premise in &rule.premises {
+                match premise {
+                    Premise::Node(node) => above[*node as usize].push(at),
                     Premise::Leaf(leaf) => {
                         let held = &held[*leaf as usize];
-                        *held == Held::Nothing || *held == Held::On(shard)
+                        if *held == Held::Nothing || *held == Held::On(shard) {
+                            continue;
+                        }
                     }
-                });
-                more |= holds[node];
+                }
+                missing[at] += 1;
             }
-            if !more {
-                return holds;
+            if missing[at] == 0 {
+                open.push(rule.node);
             }
         }
+        while let Some(node) = open.pop() {
+            let node = node as usize;
+            if denied[node] || std::mem::replace(&mut holds[node], true) {
+                continue;
+            }
+            for at in std::mem::take(&mut above[node]) {
+                missing[at] -= 1;
+                if missing[at] == 0 {
+                    open.push(self.rules[at].node);
+                }
+            }
+        }
+        holds
     }
 
     /// Where the values of a leaf are in a distribution.
