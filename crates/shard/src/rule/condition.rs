@@ -38,6 +38,11 @@ impl Reader<'_> {
                     AExprKind::AexprOp => self.equals(left, right, scope, range),
                     AExprKind::AexprIn => self.in_list(left, right, scope, range),
                     AExprKind::AexprOpAny => self.any_of(left, right, scope, range),
+                    AExprKind::AexprNotDistinct => {
+                        for (column, value) in [(left, right), (right, left)] {
+                            self.same_as(column, value, scope, range);
+                        }
+                    }
                     _ => {}
                 }
             }
@@ -142,6 +147,21 @@ impl Reader<'_> {
             .map(|value| self.premise(*value, family, scope, false));
         if let Some(premises) = premises.collect::<Option<Vec<Premise>>>() {
             self.facts.proof.rule(node, premises);
+        }
+    }
+
+    /// `a IS NOT DISTINCT FROM 5`. Of a NULL nothing is known.
+    fn same_as(
+        &mut self,
+        column: Option<&NodeEnum>,
+        value: Option<&NodeEnum>,
+        scope: &Scope<'_>,
+        range: &Range<u32>,
+    ) {
+        if let Some((node, family)) = self.column(column, scope, range)
+            && let Some(leaf @ Premise::Leaf(_)) = self.premise(value, family, scope, true)
+        {
+            self.facts.proof.rule(node, vec![leaf]);
         }
     }
 

@@ -4,7 +4,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{self, AExprKind, SubLinkType, a_const};
 
 use super::scope::{Scope, Source};
-use super::{Reader, boxed, inside, not_read, strings};
+use super::{Reader, boxed, cells, inside, not_read, strings};
 use crate::function::{self, Call};
 use crate::proof::{Leaf, Premise, Term};
 use crate::refusal::Refusal;
@@ -168,18 +168,44 @@ impl Reader<'_> {
             AExprKind::AexprOp,
             AExprKind::AexprIn,
             AExprKind::AexprOpAny,
+            AExprKind::AexprNotDistinct,
         ];
         if compares.contains(&operation.kind()) {
             for (column, value) in [(left, right), (right, left)] {
-                if let Some(NodeEnum::ColumnRef(column)) = column
-                    && let Source::Known { family, .. } = scope.resolve(&strings(&column.fields))
-                {
-                    self.note_key(value, family);
-                }
+                self.note_keys(column, value, scope);
             }
         }
         self.expression(left, scope)?;
         self.expression(right, scope)
+    }
+
+    /// Parameters that are compared with a column, or in rows with several.
+    fn note_keys(
+        &mut self,
+        column: Option<&NodeEnum>,
+        value: Option<&NodeEnum>,
+        scope: &Scope<'_>,
+    ) {
+        match (column, value) {
+            (Some(NodeEnum::ColumnRef(column)), _) => {
+                if let Source::Known { family, .. } = scope.resolve(&strings(&column.fields)) {
+                    self.note_key(value, family);
+                }
+            }
+            (Some(NodeEnum::RowExpr(columns)), Some(NodeEnum::RowExpr(values))) => {
+                if let (Some(columns), Some(values)) = (cells(columns), cells(values)) {
+                    for (column, value) in columns.iter().zip(values) {
+                        self.note_keys(inside(column), inside(value), scope);
+                    }
+                }
+            }
+            (Some(NodeEnum::RowExpr(_)), Some(NodeEnum::List(rows))) => {
+                for row in &rows.items {
+                    self.note_keys(column, inside(row), scope);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// A parameter that has the type of a column of this family.
