@@ -5,7 +5,7 @@
 //! there, or NULL. A **leaf** is a constant or parameter. A **rule** says that a node holds if all
 //! its premises do. Nothing else makes a node hold, so a circle of columns proves nothing.
 
-use crate::map::{DistributionId, Map, Shard};
+use crate::map::{DistributionId, Map, Shard, ShardSet};
 use crate::refusal::Refusal;
 use crate::scan::{ConstantKind, Constants};
 use crate::value::{Given, KeyType, KeyValue, Unreadable, is_undeclared};
@@ -91,6 +91,8 @@ pub(crate) struct Proof {
     pub(crate) cuts_blanks: bool,
     /// The leaves from which a goal may follow.
     needed: Vec<bool>,
+    /// The rules that have a node among their premises.
+    followers: Vec<Vec<u32>>,
 }
 
 /// A column that has to hold.
@@ -146,36 +148,48 @@ impl Proof {
     /// How much memory the rules take, about.
     pub(crate) fn bytes(&self) -> usize {
         let of_rule = |rule: &Rule| 40 + 8 * rule.premises.len();
-        self.rules.iter().map(of_rule).sum::<usize>() + 20 * self.leaves.len()
+        self.rules.iter().map(of_rule).sum::<usize>()
+            + 20 * self.leaves.len()
+            + 30 * self.nodes as usize
     }
 
-    /// Forgets what no goal can follow from.
+    /// Forgets what no goal can follow from, and notes what follows from each node.
     pub(crate) fn prune(&mut self, goals: &[Goal]) {
-        // What each node follows from.
-        let mut below: Vec<Vec<Node>> = vec![Vec::new(); self.nodes as usize];
-        for rule in &self.rules {
-            let nodes = rule.premises.iter().filter_map(|premise| match premise {
-                Premise::Node(node) => Some(*node),
-                Premise::Leaf(_) => None,
-            });
-            below[rule.node as usize].extend(nodes);
+        let count = self.nodes as usize;
+        let mut proofs: Vec<Vec<usize>> = vec![Vec::new(); count];
+        for (at, rule) in self.rules.iter().enumerate() {
+            proofs[rule.node as usize].push(at);
         }
-        for (node, added) in &self.recursions {
-            below[*node as usize].push(*added);
+        let mut added: Vec<Vec<Node>> = vec![Vec::new(); count];
+        for (node, by) in &self.recursions {
+            added[*node as usize].push(*by);
         }
-        let mut nodes = vec![false; self.nodes as usize];
+        let mut matters = vec![false; count];
         let mut open: Vec<Node> = goals.iter().map(|goal| goal.node).collect();
         while let Some(node) = open.pop() {
-            if !std::mem::replace(&mut nodes[node as usize], true) {
-                open.append(&mut below[node as usize]);
+            let node = node as usize;
+            if std::mem::replace(&mut matters[node], true) {
+                continue;
             }
+            open.append(&mut added[node]);
+            let premises = proofs[node]
+                .iter()
+                .flat_map(|rule| &self.rules[*rule].premises);
+            open.extend(premises.filter_map(|premise| match premise {
+                Premise::Node(node) => Some(*node),
+                Premise::Leaf(_) => None,
+            }));
         }
-        self.rules.retain(|rule| nodes[rule.node as usize]);
-        self.recursions.retain(|(node, _)| nodes[*node as usize]);
+        self.rules.retain(|rule| matters[rule.node as usize]);
+        self.recursions.retain(|(node, _)| matters[*node as usize]);
         self.needed = vec![false; self.leaves.len()];
-        for premise in self.rules.iter().flat_map(|rule| &rule.premises) {
-            if let Premise::Leaf(leaf) = premise {
-                self.needed[*leaf as usize] = true;
+        self.followers = vec![Vec::new(); count];
+        for (at, rule) in self.rules.iter().enumerate() {
+            for premise in &rule.premises {
+                match premise {
+                    Premise::Leaf(leaf) => self.needed[*leaf as usize] = true,
+                    Premise::Node(node) => self.followers[*node as usize].push(at as u32),
+                }
             }
         }
     }
@@ -189,122 +203,88 @@ impl Proof {
         values: &Values<'_>,
         may: impl Fn(Shard) -> Result<(), Refusal>,
     ) -> Result<Option<Shard>, Refusal> {
-        let mut of: Vec<(DistributionId, Vec<Held>)> = Vec::new();
+        let mut solved: Vec<(DistributionId, Solved)> = Vec::new();
         for goal in goals {
-            if !of.iter().any(|(by, _)| *by == goal.by) {
-                let leaves = self.leaves.iter().zip(&self.needed);
-                let held = leaves.map(|(leaf, needed)| match needed {
-                    true => self.held(map, goal.by, leaf, values),
-                    false => Held::Several,
-                });
-                of.push((goal.by, held.collect()));
+            if !solved.iter().any(|(by, _)| *by == goal.by) {
+                solved.push((goal.by, self.solve(map, goal.by, values)));
             }
         }
-        let mut candidates = Vec::new();
-        for held in of.iter().flat_map(|(_, held)| held) {
-            if let Held::On(shard) = held
-                && !candidates.contains(shard)
-            {
-                candidates.push(*shard);
-            }
+        let mut fit = ShardSet::all();
+        for (goal, solved) in of_goals(goals, &solved) {
+            fit = fit.and(solved.holds[goal.node as usize]);
         }
-        let any = candidates.is_empty();
-        candidates.extend(any.then_some(Shard(0)));
-        let mut first = None;
-        // For each goal, the candidates for which the goal holds.
-        let mut on = vec![Vec::new(); goals.len()];
-        for shard in candidates {
-            let holding = self.holding(goals, &of, shard);
-            match holding.iter().position(|holds| !holds) {
-                None if any => return Ok(None),
-                None => return may(shard).map(|()| Some(shard)),
-                Some(at) => first = first.or(goals.get(at).map(|goal| (goal, shard))),
-            }
-            let found = on.iter_mut().zip(holding).filter(|(_, holds)| *holds);
-            found.for_each(|(on, _)| on.push(shard));
+        if fit == ShardSet::all() {
+            return Ok(None);
         }
-        let (goal, shard) = first.ok_or_else(|| Refusal::unproved("nothing is to be proved"))?;
-        let mut refusal = self.refusal(map, goal, &of, shard, any);
-        // Rows that are on one shard only, whatever else is not proved. Goals without rows hold for
-        // each shard.
-        let nowhere = self.holding(goals, &of, Shard(u8::MAX));
-        for on in on.iter().zip(nowhere).filter(|(_, anywhere)| !anywhere) {
-            if let [only] = on.0[..] {
-                refusal.firm |= refusal.proved.is_some_and(|other| other != only);
-                refusal.proved = Some(only);
-            }
-        }
-        Err(refusal)
-    }
-
-    /// Which goals hold for a shard.
-    fn holding(
-        &self,
-        goals: &[Goal],
-        of: &[(DistributionId, Vec<Held>)],
-        shard: Shard,
-    ) -> Vec<bool> {
-        let mut holding = vec![false; goals.len()];
-        for (by, held) in of {
-            let holds = self.solve(held, shard);
-            for (goal, holding) in goals.iter().zip(&mut holding) {
-                *holding |= goal.by == *by && holds[goal.node as usize];
-            }
-        }
-        holding
-    }
-
-    /// Which nodes hold for a shard.
-    fn solve(&self, held: &[Held], shard: Shard) -> Vec<bool> {
-        let mut denied = vec![false; self.nodes as usize];
-        loop {
-            let holds = self.consequences(held, shard, &denied);
-            let bad =
-                |(node, added): &&(Node, Node)| holds[*node as usize] && !holds[*added as usize];
-            let before = self.recursions.iter().filter(bad);
-            let nodes: Vec<Node> = before.map(|(node, _)| *node).collect();
-            if nodes.is_empty() {
-                return holds;
-            }
-            nodes
-                .into_iter()
-                .for_each(|node| denied[node as usize] = true);
-        }
-    }
-
-    /// The nodes that follow from the leaves.
-    fn consequences(&self, held: &[Held], shard: Shard, denied: &[bool]) -> Vec<bool> {
-        let mut holds = vec![false; self.nodes as usize];
-        // Of each rule, how many premises do not hold yet; and the rules of each node's premises.
-        let mut missing = vec![0_usize; self.rules.len()];
-        let mut above: Vec<Vec<usize>> = vec![Vec::new(); self.nodes as usize];
-        let mut open = Vec::new();
-        for (at, rule) in self.rules.iter().enumerate() {
-            for premise in &rule.premises {
-                match premise {
-                    Premise::Node(node) => above[*node as usize].push(at),
-                    Premise::Leaf(leaf) => {
-                        let held = &held[*leaf as usize];
-                        if *held == Held::Nothing || *held == Held::On(shard) {
-                            continue;
-                        }
-                    }
+        let held = solved.iter().flat_map(|(_, solved)| &solved.held);
+        let named = held.filter_map(|held| match held {
+            Held::On(shard) => Some(*shard),
+            _ => None,
+        });
+        let named: Vec<Shard> = named.collect();
+        let Some(shard) = named.iter().find(|shard| fit.has(**shard)) else {
+            let mut refusal = self.refusal(map, goals, &solved, named.first().copied());
+            // Rows that are on one shard only, whatever else is not proved.
+            for (goal, solved) in of_goals(goals, &solved) {
+                if let Some(only) = solved.holds[goal.node as usize].only() {
+                    refusal.firm |= refusal.proved.is_some_and(|other| other != only);
+                    refusal.proved = Some(only);
                 }
-                missing[at] += 1;
             }
-            if missing[at] == 0 {
-                open.push(rule.node);
+            return Err(refusal);
+        };
+        may(*shard).map(|()| Some(*shard))
+    }
+
+    /// What follows from the values in a distribution.
+    fn solve(&self, map: &Map, by: DistributionId, values: &Values<'_>) -> Solved {
+        let leaves = self.leaves.iter().zip(&self.needed);
+        let held = leaves.map(|(leaf, needed)| match needed {
+            true => self.held(map, by, leaf, values),
+            false => Held::Several,
+        });
+        let held: Vec<Held> = held.collect();
+        let mut denied = vec![ShardSet::default(); self.nodes as usize];
+        loop {
+            let holds = self.consequences(&held, &denied);
+            let mut more = false;
+            for (node, added) in &self.recursions {
+                let unfounded = holds[*node as usize].without(holds[*added as usize]);
+                let denied = &mut denied[*node as usize];
+                *denied = denied.or(unfounded);
+                more |= !unfounded.is_empty();
+            }
+            if !more {
+                return Solved { held, holds };
             }
         }
-        while let Some(node) = open.pop() {
-            let node = node as usize;
-            if denied[node] || std::mem::replace(&mut holds[node], true) {
+    }
+
+    /// The shards for which each node holds.
+    fn consequences(&self, held: &[Held], denied: &[ShardSet]) -> Vec<ShardSet> {
+        let mut holds = vec![ShardSet::default(); self.nodes as usize];
+        // The first rule is the last in the list.
+        let mut open: Vec<u32> = (0..self.rules.len() as u32).rev().collect();
+        let mut is_open = vec![true; self.rules.len()];
+        while let Some(at) = open.pop() {
+            is_open[at as usize] = false;
+            let Rule { node, premises } = &self.rules[at as usize];
+            let node = *node as usize;
+            let fits = |premise: &Premise| match premise {
+                Premise::Node(other) => holds[*other as usize],
+                Premise::Leaf(leaf) => held[*leaf as usize].shards(),
+            };
+            let found = premises
+                .iter()
+                .fold(ShardSet::all(), |found, premise| found.and(fits(premise)));
+            let more = holds[node].or(found.without(denied[node]));
+            if more == holds[node] {
                 continue;
             }
-            for at in std::mem::take(&mut above[node]) {
-                missing[at] -= 1;
-                if missing[at] == 0 {
-                    open.push(self.rules[at].node);
+            holds[node] = more;
+            for follower in &self.followers[node] {
+                if !std::mem::replace(&mut is_open[*follower as usize], true) {
+                    open.push(*follower);
                 }
             }
         }
@@ -453,45 +433,73 @@ impl Proof {
         Err(Unreadable(format!("parameter ${number} {what}")))
     }
 
-    /// Why a goal does not hold.
+    /// Why the goals do not hold for one shard.
     fn refusal(
         &self,
         map: &Map,
-        goal: &Goal,
-        of: &[(DistributionId, Vec<Held>)],
-        shard: Shard,
-        any: bool,
+        goals: &[Goal],
+        solved: &[(DistributionId, Solved)],
+        named: Option<Shard>,
     ) -> Refusal {
-        let held = of
-            .iter()
-            .find(|(by, _)| *by == goal.by)
-            .map(|(_, held)| held);
-        let unknown = held.into_iter().flatten().find_map(|held| match held {
+        let is_unproved = |(goal, solved): &(&Goal, &Solved)| {
+            let holds = solved.holds[goal.node as usize];
+            named.map_or(holds.is_empty(), |shard| !holds.has(shard))
+        };
+        let mut of_goals = of_goals(goals, solved);
+        let Some((goal, solved)) = of_goals.find(is_unproved) else {
+            return Refusal::unproved("no shard has all rows of the statement");
+        };
+        let unknown = solved.held.iter().find_map(|held| match held {
             Held::Unknown(refusal) => Some(refusal.clone()),
             _ => None,
         });
         if let Some(mut refusal) = unknown {
-            refusal
-                .detail
-                .get_or_insert_with(|| format!("{} is not proved.", goal.what));
+            let detail = || format!("{} is not proved.", goal.what);
+            refusal.detail.get_or_insert_with(detail);
             return refusal;
         }
+        let what = &goal.what;
         let distribution = map.distribution(goal.by).map_or("", |found| found.name());
-        let detail = if any {
-            format!(
-                "{} is not compared with values of \"{distribution}\".",
-                goal.what
-            )
-        } else {
-            format!(
-                "{} is not proved to be on shard \"{}\" only.",
-                goal.what,
-                map.name_of(shard)
-            )
+        let detail = match named {
+            None => format!("{what} is not compared with values of \"{distribution}\"."),
+            Some(shard) => {
+                let shard = map.name_of(shard);
+                format!("{what} is not proved to be on shard \"{shard}\" only.")
+            }
         };
         Refusal::unproved("the statement is not proved to touch one shard only")
             .detail(detail)
             .hint(crate::refusal::SAY_KEY)
+    }
+}
+
+/// What follows in one distribution.
+struct Solved {
+    /// Where the values of each leaf are.
+    held: Vec<Held>,
+    /// The shards for which each node holds.
+    holds: Vec<ShardSet>,
+}
+
+/// Each goal, and what follows in its distribution.
+fn of_goals<'a>(
+    goals: &'a [Goal],
+    solved: &'a [(DistributionId, Solved)],
+) -> impl Iterator<Item = (&'a Goal, &'a Solved)> {
+    goals.iter().filter_map(|goal| {
+        let of = solved.iter().find(|(by, _)| *by == goal.by);
+        of.map(|(_, solved)| (goal, solved))
+    })
+}
+
+impl Held {
+    /// The shards that have all the values.
+    fn shards(&self) -> ShardSet {
+        match self {
+            Held::Nothing => ShardSet::all(),
+            Held::On(shard) => ShardSet::default().with(*shard),
+            Held::Several | Held::Unknown(_) => ShardSet::default(),
+        }
     }
 }
 

@@ -355,7 +355,9 @@ impl CatalogueReader {
                 let parent = &self.found.relations[*parent];
                 Some((parent.schema.clone(), parent.name.clone()))
             });
-            self.found.relations[*at].parents = names.collect();
+            let mut names: Vec<_> = names.collect();
+            names.sort_unstable();
+            self.found.relations[*at].parents = names;
         }
         self.found
     }

@@ -305,6 +305,11 @@ fn what_differs_between_shards_counts() {
     assert_eq!(verdict_with(without(), &format!("{orders}2")), "s0, guess");
     let found = verdict_with(without(), &format!("{orders}5"));
     assert!(found.contains("is not on its shard"), "{found}");
+    // Encodings: texts are hashed as bytes.
+    let latin = changed("Database\tUTF8", "UTF8", "LATIN1");
+    let found = verdict_with(latin.clone(), "SELECT * FROM visits WHERE region = 'eu'");
+    assert!(found.contains("several encodings"), "{found}");
+    assert_eq!(verdict_with(latin, &format!("{orders}5")), "s1, guess");
     // A shard that was never read is taken to be like the others.
     assert_eq!(verdict_with(None, &format!("{orders}5")), "s1, guess");
 }
@@ -441,4 +446,38 @@ fn a_hint_places_what_is_not_proved() {
         };
         assert_eq!(found, expected, "{text}");
     }
+}
+
+#[test]
+fn differences_are_listed() {
+    let shown = |second: Option<Arc<ShardCatalogue>>| {
+        let catalogue = Catalogue::new(1, vec![Some(catalogue(|_| true)), second]);
+        let found = catalogue.differences(&map()).into_iter();
+        let lines = found.map(|found| {
+            let closes = if found.closes { " (closed)" } else { "" };
+            format!("{}: {}{closes}", found.what, found.difference)
+        });
+        lines.collect::<Vec<_>>()
+    };
+    let closed = shown(Some(catalogue(|_| true)));
+    assert!(
+        closed.iter().all(|line| line.ends_with("(closed)")),
+        "{closed:#?}"
+    );
+    assert!(
+        closed
+            .iter()
+            .any(|line| line.starts_with("public.nullable: ")),
+        "{closed:#?}"
+    );
+    let column = format!("Columns\t{}\tnote\t", oid_of("orders"));
+    let mut more = shown(changed(&column, "note", "notes"));
+    more.retain(|line| !closed.contains(line));
+    assert_eq!(
+        more,
+        ["public.orders: its columns or their order are not the same on all shards"]
+    );
+    let mut more = shown(Some(catalogue(|line| !line.contains("\tpublic\torders\t"))));
+    more.retain(|line| !closed.contains(line));
+    assert_eq!(more, ["public.orders: shard \"s1\" does not have it"]);
 }
