@@ -355,7 +355,7 @@ impl Catalogue {
         if matches!(schema, "pg_catalog" | "information_schema") {
             return Ok(TablePlace::Catalogue);
         }
-        if let Some(fault) = &root.fault {
+        if let Some(fault) = root.fault.as_ref().or(table.fault.as_ref()) {
             return Err(closed(root, fault));
         }
         let Some(line) = map.tables().iter().find(|line| fits(line, root)) else {

@@ -4,6 +4,7 @@ use crate::facts::Facts;
 use crate::map::{Map, Shard, ShardSet};
 use crate::proof::Values;
 use crate::refusal::Refusal;
+use crate::scan::ConstantKind;
 
 /// What is known about texts with one shape.
 #[derive(Debug)]
@@ -279,7 +280,8 @@ impl Command {
         for number in &self.facts.settings {
             let mut names = values.constants.of_number(*number, values.text);
             let is_ours = names.any(|name| {
-                name.value.is_none_or(|name| {
+                let is_plain = name.kind == ConstantKind::Text;
+                name.value.filter(|_| is_plain).is_none_or(|name| {
                     let start = name.first_chunk::<7>();
                     start.is_some_and(|start| start.eq_ignore_ascii_case(b"howdah."))
                 })

@@ -120,6 +120,25 @@ impl Proof {
         self.rules.push(Rule { node, premises });
     }
 
+    /// How many nodes there are.
+    pub(crate) fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
+    /// How many rules there are.
+    pub(crate) fn count(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Takes back the rules from a place on that are about older nodes than this.
+    pub(crate) fn take_rules(&mut self, from: usize, older: Node) -> Vec<(Node, Vec<Premise>)> {
+        let added = self.rules.split_off(from);
+        let (taken, kept): (Vec<_>, Vec<_>) = added.into_iter().partition(|rule| rule.node < older);
+        self.rules.extend(kept);
+        let taken = taken.into_iter().map(|rule| (rule.node, rule.premises));
+        taken.collect()
+    }
+
     /// The node is a column of a recursive query inside itself: it may be taken to hold if `added`,
     /// the same column of what the recursion adds, then does.
     pub(crate) fn recursion(&mut self, node: Node, added: Node) {
@@ -141,9 +160,9 @@ impl Proof {
         for (at, rule) in self.rules.iter().enumerate() {
             proofs[rule.node as usize].push(at);
         }
-        let mut added: Vec<Option<Node>> = vec![None; count];
+        let mut added: Vec<Vec<Node>> = vec![Vec::new(); count];
         for (node, by) in &self.recursions {
-            added[*node as usize] = Some(*by);
+            added[*node as usize].push(*by);
         }
         let mut matters = vec![false; count];
         let mut open: Vec<Node> = goals.iter().map(|goal| goal.node).collect();
@@ -152,7 +171,7 @@ impl Proof {
             if std::mem::replace(&mut matters[node], true) {
                 continue;
             }
-            open.extend(added[node]);
+            open.append(&mut added[node]);
             let premises = proofs[node]
                 .iter()
                 .flat_map(|rule| &self.rules[*rule].premises);

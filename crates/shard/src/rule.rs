@@ -12,6 +12,7 @@
 mod condition;
 mod expression;
 mod from;
+mod json;
 mod scope;
 mod write;
 

@@ -22,7 +22,7 @@ pub enum Part {
     Types,
     /// Functions, by name.
     Functions,
-    /// Operators that are not built in and may read tables, or compare keys.
+    /// Operators that are not built in and may read tables, or compare keys; casts by `::type`.
     Operators,
 }
 
@@ -104,7 +104,8 @@ impl Part {
                 "SELECT n.nspname::text, p.proname::text, \
                  pg_catalog.bool_and(p.provolatile = 'i' AND NOT EXISTS \
                  (SELECT FROM pg_catalog.pg_aggregate a JOIN pg_catalog.pg_proc s \
-                 ON s.oid IN (a.aggtransfn, a.aggfinalfn, a.aggcombinefn) \
+                 ON s.oid IN (a.aggtransfn, a.aggfinalfn, a.aggcombinefn, a.aggserialfn, \
+                 a.aggdeserialfn, a.aggmtransfn, a.aggminvtransfn, a.aggmfinalfn) \
                  WHERE a.aggfnoid = p.oid AND s.oid >= 16384 AND s.provolatile <> 'i'))::text, \
                  pg_catalog.bool_and(p.provolatile <> 'v')::text, \
                  pg_catalog.bool_and(p.oid < 16384)::text, \
@@ -122,6 +123,13 @@ impl Part {
                  WHERE o.oid >= 16384 AND o.oprname = '=' \
                  AND (l.typtype = 'p' OR l.oid IN (20, 21, 23, 25, 705, 1042, 1043, 2950)) \
                  AND (r.typtype = 'p' OR r.oid IN (20, 21, 23, 25, 705, 1042, 1043, 2950)) \
+                 UNION ALL SELECT DISTINCT '::' || t.typname::text, 'reads' FROM pg_catalog.pg_cast c \
+                 JOIN pg_catalog.pg_proc p ON p.oid = c.castfunc \
+                 JOIN pg_catalog.pg_type t ON t.oid = c.casttarget \
+                 WHERE p.oid >= 16384 AND p.provolatile <> 'i' \
+                 AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend e \
+                 WHERE e.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass \
+                 AND e.objid = p.oid AND e.deptype = 'e') \
                  UNION ALL SELECT DISTINCT o.oprname::text, 'reads' FROM pg_catalog.pg_operator o \
                  JOIN pg_catalog.pg_proc p ON p.oid = o.oprcode \
                  WHERE p.oid >= 16384 AND p.provolatile <> 'i' \

@@ -496,9 +496,10 @@ mod tests {
             (KeyType::Integer, "1,2", "no"),
             (
                 KeyType::Text,
-                r#"{a b,"c,\"d\\",null,"null"}"#,
+                "{a b,\x0b\"c,\\\"d\\\\\" ,\"null\"}",
                 r#"'a b' 'c,"d\' 'null'"#,
             ),
+            (KeyType::Text, "{a,null}", "no"),
             (KeyType::Text, "{\"a\" b}", "no"),
             (KeyType::Text, r"{a\b}", "no"),
         ] {

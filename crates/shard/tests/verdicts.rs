@@ -269,6 +269,11 @@ fn what_differs_between_shards_counts() {
     let equals = changed("Operators\t", "~~~\treads", "=\tequals");
     let found = verdict_with(equals, &format!("{orders}5"));
     assert!(found.contains("is not compared"), "{found}");
+    let cast = changed("Operators\t", "~~~\treads", "::mood\treads");
+    let of_cast = "SELECT 'good'::mood FROM accounts WHERE account_id = 5";
+    assert_eq!(verdict_with(None, of_cast), "s1, guess");
+    let found = verdict_with(cast, of_cast);
+    assert!(found.contains("operator ::mood"), "{found}");
     // Another default path.
     let path = || changed("Database\t", "public", "other, public");
     assert_eq!(verdict_with(path(), &format!("{orders}2")), "s0, guess");

@@ -4,11 +4,39 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{self, AExprKind, SubLinkType, a_const};
 
 use super::scope::{Scope, Source};
-use super::{Reader, boxed, inside, kind_of, not_read, strings};
+use super::{Reader, boxed, cells, inside, not_read, strings};
 use crate::function::{self, Call};
 use crate::proof::{Leaf, Premise, Term};
 use crate::refusal::Refusal;
 use crate::value::KeyType;
+
+/// Built-in types whose arrays `unnest` turns into one column each.
+const ELEMENTS: [&str; 24] = [
+    "bool",
+    "bpchar",
+    "bytea",
+    "cidr",
+    "date",
+    "float4",
+    "float8",
+    "inet",
+    "int2",
+    "int4",
+    "int8",
+    "interval",
+    "json",
+    "jsonb",
+    "name",
+    "numeric",
+    "oid",
+    "text",
+    "time",
+    "timestamp",
+    "timestamptz",
+    "timetz",
+    "uuid",
+    "varchar",
+];
 
 impl Reader<'_> {
     /// Reads each expression of a list.
@@ -48,7 +76,10 @@ impl Reader<'_> {
             NodeEnum::FuncCall(call) => self.call(call, scope),
             NodeEnum::SubLink(link) => self.sublink(link, scope),
             NodeEnum::BoolExpr(of) => self.all(&of.args, scope),
-            NodeEnum::TypeCast(cast) => self.expression(boxed(&cast.arg), scope),
+            NodeEnum::TypeCast(cast) => {
+                self.cast_to(cast.type_name.as_ref());
+                self.expression(boxed(&cast.arg), scope)
+            }
             NodeEnum::CollateClause(of) => self.expression(boxed(&of.arg), scope),
             NodeEnum::NullTest(of) => self.expression(boxed(&of.arg), scope),
             NodeEnum::BooleanTest(of) => self.expression(boxed(&of.arg), scope),
@@ -92,11 +123,15 @@ impl Reader<'_> {
                 self.expression(boxed(&of.uidx), scope)
             }
             NodeEnum::IndexElem(of) => self.expression(boxed(&of.expr), scope),
-            other => Err(not_read(&kind_of(other))),
+            other => self.json(other, scope),
         }
     }
 
-    fn window(&mut self, window: &protobuf::WindowDef, scope: &Scope<'_>) -> Result<(), Refusal> {
+    pub(super) fn window(
+        &mut self,
+        window: &protobuf::WindowDef,
+        scope: &Scope<'_>,
+    ) -> Result<(), Refusal> {
         self.all(&window.partition_clause, scope)?;
         self.all(&window.order_clause, scope)?;
         self.expression(boxed(&window.start_offset), scope)?;
@@ -107,6 +142,13 @@ impl Reader<'_> {
     fn operator(&mut self, name: &[protobuf::Node]) {
         let name = strings(name).last().copied().unwrap_or_default();
         self.operator_named(name);
+    }
+
+    /// A cast, whose function may read tables.
+    pub(super) fn cast_to(&mut self, to: Option<&protobuf::TypeName>) {
+        if let Some(name) = to.and_then(|to| strings(&to.names).last().copied()) {
+            self.operator_named(&format!("::{name}"));
+        }
     }
 
     fn operator_named(&mut self, name: &str) {
@@ -126,18 +168,44 @@ impl Reader<'_> {
             AExprKind::AexprOp,
             AExprKind::AexprIn,
             AExprKind::AexprOpAny,
+            AExprKind::AexprNotDistinct,
         ];
         if compares.contains(&operation.kind()) {
             for (column, value) in [(left, right), (right, left)] {
-                if let Some(NodeEnum::ColumnRef(column)) = column
-                    && let Source::Known { family, .. } = scope.resolve(&strings(&column.fields))
-                {
-                    self.note_key(value, family);
-                }
+                self.note_keys(column, value, scope);
             }
         }
         self.expression(left, scope)?;
         self.expression(right, scope)
+    }
+
+    /// Parameters that are compared with a column, or in rows with several.
+    fn note_keys(
+        &mut self,
+        column: Option<&NodeEnum>,
+        value: Option<&NodeEnum>,
+        scope: &Scope<'_>,
+    ) {
+        match (column, value) {
+            (Some(NodeEnum::ColumnRef(column)), _) => {
+                if let Source::Known { family, .. } = scope.resolve(&strings(&column.fields)) {
+                    self.note_key(value, family);
+                }
+            }
+            (Some(NodeEnum::RowExpr(columns)), Some(NodeEnum::RowExpr(values))) => {
+                if let (Some(columns), Some(values)) = (cells(columns), cells(values)) {
+                    for (column, value) in columns.iter().zip(values) {
+                        self.note_keys(inside(column), inside(value), scope);
+                    }
+                }
+            }
+            (Some(NodeEnum::RowExpr(_)), Some(NodeEnum::List(rows))) => {
+                for row in &rows.items {
+                    self.note_keys(column, inside(row), scope);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// A parameter that has the type of a column of this family.
@@ -359,6 +427,10 @@ impl Reader<'_> {
                     None => Source::Unknown,
                 }
             }
+            Some(NodeEnum::FuncCall(call)) => match self.unnested(call) {
+                Some(arrays) if arrays.len() == 1 => self.elements(arrays[0], scope),
+                _ => Source::Unknown,
+            },
             Some(NodeEnum::SubLink(link)) if link.sub_link_type() == SubLinkType::ExprSublink => {
                 let columns = self.subqueries.get(&(std::ptr::from_ref(&**link) as usize));
                 let only = columns.and_then(|columns| columns.at(0));
@@ -367,6 +439,82 @@ impl Reader<'_> {
             }
             _ => Source::Unknown,
         }
+    }
+
+    /// The arrays of `unnest`, if each is cast to an array of a built-in type that is one column.
+    pub(super) fn unnested<'b>(
+        &self,
+        call: &'b protobuf::FuncCall,
+    ) -> Option<Vec<&'b protobuf::TypeCast>> {
+        let is_unnest = match strings(&call.funcname)[..] {
+            ["unnest"] => self.around.path.catalog_first() && !self.has_own_unnest(),
+            ["pg_catalog", "unnest"] => true,
+            _ => false,
+        };
+        let is_plain = call.agg_order.is_empty() && call.over.is_none() && !call.func_variadic;
+        if !is_unnest || !is_plain {
+            return None;
+        }
+        let arrays = call.args.iter().map(|array| match inside(array) {
+            Some(NodeEnum::TypeCast(cast)) => {
+                let to = cast.type_name.as_ref()?;
+                let of = self.built_in(to).filter(|_| !to.array_bounds.is_empty())?;
+                ELEMENTS.contains(&of).then_some(&**cast)
+            }
+            _ => None,
+        });
+        arrays.collect()
+    }
+
+    fn has_own_unnest(&self) -> bool {
+        function::is_user_defined(&self.around, "unnest")
+    }
+
+    /// The elements of an array.
+    pub(super) fn elements(&mut self, array: &protobuf::TypeCast, scope: &Scope<'_>) -> Source {
+        let to = array.type_name.as_ref();
+        let Some(family) = to.and_then(|to| self.array_family_of(to)) else {
+            return Source::Unknown;
+        };
+        let value = boxed(&array.arg);
+        self.note_key(value, family);
+        match self.array_premises(value, family, scope) {
+            Some(premises) => {
+                let node = self.facts.proof.node();
+                self.facts.proof.rule(node, premises);
+                let item = u32::MAX;
+                Source::Known { node, family, item }
+            }
+            None => Source::Unknown,
+        }
+    }
+
+    /// The elements of an array that is a parameter or constant, or ARRAY[..].
+    pub(super) fn array_premises(
+        &mut self,
+        array: Option<&NodeEnum>,
+        family: KeyType,
+        scope: &Scope<'_>,
+    ) -> Option<Vec<Premise>> {
+        let term = match array {
+            Some(NodeEnum::AArrayExpr(array)) => {
+                let values = array.elements.iter().map(inside);
+                let premises = values.map(|value| self.premise(value, family, scope, false));
+                return premises.collect();
+            }
+            Some(NodeEnum::ParamRef(parameter)) => Term::ParameterArray(parameter.number as u32),
+            Some(constant @ NodeEnum::AConst(_)) => match self.source(Some(constant), scope) {
+                Source::Bare(Term::Constant { number, .. }) => Term::ConstantArray(number),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let stored = false;
+        Some(vec![self.facts.proof.leaf(Leaf {
+            term,
+            family,
+            stored,
+        })])
     }
 
     fn held_by(&mut self, term: Term, family: KeyType) -> Source {

@@ -260,17 +260,60 @@ impl<'a> Reader<'a> {
             self.expression(call, lateral)?;
         }
         let item = self.item();
-        let (alias, _) = alias_of(function.alias.as_ref());
-        Ok(Part::of(Entry {
-            name: alias.or(name),
-            schema: None,
-            columns: Columns {
+        let (alias, renamed) = alias_of(function.alias.as_ref());
+        let name = alias.or(name);
+        let columns = match self.unnested_columns(function, name.as_deref(), lateral) {
+            Some(mut columns) => {
+                for column in &mut columns.list {
+                    column.source = self.derived(column.source, item);
+                }
+                columns.rename(&renamed);
+                columns
+            }
+            None => Columns {
                 open: true,
                 ..Columns::default()
             },
+        };
+        Ok(Part::of(Entry {
+            name,
+            schema: None,
+            columns,
             items: item..item + 1,
             only_by_name: false,
         }))
+    }
+
+    /// The columns of `unnest`, if nothing else stands in the item.
+    fn unnested_columns(
+        &mut self,
+        function: &protobuf::RangeFunction,
+        name: Option<&str>,
+        lateral: &Scope<'_>,
+    ) -> Option<Columns> {
+        let [item] = &function.functions[..] else {
+            return None;
+        };
+        let Some(NodeEnum::List(item)) = inside(item) else {
+            return None;
+        };
+        let Some(NodeEnum::FuncCall(call)) = item.items.first().and_then(inside) else {
+            return None;
+        };
+        let arrays = self.unnested(call)?;
+        if function.ordinality || !function.coldeflist.is_empty() {
+            return None;
+        }
+        // One column is named like the item, several like the function.
+        let name = if arrays.len() == 1 { name? } else { "unnest" };
+        let list = arrays.into_iter().map(|array| {
+            let source = self.elements(array, lateral);
+            NamedColumn::new(Some(name.to_owned()), source)
+        });
+        Some(Columns {
+            list: list.collect(),
+            ..Columns::default()
+        })
     }
 
     fn join(

@@ -122,12 +122,13 @@ impl<'a> Reader<'a> {
                 return Err(not_read("such a SET"));
             };
             self.all(&item.indirection, scope)?;
-            self.expression(boxed(&item.val), scope)?;
+            let value = assigned(item);
+            // Each column of a row has its own copy of the row.
+            self.expression(value.or(boxed(&item.val)), scope)?;
             names.push(item.name.clone());
             let Some(target) = target else {
                 continue;
             };
-            let value = assigned(item);
             self.note_stored(target.table, &item.name, value);
             if let Some((key, family)) = target.key()
                 && item.name == key
