@@ -392,7 +392,8 @@ impl Reader<'_> {
     fn built_in<'b>(&self, name: &'b protobuf::TypeName) -> Option<&'b str> {
         match strings(&name.names)[..] {
             ["pg_catalog", name] => Some(name),
-            [name] if self.around.path.catalog_first() => Some(name),
+            // A temporary type comes before all.
+            [name] if self.around.path.catalog_first() && !self.around.has_temporary => Some(name),
             _ => None,
         }
     }
