@@ -752,7 +752,7 @@ fn links_are_seen_from_link_only() {
 #[test]
 fn what_reads_as_a_question_answers() {
     let mut asked = 0;
-    for part in ["wire", "auth", "sql", "config", "pooler", "daemon"] {
+    for part in ["wire", "auth", "sql", "shard", "config", "pooler", "daemon"] {
         for (name, text) in sources(&crates().join(part).join("src")) {
             let lines = code(&text).collect::<Vec<_>>().join("\n");
             for question in lines.split("fn ").skip(1) {
@@ -782,7 +782,7 @@ fn limits_stand_in_one_place() {
 
 #[test]
 fn no_file_grows_without_end() {
-    for part in ["wire", "auth", "sql", "config", "pooler", "daemon"] {
+    for part in ["wire", "auth", "sql", "shard", "config", "pooler", "daemon"] {
         for (name, text) in sources(&crates().join(part).join("src")) {
             let lines = text.lines().count();
             assert!(lines <= LONGEST, "{part}/{name} has {lines} lines");
