@@ -28,6 +28,7 @@ mod resolve;
 mod scopes;
 #[macro_use]
 mod setting;
+mod sharding;
 mod surroundings;
 pub mod table;
 #[cfg(test)]
@@ -59,6 +60,7 @@ pub use parameters::Parameters;
 pub use reference::{settings_manual, settings_page};
 pub use scopes::Scopes;
 pub use setting::{Scope, Setting};
+pub use sharding::Sharding;
 pub use surroundings::Surroundings;
 pub use table::{Database, Globals, HostEntry, PeerProcess, User};
 pub use tls::{TlsFiles, TlsInForce};
