@@ -14,7 +14,7 @@ use crate::cancel::guesses::Guesses;
 use crate::cancel::seek::Searches;
 use crate::client::Client;
 use crate::client::ClientState;
-use crate::config::{Config, HostPort, LogFormat};
+use crate::config::{Config, HostPort, LogFormat, Sharding};
 use crate::console::Consoles;
 use crate::errors::NotLetIn;
 use crate::event::{Action, ClientId, Out, Question, ServerId, Time, WorkerId};
@@ -162,6 +162,8 @@ pub struct Pooler {
     pub(crate) next: Upcoming,
     /// Clients whose long messages wait for room in the account, in this order.
     pub(crate) room_line: VecDeque<ClientId>,
+    /// The maps of sharded databases that a reload would have changed, while they were not paused.
+    pub(crate) maps: BTreeMap<String, Arc<Sharding>>,
     /// Free blocks for held bytes; the last one freed is used first.
     pub(crate) spare: Vec<Vec<u8>>,
     /// How many bugs (panics) the worker has survived.
@@ -247,6 +249,7 @@ impl Pooler {
             numbers: setup.numbers,
             next: Upcoming::default(),
             room_line: VecDeque::new(),
+            maps: BTreeMap::new(),
             spare: Vec::new(),
             internal_errors: 0,
         };

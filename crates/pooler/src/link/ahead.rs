@@ -44,6 +44,8 @@ pub(super) struct Ahead<'a> {
     pub share: &'a Arc<Allowance>,
     /// The database's volatile functions, if single reads go to standbys.
     pub volatile: Option<&'a VolatileNames>,
+    /// The state of the client's transaction.
+    pub status: Status,
     /// What is known about the statements of the login.
     pub known: KnownStatements<'a>,
     /// The list of actions.
@@ -150,8 +152,9 @@ impl Ahead<'_> {
             }
             tag::SYNC => {
                 self.client.end.group_ends();
+                let status = self.status;
                 self.out
-                    .send_with(Peer::Client(self.id), |buf| write::ready(buf, Status::Idle));
+                    .send_with(Peer::Client(self.id), |buf| write::ready(buf, status));
             }
             // The message is the rest of a failed COPY, or a Flush with nothing to flush.
             tag::FLUSH | tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => {}

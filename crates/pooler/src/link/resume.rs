@@ -19,6 +19,7 @@ use crate::pooler::Pooler;
 use crate::queries::watched::Watching;
 use crate::server::Server;
 use crate::session::Tracking;
+use crate::shard::Placing;
 
 /// The result of handling a chunk.
 pub(super) enum After {
@@ -63,13 +64,28 @@ impl Pooler {
             self.clients.at_mut(id).inbox.take_gist(&mut read.gist);
         }
         if self.clients.at(id).linked_server().is_none() {
-            if let Err(flow) = self.ahead(id, chunk, &mut read, out) {
-                return self.stopped(id, flow, chunk, &mut read, out);
+            loop {
+                if let Err(flow) = self.ahead(id, chunk, &mut read, out) {
+                    return self.stopped(id, flow, chunk, &mut read, out);
+                }
+                if self.clients.at(id).sharded.is_none() {
+                    break;
+                }
+                match self.place_sharded(id, chunk, out) {
+                    Ok(Placing::Goes) => break,
+                    Ok(Placing::Done) => read.forget(),
+                    Err(flow) => return self.stopped(id, flow, chunk, &mut read, out),
+                }
             }
             if !self.checkout(id, &read, chunk, out) {
                 self.keep_gist(id, &mut read);
                 return After::Keep;
             }
+        }
+        if self.clients.at(id).begins_late() {
+            self.begin_late(id, out);
+            self.keep_gist(id, &mut read);
+            return After::Keep;
         }
         let from = chunk.at;
         let flow = self.run_upstream(id, chunk, &mut read, out);
@@ -135,6 +151,7 @@ impl Pooler {
         let login_id = client.login.expect("the client is logged in");
         let login = self.logins.at(login_id);
         let globals = &self.config.globals;
+        let status = client.status_ahead();
         let mut ahead = Ahead {
             id,
             client,
@@ -143,6 +160,7 @@ impl Pooler {
             terms: &login.terms,
             share: &login.share,
             volatile: login.volatile(),
+            status,
             known: KnownStatements {
                 keepers: &login.keepers,
                 servers: &self.servers,

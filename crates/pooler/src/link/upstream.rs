@@ -182,6 +182,9 @@ impl Upstream<'_> {
         if waits && (self.server.link.ledger.owes_ready() || reads && self.is_over()) {
             return Err(self.stall());
         }
+        if self.client.sharded.is_some() && self.gate(chunk, header)? {
+            return Ok(());
+        }
         match tag {
             tag::QUERY => self.query(chunk, header, read),
             tag::PARSE => self.parse(chunk, header),

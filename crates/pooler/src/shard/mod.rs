@@ -1,0 +1,298 @@
+//! Sharded databases: each statement goes to the one shard that has its rows, or is refused.
+//!
+//! A client of a sharded database is a client of the login of **one of its shards**, the one that it
+//! used last; of the first, at the beginning. So its servers, limits, settings and statistics are
+//! those of the shard's own entry, and a link is what a link always is. Before a client without a
+//! server gets one, `place.rs` finds the shard for the message, and the client enters that shard's
+//! login. While a client has a server, `link/gated.rs` refuses what belongs elsewhere.
+//!
+//! A `BEGIN` shows no shard. Howdah answers it, and sends it along with the first statement that
+//! does.
+
+pub mod answer;
+pub mod error;
+mod group;
+mod place;
+mod reload;
+
+use std::sync::Arc;
+
+use howdah_wire::backend::Status;
+
+use crate::config::Sharding;
+use crate::effect::{ShardSetting, ShardedText};
+use crate::shard::answer::OwnAnswer;
+use crate::shard::error::ShardError;
+
+pub(crate) use place::Placing;
+
+/// What a client of a sharded database has besides.
+#[derive(Debug)]
+pub struct Sharded {
+    /// Where the rows lie.
+    pub map: Arc<Sharding>,
+    /// The number of the shard whose login the client is in; `None` if a reload has removed it.
+    at: Option<usize>,
+    /// What the client says for its session.
+    session: Option<Hint>,
+    /// What it said at its login, and says again after RESET.
+    at_login: Option<Hint>,
+    /// What it says for its transaction.
+    local: Option<Hint>,
+    /// A transaction that no server knows yet.
+    begun: Option<Begun>,
+    /// The client's server needs this BEGIN before the client's next message.
+    begins: bool,
+    /// Why messages under way are refused.
+    refused: Option<ShardError>,
+}
+
+/// A transaction that Howdah has begun for a client, without a server.
+#[derive(Debug)]
+struct Begun {
+    /// The client's BEGIN.
+    text: Box<[u8]>,
+    /// A statement was refused: the transaction has failed.
+    failed: bool,
+}
+
+/// What a client says about its shard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hint {
+    /// By which setting.
+    pub setting: ShardSetting,
+    /// The value.
+    pub value: Box<[u8]>,
+}
+
+impl Hint {
+    /// The shard that is meant.
+    pub(crate) fn shard(&self, map: &Sharding) -> Result<usize, ShardError> {
+        let name = std::str::from_utf8(&self.value).unwrap_or("\u{fffd}");
+        match self.setting {
+            ShardSetting::Shard => map
+                .shard(name)
+                .ok_or_else(|| ShardError::no_such_shard(name, map)),
+            ShardSetting::Key => Err(ShardError::no_such_key(name)),
+        }
+    }
+}
+
+/// Where a text runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Where {
+    /// On this shard and no other.
+    At(usize),
+    /// Where the client is.
+    Anywhere,
+}
+
+impl Sharded {
+    /// A client that begins.
+    pub fn new(map: Arc<Sharding>, hint: Option<Hint>) -> Sharded {
+        Sharded {
+            map,
+            at: Some(0),
+            session: hint.clone(),
+            at_login: hint,
+            local: None,
+            begun: None,
+            begins: false,
+            refused: None,
+        }
+    }
+
+    /// A reload has changed the map.
+    pub(crate) fn gets(&mut self, map: Arc<Sharding>) {
+        let name = self.at.map(|at| self.map.name(at).to_owned());
+        self.at = name.and_then(|name| map.shard(&name));
+        self.map = map;
+    }
+
+    /// The shard whose login the client is in.
+    pub fn at(&self) -> Option<usize> {
+        self.at
+    }
+
+    /// The state of the transaction, while the client has no server.
+    pub fn status(&self) -> Status {
+        match &self.begun {
+            None => Status::Idle,
+            Some(begun) if begun.failed => Status::Failed,
+            Some(_) => Status::Transaction,
+        }
+    }
+
+    /// True if Howdah has begun a transaction of which no server knows.
+    pub fn is_begun(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// True if the client's server must begin a transaction before the client's next message.
+    pub fn begins(&self) -> bool {
+        self.begins
+    }
+
+    /// The BEGIN goes to the client's server now.
+    pub(crate) fn takes_begin(&mut self) -> Option<Box<[u8]>> {
+        self.begins = false;
+        self.begun.take().map(|begun| begun.text)
+    }
+
+    /// The client has no server, and no transaction anywhere.
+    fn forgets_transaction(&mut self) {
+        if self.begun.is_none() {
+            self.local = None;
+        }
+    }
+
+    /// A message of the client has failed.
+    pub(crate) fn fails(&mut self) {
+        if let Some(begun) = &mut self.begun {
+            begun.failed = true;
+        }
+    }
+
+    /// Why messages under way are refused.
+    pub(crate) fn refusal(&self) -> Option<&ShardError> {
+        self.refused.as_ref()
+    }
+
+    /// A message of the client is refused for this reason.
+    pub(crate) fn refuses(&mut self, error: ShardError) {
+        self.refused = Some(error);
+    }
+
+    /// The client's transaction says this.
+    pub(crate) fn says_locally(&mut self, hint: Option<Hint>) {
+        self.local = hint;
+    }
+
+    /// The client takes back what it has said in its session.
+    pub(crate) fn says_as_at_login(&mut self) {
+        self.session.clone_from(&self.at_login);
+    }
+
+    /// What the client says for its session, and said at its login.
+    pub(crate) fn hints(&self) -> [Option<&Hint>; 2] {
+        [self.session.as_ref(), self.at_login.as_ref()]
+    }
+
+    /// The client came from another worker or process, where it said this for its session.
+    pub(crate) fn goes_on_with(&mut self, session: Option<Hint>) {
+        self.session = session;
+    }
+
+    /// The value of a setting now; empty if the client does not set it.
+    pub fn value(&self, setting: ShardSetting) -> &[u8] {
+        let hint = self.local.as_ref().or(self.session.as_ref());
+        let hint = hint.filter(|hint| hint.setting == setting);
+        hint.map_or(b"", |hint| &hint.value)
+    }
+
+    /// The shard of a hint.
+    pub fn shard_of(&self, hint: &Hint) -> Result<usize, ShardError> {
+        hint.shard(&self.map)
+    }
+
+    /// Where a text runs; `None` for one that could not be read.
+    pub fn place(&self, text: Option<&[u8]>) -> Result<Where, ShardError> {
+        let read = text.map(ShardedText::read);
+        if read == Some(ShardedText::Prepares) {
+            return Err(ShardError::sql_prepare());
+        }
+        let hint = self.local.as_ref().or(self.session.as_ref());
+        match (hint, read) {
+            (Some(hint), _) => Ok(Where::At(hint.shard(&self.map)?)),
+            (None, Some(ShardedText::Other) | None) => Err(ShardError::no_hint()),
+            (None, Some(_)) => Ok(Where::Anywhere),
+        }
+    }
+
+    /// The shard for a text, of a client without a server.
+    fn shard_for(&self, text: Option<&[u8]>) -> Result<usize, ShardError> {
+        Ok(match self.place(text)? {
+            Where::At(shard) => shard,
+            Where::Anywhere => self.at.unwrap_or(0),
+        })
+    }
+
+    /// Answers a text of a client without a server; `None` if a server must.
+    fn answers(&mut self, text: &[u8]) -> Option<Result<OwnAnswer, ShardError>> {
+        let read = ShardedText::read(text);
+        let done = |tag| Some(Ok(OwnAnswer::Done(tag)));
+        if self.status() == Status::Failed {
+            return match read {
+                ShardedText::Rollback | ShardedText::Commit => {
+                    self.ends_unsent();
+                    done("ROLLBACK")
+                }
+                _ => Some(Err(ShardError::aborted())),
+            };
+        }
+        let is_begun = self.is_begun();
+        match read {
+            ShardedText::Begin(tag) if !is_begun => {
+                self.begun = Some(Begun {
+                    text: text.into(),
+                    failed: false,
+                });
+                done(tag)
+            }
+            ShardedText::Commit if is_begun => {
+                self.ends_unsent();
+                done("COMMIT")
+            }
+            ShardedText::Rollback if is_begun => {
+                self.ends_unsent();
+                done("ROLLBACK")
+            }
+            ShardedText::Set {
+                setting,
+                value,
+                local,
+            } => Some(self.sets((setting, value), local, is_begun)),
+            ShardedText::Reset(_) if is_begun => Some(Err(ShardError::set_inside())),
+            ShardedText::Reset(_) => {
+                self.says_as_at_login();
+                done("RESET")
+            }
+            ShardedText::Show(setting) => {
+                let value = self.value(setting).into();
+                Some(Ok(OwnAnswer::Row(setting, value)))
+            }
+            ShardedText::ResetAll if !is_begun => {
+                self.says_as_at_login();
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn ends_unsent(&mut self) {
+        self.begun = None;
+        self.local = None;
+    }
+
+    fn sets(
+        &mut self,
+        (setting, value): (ShardSetting, Option<Box<[u8]>>),
+        local: bool,
+        is_begun: bool,
+    ) -> Result<OwnAnswer, ShardError> {
+        if is_begun && !local {
+            return Err(ShardError::set_inside());
+        }
+        let hint = value.map(|value| Hint { setting, value });
+        if let Some(hint) = &hint {
+            hint.shard(&self.map)?;
+        }
+        match (local, hint) {
+            (true, _) if !is_begun => return Ok(OwnAnswer::LocalOutside),
+            (true, hint) => self.local = hint,
+            (false, None) => self.says_as_at_login(),
+            (false, hint) => self.session = hint,
+        }
+        Ok(OwnAnswer::Done("SET"))
+    }
+}
