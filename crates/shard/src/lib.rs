@@ -1,0 +1,19 @@
+//! One database on several PostgreSQLs: which shard has the rows of a statement.
+//!
+//! A user writes a [`Map`]: where the rows of each table are. A statement goes to a shard if the rows
+//! that the statement can touch are provably there and only there, or if a [`Hint`] says so. Else
+//! the statement is refused, with the reason.
+
+#![forbid(unsafe_code)]
+
+mod hash;
+mod line;
+mod map;
+mod value;
+
+pub use hash::slot;
+pub use map::{
+    Distribution, DistributionId, MOST_SHARDS, Map, MapBuilder, MapError, NoShard, Pattern, Place,
+    Shard, ShardSet, TableLine, Unlisted,
+};
+pub use value::{Given, KeyType, KeyValue, Unreadable, oid};
