@@ -47,6 +47,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use howdah_shard::{Map as ShardMap, Shard};
+
 pub use howdah_auth::{ChannelBinding, RequireAuth, Secret};
 
 pub use access::{Hba, HbaMethod, IdentMap};
@@ -60,7 +62,6 @@ pub use parameters::Parameters;
 pub use reference::{settings_manual, settings_page};
 pub use scopes::Scopes;
 pub use setting::{Scope, Setting};
-pub use sharding::Sharding;
 pub use surroundings::Surroundings;
 pub use table::{Database, Globals, HostEntry, PeerProcess, User};
 pub use tls::{TlsFiles, TlsInForce};
@@ -504,7 +505,7 @@ impl Config {
     pub fn front<'a>(&'a self, name: &'a str) -> &'a str {
         let entry = self.databases.get(name);
         let sharding = entry.and_then(|entry| entry.sharding.as_deref());
-        sharding.map_or(name, |sharding| sharding.name(0))
+        sharding.map_or(name, |map| &map.shards()[0])
     }
 
     /// The secret of a user who is known without auth_query: from the user's entry in the database, from

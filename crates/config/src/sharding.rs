@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use howdah_shard::Map;
+
 use super::resolve::ConfigReader;
 use super::value::PoolMode;
 use super::written::{Path, WrittenLine};
@@ -18,31 +20,6 @@ const OWN: [&str; 7] = [
     "client_tls_sslmode",
     "max_db_client_connections",
 ];
-
-/// Where the rows of a sharded database lie.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Sharding {
-    /// The names of the shards' entries, in the order of `shards`.
-    pub shards: Vec<String>,
-    /// `unlisted_tables`, if that is a shard.
-    pub unlisted: Option<String>,
-    /// The lines of `[distributions:NAME]`: a name and its text.
-    pub distributions: Vec<(String, String)>,
-    /// The lines of `[tables:NAME]`: a pattern and its text.
-    pub tables: Vec<(String, String)>,
-}
-
-impl Sharding {
-    /// The number of the shard with this name.
-    pub fn shard(&self, name: &str) -> Option<usize> {
-        self.shards.iter().position(|shard| shard == name)
-    }
-
-    /// The name of the shard with this number.
-    pub fn name(&self, shard: usize) -> &str {
-        &self.shards[shard]
-    }
-}
 
 /// A part of a map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,11 +78,6 @@ impl WrittenMap {
 /// The maps that were written, by the names of their databases.
 pub(super) type WrittenMaps = BTreeMap<String, WrittenMap>;
 
-fn pairs(lines: &[WrittenLine]) -> Vec<(String, String)> {
-    let pair = |line: &WrittenLine| Some((line.key.clone()?, line.text.clone()));
-    lines.iter().filter_map(pair).collect()
-}
-
 impl ConfigReader {
     /// A line of a map.
     pub(super) fn map_line(&mut self, line: &WrittenLine) {
@@ -120,7 +92,10 @@ impl ConfigReader {
         let first = lines.iter().find(|other| other.key == line.key);
         if let Some(first) = first {
             let key = line.key.as_deref().unwrap_or_default();
-            let text = format!("database \"{database}\": \"{key}\" is already written at {}", first.place);
+            let text = format!(
+                "database \"{database}\": \"{key}\" is already written at {}",
+                first.place
+            );
             let mistake = Mistake::new(Some(&line.place), text, "leave one of the two out");
             return self.mistakes.push(mistake.showing(Excerpt::of_key(key)));
         }
@@ -129,9 +104,18 @@ impl ConfigReader {
 
     /// Makes the maps of sharded databases, and refuses those that can't work.
     pub(super) fn judge_shards(&mut self) {
-        if self.config.fallback.as_ref().is_some_and(|entry| entry.shards.is_some()) {
+        if self
+            .config
+            .fallback
+            .as_ref()
+            .is_some_and(|entry| entry.shards.is_some())
+        {
             let remedy = "write an entry with the name that clients use";
-            self.refuse_entry("*", "an entry for all names can't have shards".into(), remedy);
+            self.refuse_entry(
+                "*",
+                "an entry for all names can't have shards".into(),
+                remedy,
+            );
         }
         let sharded = self.config.databases.values();
         let sharded = sharded.filter(|database| database.shards.is_some());
@@ -156,9 +140,10 @@ impl ConfigReader {
             })
             .collect();
         self.mistakes.extend(lost);
-        let lost = self.config.databases.values().filter(|database| {
-            database.shards.is_none() && database.unlisted_tables != "refuse"
-        });
+        let lost =
+            self.config.databases.values().filter(|database| {
+                database.shards.is_none() && database.unlisted_tables != "refuse"
+            });
         let lost: Vec<String> = lost.map(|database| database.name.clone()).collect();
         for name in lost {
             let what = "it has unlisted_tables, and no shards".into();
@@ -190,21 +175,25 @@ impl ConfigReader {
                 return Some((format!("shard \"{name}\" {what}"), remedy));
             }
             if shards[..at].contains(name) {
-                return Some((format!("shard \"{name}\" stands twice"), "write each shard once"));
+                return Some((
+                    format!("shard \"{name}\" stands twice"),
+                    "write each shard once",
+                ));
             }
             let has = |other: &&Arc<Database>| {
                 let shards = other.shards.as_deref().unwrap_or_default();
                 other.name != database.name && shards.contains(name)
             };
             if let Some(other) = sharded.iter().find(has) {
-                let what = format!("shard \"{name}\" is a shard of database \"{}\", too", other.name);
-                return Some((what, "write one more entry that leads to the same PostgreSQL"));
+                let what = format!(
+                    "shard \"{name}\" is a shard of database \"{}\", too",
+                    other.name
+                );
+                return Some((
+                    what,
+                    "write one more entry that leads to the same PostgreSQL",
+                ));
             }
-        }
-        let unlisted = &database.unlisted_tables;
-        if unlisted != "refuse" && !shards.contains(unlisted) {
-            let what = format!("unlisted_tables = {unlisted} is none of its shards");
-            return Some((what, "write refuse, or a name that is in shards"));
         }
         if self.config.globals.max_prepared_statements == 0 {
             let what = "it has shards, and max_prepared_statements is 0".into();
@@ -234,19 +223,57 @@ impl ConfigReader {
         let mode = self.config.scopes(Some(shard), None).pool_mode();
         (mode != PoolMode::Transaction).then(|| {
             let what = "needs pool_mode = transaction".into();
-            (what, "set pool_mode = transaction for all, or for each shard")
+            (
+                what,
+                "set pool_mode = transaction for all, or for each shard",
+            )
         })
     }
 
     fn make_map(&mut self, database: &Arc<Database>) {
         let shards = database.shards.as_deref().unwrap_or_default().to_vec();
-        let written = self.maps.get(&database.name);
-        let sharding = Sharding {
-            unlisted: Some(database.unlisted_tables.clone()).filter(|name| name != "refuse"),
-            distributions: written.map_or_else(Vec::new, |map| pairs(&map.distributions)),
-            tables: written.map_or_else(Vec::new, |map| pairs(&map.tables)),
-            shards: shards.clone(),
+        let written = self.maps.remove(&database.name).unwrap_or_default();
+        let mut wrong = Vec::new();
+        let mut builder = match Map::builder(shards.iter().map(String::as_str)) {
+            Ok(builder) => builder,
+            Err(error) => return self.refuse_entry(&database.name, error.message, &error.remedy),
         };
+        for line in &written.distributions {
+            let key = line.key.as_deref().unwrap_or_default();
+            wrong.extend(
+                builder
+                    .distribution(key, &line.text)
+                    .err()
+                    .map(|error| (line, error)),
+            );
+        }
+        for line in &written.tables {
+            let key = line.key.as_deref().unwrap_or_default();
+            wrong.extend(
+                builder
+                    .table(key, &line.text)
+                    .err()
+                    .map(|error| (line, error)),
+            );
+        }
+        if let Err(error) = builder.unlisted_tables(&database.unlisted_tables) {
+            self.refuse_entry(&database.name, error.message, &error.remedy);
+        }
+        for (line, error) in wrong {
+            let key = line.key.as_deref().unwrap_or_default();
+            let at = error
+                .position
+                .map(|at| format!(" (at character {})", at + 1));
+            let text = format!(
+                "database \"{}\", {key} = {}: {}{}",
+                database.name,
+                line.text,
+                error.message,
+                at.unwrap_or_default()
+            );
+            let mistake = Mistake::new(Some(&line.place), text, error.remedy);
+            self.mistakes.push(mistake.showing(Excerpt::of_key(key)));
+        }
         let name: Arc<str> = (*database.name).into();
         for shard in shards {
             if let Some(entry) = self.config.databases.get_mut(&shard) {
@@ -254,7 +281,7 @@ impl ConfigReader {
             }
         }
         if let Some(entry) = self.config.databases.get_mut(&database.name) {
-            Arc::make_mut(entry).sharding = Some(Arc::new(sharding));
+            Arc::make_mut(entry).sharding = Some(Arc::new(builder.finish()));
         }
     }
 }

@@ -20,7 +20,7 @@ use super::value::{
     SessionState, Share, SslMode, SslNegotiation, UnnamedStatements, Value, read_number,
     read_seconds,
 };
-use super::{CAUSES, Scope, Scopes, Setting, Sharding, is_console, url};
+use super::{CAUSES, Scope, Scopes, Setting, ShardMap, is_console, url};
 
 #[allow(non_upper_case_globals)] // They read as words in the table.
 const reload: bool = true;
@@ -100,7 +100,7 @@ settings! {
         /// What counts for single users in this database, by their names.
         pub users: BTreeMap<String, Arc<User>>,
         /// The map of a database whose rows lie in several others.
-        pub sharding: Option<Arc<Sharding>>,
+        pub sharding: Option<Arc<ShardMap>>,
         /// The sharded database that this one is a shard of.
         pub shard_of: Option<Arc<str>>,
     }

@@ -8,8 +8,8 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::near::nearest;
-use super::sharding::MapPart;
 use super::resolve::secret_of;
+use super::sharding::MapPart;
 use super::surroundings::Surroundings;
 use super::toml_value::{article, in_order, text_of, texts};
 use super::written::{Path, WrittenLine};

@@ -63,7 +63,8 @@ impl Pooler {
         }
         for id in self.pools.ids() {
             let pool = self.pools.at_mut(id);
-            let is_named = |names: &Vec<String>| names.iter().any(|n| *n == *pool.key.login.database);
+            let is_named =
+                |names: &Vec<String>| names.iter().any(|n| *n == *pool.key.login.database);
             if names.as_ref().is_none_or(is_named) {
                 pool.set_paused(true);
                 let idle: Vec<_> = pool.idle.iter().collect();

@@ -14,7 +14,7 @@ use crate::cancel::guesses::Guesses;
 use crate::cancel::seek::Searches;
 use crate::client::Client;
 use crate::client::ClientState;
-use crate::config::{Config, HostPort, LogFormat, Sharding};
+use crate::config::{Config, HostPort, LogFormat, ShardMap};
 use crate::console::Consoles;
 use crate::errors::NotLetIn;
 use crate::event::{Action, ClientId, Out, Question, ServerId, Time, WorkerId};
@@ -163,7 +163,7 @@ pub struct Pooler {
     /// Clients whose long messages wait for room in the account, in this order.
     pub(crate) room_line: VecDeque<ClientId>,
     /// The maps of sharded databases that a reload would have changed, while they were not paused.
-    pub(crate) maps: BTreeMap<String, Arc<Sharding>>,
+    pub(crate) maps: BTreeMap<String, Arc<ShardMap>>,
     /// Free blocks for held bytes; the last one freed is used first.
     pub(crate) spare: Vec<Vec<u8>>,
     /// How many bugs (panics) the worker has survived.

@@ -240,9 +240,18 @@ mod tests {
             ("abort work", Rollback),
             ("rollback to a", Session),
             ("rollback; select 1", Other),
-            ("set howdah.shard = 'prod_1'", set(Shard, Some("prod_1"), false)),
-            ("SET session Howdah.Shard to prod_1;", set(Shard, Some("prod_1"), false)),
-            ("set local howdah.key to 'tenant:''7'", set(Key, Some("tenant:'7"), true)),
+            (
+                "set howdah.shard = 'prod_1'",
+                set(Shard, Some("prod_1"), false),
+            ),
+            (
+                "SET session Howdah.Shard to prod_1;",
+                set(Shard, Some("prod_1"), false),
+            ),
+            (
+                "set local howdah.key to 'tenant:''7'",
+                set(Key, Some("tenant:'7"), true),
+            ),
             ("set howdah.key = default", set(Key, None, false)),
             ("set howdah.shard = 'a', 'b'", Session),
             ("set howdah.shard = 'a'; select 1", Other),

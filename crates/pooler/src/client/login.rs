@@ -371,7 +371,10 @@ impl Pooler {
         // A directory may accept several passwords of a user.
         let login = self.logins.at(login_id);
         if self.clients.at(id).sharded.is_some() && login.terms.mode != PoolMode::Transaction {
-            let text = format!("a sharded database needs pool_mode = transaction for user {}", who.user);
+            let text = format!(
+                "a sharded database needs pool_mode = transaction for user {}",
+                who.user
+            );
             return self.disconnect(id, Fault::Config(text), out);
         }
         if lends

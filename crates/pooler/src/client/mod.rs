@@ -26,7 +26,7 @@ use std::sync::Arc;
 use howdah_wire::backend::Status;
 
 use crate::account::Allowance;
-use crate::config::Sharding;
+use crate::config::ShardMap;
 use crate::console::ConsoleSession;
 use crate::effect::harmless::is_harmless;
 use crate::event::{ClientId, Ends, Peer, ServerId, Time, WorkerId};
@@ -719,7 +719,7 @@ impl Client {
     }
 
     /// The client's database is sharded, and the client says this of its shard.
-    pub(crate) fn enters_map(&mut self, map: Arc<Sharding>, hint: Option<Hint>) {
+    pub(crate) fn enters_map(&mut self, map: Arc<ShardMap>, hint: Option<Hint>) {
         self.sharded = Some(Box::new(Sharded::new(map, hint)));
     }
 
@@ -733,7 +733,9 @@ impl Client {
     /// True if the client's server must begin a transaction before the client's next message.
     #[inline]
     pub(crate) fn begins_late(&self) -> bool {
-        self.sharded.as_ref().is_some_and(|sharded| sharded.begins())
+        self.sharded
+            .as_ref()
+            .is_some_and(|sharded| sharded.begins())
     }
 
     /// The client is idle. If it listens, Howdah holds back its ReadyForQuery until it has got all

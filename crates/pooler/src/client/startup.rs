@@ -9,6 +9,7 @@ use super::{Client, ClientTimes, Protocol, Replication};
 use crate::auth::CERT_REQUIRED;
 use crate::client::ClientState;
 use crate::config::{SessionState, SslMode};
+use crate::effect::ShardSetting;
 use crate::event::{Action, Address, ClientId, Ends, Out, Peer, Time};
 use crate::fault::{Fault, Foreign};
 use crate::inbox::Inbox;
@@ -16,9 +17,8 @@ use crate::link::End;
 use crate::params::{Meaning, Params};
 use crate::pooler::Pooler;
 use crate::reads::wish::{ROUTE, route_of};
-use crate::effect::ShardSetting;
-use crate::shard::Hint;
 use crate::session::settings::{Settings, at_login};
+use crate::shard::Hint;
 use crate::statement::ClientStatements;
 use crate::tls::{TlsFacts, TlsStart};
 use crate::valve::Valve;
@@ -354,7 +354,8 @@ impl Pooler {
                 setting,
                 value: value.into(),
             };
-            hint.shard(&map).map_err(|error| Fault::Shard(error.message))?;
+            hint.shard(&map)
+                .map_err(|error| Fault::Shard(error.message))?;
             wish.shard = Some(hint);
             return Ok(true);
         }

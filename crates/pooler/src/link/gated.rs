@@ -57,7 +57,11 @@ impl Upstream<'_> {
             }
         };
         let is_over = self.server.status == Status::Idle && !self.server.link.group_open();
-        let sharded = self.client.sharded.as_mut().expect("the database is sharded");
+        let sharded = self
+            .client
+            .sharded
+            .as_mut()
+            .expect("the database is sharded");
         if is_over {
             sharded.says_locally(None);
         }
@@ -85,7 +89,8 @@ impl Upstream<'_> {
                 entry.barrier = true;
                 self.push(entry);
                 let to = self.to();
-                self.out.send_with(to, |buf| write::query(buf, sql.as_bytes()));
+                self.out
+                    .send_with(to, |buf| write::query(buf, sql.as_bytes()));
                 self.skip(chunk, header);
                 return Ok(true);
             }
@@ -135,19 +140,29 @@ impl Upstream<'_> {
         {
             return Ok(Err(ShardError::set_in_group()));
         }
-        let sharded = self.client.sharded.as_deref().expect("the database is sharded");
+        let sharded = self
+            .client
+            .sharded
+            .as_deref()
+            .expect("the database is sharded");
         Ok(sharded.place(text).and_then(|place| self.fits(place)))
     }
 
     /// Whether what belongs there may run on the client's server.
     fn fits(&self, place: Where) -> Result<(), ShardError> {
-        let sharded = self.client.sharded.as_deref().expect("the database is sharded");
+        let sharded = self
+            .client
+            .sharded
+            .as_deref()
+            .expect("the database is sharded");
         match (place, sharded.at()) {
             (Where::Anywhere, _) => Ok(()),
             (Where::At(shard), Some(at)) if shard == at => Ok(()),
-            (Where::At(shard), at) => {
-                Err(ShardError::elsewhere(&sharded.map, at.unwrap_or(shard), shard))
-            }
+            (Where::At(shard), at) => Err(ShardError::elsewhere(
+                &sharded.map,
+                at.unwrap_or(shard),
+                shard,
+            )),
         }
     }
 

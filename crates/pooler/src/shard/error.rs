@@ -3,7 +3,7 @@
 use howdah_wire::tag::backend;
 use howdah_wire::write;
 
-use crate::config::Sharding;
+use crate::config::{Shard, ShardMap};
 
 /// An error for a statement.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,24 +43,44 @@ impl ShardError {
     }
 
     /// A name that no shard has.
-    pub fn no_such_shard(name: &str, map: &Sharding) -> ShardError {
+    pub fn no_such_shard(name: &str, map: &ShardMap) -> ShardError {
         let message = format!("the database has no shard \"{name}\"");
-        let hint = format!("Its shards are {}.", map.shards.join(", "));
+        let hint = format!("Its shards are {}.", map.shards().join(", "));
         ShardError::new(INVALID_VALUE, message, &hint)
     }
 
-    /// A key that says no shard.
-    pub fn no_such_key(key: &str) -> ShardError {
-        let message = format!("howdah.key \"{key}\" says no shard");
-        ShardError::new(INVALID_VALUE, message, "Write 'DISTRIBUTION:VALUE'.")
+    /// A key of a distribution that does not exist.
+    pub fn no_such_key(key: &str, map: &ShardMap) -> ShardError {
+        let message = format!("howdah.key \"{key}\" names no distribution of the database");
+        let names = map.distributions().iter().map(|of| of.name());
+        let names: Vec<&str> = names.collect();
+        let hint = match &*names.join(", ") {
+            "" => "The database has no distributions: set howdah.shard.".to_owned(),
+            names => format!("Write 'DISTRIBUTION:VALUE'. Its distributions are {names}."),
+        };
+        ShardError::new(INVALID_VALUE, message, &hint)
+    }
+
+    /// A key whose value can't be read.
+    pub fn unreadable_key(key: &str, why: &str) -> ShardError {
+        let message = format!("howdah.key \"{key}\" has no value of its distribution's type");
+        let mut error = ShardError::new(INVALID_VALUE, message, "");
+        error.detail = Some(why.into());
+        error
+    }
+
+    /// A value that the map sends nowhere.
+    pub fn no_shard(what: &str) -> ShardError {
+        let hint = "Add the value to the distribution in the pooler's file.";
+        ShardError::new(INVALID_VALUE, what, hint)
     }
 
     /// The statement belongs to another shard than the transaction.
-    pub fn elsewhere(map: &Sharding, is: usize, belongs: usize) -> ShardError {
+    pub fn elsewhere(map: &ShardMap, is: Shard, belongs: Shard) -> ShardError {
         let message = format!(
             "the statement belongs to shard \"{}\", and the transaction is at shard \"{}\"",
-            map.name(belongs),
-            map.name(is)
+            map.name_of(belongs),
+            map.name_of(is)
         );
         let hint = "A transaction has one shard. End it first, and what keeps its server: temporary \
                     tables, session locks and the like.";
@@ -82,7 +102,8 @@ impl ShardError {
 
     /// SET of a hint, inside of a transaction or on a kept server.
     pub fn set_inside() -> ShardError {
-        let message = "howdah.shard and howdah.key can't be set for the session inside a transaction";
+        let message =
+            "howdah.shard and howdah.key can't be set for the session inside a transaction";
         let hint = "Write SET LOCAL, or SET before BEGIN. A client that keeps its server has its \
                     shard until it gives the server back.";
         ShardError::new("25001", message, hint)
@@ -97,7 +118,11 @@ impl ShardError {
     /// A statement that follows a Parse without a Sync between, and needs a BEGIN before it.
     pub fn begins_in_group() -> ShardError {
         let message = "a transaction can't begin in the middle of a group of messages";
-        ShardError::new(NOT_SUPPORTED, message, "Send a Sync behind Parse and Describe.")
+        ShardError::new(
+            NOT_SUPPORTED,
+            message,
+            "Send a Sync behind Parse and Describe.",
+        )
     }
 
     /// The statement is too long to be read.
@@ -114,7 +139,8 @@ impl ShardError {
 
     /// PostgreSQL's error in a failed transaction.
     pub fn aborted() -> ShardError {
-        let message = "current transaction is aborted, commands ignored until end of transaction block";
+        let message =
+            "current transaction is aborted, commands ignored until end of transaction block";
         ShardError::new("25P02", message, "")
     }
 

@@ -17,9 +17,10 @@ mod reload;
 
 use std::sync::Arc;
 
+use howdah_shard::KeyValue;
 use howdah_wire::backend::Status;
 
-use crate::config::Sharding;
+use crate::config::{Shard, ShardMap};
 use crate::effect::{ShardSetting, ShardedText};
 use crate::shard::answer::OwnAnswer;
 use crate::shard::error::ShardError;
@@ -30,9 +31,9 @@ pub(crate) use place::Placing;
 #[derive(Debug)]
 pub struct Sharded {
     /// Where the rows lie.
-    pub map: Arc<Sharding>,
+    pub map: Arc<ShardMap>,
     /// The number of the shard whose login the client is in; `None` if a reload has removed it.
-    at: Option<usize>,
+    at: Option<Shard>,
     /// What the client says for its session.
     session: Option<Hint>,
     /// What it said at its login, and says again after RESET.
@@ -67,32 +68,46 @@ pub struct Hint {
 
 impl Hint {
     /// The shard that is meant.
-    pub(crate) fn shard(&self, map: &Sharding) -> Result<usize, ShardError> {
+    pub(crate) fn shard(&self, map: &ShardMap) -> Result<Shard, ShardError> {
         let name = std::str::from_utf8(&self.value).unwrap_or("\u{fffd}");
         match self.setting {
-            ShardSetting::Shard => map
-                .shard(name)
-                .ok_or_else(|| ShardError::no_such_shard(name, map)),
-            ShardSetting::Key => Err(ShardError::no_such_key(name)),
+            ShardSetting::Shard => {
+                let shard = map.shard_named(name);
+                shard.ok_or_else(|| ShardError::no_such_shard(name, map))
+            }
+            ShardSetting::Key => shard_of_key(map, name),
         }
     }
+}
+
+/// The shard of a key, written `distribution:value`.
+fn shard_of_key(map: &ShardMap, key: &str) -> Result<Shard, ShardError> {
+    let (name, value) = key.split_once(':').unwrap_or((key, ""));
+    let by = map.distribution_named(name.trim());
+    let Some((by, of)) = by.and_then(|by| Some((by, map.distribution(by)?))) else {
+        return Err(ShardError::no_such_key(key, map));
+    };
+    let value = KeyValue::of_literal(of.key(), value.as_bytes());
+    let value = value.map_err(|error| ShardError::unreadable_key(key, &error.to_string()))?;
+    let shard = map.shard_of(by, &value);
+    shard.map_err(|error| ShardError::no_shard(&error.to_string()))
 }
 
 /// Where a text runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Where {
     /// On this shard and no other.
-    At(usize),
+    At(Shard),
     /// Where the client is.
     Anywhere,
 }
 
 impl Sharded {
     /// A client that begins.
-    pub fn new(map: Arc<Sharding>, hint: Option<Hint>) -> Sharded {
+    pub fn new(map: Arc<ShardMap>, hint: Option<Hint>) -> Sharded {
         Sharded {
             map,
-            at: Some(0),
+            at: Some(Shard(0)),
             session: hint.clone(),
             at_login: hint,
             local: None,
@@ -103,14 +118,14 @@ impl Sharded {
     }
 
     /// A reload has changed the map.
-    pub(crate) fn gets(&mut self, map: Arc<Sharding>) {
-        let name = self.at.map(|at| self.map.name(at).to_owned());
-        self.at = name.and_then(|name| map.shard(&name));
+    pub(crate) fn gets(&mut self, map: Arc<ShardMap>) {
+        let name = self.at.map(|at| self.map.name_of(at).to_owned());
+        self.at = name.and_then(|name| map.shard_named(&name));
         self.map = map;
     }
 
     /// The shard whose login the client is in.
-    pub fn at(&self) -> Option<usize> {
+    pub fn at(&self) -> Option<Shard> {
         self.at
     }
 
@@ -191,7 +206,7 @@ impl Sharded {
     }
 
     /// The shard of a hint.
-    pub fn shard_of(&self, hint: &Hint) -> Result<usize, ShardError> {
+    pub fn shard_of(&self, hint: &Hint) -> Result<Shard, ShardError> {
         hint.shard(&self.map)
     }
 
@@ -210,10 +225,10 @@ impl Sharded {
     }
 
     /// The shard for a text, of a client without a server.
-    fn shard_for(&self, text: Option<&[u8]>) -> Result<usize, ShardError> {
+    fn shard_for(&self, text: Option<&[u8]>) -> Result<Shard, ShardError> {
         Ok(match self.place(text)? {
             Where::At(shard) => shard,
-            Where::Anywhere => self.at.unwrap_or(0),
+            Where::Anywhere => self.at.unwrap_or(Shard(0)),
         })
     }
 

@@ -6,11 +6,12 @@ use howdah_wire::frame::{HEADER, Header, header};
 use howdah_wire::tag::{backend, frontend as tag};
 use howdah_wire::write;
 
+use crate::config::Shard;
 use crate::event::{ClientId, Out, Peer};
 use crate::inbox::{Chunk, Fate};
 use crate::limits;
-use crate::link::upstream::{Flow, await_whole, whole};
 use crate::link;
+use crate::link::upstream::{Flow, await_whole, whole};
 use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
 use crate::shard::Sharded;
@@ -123,13 +124,16 @@ impl Pooler {
                 self.hold_whole(id, Header { body, ..header })?;
                 (self.sharded(id).shard_for(None), true)
             }
-            GroupRead::Long => (sharded.shard_for(None).map_err(|_| ShardError::too_long()), true),
+            GroupRead::Long => (
+                sharded.shard_for(None).map_err(|_| ShardError::too_long()),
+                true,
+            ),
             GroupRead::Command(command) => {
                 return Ok(self.answer_command(id, command, (chunk, header), out));
             }
             GroupRead::Statement(text) => (sharded.shard_for(Some(text)), true),
             // Statements mean the same on all shards.
-            GroupRead::Unbound => (Ok(sharded.at().unwrap_or(0)), false),
+            GroupRead::Unbound => (Ok(sharded.at().unwrap_or(Shard(0))), false),
             GroupRead::Unknown => (sharded.shard_for(Some(b"")), true),
             GroupRead::Mixed => (Err(ShardError::set_in_group()), true),
         };
@@ -187,7 +191,7 @@ impl Pooler {
     fn goes_to(
         &mut self,
         id: ClientId,
-        shard: Result<usize, ShardError>,
+        shard: Result<Shard, ShardError>,
         begins: bool,
         (chunk, header): (&mut Chunk<'_>, Header),
         out: &mut Out,
@@ -225,7 +229,9 @@ impl Pooler {
             client.end.group_fails();
         }
         if let Some(login) = client.login {
-            self.logins.at_mut(login).count_error(error.sqlstate.as_bytes());
+            self.logins
+                .at_mut(login)
+                .count_error(error.sqlstate.as_bytes());
         }
         Placing::Done
     }
@@ -259,20 +265,20 @@ impl Pooler {
     }
 
     /// A client without a server becomes a client of a shard.
-    fn enter_shard(&mut self, id: ClientId, shard: usize) -> Result<(), ShardError> {
+    fn enter_shard(&mut self, id: ClientId, shard: Shard) -> Result<(), ShardError> {
         let client = self.clients.at(id);
         let sharded = self.sharded(id);
         if sharded.at() == Some(shard) && client.login.is_some() {
             return Ok(());
         }
         let (map, who) = (sharded.map.clone(), client.who.clone());
-        let database = self.config.database(map.name(shard));
-        let database = database.ok_or_else(|| ShardError::gone(map.name(shard)))?;
+        let database = self.config.database(map.name_of(shard));
+        let database = database.ok_or_else(|| ShardError::gone(map.name_of(shard)))?;
         let user = database.pooled_as(&who.user);
         let login = self.login_of(&database.name, user, &database);
         self.pool_of(login, Purpose::Clients);
         if database.lends_secrets(user) {
-            self.lend_secrets(&map.shards[0], user, login);
+            self.lend_secrets(&map.shards()[0], user, login);
         }
         let before = self.clients.at(id).login;
         if before != Some(login) {
@@ -302,7 +308,10 @@ impl Pooler {
     pub(crate) fn begin_late(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at_mut(id);
         let server_id = client.linked_server().expect("the client has a server");
-        let text = client.sharded.as_mut().and_then(|sharded| sharded.takes_begin());
+        let text = client
+            .sharded
+            .as_mut()
+            .and_then(|sharded| sharded.takes_begin());
         let server = self.servers.at_mut(server_id);
         if let Some(text) = text {
             server.runs_for_us(server_id, &text, out);

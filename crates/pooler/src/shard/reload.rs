@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::config::Sharding;
+use crate::config::ShardMap;
 use crate::event::{ClientId, Out};
 use crate::fault::Fault;
 use crate::note::{Level, Note};
@@ -10,7 +10,7 @@ use crate::pooler::Pooler;
 
 impl Pooler {
     /// The map in force of a sharded database.
-    pub(crate) fn map_of(&self, database: &str) -> Option<Arc<Sharding>> {
+    pub(crate) fn map_of(&self, database: &str) -> Option<Arc<ShardMap>> {
         let kept = self.maps.get(database).cloned();
         kept.or_else(|| self.config.databases.get(database)?.sharding.clone())
     }
@@ -36,7 +36,8 @@ impl Pooler {
                 self.maps.insert(name.clone(), old);
             }
         }
-        self.maps.retain(|name, _| config.databases.contains_key(name));
+        self.maps
+            .retain(|name, _| config.databases.contains_key(name));
         let clients: Vec<ClientId> = self.clients.iter().map(|(id, _)| id).collect();
         for id in clients {
             self.follow_map(id, out);
@@ -46,15 +47,18 @@ impl Pooler {
     /// A database with its shards, by name.
     pub(crate) fn with_shards(&self, database: &str) -> Vec<String> {
         let map = self.map_of(database);
-        let shards = map.iter().flat_map(|map| &map.shards);
-        std::iter::once(database.to_owned()).chain(shards.cloned()).collect()
+        let shards = map.iter().flat_map(|map| map.shards());
+        std::iter::once(database.to_owned())
+            .chain(shards.cloned())
+            .collect()
     }
 
     /// KILL of a sharded database: its clients are dropped. Their servers end with the pause.
     pub(crate) fn kill_sharded(&mut self, database: &str, out: &mut Out) {
-        let of = self.clients.iter().filter(|(_, client)| {
-            client.sharded.is_some() && *client.who.database == *database
-        });
+        let of = self
+            .clients
+            .iter()
+            .filter(|(_, client)| client.sharded.is_some() && *client.who.database == *database);
         for id in of.map(|(id, _)| id).collect::<Vec<_>>() {
             self.disconnect(id, Fault::DatabaseRemoved, out);
         }
