@@ -7,13 +7,20 @@
 #![forbid(unsafe_code)]
 
 mod hash;
+mod hint;
+mod lexer;
 mod line;
 mod map;
+mod refusal;
+mod scan;
 mod value;
 
 pub use hash::slot;
+pub use hint::{CommentHint, Hint};
 pub use map::{
     Distribution, DistributionId, MOST_SHARDS, Map, MapBuilder, MapError, NoShard, Pattern, Place,
     Shard, ShardSet, TableLine, Unlisted,
 };
+pub use refusal::Refusal;
+pub use scan::{Constants, MOST_TOKENS, Shape, scan};
 pub use value::{Given, KeyType, KeyValue, Unreadable, oid};
