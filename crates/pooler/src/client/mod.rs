@@ -23,6 +23,7 @@ use times::ClientTimes;
 
 use std::sync::Arc;
 
+use howdah_shard::Hint;
 use howdah_wire::backend::Status;
 
 use crate::account::Allowance;
@@ -42,7 +43,7 @@ use crate::reads::mark::{Again, ReadMark, ReadWish};
 use crate::reads::tally::ReadPlace;
 use crate::roster::view::Instance;
 use crate::session::settings::Maybe;
-use crate::shard::{Hint, Sharded};
+use crate::shard::Sharded;
 use crate::signal::SignalStatement;
 use crate::statement::ClientStatements;
 use crate::timers::Timers;

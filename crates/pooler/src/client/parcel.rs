@@ -15,8 +15,9 @@ use crate::parcel::{Passenger, Standing};
 use crate::session;
 use crate::session::Shelf;
 use crate::session::settings::Maybe;
-use crate::shard::Hint;
+use crate::shard::{hint_of, setting_of};
 use crate::statement::SchemaId;
+use howdah_shard::Hint;
 
 impl Client {
     /// Packs the client's state, without its server.
@@ -71,7 +72,8 @@ impl Client {
                 return settings.clone();
             };
             let mut own = settings.as_deref().cloned().unwrap_or_default();
-            own.put(hint.setting.name().as_bytes(), Some(&hint.value));
+            let (setting, value) = setting_of(hint);
+            own.put(setting.name().as_bytes(), Some(value.as_bytes()));
             own.shared()
         };
         if session.is_some() || login.is_some() {
@@ -90,10 +92,11 @@ impl Client {
             let mut own = settings.as_deref().cloned()?;
             let found = [ShardSetting::Shard, ShardSetting::Key];
             let found = found.into_iter().find_map(|setting| {
-                let value = own.get(setting.name().as_bytes())?.into();
-                Some(Hint { setting, value })
+                let value = own.get(setting.name().as_bytes())?;
+                Some((setting, hint_of(setting, value)))
             })?;
-            own.put(found.setting.name().as_bytes(), None);
+            let (setting, found) = found;
+            own.put(setting.name().as_bytes(), None);
             *settings = session::intern(shelf, own.shared());
             Some(found)
         });

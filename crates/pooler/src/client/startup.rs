@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use howdah_shard::Hint;
 use howdah_wire::WireError;
 use howdah_wire::startup::{FirstPacket, Startup, length, read};
 
@@ -18,7 +19,7 @@ use crate::params::{Meaning, Params};
 use crate::pooler::Pooler;
 use crate::reads::wish::{ROUTE, route_of};
 use crate::session::settings::{Settings, at_login};
-use crate::shard::Hint;
+use crate::shard::hint_of;
 use crate::statement::ClientStatements;
 use crate::tls::{TlsFacts, TlsStart};
 use crate::valve::Valve;
@@ -350,10 +351,7 @@ impl Pooler {
         if let Some(setting) = ShardSetting::named(&name.to_ascii_lowercase())
             && let Some(map) = self.map_of(wish.database)
         {
-            let hint = Hint {
-                setting,
-                value: value.into(),
-            };
+            let hint = hint_of(setting, value);
             hint.shard(&map)
                 .map_err(|error| Fault::Shard(error.message))?;
             wish.shard = Some(hint);

@@ -1,6 +1,7 @@
 //! The messages of a client of a sharded database, while it has a server: what belongs to another
 //! shard is refused ([`crate::shard`]).
 
+use howdah_shard::Hint;
 use howdah_wire::backend::Status;
 use howdah_wire::frame::{HEADER, Header};
 use howdah_wire::frontend::BindNames;
@@ -13,7 +14,7 @@ use crate::inbox::Chunk;
 use crate::ledger::{Entry, Refusal, Reply};
 use crate::limits;
 use crate::shard::error::ShardError;
-use crate::shard::{Hint, Where};
+use crate::shard::{Where, hint_of};
 
 impl Upstream<'_> {
     /// Looks at a message before it is sent. True if the message is handled.
@@ -71,7 +72,7 @@ impl Upstream<'_> {
                 value,
                 local: true,
             }) => {
-                let hint = value.map(|value| Hint { setting, value });
+                let hint = value.map(|value| hint_of(setting, &value));
                 let place = hint.as_ref().map(|hint| sharded.shard_of(hint)).transpose();
                 let place = place.map(|shard| shard.map_or(Where::Anywhere, Where::At));
                 let fits = place.and_then(|place| self.fits(place));
@@ -82,7 +83,7 @@ impl Upstream<'_> {
             }
             Some(ShardedText::Set { .. } | ShardedText::Reset(_)) => Err(ShardError::set_inside()),
             Some(ShardedText::Show(setting)) => {
-                let value = String::from_utf8_lossy(sharded.value(setting)).replace('\'', "''");
+                let value = sharded.value(setting).replace('\'', "''");
                 let name = setting.name();
                 let sql = format!("SELECT '{value}'::text AS \"{name}\"");
                 let mut entry = self.query_entry();

@@ -13,7 +13,7 @@ pub enum OwnAnswer {
     /// SET LOCAL outside of a transaction, which has no effect.
     LocalOutside,
     /// The value of a setting.
-    Row(ShardSetting, Box<[u8]>),
+    Row(ShardSetting, String),
 }
 
 impl OwnAnswer {
@@ -37,7 +37,7 @@ impl OwnAnswer {
                 "SET"
             }
             OwnAnswer::Row(_, value) => {
-                write::data_row(buf, [Some(&**value)].into_iter());
+                write::data_row(buf, [Some(value.as_bytes())].into_iter());
                 "SHOW"
             }
         };

@@ -1,5 +1,6 @@
 //! Why a statement for a sharded database is refused.
 
+use howdah_shard::Refusal;
 use howdah_wire::tag::backend;
 use howdah_wire::write;
 
@@ -19,12 +20,22 @@ pub struct ShardError {
 }
 
 const NOT_SUPPORTED: &str = "0A000";
-const INVALID_VALUE: &str = "22023";
 
 /// What helps where nothing else says the shard.
 const SAY_IT: &str = "Say the shard: SET howdah.shard = 'NAME' or SET howdah.key = 'DISTRIBUTION:VALUE', \
                       outside of a transaction; SET LOCAL of these inside; or a comment, \
                       /*howdah.key='DISTRIBUTION:VALUE'*/.";
+
+impl From<Refusal> for ShardError {
+    fn from(refusal: Refusal) -> ShardError {
+        ShardError {
+            sqlstate: refusal.code,
+            message: refusal.message,
+            detail: refusal.detail,
+            hint: refusal.hint,
+        }
+    }
+}
 
 impl ShardError {
     fn new(sqlstate: &'static str, message: impl Into<String>, hint: &str) -> ShardError {
@@ -40,39 +51,6 @@ impl ShardError {
     pub fn no_hint() -> ShardError {
         let message = "nothing says which shard the statement belongs to";
         ShardError::new(NOT_SUPPORTED, message, SAY_IT)
-    }
-
-    /// A name that no shard has.
-    pub fn no_such_shard(name: &str, map: &ShardMap) -> ShardError {
-        let message = format!("the database has no shard \"{name}\"");
-        let hint = format!("Its shards are {}.", map.shards().join(", "));
-        ShardError::new(INVALID_VALUE, message, &hint)
-    }
-
-    /// A key of a distribution that does not exist.
-    pub fn no_such_key(key: &str, map: &ShardMap) -> ShardError {
-        let message = format!("howdah.key \"{key}\" names no distribution of the database");
-        let names = map.distributions().iter().map(|of| of.name());
-        let names: Vec<&str> = names.collect();
-        let hint = match &*names.join(", ") {
-            "" => "The database has no distributions: set howdah.shard.".to_owned(),
-            names => format!("Write 'DISTRIBUTION:VALUE'. Its distributions are {names}."),
-        };
-        ShardError::new(INVALID_VALUE, message, &hint)
-    }
-
-    /// A key whose value can't be read.
-    pub fn unreadable_key(key: &str, why: &str) -> ShardError {
-        let message = format!("howdah.key \"{key}\" has no value of its distribution's type");
-        let mut error = ShardError::new(INVALID_VALUE, message, "");
-        error.detail = Some(why.into());
-        error
-    }
-
-    /// A value that the map sends nowhere.
-    pub fn no_shard(what: &str) -> ShardError {
-        let hint = "Add the value to the distribution in the pooler's file.";
-        ShardError::new(INVALID_VALUE, what, hint)
     }
 
     /// The statement belongs to another shard than the transaction.

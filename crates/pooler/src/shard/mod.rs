@@ -17,7 +17,7 @@ mod reload;
 
 use std::sync::Arc;
 
-use howdah_shard::KeyValue;
+use howdah_shard::Hint;
 use howdah_wire::backend::Status;
 
 use crate::config::{Shard, ShardMap};
@@ -57,40 +57,22 @@ struct Begun {
     failed: bool,
 }
 
-/// What a client says about its shard.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Hint {
-    /// By which setting.
-    pub setting: ShardSetting,
-    /// The value.
-    pub value: Box<[u8]>,
-}
-
-impl Hint {
-    /// The shard that is meant.
-    pub(crate) fn shard(&self, map: &ShardMap) -> Result<Shard, ShardError> {
-        let name = std::str::from_utf8(&self.value).unwrap_or("\u{fffd}");
-        match self.setting {
-            ShardSetting::Shard => {
-                let shard = map.shard_named(name);
-                shard.ok_or_else(|| ShardError::no_such_shard(name, map))
-            }
-            ShardSetting::Key => shard_of_key(map, name),
-        }
+/// The hint that a setting with this value is.
+pub fn hint_of(setting: ShardSetting, value: &[u8]) -> Hint {
+    // No shard and no distribution has such a name.
+    let value = String::from_utf8_lossy(value).into_owned();
+    match setting {
+        ShardSetting::Shard => Hint::Shard(value),
+        ShardSetting::Key => Hint::Key(value),
     }
 }
 
-/// The shard of a key, written `distribution:value`.
-fn shard_of_key(map: &ShardMap, key: &str) -> Result<Shard, ShardError> {
-    let (name, value) = key.split_once(':').unwrap_or((key, ""));
-    let by = map.distribution_named(name.trim());
-    let Some((by, of)) = by.and_then(|by| Some((by, map.distribution(by)?))) else {
-        return Err(ShardError::no_such_key(key, map));
-    };
-    let value = KeyValue::of_literal(of.key(), value.as_bytes());
-    let value = value.map_err(|error| ShardError::unreadable_key(key, &error.to_string()))?;
-    let shard = map.shard_of(by, &value);
-    shard.map_err(|error| ShardError::no_shard(&error.to_string()))
+/// The setting that says a hint, and its value.
+pub fn setting_of(hint: &Hint) -> (ShardSetting, &str) {
+    match hint {
+        Hint::Shard(name) => (ShardSetting::Shard, name),
+        Hint::Key(key) => (ShardSetting::Key, key),
+    }
 }
 
 /// Where a text runs.
@@ -199,15 +181,15 @@ impl Sharded {
     }
 
     /// The value of a setting now; empty if the client does not set it.
-    pub fn value(&self, setting: ShardSetting) -> &[u8] {
+    pub fn value(&self, setting: ShardSetting) -> &str {
         let hint = self.local.as_ref().or(self.session.as_ref());
-        let hint = hint.filter(|hint| hint.setting == setting);
-        hint.map_or(b"", |hint| &hint.value)
+        let said = hint.map(setting_of).filter(|(of, _)| *of == setting);
+        said.map_or("", |(_, value)| value)
     }
 
     /// The shard of a hint.
     pub fn shard_of(&self, hint: &Hint) -> Result<Shard, ShardError> {
-        hint.shard(&self.map)
+        Ok(hint.shard(&self.map)?)
     }
 
     /// Where a text runs; `None` for one that could not be read.
@@ -216,7 +198,16 @@ impl Sharded {
         if read == Some(ShardedText::Prepares) {
             return Err(ShardError::sql_prepare());
         }
-        let hint = self.local.as_ref().or(self.session.as_ref());
+        let comment = match (&self.local, text) {
+            (None, Some(text)) => Hint::read(text, false)?,
+            _ => None,
+        };
+        let comment = comment.map(|comment| comment.hint);
+        let hint = self
+            .local
+            .as_ref()
+            .or(comment.as_ref())
+            .or(self.session.as_ref());
         match (hint, read) {
             (Some(hint), _) => Ok(Where::At(hint.shard(&self.map)?)),
             (None, Some(ShardedText::Other) | None) => Err(ShardError::no_hint()),
@@ -298,7 +289,7 @@ impl Sharded {
         if is_begun && !local {
             return Err(ShardError::set_inside());
         }
-        let hint = value.map(|value| Hint { setting, value });
+        let hint = value.map(|value| hint_of(setting, &value));
         if let Some(hint) = &hint {
             hint.shard(&self.map)?;
         }
