@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod catalogue;
 mod hash;
 mod hint;
 mod lexer;
@@ -13,8 +14,10 @@ mod line;
 mod map;
 mod refusal;
 mod scan;
+mod shard_catalogue;
 mod value;
 
+pub use catalogue::{Catalogue, CommonColumn, Path, Table, TablePlace};
 pub use hash::slot;
 pub use hint::{CommentHint, Hint};
 pub use map::{
@@ -23,4 +26,7 @@ pub use map::{
 };
 pub use refusal::Refusal;
 pub use scan::{Constants, MOST_TOKENS, Shape, scan};
+pub use shard_catalogue::{
+    CatalogueReader, Column, FunctionFacts, OddRow, Part, Relation, RelationKind, ShardCatalogue,
+};
 pub use value::{Given, KeyType, KeyValue, Unreadable, oid};

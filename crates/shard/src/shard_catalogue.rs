@@ -1,0 +1,359 @@
+//! The catalogue of one shard, as PostgreSQL says it.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+/// A part of the catalogue, read by one query.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// Encoding, version, default search path.
+    Database,
+    /// Default search paths of roles and databases.
+    Paths,
+    /// Schemas, and whether everybody may use them.
+    Schemas,
+    /// Who may use the other schemas.
+    Usage,
+    /// Tables and what else has rows.
+    Tables,
+    /// Columns, in order.
+    Columns,
+    /// Types that are not built in.
+    Types,
+    /// Functions, by name.
+    Functions,
+    /// Operators that are not built in and may read tables.
+    Operators,
+}
+
+impl Part {
+    /// All parts, in the order in which they are read.
+    pub const ALL: [Part; 9] = [
+        Part::Database,
+        Part::Paths,
+        Part::Schemas,
+        Part::Usage,
+        Part::Tables,
+        Part::Columns,
+        Part::Types,
+        Part::Functions,
+        Part::Operators,
+    ];
+
+    /// The query of the part. All columns are texts, and any role may run the query. It needs
+    /// PostgreSQL 12.
+    pub fn query(self) -> &'static str {
+        match self {
+            Part::Database => {
+                "SELECT pg_catalog.pg_encoding_to_char(d.encoding), \
+                 CASE WHEN s.source IN ('default', 'configuration file', 'command line') \
+                 THEN s.reset_val ELSE s.boot_val END \
+                 FROM pg_catalog.pg_database d, pg_catalog.pg_settings s \
+                 WHERE d.datname = pg_catalog.current_database() AND s.name = 'search_path'"
+            }
+            Part::Paths => {
+                "SELECT coalesce(r.rolname::text, ''), (s.setdatabase <> 0)::text, \
+                 pg_catalog.substr(c.line, 13) \
+                 FROM pg_catalog.pg_db_role_setting s \
+                 CROSS JOIN LATERAL pg_catalog.unnest(s.setconfig) AS c (line) \
+                 LEFT JOIN pg_catalog.pg_roles r ON r.oid = s.setrole \
+                 WHERE c.line LIKE 'search\\_path=%' AND (s.setdatabase = 0 OR s.setdatabase = \
+                 (SELECT d.oid FROM pg_catalog.pg_database d \
+                 WHERE d.datname = pg_catalog.current_database()))"
+            }
+            Part::Schemas => {
+                "SELECT n.nspname::text, \
+                 pg_catalog.has_schema_privilege('public', n.oid, 'USAGE')::text \
+                 FROM pg_catalog.pg_namespace n WHERE n.nspname !~ '^pg_(toast|temp)'"
+            }
+            Part::Usage => {
+                "SELECT n.nspname::text, r.rolname::text \
+                 FROM pg_catalog.pg_namespace n, pg_catalog.pg_roles r \
+                 WHERE n.nspname !~ '^pg_(toast|temp)' \
+                 AND NOT pg_catalog.has_schema_privilege('public', n.oid, 'USAGE') \
+                 AND pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE')"
+            }
+            Part::Tables => {
+                "SELECT c.oid::bigint::text, n.nspname::text, c.relname::text, c.relkind::text, \
+                 c.relispartition::text, (SELECT pg_catalog.string_agg(i.inhparent::bigint::text, ',') \
+                 FROM pg_catalog.pg_inherits i WHERE i.inhrelid = c.oid) \
+                 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+                 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND n.nspname !~ '^pg_(toast|temp)'"
+            }
+            Part::Columns => {
+                "SELECT a.attrelid::bigint::text, a.attname::text, a.atttypid::bigint::text, \
+                 (a.atttypmod >= 0)::text, a.attnotnull::text, \
+                 coalesce(l.collisdeterministic, true)::text \
+                 FROM pg_catalog.pg_attribute a \
+                 JOIN pg_catalog.pg_class c ON c.oid = a.attrelid \
+                 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+                 LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation \
+                 WHERE a.attnum > 0 AND NOT a.attisdropped \
+                 AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND n.nspname !~ '^pg_(toast|temp)' \
+                 ORDER BY a.attrelid, a.attnum"
+            }
+            Part::Types => {
+                "SELECT n.nspname::text, t.typname::text, t.oid::bigint::text \
+                 FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace \
+                 WHERE t.oid >= 16384 AND t.typcategory <> 'A' AND n.nspname !~ '^pg_(toast|temp)' \
+                 AND NOT EXISTS (SELECT FROM pg_catalog.pg_class c \
+                 WHERE c.oid = t.typrelid AND c.relkind <> 'c')"
+            }
+            Part::Functions => {
+                "SELECT n.nspname::text, p.proname::text, \
+                 pg_catalog.bool_and(p.provolatile = 'i')::text, \
+                 pg_catalog.bool_and(p.provolatile <> 'v')::text, \
+                 pg_catalog.bool_and(p.oid < 16384)::text, \
+                 pg_catalog.bool_and(EXISTS (SELECT FROM pg_catalog.pg_depend e \
+                 WHERE e.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass \
+                 AND e.objid = p.oid AND e.deptype = 'e'))::text \
+                 FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
+                 WHERE n.nspname !~ '^pg_(toast|temp)' GROUP BY n.nspname, p.proname"
+            }
+            Part::Operators => {
+                "SELECT DISTINCT o.oprname::text FROM pg_catalog.pg_operator o \
+                 JOIN pg_catalog.pg_proc p ON p.oid = o.oprcode \
+                 WHERE p.oid >= 16384 AND p.provolatile <> 'i' \
+                 AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend e \
+                 WHERE e.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass \
+                 AND e.objid = p.oid AND e.deptype = 'e')"
+            }
+        }
+    }
+}
+
+/// What a relation is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RelationKind {
+    /// A table, perhaps partitioned.
+    Table,
+    /// A view, perhaps materialized.
+    View,
+    /// A foreign table.
+    Foreign,
+    /// A sequence.
+    Sequence,
+}
+
+/// A column.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Column {
+    /// The name.
+    pub name: String,
+    /// The OID of the type.
+    pub of: u32,
+    /// The type has a length or precision.
+    pub has_modifier: bool,
+    /// Declared NOT NULL.
+    pub not_null: bool,
+    /// Equal texts have equal bytes.
+    pub deterministic: bool,
+}
+
+/// A relation of one shard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Relation {
+    /// The schema.
+    pub schema: String,
+    /// The name.
+    pub name: String,
+    /// What it is.
+    pub kind: RelationKind,
+    /// A partition of its only parent.
+    pub is_partition: bool,
+    /// Of which tables it inherits: their schemas and names.
+    pub parents: Vec<(String, String)>,
+    /// The columns, in order.
+    pub columns: Vec<Column>,
+}
+
+/// What is known about all functions of a schema with one name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FunctionFacts {
+    /// All are IMMUTABLE.
+    pub immutable: bool,
+    /// None is VOLATILE.
+    pub stable: bool,
+    /// All are built in.
+    pub built_in: bool,
+    /// All belong to extensions.
+    pub of_extension: bool,
+}
+
+impl FunctionFacts {
+    /// What is true of both.
+    #[must_use]
+    pub fn and(self, other: FunctionFacts) -> FunctionFacts {
+        FunctionFacts {
+            immutable: self.immutable && other.immutable,
+            stable: self.stable && other.stable,
+            built_in: self.built_in && other.built_in,
+            of_extension: self.of_extension && other.of_extension,
+        }
+    }
+}
+
+/// The catalogue of one shard.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ShardCatalogue {
+    /// The encoding of the database.
+    pub encoding: String,
+    /// The search path of those who have no other.
+    pub path: String,
+    /// The default search path of each role; the empty name is for all roles. First for all
+    /// databases, then for this one.
+    pub(crate) paths: [HashMap<String, String>; 2],
+    /// Schemas, and whether everybody may use them.
+    pub(crate) schemas: HashMap<String, bool>,
+    /// Schemas and roles that may use them.
+    pub(crate) usage: HashMap<String, HashSet<String>>,
+    /// All relations.
+    pub relations: Vec<Relation>,
+    /// The OID of each type that is not built in, by schema and name.
+    pub types: HashMap<(String, String), u32>,
+    /// By name, then schema.
+    pub(crate) functions: HashMap<String, Vec<(String, FunctionFacts)>>,
+    /// Names of operators that may read tables.
+    pub(crate) operators: HashSet<String>,
+}
+
+/// A row of the catalogue that is not as expected.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OddRow(pub Part);
+
+impl fmt::Display for OddRow {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            to,
+            "a row of the catalogue's part {:?} can't be read",
+            self.0
+        )
+    }
+}
+
+/// Reads the rows of one shard's catalogue.
+#[derive(Debug, Default)]
+pub struct CatalogueReader {
+    found: ShardCatalogue,
+    /// Where each relation is, and the OIDs of its parents.
+    by_oid: HashMap<u32, (usize, Vec<u32>)>,
+}
+
+impl CatalogueReader {
+    /// Takes a row of a part.
+    pub fn row(&mut self, part: Part, fields: &[Option<&[u8]>]) -> Result<(), OddRow> {
+        self.take(part, fields).ok_or(OddRow(part))
+    }
+
+    fn take(&mut self, part: Part, fields: &[Option<&[u8]>]) -> Option<()> {
+        let given = |at: usize| std::str::from_utf8(fields.get(at).copied()??).ok();
+        let text = |at: usize| given(at).map(str::to_owned);
+        let yes = |at: usize| Some(given(at)? == "true");
+        let number = |at: usize| given(at)?.parse::<u32>().ok();
+        match part {
+            Part::Database => (self.found.encoding, self.found.path) = (text(0)?, text(1)?),
+            Part::Paths => {
+                let paths = &mut self.found.paths[usize::from(yes(1)?)];
+                paths.insert(text(0)?, text(2)?);
+            }
+            Part::Schemas => {
+                self.found.schemas.insert(text(0)?, yes(1)?);
+            }
+            Part::Usage => {
+                self.found
+                    .usage
+                    .entry(text(0)?)
+                    .or_default()
+                    .insert(text(1)?);
+            }
+            Part::Tables => {
+                let kind = match given(3)? {
+                    "r" | "p" => RelationKind::Table,
+                    "v" | "m" => RelationKind::View,
+                    "f" => RelationKind::Foreign,
+                    "S" => RelationKind::Sequence,
+                    _ => return None,
+                };
+                let parents = given(5).unwrap_or_default().split(',');
+                let parents = parents.filter_map(|parent| parent.parse().ok()).collect();
+                self.by_oid
+                    .insert(number(0)?, (self.found.relations.len(), parents));
+                self.found.relations.push(Relation {
+                    schema: text(1)?,
+                    name: text(2)?,
+                    kind,
+                    is_partition: yes(4)?,
+                    parents: Vec::new(),
+                    columns: Vec::new(),
+                });
+            }
+            Part::Columns => {
+                let column = Column {
+                    name: text(1)?,
+                    of: number(2)?,
+                    has_modifier: yes(3)?,
+                    not_null: yes(4)?,
+                    deterministic: yes(5)?,
+                };
+                // A relation may be younger than the rows of relations.
+                if let Some((at, _)) = self.by_oid.get(&number(0)?) {
+                    self.found.relations[*at].columns.push(column);
+                }
+            }
+            Part::Types => {
+                self.found.types.insert((text(0)?, text(1)?), number(2)?);
+            }
+            Part::Functions => {
+                let facts = FunctionFacts {
+                    immutable: yes(2)?,
+                    stable: yes(3)?,
+                    built_in: yes(4)?,
+                    of_extension: yes(5)?,
+                };
+                let of_name = self.found.functions.entry(text(1)?).or_default();
+                of_name.push((text(0)?, facts));
+            }
+            Part::Operators => {
+                self.found.operators.insert(text(0)?);
+            }
+        }
+        Some(())
+    }
+
+    /// The catalogue.
+    pub fn finish(mut self) -> ShardCatalogue {
+        for (at, parents) in self.by_oid.values() {
+            let names = parents.iter().filter_map(|parent| {
+                let (parent, _) = self.by_oid.get(parent)?;
+                let parent = &self.found.relations[*parent];
+                Some((parent.schema.clone(), parent.name.clone()))
+            });
+            self.found.relations[*at].parents = names.collect();
+        }
+        self.found
+    }
+}
+
+impl ShardCatalogue {
+    /// The search path with which a role's sessions begin.
+    pub fn path_of(&self, role: &str) -> &str {
+        let [everywhere, here] = &self.paths;
+        let found = here.get(role).or_else(|| everywhere.get(role));
+        let found = found
+            .or_else(|| here.get(""))
+            .or_else(|| everywhere.get(""));
+        found.unwrap_or(&self.path)
+    }
+
+    /// True if a role may use a schema.
+    pub(crate) fn may_use(&self, role: &str, schema: &str) -> bool {
+        match self.schemas.get(schema) {
+            Some(true) => true,
+            Some(false) => self
+                .usage
+                .get(schema)
+                .is_some_and(|roles| roles.contains(role)),
+            None => false,
+        }
+    }
+}
