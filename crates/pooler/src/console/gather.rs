@@ -285,6 +285,7 @@ impl Pooler {
             ServerState::Checking
             | ServerState::Resetting
             | ServerState::Naming(_)
+            | ServerState::Cataloguing(_)
             | ServerState::Draining
             | ServerState::Examining(_) => Seen::Tested,
             ServerState::Resolving

@@ -240,6 +240,10 @@ impl Pooler {
             self.listener_ready(id, out);
             return true;
         }
+        if pool.key.purpose == Purpose::Catalogue {
+            self.read_catalogue(id, out);
+            return true;
+        }
         if held {
             return false;
         }

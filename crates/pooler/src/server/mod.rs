@@ -47,6 +47,7 @@ use crate::params::Params;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::reads::maturity::Maturity;
 use crate::reads::naming::Naming;
+use crate::shard::lore::CatalogueAnswer;
 use crate::roster::check::Examination;
 use crate::roster::view::Instance;
 use crate::session::server::{Numbers, ServerSession, Trial};
@@ -437,6 +438,13 @@ impl Server {
     pub(crate) fn naming_mut(&mut self) -> Option<&mut Naming> {
         match &mut self.state {
             ServerState::Naming(naming) => Some(naming),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn catalogue_mut(&mut self) -> Option<&mut CatalogueAnswer> {
+        match &mut self.state {
+            ServerState::Cataloguing(answer) => Some(answer),
             _ => None,
         }
     }

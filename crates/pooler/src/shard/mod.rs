@@ -12,7 +12,9 @@
 pub mod answer;
 pub mod error;
 mod group;
+pub mod lore;
 mod place;
+mod read;
 mod reload;
 
 use std::sync::Arc;
