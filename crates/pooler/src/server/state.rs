@@ -9,8 +9,8 @@ use crate::known::Lookup;
 use crate::login::key::{Parameter, Welcome};
 use crate::reads::maturity::Maturity;
 use crate::reads::naming::Naming;
-use crate::shard::lore::CatalogueAnswer;
 use crate::roster::check::Examination;
+use crate::shard::lore::CatalogueAnswer;
 
 /// The state of a server.
 #[derive(Debug)]

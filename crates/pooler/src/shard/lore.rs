@@ -86,7 +86,9 @@ impl ShardLore {
             let is_old = age.is_none_or(|age| {
                 age >= believed || age >= AGAIN_NS && (unknown || sight.schema != schema)
             });
-            let waits = sight.asked.is_some_and(|asked| now.0 < asked.0 + PATIENCE_NS);
+            let waits = sight
+                .asked
+                .is_some_and(|asked| now.0 < asked.0 + PATIENCE_NS);
             if is_old && !waits {
                 sight.asked = Some(now);
                 due.push(Shard(shard));
@@ -99,7 +101,9 @@ impl ShardLore {
     pub fn catalogue(&self, now: Time, schema: u64) -> Option<&Arc<Catalogue>> {
         let awaited = |sight: &ShardSight| {
             let is_new = sight.told.is_some() && sight.schema == schema;
-            let asks = sight.asked.is_some_and(|asked| now.0 < asked.0 + PATIENCE_NS);
+            let asks = sight
+                .asked
+                .is_some_and(|asked| now.0 < asked.0 + PATIENCE_NS);
             !is_new && asks
         };
         let catalogue = self.catalogue.as_ref();
@@ -109,7 +113,9 @@ impl ShardLore {
     /// True while an answer is awaited.
     pub fn awaits(&self, now: Time) -> bool {
         let awaited = |sight: &ShardSight| {
-            sight.asked.is_some_and(|asked| now.0 < asked.0 + PATIENCE_NS)
+            sight
+                .asked
+                .is_some_and(|asked| now.0 < asked.0 + PATIENCE_NS)
         };
         self.shards.iter().any(awaited)
     }

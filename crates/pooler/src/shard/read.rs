@@ -98,7 +98,9 @@ impl Pooler {
             tag::DATA_ROW => {
                 let part = Part::ALL.get(answer.parts).copied();
                 let fields = fields(body);
-                let read = part.zip(fields).map(|(part, row)| answer.reader.row(part, &row));
+                let read = part
+                    .zip(fields)
+                    .map(|(part, row)| answer.reader.row(part, &row));
                 match read {
                     Some(Ok(())) => {}
                     Some(Err(odd)) => answer.error = Some(odd.to_string()),
@@ -126,7 +128,10 @@ impl Pooler {
             }
         };
         if let Some(found) = &found {
-            for to in (0..self.workers).map(WorkerId).filter(|to| *to != self.worker) {
+            for to in (0..self.workers)
+                .map(WorkerId)
+                .filter(|to| *to != self.worker)
+            {
                 let (shard, found) = (shard.clone(), found.clone());
                 let mail = Mail::ShardCatalogue(shard, answer.schema, found);
                 out.push(Action::Post(to, mail));
