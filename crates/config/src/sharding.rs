@@ -11,7 +11,8 @@ use super::written::{Path, WrittenLine};
 use super::{Database, Excerpt, Mistake, Place, Scope};
 
 /// The settings that the entry of a sharded database may have. All others belong to its shards.
-const OWN: [&str; 7] = [
+const OWN: [&str; 8] = [
+    "shard_functions",
     "shards",
     "unlisted_tables",
     "auth_dbname",

@@ -607,6 +607,9 @@ settings! {
             "Whom servers log in as. For a database it is another name of `user`: one pool for all its users, \
              but those with an entry of their own there have a pool of their own. Limits, SHOW and metrics name \
              the client's user.";
+        shard_functions: List = unset; database(value); known NOWHERE;
+            "Functions that touch the rows of one shard only, whatever their volatility is: `name` or \
+             `schema.name`. Statements of a sharded database may call them.";
         shards: List = unset; database(value); known NOWHERE;
             "The entries of `[databases]` that have its rows, each of them some: a sharded database, which has \
              no host itself. See docs/sharding.md.";

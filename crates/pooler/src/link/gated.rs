@@ -1,9 +1,8 @@
 //! The messages of a client of a sharded database, while it has a server: what belongs to another
 //! shard is refused ([`crate::shard`]).
 
-use howdah_shard::Hint;
 use howdah_wire::backend::Status;
-use howdah_wire::frame::{HEADER, Header};
+use howdah_wire::frame::Header;
 use howdah_wire::frontend::BindNames;
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
@@ -14,7 +13,8 @@ use crate::inbox::Chunk;
 use crate::ledger::{Entry, Refusal, Reply};
 use crate::limits;
 use crate::shard::error::ShardError;
-use crate::shard::{Where, hint_of};
+use crate::shard::decide::{Decision, Statement};
+use crate::shard::hint_of;
 
 impl Upstream<'_> {
     /// Looks at a message before it is sent. True if the message is handled.
@@ -33,36 +33,28 @@ impl Upstream<'_> {
             tag::BIND => self.gate_bind(chunk, header)?,
             _ => Ok(()),
         };
-        Ok(match refused {
-            Ok(()) => false,
-            Err(error) => {
-                let reply = if header.tag == tag::BIND {
-                    Reply::Bind
-                } else {
-                    Reply::Query
-                };
-                self.refuse_elsewhere(chunk, header, (reply, error));
-                true
-            }
-        })
+        let Err(error) = refused else {
+            return Ok(false);
+        };
+        let reply = match header.tag {
+            tag::BIND => Reply::Bind,
+            _ => Reply::Query,
+        };
+        self.refuse_elsewhere(chunk, header, (reply, error));
+        Ok(true)
     }
 
     fn gate_query(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Result<bool, Flow> {
         let text = match whole(chunk, header) {
             Some(body) => Some(body.strip_suffix(b"\0").unwrap_or(body)),
             None => {
-                if header.total() <= limits::SHARDED {
-                    await_whole(self.client, self.share, true, header)?;
-                }
+                self.hold_for_gate(header)?;
                 None
             }
         };
         let is_over = self.server.status == Status::Idle && !self.server.link.group_open();
-        let sharded = self
-            .client
-            .sharded
-            .as_mut()
-            .expect("the database is sharded");
+        let sharded = self.client.sharded.as_mut();
+        let sharded = sharded.expect("the database is sharded");
         if is_over {
             sharded.says_locally(None);
         }
@@ -73,11 +65,13 @@ impl Upstream<'_> {
                 local: true,
             }) => {
                 let hint = value.map(|value| hint_of(setting, &value));
-                let place = hint.as_ref().map(|hint| sharded.shard_of(hint)).transpose();
-                let place = place.map(|shard| shard.map_or(Where::Anywhere, Where::At));
-                let fits = place.and_then(|place| self.fits(place));
+                let shard = hint.as_ref().map(|hint| sharded.shard_of(hint)).transpose();
+                let fits = shard.and_then(|shard| match shard {
+                    Some(shard) => sharded.fits(&Decision::At(shard)),
+                    None => Ok(()),
+                });
                 if fits.is_ok() && !is_over {
-                    self.says_locally(hint);
+                    sharded.says_locally(hint);
                 }
                 fits
             }
@@ -99,7 +93,7 @@ impl Upstream<'_> {
                 if read == Some(ShardedText::ResetAll) && is_over {
                     sharded.says_as_at_login();
                 }
-                sharded.place(text).and_then(|place| self.fits(place))
+                self.gate_statement(&Statement::query(text))?
             }
         };
         let Err(error) = refused else {
@@ -109,10 +103,13 @@ impl Upstream<'_> {
         Ok(true)
     }
 
-    fn says_locally(&mut self, hint: Option<Hint>) {
-        if let Some(sharded) = &mut self.client.sharded {
-            sharded.says_locally(hint);
+    /// A message of which a part is missing must be held whole. Returns `Ok` if there will never be room
+    /// for it.
+    fn hold_for_gate(&mut self, header: Header) -> Result<(), Flow> {
+        if header.total() <= limits::SHARDED {
+            await_whole(self.client, self.share, true, header)?;
         }
+        Ok(())
     }
 
     /// Whether a statement may be bound here.
@@ -121,50 +118,49 @@ impl Upstream<'_> {
         chunk: &Chunk<'_>,
         header: Header,
     ) -> Result<Result<(), ShardError>, Flow> {
-        let there = &chunk.rest()[HEADER..];
-        let body = &there[..there.len().min(header.body as usize)];
-        let names = match BindNames::read(body) {
-            Some(names) => names,
-            None if body.len() < header.body as usize && body.len() < limits::FRONT => {
-                return Err(Flow::Partial);
-            }
-            // PostgreSQL answers with its own error.
-            None => return Ok(Ok(())),
-        };
         if self.client.status_ahead() != Status::Idle {
             return Ok(Err(ShardError::begins_in_group()));
         }
-        let statement = self.lookup(names.statement);
-        let text = statement.as_ref().map(|statement| statement.text());
-        if let Some(ShardedText::Set { .. } | ShardedText::Reset(_) | ShardedText::Show(_)) =
-            text.map(ShardedText::read)
+        let Some(body) = whole(chunk, header) else {
+            self.hold_for_gate(header)?;
+            return self.gate_statement(&Statement::query(None));
+        };
+        let Some(names) = BindNames::read(body) else {
+            // PostgreSQL answers with its own error.
+            return Ok(Ok(()));
+        };
+        let Some(statement) = self.lookup(names.statement) else {
+            // Too long to be remembered, or it does not exist.
+            return self.gate_statement(&Statement::query(None));
+        };
+        if let ShardedText::Set { .. } | ShardedText::Reset(_) | ShardedText::Show(_) =
+            ShardedText::read(statement.text())
         {
             return Ok(Err(ShardError::set_in_group()));
         }
-        let sharded = self
-            .client
-            .sharded
-            .as_deref()
-            .expect("the database is sharded");
-        Ok(sharded.place(text).and_then(|place| self.fits(place)))
+        self.gate_statement(&Statement::bound(&statement.definition, body))
     }
 
-    /// Whether what belongs there may run on the client's server.
-    fn fits(&self, place: Where) -> Result<(), ShardError> {
-        let sharded = self
-            .client
-            .sharded
-            .as_deref()
-            .expect("the database is sharded");
-        match (place, sharded.at()) {
-            (Where::Anywhere, _) => Ok(()),
-            (Where::At(shard), Some(at)) if shard == at => Ok(()),
-            (Where::At(shard), at) => Err(ShardError::elsewhere(
-                &sharded.map,
-                at.unwrap_or(shard),
-                shard,
-            )),
+    /// Whether a statement may run on the client's server.
+    fn gate_statement(
+        &mut self,
+        statement: &Statement<'_>,
+    ) -> Result<Result<(), ShardError>, Flow> {
+        let changes = &self.server.session.changes;
+        let is_private = changes.are_private() || changes.looks_elsewhere();
+        let sharded = self.client.sharded.as_deref();
+        let sharded = sharded.expect("the database is sharded");
+        let planning = self.planning.as_mut().expect("the database is sharded");
+        let mut reader = planning.reader(self.client, self.tracked, is_private);
+        let decision = sharded.decide(statement, &mut reader, sharded.has_all());
+        if let Decision::NeedsCatalogue { unknown } = decision {
+            return Err(Flow::NeedCatalogue { unknown });
         }
+        let fits = sharded.fits(&decision);
+        if let Some(sharded) = &mut self.client.sharded {
+            sharded.knows_all(false);
+        }
+        Ok(fits)
     }
 
     /// Refuses a message, and so fails the transaction.

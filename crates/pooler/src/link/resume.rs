@@ -14,12 +14,14 @@ use crate::link::downstream;
 use crate::link::upstream::{self, Flow, Upstream};
 use crate::listen::Hush;
 use crate::login::Login;
+use crate::next::Next;
 use crate::opening::QueryRead;
 use crate::pooler::Pooler;
 use crate::queries::watched::Watching;
 use crate::server::Server;
 use crate::session::Tracking;
 use crate::shard::Placing;
+use crate::shard::planning::Planning;
 
 /// The result of handling a chunk.
 pub(super) enum After {
@@ -124,6 +126,11 @@ impl Pooler {
             Flow::NeedChannels(names) => self.wish_for_channels(id, names, chunk.rest(), out),
             Flow::NeedSignal { pid, ends } => self.ask_for_signal(id, pid, ends, out),
             Flow::NeedPass => self.await_pass(id, Hush::Passes, out),
+            Flow::NeedCatalogue { unknown } => {
+                if self.has_catalogue(id, unknown, out) {
+                    self.next.note(Next::Resume(id));
+                }
+            }
             Flow::Terminate => {
                 self.client_parts(id, Fault::ClientClosed, out);
                 return After::Gone;
@@ -225,6 +232,12 @@ impl Pooler {
         });
         let renames = login.renames(globals.max_prepared_statements);
         let schema = login.schema;
+        let planning = client.sharded.is_some().then(|| {
+            let schema = self.shared.statements.schema(schema);
+            let lore = self.shard_lore.get_mut(&client.who.database);
+            let planner = lore.and_then(|lore| lore.planner(now, schema));
+            Box::new(Planning::new(planner, login))
+        });
         let (terms, share, keepers) = login.for_messages();
         let mut upstream = Upstream {
             id,
@@ -240,6 +253,7 @@ impl Pooler {
             interner: &mut self.shared.statements,
             share,
             keepers,
+            planning,
             out,
             counts: upstream::SentCounts::default(),
         };

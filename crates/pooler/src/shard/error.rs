@@ -109,6 +109,17 @@ impl ShardError {
         ShardError::new("54000", message, SAY_IT)
     }
 
+    /// The transaction has changed where names are looked up.
+    pub fn private() -> ShardError {
+        let message = "nothing says which shard the statement belongs to";
+        let mut error = ShardError::new(NOT_SUPPORTED, message, SAY_IT);
+        error.detail = Some(
+            "The transaction has changed what names mean: by DDL, SET search_path or a temporary table."
+                .into(),
+        );
+        error
+    }
+
     /// The shard's entry is gone.
     pub fn gone(name: &str) -> ShardError {
         let message = format!("the entry of shard \"{name}\" is gone");

@@ -1,6 +1,7 @@
 //! A group of the extended protocol, before its client has a server: which of its statements says
 //! the shard.
 
+use howdah_shard::NoKey;
 use howdah_wire::frame::{HEADER, cstr, header};
 use howdah_wire::frontend::BindNames;
 use howdah_wire::tag::frontend as tag;
@@ -8,22 +9,21 @@ use howdah_wire::tag::frontend as tag;
 use crate::client::Client;
 use crate::effect::ShardedText;
 use crate::limits;
+use crate::shard::decide::{Decision, Statement};
 
 /// What a group is, as far as it has come.
 #[derive(Debug)]
-pub enum GroupRead<'a> {
+pub enum GroupRead {
     /// More must come: so many bytes at least.
     Partial(usize),
     /// The group is longer than what is held.
     Long,
     /// One command that Howdah may answer, alone in its group.
     Command(Command),
-    /// The statement that says the shard.
-    Statement(&'a [u8]),
+    /// What the first statement says that says anything.
+    Decided(Decision),
     /// Statements are parsed, described or closed, and none is bound.
     Unbound,
-    /// Only commands are bound that belong to no shard, or a statement that Howdah does not know.
-    Unknown,
     /// SET of a hint among other statements.
     Mixed,
 }
@@ -37,17 +37,21 @@ pub struct Command {
     pub length: usize,
 }
 
-/// Reads the group that begins these bytes.
-pub fn read_group<'a>(client: &'a Client, bytes: &'a [u8]) -> GroupRead<'a> {
+/// Reads the group that begins these bytes. `decide` says where a statement belongs.
+pub fn read_group(
+    client: &Client,
+    bytes: &[u8],
+    decide: &mut dyn FnMut(Statement<'_>) -> Decision,
+) -> GroupRead {
     let mut parsed: Vec<(&[u8], &[u8])> = Vec::new();
     let mut commands: Vec<&[u8]> = Vec::new();
-    let (mut rest, mut is_plain) = (bytes, true);
-    let mut executed = 0;
+    let (mut rest, mut is_plain, mut executed) = (bytes, true, 0);
+    let mut kind = None;
     loop {
         let at = bytes.len() - rest.len();
         let header = match header(rest) {
             None => return GroupRead::Partial(at + HEADER),
-            Some(Err(_)) => return GroupRead::Unknown,
+            Some(Err(_)) => return GroupRead::Decided(Decision::NoKey(NoKey::Any)),
             Some(Ok(header)) => header,
         };
         let Some(body) = rest.get(HEADER..header.total()) else {
@@ -60,34 +64,34 @@ pub fn read_group<'a>(client: &'a Client, bytes: &'a [u8]) -> GroupRead<'a> {
         };
         match header.tag {
             tag::PARSE => {
-                if let Some((name, rest)) = cstr(body)
-                    && let Some((text, _)) = cstr(rest)
-                {
+                if let Some((name, definition)) = cstr(body) {
                     is_plain &= name.is_empty() && parsed.is_empty();
-                    parsed.push((name, text));
+                    parsed.push((name, definition));
                 }
             }
             tag::BIND => {
-                let name = BindNames::read(body).map(|names| names.statement);
-                let of_group = |name: &[u8]| parsed.iter().rev().find(|(of, _)| *of == name);
-                let text = name.and_then(|name| match of_group(name) {
-                    Some((_, text)) => Some(*text),
-                    None => named(client, name),
+                let definition = BindNames::read(body).and_then(|names| {
+                    let of_group = parsed.iter().rev();
+                    let mut of_group = of_group.filter(|(of, _)| *of == names.statement);
+                    let known = || named(client, names.statement);
+                    of_group.next().map(|(_, definition)| *definition).or_else(known)
                 });
-                let Some(text) = text else {
-                    return GroupRead::Unknown;
+                let Some(definition) = definition else {
+                    // PostgreSQL says that there is no such statement.
+                    return GroupRead::Decided(Decision::NoKey(NoKey::Any));
                 };
+                let text = cstr(definition).map_or(definition, |(text, _)| text);
                 match ShardedText::read(text) {
-                    ShardedText::Other | ShardedText::Prepares if commands.is_empty() => {
-                        return GroupRead::Statement(text);
-                    }
                     ShardedText::Other | ShardedText::Prepares => {
-                        let mixed = commands.iter().any(|text| is_hint(text));
-                        return if mixed {
-                            GroupRead::Mixed
-                        } else {
-                            GroupRead::Statement(text)
-                        };
+                        match decide(Statement::bound(definition, body)) {
+                            Decision::NoKey(found) => {
+                                kind = kind.filter(|kind| *kind != NoKey::Any).or(Some(found));
+                            }
+                            _ if commands.iter().any(|text| is_hint(text)) => {
+                                return GroupRead::Mixed;
+                            }
+                            decided => return GroupRead::Decided(decided),
+                        }
                     }
                     _ => commands.push(text),
                 }
@@ -95,20 +99,22 @@ pub fn read_group<'a>(client: &'a Client, bytes: &'a [u8]) -> GroupRead<'a> {
             tag::EXECUTE => executed += 1,
             tag::SYNC | tag::FLUSH => {
                 let length = at + header.total();
-                return match commands[..] {
-                    [text] if is_plain && executed == 1 && header.tag == tag::SYNC => {
-                        GroupRead::Command(Command {
-                            text: text.into(),
-                            length,
-                        })
+                let is_one = is_plain && executed == 1 && header.tag == tag::SYNC;
+                return match (&commands[..], kind) {
+                    ([text], None) if is_one => GroupRead::Command(Command {
+                        text: (*text).into(),
+                        length,
+                    }),
+                    ([], None) => GroupRead::Unbound,
+                    (commands, _) if commands.iter().any(|text| is_hint(text)) => GroupRead::Mixed,
+                    (_, kind) => {
+                        let kind = kind.unwrap_or(NoKey::Setting);
+                        GroupRead::Decided(Decision::NoKey(kind))
                     }
-                    [] if executed == 0 => GroupRead::Unbound,
-                    ref commands if commands.iter().any(|text| is_hint(text)) => GroupRead::Mixed,
-                    _ => GroupRead::Unknown,
                 };
             }
             tag::DESCRIBE | tag::CLOSE => {}
-            _ => return GroupRead::Unknown,
+            _ => return GroupRead::Decided(Decision::NoKey(NoKey::Any)),
         }
         rest = &rest[header.total()..];
     }
@@ -122,13 +128,13 @@ fn is_hint(text: &[u8]) -> bool {
     )
 }
 
-/// The text of a client's statement.
+/// A client's statement: its text, and the types that its Parse declares.
 fn named<'a>(client: &'a Client, name: &[u8]) -> Option<&'a [u8]> {
     let statement = match name {
         b"" => client.statements.unnamed(),
         name => client.statements.get(name).map(|named| &named.statement),
     };
-    statement.map(|statement| statement.text())
+    statement.map(|statement| &*statement.definition)
 }
 
 /// The messages of a whole group, but for its Sync: tag and body.

@@ -1,8 +1,9 @@
 //! What is known of the shards of a database: their catalogues.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use howdah_shard::{Catalogue, CatalogueReader, ShardCatalogue};
+use howdah_shard::{Catalogue, CatalogueReader, Planner, ShardCatalogue};
 
 use crate::config::{Shard, ShardMap};
 use crate::ids::Time;
@@ -16,6 +17,9 @@ const AGAIN_NS: u64 = 1_000_000_000;
 /// How long statements wait for the catalogue of a shard that does not answer, in nanoseconds.
 const PATIENCE_NS: u64 = 5_000_000_000;
 
+/// How much memory the plans of a database may take on a worker, about, in bytes.
+const PLANS: usize = 16 << 20;
+
 /// How much later each further worker reads, in nanoseconds: the first one reads for all.
 const WORKER_NS: u64 = 1_000_000_000;
 
@@ -24,10 +28,12 @@ const WORKER_NS: u64 = 1_000_000_000;
 pub struct ShardLore {
     map: Arc<ShardMap>,
     shards: Vec<ShardSight>,
-    /// All of them as one, once each shard was asked.
-    catalogue: Option<Arc<Catalogue>>,
     /// How many catalogues there were.
     number: u64,
+    /// Makes plans by the catalogue.
+    planner: Option<Planner>,
+    /// The functions that touch one shard only, as the user says.
+    functions: HashSet<String>,
 }
 
 /// What is known of one shard.
@@ -57,18 +63,37 @@ pub struct CatalogueAnswer {
 
 impl ShardLore {
     /// Nothing is known yet.
-    pub fn new(map: Arc<ShardMap>) -> ShardLore {
+    pub fn new(map: Arc<ShardMap>, functions: HashSet<String>) -> ShardLore {
         ShardLore {
             shards: vec![ShardSight::default(); map.shards().len()],
             map,
-            catalogue: None,
             number: 0,
+            planner: None,
+            functions,
         }
     }
 
     /// True if this is what is known of the shards of another map.
     pub fn is_of_other_shards(&self, map: &Arc<ShardMap>) -> bool {
         !Arc::ptr_eq(&self.map, map) && self.map.shards() != map.shards()
+    }
+
+    /// A reload has brought another map of the same shards, or other functions.
+    pub fn follow(&mut self, map: &Arc<ShardMap>, functions: &HashSet<String>) {
+        if Arc::ptr_eq(&self.map, map) && self.functions == *functions {
+            return;
+        }
+        self.map = map.clone();
+        self.functions.clone_from(functions);
+        if let Some(planner) = &mut self.planner {
+            planner.set_map(map.clone(), functions.clone());
+        }
+    }
+
+    /// What makes plans; `None` while statements wait for a catalogue that knows the schema changes so
+    /// far.
+    pub fn planner(&mut self, now: Time, schema: u64) -> Option<&mut Planner> {
+        self.is_ready(now, schema).then_some(self.planner.as_mut())?
     }
 
     /// The number of the shard with this name.
@@ -97,17 +122,28 @@ impl ShardLore {
         due
     }
 
-    /// The catalogue; `None` while statements wait for one that knows the schema changes so far.
-    pub fn catalogue(&self, now: Time, schema: u64) -> Option<&Arc<Catalogue>> {
+    /// True unless statements wait for a catalogue that knows the schema changes so far.
+    pub fn is_ready(&self, now: Time, schema: u64) -> bool {
         let awaited = |sight: &ShardSight| {
             let is_new = sight.told.is_some() && sight.schema == schema;
-            let asks = sight
-                .asked
-                .is_some_and(|asked| now.0 < asked.0 + PATIENCE_NS);
-            !is_new && asks
+            !is_new && sight.awaits(now)
         };
-        let catalogue = self.catalogue.as_ref();
-        catalogue.filter(|_| !self.shards.iter().any(awaited))
+        let is_old = |sight: &ShardSight| sight.schema != schema && sight.is_due(now);
+        self.planner.is_some() && !self.shards.iter().any(|of| awaited(of) || is_old(of))
+    }
+
+    /// Gives up shards that do not answer. True if there are any.
+    pub fn gives_up(&mut self, now: Time) -> bool {
+        let mut late = false;
+        for sight in &mut self.shards {
+            if sight.asked.is_some() && !sight.awaits(now) {
+                (sight.asked, sight.told, late) = (None, Some(now), true);
+            }
+        }
+        if late {
+            self.merge(false);
+        }
+        late
     }
 
     /// True while an answer is awaited.
@@ -147,11 +183,35 @@ impl ShardLore {
         if is_news {
             sight.found = found;
         }
+        self.merge(is_news);
+    }
+
+    /// Makes one catalogue of all, once each shard was asked.
+    fn merge(&mut self, is_news: bool) {
         let is_complete = self.shards.iter().all(|sight| sight.told.is_some());
-        if is_complete && (is_news || self.catalogue.is_none()) {
-            self.number += 1;
-            let shards = self.shards.iter().map(|sight| sight.found.clone());
-            self.catalogue = Some(Arc::new(Catalogue::new(self.number, shards.collect())));
+        if !is_complete || !is_news && self.planner.is_some() {
+            return;
         }
+        self.number += 1;
+        let shards = self.shards.iter().map(|sight| sight.found.clone());
+        let catalogue = Arc::new(Catalogue::new(self.number, shards.collect()));
+        match &mut self.planner {
+            Some(planner) => planner.set_catalogue(catalogue),
+            None => {
+                let (map, functions) = (self.map.clone(), self.functions.clone());
+                self.planner = Some(Planner::new(map, catalogue, functions, PLANS));
+            }
+        }
+    }
+}
+
+impl ShardSight {
+    fn awaits(&self, now: Time) -> bool {
+        self.asked.is_some_and(|asked| now.0 < asked.0 + PATIENCE_NS)
+    }
+
+    /// True if PostgreSQL may be asked again.
+    fn is_due(&self, now: Time) -> bool {
+        self.told.is_none_or(|told| now.0.saturating_sub(told.0) >= AGAIN_NS)
     }
 }

@@ -10,21 +10,24 @@
 //! does.
 
 pub mod answer;
+pub mod decide;
 pub mod error;
 mod group;
 pub mod lore;
 mod place;
+pub mod planning;
 mod read;
 mod reload;
 
 use std::sync::Arc;
 
-use howdah_shard::Hint;
+use howdah_shard::{Hint, NoKey};
 use howdah_wire::backend::Status;
 
 use crate::config::{Shard, ShardMap};
 use crate::effect::{ShardSetting, ShardedText};
 use crate::shard::answer::OwnAnswer;
+use crate::shard::decide::Decision;
 use crate::shard::error::ShardError;
 
 pub(crate) use place::Placing;
@@ -48,6 +51,8 @@ pub struct Sharded {
     begins: bool,
     /// Why messages under way are refused.
     refused: Option<ShardError>,
+    /// The catalogue has been read again for the client's statement.
+    is_final: bool,
 }
 
 /// A transaction that Howdah has begun for a client, without a server.
@@ -77,15 +82,6 @@ pub fn setting_of(hint: &Hint) -> (ShardSetting, &str) {
     }
 }
 
-/// Where a text runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Where {
-    /// On this shard and no other.
-    At(Shard),
-    /// Where the client is.
-    Anywhere,
-}
-
 impl Sharded {
     /// A client that begins.
     pub fn new(map: Arc<ShardMap>, hint: Option<Hint>) -> Sharded {
@@ -98,6 +94,7 @@ impl Sharded {
             begun: None,
             begins: false,
             refused: None,
+            is_final: false,
         }
     }
 
@@ -194,35 +191,58 @@ impl Sharded {
         Ok(hint.shard(&self.map)?)
     }
 
-    /// Where a text runs; `None` for one that could not be read.
-    pub fn place(&self, text: Option<&[u8]>) -> Result<Where, ShardError> {
-        let read = text.map(ShardedText::read);
-        if read == Some(ShardedText::Prepares) {
-            return Err(ShardError::sql_prepare());
-        }
-        let comment = match (&self.local, text) {
-            (None, Some(text)) => Hint::read(text, false)?,
-            _ => None,
-        };
-        let comment = comment.map(|comment| comment.hint);
-        let hint = self
-            .local
-            .as_ref()
-            .or(comment.as_ref())
-            .or(self.session.as_ref());
-        match (hint, read) {
-            (Some(hint), _) => Ok(Where::At(hint.shard(&self.map)?)),
-            (None, Some(ShardedText::Other) | None) => Err(ShardError::no_hint()),
-            (None, Some(_)) => Ok(Where::Anywhere),
+    /// The shard of a decision, for a client without a server.
+    fn shard_of_decision(&self, decision: Decision) -> Result<Shard, ShardError> {
+        match decision {
+            Decision::At(shard) => Ok(shard),
+            Decision::NoKey(NoKey::Catalogue | NoKey::First) => Ok(Shard(0)),
+            Decision::NoKey(NoKey::Replicated { home, write }) if write || !self.is_begun() => Ok(home),
+            Decision::NoKey(_) => Ok(self.at.unwrap_or(Shard(0))),
+            Decision::Refused(error) => Err(error),
+            Decision::NeedsCatalogue { .. } => Err(ShardError::no_hint()),
         }
     }
 
-    /// The shard for a text, of a client without a server.
-    fn shard_for(&self, text: Option<&[u8]>) -> Result<Shard, ShardError> {
-        Ok(match self.place(text)? {
-            Where::At(shard) => shard,
-            Where::Anywhere => self.at.unwrap_or(Shard(0)),
-        })
+    /// Whether a decision fits the server that the client has.
+    pub fn fits(&self, decision: &Decision) -> Result<(), ShardError> {
+        let must = match decision {
+            Decision::At(shard) => *shard,
+            Decision::NoKey(NoKey::First) => Shard(0),
+            Decision::NoKey(NoKey::Replicated { home, write: true }) => *home,
+            Decision::NoKey(_) => return Ok(()),
+            Decision::Refused(error) => return Err(error.clone()),
+            Decision::NeedsCatalogue { .. } => return Err(ShardError::no_hint()),
+        };
+        match self.at {
+            Some(at) if at == must => Ok(()),
+            at => Err(ShardError::elsewhere(&self.map, at.unwrap_or(must), must)),
+        }
+    }
+
+    /// The shard that the client says, whatever its statement is.
+    fn hinted(&self) -> Option<Result<Shard, ShardError>> {
+        let hint = self.local.as_ref().or(self.session.as_ref())?;
+        Some(hint.shard(&self.map).map_err(ShardError::from))
+    }
+
+    /// Where a statement belongs that is too long to be read.
+    fn unread(&self) -> Decision {
+        match self.hinted() {
+            Some(Ok(shard)) => Decision::At(shard),
+            Some(Err(error)) => Decision::Refused(error),
+            None => Decision::Refused(ShardError::too_long()),
+        }
+    }
+
+    /// The catalogue has been read again for the client's statement: a name that is unknown now does
+    /// not exist.
+    pub(crate) fn knows_all(&mut self, all: bool) {
+        self.is_final = all;
+    }
+
+    /// True if the catalogue has been read again for the client's statement.
+    pub fn has_all(&self) -> bool {
+        self.is_final
     }
 
     /// Answers a text of a client without a server; `None` if a server must.

@@ -12,11 +12,14 @@ use crate::inbox::{Chunk, Fate};
 use crate::limits;
 use crate::link;
 use crate::link::upstream::{Flow, await_whole, whole};
+use crate::login::LoginId;
 use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
 use crate::shard::Sharded;
+use crate::shard::decide::{Decision, Statement};
 use crate::shard::error::ShardError;
 use crate::shard::group::{Command, GroupRead, messages, read_group};
+use crate::shard::planning::Planning;
 
 /// What has become of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,14 +43,16 @@ impl Pooler {
             return Err(Flow::Partial);
         };
         self.sharded_mut(id).forgets_transaction();
-        match header.tag {
+        let placing = match header.tag {
             tag::QUERY => self.place_query(id, chunk, header, out),
             tag::FUNCTION_CALL => {
                 let error = ShardError::function_call();
                 Ok(self.refuse_ahead(id, &error, (chunk, header), out))
             }
             _ => self.place_group(id, chunk, header, out),
-        }
+        }?;
+        self.sharded_mut(id).knows_all(false);
+        Ok(placing)
     }
 
     fn place_query(
@@ -74,7 +79,10 @@ impl Pooler {
                 Err(error) => return Ok(self.refuse_ahead(id, &error, (chunk, header), out)),
             }
         }
-        let shard = sharded.shard_for(text);
+        let decision = self.decide_ahead(id, out, |_, sharded, reader| {
+            sharded.decide(&Statement::query(text), reader, sharded.has_all())
+        })?;
+        let shard = self.sharded(id).shard_of_decision(decision);
         Ok(self.goes_to(id, shard, true, (chunk, header), out))
     }
 
@@ -109,35 +117,74 @@ impl Pooler {
         header: Header,
         out: &mut Out,
     ) -> Result<Placing, Flow> {
-        let client = self.clients.at(id);
+        let bytes = chunk.rest();
+        let failed = self.sharded(id).status() == Status::Failed;
+        let mut read = GroupRead::Unbound;
+        let decision = self.decide_ahead(id, out, |client, sharded, reader| {
+            read = read_group(client, bytes, &mut |statement| {
+                if failed {
+                    Decision::Refused(ShardError::aborted())
+                } else {
+                    sharded.decide(&statement, reader, sharded.has_all())
+                }
+            });
+            match &read {
+                GroupRead::Decided(decision) => decision.clone(),
+                _ => Decision::NoKey(howdah_shard::NoKey::Any),
+            }
+        })?;
         let sharded = self.sharded(id);
-        if sharded.status() == Status::Failed {
-            let error = ShardError::aborted();
-            if let GroupRead::Command(command) = read_group(client, chunk.rest()) {
-                return Ok(self.answer_command(id, command, (chunk, header), out));
-            }
-            return Ok(self.refuse_ahead(id, &error, (chunk, header), out));
-        }
-        let (shard, begins) = match read_group(client, chunk.rest()) {
-            GroupRead::Partial(size) => {
-                let body = size.saturating_sub(HEADER) as u32;
-                self.hold_whole(id, Header { body, ..header })?;
-                (self.sharded(id).shard_for(None), true)
-            }
-            GroupRead::Long => (
-                sharded.shard_for(None).map_err(|_| ShardError::too_long()),
-                true,
-            ),
+        let unread = || sharded.shard_of_decision(sharded.unread());
+        let (shard, begins) = match read {
             GroupRead::Command(command) => {
                 return Ok(self.answer_command(id, command, (chunk, header), out));
             }
-            GroupRead::Statement(text) => (sharded.shard_for(Some(text)), true),
+            _ if failed => (Err(ShardError::aborted()), true),
+            GroupRead::Partial(size) => {
+                let body = size.saturating_sub(HEADER) as u32;
+                self.hold_whole(id, Header { body, ..header })?;
+                let sharded = self.sharded(id);
+                (sharded.shard_of_decision(sharded.unread()), true)
+            }
+            GroupRead::Long => (unread(), true),
+            GroupRead::Decided(_) => (sharded.shard_of_decision(decision), true),
             // Statements mean the same on all shards.
             GroupRead::Unbound => (Ok(sharded.at().unwrap_or(Shard(0))), false),
-            GroupRead::Unknown => (sharded.shard_for(Some(b"")), true),
             GroupRead::Mixed => (Err(ShardError::set_in_group()), true),
         };
         Ok(self.goes_to(id, shard, begins, (chunk, header), out))
+    }
+
+    /// Where a statement of a client without a server belongs. The client waits if the catalogue must
+    /// be read for that.
+    fn decide_ahead(
+        &mut self,
+        id: ClientId,
+        out: &mut Out,
+        mut decide: impl FnMut(
+            &crate::client::Client,
+            &Sharded,
+            &mut crate::shard::decide::PlanReader<'_>,
+        ) -> Decision,
+    ) -> Result<Decision, Flow> {
+        loop {
+            let client = self.clients.at(id);
+            let login = self.logins.at(client.login.expect("the client is logged in"));
+            let lore = self.shard_lore.get_mut(&client.who.database);
+            let schema = self.shared.statements.schema(login.schema);
+            let planner = lore.and_then(|lore| lore.planner(self.now, schema));
+            let mut planning = Planning::new(planner, login);
+            let mut reader = planning.reader(client, &self.shared.tracked, false);
+            let sharded = client.sharded.as_deref().expect("the database is sharded");
+            match decide(client, sharded, &mut reader) {
+                Decision::NeedsCatalogue { unknown } => {
+                    if !self.has_catalogue(id, unknown, out) {
+                        return Err(Flow::Stalled);
+                    }
+                }
+                decision => return Ok(decision),
+            }
+        }
     }
 
     /// Answers a command, alone in its group, if Howdah can. Otherwise it goes to a shard.
@@ -153,7 +200,11 @@ impl Pooler {
             Some(Ok(answer)) => answer,
             Some(Err(error)) => return self.refuse_ahead(id, &error, (chunk, header), out),
             None => {
-                let shard = sharded.shard_for(Some(&command.text));
+                let decision = Decision::NoKey(howdah_shard::NoKey::Setting);
+                let shard = match sharded.hinted() {
+                    Some(hinted) => hinted,
+                    None => sharded.shard_of_decision(decision),
+                };
                 return self.goes_to(id, shard, true, (chunk, header), out);
             }
         };
@@ -229,9 +280,8 @@ impl Pooler {
             client.end.group_fails();
         }
         if let Some(login) = client.login {
-            self.logins
-                .at_mut(login)
-                .count_error(error.sqlstate.as_bytes());
+            let login = self.logins.at_mut(login);
+            login.count_error(error.sqlstate.as_bytes());
         }
         Placing::Done
     }
@@ -293,13 +343,14 @@ impl Pooler {
     }
 
     /// Servers of a shard log in with what the clients have shown, who log in at the first shard.
-    fn lend_secrets(&mut self, first: &str, user: &str, login: crate::login::LoginId) {
+    pub(crate) fn lend_secrets(&mut self, first: &str, user: &str, login: LoginId) {
         let key = self.shared.names.login(first, user);
         if let Some(front) = self.logins.find(&key)
             && front != login
         {
             let secrets = self.logins.at(front).secrets.clone();
-            self.logins.at_mut(login).secrets.inherit(secrets, false);
+            let login = self.logins.at_mut(login);
+            login.secrets.inherit(secrets, false);
         }
     }
 
@@ -308,10 +359,8 @@ impl Pooler {
     pub(crate) fn begin_late(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at_mut(id);
         let server_id = client.linked_server().expect("the client has a server");
-        let text = client
-            .sharded
-            .as_mut()
-            .and_then(|sharded| sharded.takes_begin());
+        let sharded = client.sharded.as_mut();
+        let text = sharded.and_then(|sharded| sharded.takes_begin());
         let server = self.servers.at_mut(server_id);
         if let Some(text) = text {
             server.runs_for_us(server_id, &text, out);
@@ -319,12 +368,12 @@ impl Pooler {
         }
     }
 
-    fn sharded(&self, id: ClientId) -> &Sharded {
+    pub(crate) fn sharded(&self, id: ClientId) -> &Sharded {
         let sharded = self.clients.at(id).sharded.as_deref();
         sharded.expect("the client's database is sharded")
     }
 
-    fn sharded_mut(&mut self, id: ClientId) -> &mut Sharded {
+    pub(crate) fn sharded_mut(&mut self, id: ClientId) -> &mut Sharded {
         let sharded = self.clients.at_mut(id).sharded.as_deref_mut();
         sharded.expect("the client's database is sharded")
     }

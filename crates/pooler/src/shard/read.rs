@@ -1,15 +1,16 @@
 //! The catalogues of shards: PostgreSQL is asked on connections of Howdah's own, because clients may
 //! leave something on theirs that changes the answer. All workers learn it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use howdah_shard::{Catalogue, Part, ShardCatalogue};
+use howdah_shard::{Part, ShardCatalogue};
 use howdah_wire::backend::{Fields, Status, parameter_status};
 use howdah_wire::tag::backend as tag;
 use howdah_wire::write;
 
 use crate::client::ClientState;
-use crate::config::{Shard, ShardMap};
+use crate::config::Shard;
 use crate::event::{Action, ClientId, Close, Out, Peer, ServerId, WorkerId};
 use crate::mail::Mail;
 use crate::next::Next;
@@ -20,33 +21,50 @@ use crate::server::ServerState;
 use crate::shard::lore::{CatalogueAnswer, ShardLore};
 
 impl Pooler {
-    /// The catalogue for a client's statement. `None` while PostgreSQL is asked: the client waits.
-    /// `unknown`: its statement has a name that the last catalogue does not have.
-    pub(crate) fn catalogue_for(
-        &mut self,
-        id: ClientId,
-        map: &Arc<ShardMap>,
-        unknown: bool,
-        out: &mut Out,
-    ) -> Option<Arc<Catalogue>> {
+    /// True if a client's statement need not wait for the catalogue. Otherwise PostgreSQL is asked.
+    /// `unknown`: the statement has a name that the last catalogue does not have.
+    pub(crate) fn has_catalogue(&mut self, id: ClientId, unknown: bool, out: &mut Out) -> bool {
         let client = self.clients.at(id);
-        let (name, user) = (client.who.database.clone(), client.who.user.clone());
-        let schema = self.logins.at(client.login?).schema;
-        let schema = self.shared.statements.schema(schema);
+        let (who, map) = (client.who.clone(), self.sharded(id).map.clone());
         let (now, worker) = (self.now, self.worker.0);
-        self.shard_lore
-            .retain(|of, lore| **of != *name || !lore.is_of_other_shards(map));
-        let lore = self.shard_lore.entry(name.clone());
-        let lore = lore.or_insert_with(|| ShardLore::new(map.clone()));
-        let due = lore.due(now, schema, unknown, worker);
-        for shard in due {
-            self.ask_catalogue(map.name_of(shard), &user, out);
+        let Some(login) = client.login else {
+            return false;
+        };
+        let schema = self.logins.at(login).schema;
+        let schema = self.shared.statements.schema(schema);
+        let entry = self.config.databases.get(&*who.database);
+        let functions = entry.and_then(|entry| entry.shard_functions.as_deref());
+        let functions = functions.unwrap_or_default().iter().cloned().collect();
+        let name = &who.database;
+        if self.shard_lore.get(name).is_some_and(|lore| lore.is_of_other_shards(&map)) {
+            self.shard_lore.remove(name);
         }
-        let lore = self.shard_lore.get(&name)?;
-        if unknown && lore.awaits(now) {
-            return None;
+        let new = || ShardLore::new(map.clone(), HashSet::new());
+        let lore = self.shard_lore.entry(name.clone()).or_insert_with(new);
+        lore.follow(&map, &functions);
+        for shard in lore.due(now, schema, unknown, worker) {
+            self.ask_catalogue(map.name_of(shard), &who.user, out);
         }
-        lore.catalogue(now, schema).cloned()
+        let lore = self.shard_lore.get(name);
+        let is_ready = lore.is_some_and(|lore| {
+            lore.is_ready(now, schema) && !(unknown && lore.awaits(now))
+        });
+        self.sharded_mut(id).knows_all(is_ready && unknown);
+        is_ready
+    }
+
+    /// Several times a second: statements do not wait for ever for shards that do not answer.
+    pub(crate) fn mind_catalogues(&mut self) {
+        let now = self.now;
+        let mut late = Vec::new();
+        for (name, lore) in &mut self.shard_lore {
+            if lore.gives_up(now) {
+                late.push(name.clone());
+            }
+        }
+        for name in late {
+            self.resume_waiting(&name);
+        }
     }
 
     /// Asks for a server that tells a shard's catalogue.
@@ -155,6 +173,11 @@ impl Pooler {
         if let Some(lore) = self.shard_lore.get_mut(&database) {
             lore.learn(shard, found, schema, now);
         }
+        self.resume_waiting(&database);
+    }
+
+    /// Clients that wait for the catalogue of a database go on.
+    fn resume_waiting(&mut self, database: &str) {
         let waits = |client: &crate::client::Client| {
             client.sharded.is_some()
                 && *client.who.database == *database
