@@ -231,20 +231,29 @@ impl Catalogue {
         })
     }
 
-    /// What is true of all functions that a call may mean. `None` if there is none.
-    pub fn function(&self, path: &Path, schema: Option<&str>, name: &str) -> Option<FunctionFacts> {
-        let is_seen = |of: &String| match schema {
+    /// What is true of the functions that a call may mean, by their schema.
+    pub(crate) fn functions(
+        &self,
+        path: &Path,
+        schema: Option<&str>,
+        name: &str,
+    ) -> BTreeMap<&str, FunctionFacts> {
+        let is_seen = |of: &str| match schema {
             Some(schema) => of == schema,
-            None => path.schemas.contains(of),
+            None => path.schemas.iter().any(|schema| schema == of),
         };
+        let mut found: BTreeMap<&str, FunctionFacts> = BTreeMap::new();
         let known = self.known().filter_map(|(_, known)| known);
-        let named = known
+        for (of, facts) in known
             .filter_map(|known| known.functions.get(name))
-            .flatten();
-        let seen = named
-            .filter(|(schema, _)| is_seen(schema))
-            .map(|(_, facts)| *facts);
-        seen.reduce(FunctionFacts::and)
+            .flatten()
+        {
+            if is_seen(of) {
+                let common = found.entry(of).or_insert(*facts);
+                *common = common.and(*facts);
+            }
+        }
+        found
     }
 
     /// Where a table's rows are.

@@ -68,11 +68,6 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The text, up to the first zero byte.
-    pub(crate) fn text(&self) -> &'a [u8] {
-        self.text
-    }
-
     /// The bytes of a token.
     pub(crate) fn bytes(&self, token: &Token) -> &'a [u8] {
         &self.text[token.range.clone()]

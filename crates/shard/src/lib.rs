@@ -5,14 +5,27 @@
 //! the statement is refused, with the reason.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "grammar"), allow(dead_code))]
 
 mod catalogue;
+#[cfg(feature = "grammar")]
+mod command;
+mod facts;
+#[cfg(feature = "grammar")]
+mod function;
+#[cfg(feature = "grammar")]
+mod grammar;
 mod hash;
 mod hint;
 mod lexer;
 mod line;
 mod map;
+mod plan;
+mod planner;
+mod proof;
 mod refusal;
+#[cfg(feature = "grammar")]
+mod rule;
 mod scan;
 mod shard_catalogue;
 mod value;
@@ -24,6 +37,9 @@ pub use map::{
     Distribution, DistributionId, MOST_SHARDS, Map, MapBuilder, MapError, NoShard, Pattern, Place,
     Shard, ShardSet, TableLine, Unlisted,
 };
+pub use plan::{NoKey, Plan, Verdict};
+pub use planner::{Names, Planned, Planner};
+pub use proof::Values;
 pub use refusal::Refusal;
 pub use scan::{Constants, MOST_TOKENS, Shape, scan};
 pub use shard_catalogue::{

@@ -15,6 +15,8 @@ pub struct Refusal {
     pub hint: Option<String>,
     /// A hint about the shard does not help.
     pub firm: bool,
+    /// No catalogue has a name of the statement: it may be newer than the catalogues.
+    pub has_unknown_name: bool,
 }
 
 /// The remedy for most statements.
@@ -46,13 +48,15 @@ impl Refusal {
         Refusal::new("54001", message)
     }
 
-    fn new(code: &'static str, message: impl Into<String>) -> Refusal {
+    /// A refusal with an SQLSTATE.
+    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Refusal {
         Refusal {
             code,
             message: message.into(),
             detail: None,
             hint: None,
             firm: false,
+            has_unknown_name: false,
         }
     }
 
@@ -63,6 +67,12 @@ impl Refusal {
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Refusal {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// A name of the statement is not known.
+    pub(crate) fn unknown_name(mut self) -> Refusal {
+        self.has_unknown_name = true;
         self
     }
 

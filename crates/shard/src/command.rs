@@ -1,0 +1,234 @@
+//! The commands of a text, by their class.
+
+use pg_query::NodeEnum;
+use pg_query::protobuf::{self, ObjectType, TransactionStmtKind};
+
+use crate::catalogue::TablePlace;
+use crate::facts::{Facts, Surroundings};
+use crate::grammar;
+use crate::plan::{Class, Command, REPLICATED};
+use crate::refusal::{Refusal, SAY_SHARD};
+use crate::rule;
+
+/// The commands of a text with this shape.
+pub(crate) fn read(around: Surroundings<'_>) -> Result<Vec<Command>, Refusal> {
+    let tree = grammar::parse(around.shape)?;
+    let statements = tree
+        .stmts
+        .iter()
+        .filter_map(|raw| raw.stmt.as_ref()?.node.as_ref());
+    statements
+        .map(|statement| command(around, statement))
+        .collect()
+}
+
+fn command(around: Surroundings<'_>, statement: &NodeEnum) -> Result<Command, Refusal> {
+    let plain = |class: Class| {
+        let mut facts = Facts::new(around.map);
+        // Notifications and locks are not repeated.
+        facts.guess = !matches!(class, Class::First | Class::Temporary | Class::Here);
+        Ok(Command { class, facts })
+    };
+    match statement {
+        NodeEnum::SelectStmt(select) => match &select.into_clause {
+            Some(into) if is_temporary(into.rel.as_ref()) => {
+                let mut select = select.clone();
+                select.into_clause = None;
+                temporary(around, &NodeEnum::SelectStmt(select))
+            }
+            Some(_) => Err(needs_shard("SELECT INTO")),
+            None => rows(around, statement),
+        },
+        NodeEnum::InsertStmt(_)
+        | NodeEnum::UpdateStmt(_)
+        | NodeEnum::DeleteStmt(_)
+        | NodeEnum::MergeStmt(_) => rows(around, statement),
+        NodeEnum::ExplainStmt(explain) => match node(&explain.query) {
+            Some(
+                query @ (NodeEnum::SelectStmt(_)
+                | NodeEnum::InsertStmt(_)
+                | NodeEnum::UpdateStmt(_)
+                | NodeEnum::DeleteStmt(_)
+                | NodeEnum::MergeStmt(_)
+                | NodeEnum::DeclareCursorStmt(_)),
+            ) => command(around, query),
+            _ => Err(needs_shard("EXPLAIN of such a command")),
+        },
+        NodeEnum::DeclareCursorStmt(declare) => match node(&declare.query) {
+            Some(query) => once(rows(around, query)),
+            None => Err(needs_shard("DECLARE")),
+        },
+        NodeEnum::CopyStmt(copy) => self::copy(around, copy),
+        NodeEnum::CreateTableAsStmt(create) => {
+            let into = create.into.as_ref().and_then(|into| into.rel.as_ref());
+            match node(&create.query) {
+                Some(query @ NodeEnum::SelectStmt(_)) if is_temporary(into) => {
+                    temporary(around, query)
+                }
+                _ => Err(needs_shard("CREATE TABLE AS")),
+            }
+        }
+        NodeEnum::CreateStmt(create) if is_temporary(create.relation.as_ref()) => {
+            plain(Class::Temporary)
+        }
+        NodeEnum::DropStmt(drop) if is_temporary_drop(around, drop) => plain(Class::Here),
+        NodeEnum::TruncateStmt(truncate)
+            if truncate.relations.iter().all(|table| match &table.node {
+                Some(NodeEnum::RangeVar(table)) => may_be_temporary(around, Some(table)),
+                _ => false,
+            }) =>
+        {
+            plain(Class::Here)
+        }
+        NodeEnum::IndexStmt(index) if may_be_temporary(around, index.relation.as_ref()) => {
+            plain(Class::Here)
+        }
+        NodeEnum::AlterTableStmt(alter) if may_be_temporary(around, alter.relation.as_ref()) => {
+            plain(Class::Here)
+        }
+        NodeEnum::TransactionStmt(of) => match of.kind() {
+            TransactionStmtKind::TransStmtBegin | TransactionStmtKind::TransStmtStart => {
+                plain(Class::Begin)
+            }
+            TransactionStmtKind::TransStmtCommit | TransactionStmtKind::TransStmtRollback => {
+                plain(Class::End)
+            }
+            TransactionStmtKind::TransStmtSavepoint
+            | TransactionStmtKind::TransStmtRelease
+            | TransactionStmtKind::TransStmtRollbackTo => plain(Class::Savepoint),
+            _ => Err(needs_shard("A prepared transaction")),
+        },
+        NodeEnum::VariableSetStmt(set) if set.name.eq_ignore_ascii_case("transaction snapshot") => {
+            Err(needs_shard("SET TRANSACTION SNAPSHOT"))
+        }
+        NodeEnum::VariableSetStmt(_)
+        | NodeEnum::VariableShowStmt(_)
+        | NodeEnum::DiscardStmt(_)
+        | NodeEnum::DeallocateStmt(_) => plain(Class::Setting),
+        NodeEnum::ListenStmt(_) | NodeEnum::UnlistenStmt(_) | NodeEnum::NotifyStmt(_) => {
+            plain(Class::First)
+        }
+        NodeEnum::FetchStmt(_) | NodeEnum::ClosePortalStmt(_) | NodeEnum::ConstraintsSetStmt(_) => {
+            plain(Class::Here)
+        }
+        NodeEnum::PrepareStmt(_) | NodeEnum::ExecuteStmt(_) => Err(Refusal::unproved(
+            "SQL's PREPARE and EXECUTE are not supported in a sharded database",
+        )
+        .hint("Use the driver's prepared statements (the extended protocol).")
+        .firm()),
+        NodeEnum::LockStmt(_) => Err(needs_shard("LOCK")),
+        NodeEnum::CallStmt(_) => Err(needs_shard("CALL")),
+        NodeEnum::DoStmt(_) => Err(needs_shard("DO")),
+        _ => Err(needs_shard("Such a command")),
+    }
+}
+
+fn node(node: &Option<Box<protobuf::Node>>) -> Option<&NodeEnum> {
+    node.as_ref()?.node.as_ref()
+}
+
+fn needs_shard(what: &str) -> Refusal {
+    Refusal::unproved("the command belongs to no shard by itself")
+        .detail(format!("{what} needs to be told the shard."))
+        .hint(SAY_SHARD)
+}
+
+fn rows(around: Surroundings<'_>, statement: &NodeEnum) -> Result<Command, Refusal> {
+    let mut facts = rule::read(around, statement)?;
+    facts.guess &= !facts.writes;
+    let class = Class::Rows;
+    Ok(Command { class, facts })
+}
+
+/// A command that is not repeated.
+fn once(command: Result<Command, Refusal>) -> Result<Command, Refusal> {
+    let mut command = command?;
+    command.facts.guess = false;
+    Ok(command)
+}
+
+/// CREATE TEMP TABLE AS
+fn temporary(around: Surroundings<'_>, query: &NodeEnum) -> Result<Command, Refusal> {
+    let mut command = once(rows(around, query))?;
+    command.class = Class::Temporary;
+    Ok(command)
+}
+
+fn is_temporary(table: Option<&protobuf::RangeVar>) -> bool {
+    table.is_some_and(|table| table.relpersistence == "t" || table.schemaname == "pg_temp")
+}
+
+/// True for a name that only a temporary table of the client can have.
+fn may_be_temporary(around: Surroundings<'_>, table: Option<&protobuf::RangeVar>) -> bool {
+    let is_known = |table: &protobuf::RangeVar| {
+        let schema = Some(table.schemaname.as_str()).filter(|schema| !schema.is_empty());
+        let found = around.catalogue.table(around.path, schema, &table.relname);
+        schema.is_some_and(|schema| schema != "pg_temp") || found.is_some()
+    };
+    around.has_temporary && table.is_some_and(|table| !is_known(table))
+}
+
+fn is_temporary_drop(around: Surroundings<'_>, drop: &protobuf::DropStmt) -> bool {
+    let is_temporary = |object: &protobuf::Node| match &object.node {
+        Some(NodeEnum::List(names)) => match &names.items[..] {
+            [name] => match &name.node {
+                Some(NodeEnum::String(name)) => {
+                    let table = protobuf::RangeVar {
+                        relname: name.sval.clone(),
+                        ..protobuf::RangeVar::default()
+                    };
+                    may_be_temporary(around, Some(&table))
+                }
+                _ => false,
+            },
+            _ => false,
+        },
+        _ => false,
+    };
+    drop.remove_type() == ObjectType::ObjectTable && drop.objects.iter().all(is_temporary)
+}
+
+/// COPY of a query goes by the query, COPY of a table by the table's place.
+fn copy(around: Surroundings<'_>, copy: &protobuf::CopyStmt) -> Result<Command, Refusal> {
+    if let Some(query) = node(&copy.query) {
+        return once(rows(around, query));
+    }
+    let table = copy.relation.as_ref().ok_or_else(|| needs_shard("COPY"))?;
+    let mut facts = Facts::new(around.map);
+    (facts.guess, facts.writes) = (false, copy.is_from);
+    let class = Class::Rows;
+    if may_be_temporary(around, Some(table)) {
+        let class = Class::Here;
+        return Ok(Command { class, facts });
+    }
+    let schema = Some(table.schemaname.as_str()).filter(|schema| !schema.is_empty());
+    let found = around.catalogue.table(around.path, schema, &table.relname);
+    let (found, shards) = found.ok_or_else(|| {
+        let message = format!("table \"{}\" is not known", table.relname);
+        Refusal::unproved(message).hint(SAY_SHARD).unknown_name()
+    })?;
+    facts.may = shards;
+    facts.scarce = Some(found.name());
+    match around.catalogue.place(around.map, found)? {
+        TablePlace::Catalogue => facts.reads_catalogue = true,
+        TablePlace::One(shard) => {
+            facts
+                .fixed
+                .push((shard, format!("Table \"{}\"", found.name())));
+        }
+        TablePlace::Replicated { home } if copy.is_from => {
+            facts.writes_replicated = true;
+            facts
+                .fixed
+                .push((home, format!("{REPLICATED} \"{}\"", found.name())));
+        }
+        TablePlace::Replicated { home } => facts.replicated = Some(home),
+        TablePlace::Sharded { .. } => {
+            return Err(needs_shard("COPY of a sharded table").detail(format!(
+                "Table \"{}\" has rows on several shards.",
+                found.name()
+            )));
+        }
+    }
+    Ok(Command { class, facts })
+}
