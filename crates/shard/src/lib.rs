@@ -13,6 +13,8 @@ mod command;
 mod facts;
 #[cfg(feature = "grammar")]
 mod function;
+#[cfg(all(feature = "grammar", any(test, feature = "fuzzing")))]
+pub mod fuzz;
 #[cfg(feature = "grammar")]
 mod grammar;
 mod hash;

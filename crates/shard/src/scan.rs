@@ -113,6 +113,15 @@ impl Constants {
 /// The shape of a text and its constants. `escapes`: a backslash escapes in every string
 /// (`standard_conforming_strings = off`).
 pub fn scan(text: &[u8], escapes: bool) -> Result<(Shape, Constants), Refusal> {
+    scan_as(text, escapes, true)
+}
+
+/// Like [`scan`]; without `folds`, each constant keeps a place of its own.
+pub(crate) fn scan_as(
+    text: &[u8],
+    escapes: bool,
+    folds: bool,
+) -> Result<(Shape, Constants), Refusal> {
     if u32::try_from(text.len()).is_err() {
         return Err(Refusal::too_complex("the statement is too long").firm());
     }
@@ -125,7 +134,11 @@ pub fn scan(text: &[u8], escapes: bool) -> Result<(Shape, Constants), Refusal> {
         before: Before::Other,
     };
     while let Some(token) = scan.lexer.next() {
-        scan.token(&token, true)?;
+        if folds {
+            scan.token(&token, true)?;
+        } else {
+            scan.add(&token)?;
+        }
     }
     if scan.lexer.is_cut() {
         return Err(Refusal::syntax(
@@ -218,6 +231,11 @@ impl Scan<'_> {
                 let hint = "Write the number in decimal digits, with a blank behind.";
                 return Err(Refusal::unproved(message).detail(number).hint(hint));
             }
+            Kind::Quoted if bytes[0] != b'"' => {
+                // Its UESCAPE is a constant on which the name depends.
+                return Err(Refusal::unproved("names like U&\"...\" are not read")
+                    .hint("Write the name's characters themselves."));
+            }
             Kind::Word | Kind::Quoted | Kind::Parameter | Kind::Operator | Kind::Sign => {
                 self.put(token, bytes, false);
                 let names = bytes == b"." || bytes.eq_ignore_ascii_case(b"as");
@@ -249,7 +267,9 @@ impl Scan<'_> {
         let joins = |byte: u8| is_word(byte) || b"'\".".contains(&byte);
         let last = self.shape.last().copied();
         let first = bytes.first().copied().unwrap_or(b' ');
-        let touches = last.is_some_and(joins) && joins(first);
+        // `u&` and a dollar-quoted string are not `u&'..'`.
+        let prefixes = last == Some(b'&') && first == b'\'';
+        let touches = (last.is_some_and(joins) && joins(first)) || prefixes;
         let replaced = is_constant || self.before == Before::Constant;
         if last.is_some() && (token.blank || (touches && replaced)) {
             self.shape.push(b' ');
@@ -448,6 +468,7 @@ mod tests {
             ),
             ("select \"A\"$$b$$x", "select \"A\" 's' x | 0 $$b$$"),
             ("select a.5", "select a 1.5 | 0 .5"),
+            ("select u&$$a$$", "select u& 's' | 0 $$a$$"),
             ("select $1.5", "select $1 1.5 | 0 .5"),
             ("select 'a'$$b$$", "select 's' 's' | 0 'a' | 1 $$b$$"),
             (
@@ -483,6 +504,7 @@ mod tests {
             ("select 'a", "42601"),
             ("select 0x1f", "0A000"),
             ("select 1_000", "0A000"),
+            ("select U&\"d!0061\" uescape '!'", "0A000"),
             ("", ""),
         ] {
             assert_eq!(shown(text), expected, "{text}");
