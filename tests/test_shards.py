@@ -35,7 +35,7 @@ def shards(postgres):
 @pytest.fixture
 def sharded(shards, make_howdah):
     """Starts a Howdah whose database prod is sharded."""
-    def make(distributions=None, tables=None, shards_of=SHARDS, **settings):
+    def make(distributions=None, tables=None, shards_of=SHARDS, start=True, **settings):
         at = f"host={shards.host} port={shards.port}"
         databases = {name: at for name in SHARDS}
         databases["prod"] = f"shards={','.join(shards_of)}"
@@ -43,8 +43,7 @@ def sharded(shards, make_howdah):
         howdah.sections["distributions:prod"] = distributions or DISTRIBUTIONS
         howdah.sections["tables:prod"] = tables or TABLES
         howdah.write()
-        howdah.start()
-        return howdah
+        return howdah.start() if start else howdah
     return make
 
 
@@ -109,3 +108,113 @@ def test_shards_have_the_rows_of_postgresqls_hash(sharded, shards):
             fits = "select satisfies_hash_partition('parted'::regclass, 6, {}, {}::bigint)"
             mine = [shards.value(fits.format(slot, tenant), database="prod_0") for slot in range(6)]
             assert mine.index("t") // 2 == shard, tenant
+
+
+@pytest.fixture(scope="module")
+def filled(shards, scratch):
+    """Rows of all tenants, each on its shard, and of replicated tables on all."""
+    for number, shard in enumerate(SHARDS):
+        mine = " or ".join(f"satisfies_hash_partition('parted'::regclass, 6, {slot}, t)"
+                           for slot in (2 * number, 2 * number + 1))
+        tenants = f"from generate_series({TENANTS[0]}, {TENANTS[-1]}) t where {mine}"
+        shards.sql(f"insert into accounts select t, 'tenant ' || t {tenants}", database=shard)
+        shards.sql(f"insert into orders select t, i, i from generate_series(1, 3) i, "
+                   f"lateral (select t::bigint {tenants}) x", database=shard)
+        shards.sql("insert into countries values ('de', 'Germany')", database=shard)
+    return shards
+
+
+@pytest.mark.parametrize("prepare", [False, True])
+def test_statements_with_a_key_go_to_its_shard(sharded, filled, prepare):
+    """Constants and parameters, text and binary, joins and subqueries: all rows of a tenant, and no
+    others."""
+    with connect(sharded()) as client:
+        for tenant in TENANTS:
+            for binary in (False, True):
+                row = client.execute("select name from accounts where account_id = %s", [tenant],
+                                     prepare=prepare, binary=binary).fetchall()
+                assert row == [(f"tenant {tenant}",)]
+            joined = client.execute(
+                "select a.name, count(*) from accounts a join orders o using (account_id) "
+                "where a.account_id = %s group by 1", [tenant], prepare=prepare).fetchall()
+            assert joined == [(f"tenant {tenant}", 3)]
+            assert client.execute(f"select sum(total) from orders where account_id = {tenant}"
+                                  ).fetchone() == (6,)
+            client.execute("update orders set total = total + 1 where account_id = %s and id = 1",
+                           [tenant], prepare=prepare)
+            client.execute("insert into orders (account_id, id, total) values (%s, 9, 0)", [tenant],
+                           prepare=prepare)
+            client.execute("delete from orders where account_id = %s and id = 9", [tenant],
+                           prepare=prepare)
+            client.execute("update orders set total = total - 1 where account_id = %s and id = 1",
+                           [tenant], prepare=prepare)
+        assert client.execute("select 1").fetchone() == (1,)
+        assert client.execute("select name from countries").fetchall() == [("Germany",)]
+
+
+def test_what_is_not_proved_is_refused(sharded, filled):
+    """With the table as DETAIL and the remedy as HINT."""
+    with connect(sharded()) as client:
+        for text in ("select count(*) from accounts",
+                     "select * from accounts where account_id > 3",
+                     "update accounts set name = 'x'",
+                     "delete from orders",
+                     "select * from accounts a full join orders o on a.account_id = o.account_id "
+                     "and o.account_id = 5",
+                     "select * from place, accounts where accounts.account_id = 1 or true"):
+            with pytest.raises(errors.FeatureNotSupported) as caught:
+                client.execute(text)
+            assert caught.value.diag.message_hint, text
+        with pytest.raises(errors.SyntaxError):
+            client.execute("selec 1")
+
+
+def test_a_transaction_stays_with_its_tenant(sharded, filled):
+    """BEGIN goes with the first statement that has a key; another tenant's shard is refused."""
+    with connect(sharded(), autocommit=False) as client:
+        seen = {}
+        for tenant in TENANTS:
+            client.execute("select name from accounts where account_id = %s", [tenant])
+            seen.setdefault(client.execute("select inet_server_port(), current_database()").fetchone()[1],
+                            tenant)
+            client.rollback()
+        assert set(seen) == set(SHARDS)
+        first, second, *_ = seen.values()
+        client.execute("select name from accounts where account_id = %s", [first])
+        with pytest.raises(errors.FeatureNotSupported, match="transaction"):
+            client.execute("select name from accounts where account_id = %s", [second])
+        client.rollback()
+
+
+def test_ddl_is_seen(sharded, filled):
+    """A table that was made after the catalogue was read is found."""
+    howdah = sharded()
+    with connect(howdah) as client:
+        client.execute("select name from accounts where account_id = 1")
+        for shard in SHARDS:
+            client.execute(f"set howdah.shard = '{shard}'")
+            client.execute("create table made (account_id bigint not null)")
+        client.execute("reset howdah.shard")
+        client.execute("insert into made values (17)")
+        assert client.execute("select * from made where account_id = 17").fetchall() == [(17,)]
+        for shard in SHARDS:
+            client.execute(f"set howdah.shard = '{shard}'")
+            client.execute("drop table made")
+
+
+def test_a_shard_that_is_down_harms_no_other(sharded, filled):
+    """Others are served; its own tenants get an error."""
+    howdah = sharded(start=False)
+    howdah.sections["databases"]["prod_2"] = f"host=127.0.0.1 port={machine.free_port()}"
+    howdah.write(query_wait_timeout=2)
+    howdah.start()
+    with connect(howdah) as client:
+        served = 0
+        for tenant in TENANTS:
+            try:
+                client.execute("select name from accounts where account_id = %s", [tenant])
+                served += 1
+            except psycopg.OperationalError:
+                client = connect(howdah)
+        assert 0 < served < len(TENANTS)
+        client.close()

@@ -95,6 +95,11 @@ impl Pooler {
                 Next::ReadAgain(id, server, sqlstate) => {
                     self.read_again(id, server, sqlstate, out);
                 }
+                Next::ReadCatalogue(id) if self.servers.get(id).is_some() => {
+                    self.read_catalogue(id, out);
+                }
+                Next::ReadCatalogue(_) => {}
+                Next::NeedCatalogue(pool) => self.need(pool, out),
                 Next::AskVolatile(login, server) => self.ask_volatile(login, server, out),
             }
         }

@@ -719,6 +719,12 @@ impl Client {
         self.times.set_quiet(now);
     }
 
+    /// The client's shard, if its database is sharded.
+    #[inline]
+    pub(crate) fn sharded_mut(&mut self) -> Option<&mut Sharded> {
+        self.sharded.as_deref_mut()
+    }
+
     /// The client's database is sharded, and the client says this of its shard.
     pub(crate) fn enters_map(&mut self, map: Arc<ShardMap>, hint: Option<Hint>) {
         self.sharded = Some(Box::new(Sharded::new(map, hint)));

@@ -178,7 +178,7 @@ impl Downstream<'_> {
             return;
         };
         client.read_fails();
-        if let Some(sharded) = &mut client.sharded {
+        if let Some(sharded) = client.sharded_mut() {
             sharded.fails();
         }
         let listens = client.listens();

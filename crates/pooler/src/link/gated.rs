@@ -9,12 +9,14 @@ use howdah_wire::write;
 
 use super::upstream::{Flow, Upstream, await_whole, needs_server, whole};
 use crate::effect::ShardedText;
+use crate::event::{ClientId, Out};
 use crate::inbox::Chunk;
 use crate::ledger::{Entry, Refusal, Reply};
 use crate::limits;
+use crate::pooler::Pooler;
+use crate::shard::bound_text::{BoundText, Decision};
 use crate::shard::error::ShardError;
-use crate::shard::decide::{Decision, Statement};
-use crate::shard::hint_of;
+use crate::shard::{Sharded, hint_of};
 
 impl Upstream<'_> {
     /// Looks at a message before it is sent. True if the message is handled.
@@ -53,7 +55,7 @@ impl Upstream<'_> {
             }
         };
         let is_over = self.server.status == Status::Idle && !self.server.link.group_open();
-        let sharded = self.client.sharded.as_mut();
+        let sharded = self.client.sharded_mut();
         let sharded = sharded.expect("the database is sharded");
         if is_over {
             sharded.says_locally(None);
@@ -93,7 +95,7 @@ impl Upstream<'_> {
                 if read == Some(ShardedText::ResetAll) && is_over {
                     sharded.says_as_at_login();
                 }
-                self.gate_statement(&Statement::query(text))?
+                self.gate_statement(&BoundText::query(text))?
             }
         };
         let Err(error) = refused else {
@@ -123,7 +125,7 @@ impl Upstream<'_> {
         }
         let Some(body) = whole(chunk, header) else {
             self.hold_for_gate(header)?;
-            return self.gate_statement(&Statement::query(None));
+            return self.gate_statement(&BoundText::query(None));
         };
         let Some(names) = BindNames::read(body) else {
             // PostgreSQL answers with its own error.
@@ -131,20 +133,20 @@ impl Upstream<'_> {
         };
         let Some(statement) = self.lookup(names.statement) else {
             // Too long to be remembered, or it does not exist.
-            return self.gate_statement(&Statement::query(None));
+            return self.gate_statement(&BoundText::query(None));
         };
         if let ShardedText::Set { .. } | ShardedText::Reset(_) | ShardedText::Show(_) =
             ShardedText::read(statement.text())
         {
             return Ok(Err(ShardError::set_in_group()));
         }
-        self.gate_statement(&Statement::bound(&statement.definition, body))
+        self.gate_statement(&BoundText::bound(&statement.definition, body))
     }
 
     /// Whether a statement may run on the client's server.
     fn gate_statement(
         &mut self,
-        statement: &Statement<'_>,
+        statement: &BoundText<'_>,
     ) -> Result<Result<(), ShardError>, Flow> {
         let changes = &self.server.session.changes;
         let is_private = changes.are_private() || changes.looks_elsewhere();
@@ -157,7 +159,7 @@ impl Upstream<'_> {
             return Err(Flow::NeedCatalogue { unknown });
         }
         let fits = sharded.fits(&decision);
-        if let Some(sharded) = &mut self.client.sharded {
+        if let Some(sharded) = self.client.sharded_mut() {
             sharded.knows_all(false);
         }
         Ok(fits)
@@ -170,7 +172,7 @@ impl Upstream<'_> {
         header: Header,
         (reply, error): (Reply, ShardError),
     ) {
-        if let Some(sharded) = &mut self.client.sharded {
+        if let Some(sharded) = self.client.sharded_mut() {
             sharded.refuses(error);
         }
         let mut entry = match reply {
@@ -180,5 +182,20 @@ impl Upstream<'_> {
         entry.barrier = reply == Reply::Query;
         self.client.inbox.gives_room_back();
         self.refuse(chunk, header, entry, Refusal::Shard);
+    }
+}
+
+impl Pooler {
+    /// A client's server begins the transaction that the client has begun. The client's messages wait.
+    #[cold]
+    pub(crate) fn begin_late(&mut self, id: ClientId, out: &mut Out) {
+        let client = self.clients.at_mut(id);
+        let server_id = client.linked_server().expect("the client has a server");
+        let text = client.sharded_mut().and_then(Sharded::takes_begin);
+        let server = self.servers.at_mut(server_id);
+        if let Some(text) = text {
+            server.runs_for_us(server_id, &text, out);
+            super::bind::bind_held((id, client), (server_id, server));
+        }
     }
 }

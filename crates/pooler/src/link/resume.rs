@@ -127,7 +127,7 @@ impl Pooler {
             Flow::NeedSignal { pid, ends } => self.ask_for_signal(id, pid, ends, out),
             Flow::NeedPass => self.await_pass(id, Hush::Passes, out),
             Flow::NeedCatalogue { unknown } => {
-                if self.has_catalogue(id, unknown, out) {
+                if self.has_catalogue(id, unknown) {
                     self.next.note(Next::Resume(id));
                 }
             }

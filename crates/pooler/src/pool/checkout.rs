@@ -241,7 +241,7 @@ impl Pooler {
             return true;
         }
         if pool.key.purpose == Purpose::Catalogue {
-            self.read_catalogue(id, out);
+            self.next.note(Next::ReadCatalogue(id));
             return true;
         }
         if held {

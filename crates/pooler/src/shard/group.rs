@@ -9,7 +9,7 @@ use howdah_wire::tag::frontend as tag;
 use crate::client::Client;
 use crate::effect::ShardedText;
 use crate::limits;
-use crate::shard::decide::{Decision, Statement};
+use crate::shard::bound_text::{BoundText, Decision};
 
 /// What a group is, as far as it has come.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub enum GroupRead {
     /// The group is longer than what is held.
     Long,
     /// One command that Howdah may answer, alone in its group.
-    Command(Command),
+    Command(GroupCommand),
     /// What the first statement says that says anything.
     Decided(Decision),
     /// Statements are parsed, described or closed, and none is bound.
@@ -30,7 +30,7 @@ pub enum GroupRead {
 
 /// A command that is parsed, bound and executed, alone in its group.
 #[derive(Clone, Debug)]
-pub struct Command {
+pub struct GroupCommand {
     /// Its text.
     pub text: Box<[u8]>,
     /// The length of the group, with its Sync.
@@ -41,7 +41,7 @@ pub struct Command {
 pub fn read_group(
     client: &Client,
     bytes: &[u8],
-    decide: &mut dyn FnMut(Statement<'_>) -> Decision,
+    decide: &mut dyn FnMut(BoundText<'_>) -> Decision,
 ) -> GroupRead {
     let mut parsed: Vec<(&[u8], &[u8])> = Vec::new();
     let mut commands: Vec<&[u8]> = Vec::new();
@@ -74,7 +74,10 @@ pub fn read_group(
                     let of_group = parsed.iter().rev();
                     let mut of_group = of_group.filter(|(of, _)| *of == names.statement);
                     let known = || named(client, names.statement);
-                    of_group.next().map(|(_, definition)| *definition).or_else(known)
+                    of_group
+                        .next()
+                        .map(|(_, definition)| *definition)
+                        .or_else(known)
                 });
                 let Some(definition) = definition else {
                     // PostgreSQL says that there is no such statement.
@@ -83,7 +86,7 @@ pub fn read_group(
                 let text = cstr(definition).map_or(definition, |(text, _)| text);
                 match ShardedText::read(text) {
                     ShardedText::Other | ShardedText::Prepares => {
-                        match decide(Statement::bound(definition, body)) {
+                        match decide(BoundText::bound(definition, body)) {
                             Decision::NoKey(found) => {
                                 kind = kind.filter(|kind| *kind != NoKey::Any).or(Some(found));
                             }
@@ -101,7 +104,7 @@ pub fn read_group(
                 let length = at + header.total();
                 let is_one = is_plain && executed == 1 && header.tag == tag::SYNC;
                 return match (&commands[..], kind) {
-                    ([text], None) if is_one => GroupRead::Command(Command {
+                    ([text], None) if is_one => GroupRead::Command(GroupCommand {
                         text: (*text).into(),
                         length,
                     }),

@@ -93,7 +93,8 @@ impl ShardLore {
     /// What makes plans; `None` while statements wait for a catalogue that knows the schema changes so
     /// far.
     pub fn planner(&mut self, now: Time, schema: u64) -> Option<&mut Planner> {
-        self.is_ready(now, schema).then_some(self.planner.as_mut())?
+        self.is_ready(now, schema)
+            .then_some(self.planner.as_mut())?
     }
 
     /// The number of the shard with this name.
@@ -207,11 +208,13 @@ impl ShardLore {
 
 impl ShardSight {
     fn awaits(&self, now: Time) -> bool {
-        self.asked.is_some_and(|asked| now.0 < asked.0 + PATIENCE_NS)
+        self.asked
+            .is_some_and(|asked| now.0 < asked.0 + PATIENCE_NS)
     }
 
     /// True if PostgreSQL may be asked again.
     fn is_due(&self, now: Time) -> bool {
-        self.told.is_none_or(|told| now.0.saturating_sub(told.0) >= AGAIN_NS)
+        self.told
+            .is_none_or(|told| now.0.saturating_sub(told.0) >= AGAIN_NS)
     }
 }

@@ -10,7 +10,8 @@
 //! does.
 
 pub mod answer;
-pub mod decide;
+pub mod bound_text;
+mod decide;
 pub mod error;
 mod group;
 pub mod lore;
@@ -27,7 +28,7 @@ use howdah_wire::backend::Status;
 use crate::config::{Shard, ShardMap};
 use crate::effect::{ShardSetting, ShardedText};
 use crate::shard::answer::OwnAnswer;
-use crate::shard::decide::Decision;
+use crate::shard::bound_text::Decision;
 use crate::shard::error::ShardError;
 
 pub(crate) use place::Placing;
@@ -196,7 +197,9 @@ impl Sharded {
         match decision {
             Decision::At(shard) => Ok(shard),
             Decision::NoKey(NoKey::Catalogue | NoKey::First) => Ok(Shard(0)),
-            Decision::NoKey(NoKey::Replicated { home, write }) if write || !self.is_begun() => Ok(home),
+            Decision::NoKey(NoKey::Replicated { home, write }) if write || !self.is_begun() => {
+                Ok(home)
+            }
             Decision::NoKey(_) => Ok(self.at.unwrap_or(Shard(0))),
             Decision::Refused(error) => Err(error),
             Decision::NeedsCatalogue { .. } => Err(ShardError::no_hint()),

@@ -1,24 +1,25 @@
 //! Before a client of a sharded database gets a server: to which shard its message goes, and what
 //! Howdah answers itself.
 
+use howdah_shard::NoKey;
 use howdah_wire::backend::Status;
 use howdah_wire::frame::{HEADER, Header, header};
 use howdah_wire::tag::{backend, frontend as tag};
 use howdah_wire::write;
 
+use crate::client::Client;
 use crate::config::Shard;
 use crate::event::{ClientId, Out, Peer};
 use crate::inbox::{Chunk, Fate};
 use crate::limits;
-use crate::link;
 use crate::link::upstream::{Flow, await_whole, whole};
 use crate::login::LoginId;
 use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
 use crate::shard::Sharded;
-use crate::shard::decide::{Decision, Statement};
+use crate::shard::bound_text::{BoundText, Decision, PlanReader};
 use crate::shard::error::ShardError;
-use crate::shard::group::{Command, GroupRead, messages, read_group};
+use crate::shard::group::{GroupCommand, GroupRead, messages, read_group};
 use crate::shard::planning::Planning;
 
 /// What has become of a message.
@@ -79,8 +80,8 @@ impl Pooler {
                 Err(error) => return Ok(self.refuse_ahead(id, &error, (chunk, header), out)),
             }
         }
-        let decision = self.decide_ahead(id, out, |_, sharded, reader| {
-            sharded.decide(&Statement::query(text), reader, sharded.has_all())
+        let decision = self.decide_ahead(id, |_, sharded, reader| {
+            sharded.decide(&BoundText::query(text), reader, sharded.has_all())
         })?;
         let shard = self.sharded(id).shard_of_decision(decision);
         Ok(self.goes_to(id, shard, true, (chunk, header), out))
@@ -120,7 +121,7 @@ impl Pooler {
         let bytes = chunk.rest();
         let failed = self.sharded(id).status() == Status::Failed;
         let mut read = GroupRead::Unbound;
-        let decision = self.decide_ahead(id, out, |client, sharded, reader| {
+        let decision = self.decide_ahead(id, |client, sharded, reader| {
             read = read_group(client, bytes, &mut |statement| {
                 if failed {
                     Decision::Refused(ShardError::aborted())
@@ -130,7 +131,7 @@ impl Pooler {
             });
             match &read {
                 GroupRead::Decided(decision) => decision.clone(),
-                _ => Decision::NoKey(howdah_shard::NoKey::Any),
+                _ => Decision::NoKey(NoKey::Any),
             }
         })?;
         let sharded = self.sharded(id);
@@ -160,16 +161,13 @@ impl Pooler {
     fn decide_ahead(
         &mut self,
         id: ClientId,
-        out: &mut Out,
-        mut decide: impl FnMut(
-            &crate::client::Client,
-            &Sharded,
-            &mut crate::shard::decide::PlanReader<'_>,
-        ) -> Decision,
+        mut decide: impl FnMut(&Client, &Sharded, &mut PlanReader<'_>) -> Decision,
     ) -> Result<Decision, Flow> {
         loop {
             let client = self.clients.at(id);
-            let login = self.logins.at(client.login.expect("the client is logged in"));
+            let login = self
+                .logins
+                .at(client.login.expect("the client is logged in"));
             let lore = self.shard_lore.get_mut(&client.who.database);
             let schema = self.shared.statements.schema(login.schema);
             let planner = lore.and_then(|lore| lore.planner(self.now, schema));
@@ -178,7 +176,7 @@ impl Pooler {
             let sharded = client.sharded.as_deref().expect("the database is sharded");
             match decide(client, sharded, &mut reader) {
                 Decision::NeedsCatalogue { unknown } => {
-                    if !self.has_catalogue(id, unknown, out) {
+                    if !self.has_catalogue(id, unknown) {
                         return Err(Flow::Stalled);
                     }
                 }
@@ -191,7 +189,7 @@ impl Pooler {
     fn answer_command(
         &mut self,
         id: ClientId,
-        command: Command,
+        command: GroupCommand,
         (chunk, header): (&mut Chunk<'_>, Header),
         out: &mut Out,
     ) -> Placing {
@@ -200,7 +198,7 @@ impl Pooler {
             Some(Ok(answer)) => answer,
             Some(Err(error)) => return self.refuse_ahead(id, &error, (chunk, header), out),
             None => {
-                let decision = Decision::NoKey(howdah_shard::NoKey::Setting);
+                let decision = Decision::NoKey(NoKey::Setting);
                 let shard = match sharded.hinted() {
                     Some(hinted) => hinted,
                     None => sharded.shard_of_decision(decision),
@@ -354,27 +352,13 @@ impl Pooler {
         }
     }
 
-    /// A client's server begins the transaction that the client has begun. The client's messages wait.
-    #[cold]
-    pub(crate) fn begin_late(&mut self, id: ClientId, out: &mut Out) {
-        let client = self.clients.at_mut(id);
-        let server_id = client.linked_server().expect("the client has a server");
-        let sharded = client.sharded.as_mut();
-        let text = sharded.and_then(|sharded| sharded.takes_begin());
-        let server = self.servers.at_mut(server_id);
-        if let Some(text) = text {
-            server.runs_for_us(server_id, &text, out);
-            link::bind_held((id, client), (server_id, server));
-        }
-    }
-
     pub(crate) fn sharded(&self, id: ClientId) -> &Sharded {
         let sharded = self.clients.at(id).sharded.as_deref();
         sharded.expect("the client's database is sharded")
     }
 
     pub(crate) fn sharded_mut(&mut self, id: ClientId) -> &mut Sharded {
-        let sharded = self.clients.at_mut(id).sharded.as_deref_mut();
+        let sharded = self.clients.at_mut(id).sharded_mut();
         sharded.expect("the client's database is sharded")
     }
 }

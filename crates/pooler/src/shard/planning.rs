@@ -10,7 +10,7 @@ use crate::login::Login;
 use crate::login::key::{LoginKey, Parameter};
 use crate::params::Tracked;
 use crate::session::settings::value;
-use crate::shard::decide::PlanReader;
+use crate::shard::bound_text::PlanReader;
 
 /// What plans of a client's statements need, besides the client.
 #[derive(Debug)]
@@ -48,7 +48,9 @@ impl<'a> Planning<'a> {
         let session = client.session.as_deref();
         let set = |name: &[u8]| session.and_then(|session| value(&session.settings, name));
         let text = |bytes: &'b [u8]| std::str::from_utf8(bytes).unwrap_or_default();
-        let path = set(b"search_path").or_else(|| parameter(b"search_path")).map(text);
+        let path = set(b"search_path")
+            .or_else(|| parameter(b"search_path"))
+            .map(text);
         let of_entry = || self.database.parameters.as_ref()?.get("search_path");
         let user = self.database.server_user(&self.key.user);
         let encoding = parameter(b"client_encoding").unwrap_or_default();

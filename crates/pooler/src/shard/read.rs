@@ -11,7 +11,7 @@ use howdah_wire::write;
 
 use crate::client::ClientState;
 use crate::config::Shard;
-use crate::event::{Action, ClientId, Close, Out, Peer, ServerId, WorkerId};
+use crate::event::{Action, ClientId, Out, Peer, ServerId, WorkerId};
 use crate::mail::Mail;
 use crate::next::Next;
 use crate::note::Level;
@@ -23,7 +23,7 @@ use crate::shard::lore::{CatalogueAnswer, ShardLore};
 impl Pooler {
     /// True if a client's statement need not wait for the catalogue. Otherwise PostgreSQL is asked.
     /// `unknown`: the statement has a name that the last catalogue does not have.
-    pub(crate) fn has_catalogue(&mut self, id: ClientId, unknown: bool, out: &mut Out) -> bool {
+    pub(crate) fn has_catalogue(&mut self, id: ClientId, unknown: bool) -> bool {
         let client = self.clients.at(id);
         let (who, map) = (client.who.clone(), self.sharded(id).map.clone());
         let (now, worker) = (self.now, self.worker.0);
@@ -36,19 +36,22 @@ impl Pooler {
         let functions = entry.and_then(|entry| entry.shard_functions.as_deref());
         let functions = functions.unwrap_or_default().iter().cloned().collect();
         let name = &who.database;
-        if self.shard_lore.get(name).is_some_and(|lore| lore.is_of_other_shards(&map)) {
+        if self
+            .shard_lore
+            .get(name)
+            .is_some_and(|lore| lore.is_of_other_shards(&map))
+        {
             self.shard_lore.remove(name);
         }
         let new = || ShardLore::new(map.clone(), HashSet::new());
         let lore = self.shard_lore.entry(name.clone()).or_insert_with(new);
         lore.follow(&map, &functions);
         for shard in lore.due(now, schema, unknown, worker) {
-            self.ask_catalogue(map.name_of(shard), &who.user, out);
+            self.ask_catalogue(map.name_of(shard), &who.user);
         }
         let lore = self.shard_lore.get(name);
-        let is_ready = lore.is_some_and(|lore| {
-            lore.is_ready(now, schema) && !(unknown && lore.awaits(now))
-        });
+        let is_ready =
+            lore.is_some_and(|lore| lore.is_ready(now, schema) && !(unknown && lore.awaits(now)));
         self.sharded_mut(id).knows_all(is_ready && unknown);
         is_ready
     }
@@ -68,7 +71,7 @@ impl Pooler {
     }
 
     /// Asks for a server that tells a shard's catalogue.
-    fn ask_catalogue(&mut self, shard: &str, user: &str, out: &mut Out) {
+    fn ask_catalogue(&mut self, shard: &str, user: &str) {
         let Some(database) = self.config.database(shard) else {
             return;
         };
@@ -76,7 +79,7 @@ impl Pooler {
         let login = self.login_of(shard, user, &database);
         let pool = self.pool_of(login, Purpose::Catalogue);
         self.pools.at_mut(pool).listener_wanted(true);
-        self.need(pool, out);
+        self.next.note(Next::NeedCatalogue(pool));
     }
 
     /// A server has logged in, or was lent, to tell a shard's catalogue.
@@ -156,7 +159,7 @@ impl Pooler {
             }
         }
         self.learn_catalogue(&shard, answer.schema, found);
-        self.close_server(id, "the catalogue is read", Close::Await, out);
+        self.next.note(Next::BringToRest(id));
     }
 
     /// PostgreSQL has told a shard's catalogue, or does not answer. Clients that wait for it go on.

@@ -74,22 +74,21 @@ impl Pooler {
         let client = self.clients.at_mut(id);
         let [session, login] = client.takes_hints(&mut self.shared.settings);
         client.enters_map(map, login);
-        if let Some(sharded) = &mut client.sharded {
+        if let Some(sharded) = client.sharded_mut() {
             sharded.goes_on_with(session);
         }
     }
 
     fn follow_map(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get(id));
         let map = self.map_of(&client.who.database);
         let client = self.clients.at_mut(id);
-        match (&mut client.sharded, map) {
+        let is_in = client.login.is_some();
+        match (client.sharded_mut(), map) {
             (Some(sharded), Some(map)) if Arc::ptr_eq(&sharded.map, &map) => {}
             (Some(sharded), Some(map)) => sharded.gets(map),
             (None, None) => {}
-            (None, Some(_)) if client.login.is_none() => {}
+            (None, Some(_)) if !is_in => {}
             (Some(_), None) | (None, Some(_)) => {
                 self.disconnect(id, Fault::DatabaseRemoved, out);
             }
