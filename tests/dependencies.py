@@ -105,10 +105,14 @@ def duplicates(packages, rules):
     versions = {}
     for package in packages:
         versions.setdefault(package["name"], set()).add(package["version"])
-    skipped = dict(entry["crate"].split("@") for entry in rules["bans"]["skip"])
+    skipped = {}
+    for entry in rules["bans"]["skip"]:
+        name, version = entry["crate"].split("@")
+        skipped.setdefault(name, []).append(version)
     for name, found in versions.items():
-        skip = skipped.pop(name, None) if len(found) > 1 else None
-        rest = {version for version in found if f"{version}.".find(f"{skip}.") != 0}
+        skips = skipped.pop(name, []) if len(found) > 1 else []
+        rest = {version for version in found
+                if not any(f"{version}.".startswith(f"{skip}.") for skip in skips)}
         if len(rest) > 1:
             yield f"{name} in several versions: {', '.join(sorted(found))}"
     for name in skipped:
