@@ -1,5 +1,8 @@
 """Sharded databases: each statement goes to the shard that has its rows, or is refused."""
 
+import asyncio
+
+import asyncpg
 import psycopg
 import pytest
 from psycopg import errors
@@ -218,3 +221,46 @@ def test_a_shard_that_is_down_harms_no_other(sharded, filled):
                 client = connect(howdah)
         assert 0 < served < len(TENANTS)
         client.close()
+
+
+def test_a_guess_is_taken_back(sharded, filled):
+    """A transaction that begins with what has no key runs on the shard used last, and begins again
+    where its first key is."""
+    with connect(sharded(), autocommit=False) as client:
+        places = "select current_database()"
+        for tenant in TENANTS:
+            client.execute("set local statement_timeout = '77s'")
+            client.execute("savepoint one")
+            client.execute("select 1")
+            name = client.execute("select name from accounts where account_id = %s", [tenant])
+            assert name.fetchone() == (f"tenant {tenant}",)
+            assert client.execute("show statement_timeout").fetchone() == ("77s",)
+            client.execute("rollback to savepoint one")
+            before = client.execute(places).fetchone()
+            client.commit()
+            # The next transaction begins there, too.
+            assert client.execute(places).fetchone() == before
+            client.rollback()
+
+
+def test_asyncpg(sharded, filled):
+    """A driver that prepares each statement, with binary parameters."""
+    howdah = sharded()
+
+    async def work():
+        client = await asyncpg.connect(host=howdah.host, port=howdah.port, user="postgres",
+                                       password="secret", database="prod")
+        for tenant in TENANTS:
+            rows = await client.fetch("select name from accounts where account_id = $1", tenant)
+            assert [row["name"] for row in rows] == [f"tenant {tenant}"]
+            async with client.transaction():
+                await client.execute("insert into orders (account_id, id, total) values ($1, 99, 1)",
+                                     tenant)
+                total = "select sum(total) from orders where account_id = any($1::bigint[])"
+                assert await client.fetchval(total, [tenant]) == 7
+                await client.execute("delete from orders where id = 99 and account_id = $1", tenant)
+        with pytest.raises(asyncpg.FeatureNotSupportedError):
+            await client.fetch("select count(*) from accounts")
+        await client.close()
+
+    asyncio.run(work())

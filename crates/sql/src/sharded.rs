@@ -82,6 +82,33 @@ impl ShardedText {
     }
 }
 
+/// Whether a command about the session may run on one shard, and then once more on another:
+/// `Some(true)` if it must be repeated there, `Some(false)` if its answer is all. `None` if it may not.
+pub fn repeats(text: &[u8]) -> Option<bool> {
+    const LOCAL: [&[u8]; 6] = [
+        b"idle_in_transaction_session_timeout",
+        b"jit",
+        b"lock_timeout",
+        b"statement_timeout",
+        b"transaction_timeout",
+        b"work_mem",
+    ];
+    let mut tokens = Tokens::new(text);
+    if tokens.word(b"show") {
+        return Some(false);
+    }
+    if tokens.word(b"set") {
+        let name = tokens.word(b"local").then(|| setting(&mut tokens))??;
+        return LOCAL.contains(&&*name).then_some(true);
+    }
+    let is_part = tokens.word(b"savepoint") || tokens.word(b"release");
+    let goes_back = tokens.word(b"rollback") && {
+        let _ = tokens.word(b"work") || tokens.word(b"transaction");
+        tokens.word(b"to")
+    };
+    (is_part || goes_back).then_some(true)
+}
+
 fn read_from(text: &[u8], first: &[u8]) -> ShardedText {
     let mut tokens = Tokens::new(text);
     tokens.next();
@@ -216,6 +243,23 @@ fn is_of_session(first: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_that_run_again() {
+        for (text, expected) in [
+            ("show all", Some(false)),
+            ("savepoint a", Some(true)),
+            ("release savepoint a", Some(true)),
+            ("rollback work to savepoint a", Some(true)),
+            ("set local statement_timeout = '1s'", Some(true)),
+            ("set local search_path = x", None),
+            ("set statement_timeout = '1s'", None),
+            ("rollback", None),
+            ("fetch 1 from c", None),
+        ] {
+            assert_eq!(repeats(text.as_bytes()), expected, "{text}");
+        }
+    }
 
     #[test]
     fn texts() {

@@ -2,7 +2,7 @@
 //! shard is refused ([`crate::shard`]).
 
 use howdah_wire::backend::Status;
-use howdah_wire::frame::Header;
+use howdah_wire::frame::{HEADER, Header};
 use howdah_wire::frontend::BindNames;
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
@@ -13,9 +13,12 @@ use crate::event::{ClientId, Out};
 use crate::inbox::Chunk;
 use crate::ledger::{Entry, Refusal, Reply};
 use crate::limits;
+use crate::link::ends::Farewell;
+use crate::next::Next;
 use crate::pooler::Pooler;
 use crate::shard::bound_text::{BoundText, Decision};
 use crate::shard::error::ShardError;
+use crate::shard::group::{GroupRead, read_group};
 use crate::shard::{Sharded, hint_of};
 
 impl Upstream<'_> {
@@ -29,6 +32,7 @@ impl Upstream<'_> {
             // Those answers show whether the transaction is over.
             return Err(self.stall());
         }
+        self.gate_group(chunk, header)?;
         let refused = match header.tag {
             tag::QUERY => return self.gate_query(chunk, header),
             tag::FUNCTION_CALL => Err(ShardError::function_call()),
@@ -58,7 +62,7 @@ impl Upstream<'_> {
         let sharded = self.client.sharded_mut();
         let sharded = sharded.expect("the database is sharded");
         if is_over {
-            sharded.says_locally(None);
+            sharded.transaction_is_over();
         }
         let refused = match text.map(ShardedText::read) {
             Some(ShardedText::Set {
@@ -158,11 +162,54 @@ impl Upstream<'_> {
         if let Decision::NeedsCatalogue { unknown } = decision {
             return Err(Flow::NeedCatalogue { unknown });
         }
+        if sharded.has_guessed_wrong(&decision) && self.may_leave() {
+            return Err(Flow::NeedShard);
+        }
         let fits = sharded.fits(&decision);
         if let Some(sharded) = self.client.sharded_mut() {
             sharded.knows_all(false);
+            sharded.guesses(&decision, statement.text);
         }
         Ok(fits)
+    }
+
+    /// True if nothing but the transaction is open on the server.
+    fn may_leave(&self) -> bool {
+        let server = &*self.server;
+        server.status == Status::Transaction
+            && !server.link.is_owed()
+            && !server.link.group_open()
+            && !self.client.is_pinned()
+    }
+
+    /// The first message of a group in a transaction that runs on a guess: a statement of the group may
+    /// belong elsewhere.
+    fn gate_group(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<(), Flow> {
+        let is_guessing = self.client.sharded.as_ref();
+        let is_guessing = is_guessing.is_some_and(|sharded| sharded.is_guessing());
+        if !is_guessing || !matches!(header.tag, tag::PARSE | tag::BIND) || !self.may_leave() {
+            return Ok(());
+        }
+        let sharded = self.client.sharded.as_deref();
+        let sharded = sharded.expect("the database is sharded");
+        let planning = self.planning.as_mut().expect("the database is sharded");
+        let mut reader = planning.reader(self.client, self.tracked, false);
+        let read = read_group(self.client, chunk.rest(), &mut |statement| {
+            sharded.decide(&statement, &mut reader, sharded.has_all())
+        });
+        match read {
+            GroupRead::Partial(size) => {
+                let body = size.saturating_sub(HEADER) as u32;
+                self.hold_for_gate(Header { body, ..header })
+            }
+            GroupRead::Decided(Decision::NeedsCatalogue { unknown }) => {
+                Err(Flow::NeedCatalogue { unknown })
+            }
+            GroupRead::Decided(decision) if sharded.has_guessed_wrong(&decision) => {
+                Err(Flow::NeedShard)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Refuses a message, and so fails the transaction.
@@ -197,5 +244,15 @@ impl Pooler {
             server.runs_for_us(server_id, &text, out);
             super::bind::bind_held((id, client), (server_id, server));
         }
+    }
+
+    /// A client's transaction has begun on the wrong shard, on a guess. It is rolled back there, and
+    /// begins again where its next statement belongs.
+    pub(super) fn leave_guess(&mut self, id: ClientId, out: &mut Out) {
+        if let Some(sharded) = self.clients.at_mut(id).sharded_mut() {
+            sharded.begins_elsewhere();
+        }
+        self.leave_server(id, Farewell::Orderly, out);
+        self.next.note(Next::Resume(id));
     }
 }

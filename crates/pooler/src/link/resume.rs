@@ -126,6 +126,7 @@ impl Pooler {
             Flow::NeedChannels(names) => self.wish_for_channels(id, names, chunk.rest(), out),
             Flow::NeedSignal { pid, ends } => self.ask_for_signal(id, pid, ends, out),
             Flow::NeedPass => self.await_pass(id, Hush::Passes, out),
+            Flow::NeedShard => self.leave_guess(id, out),
             Flow::NeedCatalogue { unknown } => {
                 if self.has_catalogue(id, unknown) {
                     self.next.note(Next::Resume(id));

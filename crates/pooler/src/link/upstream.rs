@@ -55,6 +55,8 @@ pub enum Flow {
     },
     /// The client must first get the notifications of everything committed by now.
     NeedPass,
+    /// The transaction has begun on the wrong shard, on a guess.
+    NeedShard,
     /// The catalogue of a sharded database must be read first.
     NeedCatalogue {
         /// The statement has a name that the last catalogue does not have.

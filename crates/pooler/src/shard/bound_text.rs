@@ -36,6 +36,11 @@ pub enum Decision {
     At(Shard),
     /// Nothing in it says where.
     NoKey(NoKey),
+    /// Nothing in it says where, and it may run on one shard and then on another.
+    Guess {
+        /// It must be repeated there. If false, its answer is all.
+        repeats: bool,
+    },
     /// Nowhere.
     Refused(ShardError),
     /// That is known when the catalogue has been read (again).

@@ -3,7 +3,7 @@
 use howdah_shard::{Hint, NoKey, Values, Verdict};
 
 use crate::config::ShardMap;
-use crate::effect::ShardedText;
+use crate::effect::{ShardedText, repeats};
 use crate::shard::Sharded;
 use crate::shard::bound_text::{BoundText, Decision, PlanReader};
 use crate::shard::error::ShardError;
@@ -36,6 +36,13 @@ impl Sharded {
         if read == ShardedText::Prepares {
             return Err(ShardError::sql_prepare());
         }
+        if read != ShardedText::Other {
+            // Whatever a client says of its shard: a COMMIT is for the transaction that there is.
+            return Ok(match repeats(text) {
+                Some(repeats) => Decision::Guess { repeats },
+                None => Decision::NoKey(NoKey::Setting),
+            });
+        }
         let comment = match self.local {
             None => Hint::read(text, reader.names.escapes)?,
             Some(_) => None,
@@ -47,14 +54,16 @@ impl Sharded {
             .or(comment.as_ref())
             .or(self.session.as_ref());
         let hint = hint.map(|hint| hint.shard(&self.map)).transpose()?;
-        let of_session = !matches!(read, ShardedText::Other);
-        let verdict = if of_session {
-            Verdict::NoKey(NoKey::Setting)
-        } else if reader.is_private {
+        let mut guess = None;
+        let verdict = if reader.is_private {
             return hint.map(Decision::At).ok_or_else(ShardError::private);
         } else {
             match plan(&self.map, text, statement, reader) {
-                Some(verdict) => verdict,
+                Some((verdict, may_guess)) => {
+                    let is_alone = verdict == Verdict::NoKey(NoKey::Any);
+                    guess = (may_guess && is_alone).then_some(false);
+                    verdict
+                }
                 None => return Ok(Decision::NeedsCatalogue { unknown: false }),
             }
         };
@@ -62,35 +71,37 @@ impl Sharded {
             Some(hint) => verdict.with_hint(&self.map, hint),
             None => verdict,
         };
-        Ok(match verdict {
-            Verdict::Shard(shard) => Decision::At(shard),
-            Verdict::NoKey(no_key) => Decision::NoKey(no_key),
-            Verdict::Refused(refusal) if refusal.has_unknown_name && !is_final => {
+        Ok(match (verdict, guess) {
+            (Verdict::Shard(shard), _) => Decision::At(shard),
+            (Verdict::NoKey(_), Some(repeats)) => Decision::Guess { repeats },
+            (Verdict::NoKey(no_key), None) => Decision::NoKey(no_key),
+            (Verdict::Refused(refusal), _) if refusal.has_unknown_name && !is_final => {
                 Decision::NeedsCatalogue { unknown: true }
             }
-            Verdict::Refused(refusal) => Decision::Refused(refusal.into()),
+            (Verdict::Refused(refusal), _) => Decision::Refused(refusal.into()),
         })
     }
 }
 
-/// What the plan of a text says with these values; `None` while the catalogue is not known.
+/// What the plan of a text says with these values, and whether the text may run on a guess. `None`
+/// while the catalogue is not known.
 fn plan(
     map: &ShardMap,
     text: &[u8],
     statement: &BoundText<'_>,
     reader: &mut PlanReader<'_>,
-) -> Option<Verdict> {
+) -> Option<(Verdict, bool)> {
     let planner = reader.planner.as_deref_mut()?;
     Some(match planner.plan(text, &reader.names) {
-        Ok(planned) => planned.plan.place(
-            map,
-            &Values {
+        Ok(planned) => {
+            let values = Values {
                 text,
                 constants: &planned.constants,
                 parameters: &statement.parameters,
                 same_encoding: reader.same_encoding,
-            },
-        ),
-        Err(refusal) => Verdict::Refused(refusal),
+            };
+            (planned.plan.place(map, &values), planned.plan.guess)
+        }
+        Err(refusal) => (Verdict::Refused(refusal), false),
     })
 }

@@ -90,6 +90,7 @@ pub fn read_group(
                             Decision::NoKey(found) => {
                                 kind = kind.filter(|kind| *kind != NoKey::Any).or(Some(found));
                             }
+                            Decision::Guess { .. } => kind = kind.or(Some(NoKey::Any)),
                             _ if commands.iter().any(|text| is_hint(text)) => {
                                 return GroupRead::Mixed;
                             }

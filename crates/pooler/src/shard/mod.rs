@@ -13,7 +13,7 @@ pub mod answer;
 pub mod bound_text;
 mod decide;
 pub mod error;
-mod group;
+pub mod group;
 pub mod lore;
 mod place;
 pub mod planning;
@@ -27,6 +27,7 @@ use howdah_wire::backend::Status;
 
 use crate::config::{Shard, ShardMap};
 use crate::effect::{ShardSetting, ShardedText};
+use crate::limits;
 use crate::shard::answer::OwnAnswer;
 use crate::shard::bound_text::Decision;
 use crate::shard::error::ShardError;
@@ -50,10 +51,23 @@ pub struct Sharded {
     begun: Option<Begun>,
     /// The client's server needs this BEGIN before the client's next message.
     begins: bool,
+    /// The transaction runs where the client was, on a guess.
+    guess: Option<Guess>,
     /// Why messages under way are refused.
     refused: Option<ShardError>,
     /// The catalogue has been read again for the client's statement.
     is_final: bool,
+}
+
+/// A transaction of which no statement says its shard yet. It can be rolled back and begun elsewhere.
+#[derive(Debug, Default)]
+struct Guess {
+    /// The client's BEGIN.
+    begin: Box<[u8]>,
+    /// The commands to repeat, in order.
+    commands: Vec<Box<[u8]>>,
+    /// How many statements have run.
+    count: usize,
 }
 
 /// A transaction that Howdah has begun for a client, without a server.
@@ -94,6 +108,7 @@ impl Sharded {
             local: None,
             begun: None,
             begins: false,
+            guess: None,
             refused: None,
             is_final: false,
         }
@@ -133,13 +148,73 @@ impl Sharded {
     /// The BEGIN goes to the client's server now.
     pub(crate) fn takes_begin(&mut self) -> Option<Box<[u8]>> {
         self.begins = false;
-        self.begun.take().map(|begun| begun.text)
+        let text = self.begun.take()?.text;
+        if let Some(guess) = &mut self.guess {
+            guess.begin.clone_from(&text);
+        }
+        Some(text)
+    }
+
+    /// The client's next message goes to its shard; `begins`: behind its BEGIN.
+    fn goes(&mut self, begins: bool, decision: &Decision, text: Option<&[u8]>) {
+        self.begins = begins && self.is_begun();
+        self.guess = None;
+        if self.begins && matches!(decision, Decision::Guess { .. }) {
+            self.guess = Some(Guess::default());
+            self.guesses(decision, text);
+        }
+    }
+
+    /// A statement of the transaction runs where the client is. If it says its shard, or may not run
+    /// twice, the transaction stays there.
+    pub(crate) fn guesses(&mut self, decision: &Decision, text: Option<&[u8]>) {
+        let Some(guess) = &mut self.guess else {
+            return;
+        };
+        guess.count += 1;
+        match (decision, text) {
+            (Decision::Guess { .. }, _) if guess.count > limits::GUESSED => self.guess = None,
+            (Decision::Guess { repeats: false }, _) => {}
+            (Decision::Guess { repeats: true }, Some(text)) => guess.commands.push(text.into()),
+            _ => self.guess = None,
+        }
+    }
+
+    /// True if the transaction must be begun on another shard, and can be.
+    pub fn has_guessed_wrong(&self, decision: &Decision) -> bool {
+        self.guess.is_some()
+            && self.at.is_some()
+            && self
+                .must_be_at(decision)
+                .is_some_and(|must| self.at != Some(must))
+    }
+
+    /// True while no statement of the transaction has said its shard.
+    pub fn is_guessing(&self) -> bool {
+        self.guess.is_some()
+    }
+
+    /// The transaction is rolled back where it is, and begins again elsewhere.
+    pub(crate) fn begins_elsewhere(&mut self) {
+        if let Some(guess) = self.guess.take() {
+            let mut text = guess.begin.into_vec();
+            for command in guess.commands {
+                // The command before may end in a comment.
+                text.extend_from_slice(b"\n;");
+                text.extend_from_slice(&command);
+            }
+            self.begun = Some(Begun {
+                text: text.into(),
+                failed: false,
+            });
+        }
     }
 
     /// The client has no server, and no transaction anywhere.
     fn forgets_transaction(&mut self) {
         if self.begun.is_none() {
             self.local = None;
+            self.guess = None;
         }
     }
 
@@ -163,6 +238,12 @@ impl Sharded {
     /// The client's transaction says this.
     pub(crate) fn says_locally(&mut self, hint: Option<Hint>) {
         self.local = hint;
+    }
+
+    /// The client's transaction is over, and the client keeps its server.
+    pub(crate) fn transaction_is_over(&mut self) {
+        self.local = None;
+        self.guess = None;
     }
 
     /// The client takes back what it has said in its session.
@@ -200,25 +281,32 @@ impl Sharded {
             Decision::NoKey(NoKey::Replicated { home, write }) if write || !self.is_begun() => {
                 Ok(home)
             }
-            Decision::NoKey(_) => Ok(self.at.unwrap_or(Shard(0))),
+            Decision::NoKey(_) | Decision::Guess { .. } => Ok(self.at.unwrap_or(Shard(0))),
             Decision::Refused(error) => Err(error),
             Decision::NeedsCatalogue { .. } => Err(ShardError::no_hint()),
         }
     }
 
+    /// The shard at which a statement must run, if there is one.
+    fn must_be_at(&self, decision: &Decision) -> Option<Shard> {
+        match decision {
+            Decision::At(shard) => Some(*shard),
+            Decision::NoKey(NoKey::First) => Some(Shard(0)),
+            Decision::NoKey(NoKey::Replicated { home, write: true }) => Some(*home),
+            _ => None,
+        }
+    }
+
     /// Whether a decision fits the server that the client has.
     pub fn fits(&self, decision: &Decision) -> Result<(), ShardError> {
-        let must = match decision {
-            Decision::At(shard) => *shard,
-            Decision::NoKey(NoKey::First) => Shard(0),
-            Decision::NoKey(NoKey::Replicated { home, write: true }) => *home,
-            Decision::NoKey(_) => return Ok(()),
-            Decision::Refused(error) => return Err(error.clone()),
-            Decision::NeedsCatalogue { .. } => return Err(ShardError::no_hint()),
-        };
-        match self.at {
-            Some(at) if at == must => Ok(()),
-            at => Err(ShardError::elsewhere(&self.map, at.unwrap_or(must), must)),
+        match (decision, self.must_be_at(decision)) {
+            (Decision::Refused(error), _) => Err(error.clone()),
+            (Decision::NeedsCatalogue { .. }, _) => Err(ShardError::no_hint()),
+            (_, Some(must)) if self.at != Some(must) => {
+                let at = self.at.unwrap_or(must);
+                Err(ShardError::elsewhere(&self.map, at, must))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -83,8 +83,12 @@ impl Pooler {
         let decision = self.decide_ahead(id, |_, sharded, reader| {
             sharded.decide(&BoundText::query(text), reader, sharded.has_all())
         })?;
-        let shard = self.sharded(id).shard_of_decision(decision);
-        Ok(self.goes_to(id, shard, true, (chunk, header), out))
+        let shard = self.sharded(id).shard_of_decision(decision.clone());
+        let placing = self.goes_to(id, shard, (chunk, header), out);
+        if placing == Placing::Goes {
+            self.sharded_mut(id).goes(true, &decision, text);
+        }
+        Ok(placing)
     }
 
     /// The text of a Query; `None` if it is too long to be held.
@@ -134,6 +138,7 @@ impl Pooler {
                 _ => Decision::NoKey(NoKey::Any),
             }
         })?;
+        let decided = decision.clone();
         let sharded = self.sharded(id);
         let unread = || sharded.shard_of_decision(sharded.unread());
         let (shard, begins) = match read {
@@ -153,7 +158,11 @@ impl Pooler {
             GroupRead::Unbound => (Ok(sharded.at().unwrap_or(Shard(0))), false),
             GroupRead::Mixed => (Err(ShardError::set_in_group()), true),
         };
-        Ok(self.goes_to(id, shard, begins, (chunk, header), out))
+        let placing = self.goes_to(id, shard, (chunk, header), out);
+        if placing == Placing::Goes {
+            self.sharded_mut(id).goes(begins, &decided, None);
+        }
+        Ok(placing)
     }
 
     /// Where a statement of a client without a server belongs. The client waits if the catalogue must
@@ -201,9 +210,13 @@ impl Pooler {
                 let decision = Decision::NoKey(NoKey::Setting);
                 let shard = match sharded.hinted() {
                     Some(hinted) => hinted,
-                    None => sharded.shard_of_decision(decision),
+                    None => sharded.shard_of_decision(decision.clone()),
                 };
-                return self.goes_to(id, shard, true, (chunk, header), out);
+                let placing = self.goes_to(id, shard, (chunk, header), out);
+                if placing == Placing::Goes {
+                    self.sharded_mut(id).goes(true, &decision, None);
+                }
+                return placing;
             }
         };
         let status = sharded.status();
@@ -235,22 +248,16 @@ impl Pooler {
         Placing::Done
     }
 
-    /// A message goes to a shard, or is refused. `begins`: in the client's transaction, if Howdah has
-    /// begun one.
+    /// A message goes to a shard, or is refused.
     fn goes_to(
         &mut self,
         id: ClientId,
         shard: Result<Shard, ShardError>,
-        begins: bool,
         (chunk, header): (&mut Chunk<'_>, Header),
         out: &mut Out,
     ) -> Placing {
         match shard.and_then(|shard| self.enter_shard(id, shard)) {
-            Ok(()) => {
-                let sharded = self.sharded_mut(id);
-                sharded.begins = begins && sharded.is_begun();
-                Placing::Goes
-            }
+            Ok(()) => Placing::Goes,
             Err(error) => self.refuse_ahead(id, &error, (chunk, header), out),
         }
     }

@@ -9,7 +9,7 @@ use howdah_wire::backend::{Fields, Status, parameter_status};
 use howdah_wire::tag::backend as tag;
 use howdah_wire::write;
 
-use crate::client::ClientState;
+use crate::client::{Client, ClientState};
 use crate::config::Shard;
 use crate::event::{Action, ClientId, Out, Peer, ServerId, WorkerId};
 use crate::mail::Mail;
@@ -67,6 +67,17 @@ impl Pooler {
         }
         for name in late {
             self.resume_waiting(&name);
+        }
+        // Catalogues grow old.
+        for name in self.shard_lore.keys().cloned().collect::<Vec<_>>() {
+            let of = |client: &Client| client.sharded.is_some() && client.who.database == name;
+            let found = self
+                .clients
+                .iter()
+                .find(|(_, client)| of(client) && client.login.is_some());
+            if let Some(id) = found.map(|(id, _)| id) {
+                self.has_catalogue(id, false);
+            }
         }
     }
 
@@ -181,7 +192,7 @@ impl Pooler {
 
     /// Clients that wait for the catalogue of a database go on.
     fn resume_waiting(&mut self, database: &str) {
-        let waits = |client: &crate::client::Client| {
+        let waits = |client: &Client| {
             client.sharded.is_some()
                 && *client.who.database == *database
                 && !client.inbox.held().is_empty()

@@ -89,15 +89,23 @@ const CATALOGUE: &[u8] = b"SELECT pg_catalog.pg_encoding_to_char(";
 /// Appends a shard's catalogue.
 fn catalogue(buf: &mut Vec<u8>) {
     let tables = [("101", "accounts"), ("102", "orders"), ("103", "countries")];
-    let columns = [("101", "account_id", "20"), ("101", "name", "25"), ("102", "account_id", "20")];
+    let columns = [
+        ("101", "account_id", "20"),
+        ("101", "name", "25"),
+        ("102", "account_id", "20"),
+    ];
     let columns = columns.into_iter().chain([("103", "name", "25")]);
     let parts: [Vec<Vec<&str>>; 9] = [
         vec![vec!["UTF8", "\"$user\", public"]],
         Vec::new(),
         vec![vec!["public", "true"], vec!["pg_catalog", "true"]],
         Vec::new(),
-        tables.map(|(oid, name)| vec![oid, "public", name, "r", "false", ""]).into(),
-        columns.map(|(of, name, oid)| vec![of, name, oid, "false", "true", "true"]).collect(),
+        tables
+            .map(|(oid, name)| vec![oid, "public", name, "r", "false", ""])
+            .into(),
+        columns
+            .map(|(of, name, oid)| vec![of, name, oid, "false", "true", "true"])
+            .collect(),
         Vec::new(),
         Vec::new(),
         Vec::new(),
