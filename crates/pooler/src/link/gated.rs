@@ -32,6 +32,11 @@ impl Upstream<'_> {
             // Those answers show whether the transaction is over.
             return Err(self.stall());
         }
+        if !self.server.link.group_open()
+            && let Some(sharded) = self.client.sharded_mut()
+        {
+            sharded.binds(false);
+        }
         self.gate_group(chunk, header)?;
         let refused = match header.tag {
             tag::QUERY => return self.gate_query(chunk, header),
@@ -125,6 +130,7 @@ impl Upstream<'_> {
         header: Header,
     ) -> Result<Result<(), ShardError>, Flow> {
         if self.client.status_ahead() != Status::Idle {
+            self.leave_group()?;
             return Ok(Err(ShardError::begins_in_group()));
         }
         let Some(body) = whole(chunk, header) else {
@@ -154,6 +160,7 @@ impl Upstream<'_> {
     ) -> Result<Result<(), ShardError>, Flow> {
         let changes = &self.server.session.changes;
         let is_private = changes.are_private() || changes.looks_elsewhere();
+        let is_over = self.server.status == Status::Idle && !self.client.is_pinned();
         let sharded = self.client.sharded.as_deref();
         let sharded = sharded.expect("the database is sharded");
         let planning = self.planning.as_mut().expect("the database is sharded");
@@ -166,11 +173,30 @@ impl Upstream<'_> {
             return Err(Flow::NeedShard);
         }
         let fits = sharded.fits(&decision);
+        let is_elsewhere = !matches!(decision, Decision::Refused(_)) && fits.is_err();
+        if is_elsewhere && (is_over || sharded.is_guessing()) {
+            self.leave_group()?;
+        }
         if let Some(sharded) = self.client.sharded_mut() {
             sharded.knows_all(false);
             sharded.guesses(&decision, statement.text);
+            sharded.binds(true);
         }
         Ok(fits)
+    }
+
+    /// The client has sent only Parse and Describe since its last Sync, perhaps with a Flush, and its Bind
+    /// belongs elsewhere: a Sync, whose answer the client does not see, ends the group here.
+    fn leave_group(&mut self) -> Result<(), Flow> {
+        let link = &self.server.link;
+        let sharded = self.client.sharded.as_ref();
+        if !link.group_open() || sharded.is_some_and(|sharded| sharded.has_bound()) {
+            return Ok(());
+        }
+        let to = self.to();
+        self.out.send_with(to, |buf| write::empty(buf, tag::SYNC));
+        self.push(Entry::swallow(Reply::Sync));
+        Err(self.stall())
     }
 
     /// True if nothing but the transaction is open on the server.

@@ -54,19 +54,14 @@ impl Sharded {
             .or(comment.as_ref())
             .or(self.session.as_ref());
         let hint = hint.map(|hint| hint.shard(&self.map)).transpose()?;
-        let mut guess = None;
-        let verdict = if reader.is_private {
+        if reader.is_private {
             return hint.map(Decision::At).ok_or_else(ShardError::private);
-        } else {
-            match plan(&self.map, text, statement, reader) {
-                Some((verdict, may_guess)) => {
-                    let is_alone = verdict == Verdict::NoKey(NoKey::Any);
-                    guess = (may_guess && is_alone).then_some(false);
-                    verdict
-                }
-                None => return Ok(Decision::NeedsCatalogue { unknown: false }),
-            }
+        }
+        let Some((verdict, may_guess)) = plan(&self.map, text, statement, reader) else {
+            return Ok(Decision::NeedsCatalogue { unknown: false });
         };
+        let is_alone = verdict == Verdict::NoKey(NoKey::Any);
+        let guess = (may_guess && is_alone).then_some(false);
         let verdict = match hint {
             Some(hint) => verdict.with_hint(&self.map, hint),
             None => verdict,

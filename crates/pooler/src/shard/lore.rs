@@ -14,6 +14,9 @@ const BELIEVED_NS: u64 = 60_000_000_000;
 /// How soon a catalogue may be read again, whatever clients ask for, in nanoseconds.
 const AGAIN_NS: u64 = 1_000_000_000;
 
+/// How soon a catalogue is read again after a schema change, in nanoseconds.
+const CHANGED_NS: u64 = 100_000_000;
+
 /// How long statements wait for the catalogue of a shard that does not answer, in nanoseconds.
 const PATIENCE_NS: u64 = 5_000_000_000;
 
@@ -44,8 +47,10 @@ struct ShardSight {
     told: Option<Time>,
     /// When PostgreSQL was asked, while the answer is awaited.
     asked: Option<Time>,
-    /// The schema changes that were known when PostgreSQL was asked.
+    /// The schema changes that were known when PostgreSQL was asked, for what it has told.
     schema: u64,
+    /// The same for the answer that is awaited.
+    asked_schema: u64,
 }
 
 /// A shard's catalogue, while a server tells it.
@@ -92,9 +97,8 @@ impl ShardLore {
 
     /// What makes plans; `None` while statements wait for a catalogue that knows the schema changes so
     /// far.
-    pub fn planner(&mut self, now: Time, schema: u64) -> Option<&mut Planner> {
-        self.is_ready(now, schema)
-            .then_some(self.planner.as_mut())?
+    pub fn planner(&mut self, schema: u64) -> Option<&mut Planner> {
+        self.is_ready(schema).then_some(self.planner.as_mut())?
     }
 
     /// The number of the shard with this name.
@@ -110,13 +114,12 @@ impl ShardLore {
         for (sight, shard) in self.shards.iter_mut().zip(0..) {
             let age = sight.told.map(|told| now.0.saturating_sub(told.0));
             let is_old = age.is_none_or(|age| {
-                age >= believed || age >= AGAIN_NS && (unknown || sight.schema != schema)
+                age >= believed
+                    || age >= AGAIN_NS && unknown
+                    || age >= CHANGED_NS && sight.schema != schema
             });
-            let waits = sight
-                .asked
-                .is_some_and(|asked| now.0 < asked.0 + PATIENCE_NS);
-            if is_old && !waits {
-                sight.asked = Some(now);
+            if is_old && !sight.awaits(now) {
+                (sight.asked, sight.asked_schema) = (Some(now), schema);
                 due.push(Shard(shard));
             }
         }
@@ -124,13 +127,8 @@ impl ShardLore {
     }
 
     /// True unless statements wait for a catalogue that knows the schema changes so far.
-    pub fn is_ready(&self, now: Time, schema: u64) -> bool {
-        let awaited = |sight: &ShardSight| {
-            let is_new = sight.told.is_some() && sight.schema == schema;
-            !is_new && sight.awaits(now)
-        };
-        let is_old = |sight: &ShardSight| sight.schema != schema && sight.is_due(now);
-        self.planner.is_some() && !self.shards.iter().any(|of| awaited(of) || is_old(of))
+    pub fn is_ready(&self, schema: u64) -> bool {
+        self.planner.is_some() && self.shards.iter().all(|sight| sight.schema == schema)
     }
 
     /// Gives up shards that do not answer. True if there are any.
@@ -139,6 +137,7 @@ impl ShardLore {
         for sight in &mut self.shards {
             if sight.asked.is_some() && !sight.awaits(now) {
                 (sight.asked, sight.told, late) = (None, Some(now), true);
+                sight.schema = sight.asked_schema;
             }
         }
         if late {
@@ -210,11 +209,5 @@ impl ShardSight {
     fn awaits(&self, now: Time) -> bool {
         self.asked
             .is_some_and(|asked| now.0 < asked.0 + PATIENCE_NS)
-    }
-
-    /// True if PostgreSQL may be asked again.
-    fn is_due(&self, now: Time) -> bool {
-        self.told
-            .is_none_or(|told| now.0.saturating_sub(told.0) >= AGAIN_NS)
     }
 }

@@ -57,6 +57,8 @@ pub struct Sharded {
     refused: Option<ShardError>,
     /// The catalogue has been read again for the client's statement.
     is_final: bool,
+    /// The group of messages under way has bound a statement.
+    bound: bool,
 }
 
 /// A transaction of which no statement says its shard yet. It can be rolled back and begun elsewhere.
@@ -111,6 +113,7 @@ impl Sharded {
             guess: None,
             refused: None,
             is_final: false,
+            bound: false,
         }
     }
 
@@ -329,6 +332,16 @@ impl Sharded {
     /// not exist.
     pub(crate) fn knows_all(&mut self, all: bool) {
         self.is_final = all;
+    }
+
+    /// True if the group under way has bound a statement.
+    pub fn has_bound(&self) -> bool {
+        self.bound
+    }
+
+    /// The group under way binds a statement; or it begins, and has bound none.
+    pub(crate) fn binds(&mut self, bound: bool) {
+        self.bound = bound;
     }
 
     /// True if the catalogue has been read again for the client's statement.

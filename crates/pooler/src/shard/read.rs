@@ -51,7 +51,7 @@ impl Pooler {
         }
         let lore = self.shard_lore.get(name);
         let is_ready =
-            lore.is_some_and(|lore| lore.is_ready(now, schema) && !(unknown && lore.awaits(now)));
+            lore.is_some_and(|lore| lore.is_ready(schema) && !(unknown && lore.awaits(now)));
         self.sharded_mut(id).knows_all(is_ready && unknown);
         is_ready
     }
