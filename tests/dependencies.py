@@ -107,7 +107,7 @@ def duplicates(packages, rules):
         versions.setdefault(package["name"], set()).add(package["version"])
     skipped = {}
     for entry in rules["bans"]["skip"]:
-        name, version = entry["crate"].split("@")
+        name, _, version = entry["crate"].partition("@")
         skipped.setdefault(name, []).append(version)
     for name, found in versions.items():
         skips = skipped.pop(name, []) if len(found) > 1 else []

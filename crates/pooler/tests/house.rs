@@ -277,7 +277,7 @@ fn shared_type(line: &str) -> Option<&str> {
 #[test]
 fn no_two_types_have_one_name() {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for part in ["wire", "auth", "sql", "config", "pooler", "daemon"] {
+    for part in ["wire", "auth", "sql", "shard", "config", "pooler", "daemon"] {
         for (file, text) in sources(&crates().join(part).join("src")) {
             for name in code(&text).filter_map(shared_type) {
                 let place = format!("{part}/src/{file}");
@@ -757,7 +757,7 @@ fn links_are_seen_from_link_only() {
 #[test]
 fn what_reads_as_a_question_answers() {
     let mut asked = 0;
-    for part in ["wire", "auth", "sql", "config", "pooler", "daemon"] {
+    for part in ["wire", "auth", "sql", "shard", "config", "pooler", "daemon"] {
         for (name, text) in sources(&crates().join(part).join("src")) {
             let lines = code(&text).collect::<Vec<_>>().join("\n");
             for question in lines.split("fn ").skip(1) {
@@ -787,7 +787,7 @@ fn limits_stand_in_one_place() {
 
 #[test]
 fn no_file_grows_without_end() {
-    for part in ["wire", "auth", "sql", "config", "pooler", "daemon"] {
+    for part in ["wire", "auth", "sql", "shard", "config", "pooler", "daemon"] {
         for (name, text) in sources(&crates().join(part).join("src")) {
             let lines = text.lines().count();
             assert!(lines <= LONGEST, "{part}/{name} has {lines} lines");

@@ -51,6 +51,17 @@ impl Table {
     }
 }
 
+/// What differs between the shards.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Difference {
+    /// The table, or `database`.
+    pub what: String,
+    /// What differs.
+    pub difference: String,
+    /// Statements with the table are refused.
+    pub closes: bool,
+}
+
 /// Where a table's rows are, by map and catalogue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TablePlace {
@@ -201,12 +212,21 @@ impl Catalogue {
         Path { schemas, role }
     }
 
-    /// The shards on which a role may use a schema.
+    /// The shards on which a role may use a schema. A shard that was never read is like the others.
     fn usable(&self, schema: &str, role: &str) -> ShardSet {
-        let may =
-            |known: Option<&ShardCatalogue>| known.is_none_or(|known| known.may_use(role, schema));
-        let usable = self.known().filter(|(_, known)| may(*known));
-        usable.fold(ShardSet::default(), |set, (shard, _)| set.with(shard))
+        let (mut usable, mut unread) = (ShardSet::default(), ShardSet::default());
+        for (shard, known) in self.known() {
+            match known {
+                Some(known) if known.may_use(role, schema) => usable = usable.with(shard),
+                Some(_) => {}
+                None => unread = unread.with(shard),
+            }
+        }
+        if usable.is_empty() {
+            usable
+        } else {
+            usable.or(unread)
+        }
     }
 
     /// The table with a name, and the shards on which the name means this table.
@@ -256,6 +276,59 @@ impl Catalogue {
         found
     }
 
+    /// The encoding of the shards; `None` if no shard was read, or if they have several.
+    pub fn encoding(&self) -> Option<&str> {
+        let mut encodings = self
+            .known()
+            .filter_map(|(_, known)| Some(known?.encoding.as_str()));
+        let first = encodings.next()?;
+        encodings.all(|other| other == first).then_some(first)
+    }
+
+    /// What differs between the shards, and which tables are closed.
+    pub fn differences(&self, map: &Map) -> Vec<Difference> {
+        let mut found = Vec::new();
+        let mut add = |what: String, difference: String, closes: bool| {
+            found.push(Difference {
+                what,
+                difference,
+                closes,
+            });
+        };
+        if self.encoding().is_none() && self.known().any(|(_, known)| known.is_some()) {
+            add(
+                "database".into(),
+                "the encoding is not the same on all shards".into(),
+                true,
+            );
+        }
+        for table in self.tables() {
+            let place = match self.place(map, table) {
+                Ok(TablePlace::Catalogue | TablePlace::One(_)) => continue,
+                Ok(place) => Some(place),
+                Err(refusal) => {
+                    let detail = refusal.detail.unwrap_or(refusal.message);
+                    add(table.name(), detail, true);
+                    None
+                }
+            };
+            let missing = map.all().iter().filter(|shard| !table.shards.has(*shard));
+            for shard in missing.filter(|_| place.is_some()) {
+                let name = map.name_of(shard);
+                add(
+                    table.name(),
+                    format!("shard \"{name}\" does not have it"),
+                    false,
+                );
+            }
+            if !table.same_columns {
+                let difference = "its columns or their order are not the same on all shards";
+                add(table.name(), difference.into(), false);
+            }
+        }
+        found
+    }
+
     /// Where a table's rows are.
     pub fn place(&self, map: &Map, table: &Table) -> Result<TablePlace, Refusal> {
         let root = self.root(table);
@@ -283,7 +356,7 @@ impl Catalogue {
         let place = match &line.place {
             Place::One(shard) => TablePlace::One(*shard),
             Place::Replicated { home } => TablePlace::Replicated { home: *home },
-            Place::Sharded { by, column } => sharded(map, root, *by, column)?,
+            Place::Sharded { by, column } => self.sharded(map, root, *by, column)?,
         };
         for (schema, name) in &root.children {
             let child = self.tables.get(schema).and_then(|tables| tables.get(name));
@@ -294,6 +367,45 @@ impl Catalogue {
             }
         }
         Ok(place)
+    }
+
+    fn sharded(
+        &self,
+        map: &Map,
+        table: &Table,
+        by: DistributionId,
+        column: &str,
+    ) -> Result<TablePlace, Refusal> {
+        let fault = |what: &str| Err(closed(table, &format!("its key \"{column}\" {what}")));
+        let Some(found) = table.column(column) else {
+            return fault("does not exist");
+        };
+        let Some(distribution) = map.distribution(by) else {
+            return fault("has no distribution");
+        };
+        if !found.everywhere {
+            return fault("is missing or of another type on another shard");
+        }
+        if KeyType::of_oid(found.column.of) != Some(distribution.key()) {
+            return fault(&format!(
+                "is not of the distribution's type {}",
+                distribution.key()
+            ));
+        }
+        if distribution.key() == KeyType::Text && self.encoding().is_none() {
+            return fault("is a text, and the shards have several encodings");
+        }
+        if !found.column.deterministic {
+            return fault("has a nondeterministic collation");
+        }
+        if !found.column.not_null && table.relation.kind == RelationKind::Table {
+            return fault("may be NULL: declare it NOT NULL");
+        }
+        Ok(TablePlace::Sharded {
+            by,
+            column: column.to_owned(),
+            key: distribution.key(),
+        })
     }
 
     /// The table of which a table is a partition, or the table itself.
@@ -426,41 +538,6 @@ fn fits(line: &TableLine, table: &Table) -> bool {
         (None, Place::Replicated { .. }) => is_table,
         (None, Place::Sharded { column, .. }) => is_table && table.column(column).is_some(),
     }
-}
-
-fn sharded(
-    map: &Map,
-    table: &Table,
-    by: DistributionId,
-    column: &str,
-) -> Result<TablePlace, Refusal> {
-    let fault = |what: &str| Err(closed(table, &format!("its key \"{column}\" {what}")));
-    let Some(found) = table.column(column) else {
-        return fault("does not exist");
-    };
-    let Some(distribution) = map.distribution(by) else {
-        return fault("has no distribution");
-    };
-    if !found.everywhere {
-        return fault("is missing or of another type on another shard");
-    }
-    if KeyType::of_oid(found.column.of) != Some(distribution.key()) {
-        return fault(&format!(
-            "is not of the distribution's type {}",
-            distribution.key()
-        ));
-    }
-    if !found.column.deterministic {
-        return fault("has a nondeterministic collation");
-    }
-    if !found.column.not_null && table.relation.kind == RelationKind::Table {
-        return fault("may be NULL: declare it NOT NULL");
-    }
-    Ok(TablePlace::Sharded {
-        by,
-        column: column.to_owned(),
-        key: distribution.key(),
-    })
 }
 
 fn closed(table: &Table, fault: &str) -> Refusal {

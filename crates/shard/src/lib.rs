@@ -32,7 +32,7 @@ mod scan;
 mod shard_catalogue;
 mod value;
 
-pub use catalogue::{Catalogue, CommonColumn, Path, Table, TablePlace};
+pub use catalogue::{Catalogue, CommonColumn, Difference, Path, Table, TablePlace};
 pub use hash::slot;
 pub use hint::{CommentHint, Hint};
 pub use map::{

@@ -75,6 +75,9 @@ struct Reader<'a> {
     uses: HashMap<u32, (u32, u32)>,
 }
 
+/// A table and where its rows are.
+type PlacedTable<'a> = (&'a Table, TablePlace);
+
 /// What is refused because it is not read.
 fn not_read(what: &str) -> Refusal {
     Refusal::unproved(format!("{what} is not supported in a sharded database")).hint(SAY_SHARD)
@@ -379,7 +382,7 @@ impl<'a> Reader<'a> {
         if select.into_clause.is_some() {
             return Err(not_read("SELECT INTO"));
         }
-        let (level, range) = self.from_list(Vec::new(), &select.from_clause, outer)?;
+        let (level, range) = self.items_of(Vec::new(), &select.from_clause, outer)?;
         let scope = Scope {
             entries: &level.entries,
             outer,
@@ -493,10 +496,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A table that a statement names, by map and catalogue.
-    fn table(
-        &mut self,
-        named: &protobuf::RangeVar,
-    ) -> Result<Option<(&'a Table, TablePlace)>, Refusal> {
+    fn table(&mut self, named: &protobuf::RangeVar) -> Result<Option<PlacedTable<'a>>, Refusal> {
         let schema = Some(named.schemaname.as_str()).filter(|schema| !schema.is_empty());
         let Surroundings {
             map,

@@ -194,13 +194,14 @@ impl Scan<'_> {
     fn token(&mut self, token: &Token, folds_rows: bool) -> Result<(), Refusal> {
         let before = self.before;
         self.add(token)?;
-        if token.kind == Kind::Word && before != Before::Name && self.lexer.sees(b'(') {
-            let word = self.lexer.bytes(token);
-            if word.eq_ignore_ascii_case(b"in") {
-                self.fold_list()?;
-            } else if folds_rows && word.eq_ignore_ascii_case(b"values") {
-                self.fold_rows()?;
-            }
+        if token.kind != Kind::Word || before == Before::Name {
+            return Ok(());
+        }
+        let word = self.lexer.bytes(token);
+        if word.eq_ignore_ascii_case(b"in") && self.lexer.sees(b'(') {
+            self.fold_list()?;
+        } else if folds_rows && word.eq_ignore_ascii_case(b"values") && self.lexer.sees(b'(') {
+            self.fold_rows()?;
         }
         Ok(())
     }
@@ -346,8 +347,7 @@ impl Scan<'_> {
             let Some(row) = self.row()? else {
                 return Ok(());
             };
-            let text = self.shape[row..].to_vec();
-            match rows.get(&text) {
+            match rows.get(&self.shape[row..]) {
                 // A row like an earlier one: its constants go there.
                 Some(number) if !is_first => {
                     let less = mark.places as u32 - number;
@@ -357,7 +357,7 @@ impl Scan<'_> {
                     self.back(&before);
                 }
                 _ => {
-                    rows.insert(text, mark.places as u32);
+                    rows.insert(self.shape[row..].to_vec(), mark.places as u32);
                 }
             }
             is_first = false;

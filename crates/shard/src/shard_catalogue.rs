@@ -100,8 +100,12 @@ impl Part {
                  WHERE c.oid = t.typrelid AND c.relkind <> 'c')"
             }
             Part::Functions => {
+                // An aggregate is as its parts are.
                 "SELECT n.nspname::text, p.proname::text, \
-                 pg_catalog.bool_and(p.provolatile = 'i')::text, \
+                 pg_catalog.bool_and(p.provolatile = 'i' AND NOT EXISTS \
+                 (SELECT FROM pg_catalog.pg_aggregate a JOIN pg_catalog.pg_proc s \
+                 ON s.oid IN (a.aggtransfn, a.aggfinalfn, a.aggcombinefn) \
+                 WHERE a.aggfnoid = p.oid AND s.oid >= 16384 AND s.provolatile <> 'i'))::text, \
                  pg_catalog.bool_and(p.provolatile <> 'v')::text, \
                  pg_catalog.bool_and(p.oid < 16384)::text, \
                  pg_catalog.bool_and(EXISTS (SELECT FROM pg_catalog.pg_depend e \
@@ -328,7 +332,9 @@ impl CatalogueReader {
                 let parent = &self.found.relations[*parent];
                 Some((parent.schema.clone(), parent.name.clone()))
             });
-            self.found.relations[*at].parents = names.collect();
+            let mut names: Vec<_> = names.collect();
+            names.sort_unstable();
+            self.found.relations[*at].parents = names;
         }
         self.found
     }

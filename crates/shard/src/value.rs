@@ -183,10 +183,8 @@ impl KeyValue {
     /// elements are left out.
     pub fn of_array_literal(key: KeyType, text: &[u8]) -> Result<Vec<KeyValue>, Unreadable> {
         let mut values = Vec::new();
-        for element in array_elements(text)? {
-            if let Some(element) = element {
-                values.push(KeyValue::of_literal(key, &element)?);
-            }
+        for element in array_elements(text)?.into_iter().flatten() {
+            values.push(KeyValue::of_literal(key, &element)?);
         }
         Ok(values)
     }
@@ -318,7 +316,6 @@ fn array_elements(text: &[u8]) -> Result<Vec<Option<Vec<u8>>>, Unreadable> {
 }
 
 /// An element that a text begins with, and the text behind the element.
-#[expect(clippy::type_complexity, reason = "an element and what is behind")]
 fn array_element(text: &[u8]) -> Option<(Option<Vec<u8>>, &[u8])> {
     let Some(mut rest) = text.strip_prefix(b"\"") else {
         let end = memchr::memchr(b',', text).unwrap_or(text.len());

@@ -38,3 +38,5 @@ CREATE OPERATOR ~~~ (LEFTARG = text, RIGHTARG = text, FUNCTION = op);
 CREATE EXTENSION citext;
 CREATE TYPE mood AS ENUM ('good', 'bad');
 CREATE TABLE moods (account_id bigint NOT NULL, mood mood);
+CREATE FUNCTION step(bigint, int) RETURNS bigint STABLE LANGUAGE sql AS 'SELECT count(*) FROM accounts';
+CREATE AGGREGATE spy(int) (SFUNC = step, STYPE = bigint);

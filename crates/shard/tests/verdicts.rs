@@ -206,3 +206,191 @@ fn texts_have_their_verdicts() {
     assert!(count > 150, "{count} texts");
     assert!(text.trim().is_empty(), "no verdict: {text}");
 }
+
+/// The verdict of a text if the second shard has another catalogue than the first.
+fn verdict_with(second: Option<Arc<ShardCatalogue>>, text: &str) -> String {
+    let mut planner = planner([Some(catalogue(|_| true)), second]);
+    verdict(&mut planner, text, &[], &names_of(""))
+}
+
+/// The catalogue of the fixture, where a line has other words.
+fn changed(line: &str, from: &str, to: &str) -> Option<Arc<ShardCatalogue>> {
+    let text = include_str!("catalogue.txt");
+    let start = text.find(line).expect("the line");
+    let end = start + text[start..].find('\n').expect("its end");
+    let with = text[start..end].replace(from, to);
+    assert_ne!(with, text[start..end]);
+    let mut reader = CatalogueReader::default();
+    let whole = format!("{}{with}{}", &text[..start], &text[end..]);
+    for line in whole.lines().filter(|line| !line.starts_with('#')) {
+        let mut fields = line.split('\t');
+        let name = fields.next();
+        let part = Part::ALL
+            .into_iter()
+            .find(|part| Some(&*format!("{part:?}")) == name);
+        let fields = fields.map(|field| (field != "\\N").then_some(field.as_bytes()));
+        reader
+            .row(part.expect("a part"), &fields.collect::<Vec<_>>())
+            .expect("a row");
+    }
+    Some(Arc::new(reader.finish()))
+}
+
+/// The OID of a table in the fixture.
+fn oid_of(table: &str) -> &'static str {
+    let name = format!("\t{table}\t");
+    let mut tables = include_str!("catalogue.txt")
+        .lines()
+        .filter(|line| line.starts_with("Tables"));
+    let line = tables.find(|line| line.contains(&name)).expect("a table");
+    line.split('\t').nth(1).expect("an OID")
+}
+
+#[test]
+fn what_differs_between_shards_counts() {
+    let orders = "SELECT * FROM orders WHERE account_id = ";
+    let column = |name: &str| format!("Columns\t{}\t{name}\t", oid_of("orders"));
+    let key = column("account_id");
+    // The key's type, NULLs, or name.
+    for (from, to) in [
+        ("\t20\t", "\t23\t"),
+        ("\tfalse\ttrue\t", "\tfalse\tfalse\t"),
+        ("account", "acc"),
+    ] {
+        let found = verdict_with(changed(&key, from, to), &format!("{orders}5"));
+        assert!(found.contains("is closed"), "{from}: {found}");
+    }
+    // Another column's name does not matter, but for places.
+    let renamed = || changed(&column("note"), "note", "notes");
+    assert_eq!(verdict_with(renamed(), &format!("{orders}5")), "s1, guess");
+    let insert = "INSERT INTO orders VALUES (1, 5)";
+    assert_eq!(verdict_with(Some(catalogue(|_| true)), insert), "s1");
+    assert!(verdict_with(renamed(), insert).contains("is not given"));
+    let by_name = "INSERT INTO orders (id, account_id) VALUES (1, 5)";
+    assert_eq!(verdict_with(renamed(), by_name), "s1");
+    let copied = "INSERT INTO accounts SELECT * FROM (SELECT account_id, note FROM orders WHERE account_id = 5) s";
+    assert_eq!(verdict_with(renamed(), copied), "s1");
+    // OIDs of types that are not built in.
+    let mood = format!("Columns\t{}\tmood\t", oid_of("moods"));
+    let other = changed(&mood, "mood\t16", "mood\t17");
+    let found = verdict_with(other, "SELECT * FROM moods WHERE account_id = 5");
+    assert!(found.contains("another OID"), "{found}");
+    // A view instead of a table.
+    let table = format!("Tables\t{}\t", oid_of("orders"));
+    let found = verdict_with(changed(&table, "\tr\t", "\tv\t"), &format!("{orders}5"));
+    assert!(found.contains("something else"), "{found}");
+    // A table that only the first shard has.
+    let without = || Some(catalogue(|line| !line.contains("\tpublic\torders\t")));
+    assert_eq!(verdict_with(without(), &format!("{orders}2")), "s0, guess");
+    let found = verdict_with(without(), &format!("{orders}5"));
+    assert!(found.contains("is not on its shard"), "{found}");
+    // Encodings: texts are hashed as bytes.
+    let latin = changed("Database\tUTF8", "UTF8", "LATIN1");
+    let found = verdict_with(latin.clone(), "SELECT * FROM visits WHERE region = 'eu'");
+    assert!(found.contains("several encodings"), "{found}");
+    assert_eq!(verdict_with(latin, &format!("{orders}5")), "s1, guess");
+    // A shard that was never read is taken to be like the others.
+    assert_eq!(verdict_with(None, &format!("{orders}5")), "s1, guess");
+}
+
+#[test]
+fn plans_are_shared_and_bounded() {
+    let fixture = catalogue(|_| true);
+    let mut planner = planner([Some(fixture.clone()), Some(fixture)]);
+    let names = names_of("");
+    let one = planner
+        .plan(b"SELECT * FROM accounts WHERE account_id = 5", &names)
+        .expect("a plan");
+    let other = planner
+        .plan(b"select *  from accounts where account_id = 2", &names)
+        .expect("a plan");
+    assert!(Arc::ptr_eq(&one.plan, &other.plan));
+    assert_eq!(planner.count(), 1);
+    let alice = planner.plan(
+        b"SELECT * FROM accounts WHERE account_id = 5",
+        &names_of("role=alice"),
+    );
+    assert!(!Arc::ptr_eq(&one.plan, &alice.expect("a plan").plan));
+    for number in 0..10_000 {
+        let text = format!("SELECT a{number} FROM accounts WHERE account_id = 5");
+        planner.plan(text.as_bytes(), &names).expect("a plan");
+    }
+    assert!(
+        (100..5_000).contains(&planner.count()),
+        "{} plans",
+        planner.count()
+    );
+}
+
+#[test]
+fn a_hint_places_what_is_not_proved() {
+    let mut fixture = planner([Some(catalogue(|_| true)), Some(catalogue(|_| true))]);
+    let map = map();
+    let hint = map.shard_named("s1").expect("a shard");
+    for (text, expected) in [
+        ("SELECT * FROM accounts", "s1"),
+        ("SELECT 1", "s1"),
+        ("CREATE TABLE a (b int)", "s1"),
+        ("SELECT * FROM accounts WHERE account_id = 5", "s1"),
+        ("SELECT * FROM accounts WHERE account_id = 7", "s1"),
+        ("SELECT * FROM accounts WHERE account_id = 2", "refused"),
+        ("INSERT INTO countries VALUES ('a')", "refused"),
+        ("SELECT * FROM countries", "s1"),
+        ("LISTEN a", "refused"),
+        ("SELECT set_config('howdah.key', 'a', false)", "refused"),
+        ("PREPARE a AS SELECT 1", "refused"),
+    ] {
+        let verdict = match fixture.plan(text.as_bytes(), &names_of("")) {
+            Err(refusal) => Verdict::Refused(refusal),
+            Ok(planned) => planned.plan.place(
+                &map,
+                &Values {
+                    text: text.as_bytes(),
+                    constants: &planned.constants,
+                    parameters: &[],
+                    same_encoding: true,
+                },
+            ),
+        };
+        let found = match verdict.with_hint(&map, hint) {
+            Verdict::Shard(shard) => map.name_of(shard).to_owned(),
+            Verdict::NoKey(kind) => format!("{kind:?}"),
+            Verdict::Refused(_) => "refused".into(),
+        };
+        assert_eq!(found, expected, "{text}");
+    }
+}
+
+#[test]
+fn differences_are_listed() {
+    let shown = |second: Option<Arc<ShardCatalogue>>| {
+        let catalogue = Catalogue::new(1, vec![Some(catalogue(|_| true)), second]);
+        let found = catalogue.differences(&map()).into_iter();
+        let lines = found.map(|found| {
+            let closes = if found.closes { " (closed)" } else { "" };
+            format!("{}: {}{closes}", found.what, found.difference)
+        });
+        lines.collect::<Vec<_>>()
+    };
+    let closed = shown(Some(catalogue(|_| true)));
+    assert!(
+        closed.iter().all(|line| line.ends_with("(closed)")),
+        "{closed:#?}"
+    );
+    assert!(
+        closed
+            .iter()
+            .any(|line| line.starts_with("public.nullable: ")),
+        "{closed:#?}"
+    );
+    let column = format!("Columns\t{}\tnote\t", oid_of("orders"));
+    let mut more = shown(changed(&column, "note", "notes"));
+    more.retain(|line| !closed.contains(line));
+    assert_eq!(
+        more,
+        ["public.orders: its columns or their order are not the same on all shards"]
+    );
+    let mut more = shown(Some(catalogue(|line| !line.contains("\tpublic\torders\t"))));
+    more.retain(|line| !closed.contains(line));
+    assert_eq!(more, ["public.orders: shard \"s1\" does not have it"]);
+}

@@ -38,10 +38,11 @@ impl Reader<'_> {
                     _ => {}
                 }
             }
-            Some(NodeEnum::SubLink(link)) if link.sub_link_type() == SubLinkType::AnySublink => {
-                if link.oper_name.is_empty() || is_equals(&link.oper_name) {
-                    self.in_subquery(link, scope, range);
-                }
+            Some(NodeEnum::SubLink(link))
+                if link.sub_link_type() == SubLinkType::AnySublink
+                    && (link.oper_name.is_empty() || is_equals(&link.oper_name)) =>
+            {
+                self.in_subquery(link, scope, range);
             }
             _ => {}
         }

@@ -6,7 +6,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{self, JoinType};
 
 use super::scope::{Columns, Entry, NamedColumn, Scope, Source};
-use super::{Reader, boxed, inside, kind_of, not_read, owned, strings};
+use super::{PlacedTable, Reader, boxed, inside, kind_of, not_read, owned, strings};
 use crate::catalogue::{Table, TablePlace};
 use crate::proof::Premise;
 use crate::refusal::Refusal;
@@ -41,7 +41,7 @@ fn alias_of(alias: Option<&protobuf::Alias>) -> (Option<String>, Vec<String>) {
 
 impl<'a> Reader<'a> {
     /// The list behind FROM or USING, with entries that stand before. Also the numbers of all items.
-    pub(super) fn from_list(
+    pub(super) fn items_of(
         &mut self,
         before: Vec<Entry>,
         list: &[protobuf::Node],
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
         };
         for item in list {
             let left = std::mem::take(&mut level.entries);
-            let part = self.from_item(inside(item), &left, outer)?;
+            let part = self.part_of(inside(item), &left, outer)?;
             level.entries = left;
             level.entries.extend(part.entries);
             level.columns.append(&part.columns);
@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
     }
 
     /// An item. `left` are the entries that LATERAL sees.
-    fn from_item(
+    fn part_of(
         &mut self,
         item: Option<&NodeEnum>,
         left: &[Entry],
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
                 self.all(&sample.args, &nowhere)?;
                 self.expression(boxed(&sample.repeatable), &nowhere)?;
                 self.facts.guess = false;
-                self.from_item(boxed(&sample.relation), left, outer)
+                self.part_of(boxed(&sample.relation), left, outer)
             }
             Some(other) => Err(not_read(&format!("{} in FROM", kind_of(other)))),
             None => Err(not_read("an empty item of FROM")),
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
     pub(super) fn table_entry(
         &mut self,
         named: &protobuf::RangeVar,
-    ) -> Result<(Entry, Option<(&'a Table, TablePlace)>), Refusal> {
+    ) -> Result<(Entry, Option<PlacedTable<'a>>), Refusal> {
         let found = self.table(named)?;
         let item = self.item();
         let (alias, renamed) = alias_of(named.alias.as_ref());
@@ -275,7 +275,7 @@ impl<'a> Reader<'a> {
         outer: Option<&Scope<'_>>,
     ) -> Result<Part, Refusal> {
         let start = self.items;
-        let mut left = self.from_item(boxed(&join.larg), before, outer)?;
+        let mut left = self.part_of(boxed(&join.larg), before, outer)?;
         let middle = self.items;
         let right = boxed(&join.rarg);
         // A table sees nothing.
@@ -283,7 +283,7 @@ impl<'a> Reader<'a> {
             Some(NodeEnum::RangeVar(_)) => Vec::new(),
             _ => before.iter().chain(&left.entries).cloned().collect(),
         };
-        let mut right = self.from_item(right, &seen, outer)?;
+        let mut right = self.part_of(right, &seen, outer)?;
         let end = self.items;
         // The items for whose rows the condition must be true to matter.
         let range = match join.jointype() {

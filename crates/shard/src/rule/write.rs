@@ -62,7 +62,7 @@ impl<'a> Reader<'a> {
             self.read_table(target.table, &target.place, &target.entry);
         }
         let all = entry.columns.clone();
-        let (level, range) = self.from_list(vec![entry], &update.from_clause, outer)?;
+        let (level, range) = self.items_of(vec![entry], &update.from_clause, outer)?;
         let scope = Scope {
             entries: &level.entries,
             outer,
@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
             self.read_table(target.table, &target.place, &target.entry);
         }
         let all = entry.columns.clone();
-        let (level, range) = self.from_list(vec![entry], &delete.using_clause, outer)?;
+        let (level, range) = self.items_of(vec![entry], &delete.using_clause, outer)?;
         let scope = Scope {
             entries: &level.entries,
             outer,
