@@ -103,6 +103,9 @@ struct Writer {
 
 impl Writer {
     fn take(&mut self, line: &WrittenLine, mut above: Vec<String>) {
+        if line.map_part().is_some() {
+            return self.map_line(line, above);
+        }
         let Some(scope) = line.scope() else {
             // The header of a section.
             return self.of_section.append(&mut above);
@@ -138,6 +141,17 @@ impl Writer {
         let name = name(scope, setting.name);
         let written = text.map_or(String::new(), |text| format!("{name} = {text}"));
         table.settings.push((setting.field, above, written));
+    }
+
+    /// A line of a sharded database's map, or its header.
+    fn map_line(&mut self, line: &WrittenLine, mut above: Vec<String>) {
+        if !self.tables.contains_key(&line.path) {
+            self.begin(line, std::mem::take(&mut above));
+        }
+        if let (Some(key), Some(table)) = (&line.key, self.tables.get_mut(&line.path)) {
+            let written = format!("{} = {}", toml_text::key(key), toml_text::text(&line.text));
+            table.settings.push(("", above, written));
+        }
     }
 
     /// A section or an entry begins, with the defaults.

@@ -23,6 +23,12 @@ impl Database {
         self.dbname.as_deref().unwrap_or(&self.name)
     }
 
+    /// The name under which texts of prepared statements are shared: all shards of a database have the
+    /// same tables.
+    pub fn schema(&self) -> &str {
+        self.shard_of.as_deref().unwrap_or_else(|| self.target())
+    }
+
     /// What its entry says of one user.
     pub fn member(&self, user: &str) -> Option<&User> {
         self.users.get(user).map(|user| &**user)

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use super::quotes::quoted;
+use super::sharding::MapPart;
 use super::written::{NO_TEXT, NOT_UTF8, Path, WrittenLine};
 use super::{Excerpt, MAX_INCLUDE, Mistake, Place, Scope, connstr, doubts};
 
@@ -121,7 +122,8 @@ impl Reader<'_> {
     }
 
     fn begin(&mut self, section: &str, place: Place) {
-        self.section = [section.to_owned()].into();
+        let map = MapPart::of_section(section);
+        self.section = map.unwrap_or_else(|| [section.to_owned()].into());
         self.lines
             .push(WrittenLine::head(self.section.clone(), place));
     }
@@ -137,7 +139,10 @@ impl Reader<'_> {
         }
         cursor.advance(1);
         let value = cursor.take_line().trim().to_owned();
-        let section = self.section.first().map_or("", |section| section);
+        let section = match &*self.section {
+            [section] => section,
+            _ => "",
+        };
         match Scope::of_entries(section) {
             Some(scope) => self.entry(scope, key, &value, place),
             None => self.lines.push(WrittenLine {

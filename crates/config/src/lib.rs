@@ -28,6 +28,7 @@ mod resolve;
 mod scopes;
 #[macro_use]
 mod setting;
+mod sharding;
 mod surroundings;
 pub mod table;
 #[cfg(test)]
@@ -45,6 +46,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+
+pub use howdah_shard::{Map as ShardMap, Shard};
 
 pub use howdah_auth::{ChannelBinding, RequireAuth, Secret};
 
@@ -496,6 +499,13 @@ impl Config {
     pub fn entry(&self, name: &str) -> Option<&Arc<Database>> {
         let fallback = || self.fallback.as_ref().filter(|_| !is_console(name));
         self.databases.get(name).or_else(fallback)
+    }
+
+    /// The database at whose entry the clients of a database log in: itself, or its first shard.
+    pub fn front<'a>(&'a self, name: &'a str) -> &'a str {
+        let entry = self.databases.get(name);
+        let sharding = entry.and_then(|entry| entry.sharding.as_deref());
+        sharding.map_or(name, |map| &map.shards()[0])
     }
 
     /// The secret of a user who is known without auth_query: from the user's entry in the database, from

@@ -26,6 +26,13 @@ impl Parameters {
         self.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
     }
 
+    /// The value of a setting, if it is among them.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let mut all = self.iter();
+        let found = all.find(|(own, _)| own.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value)
+    }
+
     /// Sets a setting, in place of its earlier value.
     fn set(&mut self, name: &str, value: &str) {
         self.0.retain(|(own, _)| !own.eq_ignore_ascii_case(name));

@@ -11,6 +11,7 @@ use super::in_force::Given;
 use super::ini;
 use super::near::{distance, nearest};
 use super::setting::{Assign, Range};
+use super::sharding::WrittenMaps;
 use super::surroundings::Surroundings;
 use super::table::{self, Globals};
 use super::toml_file;
@@ -138,6 +139,7 @@ pub(super) fn resolve(
         config: Config::default(),
         written: HashMap::new(),
         entries: HashMap::new(),
+        maps: WrittenMaps::new(),
         refused: HashSet::new(),
         mistakes,
         warnings: Vec::new(),
@@ -182,6 +184,8 @@ pub(super) struct ConfigReader {
     pub(super) written: HashMap<&'static str, (String, Place)>,
     /// What was read of each entry.
     pub(super) entries: HashMap<Path, WrittenEntry>,
+    /// The maps of sharded databases.
+    pub(super) maps: WrittenMaps,
     /// The sections and entries that can't be made. Their settings are skipped.
     refused: HashSet<Path>,
     pub(super) mistakes: Vec<Mistake>,
@@ -193,7 +197,7 @@ pub(super) struct ConfigReader {
 pub(super) struct WrittenEntry {
     pub(super) place: Place,
     /// The settings that were written, by their fields.
-    given: Given,
+    pub(super) given: Given,
     /// One of the settings is a mistake.
     pub(super) is_faulty: bool,
 }
@@ -227,6 +231,7 @@ impl ConfigReader {
             ([_], Some(_)) => self.begin_globals(&line.place),
             ([.., name], Some(scope)) => self.begin_entry(scope, name, line),
             ([section], None) if Scope::of_entries(section).is_some() => {}
+            _ if line.map_part().is_some() => {}
             (path, _) => {
                 let section = path.join(".");
                 let text = format!("invalid section \"{section}\" in configuration");
@@ -336,6 +341,9 @@ impl ConfigReader {
     }
 
     fn setting(&mut self, line: &WrittenLine, key: &str) {
+        if line.map_part().is_some() {
+            return self.map_line(line);
+        }
         let id = entry_path(line);
         if id.len() > 1 && !self.entries.contains_key(&id) && !self.is_refused(&id) {
             self.begin(&WrittenLine::head(line.path.clone(), line.place.clone()));
@@ -515,6 +523,7 @@ impl ConfigReader {
         self.judge_members();
         self.judge_lookups();
         self.judge_metrics();
+        self.judge_shards();
         self.place_hosts();
         self.judge_placed();
         self.judge_reads();
@@ -576,6 +585,7 @@ impl ConfigReader {
         for database in databases.chain(self.config.fallback.as_mut()) {
             let database = Arc::make_mut(database);
             let hosts = match &database.host {
+                _ if database.shards.is_some() => continue,
                 Some(hosts) => Host::list(hosts),
                 None => own.iter().cloned().collect(),
             };

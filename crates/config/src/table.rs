@@ -20,7 +20,7 @@ use super::value::{
     SessionState, Share, SslMode, SslNegotiation, UnnamedStatements, Value, read_number,
     read_seconds,
 };
-use super::{CAUSES, Scope, Scopes, Setting, is_console, url};
+use super::{CAUSES, Scope, Scopes, Setting, ShardMap, is_console, url};
 
 #[allow(non_upper_case_globals)] // They read as words in the table.
 const reload: bool = true;
@@ -99,6 +99,10 @@ settings! {
         pub auto: bool,
         /// What counts for single users in this database, by their names.
         pub users: BTreeMap<String, Arc<User>>,
+        /// The map of a database whose rows lie in several others.
+        pub sharding: Option<Arc<ShardMap>>,
+        /// The sharded database that this one is a shard of.
+        pub shard_of: Option<Arc<str>>,
     }
 
     /// A user: a line of the auth_file, an entry of `[users]`, or both. Or a user's entry in one
@@ -603,6 +607,12 @@ settings! {
             "Whom servers log in as. For a database it is another name of `user`: one pool for all its users, \
              but those with an entry of their own there have a pool of their own. Limits, SHOW and metrics name \
              the client's user.";
+        shard_functions: List = unset; database(value); known NOWHERE;
+            "Functions that touch the rows of one shard only, whatever their volatility is: `name` or \
+             `schema.name`. Statements of a sharded database may call them.";
+        shards: List = unset; database(value); known NOWHERE;
+            "The entries of `[databases]` that have its rows, each of them some: a sharded database, which has \
+             no host itself. See docs/sharding.md.";
         sslcert: String = unset; database(value replaces); known NOWHERE;
             "Howdah's certificate for this database's servers; missing means server_tls_cert_file.";
         sslkey: String = unset; database(value replaces); known NOWHERE;
@@ -622,6 +632,9 @@ settings! {
              `prefer-standby` the standbys, or the primary while there is none. See docs/hosts.md.";
         timezone: String = unset; database(value); known D;
             "The timezone servers are opened with.";
+        unlisted_tables: String = "refuse"; database(own); known NOWHERE;
+            "Where the tables are that no line of a sharded database's `[tables:NAME]` fits: on this shard, or \
+             nobody knows (refuse).";
         forced_user as "user": String = unset in USER_NAME; database(value replaces); known D;
             "Opens all servers as this user, whoever the client is. In howdah.toml: server_user.";
         url: SecretText = unset in URL; database(value); known NOWHERE;

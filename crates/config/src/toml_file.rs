@@ -9,6 +9,7 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::near::nearest;
 use super::resolve::secret_of;
+use super::sharding::MapPart;
 use super::surroundings::Surroundings;
 use super::toml_value::{article, in_order, text_of, texts};
 use super::written::{Path, WrittenLine};
@@ -239,7 +240,38 @@ impl Reader<'_> {
                         self.member(source, path, name, entry);
                     }
                 }
+                DeValue::Table(lines)
+                    if scope == Scope::Database && MapPart::named(name).is_some() =>
+                {
+                    self.map(source, path, name, lines);
+                }
                 value => self.setting(source, path, scope, key, value),
+            }
+        }
+    }
+
+    /// A part of a sharded database's map.
+    fn map(&mut self, source: &Source, database: &Path, part: &str, lines: &DeTable<'_>) {
+        let path: Path = database.iter().cloned().chain([part.to_owned()]).collect();
+        for (key, value) in in_order(lines) {
+            if source.is_broken(key) {
+                continue;
+            }
+            let line = WrittenLine {
+                key: Some(key.get_ref().as_ref().into()),
+                is_native: true,
+                ..WrittenLine::head(path.clone(), source.place(key.span().start))
+            };
+            match value.get_ref() {
+                DeValue::String(text) => self.lines.push(WrittenLine {
+                    text: text.as_ref().into(),
+                    ..line
+                }),
+                other => {
+                    let remedy = format!("must be a text, not {}", article(other));
+                    let text = format!("{}: {}", path.join("."), key.get_ref());
+                    self.wrong(&line, None, text, remedy);
+                }
             }
         }
     }

@@ -147,11 +147,13 @@ impl Pooler {
         let client = self.clients.at_mut(id);
         client.unpack(&mut passenger, login.clone());
         if passenger.standing.is_of_a_pool() {
-            let target = self.config.database(&login.database);
-            let target = target.as_ref().map_or(&*login.database, |d| d.target());
-            let schema = self.shared.statements.schema_of(target);
+            let front = self.config.database(self.config.front(&login.database));
+            let schema = front.as_ref().map_or(&*login.database, |d| d.schema());
+            let schema = self.shared.statements.schema_of(schema);
             client.session_goes_on(&mut passenger, &mut self.shared, schema);
+            self.enter_map(id);
         }
+        let client = self.clients.at_mut(id);
         out.push(Action::Attach(Peer::Client(id), passenger.socket));
         if passenger.admitted && enters {
             let entered = ToBroker::ClientEntered { login };
@@ -257,11 +259,12 @@ impl Pooler {
     fn join_pool(&mut self, id: ClientId, out: &mut Out) -> Option<PoolId> {
         let client = self.clients.get(id)?;
         let who = client.who.clone();
-        let Some(database) = self.config.database(&who.database) else {
+        let front = self.config.front(&who.database).to_owned();
+        let Some(database) = self.config.database(&front) else {
             self.disconnect(id, Fault::NoDatabase(who.database.to_string()), out);
             return None;
         };
-        let (login_id, pool_id) = self.home_for(&who, &database);
+        let (login_id, pool_id) = self.home_for(&front, &who.user, &database);
         self.join(id, login_id);
         Some(pool_id)
     }

@@ -296,6 +296,10 @@ impl Pooler {
                 after(server.times.used, REST_NS),
                 "the question for functions was not answered",
             )),
+            ServerState::Cataloguing(_) => Some((
+                after(server.times.used, REST_NS),
+                "the question for the catalogue was not answered",
+            )),
             _ => None,
         }
     }

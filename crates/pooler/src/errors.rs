@@ -145,7 +145,7 @@ fn word(fault: &Fault) -> Option<&'static str> {
         QueryWait | QueryWaitServerDown | QueryTimeout | QueryTimeoutWaiting => "wait_timeout",
         ShuttingDown | ServerShuttingDown => "shutting_down",
         Forced | DatabaseRemoved | DatabaseChanged | Suspended => "administrator",
-        Config(_) => "configuration",
+        Config(_) | Shard(_) => "configuration",
         Internal => "internal_error",
         ClientBytes(_)
         | ClientLength(_)

@@ -143,6 +143,8 @@ pub enum Fault {
     DatabaseDisabled(String),
     /// The configuration does not allow this login; the log says why.
     Config(String),
+    /// What a client asks of a sharded database at its login is not possible.
+    Shard(String),
     /// The database in which auth_query runs takes no clients.
     AuthDatabaseDisabled(String),
 
@@ -238,6 +240,7 @@ impl Fault {
             ServerGone => "08006",
             Internal => "XX000",
             Config(_) => "F0000",
+            Shard(_) => "22023",
             Protocol(..) | QueriesRefused | PinsInStatementMode | TransactionBlock
             | ChannelsUnclear => "0A000",
             _ => "08P01",
@@ -395,6 +398,7 @@ impl fmt::Display for Fault {
             }
             Internal => f.write_str("internal error of the pooler"),
             Config(_) => f.write_str("bouncer config error"),
+            Shard(text) => f.write_str(text),
             ServerBytes(error) => write!(f, "unexpected bytes from server: {error}"),
             ServerLogin(_, text) => f.write_str(text),
             ServerLoginFailing(_, text) => write!(

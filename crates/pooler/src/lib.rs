@@ -75,6 +75,7 @@ pub mod roster;
 pub mod seats;
 pub mod server;
 pub mod session;
+pub mod shard;
 pub mod shared;
 pub mod signal;
 pub mod socket;

@@ -30,6 +30,13 @@ pub const TEXTS_AT_PRIMARY: usize = 1000;
 /// for words that may act, as it passes.
 pub const QUERY_READ: usize = 1 << 20;
 
+/// How many statements of a transaction may run on a guess of its shard.
+pub const GUESSED: usize = 64;
+
+/// The longest statement of a sharded database, with the messages before it, that is held and read as
+/// a whole, in bytes.
+pub const SHARDED: usize = 8 << 20;
+
 /// The longest name of a statement or portal that is accepted, in bytes. PostgreSQL tells names
 /// apart by their first 63 bytes.
 pub const STATEMENT_NAME: usize = 4096;

@@ -6,6 +6,8 @@ use crate::auth::{ScramKeys, Secret};
 use crate::cancel::seek::{Finding, Seek};
 use crate::config::HostPort;
 use crate::console::{Report, Survey};
+use howdah_shard::ShardCatalogue;
+
 use crate::effect::VolatileNames;
 use crate::event::{Address, ClientId, Ends, LooseSocket, Order};
 use crate::ids::{Time, WorkerId};
@@ -95,6 +97,8 @@ pub enum Mail {
     /// The volatile functions of the entry with this name, and the schema
     /// ([`crate::statement::Interner::schema`]) when PostgreSQL was asked.
     VolatileNames(Arc<str>, u64, Arc<VolatileNames>),
+    /// The catalogue of the shard with this name, and the schema changes known when it was asked for.
+    ShardCatalogue(Arc<str>, u64, Arc<ShardCatalogue>),
     /// An order for all workers.
     Order(Order),
     /// A worker's console asks for this worker's data.

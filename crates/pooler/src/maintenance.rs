@@ -96,6 +96,7 @@ impl Pooler {
         self.try_hosts(out);
         self.tell_long_waits(out);
         self.mind_listeners(out);
+        self.mind_catalogues();
         self.look_for_ends(out);
         if self.now.0 >= self.janitor.tidied.0 + TIDY_NS {
             self.janitor.tidied = self.now;

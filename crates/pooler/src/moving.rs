@@ -32,6 +32,8 @@
 //!   reports that it has one again ([`crate::event::Question::Busy`]) before B learns that the
 //!   client has landed.
 
+use howdah_wire::backend::Status;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -295,6 +297,7 @@ fn may_leave(client: &Client) -> bool {
         && client.login.is_some()
         && client.inbox.at_boundary()
         && !client.is_replicating()
+        && client.status_ahead() == Status::Idle
         && !(client.is_leaving() || client.end.is_stalled() || client.parked)
         && !(client.valve.is_paused() || client.valve.is_congested())
 }

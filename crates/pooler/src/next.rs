@@ -42,6 +42,10 @@ pub(crate) enum Next {
     AwaitRound(ClientId),
     /// A standby has refused a client's read with this SQLSTATE: the read runs again at the primary.
     ReadAgain(ClientId, ServerId, Sqlstate),
+    /// A server is there to tell the catalogue of its shard.
+    ReadCatalogue(ServerId),
+    /// A pool needs a server that tells the catalogue of its shard.
+    NeedCatalogue(PoolId),
     /// A login needs the names of its database's volatile functions, from this server if it is idle.
     AskVolatile(LoginId, Option<ServerId>),
 }

@@ -31,7 +31,13 @@ impl Pooler {
             Order::Drain => self.drain_behind(out),
             Order::Reconnect(database) => {
                 self.janitor.epoch += 1;
-                for id in self.logins_of(database.as_deref()) {
+                let names = database.as_deref().map(|name| self.with_shards(name));
+                let names = names.iter().flatten().map(String::as_str);
+                let logins: Vec<LoginId> = match database {
+                    None => self.logins_of(None),
+                    Some(_) => names.flat_map(|name| self.logins_of(Some(name))).collect(),
+                };
+                for id in logins {
                     let why = "RECONNECT command issued";
                     self.call_in_those(|server| server.login == id, why, out);
                 }
@@ -50,15 +56,16 @@ impl Pooler {
     }
 
     fn pause(&mut self, database: Option<&str>, out: &mut Out) {
-        match database {
+        let names = database.map(|name| self.with_shards(name));
+        match &names {
             None => self.janitor.paused_all = true,
-            Some(name) => {
-                self.janitor.paused.insert(name.to_string());
-            }
+            Some(names) => self.janitor.paused.extend(names.iter().cloned()),
         }
         for id in self.pools.ids() {
             let pool = self.pools.at_mut(id);
-            if database.is_none_or(|name| *pool.key.login.database == *name) {
+            let is_named =
+                |names: &Vec<String>| names.iter().any(|n| *n == *pool.key.login.database);
+            if names.as_ref().is_none_or(is_named) {
                 pool.set_paused(true);
                 let idle: Vec<_> = pool.idle.iter().collect();
                 for server in idle {
@@ -83,6 +90,7 @@ impl Pooler {
         self.janitor.count_kill(database);
         if let Some(name) = database {
             self.pause(Some(name), out);
+            self.kill_sharded(name, out);
         }
         for id in self.logins_of(database) {
             let name = self.logins.at(id).key.database.clone();
@@ -108,7 +116,9 @@ impl Pooler {
             None if self.janitor.paused_all => self.janitor.paused_all = false,
             None => self.janitor.paused.clear(),
             Some(name) => {
-                self.janitor.paused.remove(name);
+                for name in self.with_shards(name) {
+                    self.janitor.paused.remove(&name);
+                }
             }
         }
         for id in self.pools.ids() {

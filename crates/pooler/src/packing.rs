@@ -1,5 +1,7 @@
 //! Packs clients and servers at rest into parcels for the successor process ([`crate::takeover`]).
 
+use howdah_wire::backend::Status;
+
 use crate::cancel::OldKey;
 use crate::client::{Client, ClientState};
 use crate::event::{Action, ClientId, Close, LooseSocket, Out, Peer, Question, ServerId};
@@ -126,6 +128,8 @@ impl Pooler {
             _ if client.valve.is_congested() => None,
             // Only this process hears the client's channels.
             _ if hears(client) => None,
+            // No server knows the client's transaction yet.
+            _ if client.status_ahead() != Status::Idle => None,
             ClientState::Startup | ClientState::Moving(_) => Some(Standing::Startup),
             ClientState::Welcome(_) => Some(Standing::Newcomer),
             ClientState::Idle | ClientState::Waiting(_) | ClientState::Leaving { .. } => {

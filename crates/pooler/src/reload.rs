@@ -23,7 +23,8 @@ impl Pooler {
     /// Applies a new configuration.
     pub(crate) fn new_settings(&mut self, config: Arc<Config>, out: &mut Out) {
         let resecure = self.config.tls.generation != config.tls.generation;
-        self.config = config;
+        let before = std::mem::replace(&mut self.config, config);
+        self.new_maps(&before, out);
         self.known.clear();
         self.queries.set(&self.config.globals);
         self.peers_changed();
@@ -67,7 +68,7 @@ impl Pooler {
     }
 
     fn new_terms(&mut self, id: LoginId, database: Arc<crate::config::Database>, out: &mut Out) {
-        let schema = self.shared.statements.schema_of(database.target());
+        let schema = self.shared.statements.schema_of(database.schema());
         let home = self.pool_there(id, Purpose::Clients, &TargetName::Entry);
         let home = home.filter(|_| !database.is_placed());
         let login = self.logins.at(id);

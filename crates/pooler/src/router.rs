@@ -95,6 +95,11 @@ impl Pooler {
                 Next::ReadAgain(id, server, sqlstate) => {
                     self.read_again(id, server, sqlstate, out);
                 }
+                Next::ReadCatalogue(id) if self.servers.get(id).is_some() => {
+                    self.read_catalogue(id, out);
+                }
+                Next::ReadCatalogue(_) => {}
+                Next::NeedCatalogue(pool) => self.need(pool, out),
                 Next::AskVolatile(login, server) => self.ask_volatile(login, server, out),
             }
         }
@@ -149,6 +154,9 @@ impl Pooler {
             Mail::SchemaChanged(database, changes) => {
                 let statements = &mut self.shared.statements;
                 statements.schema_changed_elsewhere(&database, changes);
+            }
+            Mail::ShardCatalogue(shard, schema, found) => {
+                self.learn_catalogue(&shard, schema, Some(found));
             }
             Mail::VolatileNames(database, schema, names) => {
                 self.learn_volatile(&database, schema, &names);

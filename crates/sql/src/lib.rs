@@ -39,6 +39,7 @@ mod prepared;
 mod reader;
 pub mod reads;
 mod routing;
+mod sharded;
 pub mod signal;
 pub mod token;
 mod words;
@@ -59,6 +60,7 @@ pub use kinds::Kinds;
 pub use prepared::StatementCommand;
 pub use reads::is_read;
 pub use routing::Routing;
+pub use sharded::{ShardSetting, ShardedText, repeats};
 pub use words::LongText;
 
 /// The possible effects of running a text, which may have several commands.

@@ -32,7 +32,11 @@ impl Pooler {
         let (database, user) = (wish.database, wish.user);
         let login = self.shared.names.login(database, user);
         let params = self.shared.params.intern(wish.params);
+        let map = self.map_of(database);
         let client = gone!(self.clients.get_mut(id));
+        if let Some(map) = &map {
+            client.enters_map(map.clone(), wish.shard);
+        }
         client.set_protocol(Protocol {
             replication: wish.replication,
             server_options: wish.server_options,
@@ -51,6 +55,10 @@ impl Pooler {
         if console::is_console(database) && self.is_our_own_user(id) {
             // A user who may stop the process is admitted whatever limits are reached.
             return self.begin_login(id, out);
+        }
+        if map.is_some() && self.clients.at(id).is_replicating() {
+            let text = "replication is not possible in a sharded database: name one of its shards";
+            return self.disconnect(id, Fault::Shard(text.into()), out);
         }
         if let Some(fault) = self.refuses_login(database, user) {
             return self.disconnect(id, fault, out);

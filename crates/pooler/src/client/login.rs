@@ -15,6 +15,7 @@ use crate::auth::{
 };
 use crate::client::Client;
 use crate::client::state::{ClientState, LoginAttempt, Proof};
+use crate::config::PoolMode;
 use crate::config::{AuthType, Authority, Database};
 use crate::event::{ClientId, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
@@ -349,7 +350,8 @@ impl Pooler {
         let by_authority = matches!(proof, Some(Proof::Authority { .. }));
         let client = gone!(self.clients.get_mut(id));
         let who = client.who.clone();
-        let Some(entry) = self.config.entry(&who.database).cloned() else {
+        let front = self.config.front(&who.database);
+        let Some(entry) = self.config.entry(front).cloned() else {
             return self.disconnect(id, Fault::NoDatabase(who.database.to_string()), out);
         };
         if entry.users_only && entry.member(&who.user).is_none() {
@@ -368,6 +370,13 @@ impl Pooler {
         };
         // A directory may accept several passwords of a user.
         let login = self.logins.at(login_id);
+        if self.clients.at(id).sharded.is_some() && login.terms.mode != PoolMode::Transaction {
+            let text = format!(
+                "a sharded database needs pool_mode = transaction for user {}",
+                who.user
+            );
+            return self.disconnect(id, Fault::Config(text), out);
+        }
         if lends
             && !by_authority
             && let Some(secret) = found.clone().filter(|found| login.secrets.has_other(found))
@@ -422,7 +431,8 @@ impl Pooler {
     ) -> Option<(LoginId, PoolId)> {
         let who = self.clients.at(id).who.clone();
         let user = entry.pooled_as(&who.user);
-        let key = self.shared.names.login(&who.database, user);
+        let front = self.config.front(&who.database).to_owned();
+        let key = self.shared.names.login(&front, user);
         let known = self.logins.find(&key);
         let pool = known.and_then(|login| {
             let is_placed = self.logins.at(login).terms.database.is_placed();
@@ -436,12 +446,12 @@ impl Pooler {
         if let (Some(login), Some(pool)) = (known, pool) {
             return Some((login, pool));
         }
-        let database = self.config.database(&who.database)?;
+        let database = self.config.database(&front)?;
         if database.auto {
             let text = format!("registered new auto-database: {}", who.database);
             self.note_client(Level::Log, id, &text, out);
         }
-        Some(self.home_for(&who, &database))
+        Some(self.home_for(&front, &who.user, &database))
     }
 
     /// Greets a client with its login's parameters, overlaid with its own.

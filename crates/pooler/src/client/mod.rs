@@ -23,7 +23,11 @@ use times::ClientTimes;
 
 use std::sync::Arc;
 
+use howdah_shard::Hint;
+use howdah_wire::backend::Status;
+
 use crate::account::Allowance;
+use crate::config::ShardMap;
 use crate::console::ConsoleSession;
 use crate::effect::harmless::is_harmless;
 use crate::event::{ClientId, Ends, Peer, ServerId, Time, WorkerId};
@@ -39,6 +43,7 @@ use crate::reads::mark::{Again, ReadMark, ReadWish};
 use crate::reads::tally::ReadPlace;
 use crate::roster::view::Instance;
 use crate::session::settings::Maybe;
+use crate::shard::Sharded;
 use crate::signal::SignalStatement;
 use crate::statement::ClientStatements;
 use crate::timers::Timers;
@@ -97,6 +102,8 @@ pub struct Client {
     pub(crate) standby: Option<bool>,
     /// What the client has seen, if its reads are routed.
     pub(crate) read_mark: Option<Box<ReadMark>>,
+    /// The client's shard, if its database is sharded.
+    pub(crate) sharded: Option<Box<Sharded>>,
     /// The client got a NOTICE about its wait.
     pub(crate) notified: bool,
     /// What the client's start-up packet asked of the protocol.
@@ -710,6 +717,32 @@ impl Client {
     pub(crate) fn hushes(&mut self, hush: Hush, now: Time) {
         self.hush = hush;
         self.times.set_quiet(now);
+    }
+
+    /// The client's shard, if its database is sharded.
+    #[inline]
+    pub(crate) fn sharded_mut(&mut self) -> Option<&mut Sharded> {
+        self.sharded.as_deref_mut()
+    }
+
+    /// The client's database is sharded, and the client says this of its shard.
+    pub(crate) fn enters_map(&mut self, map: Arc<ShardMap>, hint: Option<Hint>) {
+        self.sharded = Some(Box::new(Sharded::new(map, hint)));
+    }
+
+    /// The state of the client's transaction, while it has no server.
+    #[inline]
+    pub(crate) fn status_ahead(&self) -> Status {
+        let sharded = self.sharded.as_ref();
+        sharded.map_or(Status::Idle, |sharded| sharded.status())
+    }
+
+    /// True if the client's server must begin a transaction before the client's next message.
+    #[inline]
+    pub(crate) fn begins_late(&self) -> bool {
+        self.sharded
+            .as_ref()
+            .is_some_and(|sharded| sharded.begins())
     }
 
     /// The client is idle. If it listens, Howdah holds back its ReadyForQuery until it has got all

@@ -6,17 +6,28 @@ use std::sync::Arc;
 use super::Client;
 use crate::Shared;
 use crate::cancel::OldKey;
+use crate::effect::ShardSetting;
 use crate::event::LooseSocket;
 use crate::inbox::Fate;
 use crate::login::key::LoginKey;
 use crate::params::Params;
 use crate::parcel::{Passenger, Standing};
 use crate::session;
+use crate::session::Shelf;
+use crate::session::settings::Maybe;
+use crate::shard::{hint_of, setting_of};
 use crate::statement::SchemaId;
+use howdah_shard::Hint;
 
 impl Client {
     /// Packs the client's state, without its server.
-    pub(crate) fn travels(self, socket: LooseSocket, standing: Standing, key: OldKey) -> Passenger {
+    pub(crate) fn travels(
+        mut self,
+        socket: LooseSocket,
+        standing: Standing,
+        key: OldKey,
+    ) -> Passenger {
+        self.packs_hints();
         Passenger {
             socket,
             standing,
@@ -48,6 +59,49 @@ impl Client {
             held: self.inbox.into_held(),
             server: None,
         }
+    }
+
+    /// What the client says of its shard travels among its settings.
+    fn packs_hints(&mut self) {
+        let Some(sharded) = self.sharded.take() else {
+            return;
+        };
+        let [session, login] = sharded.hints();
+        let with = |settings: &Maybe, hint: Option<&Hint>| {
+            let Some(hint) = hint else {
+                return settings.clone();
+            };
+            let mut own = settings.as_deref().cloned().unwrap_or_default();
+            let (setting, value) = setting_of(hint);
+            own.put(setting.name().as_bytes(), Some(value.as_bytes()));
+            own.shared()
+        };
+        if session.is_some() || login.is_some() {
+            let own = self.session_mut();
+            own.settings = with(&own.settings, session);
+            own.login = with(&own.login, login);
+        }
+    }
+
+    /// Takes what the client says of its shard out of its settings: for its session, and at its login.
+    pub(crate) fn takes_hints(&mut self, shelf: &mut Shelf) -> [Option<Hint>; 2] {
+        let Some(session) = self.session.as_deref_mut() else {
+            return [None, None];
+        };
+        let hints = [&mut session.settings, &mut session.login].map(|settings| {
+            let mut own = settings.as_deref().cloned()?;
+            let found = [ShardSetting::Shard, ShardSetting::Key];
+            let found = found.into_iter().find_map(|setting| {
+                let value = own.get(setting.name().as_bytes())?;
+                Some((setting, hint_of(setting, value)))
+            })?;
+            let (setting, found) = found;
+            own.put(setting.name().as_bytes(), None);
+            *settings = session::intern(shelf, own.shared());
+            Some(found)
+        });
+        self.forgets_blank_session();
+        hints
     }
 
     /// Restores the state that does not depend on the client's [`Standing`].

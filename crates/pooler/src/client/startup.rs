@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use howdah_shard::Hint;
 use howdah_wire::WireError;
 use howdah_wire::startup::{FirstPacket, Startup, length, read};
 
@@ -9,6 +10,7 @@ use super::{Client, ClientTimes, Protocol, Replication};
 use crate::auth::CERT_REQUIRED;
 use crate::client::ClientState;
 use crate::config::{SessionState, SslMode};
+use crate::effect::ShardSetting;
 use crate::event::{Action, Address, ClientId, Ends, Out, Peer, Time};
 use crate::fault::{Fault, Foreign};
 use crate::inbox::Inbox;
@@ -17,6 +19,7 @@ use crate::params::{Meaning, Params};
 use crate::pooler::Pooler;
 use crate::reads::wish::{ROUTE, route_of};
 use crate::session::settings::{Settings, at_login};
+use crate::shard::hint_of;
 use crate::statement::ClientStatements;
 use crate::tls::{TlsFacts, TlsStart};
 use crate::valve::Valve;
@@ -38,6 +41,8 @@ pub struct LoginWish<'packet> {
     pub(super) params: Params,
     /// Other settings.
     pub(super) settings: Settings,
+    /// Which shard of a sharded database the client means.
+    pub(super) shard: Option<Hint>,
     pub(super) minor: u16,
     /// `_pq_.` options. Howdah knows none of them.
     pub(super) options: Vec<&'packet [u8]>,
@@ -82,6 +87,7 @@ impl Pooler {
             welcomed: false,
             standby: None,
             read_mark: None,
+            sharded: None,
             notified: false,
             protocol: Protocol::default(),
             old_key: None,
@@ -299,6 +305,7 @@ impl Pooler {
             replication: Replication::None,
             params: Params::unknown(&self.shared.tracked),
             settings: Settings::default(),
+            shard: None,
             minor: startup.minor,
             options: Vec::new(),
             server_options: None,
@@ -341,6 +348,15 @@ impl Pooler {
             wish.params = wish.params.with(position, value);
             return Ok(true);
         }
+        if let Some(setting) = ShardSetting::named(&name.to_ascii_lowercase())
+            && let Some(map) = self.map_of(wish.database)
+        {
+            let hint = hint_of(setting, value);
+            hint.shard(&map)
+                .map_err(|error| Fault::Shard(error.message))?;
+            wish.shard = Some(hint);
+            return Ok(true);
+        }
         // On the console a setting has no effect at login, as later.
         if self.ignores(name) || console::is_console(wish.database) {
             return Ok(true);
@@ -367,7 +383,7 @@ impl Pooler {
             return false;
         }
         let config = &self.config;
-        let Some(entry) = config.entry(wish.database) else {
+        let Some(entry) = config.entry(config.front(wish.database)) else {
             return false;
         };
         let user = entry.pooled_as(wish.user);

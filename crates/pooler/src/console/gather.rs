@@ -321,6 +321,7 @@ impl Pooler {
             ServerState::Checking
             | ServerState::Resetting
             | ServerState::Naming(_)
+            | ServerState::Cataloguing(_)
             | ServerState::Draining
             | ServerState::Examining(_) => Seen::Tested,
             ServerState::Resolving

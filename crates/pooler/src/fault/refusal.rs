@@ -112,6 +112,10 @@ impl Refusal {
                 ),
                 (b'H', b"Close some, or parse without a name."),
             ],
+            Refusal::Shard => &[
+                (b'C', b"0A000"),
+                (b'M', b"nothing says which shard the statement belongs to"),
+            ],
             Refusal::TooManyNames => &[
                 (b'C', b"54000"),
                 (

@@ -299,6 +299,8 @@ pub enum Refusal {
     TooMuch,
     /// The client has too many names.
     TooManyNames,
+    /// The statement belongs to another shard, or nobody knows to which. The client knows the rest.
+    Shard,
 }
 
 /// A change of a server's statements, made once PostgreSQL has confirmed the message.

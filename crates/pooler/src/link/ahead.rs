@@ -136,8 +136,9 @@ impl Ahead<'_> {
             }
             tag::SYNC => {
                 self.client.end.group_ends();
+                let status = self.client.status_ahead();
                 self.out
-                    .send_with(Peer::Client(self.id), |buf| write::ready(buf, Status::Idle));
+                    .send_with(Peer::Client(self.id), |buf| write::ready(buf, status));
             }
             // The message is the rest of a failed COPY, or a Flush with nothing to flush.
             tag::FLUSH | tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => {}

@@ -54,8 +54,9 @@ impl Ahead<'_> {
         for known in group.messages {
             self.answer(known);
         }
+        let status = self.client.status_ahead();
         self.out
-            .send_with(Peer::Client(self.id), |buf| write::ready(buf, Status::Idle));
+            .send_with(Peer::Client(self.id), |buf| write::ready(buf, status));
         self.client.inbox.gives_room_back();
         chunk.at += group.length;
         self.counts.groups += 1;
@@ -65,6 +66,7 @@ impl Ahead<'_> {
     fn may_answer_groups(&self) -> bool {
         let client = &*self.client;
         self.renames()
+            && self.client.status_ahead() != Status::Failed
             && matches!(client.state(), ClientState::Idle)
             // Its ReadyForQuery must follow all notifications.
             && !client.listens()

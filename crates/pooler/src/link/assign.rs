@@ -51,7 +51,8 @@ impl Pooler {
                 && !forgets
                 && client.needs_no_answer()
                 // Else the first answers would be those to the settings.
-                && !client.is_to_be_guarded();
+                && !client.is_to_be_guarded()
+                && !client.begins_late();
             let along = reported.filter(|_| goes);
             Self::align(
                 &self.shared,

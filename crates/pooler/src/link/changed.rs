@@ -247,6 +247,15 @@ impl Downstream<'_> {
 
     /// Sends the client the reason why the statement can't be used here.
     pub(super) fn tell_refusal(&mut self, fields: Fields<'_>, why: Refusal) {
+        let sharded = self
+            .side
+            .client()
+            .and_then(|client| client.sharded.as_ref());
+        if let (Refusal::Shard, Some(error)) = (why, sharded.and_then(|sharded| sharded.refusal()))
+        {
+            let error = error.clone();
+            return self.side.tell(self.out, |buf| error.write(buf));
+        }
         self.tell_instead(fields, why.words());
     }
 

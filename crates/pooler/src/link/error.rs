@@ -178,6 +178,9 @@ impl Downstream<'_> {
             return;
         };
         client.read_fails();
+        if let Some(sharded) = client.sharded_mut() {
+            sharded.fails();
+        }
         let listens = client.listens();
         let Some(session) = client.session_if_any() else {
             return;

@@ -24,6 +24,7 @@ pub mod end;
 pub(crate) mod ends;
 mod error;
 pub mod extended;
+mod gated;
 mod guarded;
 mod kept_unnamed;
 pub mod known;

@@ -14,11 +14,14 @@ use crate::link::downstream;
 use crate::link::upstream::{self, Flow, Upstream};
 use crate::listen::Hush;
 use crate::login::Login;
+use crate::next::Next;
 use crate::opening::QueryRead;
 use crate::pooler::Pooler;
 use crate::queries::watched::Watching;
 use crate::server::Server;
 use crate::session::Tracking;
+use crate::shard::Placing;
+use crate::shard::planning::Planning;
 
 /// The result of handling a chunk.
 pub(super) enum After {
@@ -63,13 +66,28 @@ impl Pooler {
             self.clients.at_mut(id).inbox.take_gist(&mut read.gist);
         }
         if self.clients.at(id).linked_server().is_none() {
-            if let Err(flow) = self.ahead(id, chunk, &mut read, out) {
-                return self.stopped(id, flow, chunk, &mut read, out);
+            loop {
+                if let Err(flow) = self.ahead(id, chunk, &mut read, out) {
+                    return self.stopped(id, flow, chunk, &mut read, out);
+                }
+                if self.clients.at(id).sharded.is_none() {
+                    break;
+                }
+                match self.place_sharded(id, chunk, out) {
+                    Ok(Placing::Goes) => break,
+                    Ok(Placing::Done) => read.forget(),
+                    Err(flow) => return self.stopped(id, flow, chunk, &mut read, out),
+                }
             }
             if !self.checkout(id, &read, chunk, out) {
                 self.keep_gist(id, &mut read);
                 return After::Keep;
             }
+        }
+        if self.clients.at(id).begins_late() {
+            self.begin_late(id, out);
+            self.keep_gist(id, &mut read);
+            return After::Keep;
         }
         let from = chunk.at;
         let flow = self.run_upstream(id, chunk, &mut read, out);
@@ -108,6 +126,12 @@ impl Pooler {
             Flow::NeedChannels(names) => self.wish_for_channels(id, names, chunk.rest(), out),
             Flow::NeedSignal { pid, ends } => self.ask_for_signal(id, pid, ends, out),
             Flow::NeedPass => self.await_pass(id, Hush::Passes, out),
+            Flow::NeedShard => self.leave_guess(id, out),
+            Flow::NeedCatalogue { unknown } => {
+                if self.has_catalogue(id, unknown) {
+                    self.next.note(Next::Resume(id));
+                }
+            }
             Flow::Terminate => {
                 self.client_parts(id, Fault::ClientClosed, out);
                 return After::Gone;
@@ -198,6 +222,12 @@ impl Pooler {
         });
         let renames = login.renames(globals.max_prepared_statements);
         let schema = login.schema;
+        let planning = client.sharded.is_some().then(|| {
+            let schema = self.shared.statements.schema(schema);
+            let lore = self.shard_lore.get_mut(&client.who.database);
+            let planner = lore.and_then(|lore| lore.planner(schema));
+            Box::new(Planning::new(planner, login))
+        });
         let (terms, share, keepers) = login.for_messages();
         let mut upstream = Upstream {
             id,
@@ -213,6 +243,7 @@ impl Pooler {
             interner: &mut self.shared.statements,
             share,
             keepers,
+            planning,
             out,
             counts: upstream::SentCounts::default(),
         };

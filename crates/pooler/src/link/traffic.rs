@@ -84,7 +84,8 @@ impl Pooler {
             | ServerState::Lookup(_)
             | ServerState::Examining(_)
             | ServerState::Maturing(_)
-            | ServerState::Naming(_) => {
+            | ServerState::Naming(_)
+            | ServerState::Cataloguing(_) => {
                 return self.own_bytes(id, bytes, out);
             }
             ServerState::Listening { .. } => return self.listener_bytes(id, bytes, out),

@@ -22,6 +22,7 @@ use crate::opening::QueryRead;
 use crate::params::Tracked;
 use crate::queries::watched::Watching;
 use crate::server::Server;
+use crate::shard::planning::Planning;
 use crate::statement::{self, Interner, Keepers, Named, SchemaId, Statement};
 
 /// Why `Upstream::run` stopped.
@@ -54,6 +55,13 @@ pub enum Flow {
     },
     /// The client must first get the notifications of everything committed by now.
     NeedPass,
+    /// The transaction has begun on the wrong shard, on a guess.
+    NeedShard,
+    /// The catalogue of a sharded database must be read first.
+    NeedCatalogue {
+        /// The statement has a name that the last catalogue does not have.
+        unknown: bool,
+    },
     /// The client sent a Terminate.
     Terminate,
     /// The client broke the protocol.
@@ -112,6 +120,8 @@ pub struct Upstream<'a> {
     pub share: &'a Arc<Allowance>,
     /// Which server of the login has a statement.
     pub keepers: &'a mut Keepers,
+    /// What plans need, if the client's database is sharded.
+    pub planning: Option<Box<Planning<'a>>>,
     /// The list of actions.
     pub out: &'a mut Out,
     /// The counters.
@@ -181,6 +191,9 @@ impl Upstream<'_> {
         let waits = waits && (needs_server(tag) || begins_or_ends(tag));
         if waits && (self.server.link.ledger.owes_ready() || reads && self.is_over()) {
             return Err(self.stall());
+        }
+        if self.client.sharded.is_some() && self.gate(chunk, header)? {
+            return Ok(());
         }
         match tag {
             tag::QUERY => self.query(chunk, header, read),

@@ -694,6 +694,7 @@ impl Reader<'_> {
             1 => Purpose::Lookups,
             2 => Purpose::Listening,
             3 => Purpose::Checks,
+            4 => Purpose::Catalogue,
             _ => return Err(Damaged),
         };
         let login = Arc::new(LoginKey { database, user });

@@ -240,6 +240,10 @@ impl Pooler {
             self.listener_ready(id, out);
             return true;
         }
+        if pool.key.purpose == Purpose::Catalogue {
+            self.next.note(Next::ReadCatalogue(id));
+            return true;
+        }
         if held {
             return false;
         }

@@ -27,6 +27,8 @@ pub enum Purpose {
     Listening,
     /// One server asks a host for its role ([`crate::host_check`]).
     Checks,
+    /// One server at a time tells the catalogue of a shard ([`crate::shard`]).
+    Catalogue,
 }
 
 /// The name of a pool, the same on all workers.
@@ -48,6 +50,11 @@ impl PoolKey {
             target: TargetName::Entry,
             purpose: Purpose::Clients,
         }
+    }
+
+    /// True if the next server that comes free is for Howdah itself.
+    pub fn serves_howdah(&self) -> bool {
+        matches!(self.purpose, Purpose::Listening | Purpose::Catalogue)
     }
 
     /// True if the servers listen.

@@ -103,7 +103,7 @@ impl Pool {
         proved: bool,
     ) -> Self {
         Pool {
-            sought: key.listens(),
+            sought: key.serves_howdah(),
             key,
             login,
             target,
@@ -357,12 +357,12 @@ impl Pool {
 
     /// The next released server is to tell which functions are volatile, or not any more.
     pub(crate) fn seeks_names(&mut self, seeks: bool) {
-        self.sought = seeks || self.key.listens();
+        self.sought = seeks || self.key.serves_howdah();
     }
 
     /// True if the next released server is to tell which functions are volatile.
     pub(crate) fn is_sought_for_names(&self) -> bool {
-        self.sought && !self.key.listens()
+        self.sought && !self.key.serves_howdah()
     }
 
     /// Takes out the hungry worker that gets a released server, if it comes before the oldest

@@ -218,7 +218,7 @@ impl Pooler {
                     self.next.note(Next::LookUp(client));
                 }
             }
-            Purpose::Listening | Purpose::Checks => {}
+            Purpose::Listening | Purpose::Checks | Purpose::Catalogue => {}
         }
     }
 

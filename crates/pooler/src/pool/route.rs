@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::client::{Client, ClientState};
 use crate::config::{Database, HostPort};
 use crate::event::ClientId;
-use crate::login::{Login, LoginId, LoginKey, Terms};
+use crate::login::{Login, LoginId, Terms};
 use crate::opening::Opening;
 use crate::pool::{Pool, PoolId, PoolKey, Purpose, Supply, Target, TargetName};
 use crate::pooler::Pooler;
@@ -33,8 +33,10 @@ impl Pooler {
             });
         }
         let database = login.terms.database.clone();
+        // The client of a sharded database has asked for another name.
+        let name = login.key.database.clone();
         let who = self.clients.at(id).who.clone();
-        let (new, pool) = self.home_for(&who, &database);
+        let (new, pool) = self.home_for(&name, &who.user, &database);
         self.join(id, new);
         // The other login may not have followed what the client has seen.
         self.clients.at_mut(id).forgets_reads();
@@ -71,11 +73,12 @@ impl Pooler {
     /// its database forces.
     pub(crate) fn home_for(
         &mut self,
-        who: &LoginKey,
+        name: &str,
+        user: &str,
         database: &Arc<Database>,
     ) -> (LoginId, PoolId) {
-        let user = database.pooled_as(&who.user);
-        let login = self.login_of(&who.database, user, database);
+        let user = database.pooled_as(user);
+        let login = self.login_of(name, user, database);
         (login, self.pool_of(login, Purpose::Clients))
     }
 
@@ -86,7 +89,7 @@ impl Pooler {
             return id;
         }
         let terms = Terms::of(&self.config, &key, database.clone());
-        let schema = self.shared.statements.schema_of(database.target());
+        let schema = self.shared.statements.schema_of(database.schema());
         let share = self.shared.account.share();
         let login = Login::new(key, terms, (schema, share), self.seeded, self.now);
         self.logins.insert(login)

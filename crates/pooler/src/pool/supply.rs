@@ -38,7 +38,7 @@ impl Supply {
                 scopes.min_pool_size(),
             ),
             Purpose::Lookups => (scopes.pool_size(), scopes.reserve_pool_size(), 0),
-            Purpose::Listening | Purpose::Checks => (1, 0, 0),
+            Purpose::Listening | Purpose::Checks | Purpose::Catalogue => (1, 0, 0),
         };
         Supply {
             bounds: Bounds {

@@ -32,7 +32,7 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         let of = self.logins.at(server.login);
         let pool = self.pools.at(server.pool);
-        let shown = if pool.key.purpose == Purpose::Clients {
+        let shown = if matches!(pool.key.purpose, Purpose::Clients | Purpose::Catalogue) {
             &of.secrets
         } else {
             &pool.secrets

@@ -85,6 +85,7 @@ impl Pooler {
             self.check_closed(id, &target);
             return self.unpacked(Peer::Server(id), out);
         }
+        let tells_catalogue = pool.key.purpose == Purpose::Catalogue;
         login_is_over(&pool.key, server.connection.login_at, out);
         if server.permitted {
             let freed = ToBroker::Freed {
@@ -95,6 +96,9 @@ impl Pooler {
         }
         if let Some((worker, pool)) = server.makes_room_for {
             self.tell_room(worker, pool, true, out);
+        }
+        if tells_catalogue {
+            self.catalogue_server_gone(server.pool, out);
         }
         self.need(server.pool, out);
         self.unpacked(Peer::Server(id), out);

@@ -51,6 +51,7 @@ use crate::roster::check::Examination;
 use crate::roster::view::Instance;
 use crate::session::server::{Numbers, ServerSession, Trial};
 use crate::session::settings::Maybe;
+use crate::shard::lore::CatalogueAnswer;
 use crate::statement::{ServerSet, Shape, Statement};
 use crate::timers::Timers;
 use crate::valve::Valve;
@@ -437,6 +438,13 @@ impl Server {
     pub(crate) fn naming_mut(&mut self) -> Option<&mut Naming> {
         match &mut self.state {
             ServerState::Naming(naming) => Some(naming),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn catalogue_mut(&mut self) -> Option<&mut CatalogueAnswer> {
+        match &mut self.state {
+            ServerState::Cataloguing(answer) => Some(answer),
             _ => None,
         }
     }

@@ -17,7 +17,8 @@ impl Pooler {
                 ServerState::Lookup(_)
                 | ServerState::Examining(_)
                 | ServerState::Maturing(_)
-                | ServerState::Naming(_) => limits::LOOKUP_MESSAGE,
+                | ServerState::Naming(_)
+                | ServerState::Cataloguing(_) => limits::LOOKUP_MESSAGE,
                 // Bytes after the work are held and handled in a separate step: `Relay` can only
                 // refer to bytes of the current event.
                 _ if !server.inbox.held().is_empty() => return self.next.note(Next::Hear(id)),
@@ -39,6 +40,7 @@ impl Pooler {
                 ServerState::Lookup(_) => self.lookup_message(id, message, &body, out),
                 ServerState::Maturing(_) => self.maturing_message(id, message, &body, out),
                 ServerState::Naming(_) => self.naming_message(id, message, &body, out),
+                ServerState::Cataloguing(_) => self.catalogue_message(id, message, &body, out),
                 _ => self.check_message(id, message, &body, out),
             }
         }

@@ -66,6 +66,9 @@ impl Pooler {
                 self.close_server(id, "connect_query failed", Close::Await, out);
             }
             ServerState::ConnectQuery => self.server_is_born(id, out),
+            ServerState::Cataloguing(_) => {
+                self.close_server(id, "the catalogue is read", Close::Await, out);
+            }
             ServerState::Draining => self.drained_of_client(id, out),
             ServerState::Resetting | ServerState::Checking | ServerState::Naming(_) => {
                 if matches!(server.state(), ServerState::Checking) {

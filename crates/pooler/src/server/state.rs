@@ -10,6 +10,7 @@ use crate::login::key::{Parameter, Welcome};
 use crate::reads::maturity::Maturity;
 use crate::reads::naming::Naming;
 use crate::roster::check::Examination;
+use crate::shard::lore::CatalogueAnswer;
 
 /// The state of a server.
 #[derive(Debug)]
@@ -44,6 +45,8 @@ pub enum ServerState {
     Maturing(Box<Maturity>),
     /// The server tells which functions of its database are volatile.
     Naming(Box<Naming>),
+    /// The server tells the catalogue of its shard ([`crate::shard`]).
+    Cataloguing(Box<CatalogueAnswer>),
     /// A listening connection ([`crate::listen`]).
     Listening {
         /// The first query runs. No client waits for its result.

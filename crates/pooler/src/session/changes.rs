@@ -72,6 +72,11 @@ impl Changes {
         self.private
     }
 
+    /// True if PostgreSQL looks names up elsewhere than outside of the transaction.
+    pub(crate) fn looks_elsewhere(&self) -> bool {
+        self.names != Names::Same
+    }
+
     /// True if PostgreSQL has reported all changed settings.
     pub(crate) fn are_settled(&self) -> bool {
         !self.unsettled

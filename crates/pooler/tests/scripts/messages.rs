@@ -83,6 +83,42 @@ pub fn client_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
     }
 }
 
+/// How the question for a shard's catalogue begins.
+const CATALOGUE: &[u8] = b"SELECT pg_catalog.pg_encoding_to_char(";
+
+/// Appends a shard's catalogue.
+fn catalogue(buf: &mut Vec<u8>) {
+    let tables = [("101", "accounts"), ("102", "orders"), ("103", "countries")];
+    let columns = [
+        ("101", "account_id", "20"),
+        ("101", "name", "25"),
+        ("102", "account_id", "20"),
+    ];
+    let columns = columns.into_iter().chain([("103", "name", "25")]);
+    let parts: [Vec<Vec<&str>>; 9] = [
+        vec![vec!["UTF8", "\"$user\", public"]],
+        Vec::new(),
+        vec![vec!["public", "true"], vec!["pg_catalog", "true"]],
+        Vec::new(),
+        tables
+            .map(|(oid, name)| vec![oid, "public", name, "r", "false", ""])
+            .into(),
+        columns
+            .map(|(of, name, oid)| vec![of, name, oid, "false", "true", "true"])
+            .collect(),
+        Vec::new(),
+        Vec::new(),
+        Vec::new(),
+    ];
+    for part in parts {
+        for row in part {
+            write::data_row(buf, row.iter().map(|field| Some(field.as_bytes())));
+        }
+        write::command_complete(buf, "SELECT");
+    }
+    write::ready(buf, Status::Idle);
+}
+
 /// Appends PostgreSQL's message, given as a word.
 pub fn server_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
     let first = arguments.first().copied().unwrap_or("");
@@ -133,6 +169,8 @@ pub fn server_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
             buf.extend_from_slice(first.as_bytes());
         }),
         "G" | "W" | "H" => write::message(buf, tag, |buf| buf.extend_from_slice(&[0; 3])),
+        // The answer to catalogue: the tables accounts, orders (with keys account_id) and countries.
+        "catalogue" => catalogue(buf),
         // The answer to settings(...).
         "settings" => {
             for command in ["BEGIN", "SELECT 1", "COMMIT"] {
@@ -206,6 +244,7 @@ fn backend(tag: u8, body: &[u8]) -> String {
 fn frontend(tag: u8, body: &[u8]) -> String {
     let string = |bytes: &[u8]| cstr(bytes).map_or_else(String::new, |(front, _)| text(front));
     match tag {
+        b'Q' if body.starts_with(CATALOGUE) => "catalogue".into(),
         b'Q' if body.len() > 10_000 => format!("Q({} bytes)", body.len() - 1),
         b'Q' => format!("Q({})", string(body)),
         b'P' => {

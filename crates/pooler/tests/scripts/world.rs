@@ -2,6 +2,7 @@
 //!
 //! - `setup workers=2 key=value ...`: comes first. Sets settings of PgBouncer, and settings of the
 //!   database `d` by `d.key=value`. `~` is a blank. `d.users.u=x`: servers of `u` log in as `x`. A second database `e` has no settings.
+//!   `sharded`: there is a database `prod` with two shards; `tenant=...`: with this distribution.
 //! - `a login name=value ...`, `a@1 login`: a client connects (to a worker) and logs in as `u`.
 //! - `a Q(select 1) S`: a client sends messages. `a [7] Q(...)`: the client sends only 7 bytes; `a
 //!   rest` sends the others.
@@ -99,6 +100,13 @@ pub fn play(script: &str) {
     }
 }
 
+/// Its shards are two more databases.
+const SHARDS: &str = "prod_0 = host=127.0.0.1 port=5440\nprod_1 = host=127.0.0.1 port=5441\n\
+                      prod = shards=prod_0,prod_1\n";
+const TENANTS: &str = "range bigint 0-99=prod_0 100-199=prod_1";
+const TABLES: &str =
+    "[tables:prod]\npublic.countries = replicated(prod_0)\npublic.* = tenant(account_id)\n";
+
 #[derive(Default)]
 struct World {
     poolers: Vec<Pooler>,
@@ -117,6 +125,8 @@ struct World {
     mail: VecDeque<(usize, Mail)>,
     closed: VecDeque<(usize, Peer)>,
     adopting: String,
+    /// The distribution of the sharded database; empty if there is none.
+    tenants: String,
     /// The connection whose current event reveals a bug.
     mistake: Option<Peer>,
     /// The configuration of `d`, and the settings, a line each.
@@ -197,8 +207,16 @@ impl World {
             self.members.clear();
         }
         for word in words.split_whitespace() {
+            if word == "sharded" {
+                self.tenants = TENANTS.into();
+                continue;
+            }
             let (key, value) = word.split_once('=').unwrap();
             let value = value.replace('~', " ");
+            if key == "tenant" {
+                self.tenants = value;
+                continue;
+            }
             match key.strip_prefix("d.") {
                 Some(key) if key.starts_with("users.") => {
                     let member = key["users.".len()..].to_string();
@@ -213,11 +231,18 @@ impl World {
         }
         self.database = database.unwrap_or(std::mem::take(&mut self.database));
         let (database, settings) = (&self.database, &self.settings);
+        let (shards, map) = match &*self.tenants {
+            "" => ("", String::new()),
+            tenants => (
+                SHARDS,
+                format!("[distributions:prod]\ntenant = {tenants}\n{TABLES}"),
+            ),
+        };
         let text = format!(
             "[databases]\nd = host=127.0.0.1 port=5432{database}\n\
-             e = host=127.0.0.1 port=5432\n[pgbouncer]\nauth_type = trust\n\
+             e = host=127.0.0.1 port=5432\n{shards}[pgbouncer]\nauth_type = trust\n\
              auth_file = list\npool_mode = transaction\nquery_wait_notify = 0\n\
-             pool_spread = always\n{settings}"
+             pool_spread = always\n{settings}{map}"
         );
         let list = |_: &str| Ok("\"u\" \"\"\n\"v\" \"\"\n".to_string());
         let (mut config, _) = Config::load("x.ini", &text, &mut { list }).unwrap();

@@ -1,0 +1,63 @@
+//! Howdah's own answers to clients of sharded databases.
+
+use howdah_wire::write;
+use howdah_wire::write::Column;
+
+use crate::effect::ShardSetting;
+
+/// Howdah's answer to a command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OwnAnswer {
+    /// The command is done: its tag.
+    Done(&'static str),
+    /// SET LOCAL outside of a transaction, which has no effect.
+    LocalOutside,
+    /// The value of a setting.
+    Row(ShardSetting, String),
+}
+
+impl OwnAnswer {
+    /// Writes what a Describe of the command gets.
+    pub fn describe(&self, buf: &mut Vec<u8>) {
+        match self {
+            OwnAnswer::Row(setting, _) => {
+                write::row_description(buf, &[text_column(setting.name())]);
+            }
+            _ => write::empty(buf, howdah_wire::tag::backend::NO_DATA),
+        }
+    }
+
+    /// Writes the answer, without a description of its row.
+    pub fn write(&self, buf: &mut Vec<u8>) {
+        let tag = match self {
+            OwnAnswer::Done(tag) => tag,
+            OwnAnswer::LocalOutside => {
+                let text = "SET LOCAL can only be used in transaction blocks";
+                write::notice(buf, "WARNING", "25P01", text, None);
+                "SET"
+            }
+            OwnAnswer::Row(_, value) => {
+                write::data_row(buf, [Some(value.as_bytes())].into_iter());
+                "SHOW"
+            }
+        };
+        write::command_complete(buf, tag);
+    }
+
+    /// Writes the answer to a Query.
+    pub fn write_to_query(&self, buf: &mut Vec<u8>) {
+        if matches!(self, OwnAnswer::Row(..)) {
+            self.describe(buf);
+        }
+        self.write(buf);
+    }
+}
+
+/// A column of type text.
+fn text_column(name: &str) -> Column<'_> {
+    Column {
+        name,
+        type_oid: 25,
+        type_size: -1,
+    }
+}

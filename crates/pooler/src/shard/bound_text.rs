@@ -1,0 +1,138 @@
+//! A statement with its values, and where it belongs.
+
+use howdah_shard::{Given, Names, NoKey, Planner, oid};
+use howdah_wire::frame::cstr;
+use howdah_wire::frontend::BindNames;
+
+use crate::config::Shard;
+use crate::shard::error::ShardError;
+
+/// A statement with its values.
+#[derive(Clone, Debug, Default)]
+pub struct BoundText<'a> {
+    /// Its text; `None` if the text could not be read.
+    pub text: Option<&'a [u8]>,
+    /// The parameters of its Bind.
+    pub parameters: Vec<Given<'a>>,
+}
+
+/// What reads statements.
+#[derive(Debug)]
+pub struct PlanReader<'a> {
+    /// Makes plans; `None` while the catalogue is not known.
+    pub planner: Option<&'a mut Planner>,
+    /// How the client's names are looked up.
+    pub names: Names<'a>,
+    /// The client's encoding is the server's.
+    pub same_encoding: bool,
+    /// The transaction has changed where names are looked up: no plan counts.
+    pub is_private: bool,
+}
+
+/// Where a statement belongs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// There.
+    At(Shard),
+    /// Nothing in it says where.
+    NoKey(NoKey),
+    /// Nothing in it says where, and it may run on one shard and then on another.
+    Guess {
+        /// It must be repeated there. If false, its answer is all.
+        repeats: bool,
+    },
+    /// Nowhere.
+    Refused(ShardError),
+    /// That is known when the catalogue has been read (again).
+    NeedsCatalogue {
+        /// The last catalogue lacks a name.
+        unknown: bool,
+    },
+}
+
+impl<'a> BoundText<'a> {
+    /// A Query, which has no parameters.
+    pub fn query(text: Option<&'a [u8]>) -> BoundText<'a> {
+        BoundText {
+            text,
+            parameters: Vec::new(),
+        }
+    }
+
+    /// A statement of the extended protocol, by its text with the types that Parse declares, and the
+    /// body of a Bind. Without its Bind, or with a malformed one, no parameter has a value.
+    pub fn bound(definition: &'a [u8], bind: &'a [u8]) -> BoundText<'a> {
+        let (text, types) = cstr(definition).unwrap_or((definition, &[]));
+        let values = BindNames::read(bind).and_then(|names| bind.get(names.size()..));
+        BoundText {
+            text: Some(text),
+            parameters: values
+                .and_then(|values| parameters(types, values))
+                .unwrap_or_default(),
+        }
+    }
+}
+
+/// The parameters of a Bind; `None` if it is malformed, which PostgreSQL then says.
+fn parameters<'a>(types: &'a [u8], values: &'a [u8]) -> Option<Vec<Given<'a>>> {
+    let (count, types) = types.split_first_chunk::<2>().unwrap_or((&[0, 0], &[]));
+    let count = usize::from(u16::from_be_bytes(*count));
+    let oid = |at: usize| {
+        let bytes = types.get(4 * at..4 * at + 4).filter(|_| at < count);
+        bytes
+            .and_then(|bytes| bytes.try_into().ok())
+            .map_or(oid::NONE, u32::from_be_bytes)
+    };
+    let (formats, rest) = values.split_first_chunk::<2>()?;
+    let (formats, rest) = rest.split_at_checked(2 * usize::from(u16::from_be_bytes(*formats)))?;
+    let is_binary = |at: usize| {
+        let at = if formats.len() == 2 { 0 } else { 2 * at };
+        formats
+            .get(at..at + 2)
+            .is_some_and(|format| format == [0, 1])
+    };
+    let (count, mut rest) = rest.split_first_chunk::<2>()?;
+    let mut parameters = Vec::new();
+    for at in 0..usize::from(u16::from_be_bytes(*count)) {
+        let (length, after) = rest.split_first_chunk::<4>()?;
+        rest = after;
+        // NULL has the length -1.
+        let bytes = match usize::try_from(i32::from_be_bytes(*length)) {
+            Ok(length) => {
+                let (value, after) = rest.split_at_checked(length)?;
+                rest = after;
+                Some(value)
+            }
+            Err(_) => None,
+        };
+        parameters.push(Given {
+            oid: oid(at),
+            binary: is_binary(at),
+            bytes,
+        });
+    }
+    Some(parameters)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_have_types_formats_and_values() {
+        let bind = b"p\0s\0\0\x01\0\x01\0\x02\0\0\0\x04\0\0\0\x07\xff\xff\xff\xff\0\0";
+        let statement = BoundText::bound(b"select $1, $2\0\0\x01\0\0\0\x17", bind);
+        assert_eq!(statement.text, Some(&b"select $1, $2"[..]));
+        let expected = [
+            (oid::INT4, true, Some(&[0, 0, 0, 7][..])),
+            (oid::NONE, true, None),
+        ];
+        let expected = expected.map(|(oid, binary, bytes)| Given { oid, binary, bytes });
+        assert_eq!(statement.parameters, expected);
+        // Cut short.
+        assert_eq!(
+            BoundText::bound(b"select $1\0\0\0", &bind[..12]).parameters,
+            []
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! Why a statement for a sharded database is refused.
+
+use howdah_shard::Refusal;
+use howdah_wire::tag::backend;
+use howdah_wire::write;
+
+use crate::config::{Shard, ShardMap};
+
+/// An error for a statement.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ShardError {
+    /// The SQLSTATE.
+    pub sqlstate: &'static str,
+    /// What is wrong.
+    pub message: String,
+    /// The place in the statement that is not proved.
+    pub detail: Option<String>,
+    /// What helps.
+    pub hint: Option<String>,
+}
+
+const NOT_SUPPORTED: &str = "0A000";
+
+/// What helps where nothing else says the shard.
+const SAY_IT: &str = "Say the shard: SET howdah.shard = 'NAME' or SET howdah.key = 'DISTRIBUTION:VALUE', \
+                      outside of a transaction; SET LOCAL of these inside; or a comment, \
+                      /*howdah.key='DISTRIBUTION:VALUE'*/.";
+
+impl From<Refusal> for ShardError {
+    fn from(refusal: Refusal) -> ShardError {
+        ShardError {
+            sqlstate: refusal.code,
+            message: refusal.message,
+            detail: refusal.detail,
+            hint: refusal.hint,
+        }
+    }
+}
+
+impl ShardError {
+    fn new(sqlstate: &'static str, message: impl Into<String>, hint: &str) -> ShardError {
+        ShardError {
+            sqlstate,
+            message: message.into(),
+            detail: None,
+            hint: Some(hint.into()).filter(|hint: &String| !hint.is_empty()),
+        }
+    }
+
+    /// Nothing says the shard.
+    pub fn no_hint() -> ShardError {
+        let message = "nothing says which shard the statement belongs to";
+        ShardError::new(NOT_SUPPORTED, message, SAY_IT)
+    }
+
+    /// The statement belongs to another shard than the transaction.
+    pub fn elsewhere(map: &ShardMap, is: Shard, belongs: Shard) -> ShardError {
+        let message = format!(
+            "the statement belongs to shard \"{}\", and the transaction is at shard \"{}\"",
+            map.name_of(belongs),
+            map.name_of(is)
+        );
+        let hint = "A transaction has one shard. End it first, and what keeps its server: temporary \
+                    tables, session locks and the like.";
+        ShardError::new(NOT_SUPPORTED, message, hint)
+    }
+
+    /// SQL's PREPARE or EXECUTE.
+    pub fn sql_prepare() -> ShardError {
+        let message = "PREPARE and EXECUTE are not possible in a sharded database";
+        let hint = "Prepare with the driver: statements of the protocol may have any shard.";
+        ShardError::new(NOT_SUPPORTED, message, hint)
+    }
+
+    /// A FunctionCall.
+    pub fn function_call() -> ShardError {
+        let message = "function calls of the protocol are not possible in a sharded database";
+        ShardError::new(NOT_SUPPORTED, message, "Write SELECT f(...).")
+    }
+
+    /// SET of a hint, inside of a transaction or on a kept server.
+    pub fn set_inside() -> ShardError {
+        let message =
+            "howdah.shard and howdah.key can't be set for the session inside a transaction";
+        let hint = "Write SET LOCAL, or SET before BEGIN. A client that keeps its server has its \
+                    shard until it gives the server back.";
+        ShardError::new("25001", message, hint)
+    }
+
+    /// SET of a hint among other statements of a group.
+    pub fn set_in_group() -> ShardError {
+        let message = "SET of howdah.shard or howdah.key must be alone before its Sync";
+        ShardError::new(NOT_SUPPORTED, message, "Send a Sync behind it.")
+    }
+
+    /// A statement that follows a Parse without a Sync between, and needs a BEGIN before it.
+    pub fn begins_in_group() -> ShardError {
+        let message = "a transaction can't begin in the middle of a group of messages";
+        ShardError::new(
+            NOT_SUPPORTED,
+            message,
+            "Send a Sync behind Parse and Describe.",
+        )
+    }
+
+    /// The statement is too long to be read.
+    pub fn too_long() -> ShardError {
+        let message = "the statement is too long to find its shard";
+        ShardError::new("54000", message, SAY_IT)
+    }
+
+    /// The transaction has changed where names are looked up.
+    pub fn private() -> ShardError {
+        let message = "nothing says which shard the statement belongs to";
+        let mut error = ShardError::new(NOT_SUPPORTED, message, SAY_IT);
+        error.detail = Some(
+            "The transaction has changed what names mean: by DDL, SET search_path or a temporary table."
+                .into(),
+        );
+        error
+    }
+
+    /// The shard's entry is gone.
+    pub fn gone(name: &str) -> ShardError {
+        let message = format!("the entry of shard \"{name}\" is gone");
+        ShardError::new("3D000", message, "Connect again.")
+    }
+
+    /// PostgreSQL's error in a failed transaction.
+    pub fn aborted() -> ShardError {
+        let message =
+            "current transaction is aborted, commands ignored until end of transaction block";
+        ShardError::new("25P02", message, "")
+    }
+
+    /// Writes the ErrorResponse.
+    pub fn write(&self, buf: &mut Vec<u8>) {
+        write::message(buf, backend::ERROR, |buf| {
+            let mut field = |code: u8, value: &str| {
+                buf.push(code);
+                buf.extend(value.bytes().filter(|byte| *byte != 0));
+                buf.push(0);
+            };
+            field(b'S', "ERROR");
+            field(b'V', "ERROR");
+            field(b'C', self.sqlstate);
+            field(b'M', &self.message);
+            if let Some(detail) = &self.detail {
+                field(b'D', detail);
+            }
+            if let Some(hint) = &self.hint {
+                field(b'H', hint);
+            }
+            buf.push(0);
+        });
+    }
+}

@@ -1,0 +1,266 @@
+"""Sharded databases: each statement goes to the shard that has its rows, or is refused."""
+
+import asyncio
+
+import asyncpg
+import psycopg
+import pytest
+from psycopg import errors
+
+from harness import machine
+
+SHARDS = ("prod_0", "prod_1", "prod_2")
+DISTRIBUTIONS = {"tenant": "hash bigint slots=6 0-1=prod_0 2-3=prod_1 4-5=prod_2",
+                 "region": "list text eu,uk=prod_0 us=prod_1 *=prod_2"}
+TABLES = {"public.countries": "replicated(prod_0)", "public.settings": "prod_1",
+          "public.*": "tenant(account_id)"}
+TENANTS = range(1, 21)
+SCHEMA = """
+    create table accounts (account_id bigint not null primary key, name text);
+    create table orders (account_id bigint not null, id bigint, total int, primary key (account_id, id));
+    create table countries (code text primary key, name text);
+    create table settings (name text primary key, value text);
+    create table place (shard text);
+    create table parted (account_id bigint) partition by hash (account_id);
+"""
+
+
+@pytest.fixture(scope="module")
+def shards(postgres):
+    """The databases of the shards, with the rows of their tenants."""
+    for shard in SHARDS:
+        postgres.sql(f"create database {shard}")
+        postgres.sql(SCHEMA, database=shard)
+        postgres.sql(f"insert into place values ('{shard}')", database=shard)
+    return postgres
+
+
+@pytest.fixture
+def sharded(shards, make_howdah):
+    """Starts a Howdah whose database prod is sharded."""
+    def make(distributions=None, tables=None, shards_of=SHARDS, start=True, **settings):
+        at = f"host={shards.host} port={shards.port}"
+        databases = {name: at for name in SHARDS}
+        databases["prod"] = f"shards={','.join(shards_of)}"
+        howdah = make_howdah(start=False, databases=databases, **settings)
+        howdah.sections["distributions:prod"] = distributions or DISTRIBUTIONS
+        howdah.sections["tables:prod"] = tables or TABLES
+        howdah.write()
+        return howdah.start() if start else howdah
+    return make
+
+
+def connect(howdah, **options):
+    """A client of the sharded database."""
+    options = {"autocommit": True, "user": "postgres", "password": "secret", **options}
+    return psycopg.connect(host=howdah.host, port=howdah.port, dbname="prod", **options)
+
+
+def shard_of(client, **options):
+    """The shard that answers."""
+    return client.execute("select shard from place", **options).fetchone()[0]
+
+
+def test_a_client_says_its_shard(sharded):
+    """By SET, at its login, in a comment, in simple, extended and prepared form."""
+    howdah = sharded()
+    with connect(howdah) as client:
+        for shard in SHARDS:
+            client.execute(f"set howdah.shard = '{shard}'")
+            assert client.execute("show howdah.shard").fetchone() == (shard,)
+            for prepare in (False, True, True):
+                assert shard_of(client, prepare=prepare) == shard
+            comment = "/*howdah.key='region:us'*/ select shard from place where 1 = %s"
+            assert client.execute(comment, [1]).fetchone() == ("prod_1",)
+    for options, shard in (("-c howdah.shard=prod_2", "prod_2"), ("-c howdah.key=region:uk", "prod_0")):
+        with connect(howdah, options=options) as client:
+            assert shard_of(client) == shard
+            client.execute("set howdah.shard = 'prod_1'")
+            client.execute("reset howdah.shard")
+            assert shard_of(client) == shard
+
+
+def test_a_transaction_has_one_shard(sharded):
+    """BEGIN waits for the first statement that says its shard; another shard is refused."""
+    howdah = sharded()
+    with connect(howdah, autocommit=False) as client:
+        for shard in SHARDS:
+            client.execute(f"set local howdah.shard = '{shard}'")
+            assert shard_of(client) == shard
+            client.execute("insert into place values ('none')")
+            client.rollback()
+        client.execute("set local howdah.shard = 'prod_1'")
+        shard_of(client)
+        with pytest.raises(errors.FeatureNotSupported, match="prod_2"):
+            client.execute("set local howdah.shard = 'prod_2'")
+        with pytest.raises(errors.InFailedSqlTransaction):
+            shard_of(client)
+        client.rollback()
+        # Nothing has been sent.
+        client.execute("set local howdah.shard = 'prod_1'")
+        client.commit()
+
+
+def test_shards_have_the_rows_of_postgresqls_hash(sharded, shards):
+    """howdah.key finds the rows that PostgreSQL's own partitioning by hash puts there."""
+    howdah = sharded()
+    with connect(howdah) as client:
+        for tenant in TENANTS:
+            client.execute(f"set howdah.key = 'tenant:{tenant}'")
+            shard = SHARDS.index(shard_of(client))
+            fits = "select satisfies_hash_partition('parted'::regclass, 6, {}, {}::bigint)"
+            mine = [shards.value(fits.format(slot, tenant), database="prod_0") for slot in range(6)]
+            assert mine.index("t") // 2 == shard, tenant
+
+
+@pytest.fixture(scope="module")
+def filled(shards, scratch):
+    """Rows of all tenants, each on its shard, and of replicated tables on all."""
+    for number, shard in enumerate(SHARDS):
+        mine = " or ".join(f"satisfies_hash_partition('parted'::regclass, 6, {slot}, t::bigint)"
+                           for slot in (2 * number, 2 * number + 1))
+        tenants = f"from generate_series({TENANTS[0]}, {TENANTS[-1]}) t where {mine}"
+        shards.sql(f"insert into accounts select t, 'tenant ' || t {tenants}", database=shard)
+        shards.sql(f"insert into orders select t, i, i from generate_series(1, 3) i, "
+                   f"lateral (select t::bigint {tenants}) x", database=shard)
+        shards.sql("insert into countries values ('de', 'Germany')", database=shard)
+    return shards
+
+
+@pytest.mark.parametrize("prepare", [False, True])
+def test_statements_with_a_key_go_to_its_shard(sharded, filled, prepare):
+    """Constants and parameters, text and binary, joins and subqueries: all rows of a tenant, and no
+    others."""
+    with connect(sharded()) as client:
+        for tenant in TENANTS:
+            for binary in (False, True):
+                row = client.execute("select name from accounts where account_id = %s", [tenant],
+                                     prepare=prepare, binary=binary).fetchall()
+                assert row == [(f"tenant {tenant}",)]
+            joined = client.execute(
+                "select a.name, count(*) from accounts a join orders o using (account_id) "
+                "where a.account_id = %s group by 1", [tenant], prepare=prepare).fetchall()
+            assert joined == [(f"tenant {tenant}", 3)]
+            assert client.execute(f"select sum(total) from orders where account_id = {tenant}"
+                                  ).fetchone() == (6,)
+            client.execute("update orders set total = total + 1 where account_id = %s and id = 1",
+                           [tenant], prepare=prepare)
+            client.execute("insert into orders (account_id, id, total) values (%s, 9, 0)", [tenant],
+                           prepare=prepare)
+            client.execute("delete from orders where account_id = %s and id = 9", [tenant],
+                           prepare=prepare)
+            client.execute("update orders set total = total - 1 where account_id = %s and id = 1",
+                           [tenant], prepare=prepare)
+        assert client.execute("select 1").fetchone() == (1,)
+        assert client.execute("select name from countries").fetchall() == [("Germany",)]
+
+
+def test_what_is_not_proved_is_refused(sharded, filled):
+    """With the table as DETAIL and the remedy as HINT."""
+    with connect(sharded()) as client:
+        for text in ("select count(*) from accounts",
+                     "select * from accounts where account_id > 3",
+                     "update accounts set name = 'x'",
+                     "delete from orders",
+                     "select * from accounts a full join orders o on a.account_id = o.account_id "
+                     "and o.account_id = 5",
+                     "select * from place, accounts where accounts.account_id = 1 or true"):
+            with pytest.raises(errors.FeatureNotSupported) as caught:
+                client.execute(text)
+            assert caught.value.diag.message_hint, text
+        with pytest.raises(errors.SyntaxError):
+            client.execute("selec 1")
+
+
+def test_a_transaction_stays_with_its_tenant(sharded, filled):
+    """BEGIN goes with the first statement that has a key; another tenant's shard is refused."""
+    with connect(sharded(), autocommit=False) as client:
+        seen = {}
+        for tenant in TENANTS:
+            client.execute("select name from accounts where account_id = %s", [tenant])
+            seen.setdefault(client.execute("select inet_server_port(), current_database()").fetchone()[1],
+                            tenant)
+            client.rollback()
+        assert set(seen) == set(SHARDS)
+        first, second, *_ = seen.values()
+        client.execute("select name from accounts where account_id = %s", [first])
+        with pytest.raises(errors.FeatureNotSupported, match="transaction"):
+            client.execute("select name from accounts where account_id = %s", [second])
+        client.rollback()
+
+
+def test_ddl_is_seen(sharded, filled):
+    """A table that was made after the catalogue was read is found."""
+    howdah = sharded()
+    with connect(howdah) as client:
+        client.execute("select name from accounts where account_id = 1")
+        for shard in SHARDS:
+            client.execute(f"set howdah.shard = '{shard}'")
+            client.execute("create table made (account_id bigint not null)")
+        client.execute("reset howdah.shard")
+        client.execute("insert into made values (17)")
+        assert client.execute("select * from made where account_id = 17").fetchall() == [(17,)]
+        for shard in SHARDS:
+            client.execute(f"set howdah.shard = '{shard}'")
+            client.execute("drop table made")
+
+
+def test_a_shard_that_is_down_harms_no_other(sharded, filled):
+    """Others are served; its own tenants get an error."""
+    howdah = sharded(start=False)
+    howdah.sections["databases"]["prod_2"] = f"host=127.0.0.1 port={machine.free_port()}"
+    howdah.write(query_wait_timeout=2)
+    howdah.start()
+    with connect(howdah) as client:
+        served = 0
+        for tenant in TENANTS:
+            try:
+                client.execute("select name from accounts where account_id = %s", [tenant])
+                served += 1
+            except psycopg.OperationalError:
+                client = connect(howdah)
+        assert 0 < served < len(TENANTS)
+        client.close()
+
+
+def test_a_guess_is_taken_back(sharded, filled):
+    """A transaction that begins with what has no key runs on the shard used last, and begins again
+    where its first key is."""
+    with connect(sharded(), autocommit=False) as client:
+        places = "select current_database()"
+        for tenant in TENANTS:
+            client.execute("set local statement_timeout = '77s'")
+            client.execute("savepoint one")
+            client.execute("select 1")
+            name = client.execute("select name from accounts where account_id = %s", [tenant])
+            assert name.fetchone() == (f"tenant {tenant}",)
+            assert client.execute("show statement_timeout").fetchone() == ("77s",)
+            client.execute("rollback to savepoint one")
+            before = client.execute(places).fetchone()
+            client.commit()
+            # The next transaction begins there, too.
+            assert client.execute(places).fetchone() == before
+            client.rollback()
+
+
+def test_asyncpg(sharded, filled):
+    """A driver that prepares each statement, with binary parameters."""
+    howdah = sharded()
+
+    async def work():
+        client = await asyncpg.connect(host=howdah.host, port=howdah.port, user="postgres",
+                                       password="secret", database="prod")
+        for tenant in TENANTS:
+            rows = await client.fetch("select name from accounts where account_id = $1", tenant)
+            assert [row["name"] for row in rows] == [f"tenant {tenant}"]
+            async with client.transaction():
+                await client.execute("insert into orders (account_id, id, total) values ($1, 99, 1)",
+                                     tenant)
+                total = "select sum(total) from orders where account_id = any($1::bigint[])"
+                assert await client.fetchval(total, [tenant]) == 7
+                await client.execute("delete from orders where id = 99 and account_id = $1", tenant)
+        with pytest.raises(asyncpg.FeatureNotSupportedError):
+            await client.fetch("select count(*) from accounts")
+        await client.close()
+
+    asyncio.run(work())
