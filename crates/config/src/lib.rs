@@ -34,7 +34,7 @@ pub mod table;
 mod tests;
 mod tls;
 mod toml_file;
-mod toml_text;
+pub mod toml_text;
 mod toml_value;
 mod url;
 pub mod userlist;

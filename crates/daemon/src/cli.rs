@@ -18,6 +18,10 @@ pub enum Command {
     Top(Vec<OsString>),
     /// `init` and its arguments: write a first configuration.
     Init(Vec<OsString>),
+    /// `import` and its arguments: write a configuration from another pooler's files.
+    Import(Vec<OsString>),
+    /// `--others`: the page on moving from other poolers.
+    Others,
     /// `--metrics`: the reference of metrics.
     Metrics,
     /// `--man`: the same as a manual page.
@@ -74,10 +78,10 @@ pub struct Arguments {
 }
 
 /// The subcommands.
-const SUBCOMMANDS: [&str; 3] = ["config", "init", "top"];
+const SUBCOMMANDS: [&str; 4] = ["config", "import", "init", "top"];
 
 /// The long options.
-const OPTIONS: [&str; 15] = [
+const OPTIONS: [&str; 16] = [
     "--check",
     "--connect",
     "--daemon",
@@ -86,6 +90,7 @@ const OPTIONS: [&str; 15] = [
     "--io-driver",
     "--man",
     "--metrics",
+    "--others",
     "--quiet",
     "--reboot",
     "--settings",
@@ -112,6 +117,8 @@ Usage:
   howdah config check FILE [--json]                      say what is wrong in a configuration, and where
   howdah config convert FILE.ini                         print the same configuration as TOML
   howdah config show FILE [--database=NAME] [--user=NAME]  print the values in force, and where they stand
+  howdah import FILE... [--out=FOLDER]                   write howdah.toml from the files of PgCat, PgDog, Odyssey
+                                    or PgDoorman; see howdah import --help
   howdah init [OPTION]... [URL]     write a first configuration for a PostgreSQL; see howdah init --help
   howdah top [OPTION]... [URL]      watch a running pooler; see howdah top --help
 
@@ -127,6 +134,7 @@ Options:
       --settings         print the reference of all settings and exit
       --man              print it as a manual page and exit
       --metrics          print the reference of all metrics and exit
+      --others           print what becomes of other poolers' settings, and exit
       --workers=N        number of worker threads (0: one per core)
       --io-driver=NAME   auto, io_uring or epoll
   -V, --version          show the version and exit; with -v all about the build
@@ -149,6 +157,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
     if arguments.next_if(|first| first == "init").is_some() {
         return Ok(Command::Init(arguments.collect()));
     }
+    if arguments.next_if(|first| first == "import").is_some() {
+        return Ok(Command::Import(arguments.collect()));
+    }
     if arguments.next_if(|first| first == "config").is_some() {
         return config(arguments).map(Command::Config);
     }
@@ -161,6 +172,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
             Short('V') | Long("version") => version = true,
             Long("man") => return Ok(Command::Manual),
             Long("metrics") => return Ok(Command::Metrics),
+            Long("others") => return Ok(Command::Others),
             Long("settings") => return Ok(Command::Settings),
             Short('d') | Long("daemon") => seen.daemon = true,
             Short('R') | Long("reboot") => seen.reboot = true,
@@ -450,6 +462,7 @@ mod tests {
             "--environment",
             "--settings",
             "--metrics",
+            "--others",
             "--man",
             "--workers",
             "--io-driver",

@@ -1,0 +1,76 @@
+//! What becomes of each key of another pooler: a table for each format. The tables also print
+//! `docs/moving-from-others.md`.
+
+/// A key of another pooler's file.
+#[derive(Debug)]
+pub struct ForeignKey {
+    /// The section, with `*` for names: `pools.*.users.*`.
+    pub section: &'static str,
+    /// The key in it. `*` stands for any.
+    pub name: &'static str,
+    /// What becomes of the key.
+    pub meaning: Meaning,
+}
+
+/// What becomes of a key.
+#[derive(Clone, Copy, Debug)]
+pub enum Meaning {
+    /// A setting, or several with the same value; the unit there; and the default there, as it
+    /// would be written, if that is another one than here.
+    Becomes(&'static [&'static str], Unit, Option<&'static str>),
+    /// A global setting here, while each pool has its own there; and the default there.
+    Lifted(&'static str, Unit, Option<&'static str>),
+    /// The importer reads the key together with others: what becomes of it.
+    Read(&'static str),
+    /// The key has a table whose keys have rows of their own.
+    Section,
+    /// No counterpart: the consequence, and the remedy.
+    Lost(&'static str, &'static str),
+    /// No counterpart, and the key decides who gets in or where writes go.
+    Decides(&'static str, &'static str),
+    /// A key of sharding.
+    Sharding,
+    /// Nothing is needed here: why.
+    Nothing(&'static str),
+}
+
+/// How a value is written there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// A text or a number, as here.
+    Plain,
+    /// True or false.
+    Flag,
+    /// A number of seconds.
+    Seconds,
+    /// A number of milliseconds.
+    Millis,
+    /// Milliseconds, which count as whole seconds here.
+    MillisAsSeconds,
+    /// Milliseconds, or a text with a unit.
+    Duration,
+    /// A time with a unit, which counts in milliseconds here.
+    DurationAsMillis,
+    /// A size in bytes, or a text with a unit.
+    Size,
+    /// A word in any case.
+    Word,
+}
+
+/// What the keys of sharding say.
+pub(crate) const SHARDING: (&str, &str) = (
+    "sharding is not imported yet",
+    "import what has one shard, and leave sharded databases where they are",
+);
+
+impl ForeignKey {
+    /// The row of a key.
+    pub(crate) fn find(
+        keys: &'static [ForeignKey],
+        section: &str,
+        name: &str,
+    ) -> Option<&'static ForeignKey> {
+        keys.iter()
+            .find(|key| key.section == section && (key.name == name || key.name == "*"))
+    }
+}

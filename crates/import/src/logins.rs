@@ -1,0 +1,121 @@
+//! Who may log in where, and how: one `auth_type` if all clients log in alike, else rules.
+
+use crate::draft::{Draft, Target};
+use crate::reading::Reading;
+
+/// Clients that log in alike.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct LoginRule {
+    /// The kind of connection: `host`, `hostssl`, `hostnossl`, `local`.
+    pub(crate) connection: &'static str,
+    /// `None`: all.
+    pub(crate) database: Option<String>,
+    /// `None`: all.
+    pub(crate) user: Option<String>,
+    /// The clients' addresses, for connections that have one.
+    pub(crate) address: String,
+    /// The method in a rule's words.
+    pub(crate) method: &'static str,
+}
+
+/// Who may log in, and how.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Logins {
+    rules: Vec<LoginRule>,
+    /// Rules that the files have themselves.
+    written: Vec<String>,
+}
+
+/// The console's database in rules.
+pub(crate) const CONSOLE: &str = "pgbouncer";
+
+impl Logins {
+    /// A user of a database who logs in by this method, from anywhere.
+    pub(crate) fn add(&mut self, database: &str, user: &str, method: &'static str) {
+        self.push(LoginRule {
+            connection: "host",
+            database: Some(database.into()),
+            user: Some(user.into()),
+            address: "all".into(),
+            method,
+        });
+    }
+
+    pub(crate) fn push(&mut self, rule: LoginRule) {
+        if !self.rules.contains(&rule) {
+            self.rules.push(rule);
+        }
+    }
+
+    /// A rule as it stands in a file of rules, which goes before all others.
+    pub(crate) fn push_written(&mut self, line: &str) {
+        self.written.push(line.into());
+    }
+
+    /// Forgets a database that is not imported.
+    pub(crate) fn forget(&mut self, database: &str) {
+        self.rules.retain(|rule| rule.database.as_deref() != Some(database));
+    }
+
+    /// The methods in use.
+    fn methods(&self) -> Vec<&'static str> {
+        let mut methods: Vec<_> = self.rules.iter().map(|rule| rule.method).collect();
+        methods.sort_unstable();
+        methods.dedup();
+        methods
+    }
+}
+
+impl Reading {
+    /// Writes how clients log in.
+    pub(crate) fn write_logins(&mut self) {
+        let logins = std::mem::take(&mut self.logins);
+        let is_plain = |rule: &LoginRule| rule.connection == "host" && rule.address == "all";
+        let is_plain = logins.rules.iter().all(is_plain) && logins.written.is_empty();
+        match (is_plain, &*logins.methods()) {
+            (true, []) => {
+                self.draft.set(&Target::Globals, "auth_type", "scram-sha-256");
+            }
+            (true, [method]) if *method != "reject" => {
+                let auth_type = if *method == "password" { "plain" } else { method };
+                self.draft.set(&Target::Globals, "auth_type", auth_type);
+            }
+            // A clear password then serves an MD5 exchange, and a SCRAM secret SCRAM.
+            (true, ["md5", "scram-sha-256"]) => {
+                self.draft.set(&Target::Globals, "auth_type", "md5");
+            }
+            _ => {
+                let mut rules = logins.rules;
+                // The first rule that matches counts.
+                rules.sort_by_key(|rule| {
+                    let unset = (rule.database.is_none(), rule.user.is_none());
+                    (unset, rule.address == "all", rule.connection == "host")
+                });
+                let own = rules.iter().flat_map(|rule| lines(&self.draft, rule));
+                let all: Vec<_> = logins.written.iter().cloned().chain(own).collect();
+                self.draft.set(&Target::Globals, "auth_type", "hba");
+                self.draft.set(&Target::Globals, "auth_hba", all.join("\n"));
+            }
+        }
+    }
+}
+
+/// The lines of a rule. Where there is a unix socket, one from anywhere counts for that, too.
+fn lines(draft: &Draft, rule: &LoginRule) -> Vec<String> {
+    let quoted = |name: &Option<String>| match name {
+        Some(name) => format!("\"{name}\""),
+        None => "all".into(),
+    };
+    let (database, user) = (quoted(&rule.database), quoted(&rule.user));
+    let (connection, method) = (rule.connection, rule.method);
+    let local = format!("local {database} {user} {method}");
+    if connection == "local" {
+        return vec![local];
+    }
+    let mut lines = vec![format!("{connection} {database} {user} {} {method}", rule.address)];
+    let has_socket = draft.text(&Target::Globals, "unix_socket_dir").is_some_and(|dir| !dir.is_empty());
+    if has_socket && connection == "host" && rule.address == "all" {
+        lines.push(local);
+    }
+    lines
+}

@@ -1,0 +1,6 @@
+//! `docs/moving-from-others.md`, printed from the tables of keys.
+
+/// The page.
+pub fn page() -> String {
+    String::new()
+}
