@@ -3,23 +3,43 @@
 use crate::keys::ForeignKey;
 use crate::reading::Reading;
 use crate::tree::Fruit;
-use crate::{ForeignFile, Unreadable, pgcat, pgcat_keys, toml_tree};
+use crate::{
+    ForeignFile, Unreadable, odyssey, odyssey_grammar, odyssey_keys, pg_doorman, pg_doorman_keys,
+    pgcat, pgcat_keys, pgdog, pgdog_keys, toml_tree,
+};
 
 /// A pooler whose files are imported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// `pgcat.toml`
     PgCat,
+    /// `pgdog.toml` and `users.toml`
+    PgDog,
+    /// `odyssey.conf`
+    Odyssey,
+    /// `pg_doorman.toml` or `pg_doorman.yaml`
+    PgDoorman,
 }
+
+/// How deep files may include others.
+const MAX_DEPTH: usize = 16;
 
 impl Format {
     /// All poolers.
-    pub const ALL: [Format; 1] = [Format::PgCat];
+    pub const ALL: [Format; 4] = [
+        Format::PgCat,
+        Format::PgDog,
+        Format::Odyssey,
+        Format::PgDoorman,
+    ];
 
     /// The word for `--from`.
     pub fn word(self) -> &'static str {
         match self {
             Format::PgCat => "pgcat",
+            Format::PgDog => "pgdog",
+            Format::Odyssey => "odyssey",
+            Format::PgDoorman => "pg_doorman",
         }
     }
 
@@ -27,6 +47,9 @@ impl Format {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Format::PgCat => "PgCat",
+            Format::PgDog => "PgDog",
+            Format::Odyssey => "Odyssey",
+            Format::PgDoorman => "PgDoorman",
         }
     }
 
@@ -34,27 +57,125 @@ impl Format {
     pub(crate) fn keys(self) -> &'static [ForeignKey] {
         match self {
             Format::PgCat => pgcat_keys::KEYS,
+            Format::PgDog => pgdog_keys::KEYS,
+            Format::Odyssey => odyssey_keys::KEYS,
+            Format::PgDoorman => pg_doorman_keys::KEYS,
         }
     }
 
-    pub(crate) fn import(self, files: &[Fruit]) -> Reading {
-        let merged = Fruit::Table(files.iter().flat_map(|file| file.table().to_vec()).collect());
+    pub(crate) fn import(self, files: &Fruit) -> Reading {
         match self {
-            Format::PgCat => pgcat::import(&merged),
+            Format::PgCat => pgcat::import(files),
+            Format::PgDog => pgdog::import(files),
+            Format::Odyssey => odyssey::import(files),
+            Format::PgDoorman => pg_doorman::import(files),
         }
     }
 }
 
-/// Reads files, and tells by their content whose they are.
+/// Reads files, and tells by their content whose they are. Gives one tree of all.
 pub(crate) fn read(
     files: &[ForeignFile],
     format: Option<Format>,
-    _read_file: &mut dyn FnMut(&str) -> Result<String, String>,
-) -> Result<(Format, Vec<Fruit>), Unreadable> {
-    let trees: Result<Vec<_>, _> = files
-        .iter()
-        .map(|file| toml_tree::read(&file.path, &file.text))
-        .collect();
-    let trees = trees?;
-    Ok((format.unwrap_or(Format::PgCat), trees))
+    read_file: &mut dyn FnMut(&str) -> Result<String, String>,
+) -> Result<(Format, Fruit), Unreadable> {
+    let mut branches = Vec::new();
+    let mut found = format;
+    for file in files {
+        let is_odyssey = match format {
+            Some(format) => format == Format::Odyssey,
+            None => !is_structured(&file.path) && is_of_odyssey(&file.text),
+        };
+        let (of_file, tree) = if is_odyssey {
+            let tree = odyssey_grammar::read(&file.path, &file.text, read_file)?;
+            (Some(Format::Odyssey), tree)
+        } else {
+            let tree = structured(&file.path, &file.text, read_file, 0)?;
+            (told(&tree), tree)
+        };
+        let of_file = format.or(of_file);
+        match (found, of_file) {
+            (Some(first), Some(other)) if first != other => {
+                let (first, other) = (first.name(), other.name());
+                return Err(Unreadable::new(format!(
+                    "{} is {other}'s, another file is {first}'s: import the files of one pooler",
+                    file.path
+                )));
+            }
+            (None, Some(_)) => found = of_file,
+            _ => {}
+        }
+        branches.extend(tree.table().to_vec());
+    }
+    let Some(format) = found else {
+        let names = Format::ALL.map(Format::word).join(", ");
+        return Err(Unreadable::new(format!(
+            "the files do not tell whose they are: say so by --from ({names}); PgBouncer's are read by \
+             howdah config convert"
+        )));
+    };
+    Ok((format, Fruit::Table(branches)))
+}
+
+/// True for a name of TOML or YAML.
+fn is_structured(path: &str) -> bool {
+    [".toml", ".yaml", ".yml"].iter().any(|end| path.ends_with(end))
+}
+
+/// True for a text that begins a block of Odyssey.
+fn is_of_odyssey(text: &str) -> bool {
+    text.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        let first = words.next().unwrap_or_default();
+        let second = words.next().unwrap_or_default();
+        match first {
+            "listen" => second.starts_with('{'),
+            "storage" | "database" => second.starts_with('"') || second == "default",
+            _ => false,
+        }
+    })
+}
+
+/// Reads TOML, with the files that PgDoorman's include.
+fn structured(
+    path: &str,
+    text: &str,
+    read_file: &mut dyn FnMut(&str) -> Result<String, String>,
+    depth: usize,
+) -> Result<Fruit, Unreadable> {
+    let tree = toml_tree::read(path, text)?;
+    let mut branches = tree.table().to_vec();
+    let included = tree.get("include").and_then(|include| include.get("files"));
+    for file in included.map(Fruit::list).unwrap_or_default() {
+        let Some(file) = file.text().filter(|_| depth < MAX_DEPTH) else {
+            return Err(Unreadable::new(format!("{path}: include nests too deep, or has no file")));
+        };
+        let text = read_file(&file)
+            .map_err(|why| Unreadable::new(format!("could not load file \"{file}\": {why}")))?;
+        let other = structured(&file, &text, read_file, depth + 1)?;
+        branches.extend(other.table().to_vec());
+    }
+    Ok(Fruit::Table(branches))
+}
+
+/// Whose a tree is.
+fn told(tree: &Fruit) -> Option<Format> {
+    let is_list = |name: &str| matches!(tree.get(name), Some(Fruit::List(_)));
+    let has = |key: &str| tree.get("general").is_some_and(|general| general.get(key).is_some());
+    let pools = tree.get("pools").map(Fruit::table).unwrap_or_default();
+    let of_pools = |key: &str| pools.iter().any(|pool| pool.fruit.get(key).is_some());
+    let dog_only = ["pooler_mode", "default_pool_size", "openmetrics_port", "passthrough_auth"];
+    if is_list("databases") || is_list("users") || dog_only.iter().any(|key| has(key)) {
+        Some(Format::PgDog)
+    } else if of_pools("shards") {
+        Some(Format::PgCat)
+    } else if of_pools("server_host") || of_pools("server_database") || tree.get("web").is_some() {
+        Some(Format::PgDoorman)
+    } else if tree.get("prometheus").is_some() || has("max_connections") {
+        Some(Format::PgDoorman)
+    } else if tree.get("pools").is_some() && has("admin_username") {
+        Some(Format::PgCat)
+    } else {
+        None
+    }
 }

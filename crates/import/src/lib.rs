@@ -11,9 +11,16 @@ mod format;
 mod hosts;
 mod keys;
 mod logins;
+mod odyssey;
+mod odyssey_grammar;
+mod odyssey_keys;
 mod page;
+mod pg_doorman;
+mod pg_doorman_keys;
 mod pgcat;
 mod pgcat_keys;
+mod pgdog;
+mod pgdog_keys;
 mod reading;
 pub mod report;
 mod toml_tree;
@@ -86,8 +93,8 @@ pub fn import(
     format: Option<Format>,
     read_file: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> Result<Imported, Unreadable> {
-    let (format, trees) = format::read(files, format, read_file)?;
-    let mut reading = format.import(&trees);
+    let (format, tree) = format::read(files, format, read_file)?;
+    let mut reading = format.import(&tree);
     reading.lift();
     reading.write_logins();
     let names: Vec<_> = files.iter().map(|file| file.path.as_str()).collect();

@@ -24,6 +24,8 @@ pub(crate) struct Logins {
     rules: Vec<LoginRule>,
     /// Rules that the files have themselves.
     written: Vec<String>,
+    /// A file of rules.
+    file: Option<String>,
 }
 
 /// The console's database in rules.
@@ -47,14 +49,14 @@ impl Logins {
         }
     }
 
-    /// A rule as it stands in a file of rules, which goes before all others.
+    /// A rule as it stands in a file of rules. Those are all rules then.
     pub(crate) fn push_written(&mut self, line: &str) {
         self.written.push(line.into());
     }
 
-    /// Forgets a database that is not imported.
-    pub(crate) fn forget(&mut self, database: &str) {
-        self.rules.retain(|rule| rule.database.as_deref() != Some(database));
+    /// The rules stand in a file.
+    pub(crate) fn use_file(&mut self, path: &str) {
+        self.file = Some(path.into());
     }
 
     /// The methods in use.
@@ -70,6 +72,11 @@ impl Reading {
     /// Writes how clients log in.
     pub(crate) fn write_logins(&mut self) {
         let logins = std::mem::take(&mut self.logins);
+        if let Some(file) = logins.file {
+            self.draft.set(&Target::Globals, "auth_type", "hba");
+            self.draft.set(&Target::Globals, "auth_hba_file", file);
+            return;
+        }
         let is_plain = |rule: &LoginRule| rule.connection == "host" && rule.address == "all";
         let is_plain = logins.rules.iter().all(is_plain) && logins.written.is_empty();
         match (is_plain, &*logins.methods()) {
@@ -92,7 +99,10 @@ impl Reading {
                     (unset, rule.address == "all", rule.connection == "host")
                 });
                 let own = rules.iter().flat_map(|rule| lines(&self.draft, rule));
-                let all: Vec<_> = logins.written.iter().cloned().chain(own).collect();
+                let all: Vec<_> = match &*logins.written {
+                    [] => own.collect(),
+                    written => written.to_vec(),
+                };
                 self.draft.set(&Target::Globals, "auth_type", "hba");
                 self.draft.set(&Target::Globals, "auth_hba", all.join("\n"));
             }

@@ -16,13 +16,8 @@ pub(crate) fn import(file: &Fruit) -> Reading {
     reading.section("", "", file.table(), &Target::Globals);
     let nothing = Fruit::Table(Vec::new());
     let general = file.get("general").unwrap_or(&nothing);
-    // PgCat has no unix socket, and no limit on clients.
     reading.section("general", "general", general.table(), &Target::Globals);
-    for (setting, text) in [("unix_socket_dir", ""), ("max_client_conn", "0")] {
-        reading.draft.set(&Target::Globals, setting, text);
-        let shown = reading.draft.shown(&Target::Globals, setting).unwrap_or_default();
-        reading.say(None, setting, Verdict::Default, shown);
-    }
+    reading.without_limits();
     tls(&mut reading, general);
     exporter(&mut reading, general);
     admin(&mut reading, general);
@@ -210,7 +205,11 @@ impl<'a> Pool<'a> {
                 ("read_routing", "statements"),
                 ("read_target", target),
             ] {
-                reading.draft.set(&self.target, setting, text);
+                // Reads are routed between transactions.
+                let is_session = self.table.get_text("pool_mode").as_deref() == Some("session");
+                if !(is_session && setting.starts_with("read_")) {
+                    reading.draft.set(&self.target, setting, text);
+                }
             }
             let text = "roles are found out, not read from the file: the servers must be a primary and its \
                         physical standbys, and host_check_user a user who may look (docs/hosts.md)";

@@ -1,6 +1,6 @@
 //! How the tables of keys are applied: each key of a section becomes settings and a finding.
 
-use howdah_config::{Place, Scope, table};
+use howdah_config::Place;
 
 use crate::draft::{Draft, Target};
 use crate::finding::{Finding, Verdict};
@@ -144,6 +144,10 @@ impl Reading {
                         shown.extend(self.draft.shown(target, setting));
                     }
                 }
+                if shown.is_empty() {
+                    let text = format!("{} is no setting of this table here", settings.join(", "));
+                    return self.say(place, path, Verdict::Lost, text);
+                }
                 let is_same = *settings == [key.name] && matches!(unit, Unit::Plain | Unit::Flag);
                 let verdict = if is_same { Verdict::Same } else { Verdict::Mapped };
                 self.say(place, path, verdict, shown.join(", "));
@@ -177,6 +181,15 @@ impl Reading {
     fn unread(&mut self, path: &str, branch: &Branch) {
         let text = "its value has another type than the key; left out";
         self.say(Some(&branch.place), path, Verdict::Lost, text);
+    }
+
+    /// States what a pooler without a unix socket and without a limit on clients does.
+    pub(crate) fn without_limits(&mut self) {
+        for (setting, text) in [("unix_socket_dir", ""), ("max_client_conn", "0")] {
+            self.draft.set(&Target::Globals, setting, text);
+            let shown = self.draft.shown(&Target::Globals, setting).unwrap_or_default();
+            self.say(None, setting, Verdict::Default, shown);
+        }
     }
 
     /// Sets a number that is global here to the largest of all pools.
@@ -264,9 +277,4 @@ pub(crate) fn said(consequence: &str, remedy: &str) -> String {
         "" => consequence.into(),
         remedy => format!("{consequence}: {remedy}"),
     }
-}
-
-/// True if a setting may stand in a scope.
-pub(crate) fn has_setting(scope: Scope, name: &str) -> bool {
-    table::find(scope, name).is_some()
 }

@@ -13,9 +13,9 @@ pub(crate) fn converted(unit: Unit, fruit: &Fruit) -> Option<String> {
         Unit::Flag => Some(u8::from(fruit.flag()?).to_string()),
         Unit::Word => Some(fruit.text()?.to_ascii_lowercase()),
         Unit::Seconds => Some(decimal(fruit.number()?)),
-        Unit::Millis => Some(decimal(fruit.number()? / 1e3)),
+        Unit::Millis => Some(time(fruit.number()? / 1e3)),
         Unit::MillisAsSeconds => Some(decimal((fruit.number()? / 1e3).ceil())),
-        Unit::Duration => Some(decimal(millis(&fruit.text()?)? / 1e3)),
+        Unit::Duration => Some(time(millis(&fruit.text()?)? / 1e3)),
         Unit::DurationAsMillis => Some(decimal(millis(&fruit.text()?)?)),
         Unit::Size => Some(decimal(bytes(&fruit.text()?)?)),
     }
@@ -33,6 +33,11 @@ pub(crate) fn doubt(settings: &[&str], text: &str) -> Option<String> {
     } else {
         None
     }
+}
+
+/// A time in seconds. More than 30 years mean that it is switched off.
+fn time(seconds: f64) -> String {
+    decimal(if seconds > 1e9 { 0.0 } else { seconds })
 }
 
 /// A number without needless digits, not below 0.
