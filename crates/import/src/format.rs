@@ -6,6 +6,7 @@ use crate::tree::Fruit;
 use crate::{
     ForeignFile, Unreadable, odyssey, odyssey_grammar, odyssey_keys, pg_doorman, pg_doorman_keys,
     pgcat, pgcat_keys, pgdog, pgdog_keys, toml_tree,
+    yaml_tree,
 };
 
 /// A pooler whose files are imported.
@@ -79,7 +80,7 @@ pub(crate) fn read(
     format: Option<Format>,
     read_file: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> Result<(Format, Fruit), Unreadable> {
-    let mut branches = Vec::new();
+    let mut all = Fruit::Table(Vec::new());
     let mut found = format;
     for file in files {
         let is_odyssey = match format {
@@ -105,7 +106,12 @@ pub(crate) fn read(
             (None, Some(_)) => found = of_file,
             _ => {}
         }
-        branches.extend(tree.table().to_vec());
+        all = if is_odyssey {
+            // Blocks with one name are several.
+            Fruit::Table([all.table(), tree.table()].concat())
+        } else {
+            all.merged(tree)
+        };
     }
     let Some(format) = found else {
         let names = Format::ALL.map(Format::word).join(", ");
@@ -114,7 +120,7 @@ pub(crate) fn read(
              howdah config convert"
         )));
     };
-    Ok((format, Fruit::Table(branches)))
+    Ok((format, all))
 }
 
 /// True for a name of TOML or YAML.
@@ -136,26 +142,31 @@ fn is_of_odyssey(text: &str) -> bool {
     })
 }
 
-/// Reads TOML, with the files that PgDoorman's include.
+/// Reads TOML or YAML, with the files that PgDoorman's include.
 fn structured(
     path: &str,
     text: &str,
     read_file: &mut dyn FnMut(&str) -> Result<String, String>,
     depth: usize,
 ) -> Result<Fruit, Unreadable> {
-    let tree = toml_tree::read(path, text)?;
-    let mut branches = tree.table().to_vec();
+    let is_yaml = path.ends_with(".yaml") || path.ends_with(".yml");
+    let tree = if is_yaml {
+        yaml_tree::read(path, text)?
+    } else {
+        toml_tree::read(path, text)?
+    };
     let included = tree.get("include").and_then(|include| include.get("files"));
-    for file in included.map(Fruit::list).unwrap_or_default() {
+    let included = included.map(Fruit::list).unwrap_or_default().to_vec();
+    let mut all = tree;
+    for file in included {
         let Some(file) = file.text().filter(|_| depth < MAX_DEPTH) else {
             return Err(Unreadable::new(format!("{path}: include nests too deep, or has no file")));
         };
         let text = read_file(&file)
             .map_err(|why| Unreadable::new(format!("could not load file \"{file}\": {why}")))?;
-        let other = structured(&file, &text, read_file, depth + 1)?;
-        branches.extend(other.table().to_vec());
+        all = all.merged(structured(&file, &text, read_file, depth + 1)?);
     }
-    Ok(Fruit::Table(branches))
+    Ok(all)
 }
 
 /// Whose a tree is.

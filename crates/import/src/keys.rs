@@ -6,7 +6,7 @@
 pub struct ForeignKey {
     /// The section, with `*` for names: `pools.*.users.*`.
     pub section: &'static str,
-    /// The key in it. `*` stands for any.
+    /// The key in it. `*` at its end stands for any end.
     pub name: &'static str,
     /// What becomes of the key.
     pub meaning: Meaning,
@@ -70,7 +70,10 @@ impl ForeignKey {
         section: &str,
         name: &str,
     ) -> Option<&'static ForeignKey> {
-        keys.iter()
-            .find(|key| key.section == section && (key.name == name || key.name == "*"))
+        let is_named = |key: &&ForeignKey| match key.name.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => key.name == name,
+        };
+        keys.iter().filter(|key| key.section == section).find(is_named)
     }
 }

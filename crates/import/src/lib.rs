@@ -26,6 +26,7 @@ pub mod report;
 mod toml_tree;
 mod tree;
 mod units;
+mod yaml_tree;
 
 use std::fmt;
 

@@ -26,8 +26,8 @@ pub(crate) fn import(file: &Fruit) -> Reading {
         }
     }
     rules(&mut reading, general);
-    let pools = file.table().iter().filter(|branch| branch.name == "pools");
-    let pools: Vec<_> = pools.flat_map(|branch| branch.fruit.table()).collect();
+    let pools = file.get("pools").map(Fruit::table).unwrap_or_default();
+    let pools: Vec<_> = pools.iter().collect();
     let method = method(&pools);
     let addresses = general.get("hba").map(Fruit::list).unwrap_or_default();
     let mut addresses: Vec<_> = addresses.iter().filter_map(Fruit::text).collect();

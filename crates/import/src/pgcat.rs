@@ -23,10 +23,8 @@ pub(crate) fn import(file: &Fruit) -> Reading {
     admin(&mut reading, general);
     let proof = asks_servers(&mut reading, general, &Target::Globals);
     let plugins = file.get("plugins");
-    for branch in file.table().iter().filter(|branch| branch.name == "pools") {
-        for pool in branch.fruit.table() {
-            Pool::import(&mut reading, pool, general, plugins, proof);
-        }
+    for pool in file.get("pools").map(Fruit::table).unwrap_or_default() {
+        Pool::import(&mut reading, pool, general, plugins, proof);
     }
     if let Some(plugins) = plugins {
         let path = "plugins";

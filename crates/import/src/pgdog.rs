@@ -47,10 +47,9 @@ pub(crate) fn import(file: &Fruit) -> Reading {
     reading
 }
 
-/// The tables of a list that may stand in several files.
+/// The tables of a list, with their numbers.
 fn entries<'a>(file: &'a Fruit, name: &str) -> Vec<(usize, &'a Fruit)> {
-    let lists = file.table().iter().filter(|branch| branch.name == name);
-    let all = lists.flat_map(|branch| branch.fruit.list());
+    let all = file.get(name).map(Fruit::list).unwrap_or_default();
     (0..).zip(all).collect()
 }
 

@@ -106,6 +106,28 @@ impl Fruit {
         self.get(name)?.flag()
     }
 
+    /// This tree with another file's: tables with one name go on with each other, and so do lists.
+    pub fn merged(self, other: Fruit) -> Fruit {
+        match (self, other) {
+            (Fruit::Table(mut all), Fruit::Table(more)) => {
+                for branch in more {
+                    match all.iter_mut().find(|first| first.name == branch.name) {
+                        Some(first) => {
+                            let fruit = std::mem::replace(&mut first.fruit, Fruit::Nothing);
+                            first.fruit = fruit.merged(branch.fruit);
+                        }
+                        None => all.push(branch),
+                    }
+                }
+                Fruit::Table(all)
+            }
+            (Fruit::List(all), Fruit::List(more)) => {
+                Fruit::List(all.into_iter().chain(more).collect())
+            }
+            (_, other) => other,
+        }
+    }
+
     /// The entries of a section: those of a table of tables with their keys, or those of a list of
     /// tables.
     pub fn entries(&self) -> Vec<(String, &Fruit)> {
