@@ -198,7 +198,11 @@ impl Draft {
         for (target, lines) in tables {
             let (hidden, open): (Vec<_>, Vec<_>) =
                 lines.iter().partition(|(setting, _)| setting.is_secret());
-            push_table(&mut main, target, &open);
+            let is_secret_alone = open.is_empty() && !hidden.is_empty();
+            // A user in a database is seen in the first file in any case.
+            if !(is_secret_alone && matches!(target, Target::User(_))) {
+                push_table(&mut main, target, &open);
+            }
             if !hidden.is_empty() {
                 push_table(&mut secrets, target, &hidden);
             }

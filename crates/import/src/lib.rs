@@ -28,6 +28,7 @@ mod tree;
 mod units;
 mod yaml_tree;
 
+use std::collections::HashSet;
 use std::fmt;
 
 use howdah_config::{Config, Place, Surroundings};
@@ -102,6 +103,8 @@ pub fn import(
     let head = format!("Imported by howdah import from {}'s {}.", reading.pooler, names.join(", "));
     let written = reading.draft.written(&head);
     verify(&mut reading, &written);
+    let mut told = HashSet::new();
+    reading.findings.retain(|finding| told.insert(format!("{finding:?}")));
     Ok(Imported {
         report: Report {
             pooler: reading.pooler,

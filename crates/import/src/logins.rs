@@ -72,11 +72,25 @@ impl Reading {
     /// Writes how clients log in.
     pub(crate) fn write_logins(&mut self) {
         let logins = std::mem::take(&mut self.logins);
-        if let Some(file) = logins.file {
+        if let Some(file) = &logins.file {
             self.draft.set(&Target::Globals, "auth_type", "hba");
             self.draft.set(&Target::Globals, "auth_hba_file", file);
             return;
         }
+        let is_odd = |name: &Option<String>| {
+            let name = name.as_deref().unwrap_or_default();
+            name.contains(|c: char| c == '"' || c.is_control())
+        };
+        let (odd, rules): (Vec<_>, Vec<_>) = logins
+            .rules
+            .into_iter()
+            .partition(|rule| is_odd(&rule.database) || is_odd(&rule.user));
+        for rule in odd {
+            let user = rule.user.unwrap_or_default();
+            let text = format!("{user}: a name with a quote can't stand in a rule: no login");
+            self.decides(None, "", text);
+        }
+        let logins = Logins { rules, ..logins };
         let is_plain = |rule: &LoginRule| rule.connection == "host" && rule.address == "all";
         let is_plain = logins.rules.iter().all(is_plain) && logins.written.is_empty();
         match (is_plain, &*logins.methods()) {

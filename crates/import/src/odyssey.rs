@@ -28,7 +28,8 @@ pub(crate) fn import(file: &Fruit) -> Reading {
         let path = format!("storage.{}", word(storage));
         reading.section("storage", &path, storage.fruit.table(), &Target::Globals);
     }
-    let rules = rules(&mut reading, file);
+    let mut rules = rules(&mut reading, file);
+    fill(&storages, &mut rules);
     for rule in &rules {
         Import { storages: &storages, rules: &rules }.rule(&mut reading, rule);
     }
@@ -97,7 +98,38 @@ fn listens(reading: &mut Reading, file: &Fruit) {
     reading.draft.set(&Target::Globals, "listen_addr", addresses.join(", "));
 }
 
+/// A rule of `database default` counts for a database with rules of its own, too, but for the users that
+/// those rules name.
+fn fill(storages: &[&Branch], rules: &mut Vec<Rule<'_>>) {
+    let locals = storages.iter().filter(|it| it.fruit.get_text("type").as_deref() == Some("local"));
+    let locals: Vec<_> = locals.map(|storage| word(storage)).collect();
+    let is_local = |rule: &Rule<'_>| rule.text("storage").is_some_and(|name| locals.contains(&name));
+    let mut databases: Vec<_> = rules
+        .iter()
+        .filter(|rule| !is_local(rule))
+        .filter_map(|rule| rule.database.clone())
+        .collect();
+    databases.sort_unstable();
+    databases.dedup();
+    let general: Vec<_> = rules.iter().filter(|rule| rule.database.is_none()).cloned().collect();
+    for database in databases {
+        let of_database = |rule: &&Rule<'_>| rule.database.as_ref() == Some(&database);
+        let own = rules.iter().filter(of_database).filter(|rule| !rule.is_internal());
+        let named: Vec<_> = own.map(|rule| rule.user.clone()).collect();
+        let missing = general.iter().filter(|rule| !named.contains(&rule.user) && !is_local(rule));
+        let copies: Vec<_> = missing
+            .map(|rule| Rule {
+                database: Some(database.clone()),
+                is_copy: true,
+                ..rule.clone()
+            })
+            .collect();
+        rules.extend(copies);
+    }
+}
+
 /// A rule: how clients of a database and user are served.
+#[derive(Clone)]
 struct Rule<'a> {
     /// `None`: all.
     database: Option<String>,
@@ -108,6 +140,8 @@ struct Rule<'a> {
     path: String,
     place: &'a Place,
     table: &'a Fruit,
+    /// True for a rule of `database default` in another database.
+    is_copy: bool,
 }
 
 fn rules<'a>(reading: &mut Reading, file: &'a Fruit) -> Vec<Rule<'a>> {
@@ -138,6 +172,7 @@ fn rules<'a>(reading: &mut Reading, file: &'a Fruit) -> Vec<Rule<'a>> {
                 path,
                 place: &branch.place,
                 table: &branch.fruit,
+                is_copy: false,
             };
             match rule.select(branch) {
                 Ok(()) => rules.push(rule),
@@ -179,6 +214,11 @@ impl Rule<'_> {
         self.database.clone().unwrap_or_else(|| FALLBACK.into())
     }
 
+    /// True for a rule that clients can't use.
+    fn is_internal(&self) -> bool {
+        self.text("pool_routing").as_deref() == Some("internal")
+    }
+
     fn is_restricted(&self) -> bool {
         self.connection != "host" || self.address != "all"
     }
@@ -207,7 +247,10 @@ impl Import<'_> {
     }
 
     fn rule(&self, reading: &mut Reading, rule: &Rule<'_>) {
-        let method = self.method(reading, rule);
+        let method = match rule.is_internal() {
+            true => None,
+            false => self.method(reading, rule),
+        };
         let Some(storage) = self.storage(rule) else {
             let text = "its storage is not in the file: the rule is left out";
             return reading.decides(Some(rule.place), &rule.path, text);
@@ -218,6 +261,9 @@ impl Import<'_> {
         if method == Some("reject") {
             reading.logins.push(rule.login(rule.database.clone(), "reject"));
             return reading.say(Some(rule.place), &rule.path, Verdict::Mapped, "a rule: reject");
+        }
+        if rule.is_internal() {
+            return self.internal(reading, rule, storage);
         }
         let Some(method) = method else {
             return;
@@ -231,7 +277,9 @@ impl Import<'_> {
         if !reading.draft.has(&target) {
             self.database(reading, rule, storage, &target);
         } else if self.place_of(rule) != self.first_of(&database) {
-            let text = "the users of a database are served by one storage here: this rule is left out";
+            let text = format!(
+                "{database}: the users of a database are served by one storage here: this rule is left out there"
+            );
             return reading.decides(Some(rule.place), &rule.path, text);
         }
         reading.logins.push(rule.login(rule.database.clone(), method));
@@ -243,6 +291,16 @@ impl Import<'_> {
             }
             None => self.all_users(reading, rule, &target, method, copies),
         }
+    }
+
+    /// A rule for look-ups, which no client can use.
+    fn internal(&self, reading: &mut Reading, rule: &Rule<'_>, storage: &Fruit) {
+        let target = Target::Database(rule.entry());
+        if !reading.draft.has(&target) && !is_console(&rule.entry()) {
+            self.database(reading, rule, storage, &target);
+        }
+        let text = "for look-ups: no client can log in by it, as before";
+        reading.say(Some(rule.place), &rule.path, Verdict::Mapped, text);
     }
 
     /// What says where a rule's servers are.
@@ -282,7 +340,6 @@ impl Import<'_> {
 
     /// A rule of the console.
     fn console(&self, reading: &mut Reading, rule: &Rule<'_>, method: Option<&'static str>) {
-        reading.section("user", &rule.path, &[], &Target::Globals);
         let (Some(user), Some(method)) = (&rule.user, method) else {
             let text = "the console is open to all users there: here name those who may use it in \
                         admin_users, each with a password in [users]";
@@ -336,19 +393,27 @@ impl Import<'_> {
         attrs.dedup();
         if let (Some(first), true) = (attrs.first(), hosts.len() > 1) {
             reading.draft.set(target, "target_session_attrs", first);
+            let text = "roles are found out: the hosts must be a primary and its physical standbys, and \
+                        host_check_user a user who may look (docs/hosts.md)";
+            let key = format!("{}.target_session_attrs", rule.path);
+            reading.say(Some(rule.place), &key, Verdict::Mapped, text);
             if attrs.len() > 1 {
                 let text = "users of one database have several target_session_attrs: the first was taken";
                 reading.decides(Some(rule.place), &rule.path, text);
             }
         }
-        if of_database().all(|rule| rule.user.is_some()) {
+        if of_database().all(|rule| rule.user.is_some() || rule.is_internal()) {
             reading.draft.set(target, "users_only", "1");
         }
     }
 
     /// What a rule says of a user, or of all users of a database.
     fn settings(&self, reading: &mut Reading, rule: &Rule<'_>, target: &Target, copies: usize) {
+        let told = reading.findings.len();
         reading.section("user", &rule.path, rule.table.table(), target);
+        if rule.is_copy {
+            reading.findings.truncate(told);
+        }
         let database = Target::Database(rule.entry());
         let is_placed = reading.draft.text(&database, "target_session_attrs").is_some();
         let copies = if is_placed { 1 } else { copies.max(1) };
@@ -395,9 +460,10 @@ impl Import<'_> {
         let own = self.rules.iter().filter(|rule| rule.user.as_deref() == Some(user));
         let as_storage = self.rules.iter();
         let as_storage = as_storage.filter(|rule| rule.text("storage_user").as_deref() == Some(user));
+        let own = own.filter_map(|rule| rule.text("storage_password").or(rule.text("password")));
         let password = as_storage
             .filter_map(|rule| rule.text("storage_password"))
-            .chain(own.filter_map(|rule| rule.text("password")))
+            .chain(own)
             .next();
         match password {
             Some(password) => {
@@ -471,7 +537,7 @@ impl Import<'_> {
             let text = "nothing says how these users prove who they are: name them in [users], or auth_query";
             reading.decides(Some(rule.place), &rule.path, text);
         }
-        if rule.is_restricted() {
+        if rule.is_restricted() && !rule.is_copy {
             let text = "a rule in auth_hba for these connections";
             reading.say(Some(rule.place), &rule.path, Verdict::Mapped, text);
         }

@@ -34,7 +34,14 @@ pub(crate) fn import(file: &Fruit) -> Reading {
     if addresses.is_empty() {
         addresses.push("all".into());
     }
-    let clients = Clients { method, addresses };
+    let has_socket = general.get_text("unix_socket_dir").is_some_and(|dir| !dir.is_empty());
+    // The list does not count for the unix socket.
+    let by_socket = has_socket && addresses != ["all"];
+    let clients = Clients {
+        method,
+        addresses,
+        by_socket,
+    };
     for branch in pools {
         pool(&mut reading, branch, general, &clients);
     }
@@ -97,6 +104,7 @@ fn is_md5(secret: &str) -> bool {
 struct Clients {
     method: &'static str,
     addresses: Vec<String>,
+    by_socket: bool,
 }
 
 impl Clients {
@@ -107,6 +115,15 @@ impl Clients {
                 database: Some(database.into()),
                 user: user.map(String::from),
                 address: address.clone(),
+                method: self.method,
+            });
+        }
+        if self.by_socket {
+            reading.logins.push(LoginRule {
+                connection: "local",
+                database: Some(database.into()),
+                user: user.map(String::from),
+                address: String::new(),
                 method: self.method,
             });
         }

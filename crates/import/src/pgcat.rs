@@ -165,7 +165,9 @@ impl<'a> Pool<'a> {
             reading.draft.unset(&self.target, "dbname");
         }
         let hosts = servers(shard);
-        let copies = self.hosts(reading, &hosts);
+        let Some(copies) = self.hosts(reading, &hosts) else {
+            return reading.draft.remove_database(self.name);
+        };
         reading.section("pools.*", &path, self.table.table(), &self.target);
         self.asks |= asks_servers(reading, self.table, &self.target);
         let cache = self.table.get("prepared_statements_cache_size");
@@ -182,12 +184,13 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Writes the hosts. Gives how many of them share a pool here that have one each there.
-    fn hosts(&self, reading: &mut Reading, hosts: &[ForeignHost]) -> usize {
+    /// Writes the hosts. Gives how many of them share a pool here that have one each there; `None` if
+    /// there is none for the clients.
+    fn hosts(&self, reading: &mut Reading, hosts: &[ForeignHost]) -> Option<usize> {
         if hosts.is_empty() {
-            let text = "it has no server that can be read: clients get none";
+            let text = "it has no server that can be read, and is left out";
             reading.decides(Some(self.place), &self.path, text);
-            return 1;
+            return None;
         }
         let flag = |key: &str| self.table.get_flag(key) == Some(true);
         let splits = flag("query_parser_enabled") && flag("query_parser_read_write_splitting");
@@ -212,7 +215,7 @@ impl<'a> Pool<'a> {
             let text = "roles are found out, not read from the file: the servers must be a primary and its \
                         physical standbys, and host_check_user a user who may look (docs/hosts.md)";
             reading.say(Some(self.place), &self.path, Verdict::Mapped, text);
-            return 1;
+            return Some(1);
         }
         let wanted = match role.as_str() {
             "primary" => Some(ServerRole::Primary),
@@ -225,10 +228,9 @@ impl<'a> Pool<'a> {
             .cloned()
             .collect();
         if used.is_empty() {
-            let text = format!("no server has the role {role}: clients get none");
+            let text = format!("no server has the role {role}: the pool is left out");
             reading.decides(Some(self.place), &key, text);
-            reading.write_hosts(&self.target, hosts);
-            return hosts.len();
+            return None;
         }
         if used.len() < hosts.len() {
             let text = format!(
@@ -245,7 +247,7 @@ impl<'a> Pool<'a> {
         if used.len() > 1 {
             reading.draft.set(&self.target, "load_balance_hosts", "random");
         }
-        used.len()
+        Some(used.len())
     }
 
     fn plugins(&self, reading: &mut Reading, global: Option<&Fruit>) {
@@ -312,7 +314,12 @@ impl<'a> Pool<'a> {
         }
         let copies = copies as f64;
         for (key, default) in [("pool_size", Some(15.0)), ("min_pool_size", None)] {
-            if let Some(size) = user.get(key).and_then(Fruit::number).or(default) {
+            let written = user.get(key);
+            if written.is_some_and(|size| size.number().is_none()) {
+                let text = "its value is no number; left out";
+                reading.say(Some(self.place), &joined(path, key), Verdict::Lost, text);
+            }
+            if let Some(size) = written.and_then(Fruit::number).or(default) {
                 reading.draft.set(&member, key, crate::units::decimal(size * copies));
             }
         }

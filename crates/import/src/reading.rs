@@ -1,6 +1,6 @@
 //! How the tables of keys are applied: each key of a section becomes settings and a finding.
 
-use howdah_config::Place;
+use howdah_config::{Place, Scope, table};
 
 use crate::draft::{Draft, Target};
 use crate::finding::{Finding, Verdict};
@@ -116,11 +116,17 @@ impl Reading {
                         self.say(None, &key, Verdict::Default, stated.join(", "));
                     }
                 }
-                Meaning::Lifted(setting, unit, Some(default)) => {
-                    let text = units::converted(unit, &Fruit::Text(default.into()));
+                Meaning::Lifted(setting, unit, default) => {
+                    let default = default.and_then(|default| {
+                        units::converted(unit, &Fruit::Text(default.into()))
+                    });
+                    let global = self.draft.text(&Target::Globals, setting);
+                    let ours = table::find(Scope::Global, setting).and_then(|it| it.default);
+                    let text = default.as_deref().or(global).or(ours).unwrap_or_default();
+                    let text = text.to_owned();
                     self.lifted.push(LiftedValue {
                         setting,
-                        text: text.unwrap_or_default(),
+                        text,
                         from: None,
                     });
                 }
@@ -221,9 +227,15 @@ impl Reading {
             let Some(largest) = texts.max_by(|a, b| size(a).total_cmp(&size(b))) else {
                 continue;
             };
+            let ours = table::find(Scope::Global, setting).and_then(|it| it.default);
+            let is_unsaid = all.iter().all(|value| value.from.is_none());
+            let is_set = self.draft.text(&Target::Globals, setting) == Some(&largest);
+            if is_unsaid && (is_set || ours == Some(&largest)) {
+                continue;
+            }
             self.draft.set(&Target::Globals, setting, &largest);
             let shown = self.draft.shown(&Target::Globals, setting).unwrap_or_default();
-            if all.iter().all(|value| value.from.is_none()) {
+            if is_unsaid {
                 self.say(None, setting, Verdict::Default, shown.clone());
             }
             for value in all {

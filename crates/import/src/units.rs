@@ -8,6 +8,7 @@ pub(crate) fn converted(unit: Unit, fruit: &Fruit) -> Option<String> {
     match unit {
         Unit::Plain => match fruit {
             Fruit::Flag(flag) => Some(u8::from(*flag).to_string()),
+            Fruit::Integer(number) => Some((*number).min(i64::from(i32::MAX)).to_string()),
             other => other.text(),
         },
         Unit::Flag => Some(u8::from(fruit.flag()?).to_string()),
