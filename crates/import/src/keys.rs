@@ -77,3 +77,74 @@ impl ForeignKey {
         keys.iter().filter(|key| key.section == section).find(is_named)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use howdah_config::{Scope, table};
+
+    use super::*;
+    use crate::format::Format;
+
+    /// The scopes into which the settings of a section go.
+    fn scopes(format: Format, section: &str) -> &'static [Scope] {
+        match (format, section) {
+            (Format::PgDog, "users") | (_, "pools.*.users.*") => &[Scope::Member],
+            (Format::Odyssey, "user") => &[Scope::Member],
+            (Format::PgDog, "databases") => &[Scope::Database],
+            (_, "pools.*" | "pools.*.shards.*" | "pools.*.auth_query") => &[Scope::Database],
+            _ => &[Scope::Global],
+        }
+    }
+
+    #[test]
+    fn each_row_names_settings_that_there_are() {
+        for format in Format::ALL {
+            for key in format.keys() {
+                let (settings, scopes) = match key.meaning {
+                    Meaning::Becomes(settings, ..) => (settings, scopes(format, key.section)),
+                    Meaning::Lifted(ref setting, ..) => (std::slice::from_ref(setting), &[Scope::Global][..]),
+                    _ => continue,
+                };
+                for setting in settings {
+                    for scope in scopes {
+                        let found = table::find(*scope, setting);
+                        assert!(found.is_some(), "{}: {}: {setting}", format.word(), key.name);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_key_has_one_row() {
+        for format in Format::ALL {
+            let mut seen = HashSet::new();
+            for key in format.keys() {
+                let is_new = seen.insert((key.section, key.name));
+                assert!(is_new, "{}: {}.{}", format.word(), key.section, key.name);
+            }
+        }
+    }
+
+    /// A default is stated because Howdah's is another one.
+    #[test]
+    fn defaults_differ_from_ours() {
+        for format in Format::ALL {
+            for key in format.keys() {
+                let Meaning::Becomes(settings, unit, Some(default)) = key.meaning else {
+                    continue;
+                };
+                let fruit = crate::tree::Fruit::Text(default.into());
+                let theirs = crate::units::converted(unit, &fruit);
+                let ours = settings.iter().map(|setting| {
+                    let global = table::find(Scope::Global, setting);
+                    global.and_then(|setting| setting.default).map(String::from)
+                });
+                let (format, key) = (format.word(), key.name);
+                assert!(theirs.is_some() && ours.clone().any(|ours| ours != theirs), "{format}: {key}");
+            }
+        }
+    }
+}

@@ -221,3 +221,39 @@ fn words(path: &str, text: &str) -> Result<Vec<(Token, Place)>, Unreadable> {
     }
     Ok(words)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(text: &str) -> Fruit {
+        read("a.conf", text, &mut |_| Ok("stats_interval 9".into())).expect("a file that can be read")
+    }
+
+    #[test]
+    fn values_and_blocks_have_their_words() {
+        let tree = read_text(
+            "workers \"auto\" # two\ninclude \"b\"\nlisten{port 6432 tls \"require\"}\nclient_max 7\
+             \ndatabase default { user \"a \\\"b\" \"10.0.0.0/8\" hostssl { pool_discard no size 750MB } }",
+        );
+        assert_eq!(tree.get_text("workers").as_deref(), Some("auto"));
+        assert_eq!(tree.get_text("stats_interval").as_deref(), Some("9"));
+        assert_eq!(tree.get_text("client_max").as_deref(), Some("7"));
+        let listen = tree.get("listen").expect("a block");
+        assert_eq!(listen.get_text("tls").as_deref(), Some("require"));
+        let [database] = &tree.table()[4..] else {
+            panic!("{tree:?}");
+        };
+        let word = |text: &str, is_quoted| BlockWord {
+            text: text.into(),
+            is_quoted,
+        };
+        assert_eq!(database.words, [word("default", false)]);
+        let user = &database.fruit.table()[0];
+        let selected = [word("a \"b", true), word("10.0.0.0/8", true), word("hostssl", false)];
+        assert_eq!(user.words, selected);
+        assert_eq!(user.fruit.get_flag("pool_discard"), Some(false));
+        assert_eq!(user.fruit.get_text("size").as_deref(), Some("750MB"));
+        assert_eq!((user.place.line, user.place.column), (5, 20));
+    }
+}

@@ -81,3 +81,31 @@ fn parted(text: &str) -> Option<(f64, String)> {
     let (number, unit) = text.split_at(end);
     Some((number.trim().replace('_', "").parse().ok()?, unit.to_ascii_lowercase()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_sizes_are_converted() {
+        let text = |text: &str| Fruit::Text(text.into());
+        for (unit, fruit, expected) in [
+            (Unit::Millis, Fruit::Integer(1500), Some("1.5")),
+            (Unit::Millis, Fruit::Integer(i64::MAX), Some("0")),
+            (Unit::Millis, Fruit::Integer(-5), Some("0")),
+            (Unit::MillisAsSeconds, Fruit::Integer(1500), Some("2")),
+            (Unit::Duration, text("20m"), Some("1200")),
+            (Unit::Duration, Fruit::Integer(250), Some("0.25")),
+            (Unit::DurationAsMillis, text("60s"), Some("60000")),
+            (Unit::Duration, text("5 weeks"), None),
+            (Unit::Size, text("1MB"), Some("1048576")),
+            (Unit::Flag, text("yes"), Some("1")),
+            (Unit::Flag, Fruit::Integer(7), None),
+            (Unit::Word, text("Transaction"), Some("transaction")),
+            (Unit::Plain, Fruit::Integer(i64::MAX), Some("2147483647")),
+            (Unit::Plain, Fruit::List(Vec::new()), None),
+        ] {
+            assert_eq!(converted(unit, &fruit).as_deref(), expected, "{unit:?} {fruit:?}");
+        }
+    }
+}
