@@ -20,8 +20,6 @@ pub enum Command {
     Init(Vec<OsString>),
     /// `import` and its arguments: write a configuration from another pooler's files.
     Import(Vec<OsString>),
-    /// `--others`: the page on moving from other poolers.
-    Others,
     /// `--metrics`: the reference of metrics.
     Metrics,
     /// `--man`: the same as a manual page.
@@ -81,7 +79,7 @@ pub struct Arguments {
 const SUBCOMMANDS: [&str; 4] = ["config", "import", "init", "top"];
 
 /// The long options.
-const OPTIONS: [&str; 16] = [
+const OPTIONS: [&str; 15] = [
     "--check",
     "--connect",
     "--daemon",
@@ -90,7 +88,6 @@ const OPTIONS: [&str; 16] = [
     "--io-driver",
     "--man",
     "--metrics",
-    "--others",
     "--quiet",
     "--reboot",
     "--settings",
@@ -134,7 +131,6 @@ Options:
       --settings         print the reference of all settings and exit
       --man              print it as a manual page and exit
       --metrics          print the reference of all metrics and exit
-      --others           print what becomes of other poolers' settings, and exit
       --workers=N        number of worker threads (0: one per core)
       --io-driver=NAME   auto, io_uring or epoll
   -V, --version          show the version and exit; with -v all about the build
@@ -172,7 +168,6 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
             Short('V') | Long("version") => version = true,
             Long("man") => return Ok(Command::Manual),
             Long("metrics") => return Ok(Command::Metrics),
-            Long("others") => return Ok(Command::Others),
             Long("settings") => return Ok(Command::Settings),
             Short('d') | Long("daemon") => seen.daemon = true,
             Short('R') | Long("reboot") => seen.reboot = true,
@@ -462,8 +457,7 @@ mod tests {
             "--environment",
             "--settings",
             "--metrics",
-            "--others",
-            "--man",
+                    "--man",
             "--workers",
             "--io-driver",
             "-V, --version",

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use howdah_import::{Finding, ForeignFile, Format, Report, SECRETS, Written, import};
+use howdah_import::{Finding, ForeignFile, Format, Report, SECRETS, Written, import, page};
 use howdah_pooler::config::near;
 use lexopt::prelude::*;
 use serde_json::{Value as Json, json};
@@ -31,6 +31,8 @@ Options:
       --out=FOLDER   where to write; else into the present folder. No file is overwritten
       --json         print the report as JSON
       --markdown     print the report as Markdown
+      --keys         print what becomes of each key of each pooler, and exit
+  -h, --help         show this help and exit
 
 Exit codes: 0 done, 1 something was lost that decides who gets in or where writes go, 2 nothing was
 written: a file can't be read, or one would be overwritten.
@@ -52,14 +54,20 @@ struct Order {
     shape: Shape,
 }
 
+/// What the command does.
+enum Wish {
+    Print(String),
+    Import(Order),
+}
+
 /// Runs the command.
 pub fn run(arguments: &[std::ffi::OsString]) -> ExitCode {
     let done = match order(arguments) {
-        Ok(None) => {
-            print(USAGE);
+        Ok(Wish::Print(text)) => {
+            print(&text);
             return ExitCode::SUCCESS;
         }
-        Ok(Some(order)) => carry_out(&order),
+        Ok(Wish::Import(order)) => carry_out(&order),
         Err(why) => Err(format!("{why}\nTry \"howdah import --help\" for more information.")),
     };
     match done {
@@ -72,8 +80,8 @@ pub fn run(arguments: &[std::ffi::OsString]) -> ExitCode {
     }
 }
 
-/// Reads the arguments; `None` for `--help`.
-fn order(arguments: &[std::ffi::OsString]) -> Result<Option<Order>, String> {
+/// Reads the arguments.
+fn order(arguments: &[std::ffi::OsString]) -> Result<Wish, String> {
     let mut parser = lexopt::Parser::from_args(arguments);
     let text = |value: Result<std::ffi::OsString, lexopt::Error>| {
         let value = value.and_then(|value| value.string());
@@ -87,7 +95,8 @@ fn order(arguments: &[std::ffi::OsString]) -> Result<Option<Order>, String> {
     };
     while let Some(argument) = parser.next().map_err(|why| why.to_string())? {
         match argument {
-            Short('h') | Long("help") => return Ok(None),
+            Short('h') | Long("help") => return Ok(Wish::Print(USAGE.into())),
+            Long("keys") => return Ok(Wish::Print(page())),
             Long("from") => order.from = Some(format_of(&text(parser.value())?)?),
             Long("out") => order.out = text(parser.value())?,
             Long("json") => order.shape = Shape::Json,
@@ -99,7 +108,7 @@ fn order(arguments: &[std::ffi::OsString]) -> Result<Option<Order>, String> {
     if order.files.is_empty() {
         return Err("howdah import needs the files of another pooler".into());
     }
-    Ok(Some(order))
+    Ok(Wish::Import(order))
 }
 
 fn format_of(word: &str) -> Result<Format, String> {

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 
 use howdah_pooler::config::Surroundings;
 
+use crate::watch::SeenFiles;
 use crate::{boot, log};
 
 /// This machine.
@@ -12,10 +13,13 @@ use crate::{boot, log};
 pub struct Machine {
     /// The files with secrets that everybody may read.
     pub exposed: Vec<String>,
+    /// The files that were read, and the patterns.
+    pub seen: SeenFiles,
 }
 
 impl Surroundings for Machine {
     fn file(&mut self, path: &str) -> Result<String, String> {
+        self.seen.file(path);
         boot::read_file(path)
     }
 
@@ -46,6 +50,7 @@ impl Surroundings for Machine {
         // Behind a pattern for folders, some of them may not have the file.
         found.retain(|path| fs::metadata(path).is_ok_and(|what| what.is_file()));
         found.sort_unstable();
+        self.seen.pattern(pattern, &found);
         Ok(found)
     }
 

@@ -36,6 +36,7 @@ mod syslog;
 mod systemd;
 mod takeover;
 mod tracer;
+mod watch;
 mod workers;
 mod writer;
 
@@ -67,7 +68,6 @@ fn main() -> ExitCode {
         Ok(Command::Init(arguments)) if init(&arguments) => {}
         Ok(Command::Top(_) | Command::Init(_)) => return ExitCode::FAILURE,
         Ok(Command::Import(arguments)) => return import_command::run(&arguments),
-        Ok(Command::Others) => print!("{}", howdah_import::page()),
         Ok(Command::Metrics) => print!("{}", howdah_pooler::metrics::metrics_page()),
         Ok(Command::Manual) => print!("{}", howdah_pooler::config::settings_manual()),
         Ok(Command::Check(arguments)) => return check::check(&arguments),

@@ -97,7 +97,7 @@ impl Reading {
             (true, []) => {
                 self.draft.set(&Target::Globals, "auth_type", "scram-sha-256");
             }
-            (true, [method]) if *method != "reject" => {
+            (true, [method]) if !["cert", "reject"].contains(method) => {
                 let auth_type = if *method == "password" { "plain" } else { method };
                 self.draft.set(&Target::Globals, "auth_type", auth_type);
             }

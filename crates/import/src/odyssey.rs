@@ -420,12 +420,8 @@ impl Import<'_> {
         let size = rule.table.get("pool_size").and_then(Fruit::number).unwrap_or(0.0);
         reading.draft.set(target, "pool_size", units::decimal(size * copies as f64));
         for options in ["options", "backend_startup_options"] {
-            for option in rule.table.get(options).map(Fruit::table).unwrap_or_default() {
-                let value = match &option.fruit {
-                    Fruit::Flag(flag) => if *flag { "on" } else { "off" }.into(),
-                    other => other.text().unwrap_or_default(),
-                };
-                reading.draft.parameter(target, &option.name, value);
+            if let Some(table) = rule.table.get(options) {
+                reading.parameters(target, &format!("{}.{options}", rule.path), table);
             }
         }
         if rule.table.get_flag("application_name_add_host") == Some(true) {

@@ -8,7 +8,7 @@ use crate::keys::{ForeignKey, Meaning, SHARDING};
 const HEAD: &str = "\
 # Moving from PgCat, PgDog, Odyssey or PgDoorman
 
-This page is printed by `howdah --others`.
+This page is printed by `howdah import --keys`.
 
 ```
 $ howdah import pgcat.toml --out=/etc/howdah
@@ -186,5 +186,17 @@ fn lost(word: &str, consequence: &str, remedy: &str) -> String {
     match remedy {
         "" => format!("{word}: {consequence}"),
         remedy => format!("{word}: {consequence}. Instead: {remedy}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_page_is_up_to_date() {
+        let kept = include_str!("../../../docs/moving-from-others.md");
+        assert!(
+            super::page() == kept,
+            "out of date: run `cargo run -p howdah-daemon -- import --keys > docs/moving-from-others.md`"
+        );
     }
 }

@@ -162,10 +162,8 @@ fn pool(reading: &mut Reading, branch: &Branch, general: &Fruit, clients: &Clien
         reading.draft.unset(&target, "dbname");
     }
     for of in [Some(general), Some(table)].into_iter().flatten() {
-        let all = of.get("startup_parameters").map(Fruit::table).unwrap_or_default();
-        for parameter in all {
-            let value = parameter.fruit.text().unwrap_or_default();
-            reading.draft.parameter(&target, &parameter.name, value);
+        if let Some(parameters) = of.get("startup_parameters") {
+            reading.parameters(&target, &joined(&path, "startup_parameters"), parameters);
         }
     }
     match table.get("auth_query") {

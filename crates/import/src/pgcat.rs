@@ -18,6 +18,9 @@ pub(crate) fn import(file: &Fruit) -> Reading {
     let general = file.get("general").unwrap_or(&nothing);
     reading.section("general", "general", general.table(), &Target::Globals);
     reading.without_limits();
+    if general.get("autoreload").and_then(Fruit::number).is_some_and(|period| period > 0.0) {
+        reading.draft.set(&Target::Globals, "reload_on_change", "1");
+    }
     tls(&mut reading, general);
     exporter(&mut reading, general);
     admin(&mut reading, general);

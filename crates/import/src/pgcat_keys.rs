@@ -77,7 +77,7 @@ pub(crate) const KEYS: &[ForeignKey] = &[
         Becomes(&["idle_transaction_timeout"], Millis, None),
     ),
     key(GENERAL, "worker_threads", Becomes(&["workers"], Plain, None)),
-    key(GENERAL, "autoreload", Lost("the file is not read again by itself", "RELOAD, or SIGHUP")),
+    key(GENERAL, "autoreload", Read("reload_on_change, which looks every two seconds")),
     key(
         GENERAL,
         "tls_certificate",

@@ -189,6 +189,24 @@ impl Reading {
         self.say(Some(&branch.place), path, Verdict::Lost, text);
     }
 
+    /// Adds settings of PostgreSQL with which servers' sessions start.
+    pub(crate) fn parameters(&mut self, target: &Target, path: &str, table: &Fruit) {
+        for parameter in table.table() {
+            let value = match &parameter.fruit {
+                Fruit::Flag(flag) => if *flag { "on" } else { "off" }.into(),
+                other => other.text().unwrap_or_default(),
+            };
+            let name = &parameter.name;
+            let refused = ["user", "database", "replication", "options"];
+            if refused.contains(&name.as_str()) || name.starts_with("_pq_.") || name.contains('=') {
+                let text = "servers' sessions can't start with this setting";
+                self.say(Some(&parameter.place), &joined(path, name), Verdict::Lost, text);
+            } else {
+                self.draft.parameter(target, name, value);
+            }
+        }
+    }
+
     /// States what a pooler without a unix socket and without a limit on clients does.
     pub(crate) fn without_limits(&mut self) {
         for (setting, text) in [("unix_socket_dir", ""), ("max_client_conn", "0")] {
