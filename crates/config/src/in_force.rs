@@ -54,18 +54,21 @@ impl Config {
         let of_entries = entries.into_iter().flat_map(|(path, given)| {
             let names: Vec<_> = path.iter().map(|name| toml_text::key(name)).collect();
             let entry = names.join(".");
-            let mut settings: Vec<_> = given.iter().filter_map(|(field, (text, place))| {
-                let scope = super::written::scope(path)?;
-                let setting = table::in_scope(scope).find(|setting| setting.field == *field)?;
-                Some(SettingInForce {
-                    name: setting.name,
-                    entry: Some(entry.clone()),
-                    value: Some(text.clone()),
-                    default: setting.default,
-                    place: Some(place.to_string()),
-                    changeable: true,
+            let mut settings: Vec<_> = given
+                .iter()
+                .filter_map(|(field, (text, place))| {
+                    let scope = super::written::scope(path)?;
+                    let setting = table::in_scope(scope).find(|setting| setting.field == *field)?;
+                    Some(SettingInForce {
+                        name: setting.name,
+                        entry: Some(entry.clone()),
+                        value: Some(text.clone()),
+                        default: setting.default,
+                        place: Some(place.to_string()),
+                        changeable: true,
+                    })
                 })
-            }).collect();
+                .collect();
             settings.sort_by_key(|setting| setting.name);
             settings
         });

@@ -14,6 +14,8 @@ mod database;
 mod doubts;
 mod environment;
 mod excerpt;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod host;
 mod in_force;
 mod ini;

@@ -43,7 +43,10 @@ impl Source {
 
     /// The files that were read last, with their states.
     pub fn seen(&self) -> SeenFiles {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Notes the states of the files that are about to be read again.

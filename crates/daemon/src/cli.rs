@@ -457,7 +457,7 @@ mod tests {
             "--environment",
             "--settings",
             "--metrics",
-                    "--man",
+            "--man",
             "--workers",
             "--io-driver",
             "-V, --version",

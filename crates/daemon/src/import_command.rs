@@ -68,7 +68,9 @@ pub fn run(arguments: &[std::ffi::OsString]) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Ok(Wish::Import(order)) => carry_out(&order),
-        Err(why) => Err(format!("{why}\nTry \"howdah import --help\" for more information.")),
+        Err(why) => Err(format!(
+            "{why}\nTry \"howdah import --help\" for more information."
+        )),
     };
     match done {
         Ok(report) if report.loses_what_decides() => ExitCode::from(1),
@@ -130,7 +132,8 @@ fn carry_out(order: &Order) -> Result<Report, String> {
             text,
         });
     }
-    let imported = import(&files, order.from, &mut boot::read_file).map_err(|why| why.to_string())?;
+    let imported =
+        import(&files, order.from, &mut boot::read_file).map_err(|why| why.to_string())?;
     write(Path::new(&order.out), &imported.written)?;
     let report = imported.report;
     print(&match order.shape {
@@ -144,7 +147,10 @@ fn carry_out(order: &Order) -> Result<Report, String> {
 /// What to do with the output.
 fn next_step(order: &Order) -> String {
     let path = Path::new(&order.out).join("howdah.toml");
-    format!("howdah --check --connect {0} looks at the servers; howdah {0} starts.", path.display())
+    format!(
+        "howdah --check --connect {0} looks at the servers; howdah {0} starts.",
+        path.display()
+    )
 }
 
 /// Writes both files, or none.
@@ -157,7 +163,9 @@ fn write(folder: &Path, written: &Written) -> Result<(), String> {
         let path = folder.join(name);
         if path.symlink_metadata().is_ok() {
             let path = path.display();
-            return Err(format!("{path} is there already, and is not overwritten: name another --out"));
+            return Err(format!(
+                "{path} is there already, and is not overwritten: name another --out"
+            ));
         }
     }
     for (name, mode, text) in files {

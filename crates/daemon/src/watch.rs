@@ -53,7 +53,13 @@ impl SeenFiles {
 
 fn state(path: &str) -> SeenState {
     match fs::metadata(path) {
-        Ok(file) => SeenState::File(file.dev(), file.ino(), file.size(), file.mtime(), file.mtime_nsec()),
+        Ok(file) => SeenState::File(
+            file.dev(),
+            file.ino(),
+            file.size(),
+            file.mtime(),
+            file.mtime_nsec(),
+        ),
         Err(_) => SeenState::Missing,
     }
 }

@@ -5,8 +5,7 @@ use crate::reading::Reading;
 use crate::tree::Fruit;
 use crate::{
     ForeignFile, Unreadable, odyssey, odyssey_grammar, odyssey_keys, pg_doorman, pg_doorman_keys,
-    pgcat, pgcat_keys, pgdog, pgdog_keys, toml_tree,
-    yaml_tree,
+    pgcat, pgcat_keys, pgdog, pgdog_keys, toml_tree, yaml_tree,
 };
 
 /// A pooler whose files are imported.
@@ -83,6 +82,13 @@ pub(crate) fn read(
     let mut all = Fruit::Table(Vec::new());
     let mut found = format;
     for file in files {
+        if file.path.ends_with(".ini") {
+            let path = &file.path;
+            let text = format!(
+                "{path} is an ini file: howdah reads it, and howdah config convert prints it as TOML"
+            );
+            return Err(Unreadable::new(text));
+        }
         let is_odyssey = match format {
             Some(format) => format == Format::Odyssey,
             None => !is_structured(&file.path) && is_of_odyssey(&file.text),
@@ -125,7 +131,9 @@ pub(crate) fn read(
 
 /// True for a name of TOML or YAML.
 fn is_structured(path: &str) -> bool {
-    [".toml", ".yaml", ".yml"].iter().any(|end| path.ends_with(end))
+    [".toml", ".yaml", ".yml"]
+        .iter()
+        .any(|end| path.ends_with(end))
 }
 
 /// True for a text that begins a block of Odyssey.
@@ -160,7 +168,9 @@ fn structured(
     let mut all = tree;
     for file in included {
         let Some(file) = file.text().filter(|_| depth < MAX_DEPTH) else {
-            return Err(Unreadable::new(format!("{path}: include nests too deep, or has no file")));
+            return Err(Unreadable::new(format!(
+                "{path}: include nests too deep, or has no file"
+            )));
         };
         let text = read_file(&file)
             .map_err(|why| Unreadable::new(format!("could not load file \"{file}\": {why}")))?;
@@ -172,10 +182,18 @@ fn structured(
 /// Whose a tree is.
 fn told(tree: &Fruit) -> Option<Format> {
     let is_list = |name: &str| matches!(tree.get(name), Some(Fruit::List(_)));
-    let has = |key: &str| tree.get("general").is_some_and(|general| general.get(key).is_some());
+    let has = |key: &str| {
+        tree.get("general")
+            .is_some_and(|general| general.get(key).is_some())
+    };
     let pools = tree.get("pools").map(Fruit::table).unwrap_or_default();
     let of_pools = |key: &str| pools.iter().any(|pool| pool.fruit.get(key).is_some());
-    let dog_only = ["pooler_mode", "default_pool_size", "openmetrics_port", "passthrough_auth"];
+    let dog_only = [
+        "pooler_mode",
+        "default_pool_size",
+        "openmetrics_port",
+        "passthrough_auth",
+    ];
     if is_list("databases") || is_list("users") || dog_only.iter().any(|key| has(key)) {
         Some(Format::PgDog)
     } else if of_pools("shards") {

@@ -55,7 +55,8 @@ impl Reading {
             host => host,
         };
         if address.parse::<std::net::IpAddr>().is_ok() {
-            self.draft.set(&Target::Globals, "http_listen_addr", address);
+            self.draft
+                .set(&Target::Globals, "http_listen_addr", address);
         }
     }
 }

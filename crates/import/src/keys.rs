@@ -74,7 +74,9 @@ impl ForeignKey {
             Some(beginning) => name.starts_with(beginning),
             None => key.name == name,
         };
-        keys.iter().filter(|key| key.section == section).find(is_named)
+        keys.iter()
+            .filter(|key| key.section == section)
+            .find(is_named)
     }
 }
 
@@ -104,13 +106,20 @@ mod tests {
             for key in format.keys() {
                 let (settings, scopes) = match key.meaning {
                     Meaning::Becomes(settings, ..) => (settings, scopes(format, key.section)),
-                    Meaning::Lifted(ref setting, ..) => (std::slice::from_ref(setting), &[Scope::Global][..]),
+                    Meaning::Lifted(ref setting, ..) => {
+                        (std::slice::from_ref(setting), &[Scope::Global][..])
+                    }
                     _ => continue,
                 };
                 for setting in settings {
                     for scope in scopes {
                         let found = table::find(*scope, setting);
-                        assert!(found.is_some(), "{}: {}: {setting}", format.word(), key.name);
+                        assert!(
+                            found.is_some(),
+                            "{}: {}: {setting}",
+                            format.word(),
+                            key.name
+                        );
                     }
                 }
             }
@@ -143,7 +152,10 @@ mod tests {
                     global.and_then(|setting| setting.default).map(String::from)
                 });
                 let (format, key) = (format.word(), key.name);
-                assert!(theirs.is_some() && ours.clone().any(|ours| ours != theirs), "{format}: {key}");
+                assert!(
+                    theirs.is_some() && ours.clone().any(|ours| ours != theirs),
+                    "{format}: {key}"
+                );
             }
         }
     }

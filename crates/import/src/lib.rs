@@ -8,6 +8,8 @@
 pub mod draft;
 pub mod finding;
 mod format;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod hosts;
 mod keys;
 mod logins;
@@ -100,11 +102,17 @@ pub fn import(
     reading.lift();
     reading.write_logins();
     let names: Vec<_> = files.iter().map(|file| file.path.as_str()).collect();
-    let head = format!("Imported by howdah import from {}'s {}.", reading.pooler, names.join(", "));
+    let head = format!(
+        "Imported by howdah import from {}'s {}.",
+        reading.pooler,
+        names.join(", ")
+    );
     let written = reading.draft.written(&head);
     verify(&mut reading, &written);
     let mut told = HashSet::new();
-    reading.findings.retain(|finding| told.insert(format!("{finding:?}")));
+    reading
+        .findings
+        .retain(|finding| told.insert(format!("{finding:?}")));
     Ok(Imported {
         report: Report {
             pooler: reading.pooler,
@@ -120,7 +128,10 @@ fn verify(reading: &mut Reading, written: &Written) {
     let mut surroundings = Output(written);
     let read = Config::read_among("howdah.toml", &written.main, &mut surroundings);
     for mistake in read.mistakes {
-        let text = format!("howdah.toml needs a correction: {}: {}", mistake.text, mistake.remedy);
+        let text = format!(
+            "howdah.toml needs a correction: {}: {}",
+            mistake.text, mistake.remedy
+        );
         reading.decides(mistake.place.as_ref(), "", text);
     }
 }

@@ -95,10 +95,15 @@ impl Reading {
         let is_plain = logins.rules.iter().all(is_plain) && logins.written.is_empty();
         match (is_plain, &*logins.methods()) {
             (true, []) => {
-                self.draft.set(&Target::Globals, "auth_type", "scram-sha-256");
+                self.draft
+                    .set(&Target::Globals, "auth_type", "scram-sha-256");
             }
             (true, [method]) if !["cert", "reject"].contains(method) => {
-                let auth_type = if *method == "password" { "plain" } else { method };
+                let auth_type = if *method == "password" {
+                    "plain"
+                } else {
+                    method
+                };
                 self.draft.set(&Target::Globals, "auth_type", auth_type);
             }
             // A clear password then serves an MD5 exchange, and a SCRAM secret SCRAM.
@@ -136,8 +141,13 @@ fn lines(draft: &Draft, rule: &LoginRule) -> Vec<String> {
     if connection == "local" {
         return vec![local];
     }
-    let mut lines = vec![format!("{connection} {database} {user} {} {method}", rule.address)];
-    let has_socket = draft.text(&Target::Globals, "unix_socket_dir").is_some_and(|dir| !dir.is_empty());
+    let mut lines = vec![format!(
+        "{connection} {database} {user} {} {method}",
+        rule.address
+    )];
+    let has_socket = draft
+        .text(&Target::Globals, "unix_socket_dir")
+        .is_some_and(|dir| !dir.is_empty());
     if has_socket && connection == "host" && rule.address == "all" {
         lines.push(local);
     }

@@ -31,23 +31,37 @@ pub(crate) fn import(file: &Fruit) -> Reading {
     let mut rules = rules(&mut reading, file);
     fill(&storages, &mut rules);
     for rule in &rules {
-        Import { storages: &storages, rules: &rules }.rule(&mut reading, rule);
+        Import {
+            storages: &storages,
+            rules: &rules,
+        }
+        .rule(&mut reading, rule);
     }
     reading
 }
 
 fn of<'a>(file: &'a Fruit, name: &str) -> Vec<&'a Branch> {
-    file.table().iter().filter(|branch| branch.name == name).collect()
+    file.table()
+        .iter()
+        .filter(|branch| branch.name == name)
+        .collect()
 }
 
 /// The first word behind a key.
 fn word(branch: &Branch) -> String {
-    branch.words.first().map(|word| word.text.clone()).unwrap_or_default()
+    branch
+        .words
+        .first()
+        .map(|word| word.text.clone())
+        .unwrap_or_default()
 }
 
 /// The name of a database or user; `None` for `default`.
 fn name(branch: &Branch) -> Option<String> {
-    let word = branch.words.first().filter(|word| word.is_quoted || word.text != "default");
+    let word = branch
+        .words
+        .first()
+        .filter(|word| word.is_quoted || word.text != "default");
     word.map(|word| word.text.clone())
 }
 
@@ -74,8 +88,15 @@ fn listens(reading: &mut Reading, file: &Fruit) {
     let mut first: Option<(String, String)> = None;
     for (at, listen) in of(file, "listen").into_iter().enumerate() {
         let path = format!("listen.{at}");
-        let port = listen.fruit.get_text("port").unwrap_or_else(|| "6432".into());
-        let tls = listen.fruit.get_text("tls").unwrap_or_else(|| "disable".into()).replace('_', "-");
+        let port = listen
+            .fruit
+            .get_text("port")
+            .unwrap_or_else(|| "6432".into());
+        let tls = listen
+            .fruit
+            .get_text("tls")
+            .unwrap_or_else(|| "disable".into())
+            .replace('_', "-");
         let is_tcp = listen.fruit.get("host").is_some();
         match &first {
             Some((other, mode)) if *other != port || (is_tcp && *mode != tls) => {
@@ -90,20 +111,29 @@ fn listens(reading: &mut Reading, file: &Fruit) {
             addresses.push(host);
             first.get_or_insert((port.clone(), tls.clone()));
             if tls != "disable" {
-                reading.draft.set(&Target::Globals, "client_tls_sslmode", tls);
+                reading
+                    .draft
+                    .set(&Target::Globals, "client_tls_sslmode", tls);
             }
         }
         reading.draft.set(&Target::Globals, "listen_port", port);
     }
-    reading.draft.set(&Target::Globals, "listen_addr", addresses.join(", "));
+    reading
+        .draft
+        .set(&Target::Globals, "listen_addr", addresses.join(", "));
 }
 
 /// A rule of `database default` counts for a database with rules of its own, too, but for the users that
 /// those rules name.
 fn fill(storages: &[&Branch], rules: &mut Vec<Rule<'_>>) {
-    let locals = storages.iter().filter(|it| it.fruit.get_text("type").as_deref() == Some("local"));
+    let locals = storages
+        .iter()
+        .filter(|it| it.fruit.get_text("type").as_deref() == Some("local"));
     let locals: Vec<_> = locals.map(|storage| word(storage)).collect();
-    let is_local = |rule: &Rule<'_>| rule.text("storage").is_some_and(|name| locals.contains(&name));
+    let is_local = |rule: &Rule<'_>| {
+        rule.text("storage")
+            .is_some_and(|name| locals.contains(&name))
+    };
     let mut databases: Vec<_> = rules
         .iter()
         .filter(|rule| !is_local(rule))
@@ -111,12 +141,21 @@ fn fill(storages: &[&Branch], rules: &mut Vec<Rule<'_>>) {
         .collect();
     databases.sort_unstable();
     databases.dedup();
-    let general: Vec<_> = rules.iter().filter(|rule| rule.database.is_none()).cloned().collect();
+    let general: Vec<_> = rules
+        .iter()
+        .filter(|rule| rule.database.is_none())
+        .cloned()
+        .collect();
     for database in databases {
         let of_database = |rule: &&Rule<'_>| rule.database.as_ref() == Some(&database);
-        let own = rules.iter().filter(of_database).filter(|rule| !rule.is_internal());
+        let own = rules
+            .iter()
+            .filter(of_database)
+            .filter(|rule| !rule.is_internal());
         let named: Vec<_> = own.map(|rule| rule.user.clone()).collect();
-        let missing = general.iter().filter(|rule| !named.contains(&rule.user) && !is_local(rule));
+        let missing = general
+            .iter()
+            .filter(|rule| !named.contains(&rule.user) && !is_local(rule));
         let copies: Vec<_> = missing
             .map(|rule| Rule {
                 database: Some(database.clone()),
@@ -196,10 +235,16 @@ impl Rule<'_> {
                 (_, address) => {
                     let (ip, mask) = address.split_once('/').unwrap_or((address, ""));
                     if ip.parse::<std::net::IpAddr>().is_err() || mask.is_empty() {
-                        return Err("a rule for names of hosts is left out: write its addresses".into());
+                        return Err(
+                            "a rule for names of hosts is left out: write its addresses".into()
+                        );
                     }
                     let is_mask = mask.contains(['.', ':']);
-                    self.address = if is_mask { format!("{ip} {mask}") } else { address.into() };
+                    self.address = if is_mask {
+                        format!("{ip} {mask}")
+                    } else {
+                        address.into()
+                    };
                 }
             }
         }
@@ -259,8 +304,15 @@ impl Import<'_> {
             return self.console(reading, rule, method);
         }
         if method == Some("reject") {
-            reading.logins.push(rule.login(rule.database.clone(), "reject"));
-            return reading.say(Some(rule.place), &rule.path, Verdict::Mapped, "a rule: reject");
+            reading
+                .logins
+                .push(rule.login(rule.database.clone(), "reject"));
+            return reading.say(
+                Some(rule.place),
+                &rule.path,
+                Verdict::Mapped,
+                "a rule: reject",
+            );
         }
         if rule.is_internal() {
             return self.internal(reading, rule, storage);
@@ -282,7 +334,9 @@ impl Import<'_> {
             );
             return reading.decides(Some(rule.place), &rule.path, text);
         }
-        reading.logins.push(rule.login(rule.database.clone(), method));
+        reading
+            .logins
+            .push(rule.login(rule.database.clone(), method));
         let copies = self.hosts(storage).len();
         match &rule.user {
             Some(user) => {
@@ -350,20 +404,33 @@ impl Import<'_> {
             Some("notallow") => return,
             _ => "stats_users",
         };
-        let others = reading.draft.text(&Target::Globals, setting).map(String::from);
+        let others = reading
+            .draft
+            .text(&Target::Globals, setting)
+            .map(String::from);
         let all = others.map_or_else(|| user.clone(), |others| format!("{others}, {user}"));
         reading.draft.set(&Target::Globals, setting, all);
         let password = rule.text("password").unwrap_or_default();
-        reading.draft.set(&Target::User(user.clone()), "password", password);
-        reading.logins.push(rule.login(Some(CONSOLE.into()), method));
+        reading
+            .draft
+            .set(&Target::User(user.clone()), "password", password);
+        reading
+            .logins
+            .push(rule.login(Some(CONSOLE.into()), method));
         let text = format!("{setting}; the console's database is pgbouncer");
         reading.say(Some(rule.place), &rule.path, Verdict::Mapped, text);
     }
 
     fn hosts(&self, storage: &Fruit) -> Vec<ForeignHost> {
-        let port = storage.get_text("port").and_then(|port| port.parse().ok()).unwrap_or(5432);
+        let port = storage
+            .get_text("port")
+            .and_then(|port| port.parse().ok())
+            .unwrap_or(5432);
         let hosts = storage.get_text("host").unwrap_or_default();
-        let hosts = hosts.split(',').map(str::trim).filter(|host| !host.is_empty());
+        let hosts = hosts
+            .split(',')
+            .map(str::trim)
+            .filter(|host| !host.is_empty());
         hosts.map(|host| host_of(host, port)).collect()
     }
 
@@ -376,7 +443,10 @@ impl Import<'_> {
         if let Some(name) = rule.text("storage_db").filter(|name| *name != rule.entry()) {
             reading.draft.set(target, "dbname", name);
         }
-        let mode = storage.get_text("tls").unwrap_or_else(|| "disable".into()).replace('_', "-");
+        let mode = storage
+            .get_text("tls")
+            .unwrap_or_else(|| "disable".into())
+            .replace('_', "-");
         reading.draft.set(target, "sslmode", mode);
         for (key, setting) in [
             ("tls_ca_file", "sslrootcert"),
@@ -387,7 +457,11 @@ impl Import<'_> {
                 reading.draft.set(target, setting, path);
             }
         }
-        let of_database = || self.rules.iter().filter(|rule| rule.entry() == target_name(target));
+        let of_database = || {
+            self.rules
+                .iter()
+                .filter(|rule| rule.entry() == target_name(target))
+        };
         let attrs = of_database().filter_map(|rule| rule.text("target_session_attrs"));
         let mut attrs: Vec<_> = attrs.filter(|attrs| attrs != "any").collect();
         attrs.dedup();
@@ -398,7 +472,8 @@ impl Import<'_> {
             let key = format!("{}.target_session_attrs", rule.path);
             reading.say(Some(rule.place), &key, Verdict::Mapped, text);
             if attrs.len() > 1 {
-                let text = "users of one database have several target_session_attrs: the first was taken";
+                let text =
+                    "users of one database have several target_session_attrs: the first was taken";
                 reading.decides(Some(rule.place), &rule.path, text);
             }
         }
@@ -415,10 +490,19 @@ impl Import<'_> {
             reading.findings.truncate(told);
         }
         let database = Target::Database(rule.entry());
-        let is_placed = reading.draft.text(&database, "target_session_attrs").is_some();
+        let is_placed = reading
+            .draft
+            .text(&database, "target_session_attrs")
+            .is_some();
         let copies = if is_placed { 1 } else { copies.max(1) };
-        let size = rule.table.get("pool_size").and_then(Fruit::number).unwrap_or(0.0);
-        reading.draft.set(target, "pool_size", units::decimal(size * copies as f64));
+        let size = rule
+            .table
+            .get("pool_size")
+            .and_then(Fruit::number)
+            .unwrap_or(0.0);
+        reading
+            .draft
+            .set(target, "pool_size", units::decimal(size * copies as f64));
         for options in ["options", "backend_startup_options"] {
             if let Some(table) = rule.table.get(options) {
                 reading.parameters(target, &format!("{}.{options}", rule.path), table);
@@ -453,9 +537,13 @@ impl Import<'_> {
         if reading.draft.text(&known, "password").is_some() {
             return;
         }
-        let own = self.rules.iter().filter(|rule| rule.user.as_deref() == Some(user));
+        let own = self
+            .rules
+            .iter()
+            .filter(|rule| rule.user.as_deref() == Some(user));
         let as_storage = self.rules.iter();
-        let as_storage = as_storage.filter(|rule| rule.text("storage_user").as_deref() == Some(user));
+        let as_storage =
+            as_storage.filter(|rule| rule.text("storage_user").as_deref() == Some(user));
         let own = own.filter_map(|rule| rule.text("storage_password").or(rule.text("password")));
         let password = as_storage
             .filter_map(|rule| rule.text("storage_password"))
@@ -466,7 +554,9 @@ impl Import<'_> {
                 reading.draft.set(&known, "password", password);
             }
             None => {
-                let text = format!("{user} has no password in the file: add it in [users] if PostgreSQL asks");
+                let text = format!(
+                    "{user} has no password in the file: add it in [users] if PostgreSQL asks"
+                );
                 reading.say(Some(rule.place), &rule.path, Verdict::Lost, text);
             }
         }
@@ -505,7 +595,9 @@ impl Import<'_> {
             reading.draft.set(member, "server_password", password);
         }
         if let Some(most) = rule.text("client_max") {
-            reading.draft.set(member, "max_user_client_connections", most);
+            reading
+                .draft
+                .set(member, "max_user_client_connections", most);
         }
     }
 
@@ -520,14 +612,21 @@ impl Import<'_> {
     ) {
         self.settings(reading, rule, database, copies);
         if let Some(most) = rule.text("client_max") {
-            reading.draft.set(database, "max_db_client_connections", most);
+            reading
+                .draft
+                .set(database, "max_db_client_connections", most);
         }
         if method == "trust" {
             let text = "users without a password must be known here: name them in [users], each with \
                         password = \"\", or in auth_file";
-            reading.decides(Some(rule.place), &format!("{}.authentication", rule.path), text);
+            reading.decides(
+                Some(rule.place),
+                &format!("{}.authentication", rule.path),
+                text,
+            );
         } else if rule.text("password").is_some() {
-            let text = "one password for all users is not imported: name them in [users], or auth_query";
+            let text =
+                "one password for all users is not imported: name them in [users], or auth_query";
             reading.decides(Some(rule.place), &format!("{}.password", rule.path), text);
         } else if rule.text("auth_query").is_none() && method != "cert" {
             let text = "nothing says how these users prove who they are: name them in [users], or auth_query";
@@ -549,7 +648,9 @@ fn target_name(target: &Target) -> &str {
 
 /// One host: `(tcp://|unix://)?ADDRESS(:PORT)?(:ZONE)?`, with brackets around IPv6.
 fn host_of(text: &str, port: u16) -> ForeignHost {
-    let text = text.trim_start_matches("tcp://").trim_start_matches("unix://");
+    let text = text
+        .trim_start_matches("tcp://")
+        .trim_start_matches("unix://");
     let (host, rest) = match text.strip_prefix('[').and_then(|text| text.split_once(']')) {
         Some((host, rest)) => (host, rest.trim_start_matches(':')),
         None => text.split_once(':').unwrap_or((text, "")),

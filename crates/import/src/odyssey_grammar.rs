@@ -48,7 +48,9 @@ fn file(
             why,
         };
         if depth == MAX_DEPTH {
-            return Err(fails(format!("files include each other more than {MAX_DEPTH} deep")));
+            return Err(fails(format!(
+                "files include each other more than {MAX_DEPTH} deep"
+            )));
         }
         let text = read_file(&included)
             .map_err(|why| fails(format!("could not load file \"{included}\": {why}")))?;
@@ -118,7 +120,12 @@ impl Reader {
                 Some(Token::Open) => {
                     self.at += 1;
                     let fruit = Fruit::Table(self.block(depth + 1)?);
-                    return Ok(Branch { name, words, place, fruit });
+                    return Ok(Branch {
+                        name,
+                        words,
+                        place,
+                        fruit,
+                    });
                 }
                 Some(Token::Close) | None => break,
                 Some(_) if words.len() == 1 && !takes_words => break,
@@ -140,13 +147,21 @@ impl Reader {
                         Token::Open | Token::Close => break,
                     };
                     fruit.get_or_insert(value);
-                    words.push(BlockWord { text: word, is_quoted });
+                    words.push(BlockWord {
+                        text: word,
+                        is_quoted,
+                    });
                     self.at += 1;
                 }
             }
         }
         match fruit {
-            Some(fruit) if !takes_words => Ok(Branch { name, words: Vec::new(), place, fruit }),
+            Some(fruit) if !takes_words => Ok(Branch {
+                name,
+                words: Vec::new(),
+                place,
+                fruit,
+            }),
             Some(_) => Err(wrong(Some(place), "a block must follow")),
             None => Err(wrong(Some(place), "a value must follow")),
         }
@@ -175,14 +190,20 @@ fn words(path: &str, text: &str) -> Result<Vec<(Token, Place)>, Unreadable> {
         let mut taken = String::new();
         let mut take = |chars: &mut std::iter::Peekable<std::str::Chars<'_>>| {
             let c = chars.next()?;
-            (line, column) = if c == '\n' { (line + 1, 1) } else { (line, column + 1) };
+            (line, column) = if c == '\n' {
+                (line + 1, 1)
+            } else {
+                (line, column + 1)
+            };
             Some(c)
         };
         let is_word = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
         match c {
-            '#' => while chars.peek().is_some_and(|c| *c != '\n') {
-                take(&mut chars);
-            },
+            '#' => {
+                while chars.peek().is_some_and(|c| *c != '\n') {
+                    take(&mut chars);
+                }
+            }
             '"' => {
                 take(&mut chars);
                 loop {
@@ -192,7 +213,9 @@ fn words(path: &str, text: &str) -> Result<Vec<(Token, Place)>, Unreadable> {
                             taken.extend(take(&mut chars));
                         }
                         Some(c) => taken.push(c),
-                        None => return Err(wrong(Some(place), "a text has no end: a \" is missing")),
+                        None => {
+                            return Err(wrong(Some(place), "a text has no end: a \" is missing"));
+                        }
                     }
                 }
                 words.push((Token::Text(taken), place));
@@ -227,7 +250,8 @@ mod tests {
     use super::*;
 
     fn read_text(text: &str) -> Fruit {
-        read("a.conf", text, &mut |_| Ok("stats_interval 9".into())).expect("a file that can be read")
+        read("a.conf", text, &mut |_| Ok("stats_interval 9".into()))
+            .expect("a file that can be read")
     }
 
     #[test]
@@ -250,7 +274,11 @@ mod tests {
         };
         assert_eq!(database.words, [word("default", false)]);
         let user = &database.fruit.table()[0];
-        let selected = [word("a \"b", true), word("10.0.0.0/8", true), word("hostssl", false)];
+        let selected = [
+            word("a \"b", true),
+            word("10.0.0.0/8", true),
+            word("hostssl", false),
+        ];
         assert_eq!(user.words, selected);
         assert_eq!(user.fruit.get_flag("pool_discard"), Some(false));
         assert_eq!(user.fruit.get_text("size").as_deref(), Some("750MB"));

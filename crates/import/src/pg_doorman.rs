@@ -21,7 +21,9 @@ pub(crate) fn import(file: &Fruit) -> Reading {
         reading.section("web", "web", web.table(), &Target::Globals);
         if web.get_flag("enabled") == Some(true) {
             let port = web.get_text("port").unwrap_or_else(|| "9127".into());
-            reading.draft.set(&Target::Globals, "http_listen_port", port);
+            reading
+                .draft
+                .set(&Target::Globals, "http_listen_port", port);
             reading.write_http_address(&web.get_text("host").unwrap_or_default());
         }
     }
@@ -34,7 +36,9 @@ pub(crate) fn import(file: &Fruit) -> Reading {
     if addresses.is_empty() {
         addresses.push("all".into());
     }
-    let has_socket = general.get_text("unix_socket_dir").is_some_and(|dir| !dir.is_empty());
+    let has_socket = general
+        .get_text("unix_socket_dir")
+        .is_some_and(|dir| !dir.is_empty());
     // The list does not count for the unix socket.
     let by_socket = has_socket && addresses != ["all"];
     let clients = Clients {
@@ -57,7 +61,9 @@ fn globals(reading: &mut Reading, general: &Fruit) {
         set("listen_backlog", &backlog);
     }
     if general.get("tls_certificate").is_some() {
-        let mode = general.get_text("tls_mode").unwrap_or_else(|| "allow".into());
+        let mode = general
+            .get_text("tls_mode")
+            .unwrap_or_else(|| "allow".into());
         set("client_tls_sslmode", &mode.to_ascii_lowercase());
     }
     if let Some(name) = general.get_text("syslog_prog_name") {
@@ -75,8 +81,13 @@ fn rules(reading: &mut Reading, general: &Fruit) {
         reading.logins.use_file(&path);
         return;
     }
-    let content = rules.get_text("content").or(rules.text()).unwrap_or_default();
-    let lines = content.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    let content = rules
+        .get_text("content")
+        .or(rules.text())
+        .unwrap_or_default();
+    let lines = content
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default().trim());
     for line in lines.filter(|line| !line.is_empty()) {
         reading.logins.push_written(line);
     }
@@ -85,8 +96,14 @@ fn rules(reading: &mut Reading, general: &Fruit) {
 /// How all clients log in: by MD5 if a secret is made for that, which leaves SCRAM to the others.
 fn method(pools: &[&Branch]) -> &'static str {
     let needs_md5 = |pool: &&&Branch| {
-        let users = pool.fruit.get("users").map(Fruit::entries).unwrap_or_default();
-        let mut secrets = users.iter().filter_map(|(_, user)| user.get_text("password"));
+        let users = pool
+            .fruit
+            .get("users")
+            .map(Fruit::entries)
+            .unwrap_or_default();
+        let mut secrets = users
+            .iter()
+            .filter_map(|(_, user)| user.get_text("password"));
         pool.fruit.get("auth_query").is_some() || secrets.any(|secret| is_md5(&secret))
     };
     if pools.iter().any(|pool| needs_md5(&pool)) {
@@ -131,13 +148,17 @@ impl Clients {
 }
 
 fn admin(reading: &mut Reading, general: &Fruit, clients: &Clients) {
-    let name = general.get_text("admin_username").unwrap_or_else(|| "admin".into());
+    let name = general
+        .get_text("admin_username")
+        .unwrap_or_else(|| "admin".into());
     let Some(password) = general.get_text("admin_password") else {
         let text = "its default is \"admin\": there is no console until admin_users and a password are set";
         return reading.say(None, "general.admin_password", Verdict::Lost, text);
     };
     reading.draft.set(&Target::Globals, "admin_users", &name);
-    reading.draft.set(&Target::User(name.clone()), "password", password);
+    reading
+        .draft
+        .set(&Target::User(name.clone()), "password", password);
     clients.allow(reading, CONSOLE, Some(&name));
 }
 
@@ -149,8 +170,12 @@ fn pool(reading: &mut Reading, branch: &Branch, general: &Fruit, clients: &Clien
         return reading.decides(Some(&branch.place), &path, text);
     }
     let target = Target::Database(name.into());
-    let host = table.get_text("server_host").unwrap_or_else(|| "127.0.0.1".into());
-    let port = table.get_text("server_port").and_then(|port| port.parse().ok());
+    let host = table
+        .get_text("server_host")
+        .unwrap_or_else(|| "127.0.0.1".into());
+    let port = table
+        .get_text("server_port")
+        .and_then(|port| port.parse().ok());
     let host = ForeignHost {
         host,
         port: port.unwrap_or(5432),
@@ -208,7 +233,8 @@ fn user(
     reading.section("pools.*.users.*", path, entry.table(), &member);
     match entry.get_text("password") {
         Some(key) if key.starts_with("jwt-pkey-fpath:") => {
-            let text = format!("{name} logs in by a token there, and can't here: give it a password");
+            let text =
+                format!("{name} logs in by a token there, and can't here: give it a password");
             reading.decides(place, path, text);
         }
         Some(password) => {

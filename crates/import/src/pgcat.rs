@@ -18,7 +18,11 @@ pub(crate) fn import(file: &Fruit) -> Reading {
     let general = file.get("general").unwrap_or(&nothing);
     reading.section("general", "general", general.table(), &Target::Globals);
     reading.without_limits();
-    if general.get("autoreload").and_then(Fruit::number).is_some_and(|period| period > 0.0) {
+    if general
+        .get("autoreload")
+        .and_then(Fruit::number)
+        .is_some_and(|period| period > 0.0)
+    {
         reading.draft.set(&Target::Globals, "reload_on_change", "1");
     }
     tls(&mut reading, general);
@@ -38,7 +42,9 @@ pub(crate) fn import(file: &Fruit) -> Reading {
 
 fn tls(reading: &mut Reading, general: &Fruit) {
     if general.get("tls_certificate").is_some() {
-        reading.draft.set(&Target::Globals, "client_tls_sslmode", "prefer");
+        reading
+            .draft
+            .set(&Target::Globals, "client_tls_sslmode", "prefer");
     }
     let has_tls = general.get_flag("server_tls") == Some(true);
     let verifies = general.get_flag("verify_server_certificate") == Some(true);
@@ -47,7 +53,9 @@ fn tls(reading: &mut Reading, general: &Fruit) {
         (true, false) => "prefer",
         (false, _) => "disable",
     };
-    reading.draft.set(&Target::Globals, "server_tls_sslmode", mode);
+    reading
+        .draft
+        .set(&Target::Globals, "server_tls_sslmode", mode);
     if general.get("server_tls").is_none() {
         let text = "server_tls_sslmode = \"disable\"";
         reading.say(None, "general.server_tls", Verdict::Default, text);
@@ -60,7 +68,9 @@ fn exporter(reading: &mut Reading, general: &Fruit) {
     }
     let port = general.get_text("prometheus_exporter_port");
     let port = port.unwrap_or_else(|| "9930".into());
-    reading.draft.set(&Target::Globals, "http_listen_port", port);
+    reading
+        .draft
+        .set(&Target::Globals, "http_listen_port", port);
     let host = general.get_text("host").unwrap_or_else(|| "0.0.0.0".into());
     reading.write_http_address(&host);
 }
@@ -80,8 +90,10 @@ fn admin(reading: &mut Reading, general: &Fruit) {
 
 /// Reads the query that finds passwords. True if there is one.
 fn asks_servers(reading: &mut Reading, table: &Fruit, target: &Target) -> bool {
-    let (Some(query), Some(user)) = (table.get_text("auth_query"), table.get_text("auth_query_user"))
-    else {
+    let (Some(query), Some(user)) = (
+        table.get_text("auth_query"),
+        table.get_text("auth_query_user"),
+    ) else {
         return false;
     };
     // PgCat puts the name in as text, so the query has quotes around it.
@@ -133,7 +145,11 @@ impl<'a> Pool<'a> {
             asks,
             path,
         };
-        let shards = pool.table.get("shards").map(Fruit::entries).unwrap_or_default();
+        let shards = pool
+            .table
+            .get("shards")
+            .map(Fruit::entries)
+            .unwrap_or_default();
         if is_console(name) {
             let text = "this name is the console's: the pool is left out";
             return reading.decides(Some(pool.place), &pool.path, text);
@@ -180,7 +196,11 @@ impl<'a> Pool<'a> {
         }
         self.plugins(reading, plugins);
         reading.draft.set(&self.target, "users_only", "1");
-        let users = self.table.get("users").map(Fruit::entries).unwrap_or_default();
+        let users = self
+            .table
+            .get("users")
+            .map(Fruit::entries)
+            .unwrap_or_default();
         for (number, user) in users {
             let path = format!("{path}.users.{number}");
             self.user(reading, &path, user, general, copies);
@@ -197,12 +217,19 @@ impl<'a> Pool<'a> {
         }
         let flag = |key: &str| self.table.get_flag(key) == Some(true);
         let splits = flag("query_parser_enabled") && flag("query_parser_read_write_splitting");
-        let role = self.table.get_text("default_role").unwrap_or_else(|| "any".into());
+        let role = self
+            .table
+            .get_text("default_role")
+            .unwrap_or_else(|| "any".into());
         let key = joined(&self.path, "default_role");
         let has_primary = hosts.iter().any(|host| host.role == ServerRole::Primary);
         if splits && hosts.len() > 1 && has_primary {
             reading.write_hosts(&self.target, hosts);
-            let target = if flag("primary_reads_enabled") { "any" } else { "prefer-standby" };
+            let target = if flag("primary_reads_enabled") {
+                "any"
+            } else {
+                "prefer-standby"
+            };
             for (setting, text) in [
                 ("target_session_attrs", "primary"),
                 ("load_balance_hosts", "random"),
@@ -241,14 +268,19 @@ impl<'a> Pool<'a> {
                  SERVER ROLE, which is unknown here"
             );
             reading.say(Some(self.place), &key, Verdict::Lost, text);
-        } else if hosts.len() > 1 && hosts.iter().any(|host| host.role == ServerRole::Replica) && has_primary {
+        } else if hosts.len() > 1
+            && hosts.iter().any(|host| host.role == ServerRole::Replica)
+            && has_primary
+        {
             let text = "clients get the primary or a replica by chance, as before: writes fail on a replica. \
                         target_session_attrs = \"primary\" sends them to the primary";
             reading.say(Some(self.place), &key, Verdict::Mapped, text);
         }
         reading.write_hosts(&self.target, &used);
         if used.len() > 1 {
-            reading.draft.set(&self.target, "load_balance_hosts", "random");
+            reading
+                .draft
+                .set(&self.target, "load_balance_hosts", "random");
         }
         Some(used.len())
     }
@@ -263,10 +295,15 @@ impl<'a> Pool<'a> {
         let Some(prewarmer) = prewarmer.filter(|it| it.get_flag("enabled") == Some(true)) else {
             return;
         };
-        let queries = prewarmer.get("queries").map(Fruit::list).unwrap_or_default();
+        let queries = prewarmer
+            .get("queries")
+            .map(Fruit::list)
+            .unwrap_or_default();
         let queries: Vec<_> = queries.iter().filter_map(Fruit::text).collect();
         if !queries.is_empty() {
-            reading.draft.set(&self.target, "connect_query", queries.join("; "));
+            reading
+                .draft
+                .set(&self.target, "connect_query", queries.join("; "));
         }
     }
 
@@ -313,7 +350,9 @@ impl<'a> Pool<'a> {
             None => {}
         }
         if user.get("server_username").is_some() && user.get("server_password").is_none() {
-            reading.draft.set(&member, "server_password", password.unwrap_or_default());
+            reading
+                .draft
+                .set(&member, "server_password", password.unwrap_or_default());
         }
         let copies = copies as f64;
         for (key, default) in [("pool_size", Some(15.0)), ("min_pool_size", None)] {
@@ -323,7 +362,9 @@ impl<'a> Pool<'a> {
                 reading.say(Some(self.place), &joined(path, key), Verdict::Lost, text);
             }
             if let Some(size) = written.and_then(Fruit::number).or(default) {
-                reading.draft.set(&member, key, crate::units::decimal(size * copies));
+                reading
+                    .draft
+                    .set(&member, key, crate::units::decimal(size * copies));
             }
         }
         reading.logins.add(self.name, &name, method);

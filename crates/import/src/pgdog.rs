@@ -39,7 +39,13 @@ pub(crate) fn import(file: &Fruit) -> Reading {
     clusters.retain_mut(|cluster| cluster.import(&mut reading, general));
     let method = method(&mut reading, general);
     for (at, entry) in entries(file, "users") {
-        user(&mut reading, &format!("users.{at}"), entry, &clusters, method);
+        user(
+            &mut reading,
+            &format!("users.{at}"),
+            entry,
+            &clusters,
+            method,
+        );
     }
     for branch in file.table().iter().filter(|branch| branch.name == "admin") {
         admin(&mut reading, branch);
@@ -80,7 +86,12 @@ fn globals(reading: &mut Reading, general: &Fruit) {
         }
         if mode == "verify-ca" && !is_required {
             let why = "clients without TLS are refused here, with this setting";
-            reading.say(None, "general.tls_client_ca_certificate", Verdict::Mapped, why);
+            reading.say(
+                None,
+                "general.tls_client_ca_certificate",
+                Verdict::Mapped,
+                why,
+            );
         }
     }
     let mode = match text("tls_verify").as_str() {
@@ -92,7 +103,9 @@ fn globals(reading: &mut Reading, general: &Fruit) {
     if mode != "prefer" {
         set(reading, "server_tls_sslmode", mode);
     }
-    let port = general.get("openmetrics_port").or(general.get("healthcheck_port"));
+    let port = general
+        .get("openmetrics_port")
+        .or(general.get("healthcheck_port"));
     if let Some(port) = port.and_then(Fruit::text) {
         set(reading, "http_listen_port", &port);
         reading.write_http_address(&text("openmetrics_host"));
@@ -118,7 +131,8 @@ fn method(reading: &mut Reading, general: &Fruit) -> &'static str {
         "trust" => "trust",
         "scram" | "" => "scram-sha-256",
         other => {
-            let text = format!("{other} is no auth_type that is known here: scram-sha-256 was taken");
+            let text =
+                format!("{other} is no auth_type that is known here: scram-sha-256 was taken");
             reading.decides(None, "general.auth_type", text);
             "scram-sha-256"
         }
@@ -134,7 +148,9 @@ fn admin(reading: &mut Reading, branch: &Branch) {
         return reading.say(Some(&branch.place), "admin", Verdict::Unused, text);
     };
     reading.draft.set(&Target::Globals, "admin_users", &user);
-    reading.draft.set(&Target::User(user.clone()), "password", password);
+    reading
+        .draft
+        .set(&Target::User(user.clone()), "password", password);
     reading.logins.add(CONSOLE, &user, "scram-sha-256");
 }
 
@@ -160,17 +176,27 @@ impl Cluster<'_> {
             return false;
         };
         let first_place = place(first).cloned();
-        let shards = self.entries.iter().map(|entry| entry.get_text("shard").unwrap_or_else(|| "0".into()));
+        let shards = self
+            .entries
+            .iter()
+            .map(|entry| entry.get_text("shard").unwrap_or_else(|| "0".into()));
         let mut shards: Vec<_> = shards.collect();
         shards.sort_unstable();
         shards.dedup();
         let wrong = match shards.len() {
             _ if self.name.is_empty() => "an entry without a name is left out".to_owned(),
             _ if is_console(&self.name) => {
-                format!("{} is the console's name: the database is left out", self.name)
+                format!(
+                    "{} is the console's name: the database is left out",
+                    self.name
+                )
             }
             1 => String::new(),
-            shards => format!("{}: {shards} shards: {}", self.name, said(SHARDING.0, SHARDING.1)),
+            shards => format!(
+                "{}: {shards} shards: {}",
+                self.name,
+                said(SHARDING.0, SHARDING.1)
+            ),
         };
         if !wrong.is_empty() {
             reading.decides(first_place.as_ref(), &self.path, wrong);
@@ -192,17 +218,26 @@ impl Cluster<'_> {
         }
         self.hosts(reading, general, first_place.as_ref());
         let is_forced = reading.draft.text(&target, "server_user").is_some();
-        let passwords = self.entries.iter().find_map(|entry| entry.get_text("password"));
+        let passwords = self
+            .entries
+            .iter()
+            .find_map(|entry| entry.get_text("password"));
         if let (true, Some(password)) = (is_forced, passwords) {
             reading.draft.set(&target, "server_password", password);
         }
         let sizes = self.entries.iter().filter_map(|entry| size(entry));
-        let size = sizes.fold(None, |most: Option<f64>, size| Some(most.unwrap_or(0.0).max(size)));
-        let default = general.get("default_pool_size").or(general.get("max_pool_size"));
+        let size = sizes.fold(None, |most: Option<f64>, size| {
+            Some(most.unwrap_or(0.0).max(size))
+        });
+        let default = general
+            .get("default_pool_size")
+            .or(general.get("max_pool_size"));
         let default = default.and_then(Fruit::number).unwrap_or(10.0);
         if size.is_some() || self.copies > 1 {
             let size = size.unwrap_or(default) * self.copies as f64;
-            reading.draft.set(&target, "pool_size", units::decimal(size));
+            reading
+                .draft
+                .set(&target, "pool_size", units::decimal(size));
         }
         reading.draft.set(&target, "users_only", "1");
         true
@@ -224,7 +259,10 @@ impl Cluster<'_> {
         let hosts: Vec<_> = hosts.collect();
         let target = self.target();
         if hosts.is_empty() {
-            let text = format!("{}: it has no host that can be read: clients get no server", self.name);
+            let text = format!(
+                "{}: it has no host that can be read: clients get no server",
+                self.name
+            );
             return reading.decides(place, &self.path, text);
         }
         reading.write_hosts(&target, &hosts);
@@ -235,8 +273,14 @@ impl Cluster<'_> {
         let balance = match text("load_balancing_strategy").as_str() {
             "round_robin" | "weighted_round_robin" => "round-robin",
             "least_active_connections" => {
-                let text = "the host with the fewest connections has no counterpart: random was taken";
-                reading.say(place, "general.load_balancing_strategy", Verdict::Lost, text);
+                let text =
+                    "the host with the fewest connections has no counterpart: random was taken";
+                reading.say(
+                    place,
+                    "general.load_balancing_strategy",
+                    Verdict::Lost,
+                    text,
+                );
                 "random"
             }
             _ => "random",
@@ -254,7 +298,9 @@ impl Cluster<'_> {
             "include_primary_if_replica_banned" => "prefer-standby",
             _ => "any",
         };
-        reading.draft.set(&target, "target_session_attrs", "primary");
+        reading
+            .draft
+            .set(&target, "target_session_attrs", "primary");
         if reads {
             reading.draft.set(&target, "read_routing", "statements");
             reading.draft.set(&target, "read_target", read_target);
@@ -275,11 +321,15 @@ fn size(entry: &Fruit) -> Option<f64> {
 fn parameters(reading: &mut Reading, target: &Target, entry: &Fruit) {
     for name in ["statement_timeout", "lock_timeout"] {
         if let Some(millis) = entry.get(name).and_then(Fruit::number) {
-            reading.draft.parameter(target, name, units::decimal(millis));
+            reading
+                .draft
+                .parameter(target, name, units::decimal(millis));
         }
     }
     if entry.get_flag("read_only") == Some(true) {
-        reading.draft.parameter(target, "default_transaction_read_only", "on");
+        reading
+            .draft
+            .parameter(target, "default_transaction_read_only", "on");
     }
 }
 
@@ -295,7 +345,10 @@ fn user(
         return reading.decides(place.as_ref(), path, "a user without a name is left out");
     };
     let named: Vec<String> = if entry.get_flag("all_databases") == Some(true) {
-        clusters.iter().map(|cluster| cluster.name.clone()).collect()
+        clusters
+            .iter()
+            .map(|cluster| cluster.name.clone())
+            .collect()
     } else if let Some(database) = entry.get_text("database") {
         vec![database]
     } else {
@@ -305,7 +358,8 @@ fn user(
     let mut is_told = false;
     for database in named {
         let Some(cluster) = clusters.iter().find(|cluster| cluster.name == database) else {
-            let text = format!("{name}: the database {database} is not imported, or not in the file");
+            let text =
+                format!("{name}: the database {database} is not imported, or not in the file");
             reading.say(place.as_ref(), path, Verdict::Unused, text);
             continue;
         };
@@ -344,7 +398,9 @@ fn login(
 ) {
     let several = entry.get("passwords").map(Fruit::list).unwrap_or_default();
     let several: Vec<_> = several.iter().filter_map(Fruit::text).collect();
-    let one = entry.get_text("password").or(entry.get_text("password_hash"));
+    let one = entry
+        .get_text("password")
+        .or(entry.get_text("password_hash"));
     let count = several.len() + usize::from(one.is_some());
     match one.or(several.first().cloned()) {
         Some(password) => {
@@ -370,16 +426,28 @@ fn server_login(reading: &mut Reading, entry: &Fruit, member: &Target, cluster: 
     let of_database = cluster.target();
     if reading.draft.text(&of_database, "server_user").is_some() {
         // Without a password of its own, the database takes that of the user.
-        let has_password = reading.draft.text(&of_database, "server_password").is_some();
-        let password = entry.get_text("server_password").or(entry.get_text("password"));
+        let has_password = reading
+            .draft
+            .text(&of_database, "server_password")
+            .is_some();
+        let password = entry
+            .get_text("server_password")
+            .or(entry.get_text("password"));
         if let (false, Some(password)) = (has_password, password) {
-            let user = reading.draft.text(&of_database, "server_user").unwrap_or_default().to_owned();
+            let user = reading
+                .draft
+                .text(&of_database, "server_user")
+                .unwrap_or_default()
+                .to_owned();
             reading.draft.set(member, "server_user", user);
             reading.draft.set(member, "server_password", password);
         }
         return;
     }
-    let of_cluster = cluster.entries.iter().find_map(|entry| entry.get_text("password"));
+    let of_cluster = cluster
+        .entries
+        .iter()
+        .find_map(|entry| entry.get_text("password"));
     let user = entry.get_text("server_user");
     let own = of_cluster.or(entry.get_text("server_password"));
     if let Some(user) = &user {

@@ -117,9 +117,8 @@ impl Reading {
                     }
                 }
                 Meaning::Lifted(setting, unit, default) => {
-                    let default = default.and_then(|default| {
-                        units::converted(unit, &Fruit::Text(default.into()))
-                    });
+                    let default = default
+                        .and_then(|default| units::converted(unit, &Fruit::Text(default.into())));
                     let global = self.draft.text(&Target::Globals, setting);
                     let ours = table::find(Scope::Global, setting).and_then(|it| it.default);
                     let text = default.as_deref().or(global).or(ours).unwrap_or_default();
@@ -155,7 +154,11 @@ impl Reading {
                     return self.say(place, path, Verdict::Lost, text);
                 }
                 let is_same = *settings == [key.name] && matches!(unit, Unit::Plain | Unit::Flag);
-                let verdict = if is_same { Verdict::Same } else { Verdict::Mapped };
+                let verdict = if is_same {
+                    Verdict::Same
+                } else {
+                    Verdict::Mapped
+                };
                 self.say(place, path, verdict, shown.join(", "));
                 if let Some(why) = units::doubt(settings, &text) {
                     self.doubts(&why);
@@ -166,7 +169,11 @@ impl Reading {
                     return self.unread(path, branch);
                 };
                 let from = Some((branch.place.clone(), path.to_owned()));
-                self.lifted.push(LiftedValue { setting, text, from });
+                self.lifted.push(LiftedValue {
+                    setting,
+                    text,
+                    from,
+                });
             }
             Meaning::Read(text) => self.say(place, path, Verdict::Mapped, text),
             Meaning::Nothing(why) => self.say(place, path, Verdict::Unused, why),
@@ -200,7 +207,12 @@ impl Reading {
             let refused = ["user", "database", "replication", "options"];
             if refused.contains(&name.as_str()) || name.starts_with("_pq_.") || name.contains('=') {
                 let text = "servers' sessions can't start with this setting";
-                self.say(Some(&parameter.place), &joined(path, name), Verdict::Lost, text);
+                self.say(
+                    Some(&parameter.place),
+                    &joined(path, name),
+                    Verdict::Lost,
+                    text,
+                );
             } else {
                 self.draft.parameter(target, name, value);
             }
@@ -211,7 +223,10 @@ impl Reading {
     pub(crate) fn without_limits(&mut self) {
         for (setting, text) in [("unix_socket_dir", ""), ("max_client_conn", "0")] {
             self.draft.set(&Target::Globals, setting, text);
-            let shown = self.draft.shown(&Target::Globals, setting).unwrap_or_default();
+            let shown = self
+                .draft
+                .shown(&Target::Globals, setting)
+                .unwrap_or_default();
             self.say(None, setting, Verdict::Default, shown);
         }
     }
@@ -221,7 +236,8 @@ impl Reading {
         let set = self.draft.text(&Target::Globals, setting);
         let set = set.and_then(|text| text.parse::<f64>().ok());
         if set.is_none_or(|set| set < number) {
-            self.draft.set(&Target::Globals, setting, units::decimal(number));
+            self.draft
+                .set(&Target::Globals, setting, units::decimal(number));
         }
     }
 
@@ -233,7 +249,10 @@ impl Reading {
         settings.sort_unstable();
         settings.dedup();
         for setting in settings {
-            let all: Vec<_> = lifted.iter().filter(|value| value.setting == setting).collect();
+            let all: Vec<_> = lifted
+                .iter()
+                .filter(|value| value.setting == setting)
+                .collect();
             let size = |text: &str| match text.parse::<f64>() {
                 // 0 switches the timeout off.
                 Ok(0.0) => f64::INFINITY,
@@ -252,7 +271,10 @@ impl Reading {
                 continue;
             }
             self.draft.set(&Target::Globals, setting, &largest);
-            let shown = self.draft.shown(&Target::Globals, setting).unwrap_or_default();
+            let shown = self
+                .draft
+                .shown(&Target::Globals, setting)
+                .unwrap_or_default();
             if is_unsaid {
                 self.say(None, setting, Verdict::Default, shown.clone());
             }
@@ -282,7 +304,9 @@ fn is_off(fruit: &Fruit) -> bool {
     match fruit {
         Fruit::Flag(flag) => !flag,
         Fruit::Integer(number) => *number == 0,
-        Fruit::Text(text) => text.is_empty() || ["disabled", "off", "none"].contains(&text.as_str()),
+        Fruit::Text(text) => {
+            text.is_empty() || ["disabled", "off", "none"].contains(&text.as_str())
+        }
         Fruit::List(all) => all.is_empty(),
         Fruit::Table(all) => {
             let enabled = all.iter().find(|branch| branch.name == "enabled");

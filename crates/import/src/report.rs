@@ -46,15 +46,24 @@ impl Report {
                 format!("Defaults of {pooler} that are not Howdah's, and are stated"),
                 all().filter(is(Verdict::Default)).collect(),
             ),
-            ("Without effect".into(), all().filter(is(Verdict::Unused)).collect()),
+            (
+                "Without effect".into(),
+                all().filter(is(Verdict::Unused)).collect(),
+            ),
         ];
-        parts.into_iter().filter(|(_, all)| !all.is_empty()).collect()
+        parts
+            .into_iter()
+            .filter(|(_, all)| !all.is_empty())
+            .collect()
     }
 
     /// What was imported, and how much of it, in a line.
     pub fn summary(&self) -> String {
         let count = |verdict: Verdict| {
-            let of = self.findings.iter().filter(|finding| finding.verdict == verdict);
+            let of = self
+                .findings
+                .iter()
+                .filter(|finding| finding.verdict == verdict);
             of.count()
         };
         format!(
@@ -74,7 +83,10 @@ impl Report {
         let mut out = format!("{}\n", self.summary());
         for (heading, findings) in self.parts() {
             out.push_str(&format!("\n{heading}:\n"));
-            let width = findings.iter().map(|finding| finding.key.chars().count()).max();
+            let width = findings
+                .iter()
+                .map(|finding| finding.key.chars().count())
+                .max();
             let width = width.unwrap_or_default().min(40);
             for finding in findings {
                 out.push_str(&format!(
@@ -92,7 +104,9 @@ impl Report {
     pub fn markdown(&self) -> String {
         let mut out = format!("# Import from {}\n\n{}.\n", self.pooler, self.summary());
         for (heading, findings) in self.parts() {
-            out.push_str(&format!("\n## {heading}\n\n| key | place | what became of it |\n|---|---|---|\n"));
+            out.push_str(&format!(
+                "\n## {heading}\n\n| key | place | what became of it |\n|---|---|---|\n"
+            ));
             for finding in findings {
                 let place = finding.place.as_ref();
                 out.push_str(&format!(

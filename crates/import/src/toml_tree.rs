@@ -63,18 +63,18 @@ fn branches(table: &DeTable<'_>, starts: &Starts<'_>) -> Vec<Branch> {
 fn fruit(value: &DeValue<'_>, starts: &Starts<'_>) -> Fruit {
     match value {
         DeValue::String(text) => Fruit::Text(text.to_string()),
-        DeValue::Integer(number) => {
-            match i64::from_str_radix(number.as_str(), number.radix()) {
-                Ok(number) => Fruit::Integer(number),
-                Err(_) => Fruit::Text(number.as_str().into()),
-            }
-        }
+        DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) => Fruit::Integer(number),
+            Err(_) => Fruit::Text(number.as_str().into()),
+        },
         DeValue::Float(number) => Fruit::Fraction(number.as_str().into()),
         DeValue::Boolean(flag) => Fruit::Flag(*flag),
         DeValue::Datetime(date) => Fruit::Text(date.to_string()),
-        DeValue::Array(all) => {
-            Fruit::List(all.iter().map(|element| fruit(element.get_ref(), starts)).collect())
-        }
+        DeValue::Array(all) => Fruit::List(
+            all.iter()
+                .map(|element| fruit(element.get_ref(), starts))
+                .collect(),
+        ),
         DeValue::Table(table) => Fruit::Table(branches(table, starts)),
     }
 }

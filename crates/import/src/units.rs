@@ -30,7 +30,9 @@ pub(crate) fn doubt(settings: &[&str], text: &str) -> Option<String> {
     if number > 0.0 && is_short {
         Some(format!("{text} s is very short: were seconds meant?"))
     } else if is_long {
-        Some(format!("{text} s is longer than a day: was a shorter time meant?"))
+        Some(format!(
+            "{text} s is longer than a day: was a shorter time meant?"
+        ))
     } else {
         None
     }
@@ -77,9 +79,14 @@ fn bytes(text: &str) -> Option<f64> {
 
 fn parted(text: &str) -> Option<(f64, String)> {
     let text = text.trim();
-    let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
-    Some((number.trim().replace('_', "").parse().ok()?, unit.to_ascii_lowercase()))
+    Some((
+        number.trim().replace('_', "").parse().ok()?,
+        unit.to_ascii_lowercase(),
+    ))
 }
 
 #[cfg(test)]
@@ -105,7 +112,11 @@ mod tests {
             (Unit::Plain, Fruit::Integer(i64::MAX), Some("2147483647")),
             (Unit::Plain, Fruit::List(Vec::new()), None),
         ] {
-            assert_eq!(converted(unit, &fruit).as_deref(), expected, "{unit:?} {fruit:?}");
+            assert_eq!(
+                converted(unit, &fruit).as_deref(),
+                expected,
+                "{unit:?} {fruit:?}"
+            );
         }
     }
 }

@@ -70,7 +70,8 @@ impl<'i, I: Iterator<Item = Result<(Event<'i>, Span), ScanError>>> Reader<'i, I>
 
     /// The next event inside of a list or table that begins at a place.
     fn inside(&mut self, start: &Place) -> Result<(Event<'i>, Place), Unreadable> {
-        self.next()?.ok_or_else(|| wrong(start.clone(), "it has no end"))
+        self.next()?
+            .ok_or_else(|| wrong(start.clone(), "it has no end"))
     }
 
     fn fruit(&mut self, event: Event<'i>, place: Place, depth: usize) -> Result<Fruit, Unreadable> {
@@ -78,7 +79,9 @@ impl<'i, I: Iterator<Item = Result<(Event<'i>, Span), ScanError>>> Reader<'i, I>
             return Err(wrong(place, "lists and tables nest too deep"));
         }
         match event {
-            Event::Scalar(_, _, anchor, _) | Event::SequenceStart(anchor, _) | Event::MappingStart(anchor, _)
+            Event::Scalar(_, _, anchor, _)
+            | Event::SequenceStart(anchor, _)
+            | Event::MappingStart(anchor, _)
                 if anchor != 0 =>
             {
                 Err(wrong(place, "anchors are not read: write the value out"))
@@ -132,7 +135,9 @@ fn scalar(text: &str, style: ScalarStyle) -> Fruit {
         "" | "~" | "null" | "Null" | "NULL" => Fruit::Nothing,
         "true" | "True" | "TRUE" => Fruit::Flag(true),
         "false" | "False" | "FALSE" => Fruit::Flag(false),
-        _ if text.starts_with('0') && text.len() > 1 && !text.contains('.') => Fruit::Text(text.into()),
+        _ if text.starts_with('0') && text.len() > 1 && !text.contains('.') => {
+            Fruit::Text(text.into())
+        }
         _ => match (text.parse::<i64>(), text.parse::<f64>()) {
             (Ok(number), _) => Fruit::Integer(number),
             (_, Ok(number)) if number.is_finite() => Fruit::Fraction(text.into()),

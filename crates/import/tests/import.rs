@@ -33,7 +33,11 @@ fn imported(given: &str) -> Imported {
         .map(|file| (file.path.clone(), file.text.clone()))
         .collect();
     // PgDoorman's first file includes the other one.
-    let first = if given.contains("include.files") { 1 } else { files.len() };
+    let first = if given.contains("include.files") {
+        1
+    } else {
+        files.len()
+    };
     let mut read = |path: &str| others.get(path).cloned().ok_or("no such file".to_owned());
     import(&files[..first], None, &mut read).expect("a file that can be read")
 }
@@ -78,6 +82,20 @@ fn each_case_gives_its_report_and_its_files() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+#[test]
+fn the_page_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/moving-from-others.md");
+    let page = howdah_import::page();
+    if env::var("HOWDAH_EXPECT").is_ok_and(|what| what == "write") {
+        fs::write(&path, &page).expect("to write");
+    }
+    let kept = fs::read_to_string(&path).expect("the page");
+    assert!(
+        kept == page,
+        "out of date: howdah import --keys > docs/moving-from-others.md"
+    );
+}
+
 /// The output, as files.
 struct Output(Imported);
 
@@ -109,7 +127,11 @@ fn the_output_is_a_configuration() {
         let mut output = Output(imported(given));
         let main = output.0.written.main.clone();
         let reading = Config::read_among("howdah.toml", &main, &mut output);
-        assert!(reading.mistakes.is_empty(), "{path}: {:?}", reading.mistakes);
+        assert!(
+            reading.mistakes.is_empty(),
+            "{path}: {:?}",
+            reading.mistakes
+        );
     }
 }
 
@@ -139,7 +161,11 @@ fn what_decides_is_lost_and_comes_first() {
         }
         let (first, findings) = report.parts().remove(0);
         if count > 0 {
-            assert_eq!((first.starts_with("Lost, and"), findings.len()), (true, count), "{path}");
+            assert_eq!(
+                (first.starts_with("Lost, and"), findings.len()),
+                (true, count),
+                "{path}"
+            );
         }
     }
 }
@@ -147,16 +173,53 @@ fn what_decides_is_lost_and_comes_first() {
 #[test]
 fn files_that_cannot_be_read_say_where() {
     for (path, text, said) in [
-        ("pgcat.toml", "[general]\nport = \n", "pgcat.toml:2:8: syntax error in TOML"),
+        (
+            "pgcat.toml",
+            "[general]\nport = \n",
+            "pgcat.toml:2:8: syntax error in TOML",
+        ),
         ("a.yaml", "general:\n  - a\n b: c\n", "a.yaml:3:"),
-        ("a.yaml", "a: &x [1]\nb: *x\n", "a.yaml:1:4: syntax error in YAML: anchors"),
+        (
+            "a.yaml",
+            "a: &x [1]\nb: *x\n",
+            "a.yaml:1:4: syntax error in YAML: anchors",
+        ),
         ("a.yaml", &"[".repeat(100_000), "a.yaml:"),
-        ("a.toml", &("a = ".to_owned() + &"[".repeat(100_000)), "a.toml:"),
-        ("a.conf", "listen {\n port 6432\n", "a.conf:2:2: syntax error in Odyssey's file"),
-        ("a.conf", "storage \"pg { }", "a.conf:1:9: syntax error in Odyssey's file: a text"),
-        ("a.conf", &format!("listen {{ {} ", "a { ".repeat(100_000)), "a.conf:1:"),
-        ("a.conf", "listen { }\ninclude \"b.conf\"", "a.conf:2:1: could not load file"),
-        ("a.toml", "[howdah]\n", "the files do not tell whose they are"),
+        (
+            "a.toml",
+            &("a = ".to_owned() + &"[".repeat(100_000)),
+            "a.toml:",
+        ),
+        (
+            "a.conf",
+            "listen {\n port 6432\n",
+            "a.conf:2:2: syntax error in Odyssey's file",
+        ),
+        (
+            "a.conf",
+            "storage \"pg { }",
+            "a.conf:1:9: syntax error in Odyssey's file: a text",
+        ),
+        (
+            "a.conf",
+            &format!("listen {{ {} ", "a { ".repeat(100_000)),
+            "a.conf:1:",
+        ),
+        (
+            "a.conf",
+            "listen { }\ninclude \"b.conf\"",
+            "a.conf:2:1: could not load file",
+        ),
+        (
+            "pgbouncer.ini",
+            "[databases]\n",
+            "pgbouncer.ini is an ini file",
+        ),
+        (
+            "a.toml",
+            "[howdah]\n",
+            "the files do not tell whose they are",
+        ),
     ] {
         let files = [ForeignFile {
             path: path.into(),
