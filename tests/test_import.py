@@ -192,6 +192,32 @@ server_password = "jobs_word"
     assert howdah.pool("shop", "app")["pool_mode"] == "transaction"
 
 
+def test_pg_doorman(make_howdah, strict):
+    """A database for all users that PostgreSQL knows; the console's password opens the console alone."""
+    howdah, _ = imported(make_howdah, strict, {"pg_doorman.yaml": """general:
+  host: 127.0.0.1
+  port: PORT
+  admin_username: admin
+  admin_password: secret
+pools:
+  shop:
+    server_host: 127.0.0.1
+    server_port: PG_PORT
+    auth_query:
+      query: "SELECT usename, passwd FROM pg_shadow WHERE usename = $1"
+      user: asker
+      password: asker_word
+      database: shop
+      server_user: shop_app
+      server_password: shop_app_word
+"""})
+    assert who(howdah, "asked", "shop", "asked_word") == "shop_app in shop"
+    assert refused(howdah, "asked", "shop", "wrong")
+    assert refused(howdah, "admin", "shop", "secret")
+    howdah.secrets["admin"] = "secret"
+    assert howdah.setting("query_wait_timeout") == "5"
+
+
 def test_nothing_is_overwritten(make_howdah, strict):
     """A file that is there, one that can't be read, and two poolers' files end with 2."""
     howdah = make_howdah(start=False, postgres=strict)

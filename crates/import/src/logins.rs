@@ -1,6 +1,7 @@
 //! Who may log in where, and how: one `auth_type` if all clients log in alike, else rules.
 
 use crate::draft::{Draft, Target};
+use crate::finding::Verdict;
 use crate::reading::Reading;
 
 /// Clients that log in alike.
@@ -71,6 +72,7 @@ impl Logins {
 impl Reading {
     /// Writes how clients log in.
     pub(crate) fn write_logins(&mut self) {
+        self.keep_operators_out();
         let logins = std::mem::take(&mut self.logins);
         if let Some(file) = &logins.file {
             self.draft.set(&Target::Globals, "auth_type", "hba");
@@ -124,6 +126,37 @@ impl Reading {
                 };
                 self.draft.set(&Target::Globals, "auth_type", "hba");
                 self.draft.set(&Target::Globals, "auth_hba", all.join("\n"));
+            }
+        }
+    }
+}
+
+impl Reading {
+    /// The password of a user of the console counts for all databases here. Those that are open to all
+    /// users must not take it.
+    fn keep_operators_out(&mut self) {
+        let of_console = |rule: &&LoginRule| rule.database.as_deref() == Some(CONSOLE);
+        let operators = self.logins.rules.iter().filter(of_console);
+        let mut operators: Vec<_> = operators.filter_map(|rule| rule.user.clone()).collect();
+        operators.dedup();
+        for database in self.draft.databases() {
+            let target = Target::Database(database.clone());
+            let is_open = self.draft.text(&target, "users_only").is_none();
+            for user in operators.iter().filter(|_| is_open) {
+                if self.draft.has(&Target::Member(database.clone(), user.clone())) {
+                    continue;
+                }
+                self.logins.push(LoginRule {
+                    connection: "host",
+                    database: Some(database.clone()).filter(|name| name != "*"),
+                    user: Some(user.clone()),
+                    address: "all".into(),
+                    method: "reject",
+                });
+                let text = format!(
+                    "{user} uses the console alone: PostgreSQL's user of this name can't use the database {database}"
+                );
+                self.say(None, "the console", Verdict::Lost, text);
             }
         }
     }
