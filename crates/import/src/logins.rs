@@ -143,7 +143,10 @@ impl Reading {
             let target = Target::Database(database.clone());
             let is_open = self.draft.text(&target, "users_only").is_none();
             for user in operators.iter().filter(|_| is_open) {
-                if self.draft.has(&Target::Member(database.clone(), user.clone())) {
+                if self
+                    .draft
+                    .has(&Target::Member(database.clone(), user.clone()))
+                {
                     continue;
                 }
                 self.logins.push(LoginRule {

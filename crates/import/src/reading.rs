@@ -149,8 +149,13 @@ impl Reading {
                         shown.extend(self.draft.shown(target, setting));
                     }
                 }
+                if shown.is_empty() && is_off {
+                    let text = "switched off, and not here either";
+                    return self.say(place, path, Verdict::Unused, text);
+                }
                 if shown.is_empty() {
-                    let text = format!("{} is no setting of this table here", settings.join(", "));
+                    let names = settings.join(", ");
+                    let text = format!("{names} can't stand here: set it in [howdah], or for users");
                     return self.say(place, path, Verdict::Lost, text);
                 }
                 let is_same = *settings == [key.name] && matches!(unit, Unit::Plain | Unit::Flag);
