@@ -194,13 +194,18 @@ fn told(tree: &Fruit) -> Option<Format> {
         "openmetrics_port",
         "passthrough_auth",
     ];
+    let of_doorman = ["web", "prometheus"]
+        .iter()
+        .any(|name| tree.get(name).is_some())
+        || ["server_host", "server_database"]
+            .iter()
+            .any(|key| of_pools(key))
+        || has("max_connections");
     if is_list("databases") || is_list("users") || dog_only.iter().any(|key| has(key)) {
         Some(Format::PgDog)
     } else if of_pools("shards") {
         Some(Format::PgCat)
-    } else if of_pools("server_host") || of_pools("server_database") || tree.get("web").is_some() {
-        Some(Format::PgDoorman)
-    } else if tree.get("prometheus").is_some() || has("max_connections") {
+    } else if of_doorman {
         Some(Format::PgDoorman)
     } else if tree.get("pools").is_some() && has("admin_username") {
         Some(Format::PgCat)

@@ -287,7 +287,8 @@ impl Cluster<'_> {
         };
         reading.draft.set(&target, "load_balance_hosts", balance);
         let has = |role: ServerRole| hosts.iter().any(|host| host.role == role);
-        if !has(ServerRole::Auto) && !(has(ServerRole::Primary) && has(ServerRole::Replica)) {
+        let has_both = has(ServerRole::Primary) && has(ServerRole::Replica);
+        if !has(ServerRole::Auto) && !has_both {
             self.copies = hosts.len();
             return;
         }

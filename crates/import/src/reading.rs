@@ -155,7 +155,8 @@ impl Reading {
                 }
                 if shown.is_empty() {
                     let names = settings.join(", ");
-                    let text = format!("{names} can't stand here: set it in [howdah], or for users");
+                    let text =
+                        format!("{names} can't stand here: set it in [howdah], or for users");
                     return self.say(place, path, Verdict::Lost, text);
                 }
                 let is_same = *settings == [key.name] && matches!(unit, Unit::Plain | Unit::Flag);

@@ -205,7 +205,7 @@ fn each_setting_is_shown_in_each_scope() {
             };
             let config = read(&format!("[howdah]\n\n{head_line}\n{name} = {toml}")).config;
             let all = config.settings();
-            let place = Some("howdah.toml:4:1".to_owned());
+            let place = Some("etc/h.toml:4:1".to_owned());
             let mut here = all.iter().filter(|shown| shown.place == place);
             let Some(shown) = here.next() else {
                 assert!(
