@@ -116,6 +116,14 @@ impl Draft {
         self.put(target, "parameters", DraftValue::Parameters(all));
     }
 
+    /// The names of the settings of PostgreSQL with which servers' sessions start.
+    pub fn parameter_names(&self, target: &Target) -> Vec<String> {
+        match self.value(target, "parameters") {
+            Some(DraftValue::Parameters(all)) => all.iter().map(|(name, _)| name.clone()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The text of a setting, if it is set.
     pub fn text(&self, target: &Target, name: &str) -> Option<&str> {
         match self.value(target, name)? {
@@ -140,6 +148,11 @@ impl Draft {
             _ => None,
         });
         databases.collect()
+    }
+
+    /// Takes a table away.
+    pub fn remove(&mut self, target: &Target) {
+        self.tables.retain(|(other, _)| other != target);
     }
 
     /// Takes a database and its users away.

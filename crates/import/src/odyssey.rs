@@ -16,7 +16,8 @@ const FALLBACK: &str = "*";
 
 pub(crate) fn import(file: &Fruit) -> Reading {
     let mut reading = Reading::new("Odyssey", KEYS);
-    let has_socket = file.get("unix_socket_dir").is_some();
+    let has_socket = file.get("unix_socket_dir").is_some()
+        && of(file, "listen").iter().any(|it| it.fruit.get("host").is_none());
     reading.section("", "", file.table(), &Target::Globals);
     if !has_socket {
         reading.draft.set(&Target::Globals, "unix_socket_dir", "");
@@ -29,7 +30,7 @@ pub(crate) fn import(file: &Fruit) -> Reading {
         reading.section("storage", &path, storage.fruit.table(), &Target::Globals);
     }
     let mut rules = rules(&mut reading, file);
-    fill(&storages, &mut rules);
+    fill(&mut reading, &storages, &mut rules);
     for rule in &rules {
         Import {
             storages: &storages,
@@ -37,7 +38,28 @@ pub(crate) fn import(file: &Fruit) -> Reading {
         }
         .rule(&mut reading, rule);
     }
+    reading.keep_server_logins();
+    keep_settings(&mut reading);
     reading
+}
+
+/// Says where settings of the rule for all users count for users of their own, too.
+fn keep_settings(reading: &mut Reading) {
+    for database in reading.draft.databases() {
+        let of_all = Target::Database(database.clone());
+        let names = reading.draft.parameter_names(&of_all);
+        for user in reading.draft.members(&database) {
+            let own = reading.draft.parameter_names(&Target::Member(database.clone(), user.clone()));
+            let foreign: Vec<_> = names.iter().filter(|name| !own.contains(name)).cloned().collect();
+            if !foreign.is_empty() {
+                let text = format!(
+                    "{user} gets settings of the rule for all users of {database}, too: {}",
+                    foreign.join(", ")
+                );
+                reading.decides(None, "options", text);
+            }
+        }
+    }
 }
 
 fn of<'a>(file: &'a Fruit, name: &str) -> Vec<&'a Branch> {
@@ -123,9 +145,9 @@ fn listens(reading: &mut Reading, file: &Fruit) {
         .set(&Target::Globals, "listen_addr", addresses.join(", "));
 }
 
-/// A rule of `database default` counts for a database with rules of its own, too, but for the users that
-/// those rules name.
-fn fill(storages: &[&Branch], rules: &mut Vec<Rule<'_>>) {
+/// A rule of `database default` counts for a database with rules of its own, too, but for the clients that
+/// those rules match: they are more special, whatever they say of users.
+fn fill(reading: &mut Reading, storages: &[&Branch], rules: &mut Vec<Rule<'_>>) {
     let locals = storages
         .iter()
         .filter(|it| it.fruit.get_text("type").as_deref() == Some("local"));
@@ -143,20 +165,37 @@ fn fill(storages: &[&Branch], rules: &mut Vec<Rule<'_>>) {
     databases.dedup();
     let general: Vec<_> = rules
         .iter()
-        .filter(|rule| rule.database.is_none())
+        .filter(|rule| rule.database.is_none() && !rule.is_internal() && !is_local(rule))
         .cloned()
         .collect();
     for database in databases {
-        let of_database = |rule: &&Rule<'_>| rule.database.as_ref() == Some(&database);
         let own = rules
             .iter()
-            .filter(of_database)
-            .filter(|rule| !rule.is_internal());
-        let named: Vec<_> = own.map(|rule| rule.user.clone()).collect();
-        let missing = general
+            .filter(|rule| rule.database.as_ref() == Some(&database) && !rule.is_internal());
+        let (of_all, of_users): (Vec<_>, Vec<_>) = own.partition(|rule| rule.user.is_none());
+        if of_all.iter().any(|rule| !rule.is_restricted()) {
+            continue;
+        }
+        // Some clients are served by a rule for all users, others by the general rules.
+        let is_divided = of_all.iter().any(|rule| !rule.blocks());
+        let has_all = |user: &Option<String>| {
+            let mut of_user = of_users.iter().filter(|rule| rule.user == *user);
+            of_user.any(|rule| !rule.is_restricted())
+        };
+        let missing: Vec<_> = general
             .iter()
-            .filter(|rule| !named.contains(&rule.user) && !is_local(rule));
+            .filter(|rule| rule.user.is_none() || !has_all(&rule.user))
+            .collect();
+        if is_divided && !missing.is_empty() {
+            let text = format!(
+                "{database}: its rule for all users is for some clients, and rules of database default for \
+                 the others: those of database default are left out there"
+            );
+            reading.decides(Some(of_all[0].place), &of_all[0].path, text);
+            continue;
+        }
         let copies: Vec<_> = missing
+            .into_iter()
             .map(|rule| Rule {
                 database: Some(database.clone()),
                 is_copy: true,
@@ -188,13 +227,27 @@ fn rules<'a>(reading: &mut Reading, file: &'a Fruit) -> Vec<Rule<'a>> {
     for database in of(file, "database") {
         let of_database = name(database);
         let shown = of_database.as_deref().unwrap_or("default");
+        if of_database.as_deref() == Some("*") {
+            let place = Some(&database.place);
+            reading.is_taken(place, &format!("database.{shown}"), shown);
+            continue;
+        }
+        if let Some(name) = of_database.as_deref().filter(|name| !is_console(name)) {
+            reading.logins.name(name);
+        }
         for branch in database.fruit.table() {
             let path = format!("database.{shown}.{}.{}", branch.name, word(branch));
             match branch.name.as_str() {
                 "user" => {}
                 "group" => {
-                    let text = "groups of users are not imported: name the users, or auth_query";
+                    let text = "groups of users are not imported: name the users, or auth_query; users \
+                                without a rule of their own can't log in there";
                     reading.decides(Some(&branch.place), &path, text);
+                    let rule = LoginRule::new(of_database.as_deref(), None, "reject");
+                    reading.logins.push(LoginRule {
+                        weight: Some(rule.weight() + 50),
+                        ..rule
+                    });
                     continue;
                 }
                 _ => {
@@ -206,7 +259,7 @@ fn rules<'a>(reading: &mut Reading, file: &'a Fruit) -> Vec<Rule<'a>> {
             let mut rule = Rule {
                 database: of_database.clone(),
                 user: name(branch),
-                connection: "host",
+                connection: "default",
                 address: "all".into(),
                 path,
                 place: &branch.place,
@@ -215,7 +268,10 @@ fn rules<'a>(reading: &mut Reading, file: &'a Fruit) -> Vec<Rule<'a>> {
             };
             match rule.select(branch) {
                 Ok(()) => rules.push(rule),
-                Err(why) => reading.decides(Some(&branch.place), &rule.path, why),
+                Err(why) => {
+                    reading.decides(Some(&branch.place), &rule.path, why);
+                    rule.refuse(reading);
+                }
             }
         }
     }
@@ -227,7 +283,7 @@ impl Rule<'_> {
     fn select(&mut self, branch: &Branch) -> Result<(), String> {
         for word in branch.words.iter().skip(1) {
             match (word.is_quoted, word.text.as_str()) {
-                (false, "default") => {}
+                (false, "default") => self.connection = "default",
                 (false, "local") => self.connection = "local",
                 (false, "host") => self.connection = "host",
                 (false, "hostssl") => self.connection = "hostssl",
@@ -264,18 +320,40 @@ impl Rule<'_> {
         self.text("pool_routing").as_deref() == Some("internal")
     }
 
-    fn is_restricted(&self) -> bool {
-        self.connection != "host" || self.address != "all"
+    fn blocks(&self) -> bool {
+        self.text("authentication").as_deref() == Some("block")
     }
 
-    fn login(&self, database: Option<String>, method: &'static str) -> LoginRule {
-        LoginRule {
+    /// True for a user whose proof is another one than a password or a query.
+    fn has_other_proof(&self) -> bool {
+        let text = ["auth_pam_service", "auth_module", "ldap_endpoint_name"];
+        let common_name = self.table.get("auth_common_name");
+        text.iter().any(|key| self.table.get(key).is_some())
+            || self.table.get_flag("enable_mdb_iamproxy_auth") == Some(true)
+            || common_name.is_some_and(|name| name.text().as_deref() != Some("default"))
+    }
+
+    fn is_restricted(&self) -> bool {
+        self.connection != "default" || self.address != "all"
+    }
+
+    fn login(&self, database: Option<&str>, method: &'static str) -> LoginRule {
+        let mut rule = LoginRule {
             connection: self.connection,
-            database,
-            user: self.user.clone(),
             address: self.address.clone(),
-            method,
+            ..LoginRule::new(database, self.user.as_deref(), method)
+        };
+        if self.is_copy {
+            // A rule of database default is less special than each rule of a database.
+            rule.weight = Some(rule.weight() - 1000);
         }
+        rule
+    }
+
+    /// The rule is left out, and so its clients are refused: a more general rule must not admit them.
+    fn refuse(&self, reading: &mut Reading) {
+        let rule = self.login(self.database.as_deref(), "reject");
+        reading.logins.push(rule);
     }
 }
 
@@ -298,15 +376,14 @@ impl Import<'_> {
         };
         let Some(storage) = self.storage(rule) else {
             let text = "its storage is not in the file: the rule is left out";
+            rule.refuse(reading);
             return reading.decides(Some(rule.place), &rule.path, text);
         };
         if storage.get_text("type").as_deref() == Some("local") {
             return self.console(reading, rule, method);
         }
         if method == Some("reject") {
-            reading
-                .logins
-                .push(rule.login(rule.database.clone(), "reject"));
+            rule.refuse(reading);
             return reading.say(
                 Some(rule.place),
                 &rule.path,
@@ -317,8 +394,11 @@ impl Import<'_> {
         if rule.is_internal() {
             return self.internal(reading, rule, storage);
         }
+        let method = method.filter(|_| !rule.has_other_proof());
         let Some(method) = method else {
-            return;
+            let text = "a password is not what lets these clients in: they are refused here";
+            reading.decides(Some(rule.place), &rule.path, text);
+            return rule.refuse(reading);
         };
         let database = rule.entry();
         if is_console(&database) {
@@ -332,11 +412,26 @@ impl Import<'_> {
             let text = format!(
                 "{database}: the users of a database are served by one storage here: this rule is left out there"
             );
+            rule.refuse(reading);
+            return reading.decides(Some(rule.place), &rule.path, text);
+        }
+        if let Some(user) = &rule.user {
+            let member = Target::Member(database.clone(), user.clone());
+            if reading.draft.has(&member) && !self.is_as_first(rule) {
+                let text = "a user has one table in a database, and another rule says otherwise: this rule is \
+                            left out, and its clients are refused";
+                rule.refuse(reading);
+                return reading.decides(Some(rule.place), &rule.path, text);
+            }
+        } else if self.is_second_for_all(rule) {
+            let text = "a database has one table, and another rule for all users says otherwise: this rule \
+                        is left out, and its clients are refused";
+            rule.refuse(reading);
             return reading.decides(Some(rule.place), &rule.path, text);
         }
         reading
             .logins
-            .push(rule.login(rule.database.clone(), method));
+            .push(rule.login(rule.database.as_deref(), method));
         let copies = self.hosts(storage).len();
         match &rule.user {
             Some(user) => {
@@ -345,6 +440,20 @@ impl Import<'_> {
             }
             None => self.all_users(reading, rule, &target, method, copies),
         }
+    }
+
+    /// True if a rule says the same as the first one of this user that admits clients.
+    fn is_as_first(&self, rule: &Rule<'_>) -> bool {
+        let mut rules = self.rules.iter().filter(|other| {
+            let is_of_user = other.user == rule.user && other.entry() == rule.entry();
+            is_of_user && !other.blocks() && !other.is_internal() && !other.has_other_proof()
+        });
+        let first = rules.find(|other| self.place_of(other) == self.first_of(&rule.entry()));
+        first.is_none_or(|first| first.table.equals(rule.table))
+    }
+
+    fn is_second_for_all(&self, rule: &Rule<'_>) -> bool {
+        !self.is_as_first(rule)
     }
 
     /// A rule for look-ups, which no client can use.
@@ -367,9 +476,8 @@ impl Import<'_> {
             let storage = self.storage(rule);
             storage.is_some_and(|it| it.get_text("type").as_deref() != Some("local"))
         };
-        let blocks = |rule: &&Rule<'_>| rule.text("authentication").as_deref() == Some("block");
         let mut rules = self.rules.iter().filter(|rule| rule.entry() == database);
-        let first = rules.find(|rule| is_remote(rule) && !blocks(rule));
+        let first = rules.find(|rule| is_remote(rule) && !rule.blocks() && !rule.is_internal());
         first.map_or((None, None), |rule| self.place_of(rule))
     }
 
@@ -401,22 +509,23 @@ impl Import<'_> {
         };
         let setting = match rule.text("role").as_deref() {
             Some("admin") => "admin_users",
-            Some("notallow") => return,
+            Some("notallow") => {
+                let text = "this user can't use the console, as before";
+                return reading.say(Some(rule.place), &rule.path, Verdict::Mapped, text);
+            }
             _ => "stats_users",
         };
-        let others = reading
-            .draft
-            .text(&Target::Globals, setting)
-            .map(String::from);
-        let all = others.map_or_else(|| user.clone(), |others| format!("{others}, {user}"));
-        reading.draft.set(&Target::Globals, setting, all);
+        let place = Some(rule.place);
+        if rule.has_other_proof() || rule.text("auth_query").is_some() {
+            let text = "a password is not what lets these clients in: they are refused here";
+            return reading.decides(place, &rule.path, text);
+        }
+        if !reading.operator(place, &rule.path, setting, user) {
+            return;
+        }
         let password = rule.text("password").unwrap_or_default();
-        reading
-            .draft
-            .set(&Target::User(user.clone()), "password", password);
-        reading
-            .logins
-            .push(rule.login(Some(CONSOLE.into()), method));
+        reading.global_password(place, &rule.path, user, password);
+        reading.logins.push(rule.login(Some(CONSOLE), method));
         let text = format!("{setting}; the console's database is pgbouncer");
         reading.say(Some(rule.place), &rule.path, Verdict::Mapped, text);
     }
@@ -516,9 +625,20 @@ impl Import<'_> {
             ("auth_query_db", "auth_dbname"),
             ("auth_query_user", "auth_user"),
         ] {
-            if let Some(text) = rule.text(key) {
-                reading.draft.set(&database, setting, text);
+            let Some(text) = rule.text(key) else {
+                continue;
+            };
+            if reading.draft.text(&database, setting).is_some_and(|other| other != text) {
+                let text = format!("a database has one {setting} here: this user is left out there");
+                reading.decides(Some(rule.place), &format!("{}.{key}", rule.path), text);
+                if let Some(user) = &rule.user {
+                    reading.logins.close(&rule.entry(), user);
+                } else {
+                    rule.refuse(reading);
+                }
+                continue;
             }
+            reading.draft.set(&database, setting, text);
         }
         if let Some(user) = rule.text("auth_query_user") {
             self.asker(reading, rule, &user);
@@ -533,10 +653,6 @@ impl Import<'_> {
 
     /// The password of the user that asks for secrets.
     fn asker(&self, reading: &mut Reading, rule: &Rule<'_>, user: &str) {
-        let known = Target::User(user.into());
-        if reading.draft.text(&known, "password").is_some() {
-            return;
-        }
         let own = self
             .rules
             .iter()
@@ -550,9 +666,7 @@ impl Import<'_> {
             .chain(own)
             .next();
         match password {
-            Some(password) => {
-                reading.draft.set(&known, "password", password);
-            }
+            Some(password) => reading.asker(Some(rule.place), &rule.path, user, password),
             None => {
                 let text = format!(
                     "{user} has no password in the file: add it in [users] if PostgreSQL asks"
@@ -572,23 +686,29 @@ impl Import<'_> {
     ) {
         let password = rule.text("password");
         if reading.draft.has(member) {
-            let same = reading.draft.text(member, "password") == password.as_deref();
-            let text = "a user has one table in a database: of several rules the first one's settings count";
-            if same {
-                return reading.say(Some(rule.place), &rule.path, Verdict::Mapped, text);
-            }
-            return reading.decides(Some(rule.place), &rule.path, text);
+            let text = "a rule in auth_hba; its settings are those of the user's first rule";
+            return reading.say(Some(rule.place), &rule.path, Verdict::Mapped, text);
         }
         reading.draft.begin(member);
         self.settings(reading, rule, member, copies);
+        let asks = rule.text("auth_query").is_some();
         match password {
+            // The query counts alone.
+            Some(_) if asks => {}
             Some(password) => {
                 reading.draft.set(member, "password", password);
             }
             None if ["trust", "cert"].contains(&method) => {
                 reading.draft.set(member, "password", "");
             }
-            None => {}
+            None if asks => {}
+            None => {
+                let text = "this user has neither a password nor a query, and is left out";
+                reading.decides(Some(rule.place), &rule.path, text);
+                let database = rule.entry();
+                let user = rule.user.clone().unwrap_or_default();
+                reading.logins.close(&database, &user);
+            }
         }
         if rule.text("storage_user").is_some() && rule.text("storage_password").is_none() {
             let password = rule.text("password").unwrap_or_default();

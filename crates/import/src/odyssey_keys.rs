@@ -62,7 +62,7 @@ pub(crate) const KEYS: &[ForeignKey] = &[
     key(
         "",
         "sequential_routing",
-        Lost(
+        Decides(
             "the most specific rule counts",
             "put special rules first in auth_hba",
         ),
@@ -375,7 +375,7 @@ pub(crate) const KEYS: &[ForeignKey] = &[
     key(
         RULE,
         "auth_common_name",
-        Read("the method cert; other names: map= in auth_hba"),
+        Read("default; users with other names are refused (map= in auth_hba)"),
     ),
     key(RULE, "auth_query", Read("auth_query of the database")),
     key(RULE, "auth_query_db", Read("auth_dbname of the database")),

@@ -1,7 +1,5 @@
 //! PgDoorman: `pg_doorman.toml` or `pg_doorman.yaml`.
 
-use howdah_config::is_console;
-
 use crate::draft::Target;
 use crate::finding::Verdict;
 use crate::hosts::{ForeignHost, ServerRole};
@@ -50,6 +48,7 @@ pub(crate) fn import(file: &Fruit) -> Reading {
         pool(&mut reading, branch, general, &clients);
     }
     admin(&mut reading, general, &clients);
+    reading.keep_server_logins();
     reading
 }
 
@@ -77,20 +76,72 @@ fn rules(reading: &mut Reading, general: &Fruit) {
     let Some(rules) = general.get("pg_hba") else {
         return;
     };
-    if let Some(path) = rules.get_text("path") {
-        reading.logins.use_file(&path);
-        return;
+    reading.logins.begin_written();
+    if rules.get("path").is_some() {
+        let text = "the rules of a file are not imported, and nobody can log in: write its lines as content";
+        return reading.decides(None, "general.pg_hba.path", text);
     }
     let content = rules
         .get_text("content")
         .or(rules.text())
         .unwrap_or_default();
-    let lines = content
-        .lines()
-        .map(|line| line.split('#').next().unwrap_or_default().trim());
-    for line in lines.filter(|line| !line.is_empty()) {
-        reading.logins.push_written(line);
+    for line in content.lines() {
+        let words: Vec<_> = line.split_whitespace().collect();
+        if words.is_empty() || line.trim_start().starts_with('#') {
+            continue;
+        }
+        match rule(&words) {
+            Some(rule) => reading.logins.push_written(rule),
+            None => {
+                let text = "a rule that is not understood is left out, and so are all behind it";
+                return reading.decides(None, "general.pg_hba", text);
+            }
+        }
     }
+}
+
+/// A rule of the file's own. A name there is `all`, or one exact name.
+fn rule(words: &[&str]) -> Option<LoginRule> {
+    let (kind, database, user, rest) = match words {
+        [kind, database, user, rest @ ..] => (*kind, *database, *user, rest),
+        _ => return None,
+    };
+    if [database, user].iter().any(|name| name.contains(['"', '#'])) {
+        return None;
+    }
+    let named = |name: &str| Some(name.to_owned()).filter(|name| name != "all");
+    let connection = ["local", "host", "hostssl", "hostnossl"]
+        .into_iter()
+        .find(|it| *it == kind)?;
+    let (address, method, rest) = match (connection, rest) {
+        ("local", [method, rest @ ..]) => ("all", *method, rest),
+        ("local", _) => return None,
+        (_, [address, method, rest @ ..]) => (*address, *method, rest),
+        _ => return None,
+    };
+    if rest.first().is_some_and(|word| !word.starts_with('#')) {
+        return None;
+    }
+    let (ip, bits) = address.split_once('/').unwrap_or((address, "0"));
+    let is_network = ip.parse::<std::net::IpAddr>().is_ok() && bits.parse::<u8>().is_ok();
+    if !(address == "all" || (is_network && address.contains('/'))) {
+        return None;
+    }
+    let method = ["trust", "md5", "scram-sha-256", "reject"]
+        .into_iter()
+        .find(|it| *it == method)?;
+    let database = named(database).map(|name| match name.as_str() {
+        "pgdoorman" => CONSOLE.into(),
+        _ => name,
+    });
+    Some(LoginRule {
+        connection,
+        database,
+        user: named(user),
+        address: address.into(),
+        method,
+        weight: None,
+    })
 }
 
 /// How all clients log in: by MD5 if a secret is made for that, which leaves SCRAM to the others.
@@ -128,20 +179,15 @@ impl Clients {
     fn allow(&self, reading: &mut Reading, database: &str, user: Option<&str>) {
         for address in &self.addresses {
             reading.logins.push(LoginRule {
-                connection: "host",
-                database: Some(database.into()),
-                user: user.map(String::from),
+                connection: if address == "all" { "default" } else { "host" },
                 address: address.clone(),
-                method: self.method,
+                ..LoginRule::new(Some(database), user, self.method)
             });
         }
         if self.by_socket {
             reading.logins.push(LoginRule {
                 connection: "local",
-                database: Some(database.into()),
-                user: user.map(String::from),
-                address: String::new(),
-                method: self.method,
+                ..LoginRule::new(Some(database), user, self.method)
             });
         }
     }
@@ -155,19 +201,18 @@ fn admin(reading: &mut Reading, general: &Fruit, clients: &Clients) {
         let text = "its default is \"admin\": there is no console until admin_users and a password are set";
         return reading.say(None, "general.admin_password", Verdict::Lost, text);
     };
-    reading.draft.set(&Target::Globals, "admin_users", &name);
-    reading
-        .draft
-        .set(&Target::User(name.clone()), "password", password);
+    if !reading.operator(None, "general.admin_username", "admin_users", &name) {
+        return;
+    }
+    reading.global_password(None, "general.admin_password", &name, password);
     clients.allow(reading, CONSOLE, Some(&name));
 }
 
 fn pool(reading: &mut Reading, branch: &Branch, general: &Fruit, clients: &Clients) {
     let (name, table) = (branch.name.as_str(), &branch.fruit);
     let path = joined("pools", name);
-    if is_console(name) {
-        let text = "this name is the console's: the pool is left out";
-        return reading.decides(Some(&branch.place), &path, text);
+    if reading.is_taken(Some(&branch.place), &path, name) {
+        return;
     }
     let target = Target::Database(name.into());
     let host = table
@@ -197,7 +242,7 @@ fn pool(reading: &mut Reading, branch: &Branch, general: &Fruit, clients: &Clien
             reading.section("pools.*.auth_query", &path, query.table(), &target);
             if let Some(user) = query.get_text("user") {
                 let password = query.get_text("password").unwrap_or_default();
-                reading.draft.set(&Target::User(user), "password", password);
+                reading.asker(Some(&branch.place), &joined(&path, "password"), &user, password);
             }
             clients.allow(reading, name, None);
         }
@@ -236,11 +281,15 @@ fn user(
             let text =
                 format!("{name} logs in by a token there, and can't here: give it a password");
             reading.decides(place, path, text);
+            return reading.logins.close(database, &name);
         }
         Some(password) => {
             reading.draft.set(&member, "password", password);
         }
         None => {}
+    }
+    if entry.get("auth_pam_service").is_some() {
+        return reading.logins.close(database, &name);
     }
     clients.allow(reading, database, Some(&name));
 }

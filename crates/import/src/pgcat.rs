@@ -1,6 +1,6 @@
 //! PgCat: `pgcat.toml`.
 
-use howdah_config::{Place, is_console};
+use howdah_config::Place;
 
 use crate::draft::Target;
 use crate::finding::Verdict;
@@ -79,10 +79,11 @@ fn admin(reading: &mut Reading, general: &Fruit) {
     let Some(name) = general.get_text("admin_username") else {
         return;
     };
-    reading.draft.set(&Target::Globals, "admin_users", &name);
+    if !reading.operator(None, "general.admin_username", "admin_users", &name) {
+        return;
+    }
     let password = general.get_text("admin_password").unwrap_or_default();
-    let user = Target::User(name.clone());
-    reading.draft.set(&user, "password", password);
+    reading.global_password(None, "general.admin_password", &name, password);
     let trusts = general.get_text("admin_auth_type").as_deref() == Some("trust");
     let method = if trusts { "trust" } else { "scram-sha-256" };
     reading.logins.add(CONSOLE, &name, method);
@@ -100,19 +101,7 @@ fn asks_servers(reading: &mut Reading, table: &Fruit, target: &Target) -> bool {
     let query = query.replace("'$1'", "$1");
     reading.draft.set(target, "auth_query", query);
     let password = table.get_text("auth_query_password").unwrap_or_default();
-    let of_user = Target::User(user.clone());
-    match reading.draft.text(&of_user, "password").map(String::from) {
-        Some(other) if other != password => {
-            let text = format!(
-                "{user} has several passwords, and the first was taken: give the databases auth_user \
-                 with different names"
-            );
-            reading.decides(None, "auth_query_password", text);
-        }
-        _ => {
-            reading.draft.set(&of_user, "password", password);
-        }
-    }
+    reading.asker(None, "auth_query_password", &user, password);
     true
 }
 
@@ -150,9 +139,8 @@ impl<'a> Pool<'a> {
             .get("shards")
             .map(Fruit::entries)
             .unwrap_or_default();
-        if is_console(name) {
-            let text = "this name is the console's: the pool is left out";
-            return reading.decides(Some(pool.place), &pool.path, text);
+        if reading.is_taken(Some(pool.place), &pool.path, name) {
+            return;
         }
         let (number, shard) = match &*shards {
             [(number, shard)] => (number, shard),

@@ -1,6 +1,6 @@
 //! PgDog: `pgdog.toml` and `users.toml`.
 
-use howdah_config::{Place, is_console};
+use howdah_config::Place;
 
 use crate::draft::Target;
 use crate::finding::Verdict;
@@ -147,10 +147,11 @@ fn admin(reading: &mut Reading, branch: &Branch) {
         let text = "without a password nobody could log in there: there is no console";
         return reading.say(Some(&branch.place), "admin", Verdict::Unused, text);
     };
-    reading.draft.set(&Target::Globals, "admin_users", &user);
-    reading
-        .draft
-        .set(&Target::User(user.clone()), "password", password);
+    let place = Some(&branch.place);
+    if !reading.operator(place, "admin.user", "admin_users", &user) {
+        return;
+    }
+    reading.global_password(place, "admin.password", &user, password);
     reading.logins.add(CONSOLE, &user, "scram-sha-256");
 }
 
@@ -185,11 +186,8 @@ impl Cluster<'_> {
         shards.dedup();
         let wrong = match shards.len() {
             _ if self.name.is_empty() => "an entry without a name is left out".to_owned(),
-            _ if is_console(&self.name) => {
-                format!(
-                    "{} is the console's name: the database is left out",
-                    self.name
-                )
+            _ if reading.is_taken(first_place.as_ref(), &self.path, &self.name) => {
+                return false;
             }
             1 => String::new(),
             shards => format!(
@@ -373,10 +371,18 @@ fn user(
         reading.draft.begin(&member);
         let told = reading.findings.len();
         reading.section("users", path, entry.table(), &member);
-        if is_told {
+        let was_told = is_told;
+        if was_told {
             reading.findings.truncate(told);
         }
-        login(reading, path, entry, &member, method, is_told);
+        is_told = true;
+        let proofs = ["vault_path", "identity", "tls_client_certificate_required"];
+        let is_other = |key: &&str| entry.get(key).is_some_and(|value| value.flag() != Some(false));
+        if proofs.iter().any(|key| is_other(&key)) {
+            reading.logins.close(&database, &name);
+            continue;
+        }
+        login(reading, path, entry, &member, method, was_told);
         parameters(reading, &member, entry);
         if let Some(size) = size(entry) {
             let size = units::decimal(size * cluster.copies as f64);
@@ -384,7 +390,6 @@ fn user(
         }
         server_login(reading, entry, &member, cluster);
         reading.logins.add(&database, &name, method);
-        is_told = true;
     }
 }
 

@@ -106,6 +106,25 @@ impl Fruit {
         self.get(name)?.flag()
     }
 
+    /// True if two values say the same, wherever they stand.
+    pub fn equals(&self, other: &Fruit) -> bool {
+        match (self, other) {
+            (Fruit::List(all), Fruit::List(others)) => {
+                all.len() == others.len() && all.iter().zip(others).all(|(a, b)| a.equals(b))
+            }
+            (Fruit::Table(all), Fruit::Table(others)) => {
+                let is_in = |branch: &Branch| {
+                    let mut others = others.iter();
+                    others.any(|it| it.name == branch.name && it.fruit.equals(&branch.fruit))
+                };
+                all.len() == others.len() && all.iter().all(is_in)
+            }
+            (Fruit::Flag(flag), Fruit::Flag(other)) => flag == other,
+            (Fruit::Nothing, Fruit::Nothing) => true,
+            _ => self.text().is_some() && self.text() == other.text(),
+        }
+    }
+
     /// This tree with another file's: tables with one name go on with each other, and so do lists.
     pub fn merged(self, other: Fruit) -> Fruit {
         match (self, other) {
