@@ -23,7 +23,8 @@ pub(crate) struct ForeignHost {
 }
 
 impl ForeignHost {
-    fn text(&self) -> String {
+    /// The host as a setting names it.
+    pub(crate) fn text(&self) -> String {
         if self.host.starts_with(['/', '@']) {
             self.host.clone()
         } else if self.host.contains(':') {
@@ -44,6 +45,14 @@ impl Reading {
             && host.port != 5432
         {
             self.draft.set(database, "port", host.port.to_string());
+        }
+        let is_socket = |host: &&ForeignHost| host.host.starts_with(['/', '@']) && host.port != 5432;
+        if hosts.len() > 1 && hosts.iter().any(|host| is_socket(&host)) {
+            let text = "several hosts with a unix socket have the port 5432 here: the database is left out";
+            self.decides(None, "", text);
+            if let Target::Database(name) = database {
+                self.draft.remove_database(name);
+            }
         }
     }
 

@@ -79,6 +79,12 @@ impl Unreadable {
     }
 }
 
+/// How many files may be included.
+const MAX_INCLUDED: usize = 1000;
+
+/// How long they may be together.
+const MAX_BYTES: usize = 64 << 20;
+
 /// What an import gives.
 #[derive(Clone, Debug)]
 pub struct Imported {
@@ -97,7 +103,20 @@ pub fn import(
     format: Option<Format>,
     read_file: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> Result<Imported, Unreadable> {
-    let (format, tree) = format::read(files, format, read_file)?;
+    let (mut count, mut bytes) = (0, 0);
+    let mut bounded = |path: &str| {
+        count += 1;
+        if count > MAX_INCLUDED {
+            return Err(format!("the files include more than {MAX_INCLUDED} others"));
+        }
+        let text = read_file(path)?;
+        bytes += text.len();
+        if bytes > MAX_BYTES {
+            return Err(format!("the included files have more than {MAX_BYTES} bytes"));
+        }
+        Ok(text)
+    };
+    let (format, tree) = format::read(files, format, &mut bounded)?;
     let mut reading = format.import(&tree);
     reading.lift();
     reading.write_logins();
@@ -105,7 +124,7 @@ pub fn import(
     let head = format!(
         "Imported by howdah import from {}'s {}.",
         reading.pooler,
-        names.join(", ")
+        reading::printable(&names.join(", "))
     );
     let written = reading.draft.written(&head);
     verify(&mut reading, &written);
@@ -116,7 +135,7 @@ pub fn import(
     Ok(Imported {
         report: Report {
             pooler: reading.pooler,
-            files: names.into_iter().map(String::from).collect(),
+            files: names.into_iter().map(reading::printable).collect(),
             findings: reading.findings,
         },
         written,
@@ -127,6 +146,10 @@ pub fn import(
 fn verify(reading: &mut Reading, written: &Written) {
     let mut surroundings = Output(written);
     let read = Config::read_among("howdah.toml", &written.main, &mut surroundings);
+    for warning in &read.warnings {
+        reading.say(None, "", Verdict::Mapped, "howdah.toml is read");
+        reading.doubts(&warning.text);
+    }
     for mistake in read.mistakes {
         let text = format!(
             "howdah.toml needs a correction: {}: {}",

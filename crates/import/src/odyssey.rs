@@ -33,6 +33,7 @@ pub(crate) fn import(file: &Fruit) -> Reading {
     fill(&mut reading, &storages, &mut rules);
     for rule in &rules {
         Import {
+            socket_dir: file.get_text("unix_socket_dir"),
             storages: &storages,
             rules: &rules,
         }
@@ -358,6 +359,8 @@ impl Rule<'_> {
 }
 
 struct Import<'a> {
+    /// Where the sockets of servers without a host are.
+    socket_dir: Option<String>,
     storages: &'a [&'a Branch],
     rules: &'a [Rule<'a>],
 }
@@ -390,6 +393,11 @@ impl Import<'_> {
                 Verdict::Mapped,
                 "a rule: reject",
             );
+        }
+        if self.hosts(storage).is_empty() {
+            let text = "its storage has no host, and there is no unix_socket_dir: the rule is left out";
+            rule.refuse(reading);
+            return reading.decides(Some(rule.place), &rule.path, text);
         }
         if rule.is_internal() {
             return self.internal(reading, rule, storage);
@@ -526,6 +534,14 @@ impl Import<'_> {
         let password = rule.text("password").unwrap_or_default();
         reading.global_password(place, &rule.path, user, password);
         reading.logins.push(rule.login(Some(CONSOLE), method));
+        let known = ["authentication", "password", "role", "pool", "storage"];
+        for branch in rule.table.table() {
+            if !known.contains(&branch.name.as_str()) {
+                let text = "this key is not imported for users of the console";
+                let key = format!("{}.{}", rule.path, branch.name);
+                reading.say(Some(&branch.place), &key, Verdict::Lost, text);
+            }
+        }
         let text = format!("{setting}; the console's database is pgbouncer");
         reading.say(Some(rule.place), &rule.path, Verdict::Mapped, text);
     }
@@ -540,15 +556,18 @@ impl Import<'_> {
             .split(',')
             .map(str::trim)
             .filter(|host| !host.is_empty());
-        hosts.map(|host| host_of(host, port)).collect()
+        let hosts: Vec<_> = hosts.map(|host| host_of(host, port)).collect();
+        let Some(dir) = self.socket_dir.clone().filter(|_| hosts.is_empty()) else {
+            return hosts;
+        };
+        let role = ServerRole::Auto;
+        vec![ForeignHost { host: dir, port, role }]
     }
 
     fn database(&self, reading: &mut Reading, rule: &Rule<'_>, storage: &Fruit, target: &Target) {
         reading.draft.begin(target);
         let hosts = self.hosts(storage);
-        if !hosts.is_empty() {
-            reading.write_hosts(target, &hosts);
-        }
+        reading.write_hosts(target, &hosts);
         if let Some(name) = rule.text("storage_db").filter(|name| *name != rule.entry()) {
             reading.draft.set(target, "dbname", name);
         }

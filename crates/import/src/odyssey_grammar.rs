@@ -35,7 +35,7 @@ fn file(
         words: words(path, text)?,
         at: 0,
     };
-    for branch in reader.block(0)? {
+    for branch in reader.block(0, false)? {
         let included = match &branch.fruit {
             Fruit::Text(included) if branch.name == "include" => included.clone(),
             _ => {
@@ -87,7 +87,7 @@ impl Reader {
     }
 
     /// The branches up to the end of a block, or of the file.
-    fn block(&mut self, depth: usize) -> Result<Vec<Branch>, Unreadable> {
+    fn block(&mut self, depth: usize, is_quoted: bool) -> Result<Vec<Branch>, Unreadable> {
         let mut branches = Vec::new();
         let mut last = None;
         loop {
@@ -100,7 +100,8 @@ impl Reader {
             let name = match token {
                 Token::Close if depth > 0 => return Ok(branches),
                 // The names of settings in `options { "name" "value" }` stand in quotes.
-                Token::Name(name) | Token::Text(name) => name,
+                Token::Text(name) if is_quoted => name,
+                Token::Name(name) => name,
                 _ => return Err(wrong(last, "here a key must stand")),
             };
             if depth == MAX_DEPTH {
@@ -119,7 +120,8 @@ impl Reader {
             match self.peek() {
                 Some(Token::Open) => {
                     self.at += 1;
-                    let fruit = Fruit::Table(self.block(depth + 1)?);
+                    let is_quoted = ["options", "backend_startup_options"].contains(&name.as_str());
+                    let fruit = Fruit::Table(self.block(depth + 1, is_quoted)?);
                     return Ok(Branch {
                         name,
                         words,

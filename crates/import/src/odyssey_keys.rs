@@ -326,7 +326,7 @@ pub(crate) const KEYS: &[ForeignKey] = &[
     key(
         LISTEN,
         "client_login_timeout",
-        Becomes(&["client_login_timeout"], Millis, None),
+        Becomes(&["client_login_timeout"], Millis, Some("15000")),
     ),
     key(
         LISTEN,

@@ -20,15 +20,14 @@ pub(crate) fn import(file: &Fruit) -> Reading {
     reading.without_limits();
     if general
         .get("autoreload")
-        .and_then(Fruit::number)
-        .is_some_and(|period| period > 0.0)
+        .is_some_and(|it| it.flag() == Some(true) || it.number().is_some_and(|period| period > 0.0))
     {
         reading.draft.set(&Target::Globals, "reload_on_change", "1");
     }
     tls(&mut reading, general);
     exporter(&mut reading, general);
     admin(&mut reading, general);
-    let proof = asks_servers(&mut reading, general, &Target::Globals);
+    let proof = asks_servers(&mut reading, general, general, &Target::Globals);
     let plugins = file.get("plugins");
     for pool in file.get("pools").map(Fruit::table).unwrap_or_default() {
         Pool::import(&mut reading, pool, general, plugins, proof);
@@ -90,17 +89,22 @@ fn admin(reading: &mut Reading, general: &Fruit) {
 }
 
 /// Reads the query that finds passwords. True if there is one.
-fn asks_servers(reading: &mut Reading, table: &Fruit, target: &Target) -> bool {
-    let (Some(query), Some(user)) = (
-        table.get_text("auth_query"),
-        table.get_text("auth_query_user"),
-    ) else {
+fn asks_servers(reading: &mut Reading, general: &Fruit, table: &Fruit, target: &Target) -> bool {
+    let keys = ["auth_query", "auth_query_user", "auth_query_password"];
+    if keys.iter().all(|key| table.get(key).is_none()) {
+        return false;
+    }
+    let text = |key: &str| table.get(key).or(general.get(key)).and_then(Fruit::text);
+    let (Some(query), Some(user)) = (text("auth_query"), text("auth_query_user")) else {
         return false;
     };
     // PgCat puts the name in as text, so the query has quotes around it.
     let query = query.replace("'$1'", "$1");
     reading.draft.set(target, "auth_query", query);
-    let password = table.get_text("auth_query_password").unwrap_or_default();
+    let password = text("auth_query_password").unwrap_or_default();
+    if *target != Target::Globals {
+        reading.draft.set(target, "auth_user", &user);
+    }
     reading.asker(None, "auth_query_password", &user, password);
     true
 }
@@ -172,11 +176,17 @@ impl<'a> Pool<'a> {
             reading.draft.unset(&self.target, "dbname");
         }
         let hosts = servers(shard);
+        let count = shard.get("servers").map_or(0, |servers| servers.list().len());
+        if hosts.len() < count {
+            let text = "a server can't be read: the pool is left out";
+            reading.decides(Some(self.place), &path, text);
+            return reading.draft.remove_database(self.name);
+        }
         let Some(copies) = self.hosts(reading, &hosts) else {
             return reading.draft.remove_database(self.name);
         };
         reading.section("pools.*", &path, self.table.table(), &self.target);
-        self.asks |= asks_servers(reading, self.table, &self.target);
+        self.asks |= asks_servers(reading, general, self.table, &self.target);
         let cache = self.table.get("prepared_statements_cache_size");
         if let Some(size) = cache.and_then(Fruit::number).filter(|size| *size > 0.0) {
             // The number counts for all of a database's pools.
@@ -373,7 +383,8 @@ fn servers(shard: &Fruit) -> Vec<ForeignHost> {
             role: match role.to_ascii_lowercase().as_str() {
                 "replica" => ServerRole::Replica,
                 "auto" => ServerRole::Auto,
-                _ => ServerRole::Primary,
+                "" | "primary" => ServerRole::Primary,
+                _ => return None,
             },
         })
     });

@@ -172,6 +172,10 @@ impl Cluster<'_> {
     /// Writes the database; false if it is left out.
     fn import(&mut self, reading: &mut Reading, general: &Fruit) -> bool {
         let is_hidden = |entry: &&Fruit| entry.get_flag("resharding_only") == Some(true);
+        if self.entries.iter().any(is_hidden) {
+            let text = "an entry for resharding serves no clients, and is left out";
+            reading.say(place(self.entries[0]), &self.path, Verdict::Unused, text);
+        }
         self.entries.retain(|entry| !is_hidden(entry));
         let Some(first) = self.entries.first() else {
             return false;
@@ -200,21 +204,26 @@ impl Cluster<'_> {
             reading.decides(first_place.as_ref(), &self.path, wrong);
             return false;
         }
+        if !self.is_uniform(reading) {
+            return false;
+        }
         let target = self.target();
         reading.draft.begin(&target);
         for entry in &self.entries {
             reading.section("databases", &self.path, entry.table(), &target);
             parameters(reading, &target, entry);
             if let Some(weight) = entry.get_text("lb_weight") {
-                let port = entry.get_text("port").unwrap_or_else(|| "5432".into());
-                let host = format!("{}:{port}", entry.get_text("host").unwrap_or_default());
+                let host = host_of(entry).map(|host| host.text()).unwrap_or_default();
                 reading.draft.set(&Target::Host(host), "weight", weight);
             }
         }
         if reading.draft.text(&target, "dbname") == Some(&self.name) {
             reading.draft.unset(&target, "dbname");
         }
-        self.hosts(reading, general, first_place.as_ref());
+        if !self.hosts(reading, general, first_place.as_ref()) {
+            reading.draft.remove_database(&self.name);
+            return false;
+        }
         let is_forced = reading.draft.text(&target, "server_user").is_some();
         let passwords = self
             .entries
@@ -241,31 +250,57 @@ impl Cluster<'_> {
         true
     }
 
-    fn hosts(&mut self, reading: &mut Reading, general: &Fruit, place: Option<&Place>) {
-        let hosts = self.entries.iter().filter_map(|entry| {
-            let port = entry.get("port").map_or(Some("5432".into()), Fruit::text)?;
-            Some(ForeignHost {
-                host: entry.get_text("host")?,
-                port: port.parse().ok()?,
-                role: match entry.get_text("role").unwrap_or_default().as_str() {
-                    "replica" => ServerRole::Replica,
-                    "auto" => ServerRole::Auto,
-                    _ => ServerRole::Primary,
-                },
+    /// False if the hosts of the cluster differ in what decides, which they can't here.
+    fn is_uniform(&self, reading: &mut Reading) -> bool {
+        let deciding = ["database_name", "user", "password", "read_only"];
+        let others = [
+            "statement_timeout",
+            "lock_timeout",
+            "pooler_mode",
+            "min_pool_size",
+            "server_lifetime",
+        ];
+        let differs = |key: &&&str| {
+            let mut values = self.entries.iter().map(|entry| entry.get(key));
+            let first = values.next().flatten();
+            values.any(|value| match (first, value) {
+                (Some(first), Some(value)) => !first.equals(value),
+                (first, value) => first.is_some() != value.is_some(),
             })
-        });
+        };
+        let place = place(self.entries[0]);
+        for key in others.iter().filter(differs) {
+            let text = "the hosts of a database have one value here: that of the last entry was taken";
+            reading.say(place, &format!("{}.{key}", self.path), Verdict::Lost, text);
+        }
+        let deciding: Vec<_> = deciding.iter().filter(differs).copied().collect();
+        if !deciding.is_empty() {
+            let text = format!(
+                "the hosts of {} differ in {}, which they can't here: the database is left out",
+                self.name,
+                deciding.join(", ")
+            );
+            reading.decides(place, &self.path, text);
+        }
+        deciding.is_empty()
+    }
+
+    /// Writes the hosts; false if one can't be read.
+    fn hosts(&mut self, reading: &mut Reading, general: &Fruit, place: Option<&Place>) -> bool {
+        let hosts = self.entries.iter().filter_map(|entry| host_of(entry));
         let hosts: Vec<_> = hosts.collect();
         let target = self.target();
-        if hosts.is_empty() {
+        if hosts.len() < self.entries.len() {
             let text = format!(
-                "{}: it has no host that can be read: clients get no server",
+                "{}: a host, its port or its role can't be read: the database is left out",
                 self.name
             );
-            return reading.decides(place, &self.path, text);
+            reading.decides(place, &self.path, text);
+            return false;
         }
         reading.write_hosts(&target, &hosts);
         if hosts.len() == 1 {
-            return;
+            return true;
         }
         let text = |key: &str| general.get_text(key).unwrap_or_default();
         let balance = match text("load_balancing_strategy").as_str() {
@@ -288,7 +323,7 @@ impl Cluster<'_> {
         let has_both = has(ServerRole::Primary) && has(ServerRole::Replica);
         if !has(ServerRole::Auto) && !has_both {
             self.copies = hosts.len();
-            return;
+            return true;
         }
         let split = text("read_write_split");
         let reads = text("query_parser") != "off" && split != "prefer_primary";
@@ -307,7 +342,23 @@ impl Cluster<'_> {
         let text = "roles are found out, not read from the file: the hosts must be a primary and its physical \
                     standbys, and host_check_user a user who may look (docs/hosts.md)";
         reading.say(place, &format!("{}.role", self.path), Verdict::Mapped, text);
+        true
     }
+}
+
+/// The host of an entry, if it can be read.
+fn host_of(entry: &Fruit) -> Option<ForeignHost> {
+    let port = entry.get("port").map_or(Some("5432".into()), Fruit::text)?;
+    Some(ForeignHost {
+        host: entry.get_text("host")?,
+        port: port.parse().ok()?,
+        role: match entry.get_text("role").unwrap_or_default().as_str() {
+            "replica" => ServerRole::Replica,
+            "auto" => ServerRole::Auto,
+            "" | "primary" => ServerRole::Primary,
+            _ => return None,
+        },
+    })
 }
 
 /// A size that may have either name.
@@ -354,6 +405,10 @@ fn user(
         let all = entry.get("databases").map(Fruit::list).unwrap_or_default();
         all.iter().filter_map(Fruit::text).collect()
     };
+    if named.is_empty() {
+        let text = format!("{name}: a user without a database is left out");
+        reading.decides(place.as_ref(), path, text);
+    }
     let mut is_told = false;
     for database in named {
         let Some(cluster) = clusters.iter().find(|cluster| cluster.name == database) else {
@@ -378,6 +433,12 @@ fn user(
         is_told = true;
         let proofs = ["vault_path", "identity", "tls_client_certificate_required"];
         let is_other = |key: &&str| entry.get(key).is_some_and(|value| value.flag() != Some(false));
+        if entry.get_flag("read_only") == Some(true) && cluster.entries.len() > 1 {
+            let text = format!("{name} gets standbys alone there: this user is left out of {database}");
+            reading.decides(place.as_ref(), &format!("{path}.read_only"), text);
+            reading.logins.close(&database, &name);
+            continue;
+        }
         if proofs.iter().any(|key| is_other(&key)) {
             reading.logins.close(&database, &name);
             continue;

@@ -55,9 +55,9 @@ impl Reading {
     ) {
         self.findings.push(Finding {
             place: place.cloned(),
-            key: key.into(),
+            key: printable(key),
             verdict,
-            text: text.into(),
+            text: printable(&text.into()),
             decides: false,
             is_doubtful: false,
         });
@@ -145,6 +145,7 @@ impl Reading {
                 };
                 let mut shown = Vec::new();
                 for setting in settings {
+                    let text = self.off(setting, &branch.fruit, text.clone());
                     if self.draft.set(target, setting, &text) {
                         shown.extend(self.draft.shown(target, setting));
                     }
@@ -174,6 +175,7 @@ impl Reading {
                 let Some(text) = units::converted(unit, &branch.fruit) else {
                     return self.unread(path, branch);
                 };
+                let text = self.off(setting, &branch.fruit, text);
                 let from = Some((branch.place.clone(), path.to_owned()));
                 self.lifted.push(LiftedValue {
                     setting,
@@ -195,6 +197,15 @@ impl Reading {
             }
             Meaning::Sharding => self.decides(place, path, said(SHARDING.0, SHARDING.1)),
         }
+    }
+
+    /// A server whose lifetime is 0 serves once here, so a lifetime that is switched off there is a long one.
+    fn off(&self, setting: &str, value: &Fruit, text: String) -> String {
+        let is_off = self.pooler == "Odyssey" || value.number() != Some(0.0);
+        if setting == "server_lifetime" && text == "0" && is_off {
+            return "1000000000".into();
+        }
+        text
     }
 
     fn unread(&mut self, path: &str, branch: &Branch) {
@@ -259,9 +270,10 @@ impl Reading {
                 .iter()
                 .filter(|value| value.setting == setting)
                 .collect();
+            let is_timeout = setting.ends_with("idle_timeout");
             let size = |text: &str| match text.parse::<f64>() {
                 // 0 switches the timeout off.
-                Ok(0.0) => f64::INFINITY,
+                Ok(0.0) if is_timeout => f64::INFINITY,
                 Ok(number) => number,
                 Err(_) => -1.0,
             };
@@ -321,6 +333,17 @@ fn is_off(fruit: &Fruit) -> bool {
         Fruit::Nothing => true,
         Fruit::Fraction(_) => false,
     }
+}
+
+/// A text of a file as it may be shown: no character of it moves the cursor or begins a line.
+pub(crate) fn printable(text: &str) -> String {
+    let chars = text.chars().flat_map(|c| {
+        let is_control = c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}');
+        let escaped = is_control.then(|| c.escape_default());
+        let plain = (!is_control).then_some(c);
+        escaped.into_iter().flatten().chain(plain)
+    });
+    chars.collect()
 }
 
 /// A key behind its section.

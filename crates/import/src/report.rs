@@ -129,5 +129,5 @@ fn behind(finding: &Finding) -> String {
 
 /// A text in a cell of a Markdown table.
 fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace('\n', " ")
+    text.replace('|', "\\|").replace('`', "'")
 }

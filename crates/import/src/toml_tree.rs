@@ -1,5 +1,6 @@
 //! The tree of a TOML file.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use howdah_config::Place;
@@ -28,22 +29,36 @@ struct Starts<'a> {
     file: Arc<str>,
     text: &'a str,
     all: Vec<usize>,
+    /// The last place that was looked up, and its column: keys of a long line follow each other.
+    last: Cell<(usize, u32)>,
 }
 
 impl<'a> Starts<'a> {
     fn new(file: Arc<str>, text: &'a str) -> Starts<'a> {
         let ends = text.match_indices('\n').map(|(at, _)| at + 1);
         let all = std::iter::once(0).chain(ends).collect();
-        Starts { file, text, all }
+        let last = Cell::new((0, 1));
+        Starts {
+            file,
+            text,
+            all,
+            last,
+        }
     }
 
     fn place(&self, at: usize) -> Place {
         let line = self.all.partition_point(|start| *start <= at) - 1;
-        let before = self.text.get(self.all[line]..at).unwrap_or_default();
+        let (from, column) = match self.last.get() {
+            (last, column) if (self.all[line]..=at).contains(&last) => (last, column),
+            _ => (self.all[line], 1),
+        };
+        let before = self.text.get(from..at).unwrap_or_default();
+        let column = column + before.chars().count() as u32;
+        self.last.set((at, column));
         Place {
             file: self.file.clone(),
             line: line as u32 + 1,
-            column: before.chars().count() as u32 + 1,
+            column,
         }
     }
 }

@@ -99,12 +99,16 @@ impl<'i, I: Iterator<Item = Result<(Event<'i>, Span), ScanError>>> Reader<'i, I>
             }
             Event::MappingStart(..) => {
                 let mut all = Vec::new();
+                let mut seen = std::collections::HashSet::new();
                 loop {
                     let (name, key) = match self.inside(&place)? {
                         (Event::MappingEnd, _) => return Ok(Fruit::Table(all)),
                         (Event::Scalar(name, ..), key) => (name.into_owned(), key),
                         (_, key) => return Err(wrong(key, "here a key must stand")),
                     };
+                    if !seen.insert(name.clone()) {
+                        return Err(wrong(key, "a key stands there twice"));
+                    }
                     let (event, at) = self.inside(&key)?;
                     all.push(Branch {
                         name,
