@@ -1,9 +1,11 @@
 //! The configuration that an import writes.
 
+use std::collections::HashMap;
+
 use howdah_config::{Scope, Setting, table, toml_text};
 
 /// A table of the output.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Target {
     /// `[howdah]`
     Globals,
@@ -66,6 +68,8 @@ enum DraftValue {
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
     tables: Vec<(Target, Vec<(&'static Setting, DraftValue)>)>,
+    /// Where the tables stand.
+    places: HashMap<Target, usize>,
 }
 
 /// The two files of the output.
@@ -83,14 +87,15 @@ pub const SECRETS: &str = "secrets.toml";
 impl Draft {
     /// Begins a table.
     pub fn begin(&mut self, target: &Target) {
-        if !self.tables.iter().any(|(other, _)| other == target) {
+        if !self.has(target) {
+            self.places.insert(target.clone(), self.tables.len());
             self.tables.push((target.clone(), Vec::new()));
         }
     }
 
     /// True if a table has begun.
     pub fn has(&self, target: &Target) -> bool {
-        self.tables.iter().any(|(other, _)| other == target)
+        self.places.contains_key(target)
     }
 
     /// Sets a value, as the text that an ini file would have. False if the table has no such setting.
@@ -100,7 +105,7 @@ impl Draft {
 
     /// Takes a value away.
     pub fn unset(&mut self, target: &Target, name: &str) {
-        if let Some((_, lines)) = self.tables.iter_mut().find(|(other, _)| other == target) {
+        if let Some((_, lines)) = self.places.get(target).map(|at| &mut self.tables[*at]) {
             lines.retain(|(setting, _)| setting.name != name);
         }
     }
@@ -152,14 +157,22 @@ impl Draft {
 
     /// Takes a table away.
     pub fn remove(&mut self, target: &Target) {
-        self.tables.retain(|(other, _)| other != target);
+        if self.has(target) {
+            self.retain(|other| other != target);
+        }
+    }
+
+    fn retain(&mut self, keeps: impl Fn(&Target) -> bool) {
+        self.tables.retain(|(target, _)| keeps(target));
+        let targets = self.tables.iter().map(|(target, _)| target.clone());
+        self.places = targets.zip(0..).collect();
     }
 
     /// Takes a database and its users away.
     pub fn remove_database(&mut self, name: &str) {
-        self.tables.retain(|(target, _)| {
-            !matches!(target, Target::Database(of) | Target::Member(of, _) if of == name)
-        });
+        self.retain(
+            |target| !matches!(target, Target::Database(of) | Target::Member(of, _) if of == name),
+        );
     }
 
     /// How a value stands in the output; stars for a secret.
@@ -174,7 +187,7 @@ impl Draft {
     }
 
     fn value(&self, target: &Target, name: &str) -> Option<&DraftValue> {
-        let (_, lines) = self.tables.iter().find(|(other, _)| other == target)?;
+        let (_, lines) = &self.tables[*self.places.get(target)?];
         let line = lines.iter().find(|(setting, _)| setting.name == name);
         line.map(|(_, value)| value)
     }
@@ -184,8 +197,8 @@ impl Draft {
             return false;
         };
         self.begin(target);
-        let found = self.tables.iter_mut().find(|(other, _)| other == target);
-        if let Some((_, lines)) = found {
+        let found = self.places.get(target);
+        if let Some((_, lines)) = found.map(|at| &mut self.tables[*at]) {
             match lines.iter_mut().find(|(other, _)| other.name == name) {
                 Some((_, old)) => *old = value,
                 None => lines.push((setting, value)),
@@ -197,15 +210,15 @@ impl Draft {
     /// The two files. `head` stands above the first as a comment.
     pub fn written(&self, head: &str) -> Written {
         let mut tables: Vec<_> = self.tables.iter().collect();
-        let first = |name: &str| {
-            let has = |(target, _): &(Target, _)| target.rank() == (1, name);
-            self.tables.iter().position(has)
-        };
+        let mut first: HashMap<(u8, &str), usize> = HashMap::new();
+        for (at, (target, _)) in self.tables.iter().enumerate() {
+            first.entry(target.rank()).or_insert(at);
+        }
         // Members stand below their database, databases in the order of the file.
         tables.sort_by_key(|(target, _)| {
             let (rank, name) = target.rank();
             let is_member = matches!(target, Target::Member(..));
-            (rank, first(name), is_member)
+            (rank, first.get(&(1, name)).copied(), is_member)
         });
         let (mut main, mut secrets) = (String::new(), String::new());
         for (target, lines) in tables {

@@ -46,12 +46,13 @@ impl Reading {
         {
             self.draft.set(database, "port", host.port.to_string());
         }
-        let is_socket = |host: &&ForeignHost| host.host.starts_with(['/', '@']) && host.port != 5432;
+        let is_socket =
+            |host: &&ForeignHost| host.host.starts_with(['/', '@']) && host.port != 5432;
         if hosts.len() > 1 && hosts.iter().any(|host| is_socket(&host)) {
             let text = "several hosts with a unix socket have the port 5432 here: the database is left out";
             self.decides(None, "", text);
             if let Target::Database(name) = database {
-                self.draft.remove_database(name);
+                self.logins.leave_out(name);
             }
         }
     }

@@ -112,7 +112,9 @@ pub fn import(
         let text = read_file(path)?;
         bytes += text.len();
         if bytes > MAX_BYTES {
-            return Err(format!("the included files have more than {MAX_BYTES} bytes"));
+            return Err(format!(
+                "the included files have more than {MAX_BYTES} bytes"
+            ));
         }
         Ok(text)
     };
@@ -147,8 +149,10 @@ fn verify(reading: &mut Reading, written: &Written) {
     let mut surroundings = Output(written);
     let read = Config::read_among("howdah.toml", &written.main, &mut surroundings);
     for warning in &read.warnings {
-        reading.say(None, "", Verdict::Mapped, "howdah.toml is read");
-        reading.doubts(&warning.text);
+        reading.say(None, "howdah.toml", Verdict::Mapped, &*warning.text);
+        if let Some(last) = reading.findings.last_mut() {
+            last.is_doubtful = true;
+        }
     }
     for mistake in read.mistakes {
         let text = format!(

@@ -1,5 +1,7 @@
 //! Who may log in where, and how: one `auth_type` if all clients log in alike, else rules.
 
+use std::collections::HashSet;
+
 use howdah_config::{Place, is_console};
 
 use crate::draft::{Draft, Target};
@@ -7,7 +9,7 @@ use crate::finding::Verdict;
 use crate::reading::Reading;
 
 /// Clients that log in alike.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct LoginRule {
     /// The kind of connection: `host`, `hostssl`, `hostnossl`, `local`, or `default` for all.
     pub(crate) connection: &'static str,
@@ -58,7 +60,11 @@ impl LoginRule {
     /// The place among the rules, of which the first that matches counts: rules of a named database come
     /// first, then special ones before general ones, and what refuses before what admits.
     fn order(&self) -> (bool, i32, bool) {
-        (self.database.is_none(), -self.weight(), self.method != "reject")
+        (
+            self.database.is_none(),
+            -self.weight(),
+            self.method != "reject",
+        )
     }
 }
 
@@ -66,6 +72,8 @@ impl LoginRule {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Logins {
     rules: Vec<LoginRule>,
+    /// The same rules, to find them.
+    known: HashSet<LoginRule>,
     /// Rules that the files have themselves, in their order.
     written: Vec<LoginRule>,
     /// True if the files have rules themselves. Whom those do not name can't log in.
@@ -74,6 +82,8 @@ pub(crate) struct Logins {
     closed: Vec<(String, String)>,
     /// Databases that the files name, whether they are imported or not.
     named: Vec<String>,
+    /// Databases that are left out in the end.
+    left_out: Vec<String>,
     /// Users whose password in `[users]` is for look-ups.
     askers: Vec<String>,
 }
@@ -88,7 +98,7 @@ impl Logins {
     }
 
     pub(crate) fn push(&mut self, rule: LoginRule) {
-        if !self.rules.contains(&rule) {
+        if self.known.insert(rule.clone()) {
             self.rules.push(rule);
         }
     }
@@ -101,6 +111,11 @@ impl Logins {
     /// A rule of the files' own.
     pub(crate) fn push_written(&mut self, rule: LoginRule) {
         self.written.push(rule);
+    }
+
+    /// A database is left out, whatever is said of it yet.
+    pub(crate) fn leave_out(&mut self, database: &str) {
+        self.left_out.push(database.into());
     }
 
     /// A user can't log in to a database, whatever other rules say.
@@ -130,6 +145,9 @@ fn is_odd(name: &str) -> bool {
 impl Reading {
     /// Writes how clients log in.
     pub(crate) fn write_logins(&mut self) {
+        for database in std::mem::take(&mut self.logins.left_out) {
+            self.draft.remove_database(&database);
+        }
         self.remove_odd_names();
         self.remove_closed();
         self.remove_borrowed_passwords();
@@ -201,15 +219,17 @@ impl Reading {
 
     /// Takes away the users whose proof is not imported.
     fn remove_closed(&mut self) {
-        for (database, user) in std::mem::take(&mut self.logins.closed) {
+        let closed = std::mem::take(&mut self.logins.closed);
+        let all: HashSet<_> = closed.iter().cloned().collect();
+        self.logins.rules.retain(|rule| {
+            let database = rule.database.as_deref().unwrap_or("*").to_owned();
+            let user = rule.user.clone().unwrap_or_default();
+            rule.method == "reject" || !all.contains(&(database, user))
+        });
+        for (database, user) in closed {
             self.draft
                 .remove(&Target::Member(database.clone(), user.clone()));
-            self.logins.rules.retain(|rule| {
-                let of_database = rule.database.as_deref().unwrap_or("*") == database;
-                !(of_database && rule.user.as_deref() == Some(&user))
-            });
-            let needs_rule =
-                self.is_open(&database) || self.logins.has_written || database == "*";
+            let needs_rule = self.is_open(&database) || self.logins.has_written || database == "*";
             if needs_rule && !is_odd(&user) {
                 self.refuse(&database, &user);
             }
@@ -242,14 +262,20 @@ impl Reading {
     fn keep_global_users_out(&mut self) {
         let mut operators: Vec<String> = Vec::new();
         for setting in ["admin_users", "stats_users"] {
-            let names = self.draft.text(&Target::Globals, setting).unwrap_or_default();
+            let names = self
+                .draft
+                .text(&Target::Globals, setting)
+                .unwrap_or_default();
             operators.extend(names.split(',').map(|name| name.trim().to_owned()));
         }
         operators.retain(|name| !name.is_empty());
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         operators.retain(|name| seen.insert(name.clone()));
         let askers = std::mem::take(&mut self.logins.askers);
-        let askers: Vec<_> = askers.into_iter().filter(|name| seen.insert(name.clone())).collect();
+        let askers: Vec<_> = askers
+            .into_iter()
+            .filter(|name| seen.insert(name.clone()))
+            .collect();
         for database in self.draft.databases() {
             if !self.is_open(&database) {
                 continue;
@@ -264,7 +290,9 @@ impl Reading {
                 }
                 self.refuse(&database, user);
                 let text = if askers.contains(user) {
-                    format!("{user} asks for secrets elsewhere: this user can't use the database {database}")
+                    format!(
+                        "{user} asks for secrets elsewhere: this user can't use the database {database}"
+                    )
                 } else {
                     format!(
                         "{user} uses the console alone: PostgreSQL's user of this name can't use the database {database}"
@@ -311,7 +339,13 @@ impl Reading {
     }
 
     /// Sets the password of a user of the console, or of one who asks for secrets. A user has one.
-    pub(crate) fn global_password(&mut self, place: Option<&Place>, key: &str, user: &str, password: String) {
+    pub(crate) fn global_password(
+        &mut self,
+        place: Option<&Place>,
+        key: &str,
+        user: &str,
+        password: String,
+    ) {
         let known = Target::User(user.into());
         match self.draft.text(&known, "password") {
             Some(other) if *other != password => {
@@ -335,9 +369,17 @@ impl Reading {
     }
 
     /// A name of an operator. The settings for them are lists, so some names can't stand there.
-    pub(crate) fn operator(&mut self, place: Option<&Place>, key: &str, setting: &str, user: &str) -> bool {
+    pub(crate) fn operator(
+        &mut self,
+        place: Option<&Place>,
+        key: &str,
+        setting: &str,
+        user: &str,
+    ) -> bool {
         if user.contains(|c: char| c == ',' || c == '"' || c.is_whitespace() || c.is_control()) {
-            let text = format!("a name with a blank, a comma or a quote can't stand in {setting}: no console for it");
+            let text = format!(
+                "a name with a blank, a comma or a quote can't stand in {setting}: no console for it"
+            );
             self.decides(place, key, text);
             return false;
         }
@@ -354,7 +396,11 @@ impl Reading {
             name if is_console(name) => "is the console's name",
             _ => return false,
         };
-        self.decides(place, key, format!("{name} {why}: the database is left out"));
+        self.decides(
+            place,
+            key,
+            format!("{name} {why}: the database is left out"),
+        );
         true
     }
 

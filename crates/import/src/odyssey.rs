@@ -17,7 +17,9 @@ const FALLBACK: &str = "*";
 pub(crate) fn import(file: &Fruit) -> Reading {
     let mut reading = Reading::new("Odyssey", KEYS);
     let has_socket = file.get("unix_socket_dir").is_some()
-        && of(file, "listen").iter().any(|it| it.fruit.get("host").is_none());
+        && of(file, "listen")
+            .iter()
+            .any(|it| it.fruit.get("host").is_none());
     reading.section("", "", file.table(), &Target::Globals);
     if !has_socket {
         reading.draft.set(&Target::Globals, "unix_socket_dir", "");
@@ -50,8 +52,14 @@ fn keep_settings(reading: &mut Reading) {
         let of_all = Target::Database(database.clone());
         let names = reading.draft.parameter_names(&of_all);
         for user in reading.draft.members(&database) {
-            let own = reading.draft.parameter_names(&Target::Member(database.clone(), user.clone()));
-            let foreign: Vec<_> = names.iter().filter(|name| !own.contains(name)).cloned().collect();
+            let own = reading
+                .draft
+                .parameter_names(&Target::Member(database.clone(), user.clone()));
+            let foreign: Vec<_> = names
+                .iter()
+                .filter(|name| !own.contains(name))
+                .cloned()
+                .collect();
             if !foreign.is_empty() {
                 let text = format!(
                     "{user} gets settings of the rule for all users of {database}, too: {}",
@@ -395,7 +403,8 @@ impl Import<'_> {
             );
         }
         if self.hosts(storage).is_empty() {
-            let text = "its storage has no host, and there is no unix_socket_dir: the rule is left out";
+            let text =
+                "its storage has no host, and there is no unix_socket_dir: the rule is left out";
             rule.refuse(reading);
             return reading.decides(Some(rule.place), &rule.path, text);
         }
@@ -561,7 +570,11 @@ impl Import<'_> {
             return hosts;
         };
         let role = ServerRole::Auto;
-        vec![ForeignHost { host: dir, port, role }]
+        vec![ForeignHost {
+            host: dir,
+            port,
+            role,
+        }]
     }
 
     fn database(&self, reading: &mut Reading, rule: &Rule<'_>, storage: &Fruit, target: &Target) {
@@ -647,8 +660,13 @@ impl Import<'_> {
             let Some(text) = rule.text(key) else {
                 continue;
             };
-            if reading.draft.text(&database, setting).is_some_and(|other| other != text) {
-                let text = format!("a database has one {setting} here: this user is left out there");
+            if reading
+                .draft
+                .text(&database, setting)
+                .is_some_and(|other| other != text)
+            {
+                let text =
+                    format!("a database has one {setting} here: this user is left out there");
                 reading.decides(Some(rule.place), &format!("{}.{key}", rule.path), text);
                 if let Some(user) = &rule.user {
                     reading.logins.close(&rule.entry(), user);

@@ -220,6 +220,10 @@ fn words(path: &str, text: &str) -> Result<Vec<(Token, Place)>, Unreadable> {
                         }
                     }
                 }
+                let ends = |c: &char| c.is_whitespace() || "{};#".contains(*c);
+                if !chars.peek().is_none_or(ends) {
+                    return Err(wrong(Some(place), "behind a text a blank must stand"));
+                }
                 words.push((Token::Text(taken), place));
             }
             '{' | '}' => {

@@ -106,7 +106,10 @@ fn rule(words: &[&str]) -> Option<LoginRule> {
         [kind, database, user, rest @ ..] => (*kind, *database, *user, rest),
         _ => return None,
     };
-    if [database, user].iter().any(|name| name.contains(['"', '#'])) {
+    if [database, user]
+        .iter()
+        .any(|name| name.contains(['"', '#']))
+    {
         return None;
     }
     let named = |name: &str| Some(name.to_owned()).filter(|name| name != "all");
@@ -242,7 +245,12 @@ fn pool(reading: &mut Reading, branch: &Branch, general: &Fruit, clients: &Clien
             reading.section("pools.*.auth_query", &path, query.table(), &target);
             if let Some(user) = query.get_text("user") {
                 let password = query.get_text("password").unwrap_or_default();
-                reading.asker(Some(&branch.place), &joined(&path, "password"), &user, password);
+                reading.asker(
+                    Some(&branch.place),
+                    &joined(&path, "password"),
+                    &user,
+                    password,
+                );
             }
             clients.allow(reading, name, None);
         }

@@ -176,7 +176,9 @@ impl<'a> Pool<'a> {
             reading.draft.unset(&self.target, "dbname");
         }
         let hosts = servers(shard);
-        let count = shard.get("servers").map_or(0, |servers| servers.list().len());
+        let count = shard
+            .get("servers")
+            .map_or(0, |servers| servers.list().len());
         if hosts.len() < count {
             let text = "a server can't be read: the pool is left out";
             reading.decides(Some(self.place), &path, text);

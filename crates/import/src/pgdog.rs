@@ -270,7 +270,8 @@ impl Cluster<'_> {
         };
         let place = place(self.entries[0]);
         for key in others.iter().filter(differs) {
-            let text = "the hosts of a database have one value here: that of the last entry was taken";
+            let text =
+                "the hosts of a database have one value here: that of the last entry was taken";
             reading.say(place, &format!("{}.{key}", self.path), Verdict::Lost, text);
         }
         let deciding: Vec<_> = deciding.iter().filter(differs).copied().collect();
@@ -432,9 +433,14 @@ fn user(
         }
         is_told = true;
         let proofs = ["vault_path", "identity", "tls_client_certificate_required"];
-        let is_other = |key: &&str| entry.get(key).is_some_and(|value| value.flag() != Some(false));
+        let is_other = |key: &&str| {
+            entry
+                .get(key)
+                .is_some_and(|value| value.flag() != Some(false))
+        };
         if entry.get_flag("read_only") == Some(true) && cluster.entries.len() > 1 {
-            let text = format!("{name} gets standbys alone there: this user is left out of {database}");
+            let text =
+                format!("{name} gets standbys alone there: this user is left out of {database}");
             reading.decides(place.as_ref(), &format!("{path}.read_only"), text);
             reading.logins.close(&database, &name);
             continue;

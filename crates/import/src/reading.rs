@@ -338,7 +338,8 @@ fn is_off(fruit: &Fruit) -> bool {
 /// A text of a file as it may be shown: no character of it moves the cursor or begins a line.
 pub(crate) fn printable(text: &str) -> String {
     let chars = text.chars().flat_map(|c| {
-        let is_control = c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}');
+        let is_control =
+            c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}');
         let escaped = is_control.then(|| c.escape_default());
         let plain = (!is_control).then_some(c);
         escaped.into_iter().flatten().chain(plain)

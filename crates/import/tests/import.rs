@@ -211,6 +211,21 @@ fn files_that_cannot_be_read_say_where() {
             "a.conf:2:1: could not load file",
         ),
         (
+            "a.conf",
+            "database \"a\" { user \"b\" { password \"c\"d\"e\" } }",
+            "a.conf:1:36: syntax error in Odyssey's file: behind",
+        ),
+        (
+            "a.conf",
+            "storage \"a\" {\npassword \"old\" \"new\"\n}",
+            "a.conf:2:16: syntax error in Odyssey's file: here a key",
+        ),
+        (
+            "a.yaml",
+            "pools:\n  a: {}\npools: {}\n",
+            "a.yaml:3:1: syntax error in YAML: a key",
+        ),
+        (
             "pgbouncer.ini",
             "[databases]\n",
             "pgbouncer.ini is an ini file",
@@ -229,4 +244,40 @@ fn files_that_cannot_be_read_say_where() {
         let error = error.expect_err(path).to_string();
         assert!(error.starts_with(said), "{error}");
     }
+}
+
+#[test]
+fn names_cannot_write_settings_or_headings() {
+    let files = [ForeignFile {
+        path: "a\n[howdah]\nauth_type = \"trust\"\n#.toml".into(),
+        text: "\"x\\n\\nSame:\\n\\u001b[2J\" = 1\n[pools.a.shards]\n[general]\nadmin_username = \"a, b\"".into(),
+    }];
+    let imported = import(&files, None, &mut |_| Err("no such file".into())).expect("a file");
+    let lines = imported.written.main.lines();
+    assert_eq!(lines.filter(|line| *line == "[howdah]").count(), 1);
+    assert!(!imported.written.main.contains("admin_users"));
+    let report = imported.report.text();
+    assert!(
+        !report.contains('\u{1b}') && !report.contains("\nSame:"),
+        "{report}"
+    );
+}
+
+#[test]
+fn files_that_include_each_other_widely_end() {
+    let text = "listen {}\n".to_owned() + &"include \"a\"\n".repeat(10);
+    let files = [ForeignFile {
+        path: "a.conf".into(),
+        text: text.clone(),
+    }];
+    let mut count = 0;
+    let error = import(&files, None, &mut |_| {
+        count += 1;
+        Ok(if count < 12 {
+            text.clone()
+        } else {
+            "include \"b\"".repeat(20)
+        })
+    });
+    assert!(error.is_err() && count < 2000, "{count}");
 }
