@@ -54,6 +54,12 @@ impl Source {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
     }
 
+    /// A file without which the configuration that was read can't take effect.
+    pub fn needs(&self, path: &str) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.file(path);
+    }
+
     /// Reads the configuration; `path` replaces the command line's file.
     ///
     /// # Errors

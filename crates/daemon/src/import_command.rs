@@ -1,10 +1,10 @@
 //! `howdah import`: writes `howdah.toml` and `secrets.toml` from the files of another pooler, and
 //! prints what became of each key.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use howdah_import::{Finding, ForeignFile, Format, Report, SECRETS, Written, import, page};
@@ -126,14 +126,13 @@ fn format_of(word: &str) -> Result<Format, String> {
 fn carry_out(order: &Order) -> Result<Report, String> {
     let mut files = Vec::new();
     for path in &order.files {
-        let text = boot::read_file(path).map_err(|why| boot::not_read(path, &why))?;
+        let text = read_foreign(path).map_err(|why| boot::not_read(path, &why))?;
         files.push(ForeignFile {
             path: path.clone(),
             text,
         });
     }
-    let imported =
-        import(&files, order.from, &mut boot::read_file).map_err(|why| why.to_string())?;
+    let imported = import(&files, order.from, &mut read_foreign).map_err(|why| why.to_string())?;
     write(Path::new(&order.out), &imported.written)?;
     let report = imported.report;
     print(&match order.shape {
@@ -155,9 +154,10 @@ fn next_step(order: &Order) -> String {
 
 /// Writes both files, or none.
 fn write(folder: &Path, written: &Written) -> Result<(), String> {
+    // The first file that a server reads comes last.
     let mut files = vec![("howdah.toml", 0o640, &written.main)];
     if !written.secrets.is_empty() {
-        files.push((SECRETS, 0o600, &written.secrets));
+        files.insert(0, (SECRETS, 0o600, &written.secrets));
     }
     for (name, ..) in &files {
         let path = folder.join(name);
@@ -168,17 +168,53 @@ fn write(folder: &Path, written: &Written) -> Result<(), String> {
             ));
         }
     }
+    let mut created = Vec::new();
     for (name, mode, text) in files {
         let path = folder.join(name);
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(&path);
-        let done = file.and_then(|mut file| file.write_all(text.as_bytes()));
-        done.map_err(|why| format!("could not write {}: {why}", path.display()))?;
+        if let Err(why) = write_file(&path, mode, text, &mut created) {
+            for path in created {
+                // What can't be removed either is named by the error below.
+                let _ = fs::remove_file(path);
+            }
+            return Err(format!("could not write {}: {why}", path.display()));
+        }
     }
     Ok(())
+}
+
+/// Writes a file that is not there yet, and remembers that it is there then.
+fn write_file(path: &Path, mode: u32, text: &str, created: &mut Vec<PathBuf>) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)?;
+    created.push(path.to_owned());
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+/// How long a file may be.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Reads a file of another pooler. What is no UTF-8 is refused: a password would not be the same.
+fn read_foreign(path: &str) -> Result<String, String> {
+    if fs::metadata(path).is_ok_and(|file| !file.is_file()) {
+        return Err("it is no regular file".into());
+    }
+    let file = fs::File::open(path).map_err(|why| why.to_string() + &boot::looked_in(path))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|why| why.to_string())?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(format!("it has more than {MAX_BYTES} bytes"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        format!("line {line} is not UTF-8: convert the file, for example by iconv")
+    })
 }
 
 /// The report as JSON.
@@ -207,4 +243,39 @@ fn as_json(report: &Report) -> Json {
 /// Prints a text. Who reads it may stop before its end.
 fn print(text: &str) {
     let _ = io::stdout().lock().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_no_text_are_refused() {
+        let why = read_foreign("/dev/zero").unwrap_err();
+        assert_eq!(why, "it is no regular file");
+        let path = std::env::temp_dir().join(format!("howdah-import-{}", std::process::id()));
+        fs::write(&path, b"listen {}\npassword \"\xe9\"\n").expect("to write");
+        let why = read_foreign(&path.display().to_string()).unwrap_err();
+        fs::remove_file(&path).expect("to remove");
+        assert!(why.starts_with("line 2 is not UTF-8"), "{why}");
+    }
+
+    #[test]
+    fn both_files_are_written_or_none() {
+        let folder = std::env::temp_dir().join(format!("howdah-import-{}.d", std::process::id()));
+        fs::create_dir(&folder).expect("a folder");
+        let written = Written {
+            main: "a".into(),
+            secrets: "b".into(),
+        };
+        let path = folder.join("howdah.toml");
+        let mut created = Vec::new();
+        write_file(&path, 0o640, "x", &mut created).expect("to write");
+        assert!(write(&folder, &written).is_err());
+        assert!(!folder.join(SECRETS).exists());
+        fs::remove_file(&path).expect("to remove");
+        assert_eq!(write(&folder, &written), Ok(()));
+        assert!(folder.join(SECRETS).exists() && path.exists());
+        fs::remove_dir_all(&folder).expect("to remove");
+    }
 }

@@ -34,24 +34,9 @@ impl Surroundings for Machine {
     }
 
     fn files(&mut self, pattern: &str) -> Result<Vec<String>, String> {
-        let root = if pattern.starts_with('/') { "/" } else { "" };
-        let mut found = vec![root.to_owned()];
-        for part in pattern.split('/').filter(|part| !part.is_empty()) {
-            found = if part.contains(['*', '?']) {
-                let mut all = Vec::new();
-                for folder in &found {
-                    all.extend(matching(folder, part)?);
-                }
-                all
-            } else {
-                found.iter().map(|folder| joined(folder, part)).collect()
-            };
-        }
-        // Behind a pattern for folders, some of them may not have the file.
-        found.retain(|path| fs::metadata(path).is_ok_and(|what| what.is_file()));
-        found.sort_unstable();
+        let found = behind(pattern);
         self.seen.pattern(pattern, &found);
-        Ok(found)
+        found
     }
 
     fn variable(&mut self, name: &str) -> Option<String> {
@@ -68,6 +53,27 @@ impl Surroundings for Machine {
         all.sort_unstable();
         all
     }
+}
+
+/// The files that a pattern stands for.
+fn behind(pattern: &str) -> Result<Vec<String>, String> {
+    let root = if pattern.starts_with('/') { "/" } else { "" };
+    let mut found = vec![root.to_owned()];
+    for part in pattern.split('/').filter(|part| !part.is_empty()) {
+        found = if part.contains(['*', '?']) {
+            let mut all = Vec::new();
+            for folder in &found {
+                all.extend(matching(folder, part)?);
+            }
+            all
+        } else {
+            found.iter().map(|folder| joined(folder, part)).collect()
+        };
+    }
+    // Behind a pattern for folders, some of them may not have the file.
+    found.retain(|path| fs::metadata(path).is_ok_and(|what| what.is_file()));
+    found.sort_unstable();
+    Ok(found)
 }
 
 /// The entries of a folder whose names match a pattern. Like a shell's, a pattern leaves hidden ones

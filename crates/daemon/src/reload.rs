@@ -52,7 +52,13 @@ impl Control {
         // TLS part.
         let loaded = loaded.and_then(|loaded| match Contexts::build(&loaded.0, self.tickets()) {
             Ok(_) => Ok(loaded),
-            Err(wrong) => Err(vec![format!("TLS setup failed: {wrong}")]),
+            Err(wrong) => {
+                // Once a file is there, or is another one, the configuration is tried again.
+                for path in Contexts::files(&loaded.0) {
+                    self.source.needs(&path);
+                }
+                Err(vec![format!("TLS setup failed: {wrong}")])
+            }
         });
         let result = match loaded {
             Ok((mut config, warnings)) => {

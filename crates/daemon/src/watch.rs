@@ -13,12 +13,14 @@ pub struct SeenFiles(Vec<(String, SeenState)>);
 /// What a file or a pattern was.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum SeenState {
-    /// Of a file, behind symbolic links: device, inode, size, and the time of its last change.
-    File(u64, u64, u64, i64, i64),
+    /// Of a file, behind symbolic links: device, inode, size, and the times of its last change: of its
+    /// text, and of what else is known of it. The second one shows a changed mode, and an edit that keeps
+    /// the first.
+    File(u64, u64, u64, [i64; 4]),
     /// No such file, or one that may not be looked at.
     Missing,
-    /// The files that a pattern stands for.
-    Pattern(Vec<String>),
+    /// The files that a pattern stands for, or why they can't be found.
+    Pattern(Result<Vec<String>, String>),
 }
 
 impl SeenFiles {
@@ -30,8 +32,8 @@ impl SeenFiles {
     }
 
     /// A pattern stands for these files.
-    pub fn pattern(&mut self, pattern: &str, files: &[String]) {
-        let state = SeenState::Pattern(files.to_vec());
+    pub fn pattern(&mut self, pattern: &str, files: &Result<Vec<String>, String>) {
+        let state = SeenState::Pattern(files.clone());
         self.0.push((pattern.into(), state));
     }
 
@@ -39,10 +41,7 @@ impl SeenFiles {
     pub fn again(&self) -> SeenFiles {
         let all = self.0.iter().map(|(path, before)| {
             let now = match before {
-                SeenState::Pattern(_) => {
-                    let files = Machine::default().files(path);
-                    SeenState::Pattern(files.unwrap_or_default())
-                }
+                SeenState::Pattern(_) => SeenState::Pattern(Machine::default().files(path)),
                 _ => state(path),
             };
             (path.clone(), now)
@@ -57,8 +56,12 @@ fn state(path: &str) -> SeenState {
             file.dev(),
             file.ino(),
             file.size(),
-            file.mtime(),
-            file.mtime_nsec(),
+            [
+                file.mtime(),
+                file.mtime_nsec(),
+                file.ctime(),
+                file.ctime_nsec(),
+            ],
         ),
         Err(_) => SeenState::Missing,
     }
@@ -97,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_change_counts_once_it_lasts() {
-        let of = |size| SeenFiles(vec![("a".into(), SeenState::File(0, 0, size, 0, 0))]);
+        let of = |size| SeenFiles(vec![("a".into(), SeenState::File(0, 0, size, [0; 4]))]);
         let (read, half, whole) = (of(1), of(2), of(3));
         let mut watch = FileWatch::default();
         assert!(!watch.is_settled(&read, &read));
