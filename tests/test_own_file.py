@@ -328,3 +328,53 @@ def test_secrets_are_shown_nowhere(make_howdah, strict):
         howdah.reload()
     said += str(error.value) + howdah.said()
     assert "server_password" in said and not re.findall("hush|_word", said)
+
+
+def test_settings_tell_their_places(make_howdah, strict):
+    """SHOW SETTINGS: the file, SET, the command line, the default; no secret."""
+    howdah = with_file(make_howdah, strict, SHOP, {"word": "shop_app_word"}, http_token="marker-of-the-token")
+    howdah.console("SET query_wait_timeout = 7")
+    rows = {(row["name"], row["entry"]): row for row in howdah.console("SHOW SETTINGS")}
+
+    def told(name, entry=None):
+        row = rows[name, entry]
+        place = (row["place"] or "default").rpartition("/")[2].partition(":")[0]
+        return row["value"], place, row["changeable"]
+    assert told("listen_port") == (str(howdah.port), "howdah.toml", "no")
+    assert told("query_wait_timeout") == ("7", "SET", "yes")
+    assert told("server_lifetime") == ("3600", "default", "yes")
+    assert told("pool_size", "databases.shop.users.app") == ("1", "howdah.toml", "yes")
+    assert told("password", "users.app")[0].strip("*") == ""
+    assert not re.search("_word|marker-of-the-token|'secret'", str(rows))
+
+
+def test_a_changed_file_is_read_again(make_howdah, strict):
+    """reload_on_change: a link that is swapped, and a mistake, which is told once."""
+    howdah = with_file(make_howdah, strict, SHOP, {"word": "shop_app_word"}, start=False,
+                       reload_on_change=1)
+    with open(howdah.ini_path) as file:
+        text = file.read()
+
+    def version(name, text):
+        """Another folder with the file; the link to it is swapped, as Kubernetes does."""
+        folder = os.path.join(howdah.folder, name)
+        os.mkdir(folder)
+        write(howdah, os.path.join(name, "howdah.toml"), text)
+        write(howdah, os.path.join(name, "word"), "shop_app_word")
+        machine.hand_over(folder)
+        os.symlink(name, os.path.join(howdah.folder, "next"))
+        os.replace(os.path.join(howdah.folder, "next"), os.path.join(howdah.folder, "data"))
+
+    def has(wait):
+        machine.wait_until(lambda: howdah.setting("query_wait_timeout") == wait, "the reload")
+    version("first", text.replace("[howdah]", "[howdah]\nquery_wait_timeout = 11"))
+    howdah.ini_path = os.path.join(howdah.folder, "data", "howdah.toml")
+    howdah.start()
+    has("11")
+    version("second", text.replace("[howdah]", "[howdah]\nquery_wait_timeout = 12"))
+    has("12")
+    version("wrong", text.replace("[howdah]", "[howdah]\nquery_wait_timeout = \"soon\""))
+    howdah.wait_for_log("config file loading failed")
+    version("third", text.replace("[howdah]", "[howdah]\nquery_wait_timeout = 13"))
+    has("13")
+    assert howdah.log().count("config file loading failed") == 1

@@ -142,6 +142,7 @@ def test_every_option_is_told():
     manual = text("man", "howdah.8").replace("\\-", "-")
     manual_of_top = text("man", "howdah-top.1").replace("\\-", "-")
     for arguments, page in [(["--help"], manual), (["init", "--help"], manual),
+                            (["import", "--help"], manual),
                             (["top", "--help"], manual_of_top)]:
         for option in re.findall(r"--[a-z-]+", shell(PROGRAM, *arguments)):
             assert option in page, option

@@ -13,9 +13,16 @@ _howdah() {
         --workers | --interval | --port | --http-port | --database) return ;;
         --dir) compopt -o filenames; COMPREPLY=($(compgen -d -- "$word")); return ;;
     esac
+    if [ "${COMP_WORDS[1]}" = import ]; then
+        case $before in
+            --from) COMPREPLY=($(compgen -W 'pgcat pgdog odyssey pg_doorman' -- "$word")); return ;;
+            --out) compopt -o filenames; COMPREPLY=($(compgen -d -- "$word")); return ;;
+        esac
+    fi
     case ${COMP_WORDS[1]} in
         top) offered='--interval= --once --json --help' ;;
         config) offered='check convert show --json --database= --user= --environment' ;;
+        import) offered='--from= --out= --json --markdown --keys --help' ;;
         init) offered='--dir= --port= --http-port= --help' ;;
         *)
             offered='--daemon --quiet --reboot --user= --verbose --check --connect --environment --settings --man
@@ -24,14 +31,14 @@ _howdah() {
                 compopt -o filenames
                 COMPREPLY=($(compgen -f -- "$word"))
                 if [ "$COMP_CWORD" = 1 ]; then
-                    COMPREPLY+=($(compgen -W 'config init top' -- "$word"))
+                    COMPREPLY+=($(compgen -W 'config import init top' -- "$word"))
                 fi
                 return
             fi
             ;;
     esac
     COMPREPLY=($(compgen -W "$offered" -- "$word"))
-    if [ "${COMP_WORDS[1]}" = config ] && [[ $word != -* ]]; then
+    if [[ ${COMP_WORDS[1]} = @(config|import) && $word != -* ]]; then
         compopt -o filenames
         COMPREPLY+=($(compgen -f -- "$word"))
     fi

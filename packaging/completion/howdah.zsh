@@ -22,6 +22,18 @@ case ${words[2]} in
             '1:command:(check convert show)' \
             ':configuration:_files'
         ;;
+    import)
+        shift words
+        (( CURRENT-- ))
+        _arguments \
+            '--from=[whose files they are]:pooler:(pgcat pgdog odyssey pg_doorman)' \
+            '--out=[where to write]:folder:_files -/' \
+            '--json[print the report as JSON]' \
+            '--markdown[print the report as Markdown]' \
+            '--keys[print what becomes of each key]' \
+            '(-h --help)'{-h,--help}'[show the options]' \
+            '*:file:_files'
+        ;;
     init)
         shift words
         (( CURRENT-- ))
@@ -49,6 +61,6 @@ case ${words[2]} in
             '--io-driver=[how to talk to the kernel]:driver:(auto io_uring epoll)' \
             '(-V --version)'{-V,--version}'[show the version]' \
             '(-h --help)'{-h,--help}'[show the options]' \
-            '1: :{ _alternative "commands:command:((config\:say\ what\ a\ configuration\ is init\:write\ a\ configuration top\:watch\ a\ running\ pooler))" "files:configuration:_files" }'
+            '1: :{ _alternative "commands:command:((config\:say\ what\ a\ configuration\ is import\:read\ the\ files\ of\ another\ pooler init\:write\ a\ configuration top\:watch\ a\ running\ pooler))" "files:configuration:_files" }'
         ;;
 esac

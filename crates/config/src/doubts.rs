@@ -116,7 +116,7 @@ pub(super) fn other_format(text: &str) -> Option<&'static str> {
 
 /// Where Howdah's own pages for other formats are.
 pub(super) const OTHER_FORMAT: &str = "Howdah reads an ini file, with the sections [databases] and \
-     [pgbouncer] and lines `key = value`, or TOML if the file's name ends with .toml; docs/moving-from-others.md translates other poolers' settings";
+     [pgbouncer] and lines `key = value`, or TOML if the file's name ends with .toml; howdah import reads the files of PgCat, PgDog, Odyssey and PgDoorman";
 
 /// What is odd about a secret of the auth_file, and what helps.
 pub(super) fn of_secret(secret: &Secret, auth: AuthType) -> Option<(&'static str, &'static str)> {

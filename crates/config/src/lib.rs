@@ -14,6 +14,8 @@ mod database;
 mod doubts;
 mod environment;
 mod excerpt;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod host;
 mod in_force;
 mod ini;
@@ -35,7 +37,7 @@ pub mod table;
 mod tests;
 mod tls;
 mod toml_file;
-mod toml_text;
+pub mod toml_text;
 mod toml_value;
 mod url;
 pub mod userlist;
@@ -57,7 +59,7 @@ pub use authority::Authority;
 pub use convert::to_toml;
 pub use excerpt::Excerpt;
 pub use host::{Host, HostPort, Ports};
-pub use in_force::ValueInForce;
+pub use in_force::{SettingInForce, ValueInForce};
 pub use parameters::Parameters;
 pub use reference::{settings_manual, settings_page};
 pub use scopes::Scopes;
@@ -238,8 +240,6 @@ pub struct Reading {
     pub beyond_pgbouncer: Vec<Beyond>,
     /// How many files were read, the first one included.
     pub files: usize,
-    /// What was written in each entry.
-    given: HashMap<written::Path, in_force::Given>,
 }
 
 /// A setting that makes PgBouncer 1.25.2 refuse the file.
@@ -295,6 +295,8 @@ pub struct Config {
     pub hba: Option<Arc<Hba>>,
     /// The place of each setting of `[pgbouncer]` that was written.
     pub written: HashMap<&'static str, Place>,
+    /// What was written in each entry.
+    pub(crate) given: Arc<HashMap<written::Path, in_force::Given>>,
     /// The TLS settings that are in force.
     pub tls: TlsInForce,
     /// The authority of `auth_type = ldap` or `pam`.
@@ -404,6 +406,10 @@ impl Config {
                 ));
             }
             (field.copy)(&mut self.globals, &in_force.globals);
+            match in_force.written.get(setting.name) {
+                Some(place) => self.written.insert(setting.name, place.clone()),
+                None => self.written.remove(setting.name),
+            };
         }
         let kept = self.databases.iter_mut().filter_map(|(name, database)| {
             let old = in_force.databases.get(name)?;
@@ -447,6 +453,7 @@ impl Config {
     pub fn with(&self, key: &str, value: &str) -> Result<Config, String> {
         let mut config = self.clone();
         config.globals.assign(key, value)?;
+        config.wrote(key, "SET");
         config.keep_fixed(self);
         let authority = Authority::of(&config.globals);
         config.authority = authority

@@ -538,6 +538,8 @@ impl ConfigReader {
         self.warn_of_rules(findings);
         let written = self.written.into_iter();
         self.config.written = written.map(|(name, (_, place))| (name, place)).collect();
+        let entries = self.entries.into_iter();
+        self.config.given = Arc::new(entries.map(|(path, begun)| (path, begun.given)).collect());
         Mistake::sort(&mut self.mistakes, &self.path);
         Reading {
             config: self.config,
@@ -545,11 +547,6 @@ impl ConfigReader {
             warnings: self.warnings,
             beyond_pgbouncer: self.beyond_pgbouncer,
             files: 0,
-            given: self
-                .entries
-                .into_iter()
-                .map(|(path, begun)| (path, begun.given))
-                .collect(),
         }
     }
 

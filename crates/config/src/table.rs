@@ -542,6 +542,9 @@ settings! {
             "The file to write the process id to; empty means none.";
         conffile: Option<String> = unset; global(reload); known G;
             "The configuration file; once set anew, the next reload reads that one.";
+        reload_on_change: bool = "0"; global(reload); known NOWHERE;
+            "Looks every two seconds at the files of the configuration, and reads it again when one has \
+             changed. The files of certificates are always looked at.";
         peer_id: u32 = "0" in Numbers(0, 16383); global(reload); known G;
             "Howdah's number among the peers of `[peers]`, from 1 to 16383. Cancel keys carry the number, so \
              that another peer can forward a cancel request. 0: no peering.";
@@ -742,7 +745,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 45, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 46, "PgBouncer's on Linux and ours");
     }
 
     #[test]

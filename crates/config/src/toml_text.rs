@@ -5,7 +5,7 @@ use super::parameters::Parameters;
 use super::value::{Kind, List, Value, read_number, read_seconds};
 
 /// A key, in quotes if it needs them.
-pub(super) fn key(name: &str) -> String {
+pub fn key(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     if !name.is_empty() && name.chars().all(plain) {
         name.into()
@@ -15,7 +15,7 @@ pub(super) fn key(name: &str) -> String {
 }
 
 /// A text in double quotes.
-pub(super) fn text(value: &str) -> String {
+pub fn text(value: &str) -> String {
     let mut out = String::from("\"");
     for c in value.chars() {
         match c {
@@ -32,7 +32,7 @@ pub(super) fn text(value: &str) -> String {
 }
 
 /// A setting's text as it stands in an ini file, as a value of TOML.
-pub(super) fn value(setting: &Setting, written: &str) -> String {
+pub fn value(setting: &Setting, written: &str) -> String {
     let typed = match setting.kind {
         Kind::Flag => read_number(written).map(|number| (number != 0).to_string()),
         // An octal number stays one: it is an access mode.
@@ -84,7 +84,7 @@ pub(super) fn value(setting: &Setting, written: &str) -> String {
 }
 
 /// Texts in an array.
-pub(super) fn array<'a>(all: impl Iterator<Item = &'a String>) -> String {
+pub fn array<'a>(all: impl Iterator<Item = &'a String>) -> String {
     let all: Vec<_> = all.map(|element| text(element)).collect();
     format!("[{}]", all.join(", "))
 }

@@ -53,6 +53,9 @@ pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     put(&mut pairs, "dbname", path.strip_prefix('/').unwrap_or(path))?;
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').ok_or("a key behind ? has no =")?;
+        if key.is_empty() {
+            return Err("a value behind ? has no key".into());
+        }
         let key = decoded(key)?;
         // JDBC's spelling, which libpq reads, too.
         let (key, value) = match (key.as_str(), value) {

@@ -10,6 +10,18 @@ use super::{Excerpt, Place, Scope, Setting, excerpt, table};
 /// The section, and the entry in it. Empty before any section.
 pub(super) type Path = Arc<[String]>;
 
+/// The scope of the settings below a path; `None` if there is none.
+pub(super) fn scope(path: &Path) -> Option<Scope> {
+    match &**path {
+        [section] if section == Scope::Global.section() => Some(Scope::Global),
+        [section, _] => Scope::of_entries(section),
+        [section, _, users, _] if section == Scope::Database.section() && users == "users" => {
+            Some(Scope::Member)
+        }
+        _ => None,
+    }
+}
+
 /// The replacement for bytes that are not UTF-8. In comments such bytes do no harm.
 pub(super) const NO_TEXT: char = char::REPLACEMENT_CHARACTER;
 
@@ -56,14 +68,7 @@ impl WrittenLine {
 
     /// The scope of the settings below a path; `None` if there is none.
     pub(super) fn scope(&self) -> Option<Scope> {
-        match &*self.path {
-            [section] if section == Scope::Global.section() => Some(Scope::Global),
-            [section, _] => Scope::of_entries(section),
-            [section, _, users, _] if section == Scope::Database.section() && users == "users" => {
-                Some(Scope::Member)
-            }
-            _ => None,
-        }
+        scope(&self.path)
     }
 
     /// What the line is about, for messages: the setting, or the entry, or the setting of an entry.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use howdah_pooler::config::{AuthType, Config, Database, Globals, Mistake, Reading, Warning};
 use howdah_pooler::note::Level;
@@ -17,6 +18,7 @@ use howdah_daemon::tls::contexts::TicketSeed;
 use crate::cli::{self, Arguments};
 use crate::log::{self, Log};
 use crate::machine::Machine;
+use crate::watch::SeenFiles;
 
 /// The reason why the process can't start, or can't go on.
 #[derive(PartialEq, Eq, Debug)]
@@ -26,6 +28,8 @@ pub struct Fatal(pub String);
 #[derive(Clone, Debug)]
 pub struct Source {
     arguments: Arguments,
+    /// The files that were read last.
+    seen: Arc<Mutex<SeenFiles>>,
 }
 
 impl Source {
@@ -33,7 +37,27 @@ impl Source {
     pub fn new(arguments: &Arguments) -> Source {
         Source {
             arguments: arguments.clone(),
+            seen: Arc::default(),
         }
+    }
+
+    /// The files that were read last, with their states.
+    pub fn seen(&self) -> SeenFiles {
+        self.seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Notes the states of the files that are about to be read again.
+    pub fn will_read(&self, seen: SeenFiles) {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+    }
+
+    /// A file without which the configuration that was read can't take effect.
+    pub fn needs(&self, path: &str) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.file(path);
     }
 
     /// Reads the configuration; `path` replaces the command line's file.
@@ -41,9 +65,10 @@ impl Source {
     /// # Errors
     /// All mistakes.
     pub fn load(&self, path: Option<&str>) -> Result<(Config, Vec<Warning>), Vec<String>> {
-        let reading = self
-            .read(path, &mut Machine::default())
-            .map_err(|why| vec![why])?;
+        let mut machine = Machine::default();
+        let reading = self.read(path, &mut machine);
+        self.will_read(machine.seen);
+        let reading = reading.map_err(|why| vec![why])?;
         if !reading.mistakes.is_empty() {
             return Err(reading.mistakes.iter().map(Mistake::to_string).collect());
         }
@@ -67,6 +92,7 @@ impl Source {
             }
             path => path.unwrap_or(&self.arguments.config),
         };
+        machine.seen.file(path);
         let text = read_file(path).map_err(|why| not_read(path, &why))?;
         Ok(Config::read_among(path, &text, machine))
     }
@@ -77,9 +103,13 @@ impl Source {
     /// An option's value is not valid.
     pub fn with_arguments(&self, mut config: Config) -> Result<Config, String> {
         let globals = &mut config.globals;
-        globals.verbose = globals.verbose.max(self.arguments.verbose);
+        if self.arguments.verbose > globals.verbose {
+            globals.verbose = self.arguments.verbose;
+            config.wrote("verbose", "--verbose");
+        }
         if let Some(user) = &self.arguments.user {
-            globals.user = Some(user.clone());
+            config.globals.user = Some(user.clone());
+            config.wrote("user", "--user");
         }
         for (name, option, value) in [
             ("workers", "--workers", &self.arguments.workers),
@@ -88,6 +118,7 @@ impl Source {
             if let Some(value) = value {
                 let assigned = config.globals.assign(name, value);
                 assigned.map_err(|why| format!("invalid value \"{value}\" for {option}: {why}"))?;
+                config.wrote(name, option);
             }
         }
         Ok(config)

@@ -18,6 +18,8 @@ pub enum Command {
     Top(Vec<OsString>),
     /// `init` and its arguments: write a first configuration.
     Init(Vec<OsString>),
+    /// `import` and its arguments: write a configuration from another pooler's files.
+    Import(Vec<OsString>),
     /// `--metrics`: the reference of metrics.
     Metrics,
     /// `--man`: the same as a manual page.
@@ -74,7 +76,7 @@ pub struct Arguments {
 }
 
 /// The subcommands.
-const SUBCOMMANDS: [&str; 3] = ["config", "init", "top"];
+const SUBCOMMANDS: [&str; 4] = ["config", "import", "init", "top"];
 
 /// The long options.
 const OPTIONS: [&str; 15] = [
@@ -112,6 +114,8 @@ Usage:
   howdah config check FILE [--json]                      say what is wrong in a configuration, and where
   howdah config convert FILE.ini                         print the same configuration as TOML
   howdah config show FILE [--database=NAME] [--user=NAME]  print the values in force, and where they stand
+  howdah import FILE... [--out=FOLDER]                   write howdah.toml from the files of PgCat, PgDog, Odyssey
+                                    or PgDoorman; see howdah import --help
   howdah init [OPTION]... [URL]     write a first configuration for a PostgreSQL; see howdah init --help
   howdah top [OPTION]... [URL]      watch a running pooler; see howdah top --help
 
@@ -148,6 +152,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
     }
     if arguments.next_if(|first| first == "init").is_some() {
         return Ok(Command::Init(arguments.collect()));
+    }
+    if arguments.next_if(|first| first == "import").is_some() {
+        return Ok(Command::Import(arguments.collect()));
     }
     if arguments.next_if(|first| first == "config").is_some() {
         return config(arguments).map(Command::Config);

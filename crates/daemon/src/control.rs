@@ -39,6 +39,7 @@ use crate::reload::Loaded;
 use crate::signals::{OperatorRequest, Signals};
 use crate::systemd;
 use crate::tracer::Tracer;
+use crate::watch::{FileWatch, SeenFiles};
 
 /// The most threads for blocking work. Some of them stay free for files while the others wait for
 /// host names.
@@ -49,6 +50,9 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 /// How often certificate and key files are checked for changes.
 const CERTIFICATES_PERIOD: Duration = Duration::from_secs(10);
+
+/// How often the configuration's files are looked at, with `reload_on_change`.
+const FILES_PERIOD: Duration = Duration::from_secs(2);
 
 /// How often the names of placed databases are looked at: whether their answers' time is over.
 const NAMES_PERIOD: Duration = Duration::from_secs(1);
@@ -65,6 +69,8 @@ pub enum ControlEvent {
     Asked(WorkerId, Question),
     /// The present state of this configuration's TLS files.
     Looked(Arc<Config>, Vec<Look>),
+    /// The present state of the configuration's files.
+    Watched(SeenFiles),
     /// A name was looked up.
     Resolved(String, Found),
     /// A key was derived.
@@ -221,6 +227,7 @@ impl Desk {
             deriver,
             nameless: HashMap::new(),
             reloads: VecDeque::new(),
+            watch: FileWatch::default(),
             handover: HandOver::new(listeners),
             http,
             sampler: Sampler::new(),
@@ -239,6 +246,8 @@ impl Desk {
             let mut samples = tokio::time::interval(SAMPLE_EVERY);
             samples.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             let mut certificates = tokio::time::interval(CERTIFICATES_PERIOD);
+            let mut files = tokio::time::interval(FILES_PERIOD);
+            files.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             let mut names = tokio::time::interval(NAMES_PERIOD);
             names.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             let mut memory = tokio::time::interval(MEMORY_PERIOD);
@@ -259,6 +268,9 @@ impl Desk {
                     at = memory.tick() => allocator.tidy(at.into_std()),
                     _ = certificates.tick(), if !control.looks.is_empty() => {
                         control.look_at_certificates();
+                    }
+                    _ = files.tick(), if control.config.globals.reload_on_change => {
+                        control.look_at_files();
                     }
                     () = tokio::time::sleep_until(next.into()), if !period.is_zero() => {
                         zones_at = Instant::now();
@@ -302,6 +314,8 @@ pub struct Control {
     nameless: HashMap<u32, Vec<QuestionId>>,
     /// Reloads that are wanted; the first is under way. `None`: by a signal.
     pub reloads: VecDeque<Option<QuestionId>>,
+    /// Changes of the configuration's files.
+    pub watch: FileWatch,
     pub handover: HandOver,
     pub http: Http,
     pub sampler: Sampler,
@@ -367,6 +381,7 @@ impl Control {
     fn hear(&mut self, heard: ControlEvent) {
         match heard {
             ControlEvent::Asked(from, question) => self.asked(from, question),
+            ControlEvent::Watched(seen) => self.watched(&seen),
             ControlEvent::Looked(of, looks) => self.looked(&of, &looks),
             ControlEvent::Resolved(host, found) => {
                 let globals = &self.config.globals;

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 
 use howdah_pooler::config::Surroundings;
 
+use crate::watch::SeenFiles;
 use crate::{boot, log};
 
 /// This machine.
@@ -12,10 +13,13 @@ use crate::{boot, log};
 pub struct Machine {
     /// The files with secrets that everybody may read.
     pub exposed: Vec<String>,
+    /// The files that were read, and the patterns.
+    pub seen: SeenFiles,
 }
 
 impl Surroundings for Machine {
     fn file(&mut self, path: &str) -> Result<String, String> {
+        self.seen.file(path);
         boot::read_file(path)
     }
 
@@ -30,23 +34,9 @@ impl Surroundings for Machine {
     }
 
     fn files(&mut self, pattern: &str) -> Result<Vec<String>, String> {
-        let root = if pattern.starts_with('/') { "/" } else { "" };
-        let mut found = vec![root.to_owned()];
-        for part in pattern.split('/').filter(|part| !part.is_empty()) {
-            found = if part.contains(['*', '?']) {
-                let mut all = Vec::new();
-                for folder in &found {
-                    all.extend(matching(folder, part)?);
-                }
-                all
-            } else {
-                found.iter().map(|folder| joined(folder, part)).collect()
-            };
-        }
-        // Behind a pattern for folders, some of them may not have the file.
-        found.retain(|path| fs::metadata(path).is_ok_and(|what| what.is_file()));
-        found.sort_unstable();
-        Ok(found)
+        let found = behind(pattern);
+        self.seen.pattern(pattern, &found);
+        found
     }
 
     fn variable(&mut self, name: &str) -> Option<String> {
@@ -63,6 +53,27 @@ impl Surroundings for Machine {
         all.sort_unstable();
         all
     }
+}
+
+/// The files that a pattern stands for.
+fn behind(pattern: &str) -> Result<Vec<String>, String> {
+    let root = if pattern.starts_with('/') { "/" } else { "" };
+    let mut found = vec![root.to_owned()];
+    for part in pattern.split('/').filter(|part| !part.is_empty()) {
+        found = if part.contains(['*', '?']) {
+            let mut all = Vec::new();
+            for folder in &found {
+                all.extend(matching(folder, part)?);
+            }
+            all
+        } else {
+            found.iter().map(|folder| joined(folder, part)).collect()
+        };
+    }
+    // Behind a pattern for folders, some of them may not have the file.
+    found.retain(|path| fs::metadata(path).is_ok_and(|what| what.is_file()));
+    found.sort_unstable();
+    Ok(found)
 }
 
 /// The entries of a folder whose names match a pattern. Like a shell's, a pattern leaves hidden ones

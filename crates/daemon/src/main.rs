@@ -17,6 +17,7 @@ mod dns;
 mod forward;
 mod handover;
 mod http;
+mod import_command;
 mod leave;
 mod listen;
 mod log;
@@ -35,6 +36,7 @@ mod syslog;
 mod systemd;
 mod takeover;
 mod tracer;
+mod watch;
 mod workers;
 mod writer;
 
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Ok(Command::Top(arguments)) if top(&arguments) => {}
         Ok(Command::Init(arguments)) if init(&arguments) => {}
         Ok(Command::Top(_) | Command::Init(_)) => return ExitCode::FAILURE,
+        Ok(Command::Import(arguments)) => return import_command::run(&arguments),
         Ok(Command::Metrics) => print!("{}", howdah_pooler::metrics::metrics_page()),
         Ok(Command::Manual) => print!("{}", howdah_pooler::config::settings_manual()),
         Ok(Command::Check(arguments)) => return check::check(&arguments),

@@ -14,6 +14,7 @@ use howdah_pooler::tls::TlsInForce;
 use crate::control::{Control, ControlEvent, QuestionId};
 use crate::listen;
 use crate::systemd;
+use crate::watch::SeenFiles;
 use crate::workers::socket_options;
 
 /// How long reading the configuration may take, on file systems that hang.
@@ -51,7 +52,13 @@ impl Control {
         // TLS part.
         let loaded = loaded.and_then(|loaded| match Contexts::build(&loaded.0, self.tickets()) {
             Ok(_) => Ok(loaded),
-            Err(wrong) => Err(vec![format!("TLS setup failed: {wrong}")]),
+            Err(wrong) => {
+                // Once a file is there, or is another one, the configuration is tried again.
+                for path in Contexts::files(&loaded.0) {
+                    self.source.needs(&path);
+                }
+                Err(vec![format!("TLS setup failed: {wrong}")])
+            }
         });
         let result = match loaded {
             Ok((mut config, warnings)) => {
@@ -121,6 +128,29 @@ impl Control {
             let looks = Contexts::looks(&config);
             let _ = ear.send(ControlEvent::Looked(config, looks));
         });
+    }
+
+    /// Looks whether a file of the configuration has changed. Runs on a thread of its own, because file
+    /// systems may hang.
+    pub fn look_at_files(&mut self) {
+        if std::mem::replace(&mut self.watch.is_looking, true) {
+            return;
+        }
+        let (ear, read) = (self.ear.clone(), self.source.seen());
+        tokio::task::spawn_blocking(move || {
+            let _ = ear.send(ControlEvent::Watched(read.again()));
+        });
+    }
+
+    /// The present state of the configuration's files. A text with mistakes is read once.
+    pub fn watched(&mut self, now: &SeenFiles) {
+        let is_settled = self.watch.is_settled(&self.source.seen(), now);
+        if is_settled && self.reloads.is_empty() {
+            self.source.will_read(now.clone());
+            self.say("a file of the configuration has changed, re-reading config");
+            systemd::reloading();
+            self.reload(None);
+        }
     }
 
     /// The present state of the TLS files. If a file was replaced, all are read again. On a new day

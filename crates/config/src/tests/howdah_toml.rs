@@ -185,6 +185,52 @@ fn each_setting_means_the_same_in_each_scope() {
     }
 }
 
+/// SHOW SETTINGS has what was written in each scope, with its place, and stars for secrets.
+#[test]
+fn each_setting_is_shown_in_each_scope() {
+    for (scope, head) in [
+        (Scope::Global, "howdah"),
+        (Scope::Database, "databases.d"),
+        (Scope::User, "users.u"),
+        (Scope::Member, "databases.d.users.u"),
+        (Scope::Peer, "peers.1"),
+        (Scope::Host, "hosts.h"),
+    ] {
+        for setting in in_scope(scope) {
+            let ((text, toml), name) = (sample(setting), setting.name);
+            let head_line = if scope == Scope::Global {
+                String::new()
+            } else {
+                format!("[{head}]")
+            };
+            let config = read(&format!("[howdah]\n\n{head_line}\n{name} = {toml}")).config;
+            let all = config.settings();
+            let place = Some("etc/h.toml:4:1".to_owned());
+            let mut here = all.iter().filter(|shown| shown.place == place);
+            let Some(shown) = here.next() else {
+                assert!(
+                    scope == Scope::Database
+                        && ["user", "password", "options", "reserve_pool"].contains(&name),
+                    "{head} {name}"
+                );
+                continue;
+            };
+            let entry = (scope != Scope::Global).then(|| head.to_owned());
+            assert_eq!((&shown.entry, here.next()), (&entry, None), "{head} {name}");
+            let value = shown.value.clone().unwrap_or_default();
+            assert!(
+                !setting.is_secret() || !value.contains(&text),
+                "{head} {name}: {value}"
+            );
+            let is_kept = scope == Scope::Global || name == "url" || setting.is_secret();
+            assert!(
+                is_kept || value == text,
+                "{head} {name}: {value} is not {text}"
+            );
+        }
+    }
+}
+
 #[test]
 fn the_nearest_value_counts() {
     let config = good(

@@ -232,9 +232,8 @@ impl Contexts {
         })
     }
 
-    /// The state of all files that the settings name. A changed state means that a file was
-    /// replaced.
-    pub fn looks(config: &Config) -> Vec<Look> {
+    /// All files that the settings name.
+    pub fn files(config: &Config) -> Vec<String> {
         let globals = &config.globals;
         let paths = [
             &globals.client_tls_key_file,
@@ -248,7 +247,15 @@ impl Contexts {
         let of_databases = own.keys().flat_map(|files| files.paths(globals));
         let paths = paths.into_iter().map(String::as_str).chain(of_databases);
         let named = paths.filter(|path| !path.is_empty());
-        let mut looks: Vec<_> = named.map(look).collect();
+        named.map(String::from).collect()
+    }
+
+    /// The state of all files that the settings name. A changed state means that a file was
+    /// replaced.
+    pub fn looks(config: &Config) -> Vec<Look> {
+        let globals = &config.globals;
+        let named = Contexts::files(config);
+        let mut looks: Vec<_> = named.iter().map(|path| look(path)).collect();
         let of_clients = globals.client_tls_ca_file.is_empty() && config.wants_certificates().0;
         let of_servers =
             globals.server_tls_ca_file.is_empty() && server_modes(config).any(SslMode::is_verified);

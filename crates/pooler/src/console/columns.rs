@@ -43,6 +43,14 @@ impl Show {
             Show::PeerPools => PEER_POOLS,
             Show::Pools => &POOLS,
             Show::PoolsExtended => POOLS_EXTENDED,
+            Show::Settings => &[
+                ("name", 's'),
+                ("entry", 's'),
+                ("value", 's'),
+                ("default", 's'),
+                ("place", 's'),
+                ("changeable", 's'),
+            ],
             Show::State => &[("key", 's'), ("value", 's')],
             Show::Stats => STATS,
             Show::StatsAverages => STATS_AVERAGES,
@@ -424,6 +432,8 @@ pub enum Show {
     Servers,
     /// Servers, with Howdah's columns.
     ServersExtended,
+    /// Settings of all sections, and where they stand.
+    Settings,
     /// Clients and servers.
     Sockets,
     /// Whether the process is paused.
@@ -473,6 +483,7 @@ impl Show {
             "queries" => Show::Queries,
             "servers" => Show::Servers,
             "servers_extended" => Show::ServersExtended,
+            "settings" => Show::Settings,
             "sockets" => Show::Sockets,
             "state" => Show::State,
             "stats" => Show::Stats,
@@ -502,6 +513,7 @@ impl Show {
             | Show::DnsHosts
             | Show::DnsZones
             | Show::Peers
+            | Show::Settings
             | Show::State
             | Show::Version => None,
             _ => Some(Want::Holdings),

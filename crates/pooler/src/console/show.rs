@@ -62,6 +62,7 @@ impl Pooler {
             Show::Peers => self.show_peers(),
             Show::PeerPools => show_peer_pools(&holdings),
             Show::Pools | Show::PoolsExtended => show_pools(&holdings),
+            Show::Settings => self.show_settings(),
             Show::State => self.show_state(),
             Show::Stats => of_databases(&holdings, |counts| {
                 counts
@@ -136,6 +137,21 @@ impl Pooler {
             ]
         };
         self.config.show().map(row).collect()
+    }
+
+    fn show_settings(&self) -> Vec<Row> {
+        let row = |setting: crate::config::SettingInForce| {
+            let changeable = if setting.changeable { "yes" } else { "no" };
+            vec![
+                text(setting.name),
+                setting.entry,
+                setting.value,
+                setting.default.map(str::to_string),
+                setting.place,
+                text(changeable),
+            ]
+        };
+        self.config.settings().into_iter().map(row).collect()
     }
 
     /// The driver's name, without the reason for its choice.
