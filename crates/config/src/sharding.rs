@@ -6,7 +6,7 @@ use std::sync::Arc;
 use howdah_shard::Map;
 
 use super::resolve::ConfigReader;
-use super::value::PoolMode;
+use super::value::{PoolMode, ReadRouting, SessionState};
 use super::written::{Path, WrittenLine};
 use super::{Database, Excerpt, Mistake, Place, Scope};
 
@@ -158,6 +158,10 @@ impl ConfigReader {
         database: &Database,
         sharded: &[Arc<Database>],
     ) -> Option<(String, &'static str)> {
+        if !self.config.globals.sharding_preview {
+            let what = "databases with shards are a preview, which is not for production".into();
+            return Some((what, "set sharding_preview = 1 to try them"));
+        }
         let shards = database.shards.as_deref().unwrap_or_default();
         if shards.is_empty() {
             let remedy = "write the names of entries of [databases], separated by commas";
@@ -221,13 +225,26 @@ impl ConfigReader {
         if shard.shards.is_some() {
             return Some(("has shards itself".into(), "name entries that have hosts"));
         }
-        let mode = self.config.scopes(Some(shard), None).pool_mode();
-        (mode != PoolMode::Transaction).then(|| {
-            let what = "needs pool_mode = transaction".into();
-            (
-                what,
-                "set pool_mode = transaction for all, or for each shard",
-            )
+        let own = shard.users.keys();
+        let users = own.chain(self.config.users.keys());
+        let scopes = users.map(|user| self.config.scopes(Some(shard), Some(user)));
+        for scopes in scopes.chain([self.config.scopes(Some(shard), None)]) {
+            if scopes.pool_mode() != PoolMode::Transaction {
+                let remedy = "set pool_mode = transaction for all, or for each shard and its users";
+                return Some(("needs pool_mode = transaction".into(), remedy));
+            }
+            if scopes.session_state() == SessionState::Share {
+                let what = "needs session_state = keep: tables are looked up by a client's search_path";
+                return Some((what.into(), "leave session_state = share out"));
+            }
+            if scopes.read_routing() != ReadRouting::Off {
+                let remedy = "leave read_routing out for this entry";
+                return Some(("has read_routing, which knows no shards".into(), remedy));
+            }
+        }
+        shard.connect_query.is_some().then(|| {
+            let what = "has a connect_query, which may change where tables are looked up".into();
+            (what, "use parameters of the entry instead")
         })
     }
 

@@ -3,7 +3,8 @@
 use super::{good, mistakes};
 
 const ENTRIES: &str =
-    "[databases]\np0 = host=a\np1 = host=b\n[pgbouncer]\npool_mode = transaction\n";
+    "[databases]\np0 = host=a\np1 = host=b\n[pgbouncer]\npool_mode = transaction\n\
+     sharding_preview = 1\n";
 
 fn with(prod: &str, sections: &str) -> String {
     format!("{ENTRIES}[databases]\nprod = {prod}\n{sections}")
