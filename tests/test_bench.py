@@ -160,7 +160,7 @@ def test_cores_are_kept_awake(tmp_path):
     assert code != 0 and "--fresh" in said, said
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rates_stay_the_same(tmp_path):
     """A fixed rate is told in transactions per second, and is the same when a record is gone on
     with. Beside a storm there are its logins, and no CPU."""
