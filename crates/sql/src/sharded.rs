@@ -208,7 +208,7 @@ fn ends(mut tokens: Tokens<'_>) -> bool {
 fn is_single(text: &[u8]) -> bool {
     let mut tokens = Tokens::new(text);
     let mut behind = false;
-    while let Some(token) = tokens.next() {
+    for token in tokens.by_ref() {
         if behind && !is_end(token) {
             return false;
         }

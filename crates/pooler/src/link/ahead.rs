@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use howdah_wire::backend::Status;
 use howdah_wire::frame::{HEADER, Header, header};
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
