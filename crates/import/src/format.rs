@@ -1,8 +1,8 @@
 //! The poolers whose files are imported, and which of them a file belongs to.
 
 use crate::keys::ForeignKey;
-use crate::reading::Reading;
-use crate::tree::Fruit;
+use crate::reading::{Reading, printable};
+use crate::tree::{Fruit, Twice};
 use crate::{
     ForeignFile, Unreadable, odyssey, odyssey_grammar, odyssey_keys, pg_doorman, pg_doorman_keys,
     pgcat, pgcat_keys, pgdog, pgdog_keys, toml_tree, yaml_tree,
@@ -81,7 +81,13 @@ pub(crate) fn read(
 ) -> Result<(Format, Fruit), Unreadable> {
     let mut all = Fruit::Table(Vec::new());
     let mut found = format;
-    for file in files {
+    for (at, file) in files.iter().enumerate() {
+        if files[..at].iter().any(|other| other.path == file.path) {
+            return Err(Unreadable::new(format!(
+                "{} is named twice",
+                printable(&file.path)
+            )));
+        }
         if file.path.ends_with(".ini") {
             let path = &file.path;
             let text = format!(
@@ -116,7 +122,7 @@ pub(crate) fn read(
             // Blocks with one name are several.
             Fruit::Table([all.table(), tree.table()].concat())
         } else {
-            all.merged(tree)
+            all.merged(tree).map_err(twice)?
         };
     }
     let Some(format) = found else {
@@ -174,9 +180,19 @@ fn structured(
         };
         let text = read_file(&file)
             .map_err(|why| Unreadable::new(format!("could not load file \"{file}\": {why}")))?;
-        all = all.merged(structured(&file, &text, read_file, depth + 1)?);
+        all = all
+            .merged(structured(&file, &text, read_file, depth + 1)?)
+            .map_err(twice)?;
     }
     Ok(all)
+}
+
+fn twice(key: Twice) -> Unreadable {
+    let name = printable(&key.name);
+    Unreadable {
+        why: format!("{name} stands in {}, too: leave one out", key.first),
+        place: Some(key.second),
+    }
 }
 
 /// Whose a tree is.

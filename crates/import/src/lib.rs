@@ -32,6 +32,7 @@ mod yaml_tree;
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 
 use howdah_config::{Config, Place, Surroundings};
 
@@ -42,6 +43,7 @@ pub use page::page;
 pub use report::Report;
 
 use reading::Reading;
+use tree::Fruit;
 
 /// A file of another pooler.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -130,6 +132,9 @@ pub fn import(
     );
     let written = reading.draft.written(&head);
     verify(&mut reading, &written);
+    let places = reading.findings.iter().filter_map(|it| it.place.clone());
+    let told: HashSet<_> = places.map(|it| (it.file, it.line, it.column)).collect();
+    say_unread(&mut reading, &tree, "", &told);
     let mut told = HashSet::new();
     reading
         .findings
@@ -142,6 +147,36 @@ pub fn import(
         },
         written,
     })
+}
+
+/// The places of which something is said.
+type ToldPlaces = HashSet<(Arc<str>, u32, u32)>;
+
+/// Says which keys nobody has read.
+fn say_unread(reading: &mut Reading, tree: &Fruit, path: &str, told: &ToldPlaces) {
+    let is_told = |place: &Place| told.contains(&(place.file.clone(), place.line, place.column));
+    for branch in tree.table().iter().filter(|branch| !is_told(&branch.place)) {
+        let path = reading::joined(path, &branch.name);
+        match &branch.fruit {
+            Fruit::Table(_) => say_unread(reading, &branch.fruit, &path, told),
+            Fruit::List(all) if all.iter().any(|it| matches!(it, Fruit::Table(_))) => {
+                // What is said of a whole element stands at its first key.
+                let is_said = |element: &&Fruit| {
+                    let mut keys = element.table().iter().map(|it| is_told(&it.place));
+                    keys.next() == Some(true) && keys.all(|is_told| !is_told)
+                };
+                for element in all.iter().filter(|element| !is_said(element)) {
+                    say_unread(reading, element, &path, told);
+                }
+            }
+            Fruit::List(all) if all.is_empty() => {}
+            Fruit::Nothing => {}
+            _ => {
+                let text = "this key was not read";
+                reading.say(Some(&branch.place), &path, Verdict::Lost, text);
+            }
+        }
+    }
 }
 
 /// Reads the output as a configuration. What it refuses is told: the file then needs a hand.

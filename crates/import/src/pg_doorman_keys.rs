@@ -112,7 +112,7 @@ pub(crate) const KEYS: &[ForeignKey] = &[
     key(
         GENERAL,
         "worker_threads",
-        Becomes(&["workers"], Plain, None),
+        Becomes(&["workers"], Plain, Some("4")),
     ),
     key(
         GENERAL,

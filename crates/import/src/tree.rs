@@ -1,5 +1,7 @@
 //! What a file says, whatever its syntax: keys and values with their places.
 
+use std::collections::HashMap;
+
 use howdah_config::Place;
 
 /// A key, and what stands behind it.
@@ -22,6 +24,17 @@ pub struct BlockWord {
     pub text: String,
     /// False for a keyword such as `default`.
     pub is_quoted: bool,
+}
+
+/// A key that two files set.
+#[derive(Clone, Debug)]
+pub struct Twice {
+    /// The key.
+    pub name: String,
+    /// Its first place.
+    pub first: Place,
+    /// Its second place.
+    pub second: Place,
 }
 
 /// A value of a file.
@@ -126,25 +139,37 @@ impl Fruit {
     }
 
     /// This tree with another file's: tables with one name go on with each other, and so do lists.
-    pub fn merged(self, other: Fruit) -> Fruit {
-        match (self, other) {
-            (Fruit::Table(mut all), Fruit::Table(more)) => {
-                for branch in more {
-                    match all.iter_mut().find(|first| first.name == branch.name) {
-                        Some(first) => {
-                            let fruit = std::mem::replace(&mut first.fruit, Fruit::Nothing);
-                            first.fruit = fruit.merged(branch.fruit);
-                        }
-                        None => all.push(branch),
-                    }
+    ///
+    /// # Errors
+    /// A key has two values.
+    pub fn merged(self, other: Fruit) -> Result<Fruit, Twice> {
+        let (mut all, more) = match (self, other) {
+            (Fruit::Table(all), Fruit::Table(more)) => (all, more),
+            (all, _) => return Ok(all),
+        };
+        let mut places: HashMap<_, _> = all.iter().map(|it| it.name.clone()).zip(0..).collect();
+        for branch in more {
+            let at: usize = *places.entry(branch.name.clone()).or_insert(all.len());
+            let Some(first) = all.get_mut(at) else {
+                all.push(branch);
+                continue;
+            };
+            let fruit = std::mem::replace(&mut first.fruit, Fruit::Nothing);
+            first.fruit = match (fruit, branch.fruit) {
+                (fruit @ Fruit::Table(_), other @ Fruit::Table(_)) => fruit.merged(other)?,
+                (Fruit::List(all), Fruit::List(more)) => {
+                    Fruit::List(all.into_iter().chain(more).collect())
                 }
-                Fruit::Table(all)
-            }
-            (Fruit::List(all), Fruit::List(more)) => {
-                Fruit::List(all.into_iter().chain(more).collect())
-            }
-            (_, other) => other,
+                _ => {
+                    return Err(Twice {
+                        name: branch.name,
+                        first: first.place.clone(),
+                        second: branch.place,
+                    });
+                }
+            };
         }
+        Ok(Fruit::Table(all))
     }
 
     /// The entries of a section: those of a table of tables with their keys, or those of a list of

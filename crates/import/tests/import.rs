@@ -264,6 +264,22 @@ fn names_cannot_write_settings_or_headings() {
 }
 
 #[test]
+fn a_key_in_two_files_names_both() {
+    let file = |path: &str| ForeignFile {
+        path: path.into(),
+        text: "[admin]\npassword = \"x\"\n[[databases]]\nname = \"a\"".into(),
+    };
+    let mut none = |_: &str| Err("no such file".into());
+    let error = import(&[file("a.toml"), file("b.toml")], None, &mut none).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "b.toml:2:1: password stands in a.toml:2:1, too: leave one out"
+    );
+    let error = import(&[file("a.toml"), file("a.toml")], None, &mut none).unwrap_err();
+    assert_eq!(error.to_string(), "a.toml is named twice");
+}
+
+#[test]
 fn files_that_include_each_other_widely_end() {
     let text = "listen {}\n".to_owned() + &"include \"a\"\n".repeat(10);
     let files = [ForeignFile {
