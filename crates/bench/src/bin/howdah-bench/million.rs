@@ -113,7 +113,7 @@ pub fn lacks(clients: usize) -> Vec<String> {
         lacks.push(format!(
             "memory: {} MB are free, {} MB are needed; fewer --clients",
             free >> 10,
-            clients * KILOBYTES >> 10
+            (clients * KILOBYTES) >> 10
         ));
     }
     lacks
@@ -217,7 +217,7 @@ impl Crowd {
                 client.set_read_timeout(Some(Duration::from_secs(60)))?;
                 read_until_ready(client)?;
             }
-            if self.clients.len() % (40 * WAVE) == 0 {
+            if self.clients.len().is_multiple_of(40 * WAVE) {
                 progress(&format!("{} clients", self.clients.len()));
             }
         }
