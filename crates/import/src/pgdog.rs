@@ -445,7 +445,7 @@ fn user(
             reading.logins.close(&database, &name);
             continue;
         }
-        if proofs.iter().any(|key| is_other(&key)) {
+        if proofs.iter().any(is_other) {
             reading.logins.close(&database, &name);
             continue;
         }
