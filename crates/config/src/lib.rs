@@ -413,13 +413,16 @@ impl Config {
         }
         let kept = self.databases.iter_mut().filter_map(|(name, database)| {
             let old = in_force.databases.get(name)?;
-            Database::keep_forced_user(database, old).then_some(name.as_str())
+            Database::keep_forced_user(database, old).then(|| name.clone())
         });
         let mut kept: Vec<_> = kept.collect();
         if let (Some(new), Some(old)) = (&mut self.fallback, &in_force.fallback)
             && Database::keep_forced_user(new, old)
         {
-            kept.push("*");
+            kept.push("*".into());
+        }
+        for name in &kept {
+            self.keep_given(in_force, name);
         }
         told.extend(kept.into_iter().map(|name| {
             format!("database {name}: losing forced user not supported, keeping old setting")
@@ -443,6 +446,19 @@ impl Config {
             }
         }
         told
+    }
+
+    /// Shows the login of a database that stays in force where the configuration in force has it.
+    fn keep_given(&mut self, in_force: &Config, database: &str) {
+        let path: written::Path = [Scope::Database.section().into(), database.into()].into();
+        let given = Arc::make_mut(&mut self.given);
+        let new = given.entry(path.clone()).or_default();
+        for field in ["forced_user", "server_password"] {
+            match in_force.given.get(&path).and_then(|old| old.get(field)) {
+                Some(old) => new.insert(field, old.clone()),
+                None => new.remove(field),
+            };
+        }
     }
 
     /// SET on the console: a copy of this configuration with one global setting changed. A fixed

@@ -1033,6 +1033,16 @@ fn a_reload_keeps_a_forced_user_that_is_lost() {
     assert_eq!(new.databases["a"].server_password.as_deref(), Some("y"));
     assert_eq!((forced("b").as_deref(), forced("c")), (Some("w"), None));
     assert_eq!(forced("other").as_deref(), Some("z"));
+    let of_entries = new.settings().into_iter().filter_map(|setting| {
+        let is_login = ["user", "server_user"].contains(&setting.name);
+        let (entry, value) = (setting.entry?, setting.value?);
+        is_login.then(|| format!("{entry}={value}"))
+    });
+    let shown: Vec<_> = of_entries.collect();
+    assert_eq!(
+        shown,
+        ["databases.\"*\"=z", "databases.a=x", "databases.b=w"]
+    );
 }
 
 #[test]
