@@ -12,6 +12,7 @@
 pub mod answer;
 pub mod bound_text;
 mod decide;
+mod due;
 pub mod error;
 pub mod group;
 pub mod lore;
