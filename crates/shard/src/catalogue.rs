@@ -91,6 +91,8 @@ pub struct Path {
     /// The schemas in order, with pg_catalog.
     pub schemas: Vec<String>,
     role: String,
+    /// The shards on which the role's default is not another path.
+    shards: ShardSet,
 }
 
 impl Path {
@@ -110,6 +112,7 @@ pub struct Catalogue {
     /// By schema, then name.
     tables: HashMap<String, HashMap<String, Table>>,
     operators: HashSet<String>,
+    other_equals: bool,
 }
 
 impl Catalogue {
@@ -119,6 +122,7 @@ impl Catalogue {
         let mut tables: HashMap<String, HashMap<String, Table>> = HashMap::new();
         let mut unread = ShardSet::default();
         let mut operators = HashSet::new();
+        let mut other_equals = false;
         for (catalogue, shard) in shards.iter().zip(0..) {
             let shard = Shard(shard);
             let Some(catalogue) = catalogue else {
@@ -126,6 +130,7 @@ impl Catalogue {
                 continue;
             };
             operators.extend(catalogue.operators.iter().cloned());
+            other_equals |= catalogue.other_equals;
             for relation in &catalogue.relations {
                 let of_schema = tables.entry(relation.schema.clone()).or_default();
                 match of_schema.get_mut(&relation.name) {
@@ -159,7 +164,14 @@ impl Catalogue {
             shards,
             tables,
             operators,
+            other_equals,
         }
+    }
+
+    /// True if some `=` that is not built in compares types of keys: PostgreSQL may take that one,
+    /// wherever its schema is in the path.
+    pub fn has_other_equals(&self) -> bool {
+        self.other_equals
     }
 
     /// The number.
@@ -208,8 +220,15 @@ impl Catalogue {
         if !schemas.iter().any(|name| name == "pg_catalog") {
             schemas.insert(0, "pg_catalog".into());
         }
-        let role = role.to_owned();
-        Path { schemas, role }
+        let is_default = search_path.is_none();
+        let shards = self.known().filter(|(_, known)| {
+            !is_default || known.is_none_or(|known| known.path_of(role) == written)
+        });
+        Path {
+            schemas,
+            role: role.to_owned(),
+            shards: shards.fold(ShardSet::default(), |set, (shard, _)| set.with(shard)),
+        }
     }
 
     /// The shards on which a role may use a schema. A shard that was never read is like the others.
@@ -237,17 +256,17 @@ impl Catalogue {
         name: &str,
     ) -> Option<(&Table, ShardSet)> {
         let one;
-        let schemas = match schema {
+        let (schemas, alike) = match schema {
             Some(schema) => {
                 one = [schema.to_owned()];
-                &one[..]
+                (&one[..], ShardSet::first(self.shards.len()))
             }
-            None => &path.schemas,
+            None => (&path.schemas[..], path.shards),
         };
         schemas.iter().find_map(|schema| {
             let table = self.tables.get(schema)?.get(name)?;
             let shards = table.shards.and(self.usable(schema, &path.role));
-            (!shards.is_empty()).then_some((table, shards))
+            (!shards.is_empty()).then_some((table, shards.and(alike)))
         })
     }
 
@@ -336,10 +355,20 @@ impl Catalogue {
         if matches!(schema, "pg_catalog" | "information_schema") {
             return Ok(TablePlace::Catalogue);
         }
-        if let Some(fault) = &root.fault {
+        if let Some(fault) = root.fault.as_ref().or(table.fault.as_ref()) {
             return Err(closed(root, fault));
         }
         let Some(line) = map.tables().iter().find(|line| fits(line, root)) else {
+            // Its rows may be those of tables on other shards.
+            if matches!(
+                root.relation.kind,
+                RelationKind::View | RelationKind::Foreign
+            ) {
+                let message = format!("the place of \"{}\" is not known", root.name());
+                return Err(Refusal::unproved(message)
+                    .detail("A view or foreign table needs a line of its own.")
+                    .hint("Write a line with the name among the map's tables."));
+            }
             return match map.unlisted() {
                 Unlisted::On(shard) => Ok(TablePlace::One(shard)),
                 Unlisted::Refuse => {
@@ -394,6 +423,9 @@ impl Catalogue {
         }
         if distribution.key() == KeyType::Text && self.encoding().is_none() {
             return fault("is a text, and the shards have several encodings");
+        }
+        if found.column.generated {
+            return fault("is generated from other columns");
         }
         if !found.column.deterministic {
             return fault("has a nondeterministic collation");
@@ -502,6 +534,7 @@ impl Table {
             column.everywhere &= twin.of == column.column.of;
             column.column.not_null &= twin.not_null;
             column.column.deterministic &= twin.deterministic;
+            column.column.generated |= twin.generated;
             column.column.has_modifier |= twin.has_modifier;
             if twin.of.min(column.column.of) >= FIRST_NORMAL_OID && twin.of != column.column.of {
                 self.fault = Some(format!(
@@ -525,7 +558,8 @@ impl Table {
 }
 
 /// True if a line speaks of a table. A star speaks of tables only, and if they are sharded, of those
-/// with the key's column; but a schema on one shard is there with everything.
+/// with the key's column; but a schema on one shard is there with its sequences. A view may read
+/// tables that are elsewhere.
 fn fits(line: &TableLine, table: &Table) -> bool {
     let relation = &table.relation;
     if line.pattern.schema != relation.schema {
@@ -534,7 +568,7 @@ fn fits(line: &TableLine, table: &Table) -> bool {
     let is_table = relation.kind == RelationKind::Table;
     match (&line.pattern.table, &line.place) {
         (Some(name), _) => *name == relation.name,
-        (None, Place::One(_)) => true,
+        (None, Place::One(_)) => is_table || relation.kind == RelationKind::Sequence,
         (None, Place::Replicated { .. }) => is_table,
         (None, Place::Sharded { column, .. }) => is_table && table.column(column).is_some(),
     }

@@ -3,7 +3,7 @@
 use pg_query::NodeEnum;
 use pg_query::protobuf::{self, ObjectType, TransactionStmtKind};
 
-use crate::catalogue::TablePlace;
+use crate::catalogue::{Table, TablePlace};
 use crate::facts::{Facts, Surroundings};
 use crate::grammar;
 use crate::plan::{Class, Command, REPLICATED};
@@ -17,9 +17,97 @@ pub(crate) fn read(around: Surroundings<'_>) -> Result<Vec<Command>, Refusal> {
         .stmts
         .iter()
         .filter_map(|raw| raw.stmt.as_ref()?.node.as_ref());
-    statements
-        .map(|statement| command(around, statement))
-        .collect()
+    let mut is_changed = false;
+    let mut commands = Vec::new();
+    for statement in statements {
+        let read = match is_changed && looks_up(statement) {
+            true => Err(looked_up_anew()),
+            false => command(around, statement),
+        };
+        // What another command proves still counts against a hint.
+        let command = read.unwrap_or_else(|refusal| Command::refused(around.map, refusal));
+        is_changed |= changes_look_ups(statement, &command);
+        commands.push(command);
+    }
+    Ok(commands)
+}
+
+fn looked_up_anew() -> Refusal {
+    Refusal::unproved("a command before this one in the text may change what names mean")
+        .detail(
+            "SET, the end of a transaction and CREATE TEMP TABLE change where names are looked up.",
+        )
+        .hint("Send the command in a text of its own.")
+}
+
+/// True if the command looks names of tables, functions or types up.
+fn looks_up(statement: &NodeEnum) -> bool {
+    !matches!(
+        statement,
+        NodeEnum::TransactionStmt(_)
+            | NodeEnum::VariableSetStmt(_)
+            | NodeEnum::VariableShowStmt(_)
+            | NodeEnum::DiscardStmt(_)
+            | NodeEnum::DeallocateStmt(_)
+            | NodeEnum::ListenStmt(_)
+            | NodeEnum::UnlistenStmt(_)
+            | NodeEnum::NotifyStmt(_)
+            | NodeEnum::FetchStmt(_)
+            | NodeEnum::ClosePortalStmt(_)
+            | NodeEnum::ConstraintsSetStmt(_)
+    )
+}
+
+/// Settings that do not matter to what a statement means. Neither do those of users, which have a
+/// dot, nor timeouts.
+const HARMLESS_SETTINGS: [&str; 19] = [
+    "application_name",
+    "bytea_output",
+    "client_min_messages",
+    "cursor_tuple_fraction",
+    "datestyle",
+    "default_transaction_isolation",
+    "default_transaction_read_only",
+    "extra_float_digits",
+    "intervalstyle",
+    "jit",
+    "lc_messages",
+    "lc_monetary",
+    "plan_cache_mode",
+    "synchronous_commit",
+    "timezone",
+    "transaction",
+    "session characteristics",
+    "transaction_isolation",
+    "work_mem",
+];
+
+/// True if a command may change what names of later commands mean.
+fn changes_look_ups(statement: &NodeEnum, command: &Command) -> bool {
+    match statement {
+        NodeEnum::VariableSetStmt(set) => {
+            let name = set.name.to_ascii_lowercase();
+            let is_harmless = name.contains('.')
+                || name.ends_with("_timeout")
+                || HARMLESS_SETTINGS.contains(&&*name);
+            !is_harmless
+        }
+        NodeEnum::DiscardStmt(_) => true,
+        NodeEnum::TransactionStmt(of) => !matches!(
+            of.kind(),
+            TransactionStmtKind::TransStmtBegin
+                | TransactionStmtKind::TransStmtStart
+                | TransactionStmtKind::TransStmtSavepoint
+                | TransactionStmtKind::TransStmtRelease
+        ),
+        _ if !looks_up(statement) => false,
+        _ => {
+            command.class == Class::Temporary
+                || !command.facts.settings.is_empty()
+                // Nobody knows what a refused command does.
+                || command.facts.refused.is_some()
+        }
+    }
 }
 
 fn command(around: Surroundings<'_>, statement: &NodeEnum) -> Result<Command, Refusal> {
@@ -27,6 +115,8 @@ fn command(around: Surroundings<'_>, statement: &NodeEnum) -> Result<Command, Re
         let mut facts = Facts::new(around.map);
         // Notifications and locks are not repeated.
         facts.guess = !matches!(class, Class::First | Class::Temporary | Class::Here);
+        // Here, a table's name is taken for a temporary table's.
+        facts.has_unknown_name = class == Class::Here && looks_up(statement);
         Ok(Command { class, facts })
     };
     match statement {
@@ -134,10 +224,20 @@ fn needs_shard(what: &str) -> Refusal {
 }
 
 fn rows(around: Surroundings<'_>, statement: &NodeEnum) -> Result<Command, Refusal> {
-    let mut facts = rule::read(around, statement)?;
-    facts.guess &= !facts.writes;
+    let mut facts = rule::read(around, statement);
+    facts.guess &= !facts.writes && facts.refused.is_none();
     let class = Class::Rows;
     Ok(Command { class, facts })
+}
+
+/// True for the tables of large objects, which are on the shard that has made them.
+pub(crate) fn is_of_large_objects(table: &Table) -> bool {
+    table.relation.name.starts_with("pg_largeobject")
+}
+
+/// A table of PostgreSQL's own that is not the same, or not written, on all shards.
+pub(crate) fn of_one_server(table: &Table) -> Refusal {
+    needs_shard(&format!("\"{}\" is each shard's own, and", table.name()))
 }
 
 /// A command that is not repeated.
@@ -197,8 +297,12 @@ fn copy(around: Surroundings<'_>, copy: &protobuf::CopyStmt) -> Result<Command, 
     let mut facts = Facts::new(around.map);
     (facts.guess, facts.writes) = (false, copy.is_from);
     let class = Class::Rows;
+    if copy.where_clause.is_some() {
+        return Err(needs_shard("COPY with WHERE"));
+    }
     if may_be_temporary(around, Some(table)) {
         let class = Class::Here;
+        facts.has_unknown_name = true;
         return Ok(Command { class, facts });
     }
     let schema = Some(table.schemaname.as_str()).filter(|schema| !schema.is_empty());
@@ -210,6 +314,9 @@ fn copy(around: Surroundings<'_>, copy: &protobuf::CopyStmt) -> Result<Command, 
     facts.may = shards;
     facts.scarce = Some(found.name());
     match around.catalogue.place(around.map, found)? {
+        TablePlace::Catalogue if copy.is_from || is_of_large_objects(found) => {
+            return Err(of_one_server(found));
+        }
         TablePlace::Catalogue => facts.reads_catalogue = true,
         TablePlace::One(shard) => {
             facts

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use crate::catalogue::{Catalogue, Path};
 use crate::map::{Map, Shard, ShardSet};
 use crate::proof::{Goal, Proof};
+use crate::refusal::Refusal;
 use crate::scan::Shape;
 
 /// What a statement is read with.
@@ -18,6 +19,13 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) functions: &'a HashSet<String>,
     /// The client has temporary tables, and keeps its server.
     pub(crate) has_temporary: bool,
+}
+
+impl Surroundings<'_> {
+    /// True if `=` of two keys is the built-in one.
+    pub(crate) fn is_equals_built_in(&self) -> bool {
+        self.path.catalog_first() && !self.catalogue.has_other_equals()
+    }
 }
 
 /// What is known about a statement.
@@ -44,6 +52,11 @@ pub(crate) struct Facts {
     pub(crate) guess: bool,
     /// Constants that name a setting, which must not be Howdah's.
     pub(crate) settings: Vec<u32>,
+    /// A name that no catalogue has is taken for a temporary table's.
+    pub(crate) has_unknown_name: bool,
+    /// Why the statement is refused. What is known of its tables and keys still counts against a
+    /// hint.
+    pub(crate) refused: Option<Refusal>,
 }
 
 impl Facts {
@@ -63,6 +76,16 @@ impl Facts {
             temporary: false,
             guess: true,
             settings: Vec::new(),
+            has_unknown_name: false,
+            refused: None,
+        }
+    }
+
+    /// The statement is refused. What no hint helps against is said first.
+    pub(crate) fn refuse(&mut self, refusal: Refusal) {
+        let is_worse = |before: &Refusal| refusal.firm && !before.firm;
+        if self.refused.as_ref().is_none_or(is_worse) {
+            self.refused = Some(refusal);
         }
     }
 }

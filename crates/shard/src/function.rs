@@ -46,7 +46,7 @@ const HARMLESS: [&str; 23] = [
 
 /// Functions that take queries or tables as texts or OIDs, though they are stable, or of an
 /// extension.
-const READS_BY_TEXT: [&str; 14] = [
+const READS_BY_TEXT: [&str; 19] = [
     "table_to_xml",
     "table_to_xmlschema",
     "table_to_xml_and_xmlschema",
@@ -61,10 +61,25 @@ const READS_BY_TEXT: [&str; 14] = [
     "ts_stat",
     "ts_rewrite",
     "connectby",
+    "cypher",
+    "st_estimatedextent",
+    "st_findextent",
+    "xpath_nodeset",
+    "xpath_table",
 ];
 
 /// The beginnings of such functions' names.
-const READS_BY_TEXT_BEGINS: [&str; 4] = ["dblink", "crosstab", "query_to_xml", "lo_"];
+const READS_BY_TEXT_BEGINS: [&str; 5] = ["dblink", "crosstab", "query_to_xml", "lo_", "pgr_"];
+
+/// The beginnings of names of extensions' functions that are volatile, but make a value only.
+const MAKES_VALUE_BEGINS: [&str; 6] = [
+    "uuid_generate_",
+    "gen_",
+    "pgp_",
+    "encrypt",
+    "ulid",
+    "set_limit",
+];
 
 /// What a call means; a refusal if the function may touch other shards' rows.
 pub(crate) fn judge(
@@ -111,6 +126,12 @@ pub(crate) fn judge(
     })
 }
 
+/// True if a function with a name is not built in.
+pub(crate) fn is_user_defined(around: &Surroundings<'_>, name: &str) -> bool {
+    let facts = around.catalogue.functions(around.path, None, name);
+    facts.values().any(|facts| !facts.built_in)
+}
+
 fn is_of_first_shard(name: &str) -> bool {
     name.starts_with("pg_advisory_") || name.starts_with("pg_try_advisory_") || name == "pg_notify"
 }
@@ -124,14 +145,19 @@ fn is_allowed(name: &str, facts: FunctionFacts) -> bool {
         return false;
     }
     facts.immutable
-        || facts.of_extension
+        || (facts.of_extension && (facts.stable || makes_value(name)))
         || (facts.built_in && (facts.stable || HARMLESS.contains(&name)))
+}
+
+fn makes_value(name: &str) -> bool {
+    let mut begins = MAKES_VALUE_BEGINS.iter();
+    begins.any(|begin| name.starts_with(begin))
 }
 
 fn kind(facts: FunctionFacts) -> &'static str {
     match (facts.built_in, facts.of_extension) {
         (true, _) => "PostgreSQL's, but depends on one server",
-        (_, true) => "an extension's, and takes queries or tables as texts",
+        (_, true) => "an extension's, and VOLATILE or takes queries or tables as texts",
         _ => "not built in, not of an extension, and not IMMUTABLE",
     }
 }

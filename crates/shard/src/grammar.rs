@@ -15,6 +15,10 @@ static READING: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 /// The tree of a shape.
 pub(crate) fn parse(shape: &Shape) -> Result<ParseResult, Refusal> {
+    // The process reads one text at a time: no work for what is refused anyway.
+    if depth(shape.text()) > MOST_DEPTH {
+        return Err(too_deep());
+    }
     let guard = READING.lock();
     let parsed = pg_query::parse(shape.text(), 0);
     drop(guard);
@@ -23,11 +27,30 @@ pub(crate) fn parse(shape: &Shape) -> Result<ParseResult, Refusal> {
         .map_err(|error| refusal(&error))
 }
 
+/// The deepest parentheses.
+const MOST_DEPTH: usize = 100;
+
+/// How deep the parentheses of a shape are, which has no strings.
+fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    for byte in text.bytes() {
+        match byte {
+            b'(' | b'[' => depth += 1,
+            b')' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
+fn too_deep() -> Refusal {
+    Refusal::too_complex("the statement is nested too deeply").detail(
+        "Statements in a sharded database may have some 15 levels of subqueries, or 45 of operators.",
+    )
+}
+
 fn refusal(error: &pg_query::Error) -> Refusal {
-    let too_deep = || {
-        Refusal::too_complex("the statement is nested too deeply")
-            .detail("Statements in a sharded database may have some 15 levels of subqueries, or 45 of operators.")
-    };
     match error {
         pg_query::Error::Decode(_) => too_deep(),
         pg_query::Error::Parse(message) => {

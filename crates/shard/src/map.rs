@@ -33,6 +33,22 @@ impl ShardSet {
         })
     }
 
+    /// All shards that any database can have.
+    pub(crate) fn all() -> ShardSet {
+        ShardSet(u128::MAX)
+    }
+
+    /// The shards that are not in the other set.
+    #[must_use]
+    pub(crate) fn without(self, other: ShardSet) -> ShardSet {
+        ShardSet(self.0 & !other.0)
+    }
+
+    /// The shard of the set, if there is one only.
+    pub(crate) fn only(self) -> Option<Shard> {
+        (self.0.count_ones() == 1).then(|| Shard(self.0.trailing_zeros() as u8))
+    }
+
     /// This set and a shard.
     #[must_use]
     pub fn with(self, shard: Shard) -> ShardSet {

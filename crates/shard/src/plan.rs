@@ -1,9 +1,10 @@
 //! Plans: what is known about a text before its values, and where its values say that it goes.
 
 use crate::facts::Facts;
-use crate::map::{Map, Shard};
+use crate::map::{Map, Shard, ShardSet};
 use crate::proof::Values;
-use crate::refusal::{Refusal, SAY_SHARD};
+use crate::refusal::Refusal;
+use crate::scan::ConstantKind;
 
 /// What is known about texts with one shape.
 #[derive(Debug)]
@@ -13,6 +14,9 @@ pub struct Plan {
     pub guess: bool,
     /// The text writes rows.
     pub writes: bool,
+    /// A name that no catalogue has is taken for a temporary table's: the catalogues have to be
+    /// newer than the text before the plan counts.
+    pub has_unknown_name: bool,
     pub(crate) commands: Vec<Command>,
 }
 
@@ -80,21 +84,51 @@ pub enum NoKey {
 impl Plan {
     /// Where the text goes with these values.
     pub fn place(&self, map: &Map, values: &Values<'_>) -> Verdict {
-        let mut verdict = Verdict::NoKey(NoKey::Any);
-        for (at, command) in self.commands.iter().enumerate() {
+        let mut verdict = None;
+        let mut refused: Option<Refusal> = None;
+        for command in &self.commands {
+            // What a refused command proves counts, too.
             let next = match command.place(map, values) {
-                Ok(next) => next,
-                Err(refusal) => return Verdict::Refused(refusal),
+                Ok(next) => Some(next),
+                Err(refusal) => {
+                    let proved = refusal.proved.map(Verdict::Shard);
+                    if refused
+                        .as_ref()
+                        .is_none_or(|before| refusal.firm && !before.firm)
+                    {
+                        refused = Some(refusal);
+                    }
+                    proved
+                }
             };
-            verdict = match at {
-                0 => next,
-                _ => match both(map, verdict, next) {
-                    Ok(verdict) => verdict,
+            verdict = match (verdict, next) {
+                (Some(before), Some(next)) => match both(map, before, next) {
+                    Ok(verdict) => Some(verdict),
                     Err(refusal) => return Verdict::Refused(refusal),
                 },
+                (before, next) => before.or(next),
             };
         }
-        verdict
+        match (refused, verdict) {
+            (Some(mut refusal), verdict) => {
+                refusal.proved = verdict.as_ref().and_then(Verdict::must);
+                Verdict::Refused(refusal)
+            }
+            (None, verdict) => verdict.unwrap_or(Verdict::NoKey(NoKey::Any)),
+        }
+    }
+
+    /// The shards on which all names of the text mean what they mean here.
+    pub fn shards(&self, map: &Map) -> ShardSet {
+        let commands = self.commands.iter();
+        commands.fold(map.all(), |shards, command| shards.and(command.facts.may))
+    }
+
+    /// A refusal if a name of the text means something else on a shard that nothing in the text
+    /// proves: for what goes where its transaction is, or is a guess.
+    pub fn check(&self, map: &Map, shard: Shard) -> Result<(), Refusal> {
+        let mut commands = self.commands.iter();
+        commands.try_for_each(|command| command.may(map, shard))
     }
 
     /// How many commands the text has.
@@ -108,14 +142,12 @@ impl Verdict {
     /// an error.
     #[must_use]
     pub fn with_hint(self, map: &Map, hint: Shard) -> Verdict {
-        let proved = match &self {
-            Verdict::Shard(shard) => Some(*shard),
-            Verdict::NoKey(NoKey::First) => Some(Shard(0)),
-            Verdict::NoKey(NoKey::Replicated { home, write: true }) => Some(*home),
-            Verdict::Refused(refusal) if refusal.firm => return self,
-            Verdict::NoKey(_) | Verdict::Refused(_) => None,
-        };
-        match proved {
+        if let Verdict::Refused(refusal) = &self
+            && refusal.firm
+        {
+            return self;
+        }
+        match self.must() {
             Some(shard) if shard != hint => {
                 let (here, there) = (map.name_of(hint), map.name_of(shard));
                 Verdict::Refused(
@@ -130,17 +162,22 @@ impl Verdict {
             _ => Verdict::Shard(hint),
         }
     }
+
+    /// The only shard that is right.
+    fn must(&self) -> Option<Shard> {
+        match self {
+            Verdict::Shard(shard) => Some(*shard),
+            Verdict::NoKey(NoKey::First) => Some(Shard(0)),
+            Verdict::NoKey(NoKey::Replicated { home, write: true }) => Some(*home),
+            Verdict::Refused(refusal) => refusal.proved,
+            Verdict::NoKey(_) => None,
+        }
+    }
 }
 
 /// Where two commands of a text go together.
 fn both(map: &Map, one: Verdict, other: Verdict) -> Result<Verdict, Refusal> {
-    let must = |verdict: &Verdict| match verdict {
-        Verdict::Shard(shard) => Some(*shard),
-        Verdict::NoKey(NoKey::First) => Some(Shard(0)),
-        Verdict::NoKey(NoKey::Replicated { home, write: true }) => Some(*home),
-        _ => None,
-    };
-    match (must(&one), must(&other)) {
+    match (one.must(), other.must()) {
         (Some(first), Some(second)) if first != second => {
             let (first, second) = (map.name_of(first), map.name_of(second));
             Err(
@@ -148,21 +185,46 @@ fn both(map: &Map, one: Verdict, other: Verdict) -> Result<Verdict, Refusal> {
                     .detail(format!(
                         "One belongs to shard \"{first}\", another to \"{second}\"."
                     ))
-                    .hint("Send each command in a text of its own."),
+                    .hint("Send each command in a text of its own.")
+                    .firm(),
             )
         }
         (Some(_), Some(_)) if one == other => Ok(one),
         (Some(shard), Some(_)) => Ok(Verdict::Shard(shard)),
         (Some(_), None) => Ok(one),
         (None, Some(_)) => Ok(other),
-        // The first that says more than nothing.
+        // What is on the client's server only, then the first that says more than nothing.
+        (None, None) if other == Verdict::NoKey(NoKey::Here) => Ok(other),
         (None, None) if one == Verdict::NoKey(NoKey::Any) => Ok(other),
         (None, None) => Ok(one),
     }
 }
 
 impl Command {
+    /// A command that is refused, of which nothing else is known.
+    pub(crate) fn refused(map: &Map, refusal: Refusal) -> Command {
+        let mut facts = Facts::new(map);
+        facts.guess = false;
+        facts.refuse(refusal);
+        let class = Class::Rows;
+        Command { class, facts }
+    }
+
     fn place(&self, map: &Map, values: &Values<'_>) -> Result<Verdict, Refusal> {
+        let placed = self.placed(map, values);
+        let Some(refused) = &self.facts.refused else {
+            return placed;
+        };
+        let mut refused = refused.clone();
+        match placed {
+            Err(other) if other.firm => return Err(other),
+            Err(other) => refused.proved = other.proved,
+            Ok(verdict) => refused.proved = verdict.must(),
+        }
+        Err(refused)
+    }
+
+    fn placed(&self, map: &Map, values: &Values<'_>) -> Result<Verdict, Refusal> {
         let Facts {
             proof,
             goals,
@@ -218,7 +280,8 @@ impl Command {
         for number in &self.facts.settings {
             let mut names = values.constants.of_number(*number, values.text);
             let is_ours = names.any(|name| {
-                name.value.is_none_or(|name| {
+                let is_plain = name.kind == ConstantKind::Text;
+                name.value.filter(|_| is_plain).is_none_or(|name| {
                     let start = name.first_chunk::<7>();
                     start.is_some_and(|start| start.eq_ignore_ascii_case(b"howdah."))
                 })
@@ -279,7 +342,8 @@ fn several(map: &Map, one: (Shard, &str), other: (Shard, &str)) -> Refusal {
     );
     Refusal::unproved("the statement touches several shards")
         .detail(detail)
-        .hint(SAY_SHARD)
+        .hint("Write a statement for each shard.")
+        .firm()
 }
 
 impl Plan {
@@ -292,7 +356,7 @@ impl Plan {
                 fixed,
                 ..
             } = &command.facts;
-            300 + proof.bytes() + 100 * (goals.len() + fixed.len())
+            500 + proof.bytes() + 100 * (goals.len() + fixed.len())
         };
         self.commands.iter().map(of_command).sum()
     }

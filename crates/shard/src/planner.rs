@@ -65,6 +65,9 @@ pub struct Planner {
 /// The most readings that are remembered.
 const MOST_READINGS: usize = 1000;
 
+/// The longest `search_path`, in bytes.
+const MOST_PATH: usize = 4096;
+
 impl Planner {
     /// A planner for a map, whose plans take at most so many bytes, about. `functions` are those
     /// that touch one shard only, as the user says: `name` or `schema.name`.
@@ -124,6 +127,10 @@ impl Planner {
                     .hint("Set client_encoding to UTF8."),
             );
         }
+        if names.search_path.is_some_and(|path| path.len() > MOST_PATH) {
+            let message = format!("search_path is longer than {MOST_PATH} bytes");
+            return Err(Refusal::too_complex(message).hint("Set a shorter search_path."));
+        }
         let (shape, constants) = scan(text, names.escapes)?;
         let reading = self.reading(names);
         let plan = self.plan_of(&shape, reading)?;
@@ -177,6 +184,9 @@ impl Planner {
         Ok(Arc::new(Plan {
             guess: commands.iter().all(|command| command.facts.guess),
             writes: commands.iter().any(|command| command.facts.writes),
+            has_unknown_name: commands
+                .iter()
+                .any(|command| command.facts.has_unknown_name),
             commands,
         }))
     }

@@ -5,7 +5,7 @@
 //! there, or NULL. A **leaf** is a constant or parameter. A **rule** says that a node holds if all
 //! its premises do. Nothing else makes a node hold, so a circle of columns proves nothing.
 
-use crate::map::{DistributionId, Map, Shard};
+use crate::map::{DistributionId, Map, Shard, ShardSet};
 use crate::refusal::Refusal;
 use crate::scan::{ConstantKind, Constants};
 use crate::value::{Given, KeyType, KeyValue, Unreadable, is_undeclared};
@@ -91,6 +91,8 @@ pub(crate) struct Proof {
     pub(crate) cuts_blanks: bool,
     /// The leaves from which a goal may follow.
     needed: Vec<bool>,
+    /// The rules that have a node among their premises.
+    followers: Vec<Vec<u32>>,
 }
 
 /// A column that has to hold.
@@ -118,6 +120,25 @@ impl Proof {
         self.rules.push(Rule { node, premises });
     }
 
+    /// How many nodes there are.
+    pub(crate) fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
+    /// How many rules there are.
+    pub(crate) fn count(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Takes back the rules from a place on that are about older nodes than this.
+    pub(crate) fn take_rules(&mut self, from: usize, older: Node) -> Vec<(Node, Vec<Premise>)> {
+        let added = self.rules.split_off(from);
+        let (taken, kept): (Vec<_>, Vec<_>) = added.into_iter().partition(|rule| rule.node < older);
+        self.rules.extend(kept);
+        let taken = taken.into_iter().map(|rule| (rule.node, rule.premises));
+        taken.collect()
+    }
+
     /// The node is a column of a recursive query inside itself: it may be taken to hold if `added`,
     /// the same column of what the recursion adds, then does.
     pub(crate) fn recursion(&mut self, node: Node, added: Node) {
@@ -127,45 +148,48 @@ impl Proof {
     /// How much memory the rules take, about.
     pub(crate) fn bytes(&self) -> usize {
         let of_rule = |rule: &Rule| 40 + 8 * rule.premises.len();
-        self.rules.iter().map(of_rule).sum::<usize>() + 20 * self.leaves.len()
+        self.rules.iter().map(of_rule).sum::<usize>()
+            + 20 * self.leaves.len()
+            + 30 * self.nodes as usize
     }
 
-    /// Forgets what no goal can follow from.
+    /// Forgets what no goal can follow from, and notes what follows from each node.
     pub(crate) fn prune(&mut self, goals: &[Goal]) {
-        let mut nodes = vec![false; self.nodes as usize];
-        goals
-            .iter()
-            .for_each(|goal| nodes[goal.node as usize] = true);
-        let mut more = true;
-        while more {
-            more = false;
-            let rules = self
-                .rules
-                .iter()
-                .map(|rule| (rule.node, &rule.premises[..]));
-            let recursions = self.recursions.iter();
-            let added: Vec<_> = recursions
-                .map(|(node, added)| (*node, [Premise::Node(*added)]))
-                .collect();
-            let added = added.iter().map(|(node, premises)| (*node, &premises[..]));
-            for (_, premises) in rules
-                .chain(added)
-                .filter(|(node, _)| nodes[*node as usize])
-                .collect::<Vec<_>>()
-            {
-                for premise in premises {
-                    if let Premise::Node(node) = premise {
-                        more |= !std::mem::replace(&mut nodes[*node as usize], true);
-                    }
-                }
-            }
+        let count = self.nodes as usize;
+        let mut proofs: Vec<Vec<usize>> = vec![Vec::new(); count];
+        for (at, rule) in self.rules.iter().enumerate() {
+            proofs[rule.node as usize].push(at);
         }
-        self.rules.retain(|rule| nodes[rule.node as usize]);
-        self.recursions.retain(|(node, _)| nodes[*node as usize]);
+        let mut added: Vec<Vec<Node>> = vec![Vec::new(); count];
+        for (node, by) in &self.recursions {
+            added[*node as usize].push(*by);
+        }
+        let mut matters = vec![false; count];
+        let mut open: Vec<Node> = goals.iter().map(|goal| goal.node).collect();
+        while let Some(node) = open.pop() {
+            let node = node as usize;
+            if std::mem::replace(&mut matters[node], true) {
+                continue;
+            }
+            open.append(&mut added[node]);
+            let premises = proofs[node]
+                .iter()
+                .flat_map(|rule| &self.rules[*rule].premises);
+            open.extend(premises.filter_map(|premise| match premise {
+                Premise::Node(node) => Some(*node),
+                Premise::Leaf(_) => None,
+            }));
+        }
+        self.rules.retain(|rule| matters[rule.node as usize]);
+        self.recursions.retain(|(node, _)| matters[*node as usize]);
         self.needed = vec![false; self.leaves.len()];
-        for premise in self.rules.iter().flat_map(|rule| &rule.premises) {
-            if let Premise::Leaf(leaf) = premise {
-                self.needed[*leaf as usize] = true;
+        self.followers = vec![Vec::new(); count];
+        for (at, rule) in self.rules.iter().enumerate() {
+            for premise in &rule.premises {
+                match premise {
+                    Premise::Leaf(leaf) => self.needed[*leaf as usize] = true,
+                    Premise::Node(node) => self.followers[*node as usize].push(at as u32),
+                }
             }
         }
     }
@@ -179,94 +203,92 @@ impl Proof {
         values: &Values<'_>,
         may: impl Fn(Shard) -> Result<(), Refusal>,
     ) -> Result<Option<Shard>, Refusal> {
-        let mut of: Vec<(DistributionId, Vec<Held>)> = Vec::new();
+        let mut solved: Vec<(DistributionId, Solved)> = Vec::new();
         for goal in goals {
-            if !of.iter().any(|(by, _)| *by == goal.by) {
-                let leaves = self.leaves.iter().zip(&self.needed);
-                let held = leaves.map(|(leaf, needed)| match needed {
-                    true => self.held(map, goal.by, leaf, values),
-                    false => Held::Several,
-                });
-                of.push((goal.by, held.collect()));
+            if !solved.iter().any(|(by, _)| *by == goal.by) {
+                solved.push((goal.by, self.solve(map, goal.by, values)));
             }
         }
-        let mut candidates = Vec::new();
-        for held in of.iter().flat_map(|(_, held)| held) {
-            if let Held::On(shard) = held
-                && !candidates.contains(shard)
-            {
-                candidates.push(*shard);
-            }
+        let mut fit = ShardSet::all();
+        for (goal, solved) in of_goals(goals, &solved) {
+            fit = fit.and(solved.holds[goal.node as usize]);
         }
-        let any = candidates.is_empty();
-        candidates.extend(any.then_some(Shard(0)));
-        let mut first = None;
-        for shard in candidates {
-            match self.unproved(goals, &of, shard) {
-                None if any => return Ok(None),
-                None => return may(shard).map(|()| Some(shard)),
-                Some(goal) => first = first.or(Some((goal, shard))),
-            }
+        if fit == ShardSet::all() {
+            return Ok(None);
         }
-        let (goal, shard) = first.ok_or_else(|| Refusal::unproved("nothing is to be proved"))?;
-        Err(self.refusal(map, goal, &of, shard, any))
-    }
-
-    /// The first goal that does not hold for a shard.
-    fn unproved<'a>(
-        &self,
-        goals: &'a [Goal],
-        of: &[(DistributionId, Vec<Held>)],
-        shard: Shard,
-    ) -> Option<&'a Goal> {
-        for (by, held) in of {
-            let holds = self.solve(held, shard);
-            let mine = goals.iter().filter(|goal| goal.by == *by);
-            let unproved = mine.into_iter().find(|goal| !holds[goal.node as usize]);
-            if unproved.is_some() {
-                return unproved;
-            }
-        }
-        None
-    }
-
-    /// Which nodes hold for a shard.
-    fn solve(&self, held: &[Held], shard: Shard) -> Vec<bool> {
-        let mut denied = vec![false; self.nodes as usize];
-        loop {
-            let holds = self.consequences(held, shard, &denied);
-            let bad =
-                |(node, added): &&(Node, Node)| holds[*node as usize] && !holds[*added as usize];
-            let Some((node, _)) = self.recursions.iter().find(bad) else {
-                return holds;
-            };
-            denied[*node as usize] = true;
-        }
-    }
-
-    /// The nodes that follow from the leaves.
-    fn consequences(&self, held: &[Held], shard: Shard, denied: &[bool]) -> Vec<bool> {
-        let mut holds = vec![false; self.nodes as usize];
-        loop {
-            let mut more = false;
-            for rule in &self.rules {
-                let node = rule.node as usize;
-                if holds[node] || denied[node] {
-                    continue;
+        let held = solved.iter().flat_map(|(_, solved)| &solved.held);
+        let named = held.filter_map(|held| match held {
+            Held::On(shard) => Some(*shard),
+            _ => None,
+        });
+        let named: Vec<Shard> = named.collect();
+        let Some(shard) = named.iter().find(|shard| fit.has(**shard)) else {
+            let mut refusal = self.refusal(map, goals, &solved, named.first().copied());
+            // Rows that are on one shard only, whatever else is not proved.
+            for (goal, solved) in of_goals(goals, &solved) {
+                if let Some(only) = solved.holds[goal.node as usize].only() {
+                    refusal.firm |= refusal.proved.is_some_and(|other| other != only);
+                    refusal.proved = Some(only);
                 }
-                holds[node] = rule.premises.iter().all(|premise| match premise {
-                    Premise::Node(other) => holds[*other as usize],
-                    Premise::Leaf(leaf) => {
-                        let held = &held[*leaf as usize];
-                        *held == Held::Nothing || *held == Held::On(shard)
-                    }
-                });
-                more |= holds[node];
+            }
+            return Err(refusal);
+        };
+        may(*shard).map(|()| Some(*shard))
+    }
+
+    /// What follows from the values in a distribution.
+    fn solve(&self, map: &Map, by: DistributionId, values: &Values<'_>) -> Solved {
+        let leaves = self.leaves.iter().zip(&self.needed);
+        let held = leaves.map(|(leaf, needed)| match needed {
+            true => self.held(map, by, leaf, values),
+            false => Held::Several,
+        });
+        let held: Vec<Held> = held.collect();
+        let mut denied = vec![ShardSet::default(); self.nodes as usize];
+        loop {
+            let holds = self.consequences(&held, &denied);
+            let mut more = false;
+            for (node, added) in &self.recursions {
+                let unfounded = holds[*node as usize].without(holds[*added as usize]);
+                let denied = &mut denied[*node as usize];
+                *denied = denied.or(unfounded);
+                more |= !unfounded.is_empty();
             }
             if !more {
-                return holds;
+                return Solved { held, holds };
             }
         }
+    }
+
+    /// The shards for which each node holds.
+    fn consequences(&self, held: &[Held], denied: &[ShardSet]) -> Vec<ShardSet> {
+        let mut holds = vec![ShardSet::default(); self.nodes as usize];
+        // The first rule is the last in the list.
+        let mut open: Vec<u32> = (0..self.rules.len() as u32).rev().collect();
+        let mut is_open = vec![true; self.rules.len()];
+        while let Some(at) = open.pop() {
+            is_open[at as usize] = false;
+            let Rule { node, premises } = &self.rules[at as usize];
+            let node = *node as usize;
+            let fits = |premise: &Premise| match premise {
+                Premise::Node(other) => holds[*other as usize],
+                Premise::Leaf(leaf) => held[*leaf as usize].shards(),
+            };
+            let found = premises
+                .iter()
+                .fold(ShardSet::all(), |found, premise| found.and(fits(premise)));
+            let more = holds[node].or(found.without(denied[node]));
+            if more == holds[node] {
+                continue;
+            }
+            holds[node] = more;
+            for follower in &self.followers[node] {
+                if !std::mem::replace(&mut is_open[*follower as usize], true) {
+                    open.push(*follower);
+                }
+            }
+        }
+        holds
     }
 
     /// Where the values of a leaf are in a distribution.
@@ -290,6 +312,16 @@ impl Proof {
         };
         let mut held = Held::Nothing;
         for value in &read {
+            // The values of a list are written in UTF-8.
+            if let KeyValue::Text(text) = value
+                && std::str::from_utf8(text).is_err()
+                && map
+                    .distribution(by)
+                    .is_none_or(|found| found.slots().is_none())
+            {
+                let message = "a key's value is not in UTF-8, as the values of the list are";
+                return Held::Unknown(Refusal::unproved(message));
+            }
             match (map.shard_of(by, value), &held) {
                 (Ok(shard), Held::Nothing) => held = Held::On(shard),
                 (Ok(shard), Held::On(other)) if shard == *other => {}
@@ -340,16 +372,17 @@ impl Proof {
                 read
             }
             Term::Parameter(number) => {
-                let given = self.parameter(number, leaf.family, values)?;
+                let given = self.parameter(number, values)?;
                 KeyValue::of_parameter(leaf.family, given)?
                     .into_iter()
                     .collect()
             }
             Term::ParameterArray(number) => {
-                let given = self.parameter(number, leaf.family, values)?;
+                let given = self.parameter(number, values)?;
                 KeyValue::of_array(leaf.family, given)?.unwrap_or_default()
             }
         };
+        self.check_type(leaf, values, &read)?;
         for value in &read {
             let KeyValue::Text(text) = value else {
                 continue;
@@ -368,64 +401,105 @@ impl Proof {
         Ok(read)
     }
 
-    fn parameter<'a>(
-        &self,
-        number: u32,
-        family: KeyType,
-        values: &Values<'a>,
-    ) -> Result<Given<'a>, Unreadable> {
+    fn parameter<'a>(&self, number: u32, values: &Values<'a>) -> Result<Given<'a>, Unreadable> {
         let at = (number as usize).checked_sub(1);
         let given = at.and_then(|at| values.parameters.get(at));
         let given =
             *given.ok_or_else(|| Unreadable(format!("parameter ${number} is not given")))?;
-        // Digits mean the same number in each type.
-        let is_certain = family == KeyType::Integer && !given.binary;
-        if is_undeclared(given.oid) && !is_certain && self.doubtful.contains(&number) {
-            let what = "has several uses that may give it another type: declare or cast it";
-            return Err(Unreadable(format!("parameter ${number} {what}")));
-        }
         Ok(given)
     }
 
-    /// Why a goal does not hold.
+    /// A parameter with several uses may have another type than the key.
+    fn check_type(
+        &self,
+        leaf: &Leaf,
+        values: &Values<'_>,
+        read: &[KeyValue],
+    ) -> Result<(), Unreadable> {
+        let (Term::Parameter(number) | Term::ParameterArray(number)) = leaf.term else {
+            return Ok(());
+        };
+        if !self.doubtful.contains(&number) {
+            return Ok(());
+        }
+        let given = self.parameter(number, values)?;
+        // The digits of a small number mean the same in each type, even in a real.
+        let is_small = |value: &KeyValue| matches!(value, KeyValue::Int(0..=0x100_0000));
+        let is_certain = !given.binary && read.iter().all(is_small);
+        if given.bytes.is_none() || !is_undeclared(given.oid) || is_certain {
+            return Ok(());
+        }
+        let what = "has several uses that may give it another type: declare or cast it";
+        Err(Unreadable(format!("parameter ${number} {what}")))
+    }
+
+    /// Why the goals do not hold for one shard.
     fn refusal(
         &self,
         map: &Map,
-        goal: &Goal,
-        of: &[(DistributionId, Vec<Held>)],
-        shard: Shard,
-        any: bool,
+        goals: &[Goal],
+        solved: &[(DistributionId, Solved)],
+        named: Option<Shard>,
     ) -> Refusal {
-        let held = of
-            .iter()
-            .find(|(by, _)| *by == goal.by)
-            .map(|(_, held)| held);
-        let unknown = held.into_iter().flatten().find_map(|held| match held {
+        let is_unproved = |(goal, solved): &(&Goal, &Solved)| {
+            let holds = solved.holds[goal.node as usize];
+            named.map_or(holds.is_empty(), |shard| !holds.has(shard))
+        };
+        let mut of_goals = of_goals(goals, solved);
+        let Some((goal, solved)) = of_goals.find(is_unproved) else {
+            return Refusal::unproved("no shard has all rows of the statement");
+        };
+        let unknown = solved.held.iter().find_map(|held| match held {
             Held::Unknown(refusal) => Some(refusal.clone()),
             _ => None,
         });
         if let Some(mut refusal) = unknown {
-            refusal
-                .detail
-                .get_or_insert_with(|| format!("{} is not proved.", goal.what));
+            let detail = || format!("{} is not proved.", goal.what);
+            refusal.detail.get_or_insert_with(detail);
             return refusal;
         }
+        let what = &goal.what;
         let distribution = map.distribution(goal.by).map_or("", |found| found.name());
-        let detail = if any {
-            format!(
-                "{} is not compared with values of \"{distribution}\".",
-                goal.what
-            )
-        } else {
-            format!(
-                "{} is not proved to be on shard \"{}\" only.",
-                goal.what,
-                map.name_of(shard)
-            )
+        let detail = match named {
+            None => format!("{what} is not compared with values of \"{distribution}\"."),
+            Some(shard) => {
+                let shard = map.name_of(shard);
+                format!("{what} is not proved to be on shard \"{shard}\" only.")
+            }
         };
         Refusal::unproved("the statement is not proved to touch one shard only")
             .detail(detail)
             .hint(crate::refusal::SAY_KEY)
+    }
+}
+
+/// What follows in one distribution.
+struct Solved {
+    /// Where the values of each leaf are.
+    held: Vec<Held>,
+    /// The shards for which each node holds.
+    holds: Vec<ShardSet>,
+}
+
+/// Each goal, and what follows in its distribution.
+fn of_goals<'a>(
+    goals: &'a [Goal],
+    solved: &'a [(DistributionId, Solved)],
+) -> impl Iterator<Item = (&'a Goal, &'a Solved)> {
+    goals.iter().filter_map(|goal| {
+        let of = solved.iter().find(|(by, _)| *by == goal.by);
+        of.map(|(_, solved)| (goal, solved))
+    })
+}
+
+impl Held {
+    /// The shards that have all the values.
+    fn shards(&self) -> ShardSet {
+        match self {
+            Held::Nothing => ShardSet::all(),
+            Held::On(shard) => ShardSet::default().with(*shard),
+            Held::Several | Held::Unknown(_) => ShardSet::default(),
+        }
     }
 }
 

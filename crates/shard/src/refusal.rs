@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::map::Shard;
+
 /// What a client is told about a statement that no shard gets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
@@ -17,6 +19,8 @@ pub struct Refusal {
     pub firm: bool,
     /// No catalogue has a name of the statement: it may be newer than the catalogues.
     pub has_unknown_name: bool,
+    /// Something else in the text is proved to be on this shard, and there only.
+    pub proved: Option<Shard>,
 }
 
 /// The remedy for most statements.
@@ -57,6 +61,7 @@ impl Refusal {
             hint: None,
             firm: false,
             has_unknown_name: false,
+            proved: None,
         }
     }
 

@@ -12,6 +12,7 @@
 mod condition;
 mod expression;
 mod from;
+mod json;
 mod scope;
 mod write;
 
@@ -22,6 +23,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{self, SetOperation};
 
 use crate::catalogue::{Table, TablePlace};
+use crate::command;
 use crate::facts::{Facts, Surroundings};
 use crate::map::Shard;
 use crate::plan::REPLICATED;
@@ -32,24 +34,38 @@ use crate::value::KeyType;
 use scope::{Columns, Entry, NamedColumn, Scope, Source};
 
 /// Reads a SELECT, INSERT, UPDATE or DELETE.
-pub(crate) fn read(around: Surroundings<'_>, statement: &NodeEnum) -> Result<Facts, Refusal> {
+pub(crate) fn read(around: Surroundings<'_>, statement: &NodeEnum) -> Facts {
     let mut reader = Reader {
         around,
         facts: Facts::new(around.map),
         items: 0,
+        columns: MOST_COLUMNS,
+        look_ups: MOST_LOOK_UPS,
         ctes: Vec::new(),
         subqueries: HashMap::new(),
         replicated: Vec::new(),
         uses: HashMap::new(),
     };
-    reader.query(statement, None)?;
+    let read = reader.query(statement, None);
     let mut facts = reader.facts;
+    if let Err(refusal) = read {
+        facts.refuse(refusal);
+    }
     let uses = reader.uses.into_iter();
     let doubtful = uses.filter(|(_, (all, as_key))| all != as_key);
     facts.proof.doubtful = doubtful.map(|(number, _)| number).collect();
     facts.proof.prune(&facts.goals);
-    Ok(facts)
+    facts
 }
+
+/// The most columns of a result, as in PostgreSQL.
+const MOST_TARGETS: usize = 1664;
+
+/// The most columns of all items and results of a statement.
+const MOST_COLUMNS: usize = 50_000;
+
+/// The most columns among which all the names of a statement are looked up.
+const MOST_LOOK_UPS: usize = 5_000_000;
 
 /// A query of WITH.
 #[derive(Debug)]
@@ -65,6 +81,9 @@ struct Reader<'a> {
     facts: Facts,
     /// Items of FROM so far.
     items: u32,
+    /// How many columns may still be noted, and how many may still be looked at.
+    columns: usize,
+    look_ups: usize,
     /// The queries of WITH that the place sees.
     ctes: Vec<Cte>,
     /// The columns of each subquery in an expression, by the address of its tree.
@@ -96,6 +115,22 @@ fn inside(node: &protobuf::Node) -> Option<&NodeEnum> {
 
 fn boxed(node: &Option<Box<protobuf::Node>>) -> Option<&NodeEnum> {
     node.as_ref()?.node.as_ref()
+}
+
+/// True for `a.*` and `(a).*`, which PostgreSQL expands in targets and rows.
+fn is_star(node: Option<&NodeEnum>) -> bool {
+    let last = match node {
+        Some(NodeEnum::ColumnRef(column)) => column.fields.last(),
+        Some(NodeEnum::AIndirection(of)) => of.indirection.last(),
+        _ => None,
+    };
+    matches!(last.and_then(inside), Some(NodeEnum::AStar(_)))
+}
+
+/// The expressions of a row; `None` if their places are not certain.
+fn cells(row: &protobuf::RowExpr) -> Option<&[protobuf::Node]> {
+    let has_star = row.args.iter().any(|cell| is_star(inside(cell)));
+    (!has_star).then_some(&row.args)
 }
 
 /// The strings in a list of names.
@@ -212,6 +247,7 @@ impl<'a> Reader<'a> {
         self.with(select.with_clause.as_ref(), outer)?;
         let mut columns = self.select(start, outer)?;
         columns.rename(names);
+        self.notes(2 * columns.list.len())?;
         // Inside, each column is taken to be like that of the start.
         let mut inside = columns.clone();
         for column in &mut inside.list {
@@ -220,8 +256,11 @@ impl<'a> Reader<'a> {
         self.ctes[at].columns = Some(inside.clone());
         let added = self.select(step, outer)?;
         let mut result = inside.clone();
+        // Columns go together by their places.
+        let is_certain = !inside.open && !inside.unordered && inside.list.len() == added.list.len();
         for (at, column) in result.list.iter_mut().enumerate() {
-            let step = added.at(at).map_or(Source::Unknown, |column| column.source);
+            let step = added.at(at).filter(|_| is_certain);
+            let step = step.map_or(Source::Unknown, |column| column.source);
             let step = self.derived(step, u32::MAX);
             column.source = match (column.source, step) {
                 (
@@ -260,6 +299,7 @@ impl<'a> Reader<'a> {
         };
         let left = self.select(left, outer)?;
         let right = self.select(right, outer)?;
+        self.notes(left.list.len())?;
         let mut result = left.clone();
         for (at, column) in result.list.iter_mut().enumerate() {
             let mine = left.at(at).map_or(Source::Unknown, |column| column.source);
@@ -334,6 +374,9 @@ impl<'a> Reader<'a> {
             let Some(NodeEnum::List(row)) = inside(row) else {
                 return Err(not_read("such a row of VALUES"));
             };
+            if row.items.iter().any(|item| is_star(inside(item))) {
+                return Err(not_read("a star in a row of VALUES"));
+            }
             for (place, item) in row.items.iter().enumerate() {
                 self.expression(inside(item), &nowhere)?;
                 let source = self.source(inside(item), &nowhere);
@@ -425,16 +468,28 @@ impl<'a> Reader<'a> {
             if let Some(NodeEnum::ColumnRef(column)) = value
                 && let Some(NodeEnum::AStar(_)) = column.fields.last().and_then(inside)
             {
-                match strings(&column.fields)[..] {
-                    [] => columns.append(all),
-                    [.., table] => match scope.columns_of(table) {
-                        Some(found) => columns.append(found),
-                        None => columns.open = true,
-                    },
+                let found = match strings(&column.fields)[..] {
+                    [] => Some(all),
+                    [table] => scope.columns_of(None, table),
+                    [schema, table] => scope.columns_of(Some(schema), table),
+                    _ => None,
+                };
+                match found {
+                    Some(found) => {
+                        self.targets_fit(columns.list.len() + found.list.len())?;
+                        self.notes(found.list.len())?;
+                        columns.append(found);
+                    }
+                    None => columns.open = true,
                 }
                 continue;
             }
             self.expression(value, scope)?;
+            if is_star(value) {
+                columns.open = true;
+                continue;
+            }
+            self.targets_fit(columns.list.len() + 1)?;
             let written = Some(&target.name).filter(|name| !name.is_empty()).cloned();
             let name = written.or_else(|| match value {
                 Some(NodeEnum::ColumnRef(column)) => strings(&column.fields)
@@ -450,6 +505,34 @@ impl<'a> Reader<'a> {
             .iter_mut()
             .for_each(|column| column.hidden = false);
         Ok(columns)
+    }
+
+    fn targets_fit(&self, count: usize) -> Result<(), Refusal> {
+        if count <= MOST_TARGETS {
+            return Ok(());
+        }
+        let message = format!("target lists can have at most {MOST_TARGETS} entries");
+        Err(Refusal::new("54011", message))
+    }
+
+    /// Notes columns of items and results.
+    fn notes(&mut self, columns: usize) -> Result<(), Refusal> {
+        let left = self.columns.checked_sub(columns);
+        self.columns = left.ok_or_else(|| {
+            Refusal::too_complex("the statement has too many columns").detail(format!(
+                "All its tables and subqueries have more than {MOST_COLUMNS} columns."
+            ))
+        })?;
+        Ok(())
+    }
+
+    /// Looks a name up among the columns that a place sees.
+    fn looks_up(&mut self, scope: &Scope<'_>) -> Result<(), Refusal> {
+        let left = self.look_ups.checked_sub(scope.width());
+        self.look_ups = left.ok_or_else(|| {
+            Refusal::too_complex("the statement has too many names for its many columns")
+        })?;
+        Ok(())
     }
 
     /// FOR UPDATE and its kin.
@@ -512,6 +595,7 @@ impl<'a> Reader<'a> {
         let Some((table, shards)) = catalogue.table(path, schema, &named.relname) else {
             if may_be_temporary {
                 self.facts.temporary = true;
+                self.facts.has_unknown_name = true;
                 return Ok(None);
             }
             let name = schema.map_or_else(String::new, |schema| format!("{schema}."));
@@ -524,6 +608,9 @@ impl<'a> Reader<'a> {
             .unknown_name());
         };
         let place = catalogue.place(map, table)?;
+        if place == TablePlace::Catalogue && command::is_of_large_objects(table) {
+            return Err(command::of_one_server(table));
+        }
         if place != TablePlace::Catalogue {
             let narrowed = self.facts.may.and(shards);
             if narrowed != self.facts.may {

@@ -299,15 +299,21 @@ impl Scan<'_> {
 
     /// A list of constants behind IN becomes a list with one of each kind.
     fn fold_list(&mut self) -> Result<(), Refusal> {
-        let Some((elements, end)) = constants_in_parentheses(&self.lexer) else {
+        if !is_list_of_constants(self.lexer.clone()) {
             return Ok(());
-        };
-        let Some(open) = self.lexer.next() else {
-            return Ok(());
-        };
-        self.add(&open)?;
+        }
+        if let Some(open) = self.lexer.next() {
+            self.add(&open)?;
+        }
         let mut kinds: Vec<(bool, Kind, bool, u32)> = Vec::new();
-        for (sign, constant) in elements {
+        while let Some(mut constant) = self.lexer.next() {
+            let sign = Some(constant.clone()).filter(|token| token.kind == Kind::Operator);
+            if sign.is_some() {
+                let Some(behind) = self.lexer.next() else {
+                    break;
+                };
+                constant = behind;
+            }
             let small = constant.kind == Kind::Integer && is_int4(self.lexer.bytes(&constant));
             let same = |(signed, kind, is_small, _): &&(bool, Kind, bool, u32)| {
                 *signed == sign.is_some() && *kind == constant.kind && *is_small == small
@@ -315,26 +321,25 @@ impl Scan<'_> {
             if let Some((.., number)) = kinds.iter().find(same) {
                 let (number, kind) = (*number, kind_of(constant.kind));
                 self.constant(number, kind, &constant.range);
-                continue;
+            } else {
+                if !kinds.is_empty() {
+                    self.shape.push(b',');
+                    self.tokens += 1;
+                }
+                self.before = Before::Other;
+                if let Some(sign) = &sign {
+                    self.add(sign)?;
+                }
+                let number = self.places.len() as u32;
+                kinds.push((sign.is_some(), constant.kind, small, number));
+                self.add(&constant)?;
             }
-            if !kinds.is_empty() {
-                self.shape.push(b',');
-                self.tokens += 1;
+            match self.lexer.next() {
+                Some(end) if self.lexer.bytes(&end) == b")" => return self.add(&end),
+                _ => {}
             }
-            self.before = Before::Other;
-            if let Some(sign) = &sign {
-                self.add(sign)?;
-            }
-            kinds.push((
-                sign.is_some(),
-                constant.kind,
-                small,
-                self.places.len() as u32,
-            ));
-            self.add(&constant)?;
         }
-        self.lexer = end.0;
-        self.add(&end.1)
+        Ok(())
     }
 
     /// Rows of VALUES that differ in constants only become one row.
@@ -392,31 +397,30 @@ impl Scan<'_> {
     }
 }
 
-/// A constant, perhaps behind a minus.
-type Element = (Option<Token>, Token);
-
-/// The constants in the parentheses that come next, if there is nothing else; and what is behind.
-fn constants_in_parentheses<'a>(lexer: &Lexer<'a>) -> Option<(Vec<Element>, (Lexer<'a>, Token))> {
-    let mut ahead = lexer.clone();
-    ahead.next()?;
-    let mut elements = Vec::new();
+/// True if only constants are in the parentheses that come next, numbers perhaps behind a minus.
+fn is_list_of_constants(mut ahead: Lexer<'_>) -> bool {
+    let mut next = || {
+        let token = ahead.next()?;
+        let first = ahead.bytes(&token).first().copied();
+        Some((token.kind, first.unwrap_or_default(), token.range.len()))
+    };
+    next();
     loop {
-        let mut token = ahead.next()?;
-        let mut sign = None;
-        if token.kind == Kind::Operator && ahead.bytes(&token) == b"-" {
-            sign = Some(token);
-            token = ahead.next()?;
+        let Some((mut kind, first, length)) = next() else {
+            return false;
+        };
+        let signed = kind == Kind::Operator && (first, length) == (b'-', 1);
+        if signed {
+            kind = next().map_or(Kind::Sign, |(kind, ..)| kind);
         }
-        let is_number = matches!(token.kind, Kind::Integer | Kind::Decimal);
-        if !(is_number || (token.kind == Kind::Text && sign.is_none())) {
-            return None;
+        let is_number = matches!(kind, Kind::Integer | Kind::Decimal);
+        if !is_number && (signed || kind != Kind::Text) {
+            return false;
         }
-        elements.push((sign, token));
-        let next = ahead.next()?;
-        match ahead.bytes(&next) {
-            b"," => {}
-            b")" => return Some((elements, (ahead, next))),
-            _ => return None,
+        match next() {
+            Some((Kind::Sign, b',', _)) => {}
+            Some((Kind::Sign, b')', _)) => return true,
+            _ => return false,
         }
     }
 }

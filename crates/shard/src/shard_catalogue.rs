@@ -22,7 +22,7 @@ pub enum Part {
     Types,
     /// Functions, by name.
     Functions,
-    /// Operators that are not built in and may read tables.
+    /// Operators that are not built in and may read tables, or compare keys; casts by `::type`.
     Operators,
 }
 
@@ -83,7 +83,7 @@ impl Part {
             Part::Columns => {
                 "SELECT a.attrelid::bigint::text, a.attname::text, a.atttypid::bigint::text, \
                  (a.atttypmod >= 0)::text, a.attnotnull::text, \
-                 coalesce(l.collisdeterministic, true)::text \
+                 coalesce(l.collisdeterministic, true)::text, (a.attgenerated <> '')::text \
                  FROM pg_catalog.pg_attribute a \
                  JOIN pg_catalog.pg_class c ON c.oid = a.attrelid \
                  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
@@ -104,7 +104,8 @@ impl Part {
                 "SELECT n.nspname::text, p.proname::text, \
                  pg_catalog.bool_and(p.provolatile = 'i' AND NOT EXISTS \
                  (SELECT FROM pg_catalog.pg_aggregate a JOIN pg_catalog.pg_proc s \
-                 ON s.oid IN (a.aggtransfn, a.aggfinalfn, a.aggcombinefn) \
+                 ON s.oid IN (a.aggtransfn, a.aggfinalfn, a.aggcombinefn, a.aggserialfn, \
+                 a.aggdeserialfn, a.aggmtransfn, a.aggminvtransfn, a.aggmfinalfn) \
                  WHERE a.aggfnoid = p.oid AND s.oid >= 16384 AND s.provolatile <> 'i'))::text, \
                  pg_catalog.bool_and(p.provolatile <> 'v')::text, \
                  pg_catalog.bool_and(p.oid < 16384)::text, \
@@ -115,7 +116,21 @@ impl Part {
                  WHERE n.nspname !~ '^pg_(toast|temp)' GROUP BY n.nspname, p.proname"
             }
             Part::Operators => {
-                "SELECT DISTINCT o.oprname::text FROM pg_catalog.pg_operator o \
+                // Also each `=` that may be taken instead of the built-in one.
+                "SELECT DISTINCT o.oprname::text, 'equals' FROM pg_catalog.pg_operator o \
+                 JOIN pg_catalog.pg_type l ON l.oid = o.oprleft \
+                 JOIN pg_catalog.pg_type r ON r.oid = o.oprright \
+                 WHERE o.oid >= 16384 AND o.oprname = '=' \
+                 AND (l.typtype = 'p' OR l.oid IN (20, 21, 23, 25, 705, 1042, 1043, 2950)) \
+                 AND (r.typtype = 'p' OR r.oid IN (20, 21, 23, 25, 705, 1042, 1043, 2950)) \
+                 UNION ALL SELECT DISTINCT '::' || t.typname::text, 'reads' FROM pg_catalog.pg_cast c \
+                 JOIN pg_catalog.pg_proc p ON p.oid = c.castfunc \
+                 JOIN pg_catalog.pg_type t ON t.oid = c.casttarget \
+                 WHERE p.oid >= 16384 AND p.provolatile <> 'i' \
+                 AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend e \
+                 WHERE e.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass \
+                 AND e.objid = p.oid AND e.deptype = 'e') \
+                 UNION ALL SELECT DISTINCT o.oprname::text, 'reads' FROM pg_catalog.pg_operator o \
                  JOIN pg_catalog.pg_proc p ON p.oid = o.oprcode \
                  WHERE p.oid >= 16384 AND p.provolatile <> 'i' \
                  AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend e \
@@ -152,6 +167,8 @@ pub struct Column {
     pub not_null: bool,
     /// Equal texts have equal bytes.
     pub deterministic: bool,
+    /// Computed from other columns.
+    pub generated: bool,
 }
 
 /// A relation of one shard.
@@ -219,6 +236,8 @@ pub struct ShardCatalogue {
     pub(crate) functions: HashMap<String, Vec<(String, FunctionFacts)>>,
     /// Names of operators that may read tables.
     pub(crate) operators: HashSet<String>,
+    /// There is another `=` of keys' types than the built-in one.
+    pub(crate) other_equals: bool,
 }
 
 /// A row of the catalogue that is not as expected.
@@ -298,6 +317,7 @@ impl CatalogueReader {
                     has_modifier: yes(3)?,
                     not_null: yes(4)?,
                     deterministic: yes(5)?,
+                    generated: yes(6)?,
                 };
                 // A relation may be younger than the rows of relations.
                 if let Some((at, _)) = self.by_oid.get(&number(0)?) {
@@ -317,9 +337,12 @@ impl CatalogueReader {
                 let of_name = self.found.functions.entry(text(1)?).or_default();
                 of_name.push((text(0)?, facts));
             }
-            Part::Operators => {
-                self.found.operators.insert(text(0)?);
-            }
+            Part::Operators => match given(1)? {
+                "equals" => self.found.other_equals = true,
+                _ => {
+                    self.found.operators.insert(text(0)?);
+                }
+            },
         }
         Some(())
     }

@@ -183,8 +183,15 @@ impl KeyValue {
     /// elements are left out.
     pub fn of_array_literal(key: KeyType, text: &[u8]) -> Result<Vec<KeyValue>, Unreadable> {
         let mut values = Vec::new();
-        for element in array_elements(text)?.into_iter().flatten() {
-            values.push(KeyValue::of_literal(key, &element)?);
+        for element in array_elements(text)? {
+            match element {
+                Some(element) => values.push(KeyValue::of_literal(key, &element)?),
+                // With array_nulls = off, this is the text NULL.
+                None if key == KeyType::Text => {
+                    return Err(Unreadable("its array has an element NULL".into()));
+                }
+                None => {}
+            }
         }
         Ok(values)
     }
@@ -231,13 +238,29 @@ fn other_type(key: KeyType, oid: u32) -> Unreadable {
     ))
 }
 
+/// What PostgreSQL takes for a blank; `trim_ascii` does not know the vertical tab.
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
+fn trim_start(text: &[u8]) -> &[u8] {
+    let start = text.iter().take_while(|byte| is_blank(**byte)).count();
+    &text[start..]
+}
+
+fn trim_end(text: &[u8]) -> &[u8] {
+    let blanks = text.iter().rev().take_while(|byte| is_blank(**byte));
+    &text[..text.len() - blanks.count()]
+}
+
+fn trim(text: &[u8]) -> &[u8] {
+    trim_end(trim_start(text))
+}
+
 /// The form of integers that every version of PostgreSQL reads: decimal digits, perhaps with a sign
 /// and with blanks around.
 fn integer(text: &[u8]) -> Result<i64, Unreadable> {
-    let blank = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
-    let start = text.iter().take_while(|byte| blank(byte)).count();
-    let end = text.len() - text.iter().rev().take_while(|byte| blank(byte)).count();
-    let number = text.get(start..end).unwrap_or_default();
+    let number = trim(text);
     let digits = match number {
         [b'-' | b'+', digits @ ..] => digits,
         digits => digits,
@@ -286,28 +309,28 @@ fn uuid(text: &[u8]) -> Result<[u8; 16], Unreadable> {
 /// The elements of an array of one dimension, in its text form; `None` for NULL.
 fn array_elements(text: &[u8]) -> Result<Vec<Option<Vec<u8>>>, Unreadable> {
     let bad = |what: &str| Unreadable(format!("its array {what}"));
-    let mut rest = text.trim_ascii();
+    let mut rest = trim(text);
     if rest.starts_with(b"[") {
         let equals = memchr::memchr(b'=', rest).ok_or_else(|| bad("has no ="))?;
         let bounds = &rest[1..equals];
         if bounds.contains(&b'[') {
             return Err(bad("has several dimensions"));
         }
-        rest = rest[equals + 1..].trim_ascii_start();
+        rest = trim_start(&rest[equals + 1..]);
     }
     let inside = rest
         .strip_prefix(b"{")
         .and_then(|rest| rest.strip_suffix(b"}"));
-    rest = inside.ok_or_else(|| bad("is not in braces"))?.trim_ascii();
+    rest = trim(inside.ok_or_else(|| bad("is not in braces"))?);
     let mut elements = Vec::new();
     if rest.is_empty() {
         return Ok(elements);
     }
     loop {
-        let (element, behind) = array_element(rest.trim_ascii_start())
+        let (element, behind) = array_element(trim_start(rest))
             .ok_or_else(|| bad("has an element that is not read exactly"))?;
         elements.push(element);
-        match behind.trim_ascii_start() {
+        match trim_start(behind) {
             [] => return Ok(elements),
             [b',', after @ ..] => rest = after,
             _ => return Err(bad("has no comma behind an element")),
@@ -319,7 +342,7 @@ fn array_elements(text: &[u8]) -> Result<Vec<Option<Vec<u8>>>, Unreadable> {
 fn array_element(text: &[u8]) -> Option<(Option<Vec<u8>>, &[u8])> {
     let Some(mut rest) = text.strip_prefix(b"\"") else {
         let end = memchr::memchr(b',', text).unwrap_or(text.len());
-        let element = text[..end].trim_ascii_end();
+        let element = trim_end(&text[..end]);
         let plain = !element.is_empty() && !element.iter().any(|byte| b"{}\"\\".contains(byte));
         let null = element.eq_ignore_ascii_case(b"null");
         return plain.then(|| ((!null).then(|| element.to_vec()), &text[end..]));
@@ -473,9 +496,10 @@ mod tests {
             (KeyType::Integer, "1,2", "no"),
             (
                 KeyType::Text,
-                r#"{a b,"c,\"d\\",null,"null"}"#,
+                "{a b,\x0b\"c,\\\"d\\\\\" ,\"null\"}",
                 r#"'a b' 'c,"d\' 'null'"#,
             ),
+            (KeyType::Text, "{a,null}", "no"),
             (KeyType::Text, "{\"a\" b}", "no"),
             (KeyType::Text, r"{a\b}", "no"),
         ] {

@@ -21,6 +21,7 @@ CREATE TABLE customer_a.things (a int);
 CREATE TABLE customer_a.cars (doors int) INHERITS (vehicles);
 CREATE VIEW account_view AS SELECT account_id, name FROM accounts;
 CREATE VIEW unlisted_view AS SELECT account_id FROM accounts;
+CREATE VIEW customer_a.things_view AS SELECT account_id FROM accounts;
 CREATE SEQUENCE seq;
 CREATE SCHEMA other;
 CREATE TABLE other.accounts (account_id bigint NOT NULL, other text);

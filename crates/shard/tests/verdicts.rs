@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use howdah_shard::{
-    Catalogue, CatalogueReader, Given, Map, Names, NoKey, Part, Planner, ShardCatalogue, Values,
-    Verdict, oid,
+    Catalogue, CatalogueReader, Given, Map, Names, NoKey, Part, Planner, Shard, ShardCatalogue,
+    Values, Verdict, oid,
 };
 
 fn map() -> Map {
@@ -260,6 +260,27 @@ fn what_differs_between_shards_counts() {
         let found = verdict_with(changed(&key, from, to), &format!("{orders}5"));
         assert!(found.contains("is closed"), "{from}: {found}");
     }
+    // A generated key, and another `=`.
+    let found = verdict_with(
+        changed(&key, "\ttrue\tfalse", "\ttrue\ttrue"),
+        &format!("{orders}5"),
+    );
+    assert!(found.contains("is generated"), "{found}");
+    let equals = changed("Operators\t", "~~~\treads", "=\tequals");
+    let found = verdict_with(equals, &format!("{orders}5"));
+    assert!(found.contains("is not compared"), "{found}");
+    let cast = changed("Operators\t", "~~~\treads", "::mood\treads");
+    let of_cast = "SELECT 'good'::mood FROM accounts WHERE account_id = 5";
+    assert_eq!(verdict_with(None, of_cast), "s1, guess");
+    let found = verdict_with(cast, of_cast);
+    assert!(found.contains("operator ::mood"), "{found}");
+    // Another default path.
+    let path = || changed("Database\t", "public", "other, public");
+    assert_eq!(verdict_with(path(), &format!("{orders}2")), "s0, guess");
+    let found = verdict_with(path(), &format!("{orders}5"));
+    assert!(found.contains("is not on its shard"), "{found}");
+    let by_schema = "SELECT * FROM public.orders WHERE account_id = 5";
+    assert_eq!(verdict_with(path(), by_schema), "s1, guess");
     // Another column's name does not matter, but for places.
     let renamed = || changed(&column("note"), "note", "notes");
     assert_eq!(verdict_with(renamed(), &format!("{orders}5")), "s1, guess");
@@ -272,7 +293,7 @@ fn what_differs_between_shards_counts() {
     assert_eq!(verdict_with(renamed(), copied), "s1");
     // OIDs of types that are not built in.
     let mood = format!("Columns\t{}\tmood\t", oid_of("moods"));
-    let other = changed(&mood, "mood\t16", "mood\t17");
+    let other = changed(&mood, "mood\t", "mood\t9");
     let found = verdict_with(other, "SELECT * FROM moods WHERE account_id = 5");
     assert!(found.contains("another OID"), "{found}");
     // A view instead of a table.
@@ -291,6 +312,38 @@ fn what_differs_between_shards_counts() {
     assert_eq!(verdict_with(latin, &format!("{orders}5")), "s1, guess");
     // A shard that was never read is taken to be like the others.
     assert_eq!(verdict_with(None, &format!("{orders}5")), "s1, guess");
+}
+
+#[test]
+fn a_plan_says_where_its_names_are() {
+    let one = catalogue(|_| true);
+    let without = catalogue(|line| !line.contains("\tpublic\tcountries\t"));
+    let mut planner = planner([Some(one), Some(without)]);
+    let map = map();
+    let mut plan = |text: &str, settings| {
+        let planned = planner.plan(text.as_bytes(), &names_of(settings));
+        planned.expect("a plan").plan
+    };
+    let plan_of_countries = plan("SELECT * FROM countries", "");
+    assert!(!plan_of_countries.has_unknown_name);
+    let found: Vec<Shard> = plan_of_countries.shards(&map).iter().collect();
+    assert_eq!(found, [Shard(0)]);
+    assert!(plan_of_countries.check(&map, Shard(0)).is_ok());
+    assert!(plan_of_countries.check(&map, Shard(1)).is_err());
+    // Names that are taken for temporary tables'.
+    for text in [
+        "SELECT * FROM mine",
+        "TRUNCATE mine",
+        "ALTER TABLE mine ADD a int",
+        "DROP TABLE mine",
+        "CREATE INDEX ON mine (a)",
+        "COPY mine FROM STDIN",
+    ] {
+        assert!(plan(text, "temporary").has_unknown_name, "{text}");
+    }
+    for text in ["FETCH a", "SELECT * FROM countries", "SELECT 1"] {
+        assert!(!plan(text, "temporary").has_unknown_name, "{text}");
+    }
 }
 
 #[test]
@@ -339,6 +392,40 @@ fn a_hint_places_what_is_not_proved() {
         ("LISTEN a", "refused"),
         ("SELECT set_config('howdah.key', 'a', false)", "refused"),
         ("PREPARE a AS SELECT 1", "refused"),
+        // What is refused does not hide the proof beside it.
+        (
+            "UPDATE accounts SET name = 'x' WHERE account_id = 2; SELECT count(*) FROM accounts",
+            "refused",
+        ),
+        (
+            "SELECT count(*) FROM accounts; UPDATE accounts SET name = 'x' WHERE account_id = 5",
+            "s1",
+        ),
+        (
+            "INSERT INTO accounts (account_id, id) VALUES (2, reads_all())",
+            "refused",
+        ),
+        (
+            "INSERT INTO accounts (account_id, id) SELECT 2, id FROM orders",
+            "refused",
+        ),
+        (
+            "INSERT INTO accounts (account_id, id) SELECT 5, id FROM orders",
+            "s1",
+        ),
+        (
+            "UPDATE accounts SET account_id = id WHERE account_id = 2",
+            "refused",
+        ),
+        (
+            "SELECT * FROM accounts a, orders o WHERE a.account_id = 5 AND o.account_id = 2",
+            "refused",
+        ),
+        (
+            "SELECT * FROM accounts WHERE account_id = 2; DELETE FROM accounts WHERE account_id = 5",
+            "refused",
+        ),
+        ("SELECT * FROM new WHERE account_id = 2", "s1"),
     ] {
         let verdict = match fixture.plan(text.as_bytes(), &names_of("")) {
             Err(refusal) => Verdict::Refused(refusal),

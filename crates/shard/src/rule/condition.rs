@@ -6,8 +6,8 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{self, AExprKind, BoolExprType, SubLinkType};
 
 use super::scope::{Scope, Source};
-use super::{Reader, boxed, inside, strings};
-use crate::proof::{Leaf, Premise, Term};
+use super::{Reader, boxed, cells, inside, strings};
+use crate::proof::{Node, Premise};
 use crate::value::KeyType;
 
 impl Reader<'_> {
@@ -19,8 +19,8 @@ impl Reader<'_> {
         scope: &Scope<'_>,
         range: &Range<u32>,
     ) {
-        // A schema before pg_catalog may have another `=`.
-        if !self.around.path.catalog_first() {
+        // A schema before pg_catalog may have another `=`, or any other with exactly the types.
+        if !self.around.is_equals_built_in() {
             return;
         }
         match node {
@@ -29,12 +29,20 @@ impl Reader<'_> {
                     self.condition(inside(part), scope, range);
                 }
             }
+            Some(NodeEnum::BoolExpr(of)) if of.boolop() == BoolExprType::OrExpr => {
+                self.any_arm(&of.args, scope, range);
+            }
             Some(NodeEnum::AExpr(operation)) if is_equals(&operation.name) => {
                 let (left, right) = (boxed(&operation.lexpr), boxed(&operation.rexpr));
                 match operation.kind() {
                     AExprKind::AexprOp => self.equals(left, right, scope, range),
                     AExprKind::AexprIn => self.in_list(left, right, scope, range),
                     AExprKind::AexprOpAny => self.any_of(left, right, scope, range),
+                    AExprKind::AexprNotDistinct => {
+                        for (column, value) in [(left, right), (right, left)] {
+                            self.same_as(column, value, scope, range);
+                        }
+                    }
                     _ => {}
                 }
             }
@@ -48,6 +56,37 @@ impl Reader<'_> {
         }
     }
 
+    /// `x OR y`: a column of which each arm says something has one of the arms' values.
+    fn any_arm(&mut self, arms: &[protobuf::Node], scope: &Scope<'_>, range: &Range<u32>) {
+        let columns = self.facts.proof.nodes();
+        let mut common: Option<Vec<(Node, Vec<Premise>)>> = None;
+        for arm in arms {
+            let before = self.facts.proof.count();
+            self.condition(inside(arm), scope, range);
+            let mut found = self.facts.proof.take_rules(before, columns);
+            let both = match common {
+                None => found,
+                Some(mut common) => {
+                    common.retain_mut(|(node, premises)| {
+                        let same = found.iter_mut().find(|(other, _)| other == node);
+                        same.is_some_and(|(_, more)| {
+                            premises.extend(more.iter().copied());
+                            true
+                        })
+                    });
+                    common
+                }
+            };
+            if both.is_empty() {
+                return;
+            }
+            common = Some(both);
+        }
+        for (node, premises) in common.into_iter().flatten() {
+            self.facts.proof.rule(node, premises);
+        }
+    }
+
     /// `a = b`, and each column of `(a, b) = (c, d)`.
     fn equals(
         &mut self,
@@ -57,11 +96,18 @@ impl Reader<'_> {
         range: &Range<u32>,
     ) {
         if let (Some(NodeEnum::RowExpr(left)), Some(NodeEnum::RowExpr(right))) = (left, right) {
-            if left.args.len() == right.args.len() {
-                for (left, right) in left.args.iter().zip(&right.args) {
+            if let (Some(left), Some(right)) = (cells(left), cells(right))
+                && left.len() == right.len()
+            {
+                for (left, right) in left.iter().zip(right) {
                     self.equals(inside(left), inside(right), scope, range);
                 }
             }
+            return;
+        }
+        // `= NULL` means IS NULL with transform_null_equals.
+        let is_null = |side: Option<&NodeEnum>| matches!(side, Some(NodeEnum::AConst(constant)) if constant.isnull);
+        if is_null(left) || is_null(right) {
             return;
         }
         for (column, value) in [(left, right), (right, left)] {
@@ -104,6 +150,21 @@ impl Reader<'_> {
         }
     }
 
+    /// `a IS NOT DISTINCT FROM 5`. Of a NULL nothing is known.
+    fn same_as(
+        &mut self,
+        column: Option<&NodeEnum>,
+        value: Option<&NodeEnum>,
+        scope: &Scope<'_>,
+        range: &Range<u32>,
+    ) {
+        if let Some((node, family)) = self.column(column, scope, range)
+            && let Some(leaf @ Premise::Leaf(_)) = self.premise(value, family, scope, true)
+        {
+            self.facts.proof.rule(node, vec![leaf]);
+        }
+    }
+
     /// `a IN (b, c)`, and each column of `(a, b) IN ((c, d), (e, f))`.
     fn in_list(
         &mut self,
@@ -119,10 +180,14 @@ impl Reader<'_> {
             let values: Vec<_> = list.items.iter().map(inside).collect();
             return self.one_of(left, &values, scope, range);
         };
-        for (at, column) in row.args.iter().enumerate() {
+        let Some(row) = cells(row) else {
+            return;
+        };
+        for (at, column) in row.iter().enumerate() {
             let values = list.items.iter().map(|item| match inside(item) {
-                Some(NodeEnum::RowExpr(item)) if item.args.len() == row.args.len() => {
-                    item.args.get(at).and_then(inside)
+                Some(NodeEnum::RowExpr(item)) => {
+                    let item = cells(item).filter(|item| item.len() == row.len());
+                    item?.get(at).and_then(inside)
                 }
                 _ => None,
             });
@@ -153,26 +218,10 @@ impl Reader<'_> {
             }
             array = boxed(&cast.arg);
         }
-        let term = match array {
-            Some(NodeEnum::AArrayExpr(array)) => {
-                let values: Vec<_> = array.elements.iter().map(inside).collect();
-                // An empty array equals nothing.
-                return self.one_of(left, &values, scope, range);
-            }
-            Some(NodeEnum::ParamRef(parameter)) => Term::ParameterArray(parameter.number as u32),
-            Some(constant @ NodeEnum::AConst(_)) => match self.source(Some(constant), scope) {
-                Source::Bare(Term::Constant { number, .. }) => Term::ConstantArray(number),
-                _ => return,
-            },
-            _ => return,
-        };
-        let stored = false;
-        let premise = self.facts.proof.leaf(Leaf {
-            term,
-            family,
-            stored,
-        });
-        self.facts.proof.rule(node, vec![premise]);
+        // An empty array equals nothing.
+        if let Some(premises) = self.array_premises(array, family, scope) {
+            self.facts.proof.rule(node, premises);
+        }
     }
 
     /// `a IN (SELECT ..)`
@@ -183,7 +232,10 @@ impl Reader<'_> {
         };
         let test = boxed(&link.testexpr);
         let tested: Vec<_> = match test {
-            Some(NodeEnum::RowExpr(row)) => row.args.iter().map(inside).collect(),
+            Some(NodeEnum::RowExpr(row)) => match cells(row) {
+                Some(row) => row.iter().map(inside).collect(),
+                None => return,
+            },
             other => vec![other],
         };
         for (at, column) in tested.into_iter().enumerate() {

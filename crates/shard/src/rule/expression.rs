@@ -4,11 +4,39 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{self, AExprKind, SubLinkType, a_const};
 
 use super::scope::{Scope, Source};
-use super::{Reader, boxed, inside, kind_of, not_read, strings};
+use super::{Reader, boxed, cells, inside, not_read, strings};
 use crate::function::{self, Call};
 use crate::proof::{Leaf, Premise, Term};
 use crate::refusal::Refusal;
 use crate::value::KeyType;
+
+/// Built-in types whose arrays `unnest` turns into one column each.
+const ELEMENTS: [&str; 24] = [
+    "bool",
+    "bpchar",
+    "bytea",
+    "cidr",
+    "date",
+    "float4",
+    "float8",
+    "inet",
+    "int2",
+    "int4",
+    "int8",
+    "interval",
+    "json",
+    "jsonb",
+    "name",
+    "numeric",
+    "oid",
+    "text",
+    "time",
+    "timestamp",
+    "timestamptz",
+    "timetz",
+    "uuid",
+    "varchar",
+];
 
 impl Reader<'_> {
     /// Reads each expression of a list.
@@ -31,8 +59,8 @@ impl Reader<'_> {
             return Ok(());
         };
         match node {
+            NodeEnum::ColumnRef(column) => self.column_name(column, scope),
             NodeEnum::AConst(_)
-            | NodeEnum::ColumnRef(_)
             | NodeEnum::AStar(_)
             | NodeEnum::SetToDefault(_)
             | NodeEnum::String(_) => Ok(()),
@@ -48,14 +76,20 @@ impl Reader<'_> {
             NodeEnum::FuncCall(call) => self.call(call, scope),
             NodeEnum::SubLink(link) => self.sublink(link, scope),
             NodeEnum::BoolExpr(of) => self.all(&of.args, scope),
-            NodeEnum::TypeCast(cast) => self.expression(boxed(&cast.arg), scope),
+            NodeEnum::TypeCast(cast) => {
+                self.cast_to(cast.type_name.as_ref());
+                self.expression(boxed(&cast.arg), scope)
+            }
             NodeEnum::CollateClause(of) => self.expression(boxed(&of.arg), scope),
             NodeEnum::NullTest(of) => self.expression(boxed(&of.arg), scope),
             NodeEnum::BooleanTest(of) => self.expression(boxed(&of.arg), scope),
             NodeEnum::NamedArgExpr(of) => self.expression(boxed(&of.arg), scope),
             NodeEnum::ResTarget(of) => self.expression(boxed(&of.val), scope),
             NodeEnum::MultiAssignRef(of) => self.expression(boxed(&of.source), scope),
-            NodeEnum::SortBy(of) => self.expression(boxed(&of.node), scope),
+            NodeEnum::SortBy(of) => {
+                self.operator(&of.use_op);
+                self.expression(boxed(&of.node), scope)
+            }
             NodeEnum::CoalesceExpr(of) => self.all(&of.args, scope),
             NodeEnum::MinMaxExpr(of) => self.all(&of.args, scope),
             NodeEnum::AArrayExpr(of) => self.all(&of.elements, scope),
@@ -66,6 +100,9 @@ impl Reader<'_> {
             NodeEnum::JsonIsPredicate(of) => self.expression(boxed(&of.expr), scope),
             NodeEnum::WindowDef(window) => self.window(window, scope),
             NodeEnum::CaseExpr(of) => {
+                if of.arg.is_some() {
+                    self.operator_named("=");
+                }
                 self.expression(boxed(&of.arg), scope)?;
                 self.all(&of.args, scope)?;
                 self.expression(boxed(&of.defresult), scope)
@@ -76,6 +113,9 @@ impl Reader<'_> {
             }
             NodeEnum::AIndirection(of) => {
                 self.expression(boxed(&of.arg), scope)?;
+                for name in strings(&of.indirection) {
+                    self.attribute(name);
+                }
                 self.all(&of.indirection, scope)
             }
             NodeEnum::AIndices(of) => {
@@ -83,68 +123,122 @@ impl Reader<'_> {
                 self.expression(boxed(&of.uidx), scope)
             }
             NodeEnum::IndexElem(of) => self.expression(boxed(&of.expr), scope),
-            other => Err(not_read(&kind_of(other))),
+            other => self.json(other, scope),
         }
     }
 
-    fn window(&mut self, window: &protobuf::WindowDef, scope: &Scope<'_>) -> Result<(), Refusal> {
+    pub(super) fn window(
+        &mut self,
+        window: &protobuf::WindowDef,
+        scope: &Scope<'_>,
+    ) -> Result<(), Refusal> {
         self.all(&window.partition_clause, scope)?;
         self.all(&window.order_clause, scope)?;
         self.expression(boxed(&window.start_offset), scope)?;
         self.expression(boxed(&window.end_offset), scope)
     }
 
-    fn operation(&mut self, operation: &protobuf::AExpr, scope: &Scope<'_>) -> Result<(), Refusal> {
-        let name = strings(&operation.name).last().copied().unwrap_or_default();
+    /// An operator that is written in a statement.
+    fn operator(&mut self, name: &[protobuf::Node]) {
+        let name = strings(name).last().copied().unwrap_or_default();
+        self.operator_named(name);
+    }
+
+    /// A cast, whose function may read tables.
+    pub(super) fn cast_to(&mut self, to: Option<&protobuf::TypeName>) {
+        if let Some(name) = to.and_then(|to| strings(&to.names).last().copied()) {
+            self.operator_named(&format!("::{name}"));
+        }
+    }
+
+    fn operator_named(&mut self, name: &str) {
         if self.around.catalogue.may_operator_read(name) {
-            return Err(
+            self.facts.refuse(
                 Refusal::unproved(format!("operator {name} may read other rows"))
                     .detail("Its function is not built in, not of an extension and not IMMUTABLE.")
                     .hint(crate::refusal::SAY_SHARD),
             );
         }
+    }
+
+    fn operation(&mut self, operation: &protobuf::AExpr, scope: &Scope<'_>) -> Result<(), Refusal> {
+        self.operator(&operation.name);
         let (left, right) = (boxed(&operation.lexpr), boxed(&operation.rexpr));
         let compares = [
             AExprKind::AexprOp,
             AExprKind::AexprIn,
             AExprKind::AexprOpAny,
+            AExprKind::AexprNotDistinct,
         ];
         if compares.contains(&operation.kind()) {
             for (column, value) in [(left, right), (right, left)] {
-                if let Some(NodeEnum::ColumnRef(column)) = column
-                    && let Source::Known { .. } = scope.resolve(&strings(&column.fields))
-                {
-                    self.note_key(value);
-                }
+                self.note_keys(column, value, scope);
             }
         }
         self.expression(left, scope)?;
         self.expression(right, scope)
     }
 
-    /// A parameter that has the type of a column.
-    pub(super) fn note_key(&mut self, value: Option<&NodeEnum>) {
+    /// Parameters that are compared with a column, or in rows with several.
+    fn note_keys(
+        &mut self,
+        column: Option<&NodeEnum>,
+        value: Option<&NodeEnum>,
+        scope: &Scope<'_>,
+    ) {
+        match (column, value) {
+            (Some(NodeEnum::ColumnRef(column)), _) => {
+                if let Source::Known { family, .. } = scope.resolve(&strings(&column.fields)) {
+                    self.note_key(value, family);
+                }
+            }
+            (Some(NodeEnum::RowExpr(columns)), Some(NodeEnum::RowExpr(values))) => {
+                if let (Some(columns), Some(values)) = (cells(columns), cells(values)) {
+                    for (column, value) in columns.iter().zip(values) {
+                        self.note_keys(inside(column), inside(value), scope);
+                    }
+                }
+            }
+            (Some(NodeEnum::RowExpr(_)), Some(NodeEnum::List(rows))) => {
+                for row in &rows.items {
+                    self.note_keys(column, inside(row), scope);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A parameter that has the type of a column of this family.
+    pub(super) fn note_key(&mut self, value: Option<&NodeEnum>, family: KeyType) {
         match value {
             Some(NodeEnum::ParamRef(parameter)) => {
                 self.uses.entry(parameter.number as u32).or_default().1 += 1;
             }
-            Some(NodeEnum::TypeCast(cast)) => self.note_key(boxed(&cast.arg)),
+            Some(NodeEnum::TypeCast(cast)) => {
+                // A cast is what gives a parameter its type.
+                let to = cast.type_name.as_ref();
+                let of = to.and_then(|to| self.family_of(to).or_else(|| self.array_family_of(to)));
+                if of == Some(family) {
+                    self.note_key(boxed(&cast.arg), family);
+                }
+            }
             Some(NodeEnum::List(list)) => {
                 list.items
                     .iter()
-                    .for_each(|item| self.note_key(inside(item)));
+                    .for_each(|item| self.note_key(inside(item), family));
             }
             Some(NodeEnum::AArrayExpr(array)) => {
                 array
                     .elements
                     .iter()
-                    .for_each(|item| self.note_key(inside(item)));
+                    .for_each(|item| self.note_key(inside(item), family));
             }
             _ => {}
         }
     }
 
     fn sublink(&mut self, link: &protobuf::SubLink, scope: &Scope<'_>) -> Result<(), Refusal> {
+        self.operator(&link.oper_name);
         self.expression(boxed(&link.testexpr), scope)?;
         let query = boxed(&link.subselect).ok_or_else(|| not_read("no subquery"))?;
         let columns = self.query(query, Some(scope))?;
@@ -165,7 +259,7 @@ impl Reader<'_> {
             [schema, name] => (Some(schema), name),
             _ => return Err(not_read("a function's name with its database")),
         };
-        match function::judge(&self.around, schema, name)? {
+        match self.judge(schema, name) {
             Call::Pure => {}
             Call::NotRepeatable => self.facts.guess = false,
             Call::First => {
@@ -184,6 +278,37 @@ impl Reader<'_> {
                 })?;
                 self.facts.settings.push(number);
             }
+        }
+        Ok(())
+    }
+
+    /// What a call means. What is read behind a refused call still counts against a hint.
+    fn judge(&mut self, schema: Option<&str>, name: &str) -> Call {
+        function::judge(&self.around, schema, name).unwrap_or_else(|refusal| {
+            self.facts.refuse(refusal);
+            Call::NotRepeatable
+        })
+    }
+
+    /// `a.f` and `(a).f` call a function if there is no such column.
+    fn attribute(&mut self, name: &str) {
+        if function::is_user_defined(&self.around, name) && self.judge(None, name) != Call::Pure {
+            self.facts.guess = false;
+        }
+    }
+
+    fn column_name(
+        &mut self,
+        column: &protobuf::ColumnRef,
+        scope: &Scope<'_>,
+    ) -> Result<(), Refusal> {
+        self.looks_up(scope)?;
+        let names = strings(&column.fields);
+        if let [.., _, last] = names[..]
+            && names.len() == column.fields.len()
+            && !scope.has(&names)
+        {
+            self.attribute(last);
         }
         Ok(())
     }
@@ -302,6 +427,10 @@ impl Reader<'_> {
                     None => Source::Unknown,
                 }
             }
+            Some(NodeEnum::FuncCall(call)) => match self.unnested(call) {
+                Some(arrays) if arrays.len() == 1 => self.elements(arrays[0], scope),
+                _ => Source::Unknown,
+            },
             Some(NodeEnum::SubLink(link)) if link.sub_link_type() == SubLinkType::ExprSublink => {
                 let columns = self.subqueries.get(&(std::ptr::from_ref(&**link) as usize));
                 let only = columns.and_then(|columns| columns.at(0));
@@ -310,6 +439,82 @@ impl Reader<'_> {
             }
             _ => Source::Unknown,
         }
+    }
+
+    /// The arrays of `unnest`, if each is cast to an array of a built-in type that is one column.
+    pub(super) fn unnested<'b>(
+        &self,
+        call: &'b protobuf::FuncCall,
+    ) -> Option<Vec<&'b protobuf::TypeCast>> {
+        let is_unnest = match strings(&call.funcname)[..] {
+            ["unnest"] => self.around.path.catalog_first() && !self.has_own_unnest(),
+            ["pg_catalog", "unnest"] => true,
+            _ => false,
+        };
+        let is_plain = call.agg_order.is_empty() && call.over.is_none() && !call.func_variadic;
+        if !is_unnest || !is_plain {
+            return None;
+        }
+        let arrays = call.args.iter().map(|array| match inside(array) {
+            Some(NodeEnum::TypeCast(cast)) => {
+                let to = cast.type_name.as_ref()?;
+                let of = self.built_in(to).filter(|_| !to.array_bounds.is_empty())?;
+                ELEMENTS.contains(&of).then_some(&**cast)
+            }
+            _ => None,
+        });
+        arrays.collect()
+    }
+
+    fn has_own_unnest(&self) -> bool {
+        function::is_user_defined(&self.around, "unnest")
+    }
+
+    /// The elements of an array.
+    pub(super) fn elements(&mut self, array: &protobuf::TypeCast, scope: &Scope<'_>) -> Source {
+        let to = array.type_name.as_ref();
+        let Some(family) = to.and_then(|to| self.array_family_of(to)) else {
+            return Source::Unknown;
+        };
+        let value = boxed(&array.arg);
+        self.note_key(value, family);
+        match self.array_premises(value, family, scope) {
+            Some(premises) => {
+                let node = self.facts.proof.node();
+                self.facts.proof.rule(node, premises);
+                let item = u32::MAX;
+                Source::Known { node, family, item }
+            }
+            None => Source::Unknown,
+        }
+    }
+
+    /// The elements of an array that is a parameter or constant, or ARRAY[..].
+    pub(super) fn array_premises(
+        &mut self,
+        array: Option<&NodeEnum>,
+        family: KeyType,
+        scope: &Scope<'_>,
+    ) -> Option<Vec<Premise>> {
+        let term = match array {
+            Some(NodeEnum::AArrayExpr(array)) => {
+                let values = array.elements.iter().map(inside);
+                let premises = values.map(|value| self.premise(value, family, scope, false));
+                return premises.collect();
+            }
+            Some(NodeEnum::ParamRef(parameter)) => Term::ParameterArray(parameter.number as u32),
+            Some(constant @ NodeEnum::AConst(_)) => match self.source(Some(constant), scope) {
+                Source::Bare(Term::Constant { number, .. }) => Term::ConstantArray(number),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let stored = false;
+        Some(vec![self.facts.proof.leaf(Leaf {
+            term,
+            family,
+            stored,
+        })])
     }
 
     fn held_by(&mut self, term: Term, family: KeyType) -> Source {

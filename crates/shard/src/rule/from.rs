@@ -58,6 +58,7 @@ impl<'a> Reader<'a> {
             let part = self.part_of(inside(item), &left, outer)?;
             level.entries = left;
             level.entries.extend(part.entries);
+            self.notes(part.columns.list.len())?;
             level.columns.append(&part.columns);
         }
         Ok((level, start..self.items))
@@ -88,6 +89,7 @@ impl<'a> Reader<'a> {
                 let start = self.items;
                 let columns = self.query(query, seen)?;
                 let item = self.item();
+                self.notes(columns.list.len())?;
                 let mut entry = self.derived_entry(columns, subselect.alias.as_ref(), item);
                 entry.items = start..item + 1;
                 Ok(Part::of(entry))
@@ -140,11 +142,13 @@ impl<'a> Reader<'a> {
     fn named(&mut self, table: &protobuf::RangeVar) -> Result<Part, Refusal> {
         let cte = self.ctes.iter().rev().find(|cte| cte.name == table.relname);
         if let Some(cte) = cte.filter(|_| table.schemaname.is_empty()) {
-            let Some(columns) = cte.columns.clone() else {
+            let Some(columns) = &cte.columns else {
                 return Err(not_read(
                     "a query of WITH RECURSIVE that names itself or a later one here",
                 ));
             };
+            let columns = columns.clone();
+            self.notes(2 * columns.list.len())?;
             let item = self.item();
             let mut entry = self.derived_entry(columns, table.alias.as_ref(), item);
             entry.name.get_or_insert_with(|| table.relname.clone());
@@ -169,6 +173,7 @@ impl<'a> Reader<'a> {
         match &found {
             None => columns.open = true,
             Some((table, _)) => {
+                self.notes(2 * table.columns.len())?;
                 columns.unordered = !table.same_columns;
                 for column in &table.columns {
                     let family = KeyType::of_oid(column.column.of);
@@ -255,17 +260,60 @@ impl<'a> Reader<'a> {
             self.expression(call, lateral)?;
         }
         let item = self.item();
-        let (alias, _) = alias_of(function.alias.as_ref());
-        Ok(Part::of(Entry {
-            name: alias.or(name),
-            schema: None,
-            columns: Columns {
+        let (alias, renamed) = alias_of(function.alias.as_ref());
+        let name = alias.or(name);
+        let columns = match self.unnested_columns(function, name.as_deref(), lateral) {
+            Some(mut columns) => {
+                for column in &mut columns.list {
+                    column.source = self.derived(column.source, item);
+                }
+                columns.rename(&renamed);
+                columns
+            }
+            None => Columns {
                 open: true,
                 ..Columns::default()
             },
+        };
+        Ok(Part::of(Entry {
+            name,
+            schema: None,
+            columns,
             items: item..item + 1,
             only_by_name: false,
         }))
+    }
+
+    /// The columns of `unnest`, if nothing else stands in the item.
+    fn unnested_columns(
+        &mut self,
+        function: &protobuf::RangeFunction,
+        name: Option<&str>,
+        lateral: &Scope<'_>,
+    ) -> Option<Columns> {
+        let [item] = &function.functions[..] else {
+            return None;
+        };
+        let Some(NodeEnum::List(item)) = inside(item) else {
+            return None;
+        };
+        let Some(NodeEnum::FuncCall(call)) = item.items.first().and_then(inside) else {
+            return None;
+        };
+        let arrays = self.unnested(call)?;
+        if function.ordinality || !function.coldeflist.is_empty() {
+            return None;
+        }
+        // One column is named like the item, several like the function.
+        let name = if arrays.len() == 1 { name? } else { "unnest" };
+        let list = arrays.into_iter().map(|array| {
+            let source = self.elements(array, lateral);
+            NamedColumn::new(Some(name.to_owned()), source)
+        });
+        Some(Columns {
+            list: list.collect(),
+            ..Columns::default()
+        })
     }
 
     fn join(
@@ -278,11 +326,14 @@ impl<'a> Reader<'a> {
         let mut left = self.part_of(boxed(&join.larg), before, outer)?;
         let middle = self.items;
         let right = boxed(&join.rarg);
-        // A table sees nothing.
+        // A table sees nothing, nor a subquery without LATERAL.
         let seen: Vec<Entry> = match right {
             Some(NodeEnum::RangeVar(_)) => Vec::new(),
+            Some(NodeEnum::RangeSubselect(of)) if !of.lateral => Vec::new(),
             _ => before.iter().chain(&left.entries).cloned().collect(),
         };
+        let count = seen.iter().map(|entry| entry.columns.list.len());
+        self.notes(count.sum())?;
         let mut right = self.part_of(right, &seen, outer)?;
         let end = self.items;
         // The items for whose rows the condition must be true to matter.
@@ -297,6 +348,7 @@ impl<'a> Reader<'a> {
         } else {
             owned(&join.using_clause)
         };
+        self.notes(left.columns.list.len() + right.columns.list.len())?;
         let merged = self.merge(&names, &mut left, &mut right, join.jointype(), &range)?;
         let mut columns = merged.clone();
         for side in [&left.columns, &right.columns] {
@@ -405,7 +457,7 @@ impl<'a> Reader<'a> {
         else {
             return;
         };
-        if family != other_family || !self.around.path.catalog_first() {
+        if family != other_family || !self.around.is_equals_built_in() {
             return;
         }
         if range.contains(&item) {

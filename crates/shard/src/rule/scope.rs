@@ -64,9 +64,10 @@ impl Columns {
         self.unordered |= other.unordered;
     }
 
-    /// Gives other names to the first columns.
+    /// Gives other names to the first columns. Columns that are not known may stand before those
+    /// that are.
     pub(super) fn rename(&mut self, names: &[String]) {
-        let is_certain = !self.unordered && (!self.open || self.list.len() >= names.len());
+        let is_certain = !self.unordered && !self.open;
         for (at, name) in names.iter().enumerate() {
             match self.list.get_mut(at) {
                 Some(column) => column.name = Some(name.clone()),
@@ -79,6 +80,8 @@ impl Columns {
             self.list
                 .iter_mut()
                 .for_each(|column| column.source = Source::Unknown);
+            // Any other column may have kept its name.
+            self.open = true;
         }
     }
 }
@@ -148,10 +151,7 @@ impl Scope<'_> {
     }
 
     fn of_table(&self, schema: Option<&str>, table: &str, column: &str) -> Source {
-        let mut named = self.entries.iter().filter(|entry| {
-            let same = schema.is_none() || entry.schema.as_deref() == schema;
-            same && entry.name.as_deref() == Some(table)
-        });
+        let mut named = self.named(schema, table);
         let Some(entry) = named.next() else {
             return self.outer.map_or(Source::Unknown, |outer| {
                 outer.of_table(schema, table, column)
@@ -170,15 +170,48 @@ impl Scope<'_> {
         }
     }
 
-    /// The columns of an entry, for `table.*`.
-    pub(super) fn columns_of(&self, table: &str) -> Option<&Columns> {
-        let named = self
+    /// True if a table's column has the name, of which all columns are known.
+    pub(super) fn has(&self, names: &[&str]) -> bool {
+        let (schema, table, column) = match names {
+            [table, column] => (None, *table, *column),
+            [schema, table, column] => (Some(*schema), *table, *column),
+            _ => return false,
+        };
+        let mut named = self.named(schema, table);
+        match (named.next(), named.next()) {
+            (Some(only), None) => {
+                let mut columns = only.columns.list.iter();
+                columns.any(|found| found.name.as_deref() == Some(column))
+            }
+            (Some(_), Some(_)) => false,
+            (None, _) => self.outer.is_some_and(|outer| outer.has(names)),
+        }
+    }
+
+    /// The columns of an entry, for `table.*`. `None` if the name means none, or several.
+    pub(super) fn columns_of(&self, schema: Option<&str>, table: &str) -> Option<&Columns> {
+        let mut named = self.named(schema, table);
+        match (named.next(), named.next()) {
+            (Some(only), None) => Some(&only.columns),
+            (Some(_), Some(_)) => None,
+            (None, _) => self.outer?.columns_of(schema, table),
+        }
+    }
+
+    /// The entries of a name.
+    fn named(&self, schema: Option<&str>, table: &str) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(move |entry| {
+            let same = schema.is_none() || entry.schema.as_deref() == schema;
+            same && entry.name.as_deref() == Some(table)
+        })
+    }
+
+    /// How many columns a place sees.
+    pub(super) fn width(&self) -> usize {
+        let own = self
             .entries
             .iter()
-            .find(|entry| entry.name.as_deref() == Some(table));
-        match named {
-            Some(entry) => Some(&entry.columns),
-            None => self.outer?.columns_of(table),
-        }
+            .map(|entry| 1 + entry.columns.list.len());
+        own.sum::<usize>() + self.outer.map_or(0, Scope::width)
     }
 }

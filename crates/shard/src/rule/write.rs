@@ -1,11 +1,12 @@
 //! INSERT, UPDATE and DELETE: the keys that are stored have to be placed, too.
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{self, OnConflictAction, SetOperation};
+use pg_query::protobuf::{self, OnConflictAction, OverridingKind, SetOperation};
 
 use super::scope::{Columns, Entry, Scope, Source};
-use super::{Reader, boxed, inside, not_read};
+use super::{Reader, boxed, cells, inside, is_star, not_read};
 use crate::catalogue::{Table, TablePlace};
+use crate::command;
 use crate::proof::{Leaf, Node, Premise};
 use crate::refusal::Refusal;
 use crate::value::KeyType;
@@ -39,6 +40,9 @@ impl<'a> Reader<'a> {
         let Some((table, place)) = found else {
             return Ok((entry, None));
         };
+        if place == TablePlace::Catalogue {
+            return Err(command::of_one_server(table));
+        }
         if let TablePlace::Replicated { home } = place {
             self.write_replicated(home, table.name());
         }
@@ -118,12 +122,13 @@ impl<'a> Reader<'a> {
                 return Err(not_read("such a SET"));
             };
             self.all(&item.indirection, scope)?;
-            self.expression(boxed(&item.val), scope)?;
+            let value = assigned(item);
+            // Each column of a row has its own copy of the row.
+            self.expression(value.or(boxed(&item.val)), scope)?;
             names.push(item.name.clone());
             let Some(target) = target else {
                 continue;
             };
-            let value = assigned(item);
             self.note_stored(target.table, &item.name, value);
             if let Some((key, family)) = target.key()
                 && item.name == key
@@ -142,8 +147,8 @@ impl<'a> Reader<'a> {
     /// A parameter that is stored in a column has the column's type.
     fn note_stored(&mut self, table: &Table, column: &str, value: Option<&NodeEnum>) {
         let column = table.column(column);
-        if column.is_some_and(|column| KeyType::of_oid(column.column.of).is_some()) {
-            self.note_key(value);
+        if let Some(family) = column.and_then(|column| KeyType::of_oid(column.column.of)) {
+            self.note_key(value, family);
         }
     }
 
@@ -175,10 +180,16 @@ impl<'a> Reader<'a> {
             None => None,
             _ => return Err(not_read("such an INSERT")),
         };
+        let key = target.as_ref().and_then(|target| target.key());
+        if let (Some(target), Some((column, _))) = (&target, key)
+            && insert.r#override() == OverridingKind::OverridingUserValue
+        {
+            let what = "may be generated instead of what the statement gives";
+            return Err(self.key_not_placed(target.table, column, what));
+        }
         let names = self.stored_names(insert, target.as_ref())?;
         let rows =
             select.filter(|select| !select.values_lists.is_empty() && select.with_clause.is_none());
-        let key = target.as_ref().and_then(|target| target.key());
         let premises = match (rows, select) {
             (Some(rows), _) => self.stored_rows(rows, target.as_ref(), names.as_deref(), outer)?,
             (None, Some(select)) => {
@@ -268,6 +279,9 @@ impl<'a> Reader<'a> {
             let Some(NodeEnum::List(row)) = inside(row) else {
                 return Err(not_read("such a row of VALUES"));
             };
+            if row.items.iter().any(|item| is_star(inside(item))) {
+                return Err(not_read("a star in a row of VALUES"));
+            }
             let mut found = None;
             for (at, item) in row.items.iter().enumerate() {
                 let item = inside(item);
@@ -312,6 +326,12 @@ impl<'a> Reader<'a> {
         for (at, name) in names.iter().enumerate() {
             // Without UNION, a parameter has the type of the column into which it goes.
             let value = select.target_list.get(at).and_then(inside);
+            if let Some(NodeEnum::ResTarget(value)) = value
+                && is_star(boxed(&value.val))
+            {
+                // The places behind are not those of the targets.
+                break;
+            }
             if let Some(NodeEnum::ResTarget(value)) = value.filter(|_| is_plain) {
                 self.note_stored(target.table, name, boxed(&value.val));
             }
@@ -435,7 +455,7 @@ fn assigned(item: &protobuf::ResTarget) -> Option<&NodeEnum> {
     match boxed(&part.source) {
         Some(NodeEnum::RowExpr(row)) => {
             let at = usize::try_from(part.colno).ok()?.checked_sub(1)?;
-            row.args.get(at).and_then(inside)
+            cells(row)?.get(at).and_then(inside)
         }
         _ => None,
     }
