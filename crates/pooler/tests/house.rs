@@ -76,7 +76,7 @@ const FEATURES: [(&str, &[&str], usize); 11] = [
     (
         "sharded databases",
         &["pooler/src/shard", "pooler/src/link/gated.rs"],
-        1890,
+        1899,
     ),
     ("configuration", &["config/src"], 7577),
     (

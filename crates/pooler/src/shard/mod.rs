@@ -12,6 +12,7 @@
 pub mod answer;
 pub mod bound_text;
 mod decide;
+mod due;
 pub mod error;
 pub mod group;
 pub mod lore;
@@ -159,13 +160,11 @@ impl Sharded {
     }
 
     /// The client's next message goes to its shard; `begins`: behind its BEGIN.
-    fn goes(&mut self, begins: bool, decision: &Decision, text: Option<&[u8]>) {
+    fn goes(&mut self, begins: bool, decision: &Decision) {
         self.begins = begins && self.is_begun();
-        self.guess = None;
-        if self.begins && matches!(decision, Decision::Guess { .. }) {
-            self.guess = Some(Guess::default());
-            self.guesses(decision, text);
-        }
+        let guesses = self.begins && matches!(decision, Decision::Guess { .. });
+        // The message itself is noted when it is sent.
+        self.guess = guesses.then(Guess::default);
     }
 
     /// A statement of the transaction runs where the client is. If it says its shard, or may not run

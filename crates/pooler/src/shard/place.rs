@@ -86,7 +86,7 @@ impl Pooler {
         let shard = self.sharded(id).shard_of_decision(decision.clone());
         let placing = self.goes_to(id, shard, (chunk, header), out);
         if placing == Placing::Goes {
-            self.sharded_mut(id).goes(true, &decision, text);
+            self.sharded_mut(id).goes(true, &decision);
         }
         Ok(placing)
     }
@@ -160,7 +160,7 @@ impl Pooler {
         };
         let placing = self.goes_to(id, shard, (chunk, header), out);
         if placing == Placing::Goes {
-            self.sharded_mut(id).goes(begins, &decided, None);
+            self.sharded_mut(id).goes(begins, &decided);
         }
         Ok(placing)
     }
@@ -214,7 +214,7 @@ impl Pooler {
                 };
                 let placing = self.goes_to(id, shard, (chunk, header), out);
                 if placing == Placing::Goes {
-                    self.sharded_mut(id).goes(true, &decision, None);
+                    self.sharded_mut(id).goes(true, &decision);
                 }
                 return placing;
             }
