@@ -104,7 +104,7 @@ fn catalogue(buf: &mut Vec<u8>) {
             .map(|(oid, name)| vec![oid, "public", name, "r", "false", ""])
             .into(),
         columns
-            .map(|(of, name, oid)| vec![of, name, oid, "false", "true", "true"])
+            .map(|(of, name, oid)| vec![of, name, oid, "false", "true", "true", "false"])
             .collect(),
         Vec::new(),
         Vec::new(),
