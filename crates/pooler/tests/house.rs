@@ -35,7 +35,7 @@ const FEATURES: [(&str, &[&str], usize); 11] = [
     ("reading SQL", &["sql/src"], 3371),
     ("session state", &["pooler/src/session"], 1799),
     ("LISTEN", &["pooler/src/listen"], 1424),
-    ("console", &["pooler/src/console"], 4131),
+    ("console", &["pooler/src/console"], 4161),
     ("statements", &["pooler/src/statement"], 942),
     (
         "takeover",
@@ -61,7 +61,7 @@ const FEATURES: [(&str, &[&str], usize); 11] = [
             "pooler/src/broker.rs",
             "pooler/src/broker",
         ],
-        2205,
+        2211,
     ),
     (
         "cancel and peers",
@@ -78,7 +78,7 @@ const FEATURES: [(&str, &[&str], usize); 11] = [
         &["pooler/src/shard", "pooler/src/link/gated.rs"],
         1899,
     ),
-    ("configuration", &["config/src"], 7577),
+    ("configuration", &["config/src"], 7673),
     (
         "hosts and roles",
         &[
