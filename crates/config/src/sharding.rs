@@ -234,7 +234,8 @@ impl ConfigReader {
                 return Some(("needs pool_mode = transaction".into(), remedy));
             }
             if scopes.session_state() == SessionState::Share {
-                let what = "needs session_state = keep: tables are looked up by a client's search_path";
+                let what =
+                    "needs session_state = keep: tables are looked up by a client's search_path";
                 return Some((what.into(), "leave session_state = share out"));
             }
             if scopes.read_routing() != ReadRouting::Off {

@@ -2,8 +2,7 @@
 
 use super::{good, mistakes};
 
-const ENTRIES: &str =
-    "[databases]\np0 = host=a\np1 = host=b\n[pgbouncer]\npool_mode = transaction\n\
+const ENTRIES: &str = "[databases]\np0 = host=a\np1 = host=b\n[pgbouncer]\npool_mode = transaction\n\
      sharding_preview = 1\n";
 
 fn with(prod: &str, sections: &str) -> String {
