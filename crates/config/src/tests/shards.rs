@@ -79,12 +79,12 @@ fn what_can_not_be_sharded() {
         (
             "shards=p0,p1",
             "[distributions:prod]\nt = hash bigint slots=2 0=p0\n",
-            "database \"prod\", t = hash bigint slots=2 0=p0: slot 1 has no shard (at character 25) (h.ini:9)",
+            "database \"prod\", t = hash bigint slots=2 0=p0: slot 1 has no shard (at character 25) (h.ini:10)",
         ),
         (
             "shards=p0,p1",
             "[tables:prod]\npublic.* = t(id)\npublic.* = p0\n",
-            "database \"prod\": \"public.*\" is already written at h.ini:9 (h.ini:10)",
+            "database \"prod\": \"public.*\" is already written at h.ini:10 (h.ini:11)",
         ),
         (
             "shards=p0,p1",
@@ -98,7 +98,33 @@ fn what_can_not_be_sharded() {
         ),
         (
             "shards=p0,p1",
-            "[pgbouncer]\nmax_prepared_statements = 0\npool_mode = transaction\n",
+            "[databases]\np1 = host=b session_state=share\n",
+            "shard \"p1\" needs session_state = keep",
+        ),
+        (
+            "shards=p0,p1",
+            "[users]\nann = pool_mode=session\n",
+            "shard \"p0\" needs pool_mode = transaction",
+        ),
+        (
+            "shards=p0,p1",
+            "[databases]\np1 = host=b,c target_session_attrs=primary read_routing=statements\n",
+            "shard \"p1\" has read_routing",
+        ),
+        (
+            "shards=p0,p1",
+            "[databases]\np1 = host=b connect_query='SET search_path TO x'\n",
+            "shard \"p1\" has a connect_query",
+        ),
+        (
+            "shards=p0,p1",
+            "[pgbouncer]\nsharding_preview = 0\n",
+            "databases with shards are a preview",
+        ),
+        (
+            "shards=p0,p1",
+            "[pgbouncer]\nmax_prepared_statements = 0\npool_mode = transaction\n\
+             sharding_preview = 1\n",
             "it has shards, and max_prepared_statements is 0",
         ),
     ] {
