@@ -70,10 +70,7 @@ def test_a_changed_table_is_described_anew(shared_howdah, postgres):
         one.rows("commit")
 
 
-@pytest.mark.parametrize("workers, threads", [
-    (1, 1), (2, 4),
-    pytest.param(2, 1, marks=pytest.mark.xfail(
-        strict=False, reason="a worker does not know what only another worker's servers have"))])
+@pytest.mark.parametrize("workers, threads", [(1, 1), (2, 1), (2, 4)])
 def test_pgbench_with_few_threads(make_howdah, system_programs, bench, workers, threads):
     """pgbench prepares by a call that blocks its thread: until that is answered, no other client of the
     thread can end its transaction and give its server back."""

@@ -36,7 +36,7 @@ const FEATURES: [(&str, &[&str], usize); 11] = [
     ("session state", &["pooler/src/session"], 1799),
     ("LISTEN", &["pooler/src/listen"], 1424),
     ("console", &["pooler/src/console"], 4161),
-    ("statements", &["pooler/src/statement"], 942),
+    ("statements", &["pooler/src/statement"], 947),
     (
         "takeover",
         &[

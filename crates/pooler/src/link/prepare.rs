@@ -269,7 +269,7 @@ impl Upstream<'_> {
         let group = server.link.ledger.group();
         let sure = server.link.ledger.sure_of_transaction(server.not_failed());
         let (key, held) = server.statements.find(statement);
-        if !statement.private {
+        if !statement.private && server.statements.confirmed(statement).is_some() {
             self.keepers.note(key, self.server_id);
         }
         let mut entry = Entry::forward(Reply::Parse);
@@ -303,7 +303,7 @@ impl Upstream<'_> {
     ) {
         self.parses(key, statement);
         if !statement.private {
-            self.keepers.note(key, self.server_id);
+            self.keepers.offer(key, self.server_id);
         }
         let server = &mut *self.server;
         let group = server.link.ledger.group();

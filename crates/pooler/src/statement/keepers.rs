@@ -21,7 +21,15 @@ impl Keepers {
         }
     }
 
-    /// A server has this statement, or gets it.
+    /// A server gets this statement. One that was seen with the statement before stays the hint: this
+    /// server has not confirmed the statement yet.
+    pub fn offer(&mut self, key: u128, server: ServerId) {
+        if !self.servers.contains_key(&key) {
+            self.note(key, server);
+        }
+    }
+
+    /// A server has this statement.
     pub fn note(&mut self, key: u128, server: ServerId) {
         if self.servers.len() >= limits::KEEPERS && !self.servers.contains_key(&key) {
             self.servers.clear();
@@ -48,6 +56,7 @@ mod tests {
         for key in 0..limits::KEEPERS as u128 {
             keepers.note(key, servers[0]);
         }
+        keepers.offer(1, servers[1]);
         keepers.note(0, servers[1]);
         let kept = [0, 1].map(|key| keepers.of(key));
         assert_eq!(kept, [Some(servers[1]), Some(servers[0])]);
