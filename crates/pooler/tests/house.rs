@@ -78,7 +78,7 @@ const FEATURES: [(&str, &[&str], usize); 11] = [
         &["pooler/src/shard", "pooler/src/link/gated.rs"],
         1899,
     ),
-    ("configuration", &["config/src"], 7673),
+    ("configuration", &["config/src"], 7674),
     (
         "hosts and roles",
         &[
