@@ -3,6 +3,8 @@
 //! A connection has at most one entry in the [timers](crate::timers). The entry is corrected only
 //! when it expires, so transactions never touch the timers.
 
+use howdah_wire::backend::Status;
+
 use crate::client::{Client, ClientState};
 use crate::config::nanos;
 use crate::event::{ClientId, ServerId, Time};
@@ -122,6 +124,10 @@ impl Pooler {
             (ClientState::Idle, Some(terms)) => {
                 let limit = terms.client_idle_timeout;
                 deadlines.add(client.times.quiet, limit, Fault::ClientIdle);
+                if client.status_ahead() != Status::Idle {
+                    let limit = terms.idle_transaction_timeout;
+                    deadlines.add(client.times.quiet, limit, Fault::IdleTransaction);
+                }
             }
             (ClientState::Waiting(_), Some(terms)) => {
                 let limit = terms.query_wait_timeout;
@@ -201,7 +207,7 @@ impl Pooler {
         deadlines: &mut Deadlines,
     ) {
         if !server.link.is_owed() {
-            if server.status == howdah_wire::backend::Status::Idle && !server.link.group_open() {
+            if server.status == Status::Idle && !server.link.group_open() {
                 deadlines.add(
                     client.times.quiet,
                     terms.client_idle_timeout,

@@ -33,6 +33,12 @@ pub const QUERY_READ: usize = 1 << 20;
 /// How many statements of a transaction may run on a guess of its shard.
 pub const GUESSED: usize = 64;
 
+/// How long the texts of these statements may be together, in bytes.
+pub const GUESSED_TEXT: usize = 64 << 10;
+
+/// How many messages of a group are read to find the shard of a sharded database.
+pub const SHARDED_GROUP: usize = 256;
+
 /// The longest statement of a sharded database, with the messages before it, that is held and read as
 /// a whole, in bytes.
 pub const SHARDED: usize = 8 << 20;

@@ -85,21 +85,19 @@ impl ShardedText {
 /// Whether a command about the session may run on one shard, and then once more on another:
 /// `Some(true)` if it must be repeated there, `Some(false)` if its answer is all. `None` if it may not.
 pub fn repeats(text: &[u8]) -> Option<bool> {
-    const LOCAL: [&[u8]; 6] = [
-        b"idle_in_transaction_session_timeout",
-        b"jit",
-        b"lock_timeout",
-        b"statement_timeout",
-        b"transaction_timeout",
-        b"work_mem",
-    ];
     let mut tokens = Tokens::new(text);
     if tokens.word(b"show") {
         return Some(false);
     }
     if tokens.word(b"set") {
+        if tokens.word(b"transaction") {
+            // Not SNAPSHOT: snapshots are of one server.
+            let sets = !tokens.word(b"snapshot");
+            return sets.then_some(true);
+        }
         let name = tokens.word(b"local").then(|| setting(&mut tokens))??;
-        return LOCAL.contains(&&*name).then_some(true);
+        let is_plain = tokens.word(b"to") || tokens.sign(b'=');
+        return (is_plain && !changes_names_or_spelling(&name)).then_some(true);
     }
     let is_part = tokens.word(b"savepoint") || tokens.word(b"release");
     let goes_back = tokens.word(b"rollback") && {
@@ -107,6 +105,34 @@ pub fn repeats(text: &[u8]) -> Option<bool> {
         tokens.word(b"to")
     };
     (is_part || goes_back).then_some(true)
+}
+
+/// True for settings on which it depends what names in later texts mean, or how values are written.
+/// PostgreSQL reports some of them to the client.
+fn changes_names_or_spelling(setting: &[u8]) -> bool {
+    const NAMES: [&[u8]; 9] = [
+        b"application_name",
+        b"client_encoding",
+        b"datestyle",
+        b"intervalstyle",
+        b"role",
+        b"search_path",
+        b"session_authorization",
+        b"standard_conforming_strings",
+        b"timezone",
+    ];
+    NAMES.contains(&setting)
+}
+
+/// True if a command may raise the isolation of its transaction above READ COMMITTED.
+pub fn names_isolation(text: &[u8]) -> bool {
+    Tokens::new(text).any(|token| match token {
+        Token::Word(word) | Token::Quoted(word) => {
+            word.eq_ignore_ascii_case(b"isolation")
+                || word.eq_ignore_ascii_case(b"transaction_isolation")
+        }
+        _ => false,
+    })
 }
 
 fn read_from(text: &[u8], first: &[u8]) -> ShardedText {
@@ -252,6 +278,10 @@ mod tests {
             ("release savepoint a", Some(true)),
             ("rollback work to savepoint a", Some(true)),
             ("set local statement_timeout = '1s'", Some(true)),
+            ("set local app.tenant to '17'", Some(true)),
+            ("set local time zone 'UTC'", None),
+            ("set transaction isolation level repeatable read", Some(true)),
+            ("set transaction snapshot '1'", None),
             ("set local search_path = x", None),
             ("set statement_timeout = '1s'", None),
             ("rollback", None),

@@ -29,7 +29,6 @@ pub use keys::{Keys, OldKey};
 
 use std::net::IpAddr;
 
-use howdah_wire::backend::Status;
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
@@ -221,7 +220,8 @@ impl Pooler {
                 _ => return,
             }
             if header.tag == tag::SYNC {
-                out.send_with(Peer::Client(id), |buf| write::ready(buf, Status::Idle));
+                let status = client.status_ahead();
+                out.send_with(Peer::Client(id), |buf| write::ready(buf, status));
             }
             client.inbox.skip_first();
         }
@@ -284,6 +284,10 @@ impl Pooler {
         let client = self.clients.at_mut(id);
         client.forgets_signal(None);
         client.read_fails();
+        if let Some(sharded) = client.sharded_mut() {
+            sharded.transaction.fails();
+        }
+        let status = client.status_ahead();
         let peer = Peer::Client(id);
         out.send_with(peer, error);
         // A Query or a FunctionCall ends with its ReadyForQuery. Extended messages are skipped up
@@ -291,7 +295,7 @@ impl Pooler {
         match client.inbox.held().first() {
             Some(b'Q' | b'F') => {
                 client.inbox.skip_first();
-                out.send_with(peer, |buf| write::ready(buf, Status::Idle));
+                out.send_with(peer, |buf| write::ready(buf, status));
             }
             _ => client.end.group_fails(),
         }

@@ -734,7 +734,7 @@ impl Client {
     #[inline]
     pub(crate) fn status_ahead(&self) -> Status {
         let sharded = self.sharded.as_ref();
-        sharded.map_or(Status::Idle, |sharded| sharded.status())
+        sharded.map_or(Status::Idle, |sharded| sharded.transaction.status())
     }
 
     /// True if the client's server must begin a transaction before the client's next message.
@@ -742,7 +742,7 @@ impl Client {
     pub(crate) fn begins_late(&self) -> bool {
         self.sharded
             .as_ref()
-            .is_some_and(|sharded| sharded.begins())
+            .is_some_and(|sharded| sharded.transaction.is_unsent())
     }
 
     /// The client is idle. If it listens, Howdah holds back its ReadyForQuery until it has got all

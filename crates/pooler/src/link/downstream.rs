@@ -438,12 +438,10 @@ impl Downstream<'_> {
         self.changes_are_told(status);
         self.server.link.copies_nothing();
         let kept_back = !hidden && status == Status::Idle && self.keeps_back();
-        let restated = !hidden && self.side.client().is_some_and(|c| c.sharded.is_some());
-        let restated = restated && !kept_back && self.restates(status);
         self.pass(
             chunk,
             header.total(),
-            if hidden || kept_back || restated {
+            if hidden || kept_back {
                 Fate::Drop
             } else {
                 Fate::Relay
@@ -467,19 +465,6 @@ impl Downstream<'_> {
             self.server.link.drop_portals();
         }
         Ok(())
-    }
-
-    /// The client of a sharded database has begun a transaction of which its server knows nothing yet:
-    /// tells the state of that transaction. False if it has not.
-    #[cold]
-    fn restates(&mut self, status: Status) -> bool {
-        let client = self.side.client();
-        let begun = client.map_or(Status::Idle, |client| client.status_ahead());
-        if status != Status::Idle || begun == Status::Idle {
-            return false;
-        }
-        self.side.tell(self.out, |buf| write::ready(buf, begun));
-        true
     }
 
     /// True if a ReadyForQuery does not answer the front entry, which gets `reply`. Only after a

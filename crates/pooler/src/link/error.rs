@@ -179,7 +179,7 @@ impl Downstream<'_> {
         };
         client.read_fails();
         if let Some(sharded) = client.sharded_mut() {
-            sharded.fails();
+            sharded.transaction.fails();
         }
         let listens = client.listens();
         let Some(session) = client.session_if_any() else {

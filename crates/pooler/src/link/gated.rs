@@ -8,18 +8,21 @@ use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
 use super::upstream::{Flow, Upstream, await_whole, needs_server, whole};
-use crate::effect::ShardedText;
-use crate::event::{ClientId, Out};
+use crate::config::Shard;
+use crate::effect::{ShardSetting, ShardedText};
+use crate::event::{ClientId, Out, ServerId};
 use crate::inbox::Chunk;
 use crate::ledger::{Entry, Refusal, Reply};
 use crate::limits;
 use crate::link::ends::Farewell;
 use crate::next::Next;
 use crate::pooler::Pooler;
+use crate::server::ServerState;
 use crate::shard::bound_text::{BoundText, Decision};
 use crate::shard::error::ShardError;
 use crate::shard::group::{GroupRead, read_group};
-use crate::shard::{Sharded, hint_of};
+use crate::shard::hint_of;
+use crate::shard::transaction::AfterBegin;
 
 impl Upstream<'_> {
     /// Looks at a message before it is sent. True if the message is handled.
@@ -32,10 +35,14 @@ impl Upstream<'_> {
             // Those answers show whether the transaction is over.
             return Err(self.stall());
         }
-        if !self.server.link.group_open()
-            && let Some(sharded) = self.client.sharded_mut()
-        {
+        if !self.server.link.group_open() {
+            let is_over = self.server.status == Status::Idle;
+            let sharded = self.client.sharded_mut();
+            let sharded = sharded.expect("the database is sharded");
             sharded.binds(false);
+            if is_over {
+                sharded.transaction_is_over();
+            }
         }
         self.gate_group(chunk, header)?;
         let refused = match header.tag {
@@ -63,45 +70,24 @@ impl Upstream<'_> {
                 None
             }
         };
-        let is_over = self.server.status == Status::Idle && !self.server.link.group_open();
-        let sharded = self.client.sharded_mut();
-        let sharded = sharded.expect("the database is sharded");
-        if is_over {
-            sharded.transaction_is_over();
-        }
         let refused = match text.map(ShardedText::read) {
             Some(ShardedText::Set {
                 setting,
                 value,
                 local: true,
-            }) => {
-                let hint = value.map(|value| hint_of(setting, &value));
-                let shard = hint.as_ref().map(|hint| sharded.shard_of(hint)).transpose();
-                let fits = shard.and_then(|shard| match shard {
-                    Some(shard) => sharded.fits(&Decision::At(shard)),
-                    None => Ok(()),
-                });
-                if fits.is_ok() && !is_over {
-                    sharded.says_locally(hint);
-                }
-                fits
-            }
+            }) => self.gate_local((setting, value))?,
             Some(ShardedText::Set { .. } | ShardedText::Reset(_)) => Err(ShardError::set_inside()),
             Some(ShardedText::Show(setting)) => {
-                let value = sharded.value(setting).replace('\'', "''");
-                let name = setting.name();
-                let sql = format!("SELECT '{value}'::text AS \"{name}\"");
-                let mut entry = self.query_entry();
-                entry.barrier = true;
-                self.push(entry);
-                let to = self.to();
-                self.out
-                    .send_with(to, |buf| write::query(buf, sql.as_bytes()));
+                self.show_hint(setting);
                 self.skip(chunk, header);
                 return Ok(true);
             }
             read => {
-                if read == Some(ShardedText::ResetAll) && is_over {
+                let is_over = self.server.status == Status::Idle;
+                if let Some(sharded) = self.client.sharded_mut()
+                    && read == Some(ShardedText::ResetAll)
+                    && is_over
+                {
                     sharded.says_as_at_login();
                 }
                 self.gate_statement(&BoundText::query(text))?
@@ -112,6 +98,56 @@ impl Upstream<'_> {
         };
         self.refuse_elsewhere(chunk, header, (Reply::Query, error));
         Ok(true)
+    }
+
+    /// SET LOCAL of a hint, which goes to PostgreSQL, too: there it is a custom setting.
+    fn gate_local(
+        &mut self,
+        (setting, value): (ShardSetting, Option<Box<[u8]>>),
+    ) -> Result<Result<(), ShardError>, Flow> {
+        let (at, may_leave) = (self.shard(), self.may_leave());
+        let in_transaction = self.server.status != Status::Idle || self.server.link.group_open();
+        let hint = value.map(|value| hint_of(setting, &value));
+        let sharded = self.client.sharded_mut();
+        let sharded = sharded.expect("the database is sharded");
+        if let Some(hint) = &hint {
+            let decision = match sharded.shard_of(hint) {
+                Ok(shard) => Decision::At(shard),
+                Err(error) => return Ok(Err(error)),
+            };
+            if sharded.has_guessed_wrong(&decision, at) && may_leave {
+                return Err(Flow::NeedShard);
+            }
+            if let Err(error) = sharded.fits(&decision, at) {
+                return Ok(Err(error));
+            }
+            sharded.goes_on(&decision, None);
+        }
+        if in_transaction {
+            sharded.says_locally(hint);
+        }
+        Ok(Ok(()))
+    }
+
+    /// SHOW of a hint, in a transaction, which may have failed.
+    fn show_hint(&mut self, setting: ShardSetting) {
+        let sharded = self.client.sharded.as_deref();
+        let sharded = sharded.expect("the database is sharded");
+        let value = sharded.value(setting).replace('\'', "''");
+        let name = setting.name();
+        let sql = format!("SELECT '{value}'::text AS \"{name}\"");
+        let mut entry = self.query_entry();
+        entry.barrier = true;
+        self.push(entry);
+        let to = self.to();
+        self.out
+            .send_with(to, |buf| write::query(buf, sql.as_bytes()));
+    }
+
+    /// The shard of the client's server.
+    fn shard(&self) -> Option<Shard> {
+        let sharded = self.client.sharded.as_deref()?;
+        sharded.shard_of_login(self.planning.as_ref()?.shard())
     }
 
     /// A message of which a part is missing must be held whole. Returns `Ok` if there will never be room
@@ -129,10 +165,6 @@ impl Upstream<'_> {
         chunk: &Chunk<'_>,
         header: Header,
     ) -> Result<Result<(), ShardError>, Flow> {
-        if self.client.status_ahead() != Status::Idle {
-            self.leave_group()?;
-            return Ok(Err(ShardError::begins_in_group()));
-        }
         let Some(body) = whole(chunk, header) else {
             self.hold_for_gate(header)?;
             return self.gate_statement(&BoundText::query(None));
@@ -145,10 +177,22 @@ impl Upstream<'_> {
             // Too long to be remembered, or it does not exist.
             return self.gate_statement(&BoundText::query(None));
         };
-        if let ShardedText::Set { .. } | ShardedText::Reset(_) | ShardedText::Show(_) =
-            ShardedText::read(statement.text())
-        {
-            return Ok(Err(ShardError::set_in_group()));
+        match ShardedText::read(statement.text()) {
+            ShardedText::Set {
+                setting,
+                value,
+                local: true,
+            } => return self.gate_local((setting, value)),
+            ShardedText::Set { .. } | ShardedText::Reset(_) => {
+                return Ok(Err(ShardError::set_inside()));
+            }
+            ShardedText::Show(_) => return Ok(Err(ShardError::set_in_group())),
+            ShardedText::Begin(_) if self.server.status == Status::Idle => {
+                if let Some(sharded) = self.client.sharded_mut() {
+                    sharded.transaction.begins_in_group(statement.text());
+                }
+            }
+            _ => {}
         }
         self.gate_statement(&BoundText::bound(&statement.definition, body))
     }
@@ -158,6 +202,7 @@ impl Upstream<'_> {
         &mut self,
         statement: &BoundText<'_>,
     ) -> Result<Result<(), ShardError>, Flow> {
+        let at = self.shard();
         let changes = &self.server.session.changes;
         let is_private = changes.are_private() || changes.looks_elsewhere();
         let is_over = self.server.status == Status::Idle && !self.client.is_pinned();
@@ -169,17 +214,17 @@ impl Upstream<'_> {
         if let Decision::NeedsCatalogue { unknown } = decision {
             return Err(Flow::NeedCatalogue { unknown });
         }
-        if sharded.has_guessed_wrong(&decision) && self.may_leave() {
+        if sharded.has_guessed_wrong(&decision, at) && self.may_leave() {
             return Err(Flow::NeedShard);
         }
-        let fits = sharded.fits(&decision);
+        let fits = sharded.fits(&decision, at);
         let is_elsewhere = !matches!(decision, Decision::Refused(_)) && fits.is_err();
-        if is_elsewhere && (is_over || sharded.is_guessing()) {
+        if is_elsewhere && (is_over || sharded.transaction.is_guessed()) {
             self.leave_group()?;
         }
         if let Some(sharded) = self.client.sharded_mut() {
             sharded.knows_all(false);
-            sharded.guesses(&decision, statement.text);
+            sharded.goes_on(&decision, statement.text);
             sharded.binds(true);
         }
         Ok(fits)
@@ -211,29 +256,30 @@ impl Upstream<'_> {
     /// The first message of a group in a transaction that runs on a guess: a statement of the group may
     /// belong elsewhere.
     fn gate_group(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<(), Flow> {
-        let is_guessing = self.client.sharded.as_ref();
-        let is_guessing = is_guessing.is_some_and(|sharded| sharded.is_guessing());
-        if !is_guessing || !matches!(header.tag, tag::PARSE | tag::BIND) || !self.may_leave() {
-            return Ok(());
-        }
+        let at = self.shard();
         let sharded = self.client.sharded.as_deref();
         let sharded = sharded.expect("the database is sharded");
+        let is_guessed = sharded.transaction.is_guessed();
+        if !is_guessed || !matches!(header.tag, tag::PARSE | tag::BIND) || !self.may_leave() {
+            return Ok(());
+        }
         let planning = self.planning.as_mut().expect("the database is sharded");
         let mut reader = planning.reader(self.client, self.tracked, false);
         let read = read_group(self.client, chunk.rest(), &mut |statement| {
             sharded.decide(&statement, &mut reader, sharded.has_all())
         });
-        match read {
+        let decision = match read {
             GroupRead::Partial(size) => {
                 let body = size.saturating_sub(HEADER) as u32;
-                self.hold_for_gate(Header { body, ..header })
+                return self.hold_for_gate(Header { body, ..header });
             }
-            GroupRead::Decided(Decision::NeedsCatalogue { unknown }) => {
-                Err(Flow::NeedCatalogue { unknown })
-            }
-            GroupRead::Decided(decision) if sharded.has_guessed_wrong(&decision) => {
-                Err(Flow::NeedShard)
-            }
+            GroupRead::Decided(decision) => Some(decision),
+            GroupRead::Commands(group) => sharded.local_hint(&group.texts),
+            _ => None,
+        };
+        match decision {
+            Some(Decision::NeedsCatalogue { unknown }) => Err(Flow::NeedCatalogue { unknown }),
+            Some(decision) if sharded.has_guessed_wrong(&decision, at) => Err(Flow::NeedShard),
             _ => Ok(()),
         }
     }
@@ -264,19 +310,55 @@ impl Pooler {
     pub(crate) fn begin_late(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at_mut(id);
         let server_id = client.linked_server().expect("the client has a server");
-        let text = client.sharded_mut().and_then(Sharded::takes_begin);
+        let sharded = client.sharded_mut().expect("the database is sharded");
+        let text = sharded.transaction.begins();
         let server = self.servers.at_mut(server_id);
-        if let Some(text) = text {
-            server.runs_for_us(server_id, &text, out);
-            super::bind::bind_held((id, client), (server_id, server));
+        server.runs_for_us(server_id, &text, out);
+        super::bind::bind_held((id, client), (server_id, server));
+    }
+
+    /// True while a server runs the late BEGIN of its client.
+    pub(crate) fn begins_late(&self, id: ServerId) -> bool {
+        let ServerState::Aligning(client) = *self.servers.at(id).state() else {
+            return false;
+        };
+        let client = self.clients.get(client);
+        let sharded = client.and_then(|client| client.sharded.as_deref());
+        sharded.is_some_and(|sharded| sharded.transaction.is_beginning())
+    }
+
+    /// PostgreSQL has refused a client's late BEGIN, and will say its state.
+    pub(crate) fn begin_refused(&mut self, id: ClientId, sqlstate: &str, message: &str) {
+        if let Some(sharded) = self.clients.at_mut(id).sharded_mut() {
+            sharded.transaction.is_refused(sqlstate, message);
         }
+    }
+
+    /// PostgreSQL has answered a client's late BEGIN.
+    pub(crate) fn begin_answered(&mut self, id: ServerId, client: ClientId, out: &mut Out) {
+        let status = self.servers.at(id).status;
+        let transaction = match self.clients.at_mut(client).sharded_mut() {
+            Some(sharded) => &mut sharded.transaction,
+            None => return,
+        };
+        let refused = match transaction.is_answered(status) {
+            AfterBegin::Goes => return self.aligned(id, out),
+            AfterBegin::Over => None,
+            AfterBegin::Refused(sqlstate, message) => Some((sqlstate, message)),
+        };
+        self.leave_server(client, Farewell::Orderly, out);
+        if let Some((sqlstate, message)) = refused {
+            let error = |buf: &mut Vec<u8>| write::error(buf, "ERROR", &sqlstate, &message);
+            self.fail_waiting(client, sqlstate.as_bytes(), error, out);
+        }
+        self.next.note(Next::Resume(client));
     }
 
     /// A client's transaction has begun on the wrong shard, on a guess. It is rolled back there, and
     /// begins again where its next statement belongs.
     pub(super) fn leave_guess(&mut self, id: ClientId, out: &mut Out) {
         if let Some(sharded) = self.clients.at_mut(id).sharded_mut() {
-            sharded.begins_elsewhere();
+            sharded.transaction.begins_elsewhere();
         }
         self.leave_server(id, Farewell::Orderly, out);
         self.next.note(Next::Resume(id));

@@ -332,7 +332,8 @@ impl Pooler {
         let hush = client.ends_hush();
         if matches!(hush, Hush::Ready | Hush::Round | Hush::Message) {
             self.tell_heard(id, out);
-            out.send_with(Peer::Client(id), |buf| write::ready(buf, Status::Idle));
+            let status = self.clients.at(id).status_ahead();
+            out.send_with(Peer::Client(id), |buf| write::ready(buf, status));
             self.next.note(Next::Tell(id));
         }
     }

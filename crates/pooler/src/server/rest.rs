@@ -13,6 +13,7 @@ use crate::server::{Ending, ServerState};
 impl Pooler {
     /// PostgreSQL has refused a query of Howdah.
     pub(crate) fn task_failed(&mut self, id: ServerId, sqlstate: &str, error: &str, out: &mut Out) {
+        let begins = self.begins_late(id);
         let server = self.servers.at_mut(id);
         match *server.state() {
             // The server has reported its shutdown.
@@ -21,6 +22,9 @@ impl Pooler {
             }
             ServerState::Aligning(_) if server.session.inquiry.is_some() => {
                 server.session.fail_inquiry(sqlstate == "57014");
+            }
+            ServerState::Aligning(client) if begins => {
+                self.begin_refused(client, sqlstate, error);
             }
             ServerState::Aligning(client) => {
                 let asked = server.ending() != Some(Ending::SettingsRefused);
@@ -53,10 +57,15 @@ impl Pooler {
         if server.link.is_owed() || !server.inbox.at_boundary() {
             return;
         }
+        let begins = self.begins_late(id);
+        let server = self.servers.at_mut(id);
         match *server.state() {
             ServerState::Aligning(_) if server.session.inquiry.is_some() => self.inquired(id, out),
             ServerState::Aligning(client) if server.session.trial().goes_on() => {
                 self.try_again(client, id, out)
+            }
+            ServerState::Aligning(client) if begins => {
+                self.begin_answered(id, client, out);
             }
             ServerState::Aligning(_) => self.aligned(id, out),
             ServerState::ConnectQuery if server.status != Status::Idle => {

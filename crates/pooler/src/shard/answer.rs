@@ -1,9 +1,12 @@
 //! Howdah's own answers to clients of sharded databases.
 
+use howdah_wire::tag::backend;
 use howdah_wire::write;
 use howdah_wire::write::Column;
 
 use crate::effect::ShardSetting;
+use crate::shard::error::ShardError;
+use crate::shard::group::CommandStep;
 
 /// Howdah's answer to a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,7 +26,7 @@ impl OwnAnswer {
             OwnAnswer::Row(setting, _) => {
                 write::row_description(buf, &[text_column(setting.name())]);
             }
-            _ => write::empty(buf, howdah_wire::tag::backend::NO_DATA),
+            _ => write::empty(buf, backend::NO_DATA),
         }
     }
 
@@ -50,6 +53,36 @@ impl OwnAnswer {
             self.describe(buf);
         }
         self.write(buf);
+    }
+}
+
+impl CommandStep<'_> {
+    /// Writes the answer to a message of a group of commands, by the answers to the commands. `Err` if
+    /// the command of the message fails.
+    pub fn write<'a>(
+        &self,
+        answers: &'a [Result<OwnAnswer, ShardError>],
+        buf: &mut Vec<u8>,
+    ) -> Result<(), &'a ShardError> {
+        let of = |command: usize| match answers.get(command) {
+            Some(answer) => answer.as_ref(),
+            None => Ok(&OwnAnswer::Done("")),
+        };
+        match *self {
+            CommandStep::Parse => write::empty(buf, backend::PARSE_COMPLETE),
+            CommandStep::Bind => write::empty(buf, backend::BIND_COMPLETE),
+            CommandStep::Close(_) => write::empty(buf, backend::CLOSE_COMPLETE),
+            CommandStep::DescribeStatement(command) => {
+                let answer = of(command)?;
+                write::message(buf, backend::PARAMETER_DESCRIPTION, |buf| {
+                    buf.extend_from_slice(&[0, 0]);
+                });
+                answer.describe(buf);
+            }
+            CommandStep::DescribePortal(command) => of(command)?.describe(buf),
+            CommandStep::Execute(command) => of(command)?.write(buf),
+        }
+        Ok(())
     }
 }
 

@@ -38,6 +38,8 @@ pub enum Decision {
     NoKey(NoKey),
     /// Nothing in it says where, and it may run on one shard and then on another.
     Guess {
+        /// Where it goes outside of a transaction.
+        kind: NoKey,
         /// It must be repeated there. If false, its answer is all.
         repeats: bool,
     },
@@ -48,6 +50,18 @@ pub enum Decision {
         /// The last catalogue lacks a name.
         unknown: bool,
     },
+}
+
+impl Decision {
+    /// The only shard that is right, if there is one.
+    pub fn must_be_at(&self) -> Option<Shard> {
+        match self {
+            Decision::At(shard) => Some(*shard),
+            Decision::NoKey(NoKey::First) => Some(Shard(0)),
+            Decision::NoKey(NoKey::Replicated { home, write: true }) => Some(*home),
+            _ => None,
+        }
+    }
 }
 
 impl<'a> BoundText<'a> {

@@ -38,10 +38,7 @@ impl Sharded {
         }
         if read != ShardedText::Other {
             // Whatever a client says of its shard: a COMMIT is for the transaction that there is.
-            return Ok(match repeats(text) {
-                Some(repeats) => Decision::Guess { repeats },
-                None => Decision::NoKey(NoKey::Setting),
-            });
+            return Ok(of_session(&read, text));
         }
         let comment = match self.local {
             None => Hint::read(text, reader.names.escapes)?,
@@ -60,22 +57,42 @@ impl Sharded {
         let Some((verdict, may_guess)) = plan(&self.map, text, statement, reader) else {
             return Ok(Decision::NeedsCatalogue { unknown: false });
         };
-        let is_alone = verdict == Verdict::NoKey(NoKey::Any);
-        let guess = (may_guess && is_alone).then_some(false);
         let verdict = match hint {
             Some(hint) => verdict.with_hint(&self.map, hint),
             None => verdict,
         };
-        Ok(match (verdict, guess) {
-            (Verdict::Shard(shard), _) => Decision::At(shard),
-            (Verdict::NoKey(_), Some(repeats)) => Decision::Guess { repeats },
-            (Verdict::NoKey(no_key), None) => Decision::NoKey(no_key),
-            (Verdict::Refused(refusal), _) if refusal.has_unknown_name && !is_final => {
+        Ok(match verdict {
+            Verdict::Shard(shard) => Decision::At(shard),
+            Verdict::NoKey(kind) if may_guess && is_repeatable(kind) => Decision::Guess {
+                kind,
+                repeats: false,
+            },
+            Verdict::NoKey(kind) => Decision::NoKey(kind),
+            Verdict::Refused(refusal) if refusal.has_unknown_name && !is_final => {
                 Decision::NeedsCatalogue { unknown: true }
             }
-            (Verdict::Refused(refusal), _) => Decision::Refused(refusal.into()),
+            Verdict::Refused(refusal) => Decision::Refused(refusal.into()),
         })
     }
+}
+
+/// Where a command about the session or the transaction belongs.
+fn of_session(read: &ShardedText, text: &[u8]) -> Decision {
+    let guess = |kind, repeats| Decision::Guess { kind, repeats };
+    match (read, repeats(text)) {
+        (ShardedText::Begin(_), _) => guess(NoKey::Begin, false),
+        (ShardedText::Nothing, _) => guess(NoKey::Any, false),
+        (_, Some(repeats)) => guess(NoKey::Setting, repeats),
+        (_, None) => Decision::NoKey(NoKey::Setting),
+    }
+}
+
+/// True for reads whose answer counts, wherever the transaction goes on.
+fn is_repeatable(kind: NoKey) -> bool {
+    matches!(
+        kind,
+        NoKey::Any | NoKey::Catalogue | NoKey::Replicated { write: false, .. }
+    )
 }
 
 /// What the plan of a text says with these values, and whether the text may run on a guess. `None`

@@ -93,16 +93,6 @@ impl ShardError {
         ShardError::new(NOT_SUPPORTED, message, "Send a Sync behind it.")
     }
 
-    /// A statement that follows a Parse without a Sync between, and needs a BEGIN before it.
-    pub fn begins_in_group() -> ShardError {
-        let message = "a transaction can't begin in the middle of a group of messages";
-        ShardError::new(
-            NOT_SUPPORTED,
-            message,
-            "Send a Sync behind Parse and Describe.",
-        )
-    }
-
     /// The statement is too long to be read.
     pub fn too_long() -> ShardError {
         let message = "the statement is too long to find its shard";

@@ -1,5 +1,5 @@
 //! A group of the extended protocol, before its client has a server: which of its statements says
-//! the shard.
+//! the shard, and whether Howdah itself can answer all of it.
 
 use howdah_shard::NoKey;
 use howdah_wire::frame::{HEADER, cstr, header};
@@ -13,13 +13,13 @@ use crate::shard::bound_text::{BoundText, Decision};
 
 /// What a group is, as far as it has come.
 #[derive(Debug)]
-pub enum GroupRead {
+pub enum GroupRead<'a> {
     /// More must come: so many bytes at least.
     Partial(usize),
     /// The group is longer than what is held.
     Long,
-    /// One command that Howdah may answer, alone in its group.
-    Command(GroupCommand),
+    /// Commands that Howdah may answer, and nothing else.
+    Commands(CommandGroup<'a>),
     /// What the first statement says that says anything.
     Decided(Decision),
     /// Statements are parsed, described or closed, and none is bound.
@@ -28,104 +28,265 @@ pub enum GroupRead {
     Mixed,
 }
 
-/// A command that is parsed, bound and executed, alone in its group.
-#[derive(Clone, Debug)]
-pub struct GroupCommand {
-    /// Its text.
-    pub text: Box<[u8]>,
-    /// The length of the group, with its Sync.
+/// A group of commands that are parsed, bound and executed one after the other.
+#[derive(Debug)]
+pub struct CommandGroup<'a> {
+    /// The texts of the commands.
+    pub texts: Vec<Box<[u8]>>,
+    /// What the messages ask for, without the Sync.
+    pub steps: Vec<CommandStep<'a>>,
+    /// The length of the group, with its Sync, in bytes.
     pub length: usize,
+    /// Where the group goes if a server must answer it.
+    pub decision: Decision,
+}
+
+/// A message of a group of commands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CommandStep<'a> {
+    /// Parses the unnamed statement.
+    Parse,
+    /// Binds the unnamed portal.
+    Bind,
+    /// Describes the statement of the command with this number.
+    DescribeStatement(usize),
+    /// Describes the portal of the command with this number.
+    DescribePortal(usize),
+    /// Executes the command with this number.
+    Execute(usize),
+    /// Closes a statement with this name.
+    Close(&'a [u8]),
+}
+
+/// Reads a group.
+struct GroupReader<'a, 'c> {
+    client: &'c Client,
+    /// The statements that the group parses: name, and text with types.
+    parsed: Vec<(&'a [u8], &'a [u8])>,
+    /// The texts of commands about the session that are bound.
+    commands: Vec<&'c [u8]>,
+    /// Other statements are bound.
+    has_others: bool,
+    /// How the first statement that says no shard goes.
+    kind: Option<NoKey>,
+    /// All bound statements may run on a guess.
+    is_guess: bool,
+    /// What a group of commands only asks for; `None` if Howdah can't answer it.
+    steps: Option<Vec<CommandStep<'a>>>,
 }
 
 /// Reads the group that begins these bytes. `decide` says where a statement belongs.
-pub fn read_group(
-    client: &Client,
-    bytes: &[u8],
+pub fn read_group<'a: 'c, 'c>(
+    client: &'c Client,
+    bytes: &'a [u8],
     decide: &mut dyn FnMut(BoundText<'_>) -> Decision,
-) -> GroupRead {
-    let mut parsed: Vec<(&[u8], &[u8])> = Vec::new();
-    let mut commands: Vec<&[u8]> = Vec::new();
-    let (mut rest, mut is_plain, mut executed) = (bytes, true, 0);
-    let mut kind = None;
-    loop {
-        let at = bytes.len() - rest.len();
+) -> GroupRead<'a> {
+    let mut reader = GroupReader {
+        client,
+        parsed: Vec::new(),
+        commands: Vec::new(),
+        has_others: false,
+        kind: None,
+        is_guess: true,
+        steps: Some(Vec::new()),
+    };
+    let mut at = 0;
+    for _ in 0..limits::SHARDED_GROUP {
+        let rest = &bytes[at..];
         let header = match header(rest) {
             None => return GroupRead::Partial(at + HEADER),
-            Some(Err(_)) => return GroupRead::Decided(Decision::NoKey(NoKey::Any)),
+            // PostgreSQL says what is wrong.
+            Some(Err(_)) => return reader.goes_anywhere(),
             Some(Ok(header)) => header,
         };
+        let length = at + header.total();
         let Some(body) = rest.get(HEADER..header.total()) else {
-            let comes = at + header.total();
-            return if comes > limits::SHARDED {
+            return if length > limits::SHARDED {
                 GroupRead::Long
             } else {
-                GroupRead::Partial(comes)
+                GroupRead::Partial(length)
             };
         };
         match header.tag {
-            tag::PARSE => {
-                if let Some((name, definition)) = cstr(body) {
-                    is_plain &= name.is_empty() && parsed.is_empty();
-                    parsed.push((name, definition));
-                }
-            }
+            tag::PARSE => reader.parse(body),
             tag::BIND => {
-                let definition = BindNames::read(body).and_then(|names| {
-                    let of_group = parsed.iter().rev();
-                    let mut of_group = of_group.filter(|(of, _)| *of == names.statement);
-                    let known = || named(client, names.statement);
-                    of_group
-                        .next()
-                        .map(|(_, definition)| *definition)
-                        .or_else(known)
-                });
-                let Some(definition) = definition else {
-                    // PostgreSQL says that there is no such statement.
-                    return GroupRead::Decided(Decision::NoKey(NoKey::Any));
-                };
-                let text = cstr(definition).map_or(definition, |(text, _)| text);
-                match ShardedText::read(text) {
-                    ShardedText::Other | ShardedText::Prepares => {
-                        match decide(BoundText::bound(definition, body)) {
-                            Decision::NoKey(found) => {
-                                kind = kind.filter(|kind| *kind != NoKey::Any).or(Some(found));
-                            }
-                            Decision::Guess { .. } => kind = kind.or(Some(NoKey::Any)),
-                            _ if commands.iter().any(|text| is_hint(text)) => {
-                                return GroupRead::Mixed;
-                            }
-                            decided => return GroupRead::Decided(decided),
-                        }
-                    }
-                    _ => commands.push(text),
+                if let Some(read) = reader.bind(body, decide) {
+                    return read;
                 }
             }
-            tag::EXECUTE => executed += 1,
-            tag::SYNC | tag::FLUSH => {
-                let length = at + header.total();
-                let is_one = is_plain && executed == 1 && header.tag == tag::SYNC;
-                return match (&commands[..], kind) {
-                    ([text], None) if is_one => GroupRead::Command(GroupCommand {
-                        text: (*text).into(),
-                        length,
-                    }),
-                    ([], None) => GroupRead::Unbound,
-                    (commands, _) if commands.iter().any(|text| is_hint(text)) => GroupRead::Mixed,
-                    (_, kind) => {
-                        let kind = kind.unwrap_or(NoKey::Setting);
-                        GroupRead::Decided(Decision::NoKey(kind))
-                    }
-                };
-            }
-            tag::DESCRIBE | tag::CLOSE => {}
-            _ => return GroupRead::Decided(Decision::NoKey(NoKey::Any)),
+            tag::DESCRIBE => reader.describe(body),
+            tag::EXECUTE => reader.execute(body),
+            tag::CLOSE => reader.close(body),
+            tag::SYNC => return reader.ends(Some(length)),
+            tag::FLUSH => return reader.ends(None),
+            _ => return reader.goes_anywhere(),
         }
-        rest = &rest[header.total()..];
+        at = length;
+    }
+    GroupRead::Long
+}
+
+impl<'a: 'c, 'c> GroupReader<'a, 'c> {
+    fn parse(&mut self, body: &'a [u8]) {
+        let Some((name, definition)) = cstr(body) else {
+            self.steps = None;
+            return;
+        };
+        self.parsed.push((name, definition));
+        self.step(name.is_empty(), CommandStep::Parse);
+    }
+
+    /// Returns what the statement says, if that decides.
+    fn bind(
+        &mut self,
+        body: &'a [u8],
+        decide: &mut dyn FnMut(BoundText<'_>) -> Decision,
+    ) -> Option<GroupRead<'a>> {
+        let names = BindNames::read(body);
+        let definition = names
+            .as_ref()
+            .and_then(|names| self.definition(names.statement));
+        let (Some(names), Some(definition)) = (names, definition) else {
+            // PostgreSQL says that there is no such statement.
+            return Some(self.goes_anywhere());
+        };
+        let text = cstr(definition).map_or(definition, |(text, _)| text);
+        match ShardedText::read(text) {
+            ShardedText::Other | ShardedText::Prepares => {
+                self.has_others = true;
+                self.steps = None;
+            }
+            _ => {
+                self.commands.push(text);
+                self.step(names.portal.is_empty(), CommandStep::Bind);
+            }
+        }
+        match decide(BoundText::bound(definition, body)) {
+            Decision::NoKey(kind) => {
+                self.is_guess = false;
+                self.says(kind);
+                None
+            }
+            Decision::Guess { kind, .. } => {
+                self.says(kind);
+                None
+            }
+            _ if self.has_hint() => Some(GroupRead::Mixed),
+            decided => Some(GroupRead::Decided(decided)),
+        }
+    }
+
+    /// What says most counts: after it, what reads tables or locks.
+    fn says(&mut self, kind: NoKey) {
+        let says_little = |kind: &NoKey| {
+            matches!(kind, NoKey::Any | NoKey::Begin | NoKey::Setting | NoKey::Savepoint)
+        };
+        if self.kind.as_ref().is_none_or(says_little) {
+            self.kind = Some(kind);
+        }
+    }
+
+    fn describe(&mut self, body: &'a [u8]) {
+        let bound = self.commands.len();
+        match body {
+            // The command that is bound next, if it was parsed since the last one.
+            b"S\0" if self.last_is(CommandStep::Parse) => {
+                self.step(true, CommandStep::DescribeStatement(bound));
+            }
+            b"P\0" if bound > 0 => self.step(true, CommandStep::DescribePortal(bound - 1)),
+            _ => self.steps = None,
+        }
+    }
+
+    fn execute(&mut self, body: &'a [u8]) {
+        let bound = self.commands.len();
+        let is_first = bound > 0 && !self.has_step(CommandStep::Execute(bound - 1));
+        self.step(
+            is_first && body.first() == Some(&0),
+            CommandStep::Execute(bound.saturating_sub(1)),
+        );
+    }
+
+    fn close(&mut self, body: &'a [u8]) {
+        match body {
+            [b'S', name @ .., 0] if !name.is_empty() => self.step(true, CommandStep::Close(name)),
+            _ => self.steps = None,
+        }
+    }
+
+    /// The group ends, with a Sync at this length, or in a Flush.
+    fn ends(mut self, length: Option<usize>) -> GroupRead<'a> {
+        let all_run = (0..self.commands.len()).all(|at| self.has_step(CommandStep::Execute(at)));
+        if let (Some(length), Some(steps)) = (length, self.steps.take())
+            && !self.commands.is_empty()
+            && all_run
+        {
+            return GroupRead::Commands(CommandGroup {
+                texts: self.commands.iter().map(|text| (*text).into()).collect(),
+                steps,
+                length,
+                decision: self.decision(),
+            });
+        }
+        if self.has_hint() {
+            return GroupRead::Mixed;
+        }
+        match self.kind {
+            None => GroupRead::Unbound,
+            Some(_) => GroupRead::Decided(self.decision()),
+        }
+    }
+
+    /// Where a group goes of which no statement says a shard.
+    fn decision(&self) -> Decision {
+        let kind = self.kind.unwrap_or(NoKey::Any);
+        if self.is_guess {
+            Decision::Guess {
+                kind,
+                repeats: false,
+            }
+        } else {
+            Decision::NoKey(kind)
+        }
+    }
+
+    fn goes_anywhere(&self) -> GroupRead<'a> {
+        GroupRead::Decided(Decision::NoKey(NoKey::Any))
+    }
+
+    /// A step of a group of commands, if Howdah can answer it.
+    fn step(&mut self, can: bool, step: CommandStep<'a>) {
+        match &mut self.steps {
+            Some(steps) if can => steps.push(step),
+            _ => self.steps = None,
+        }
+    }
+
+    fn has_step(&self, step: CommandStep<'_>) -> bool {
+        self.steps.as_ref().is_some_and(|steps| steps.contains(&step))
+    }
+
+    fn last_is(&self, step: CommandStep<'_>) -> bool {
+        self.steps.as_ref().and_then(|steps| steps.last()) == Some(&step)
+    }
+
+    /// True if the group has a SET, RESET or SHOW of a hint.
+    fn has_hint(&self) -> bool {
+        self.commands.iter().any(|text| is_hint(text))
+    }
+
+    /// A statement of the group or of the client: its text, and the types that its Parse declares.
+    fn definition(&self, name: &[u8]) -> Option<&'c [u8]> {
+        let mut of_group = self.parsed.iter().rev();
+        let found = of_group.find(|(of, _)| *of == name);
+        found
+            .map(|(_, definition)| *definition)
+            .or_else(|| named(self.client, name))
     }
 }
 
 /// True for SET, RESET and SHOW of a hint.
-fn is_hint(text: &[u8]) -> bool {
+pub fn is_hint(text: &[u8]) -> bool {
     matches!(
         ShardedText::read(text),
         ShardedText::Set { .. } | ShardedText::Reset(_) | ShardedText::Show(_)
@@ -139,14 +300,4 @@ fn named<'a>(client: &'a Client, name: &[u8]) -> Option<&'a [u8]> {
         name => client.statements.get(name).map(|named| &named.statement),
     };
     statement.map(|statement| &*statement.definition)
-}
-
-/// The messages of a whole group, but for its Sync: tag and body.
-pub fn messages(mut rest: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
-    std::iter::from_fn(move || {
-        let header = header(rest)?.ok()?;
-        let body = rest.get(HEADER..header.total())?;
-        rest = &rest[header.total()..];
-        (header.tag != tag::SYNC).then_some((header.tag, body))
-    })
 }

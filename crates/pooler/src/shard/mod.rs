@@ -20,66 +20,41 @@ mod place;
 pub mod planning;
 mod read;
 mod reload;
+mod said;
+pub mod transaction;
 
 use std::sync::Arc;
 
 use howdah_shard::{Hint, NoKey};
-use howdah_wire::backend::Status;
 
 use crate::config::{Shard, ShardMap};
-use crate::effect::{ShardSetting, ShardedText};
-use crate::limits;
-use crate::shard::answer::OwnAnswer;
+use crate::effect::ShardSetting;
 use crate::shard::bound_text::Decision;
 use crate::shard::error::ShardError;
+use crate::shard::transaction::Transaction;
 
 pub(crate) use place::Placing;
 
-/// What a client of a sharded database has besides.
+/// What a client of a sharded database has besides. Which shard the client is at, its login says
+/// ([`Sharded::shard_of_login`]).
 #[derive(Debug)]
 pub struct Sharded {
     /// Where the rows lie.
     pub map: Arc<ShardMap>,
-    /// The number of the shard whose login the client is in; `None` if a reload has removed it.
-    at: Option<Shard>,
     /// What the client says for its session.
     session: Option<Hint>,
     /// What it said at its login, and says again after RESET.
     at_login: Option<Hint>,
     /// What it says for its transaction.
     local: Option<Hint>,
-    /// A transaction that no server knows yet.
-    begun: Option<Begun>,
-    /// The client's server needs this BEGIN before the client's next message.
-    begins: bool,
-    /// The transaction runs where the client was, on a guess.
-    guess: Option<Guess>,
+    /// What of its transaction only Howdah knows.
+    pub(crate) transaction: Transaction,
     /// Why messages under way are refused.
     refused: Option<ShardError>,
     /// The catalogue has been read again for the client's statement.
     is_final: bool,
     /// The group of messages under way has bound a statement.
     bound: bool,
-}
-
-/// A transaction of which no statement says its shard yet. It can be rolled back and begun elsewhere.
-#[derive(Debug, Default)]
-struct Guess {
-    /// The client's BEGIN.
-    begin: Box<[u8]>,
-    /// The commands to repeat, in order.
-    commands: Vec<Box<[u8]>>,
-    /// How many statements have run.
-    count: usize,
-}
-
-/// A transaction that Howdah has begun for a client, without a server.
-#[derive(Debug)]
-struct Begun {
-    /// The client's BEGIN.
-    text: Box<[u8]>,
-    /// A statement was refused: the transaction has failed.
-    failed: bool,
 }
 
 /// The hint that a setting with this value is.
@@ -105,13 +80,10 @@ impl Sharded {
     pub fn new(map: Arc<ShardMap>, hint: Option<Hint>) -> Sharded {
         Sharded {
             map,
-            at: Some(Shard(0)),
             session: hint.clone(),
             at_login: hint,
             local: None,
-            begun: None,
-            begins: false,
-            guess: None,
+            transaction: Transaction::default(),
             refused: None,
             is_final: false,
             bound: false,
@@ -120,111 +92,32 @@ impl Sharded {
 
     /// A reload has changed the map.
     pub(crate) fn gets(&mut self, map: Arc<ShardMap>) {
-        let name = self.at.map(|at| self.map.name_of(at).to_owned());
-        self.at = name.and_then(|name| map.shard_named(&name));
         self.map = map;
     }
 
-    /// The shard whose login the client is in.
-    pub fn at(&self) -> Option<Shard> {
-        self.at
+    /// The shard of a client whose login has this database; `None` if that is no shard any more.
+    pub fn shard_of_login(&self, database: &str) -> Option<Shard> {
+        self.map.shard_named(database)
     }
 
-    /// The state of the transaction, while the client has no server.
-    pub fn status(&self) -> Status {
-        match &self.begun {
-            None => Status::Idle,
-            Some(begun) if begun.failed => Status::Failed,
-            Some(_) => Status::Transaction,
-        }
-    }
-
-    /// True if Howdah has begun a transaction of which no server knows.
-    pub fn is_begun(&self) -> bool {
-        self.begun.is_some()
-    }
-
-    /// True if the client's server must begin a transaction before the client's next message.
-    pub fn begins(&self) -> bool {
-        self.begins
-    }
-
-    /// The BEGIN goes to the client's server now.
-    pub(crate) fn takes_begin(&mut self) -> Option<Box<[u8]>> {
-        self.begins = false;
-        let text = self.begun.take()?.text;
-        if let Some(guess) = &mut self.guess {
-            guess.begin.clone_from(&text);
-        }
-        Some(text)
-    }
-
-    /// The client's next message goes to its shard; `begins`: behind its BEGIN.
-    fn goes(&mut self, begins: bool, decision: &Decision) {
-        self.begins = begins && self.is_begun();
-        let guesses = self.begins && matches!(decision, Decision::Guess { .. });
-        // The message itself is noted when it is sent.
-        self.guess = guesses.then(Guess::default);
-    }
-
-    /// A statement of the transaction runs where the client is. If it says its shard, or may not run
-    /// twice, the transaction stays there.
-    pub(crate) fn guesses(&mut self, decision: &Decision, text: Option<&[u8]>) {
-        let Some(guess) = &mut self.guess else {
-            return;
-        };
-        guess.count += 1;
-        match (decision, text) {
-            (Decision::Guess { .. }, _) if guess.count > limits::GUESSED => self.guess = None,
-            (Decision::Guess { repeats: false }, _) => {}
-            (Decision::Guess { repeats: true }, Some(text)) => guess.commands.push(text.into()),
-            _ => self.guess = None,
-        }
-    }
-
-    /// True if the transaction must be begun on another shard, and can be.
-    pub fn has_guessed_wrong(&self, decision: &Decision) -> bool {
-        self.guess.is_some()
-            && self.at.is_some()
-            && self
-                .must_be_at(decision)
-                .is_some_and(|must| self.at != Some(must))
-    }
-
-    /// True while no statement of the transaction has said its shard.
-    pub fn is_guessing(&self) -> bool {
-        self.guess.is_some()
-    }
-
-    /// The transaction is rolled back where it is, and begins again elsewhere.
-    pub(crate) fn begins_elsewhere(&mut self) {
-        if let Some(guess) = self.guess.take() {
-            let mut text = guess.begin.into_vec();
-            for command in guess.commands {
-                // The command before may end in a comment.
-                text.extend_from_slice(b"\n;");
-                text.extend_from_slice(&command);
-            }
-            self.begun = Some(Begun {
-                text: text.into(),
-                failed: false,
-            });
-        }
-    }
-
-    /// The client has no server, and no transaction anywhere.
-    fn forgets_transaction(&mut self) {
-        if self.begun.is_none() {
+    /// The client has no server.
+    fn has_no_server(&mut self) {
+        self.transaction.loses_server();
+        if !self.transaction.is_begun() {
             self.local = None;
-            self.guess = None;
         }
     }
 
-    /// A message of the client has failed.
-    pub(crate) fn fails(&mut self) {
-        if let Some(begun) = &mut self.begun {
-            begun.failed = true;
-        }
+    /// A statement of the transaction goes to the client's server.
+    pub(crate) fn goes_on(&mut self, decision: &Decision, text: Option<&[u8]>) {
+        self.transaction.goes_on(decision, text);
+    }
+
+    /// True if the transaction must be begun on another shard than `at`, and can be.
+    pub fn has_guessed_wrong(&self, decision: &Decision, at: Option<Shard>) -> bool {
+        self.transaction.is_guessed()
+            && at.is_some()
+            && decision.must_be_at().is_some_and(|must| at != Some(must))
     }
 
     /// Why messages under way are refused.
@@ -245,7 +138,7 @@ impl Sharded {
     /// The client's transaction is over, and the client keeps its server.
     pub(crate) fn transaction_is_over(&mut self) {
         self.local = None;
-        self.guess = None;
+        self.transaction = Transaction::AtServer;
     }
 
     /// The client takes back what it has said in its session.
@@ -275,38 +168,33 @@ impl Sharded {
         Ok(hint.shard(&self.map)?)
     }
 
-    /// The shard of a decision, for a client without a server.
-    fn shard_of_decision(&self, decision: Decision) -> Result<Shard, ShardError> {
+    /// The shard of a decision, for a client without a server that is `at` this one.
+    fn shard_of_decision(
+        &self,
+        decision: Decision,
+        at: Option<Shard>,
+    ) -> Result<Shard, ShardError> {
+        let here = at.unwrap_or(Shard(0));
         match decision {
             Decision::At(shard) => Ok(shard),
-            Decision::NoKey(NoKey::Catalogue | NoKey::First) => Ok(Shard(0)),
-            Decision::NoKey(NoKey::Replicated { home, write }) if write || !self.is_begun() => {
-                Ok(home)
-            }
-            Decision::NoKey(_) | Decision::Guess { .. } => Ok(self.at.unwrap_or(Shard(0))),
+            Decision::Guess { .. } if self.transaction.is_begun() => Ok(here),
+            Decision::NoKey(kind) | Decision::Guess { kind, .. } => Ok(match kind {
+                NoKey::Catalogue | NoKey::First => Shard(0),
+                NoKey::Replicated { home, write } if write || !self.transaction.is_begun() => home,
+                _ => here,
+            }),
             Decision::Refused(error) => Err(error),
             Decision::NeedsCatalogue { .. } => Err(ShardError::no_hint()),
         }
     }
 
-    /// The shard at which a statement must run, if there is one.
-    fn must_be_at(&self, decision: &Decision) -> Option<Shard> {
-        match decision {
-            Decision::At(shard) => Some(*shard),
-            Decision::NoKey(NoKey::First) => Some(Shard(0)),
-            Decision::NoKey(NoKey::Replicated { home, write: true }) => Some(*home),
-            _ => None,
-        }
-    }
-
-    /// Whether a decision fits the server that the client has.
-    pub fn fits(&self, decision: &Decision) -> Result<(), ShardError> {
-        match (decision, self.must_be_at(decision)) {
+    /// Whether a decision fits the server that the client has, which is `at` this shard.
+    pub fn fits(&self, decision: &Decision, at: Option<Shard>) -> Result<(), ShardError> {
+        match (decision, decision.must_be_at()) {
             (Decision::Refused(error), _) => Err(error.clone()),
             (Decision::NeedsCatalogue { .. }, _) => Err(ShardError::no_hint()),
-            (_, Some(must)) if self.at != Some(must) => {
-                let at = self.at.unwrap_or(must);
-                Err(ShardError::elsewhere(&self.map, at, must))
+            (_, Some(must)) if at != Some(must) => {
+                Err(ShardError::elsewhere(&self.map, at.unwrap_or(must), must))
             }
             _ => Ok(()),
         }
@@ -346,84 +234,5 @@ impl Sharded {
     /// True if the catalogue has been read again for the client's statement.
     pub fn has_all(&self) -> bool {
         self.is_final
-    }
-
-    /// Answers a text of a client without a server; `None` if a server must.
-    fn answers(&mut self, text: &[u8]) -> Option<Result<OwnAnswer, ShardError>> {
-        let read = ShardedText::read(text);
-        let done = |tag| Some(Ok(OwnAnswer::Done(tag)));
-        if self.status() == Status::Failed {
-            return match read {
-                ShardedText::Rollback | ShardedText::Commit => {
-                    self.ends_unsent();
-                    done("ROLLBACK")
-                }
-                _ => Some(Err(ShardError::aborted())),
-            };
-        }
-        let is_begun = self.is_begun();
-        match read {
-            ShardedText::Begin(tag) if !is_begun => {
-                self.begun = Some(Begun {
-                    text: text.into(),
-                    failed: false,
-                });
-                done(tag)
-            }
-            ShardedText::Commit if is_begun => {
-                self.ends_unsent();
-                done("COMMIT")
-            }
-            ShardedText::Rollback if is_begun => {
-                self.ends_unsent();
-                done("ROLLBACK")
-            }
-            ShardedText::Set {
-                setting,
-                value,
-                local,
-            } => Some(self.sets((setting, value), local, is_begun)),
-            ShardedText::Reset(_) if is_begun => Some(Err(ShardError::set_inside())),
-            ShardedText::Reset(_) => {
-                self.says_as_at_login();
-                done("RESET")
-            }
-            ShardedText::Show(setting) => {
-                let value = self.value(setting).into();
-                Some(Ok(OwnAnswer::Row(setting, value)))
-            }
-            ShardedText::ResetAll if !is_begun => {
-                self.says_as_at_login();
-                None
-            }
-            _ => None,
-        }
-    }
-
-    fn ends_unsent(&mut self) {
-        self.begun = None;
-        self.local = None;
-    }
-
-    fn sets(
-        &mut self,
-        (setting, value): (ShardSetting, Option<Box<[u8]>>),
-        local: bool,
-        is_begun: bool,
-    ) -> Result<OwnAnswer, ShardError> {
-        if is_begun && !local {
-            return Err(ShardError::set_inside());
-        }
-        let hint = value.map(|value| hint_of(setting, &value));
-        if let Some(hint) = &hint {
-            hint.shard(&self.map)?;
-        }
-        match (local, hint) {
-            (true, _) if !is_begun => return Ok(OwnAnswer::LocalOutside),
-            (true, hint) => self.local = hint,
-            (false, None) => self.says_as_at_login(),
-            (false, hint) => self.session = hint,
-        }
-        Ok(OwnAnswer::Done("SET"))
     }
 }

@@ -4,7 +4,7 @@
 use howdah_shard::NoKey;
 use howdah_wire::backend::Status;
 use howdah_wire::frame::{HEADER, Header, header};
-use howdah_wire::tag::{backend, frontend as tag};
+use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
 use crate::client::Client;
@@ -19,7 +19,7 @@ use crate::pooler::Pooler;
 use crate::shard::Sharded;
 use crate::shard::bound_text::{BoundText, Decision, PlanReader};
 use crate::shard::error::ShardError;
-use crate::shard::group::{GroupCommand, GroupRead, messages, read_group};
+use crate::shard::group::{CommandGroup, CommandStep, GroupRead, read_group};
 use crate::shard::planning::Planning;
 
 /// What has become of a message.
@@ -43,7 +43,7 @@ impl Pooler {
         let Some(Ok(header)) = header(chunk.rest()) else {
             return Err(Flow::Partial);
         };
-        self.sharded_mut(id).forgets_transaction();
+        self.sharded_mut(id).has_no_server();
         let placing = match header.tag {
             tag::QUERY => self.place_query(id, chunk, header, out),
             tag::FUNCTION_CALL => {
@@ -65,30 +65,29 @@ impl Pooler {
     ) -> Result<Placing, Flow> {
         let text = self.text_of_query(id, chunk, header)?;
         let sharded = self.sharded_mut(id);
-        if let Some(text) = text
-            && let Some(answer) = sharded.answers(text)
-        {
-            let status = sharded.status();
-            match answer {
-                Ok(answer) => {
-                    self.answer_ahead(id, (chunk, header), out, |buf| {
-                        answer.write_to_query(buf);
-                        write::ready(buf, status);
-                    });
-                    return Ok(Placing::Done);
-                }
-                Err(error) => return Ok(self.refuse_ahead(id, &error, (chunk, header), out)),
+        let answer = match text {
+            Some(text) => sharded.answers(text),
+            None if sharded.transaction.status() == Status::Failed => {
+                Some(Err(ShardError::aborted()))
             }
+            None => None,
+        };
+        match answer {
+            None => {}
+            Some(Ok(answer)) => {
+                let status = sharded.transaction.status();
+                self.answer_ahead(id, (chunk, header), out, |buf| {
+                    answer.write_to_query(buf);
+                    write::ready(buf, status);
+                });
+                return Ok(Placing::Done);
+            }
+            Some(Err(error)) => return Ok(self.refuse_ahead(id, &error, (chunk, header), out)),
         }
         let decision = self.decide_ahead(id, |_, sharded, reader| {
             sharded.decide(&BoundText::query(text), reader, sharded.has_all())
         })?;
-        let shard = self.sharded(id).shard_of_decision(decision.clone());
-        let placing = self.goes_to(id, shard, (chunk, header), out);
-        if placing == Placing::Goes {
-            self.sharded_mut(id).goes(true, &decision);
-        }
-        Ok(placing)
+        Ok(self.goes(id, decision, (chunk, header), out))
     }
 
     /// The text of a Query; `None` if it is too long to be held.
@@ -123,46 +122,49 @@ impl Pooler {
         out: &mut Out,
     ) -> Result<Placing, Flow> {
         let bytes = chunk.rest();
-        let failed = self.sharded(id).status() == Status::Failed;
-        let mut read = GroupRead::Unbound;
+        let failed = self.sharded(id).transaction.status() == Status::Failed;
+        let mut commands = None;
+        let mut partial = None;
         let decision = self.decide_ahead(id, |client, sharded, reader| {
-            read = read_group(client, bytes, &mut |statement| {
+            (commands, partial) = (None, None);
+            let read = read_group(client, bytes, &mut |statement| {
                 if failed {
-                    Decision::Refused(ShardError::aborted())
+                    Decision::NoKey(NoKey::Any)
                 } else {
                     sharded.decide(&statement, reader, sharded.has_all())
                 }
             });
-            match &read {
-                GroupRead::Decided(decision) => decision.clone(),
-                _ => Decision::NoKey(NoKey::Any),
+            match read {
+                GroupRead::Commands(group) => {
+                    let decision = group.decision.clone();
+                    commands = Some(group);
+                    decision
+                }
+                _ if failed => Decision::Refused(ShardError::aborted()),
+                GroupRead::Decided(decision) => decision,
+                GroupRead::Partial(size) => {
+                    partial = Some(size);
+                    sharded.unread()
+                }
+                GroupRead::Long => sharded.unread(),
+                // Statements mean the same on all shards.
+                GroupRead::Unbound => Decision::Guess {
+                    kind: NoKey::Any,
+                    repeats: false,
+                },
+                GroupRead::Mixed => Decision::Refused(ShardError::set_in_group()),
             }
         })?;
-        let decided = decision.clone();
-        let sharded = self.sharded(id);
-        let unread = || sharded.shard_of_decision(sharded.unread());
-        let (shard, begins) = match read {
-            GroupRead::Command(command) => {
-                return Ok(self.answer_command(id, command, (chunk, header), out));
-            }
-            _ if failed => (Err(ShardError::aborted()), true),
-            GroupRead::Partial(size) => {
-                let body = size.saturating_sub(HEADER) as u32;
-                self.hold_whole(id, Header { body, ..header })?;
-                let sharded = self.sharded(id);
-                (sharded.shard_of_decision(sharded.unread()), true)
-            }
-            GroupRead::Long => (unread(), true),
-            GroupRead::Decided(_) => (sharded.shard_of_decision(decision), true),
-            // Statements mean the same on all shards.
-            GroupRead::Unbound => (Ok(sharded.at().unwrap_or(Shard(0))), false),
-            GroupRead::Mixed => (Err(ShardError::set_in_group()), true),
-        };
-        let placing = self.goes_to(id, shard, (chunk, header), out);
-        if placing == Placing::Goes {
-            self.sharded_mut(id).goes(begins, &decided);
+        if let Some(size) = partial {
+            let body = size.saturating_sub(HEADER) as u32;
+            self.hold_whole(id, Header { body, ..header })?;
         }
-        Ok(placing)
+        if let Some(group) = commands
+            && self.answer_commands(id, &group, chunk, out)
+        {
+            return Ok(Placing::Done);
+        }
+        Ok(self.goes(id, decision, (chunk, header), out))
     }
 
     /// Where a statement of a client without a server belongs. The client waits if the catalogue must
@@ -194,72 +196,74 @@ impl Pooler {
         }
     }
 
-    /// Answers a command, alone in its group, if Howdah can. Otherwise it goes to a shard.
-    fn answer_command(
+    /// Answers a group of commands. False if a server must; then nothing has happened.
+    fn answer_commands(
         &mut self,
         id: ClientId,
-        command: GroupCommand,
-        (chunk, header): (&mut Chunk<'_>, Header),
+        group: &CommandGroup<'_>,
+        chunk: &mut Chunk<'_>,
         out: &mut Out,
-    ) -> Placing {
+    ) -> bool {
         let sharded = self.sharded_mut(id);
-        let answer = match sharded.answers(&command.text) {
-            Some(Ok(answer)) => answer,
-            Some(Err(error)) => return self.refuse_ahead(id, &error, (chunk, header), out),
-            None => {
-                let decision = Decision::NoKey(NoKey::Setting);
-                let shard = match sharded.hinted() {
-                    Some(hinted) => hinted,
-                    None => sharded.shard_of_decision(decision.clone()),
-                };
-                let placing = self.goes_to(id, shard, (chunk, header), out);
-                if placing == Placing::Goes {
-                    self.sharded_mut(id).goes(true, &decision);
-                }
-                return placing;
-            }
+        let Some(answers) = sharded.answers_all(&group.texts) else {
+            return false;
         };
-        let status = sharded.status();
+        if let Some(Err(_)) = answers.last() {
+            sharded.transaction.fails();
+        }
+        let status = sharded.transaction.status();
         let client = self.clients.at_mut(id);
         client.inbox.gives_room_back();
-        let group = &chunk.rest()[..command.length];
+        // Whoever binds the unnamed statement again must parse it again.
+        client.statements.set_unnamed(None);
+        let mut failed = None;
         out.send_with(Peer::Client(id), |buf| {
-            for (of, body) in messages(group) {
-                match of {
-                    tag::PARSE => write::empty(buf, backend::PARSE_COMPLETE),
-                    tag::BIND => write::empty(buf, backend::BIND_COMPLETE),
-                    tag::CLOSE => write::empty(buf, backend::CLOSE_COMPLETE),
-                    tag::DESCRIBE => {
-                        if body.first() == Some(&b'S') {
-                            write::message(buf, backend::PARAMETER_DESCRIPTION, |buf| {
-                                buf.extend_from_slice(&[0, 0]);
-                            });
-                        }
-                        answer.describe(buf);
-                    }
-                    tag::EXECUTE => answer.write(buf),
-                    _ => {}
+            for step in &group.steps {
+                if let Err(error) = step.write(&answers, buf) {
+                    error.write(buf);
+                    failed = Some(error.sqlstate);
+                    break;
+                }
+                if let CommandStep::Close(name) = step {
+                    client.statements.remove(name);
                 }
             }
             write::ready(buf, status);
         });
-        chunk.at += command.length;
+        chunk.at += group.length;
+        if let (Some(sqlstate), Some(login)) = (failed, client.login) {
+            self.logins.at_mut(login).count_error(sqlstate.as_bytes());
+        }
         self.count_answer(id);
-        Placing::Done
+        true
     }
 
-    /// A message goes to a shard, or is refused.
-    fn goes_to(
+    /// A message goes where the decision says, or is refused.
+    fn goes(
         &mut self,
         id: ClientId,
-        shard: Result<Shard, ShardError>,
+        decision: Decision,
         (chunk, header): (&mut Chunk<'_>, Header),
         out: &mut Out,
     ) -> Placing {
+        let guesses = matches!(decision, Decision::Guess { .. });
+        let shard = self
+            .sharded(id)
+            .shard_of_decision(decision, self.shard_of(id));
         match shard.and_then(|shard| self.enter_shard(id, shard)) {
-            Ok(()) => Placing::Goes,
+            Ok(()) => {
+                self.sharded_mut(id).transaction.guesses(guesses);
+                Placing::Goes
+            }
             Err(error) => self.refuse_ahead(id, &error, (chunk, header), out),
         }
+    }
+
+    /// The shard whose login a client is in; `None` if a reload has removed the shard.
+    pub(crate) fn shard_of(&self, id: ClientId) -> Option<Shard> {
+        let login = self.clients.at(id).login?;
+        let database = &self.logins.at(login).key.database;
+        self.sharded(id).shard_of_login(database)
     }
 
     /// Refuses a message of a client without a server.
@@ -271,8 +275,8 @@ impl Pooler {
         out: &mut Out,
     ) -> Placing {
         let sharded = self.sharded_mut(id);
-        sharded.fails();
-        let status = sharded.status();
+        sharded.transaction.fails();
+        let status = sharded.transaction.status();
         let is_group = !matches!(header.tag, tag::QUERY | tag::FUNCTION_CALL);
         self.answer_ahead(id, (chunk, header), out, |buf| {
             error.write(buf);
@@ -314,18 +318,21 @@ impl Pooler {
         let client = self.clients.at_mut(id);
         client.times.begin_request(now);
         client.times.set_quiet(now);
+        let in_transaction = client.status_ahead() != Status::Idle;
         if let Some(login) = client.login {
             self.logins.at_mut(login).count_answered(1, 0);
+        }
+        if in_transaction {
+            self.watch_client(id);
         }
     }
 
     /// A client without a server becomes a client of a shard.
     fn enter_shard(&mut self, id: ClientId, shard: Shard) -> Result<(), ShardError> {
-        let client = self.clients.at(id);
-        let sharded = self.sharded(id);
-        if sharded.at() == Some(shard) && client.login.is_some() {
+        if self.shard_of(id) == Some(shard) {
             return Ok(());
         }
+        let (client, sharded) = (self.clients.at(id), self.sharded(id));
         let (map, who) = (sharded.map.clone(), client.who.clone());
         let database = self.config.database(map.name_of(shard));
         let database = database.ok_or_else(|| ShardError::gone(map.name_of(shard)))?;
@@ -343,7 +350,6 @@ impl Pooler {
                 self.logins.at_mut(before).client_leaves(self.now);
             }
         }
-        self.sharded_mut(id).at = Some(shard);
         Ok(())
     }
 

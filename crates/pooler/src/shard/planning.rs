@@ -36,6 +36,11 @@ impl<'a> Planning<'a> {
         }
     }
 
+    /// The name of the client's shard.
+    pub fn shard(&self) -> &str {
+        &self.key.database
+    }
+
     /// The reader of a client's statements. `is_private`: the transaction has changed where names are
     /// looked up.
     pub fn reader<'b>(

@@ -83,12 +83,10 @@ impl Pooler {
         let client = gone!(self.clients.get(id));
         let map = self.map_of(&client.who.database);
         let client = self.clients.at_mut(id);
-        let is_in = client.login.is_some();
         match (client.sharded_mut(), map) {
             (Some(sharded), Some(map)) if Arc::ptr_eq(&sharded.map, &map) => {}
             (Some(sharded), Some(map)) => sharded.gets(map),
             (None, None) => {}
-            (None, Some(_)) if !is_in => {}
             (Some(_), None) | (None, Some(_)) => {
                 self.disconnect(id, Fault::DatabaseRemoved, out);
             }
