@@ -82,6 +82,16 @@ impl ShardedText {
     }
 }
 
+/// True if the first command of a text ends a transaction, or may: `COMMIT AND CHAIN`, `ROLLBACK TO a`,
+/// `END; SELECT 1`.
+pub fn ends_first(text: &[u8]) -> bool {
+    const WORDS: [&[u8]; 5] = [b"abort", b"commit", b"end", b"prepare", b"rollback"];
+    match Tokens::new(text).find(|token| !is_end(*token)) {
+        Some(Token::Word(first)) => WORDS.iter().any(|word| word.eq_ignore_ascii_case(first)),
+        _ => false,
+    }
+}
+
 /// Whether a command about the session may run on one shard, and then once more on another:
 /// `Some(true)` if it must be repeated there, `Some(false)` if its answer is all. `None` if it may not.
 pub fn repeats(text: &[u8]) -> Option<bool> {
@@ -288,6 +298,19 @@ mod tests {
             ("fetch 1 from c", None),
         ] {
             assert_eq!(repeats(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn ends_of_transactions() {
+        for (text, expected) in [
+            ("; commit and chain", true),
+            ("End; select 1", true),
+            ("rollback to a", true),
+            ("select 1; commit", false),
+            ("", false),
+        ] {
+            assert_eq!(ends_first(text.as_bytes()), expected, "{text}");
         }
     }
 

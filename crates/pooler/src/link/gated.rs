@@ -7,7 +7,7 @@ use howdah_wire::frontend::BindNames;
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
-use super::upstream::{Flow, Upstream, await_whole, needs_server, whole};
+use super::upstream::{Flow, Upstream, await_whole, is_long_parse, needs_server, whole};
 use crate::config::Shard;
 use crate::effect::{ShardSetting, ShardedText};
 use crate::event::{ClientId, Out, ServerId};
@@ -48,6 +48,10 @@ impl Upstream<'_> {
         let refused = match header.tag {
             tag::QUERY => return self.gate_query(chunk, header),
             tag::FUNCTION_CALL => Err(ShardError::function_call()),
+            // Howdah does not remember the text.
+            tag::PARSE if is_long_parse(chunk.rest(), header) => {
+                self.gate_statement(&BoundText::query(None))?
+            }
             tag::BIND => self.gate_bind(chunk, header)?,
             _ => Ok(()),
         };
@@ -55,7 +59,7 @@ impl Upstream<'_> {
             return Ok(false);
         };
         let reply = match header.tag {
-            tag::BIND => Reply::Bind,
+            tag::PARSE | tag::BIND => Reply::Bind,
             _ => Reply::Query,
         };
         self.refuse_elsewhere(chunk, header, (reply, error));
@@ -174,8 +178,8 @@ impl Upstream<'_> {
             return Ok(Ok(()));
         };
         let Some(statement) = self.lookup(names.statement) else {
-            // Too long to be remembered, or it does not exist.
-            return self.gate_statement(&BoundText::query(None));
+            // It does not exist, as PostgreSQL says, or was placed when it was parsed.
+            return Ok(Ok(()));
         };
         match ShardedText::read(statement.text()) {
             ShardedText::Set {

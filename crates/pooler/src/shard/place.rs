@@ -9,6 +9,7 @@ use howdah_wire::write;
 
 use crate::client::Client;
 use crate::config::Shard;
+use crate::effect::ends_first;
 use crate::event::{ClientId, Out, Peer};
 use crate::inbox::{Chunk, Fate};
 use crate::limits;
@@ -87,6 +88,7 @@ impl Pooler {
         let decision = self.decide_ahead(id, |_, sharded, reader| {
             sharded.decide(&BoundText::query(text), reader, sharded.has_all())
         })?;
+        self.sharded_mut(id).transaction.fails_at_server();
         Ok(self.goes(id, decision, (chunk, header), out))
     }
 
@@ -127,9 +129,11 @@ impl Pooler {
         let mut partial = None;
         let decision = self.decide_ahead(id, |client, sharded, reader| {
             (commands, partial) = (None, None);
+            let mut first = None;
             let read = read_group(client, bytes, &mut |statement| {
-                if failed {
-                    Decision::NoKey(NoKey::Any)
+                let ends = *first.get_or_insert(statement.text.is_some_and(ends_first));
+                if failed && !ends {
+                    Decision::Refused(ShardError::aborted())
                 } else {
                     sharded.decide(&statement, reader, sharded.has_all())
                 }
@@ -140,7 +144,7 @@ impl Pooler {
                     commands = Some(group);
                     decision
                 }
-                _ if failed => Decision::Refused(ShardError::aborted()),
+                GroupRead::Unbound if failed => Decision::Refused(ShardError::aborted()),
                 GroupRead::Decided(decision) => decision,
                 GroupRead::Partial(size) => {
                     partial = Some(size);
@@ -164,6 +168,7 @@ impl Pooler {
         {
             return Ok(Placing::Done);
         }
+        self.sharded_mut(id).transaction.fails_at_server();
         Ok(self.goes(id, decision, (chunk, header), out))
     }
 

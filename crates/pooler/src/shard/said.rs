@@ -3,7 +3,7 @@
 
 use howdah_wire::backend::Status;
 
-use crate::effect::{ShardSetting, ShardedText};
+use crate::effect::{ShardSetting, ShardedText, ends_first};
 use crate::shard::answer::OwnAnswer;
 use crate::shard::bound_text::Decision;
 use crate::shard::error::ShardError;
@@ -21,6 +21,7 @@ impl Sharded {
                     self.ends_unsent();
                     done("ROLLBACK")
                 }
+                _ if ends_first(text) => None,
                 _ => Some(Err(ShardError::aborted())),
             };
         }

@@ -18,6 +18,9 @@ use crate::limits;
 use crate::shard::bound_text::Decision;
 use howdah_shard::NoKey;
 
+/// A command that fails in each transaction that has just begun.
+const FAILS: &[u8] = b"\n;ROLLBACK TO SAVEPOINT howdah_has_refused_a_statement";
+
 /// What of a client's transaction only Howdah knows.
 #[derive(Debug, Default)]
 pub enum Transaction {
@@ -192,6 +195,18 @@ impl Transaction {
             Transaction::Unsent(begun) | Transaction::Beginning(begun) => begun.failed = true,
             Transaction::Guessed(_) => *self = Transaction::AtServer,
             Transaction::AtServer => {}
+        }
+    }
+
+    /// A failed transaction goes to a server, and fails there: PostgreSQL answers what ends it in an
+    /// unusual way.
+    pub fn fails_at_server(&mut self) {
+        if let Transaction::Unsent(begun) = self
+            && begun.failed
+        {
+            let mut text = begun.text.to_vec();
+            text.extend_from_slice(FAILS);
+            *self = Transaction::begun(&text);
         }
     }
 
