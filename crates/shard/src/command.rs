@@ -191,6 +191,8 @@ fn command(around: Surroundings<'_>, statement: &NodeEnum) -> Result<Command, Re
         NodeEnum::VariableSetStmt(set) if set.name.eq_ignore_ascii_case("transaction snapshot") => {
             Err(needs_shard("SET TRANSACTION SNAPSHOT"))
         }
+        NodeEnum::VariableSetStmt(set) if is_hint(&set.name) => Err(hint_among_others()),
+        NodeEnum::VariableShowStmt(show) if is_hint(&show.name) => Err(hint_among_others()),
         NodeEnum::VariableSetStmt(_)
         | NodeEnum::VariableShowStmt(_)
         | NodeEnum::DiscardStmt(_)
@@ -215,6 +217,20 @@ fn command(around: Surroundings<'_>, statement: &NodeEnum) -> Result<Command, Re
 
 fn node(node: &Option<Box<protobuf::Node>>) -> Option<&NodeEnum> {
     node.as_ref()?.node.as_ref()
+}
+
+/// True for the settings by which clients say their shard. A text that is nothing but such a command
+/// gets no plan.
+fn is_hint(setting: &str) -> bool {
+    ["howdah.shard", "howdah.key"]
+        .iter()
+        .any(|hint| hint.eq_ignore_ascii_case(setting))
+}
+
+fn hint_among_others() -> Refusal {
+    Refusal::unproved("SET of howdah.shard or howdah.key must be the only command of its text")
+        .hint("Send the other commands behind it.")
+        .firm()
 }
 
 fn needs_shard(what: &str) -> Refusal {
