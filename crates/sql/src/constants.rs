@@ -3,6 +3,17 @@
 
 use crate::token::{Token, Tokens};
 
+/// True if PostgreSQL finds out at a Parse, from what the session has then, which columns a text
+/// returns: FETCH and MOVE from its cursors, EXECUTE from its statements of SQL's PREPARE. A server
+/// process crashes if such a statement is described after the cursor has gone.
+pub fn is_of_one_session(text: &[u8]) -> bool {
+    const WORDS: [&[u8]; 3] = [b"execute", b"fetch", b"move"];
+    match Tokens::new(text).next() {
+        Some(Token::Word(first)) => WORDS.iter().any(|word| word.eq_ignore_ascii_case(first)),
+        _ => false,
+    }
+}
+
 /// Whether constants depend on the time of the Parse: `'now'`, `'today 10:00'`.
 pub fn tells_time(text: &[u8]) -> bool {
     const WORDS: [&[u8]; 4] = [b"now", b"today", b"tomorrow", b"yesterday"];

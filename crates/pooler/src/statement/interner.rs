@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::quality::FixedState;
 use hashbrown::hash_table::HashTable;
 use hashbrown::{HashMap, HashSet};
-use howdah_sql::constants::tells_time;
+use howdah_sql::constants::{is_of_one_session, tells_time};
 
 use super::constants::text_of;
 use super::seen::SeenTexts;
@@ -98,7 +98,7 @@ impl Interner {
 
     /// The shared copy of a statement that a client with these settings parses, or has parsed
     /// since the schema last changed. A statement with constants that depend on the time of its
-    /// Parse (`'today'`) is not shared.
+    /// Parse (`'today'`), or with columns that depend on its session (`FETCH`), is not shared.
     pub fn intern(
         &mut self,
         schema: SchemaId,
@@ -116,7 +116,8 @@ impl Interner {
             return found;
         }
         let constants = Constants::of(definition, meaning);
-        if constants != Constants::Fixed && tells_time(text_of(definition)) {
+        let text = text_of(definition);
+        if constants != Constants::Fixed && tells_time(text) || is_of_one_session(text) {
             return self.private(schema, meaning, true, definition);
         }
         let number = match constants {
@@ -565,13 +566,14 @@ mod tests {
     }
 
     #[test]
-    fn statements_that_tell_the_time_are_not_shared() {
+    fn statements_of_one_time_or_session_are_not_shared() {
         let mut interner = Interner::new(seeded(1), WorkerId(0));
         let schema = interner.schema_of("d");
-        let text = b"select 'today'::date\0\0\0";
-        let one = interner.intern(schema, meaning(0), text);
-        let other = interner.intern(schema, meaning(0), text);
-        assert_ne!(one.key(), other.key());
-        assert!(one.private && interner.is_empty());
+        for text in [&b"select 'today'::date\0\0\0"[..], b"Fetch 2 from c\0\0\0"] {
+            let one = interner.intern(schema, meaning(0), text);
+            let other = interner.intern(schema, meaning(0), text);
+            assert_ne!(one.key(), other.key());
+            assert!(one.private && interner.is_empty());
+        }
     }
 }
