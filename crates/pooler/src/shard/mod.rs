@@ -19,7 +19,8 @@ pub mod lore;
 mod place;
 pub mod planning;
 mod read;
-mod reload;
+pub(crate) mod reload;
+mod waiting;
 
 use std::sync::Arc;
 

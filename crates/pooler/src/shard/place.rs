@@ -43,6 +43,9 @@ impl Pooler {
         let Some(Ok(header)) = header(chunk.rest()) else {
             return Err(Flow::Partial);
         };
+        if self.janitor.is_paused(&self.clients.at(id).who.database) {
+            return Err(self.waits_to_be_placed(id));
+        }
         self.sharded_mut(id).forgets_transaction();
         let placing = match header.tag {
             tag::QUERY => self.place_query(id, chunk, header, out),
@@ -186,7 +189,7 @@ impl Pooler {
             match decide(client, sharded, &mut reader) {
                 Decision::NeedsCatalogue { unknown } => {
                     if !self.has_catalogue(id, unknown) {
-                        return Err(Flow::Stalled);
+                        return Err(self.waits_to_be_placed(id));
                     }
                 }
                 decision => return Ok(decision),
@@ -323,6 +326,9 @@ impl Pooler {
     fn enter_shard(&mut self, id: ClientId, shard: Shard) -> Result<(), ShardError> {
         let client = self.clients.at(id);
         let sharded = self.sharded(id);
+        if self.janitor.is_disabled(sharded.map.name_of(shard)) {
+            return Err(ShardError::disabled(sharded.map.name_of(shard)));
+        }
         if sharded.at() == Some(shard) && client.login.is_some() {
             return Ok(());
         }
@@ -355,7 +361,7 @@ impl Pooler {
         {
             let secrets = self.logins.at(front).secrets.clone();
             let login = self.logins.at_mut(login);
-            login.secrets.inherit(secrets, false);
+            login.secrets.learn(secrets.keys, secrets.found, true);
         }
     }
 
