@@ -34,6 +34,11 @@ impl Database {
         self.users.get(user).map(|user| &**user)
     }
 
+    /// True if a user may not log in: only users with an entry here may (`users_only`).
+    pub fn keeps_out(&self, user: &str) -> bool {
+        self.users_only && self.member(user).is_none()
+    }
+
     /// True if the roles of its hosts say which of them it uses.
     pub fn is_placed(&self) -> bool {
         self.target_session_attrs != SessionAttrs::Any

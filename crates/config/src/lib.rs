@@ -524,13 +524,6 @@ impl Config {
         self.databases.get(name).or_else(fallback)
     }
 
-    /// The database at whose entry the clients of a database log in: itself, or its first shard.
-    pub fn front<'a>(&'a self, name: &'a str) -> &'a str {
-        let entry = self.databases.get(name);
-        let sharding = entry.and_then(|entry| entry.sharding.as_deref());
-        sharding.map_or(name, |map| &map.shards()[0])
-    }
-
     /// The secret of a user who is known without auth_query: from the user's entry in the database, from
     /// `[users]` or the auth_file. The inner `None`: no password is right.
     pub fn listed(&self, database: &str, user: &str) -> Option<Option<&Secret>> {

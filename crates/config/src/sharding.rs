@@ -141,14 +141,23 @@ impl ConfigReader {
             })
             .collect();
         self.mistakes.extend(lost);
-        let lost =
-            self.config.databases.values().filter(|database| {
-                database.shards.is_none() && database.unlisted_tables != "refuse"
+        let entries = self.config.databases.values();
+        let lost = entries
+            .filter(|entry| entry.shards.is_none())
+            .filter_map(|entry| {
+                let setting = if entry.unlisted_tables != "refuse" {
+                    "unlisted_tables"
+                } else if entry.shard_functions.is_some() {
+                    "shard_functions"
+                } else {
+                    return None;
+                };
+                Some((entry.name.clone(), setting))
             });
-        let lost: Vec<String> = lost.map(|database| database.name.clone()).collect();
-        for name in lost {
-            let what = "it has unlisted_tables, and no shards".into();
-            self.refuse_entry(&name, what, "write shards=, or leave unlisted_tables out");
+        for (name, setting) in lost.collect::<Vec<_>>() {
+            let what = format!("it has {setting}, and no shards");
+            let remedy = format!("write shards=, or leave {setting} out");
+            self.refuse_entry(&name, what, &remedy);
         }
     }
 

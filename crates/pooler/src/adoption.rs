@@ -147,9 +147,10 @@ impl Pooler {
         let client = self.clients.at_mut(id);
         client.unpack(&mut passenger, login.clone());
         if passenger.standing.is_of_a_pool() {
-            let front = self.config.database(self.config.front(&login.database));
+            let front = self.config.database(self.front(&login.database));
             let schema = front.as_ref().map_or(&*login.database, |d| d.schema());
             let schema = self.shared.statements.schema_of(schema);
+            let client = self.clients.at_mut(id);
             client.session_goes_on(&mut passenger, &mut self.shared, schema);
             self.enter_map(id);
         }
@@ -259,7 +260,7 @@ impl Pooler {
     fn join_pool(&mut self, id: ClientId, out: &mut Out) -> Option<PoolId> {
         let client = self.clients.get(id)?;
         let who = client.who.clone();
-        let front = self.config.front(&who.database).to_owned();
+        let front = self.front(&who.database).to_owned();
         let Some(database) = self.config.database(&front) else {
             self.disconnect(id, Fault::NoDatabase(who.database.to_string()), out);
             return None;

@@ -193,7 +193,9 @@ impl Pooler {
         match self.reason(pool) {
             Reason::Paused | Reason::Suspended => Fault::QueryWaitServerDown,
             // Other workers or other pools have the servers.
-            Reason::HeldBy(_) | Reason::Asked | Reason::PinLimit => Fault::QueryWait,
+            Reason::HeldBy(_) | Reason::Asked | Reason::PinLimit | Reason::Catalogue => {
+                Fault::QueryWait
+            }
             _ if self.has_usable_server(pool) => Fault::QueryWait,
             _ => Fault::QueryWaitServerDown,
         }

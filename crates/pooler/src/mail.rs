@@ -21,6 +21,7 @@ use crate::pool::supply::{Bounds, HeldBy};
 use crate::roster::round::Covers;
 use crate::roster::view::{HostList, View};
 use crate::server::ServerParcel;
+use crate::shard::lore::CatalogueQuestion;
 use crate::tls::TlsFacts;
 
 /// A message between workers of one process, or from a worker to itself.
@@ -97,8 +98,8 @@ pub enum Mail {
     /// The volatile functions of the entry with this name, and the schema
     /// ([`crate::statement::Interner::schema`]) when PostgreSQL was asked.
     VolatileNames(Arc<str>, u64, Arc<VolatileNames>),
-    /// The catalogue of the shard with this name, and the schema changes known when it was asked for.
-    ShardCatalogue(Arc<str>, u64, Arc<ShardCatalogue>),
+    /// The catalogue of the shard with this name, and the question that it answers.
+    ShardCatalogue(Arc<str>, CatalogueQuestion, Arc<ShardCatalogue>),
     /// An order for all workers.
     Order(Order),
     /// A worker's console asks for this worker's data.

@@ -56,16 +56,13 @@ impl Pooler {
     }
 
     fn pause(&mut self, database: Option<&str>, out: &mut Out) {
-        let names = database.map(|name| self.with_shards(name));
-        match &names {
+        match database {
             None => self.janitor.paused_all = true,
-            Some(names) => self.janitor.paused.extend(names.iter().cloned()),
+            Some(name) => _ = self.janitor.paused.insert(name.to_owned()),
         }
         for id in self.pools.ids() {
             let pool = self.pools.at_mut(id);
-            let is_named =
-                |names: &Vec<String>| names.iter().any(|n| *n == *pool.key.login.database);
-            if names.as_ref().is_none_or(is_named) {
+            if database.is_none_or(|name| *pool.key.login.database == *name) {
                 pool.set_paused(true);
                 let idle: Vec<_> = pool.idle.iter().collect();
                 for server in idle {
@@ -73,6 +70,7 @@ impl Pooler {
                 }
             }
         }
+        self.call_waiting_back(out);
     }
 
     /// The logins of one database, or all logins.
@@ -115,17 +113,14 @@ impl Pooler {
             // As in PgBouncer, a database paused by name before a PAUSE of all stays paused.
             None if self.janitor.paused_all => self.janitor.paused_all = false,
             None => self.janitor.paused.clear(),
-            Some(name) => {
-                for name in self.with_shards(name) {
-                    self.janitor.paused.remove(&name);
-                }
-            }
+            Some(name) => _ = self.janitor.paused.remove(name),
         }
         for id in self.pools.ids() {
             let pool = self.pools.at_mut(id);
             pool.set_paused(self.janitor.is_paused(&pool.key.login.database));
             self.need(id, out);
         }
+        self.resume_sharded(out);
     }
 
     fn shut_down(&mut self, ending: Shutdown, out: &mut Out) {

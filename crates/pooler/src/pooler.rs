@@ -14,7 +14,7 @@ use crate::cancel::guesses::Guesses;
 use crate::cancel::seek::Searches;
 use crate::client::Client;
 use crate::client::ClientState;
-use crate::config::{Config, HostPort, LogFormat, ShardMap};
+use crate::config::{Config, HostPort, LogFormat};
 use crate::console::Consoles;
 use crate::errors::NotLetIn;
 use crate::event::{Action, ClientId, Out, Question, ServerId, Time, WorkerId};
@@ -40,6 +40,7 @@ use crate::roster::view::{HostList, View};
 use crate::seats::Spread;
 use crate::server::Server;
 use crate::shard::lore::ShardLore;
+use crate::shard::reload::KeptMap;
 use crate::shared::Shared;
 use crate::statement::Interner;
 use crate::table::Table;
@@ -163,8 +164,8 @@ pub struct Pooler {
     pub(crate) next: Upcoming,
     /// Clients whose long messages wait for room in the account, in this order.
     pub(crate) room_line: VecDeque<ClientId>,
-    /// The maps of sharded databases that a reload would have changed, while they were not paused.
-    pub(crate) maps: BTreeMap<String, Arc<ShardMap>>,
+    /// The maps of sharded databases that a reload would have changed.
+    pub(crate) maps: BTreeMap<String, KeptMap>,
     /// The catalogues of sharded databases.
     pub(crate) shard_lore: BTreeMap<Arc<str>, ShardLore>,
     /// Free blocks for held bytes; the last one freed is used first.

@@ -155,8 +155,8 @@ impl Pooler {
                 let statements = &mut self.shared.statements;
                 statements.schema_changed_elsewhere(&database, changes);
             }
-            Mail::ShardCatalogue(shard, schema, found) => {
-                self.learn_catalogue(&shard, schema, Some(found));
+            Mail::ShardCatalogue(shard, question, found) => {
+                self.learn_catalogue(&shard, question, found);
             }
             Mail::VolatileNames(database, schema, names) => {
                 self.learn_volatile(&database, schema, &names);

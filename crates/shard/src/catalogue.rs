@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::map::{DistributionId, Map, Place, Shard, ShardSet, TableLine, Unlisted};
+use crate::planner::Names;
 use crate::refusal::{Refusal, SAY_SHARD};
 use crate::shard_catalogue::{Column, FunctionFacts, Relation, RelationKind, ShardCatalogue};
 use crate::value::KeyType;
@@ -91,7 +92,7 @@ pub struct Path {
     /// The schemas in order, with pg_catalog.
     pub schemas: Vec<String>,
     role: String,
-    /// The shards on which the role's default is not another path.
+    /// The shards on which the login's default is not another path.
     shards: ShardSet,
 }
 
@@ -197,12 +198,13 @@ impl Catalogue {
         shards.map(|(catalogue, shard)| (Shard(shard), catalogue.as_deref()))
     }
 
-    /// The path of a role, with a value of `search_path` or by default.
-    pub fn path(&self, role: &str, search_path: Option<&str>) -> Path {
+    /// The path in which a client's names are looked up.
+    pub fn path(&self, names: &Names<'_>) -> Path {
+        let (role, search_path) = (names.role, names.search_path);
         let default = || {
             self.known()
                 .find_map(|(_, known)| known)
-                .map(|known| known.path_of(role))
+                .map(|known| known.path_of(names.login))
         };
         let written = search_path.or_else(default).unwrap_or("\"$user\", public");
         let mut schemas = Vec::new();
@@ -222,7 +224,7 @@ impl Catalogue {
         }
         let is_default = search_path.is_none();
         let shards = self.known().filter(|(_, known)| {
-            !is_default || known.is_none_or(|known| known.path_of(role) == written)
+            !is_default || known.is_none_or(|known| known.path_of(names.login) == written)
         });
         Path {
             schemas,

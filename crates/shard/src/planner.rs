@@ -15,7 +15,9 @@ use crate::scan::{Constants, Shape, scan};
 pub struct Names<'a> {
     /// The current role.
     pub role: &'a str,
-    /// The value of `search_path`; `None` for the role's default.
+    /// The role that has logged in, whose defaults count whatever the current role is.
+    pub login: &'a str,
+    /// The value of `search_path`; `None` for the login's default.
     pub search_path: Option<&'a str>,
     /// The client has temporary tables, and keeps its server.
     pub has_temporary: bool,
@@ -38,6 +40,7 @@ pub struct Planned {
 #[derive(Debug)]
 struct Reading {
     role: String,
+    login: String,
     search_path: Option<String>,
     has_temporary: bool,
     path: Path,
@@ -141,6 +144,7 @@ impl Planner {
     fn reading(&mut self, names: &Names<'_>) -> u32 {
         let same = |reading: &Reading| {
             reading.role == names.role
+                && reading.login == names.login
                 && reading.search_path.as_deref() == names.search_path
                 && reading.has_temporary == names.has_temporary
         };
@@ -152,9 +156,10 @@ impl Planner {
         }
         self.readings.push(Reading {
             role: names.role.into(),
+            login: names.login.into(),
             search_path: names.search_path.map(str::to_owned),
             has_temporary: names.has_temporary,
-            path: self.catalogue.path(names.role, names.search_path),
+            path: self.catalogue.path(names),
         });
         self.readings.len() as u32 - 1
     }

@@ -16,6 +16,7 @@ fn plan(text: String) -> Result<usize, Refusal> {
         let mut planner = Planner::new(Arc::new(map), Arc::new(catalogue), HashSet::new(), 1 << 20);
         let names = Names {
             role: "a",
+            login: "a",
             search_path: None,
             has_temporary: false,
             escapes: false,

@@ -140,6 +140,7 @@ fn verdict(planner: &mut Planner, text: &str, parameters: &[&str], names: &Names
 fn names_of(settings: &str) -> Names<'_> {
     let mut names = Names {
         role: "bob",
+        login: "bob",
         search_path: None,
         has_temporary: false,
         escapes: false,
@@ -148,6 +149,7 @@ fn names_of(settings: &str) -> Names<'_> {
     for setting in settings.split(' ').filter(|setting| !setting.is_empty()) {
         match setting.split_once('=') {
             Some(("role", role)) => names.role = role,
+            Some(("login", login)) => names.login = login,
             Some(("path", path)) => names.search_path = Some(path),
             None if setting == "temporary" => names.has_temporary = true,
             None if setting == "escapes" => names.escapes = true,

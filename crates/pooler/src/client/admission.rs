@@ -101,10 +101,11 @@ impl Pooler {
             Some(Fault::NotAllowed)
         } else if ending && !console {
             Some(Fault::ShuttingDown)
-        } else if self.janitor.is_disabled(database) {
-            Some(Fault::DatabaseDisabled(database.to_owned()))
         } else {
-            None
+            let names = [database, self.front(database)];
+            let mut disabled = names.into_iter();
+            let disabled = disabled.find(|name| self.janitor.is_disabled(name));
+            disabled.map(|name| Fault::DatabaseDisabled(name.to_owned()))
         }
     }
 

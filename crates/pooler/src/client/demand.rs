@@ -168,7 +168,7 @@ impl Pooler {
     ) -> Option<Option<Secret>> {
         let who = self.clients.get(id)?.who.clone();
         let user = &who.user;
-        let listed = || self.config.listed(&who.database, user).is_some();
+        let listed = || self.listed(&who.database, user).is_some();
         match found {
             None if listed() => Some(None),
             Some(LookedUp::User(secret)) => Some(secret),

@@ -86,7 +86,7 @@ impl Pooler {
                     .clients
                     .get(id)
                     .map(|client| client.who.database.clone());
-                self.config.listed(&database.unwrap_or_default(), &user)
+                self.listed(&database.unwrap_or_default(), &user)
             }
             Some(LookedUp::User(secret)) => Some(secret.as_ref()),
             Some(LookedUp::Nobody) => None,
@@ -171,7 +171,7 @@ impl Pooler {
         let who = &self.clients.at(id).who;
         let user = &who.user;
         match detail {
-            NO_SECRET if self.config.listed(&who.database, user).is_some() => {
+            NO_SECRET if self.listed(&who.database, user).is_some() => {
                 (Level::Warning, format!("the user has no password: {user}"))
             }
             NO_SECRET if !self.needs_lookup(id) => (Level::Log, format!("no such user: {user}")),
@@ -350,11 +350,11 @@ impl Pooler {
         let by_authority = matches!(proof, Some(Proof::Authority { .. }));
         let client = gone!(self.clients.get_mut(id));
         let who = client.who.clone();
-        let front = self.config.front(&who.database);
+        let front = self.front(&who.database);
         let Some(entry) = self.config.entry(front).cloned() else {
             return self.disconnect(id, Fault::NoDatabase(who.database.to_string()), out);
         };
-        if entry.users_only && entry.member(&who.user).is_none() {
+        if entry.keeps_out(&who.user) || self.a_shard_keeps_out(&who.database, &who.user) {
             return self.disconnect(id, Fault::NotAllowed, out);
         }
         // Servers log in with what clients have shown.
@@ -363,7 +363,7 @@ impl Pooler {
             let fault = Fault::Config("auth_type=any requires forced user".into());
             return self.disconnect(id, fault, out);
         }
-        let has_secret = self.config.listed(&who.database, &who.user).flatten();
+        let has_secret = self.listed(&who.database, &who.user).flatten();
         let has_secret = has_secret.is_some();
         let Some((login_id, pool_id)) = self.home_at_login(id, &entry, out) else {
             return self.disconnect(id, Fault::NoDatabase(who.database.to_string()), out);
@@ -431,7 +431,7 @@ impl Pooler {
     ) -> Option<(LoginId, PoolId)> {
         let who = self.clients.at(id).who.clone();
         let user = entry.pooled_as(&who.user);
-        let front = self.config.front(&who.database).to_owned();
+        let front = self.front(&who.database).to_owned();
         let key = self.shared.names.login(&front, user);
         let known = self.logins.find(&key);
         let pool = known.and_then(|login| {

@@ -35,12 +35,12 @@ impl Pooler {
         if self.workers == 1 || ends || console::is_console(wish.database) {
             return self.worker;
         }
-        let database = self.config.front(wish.database);
-        let Some(entry) = self.config.entry(database) else {
+        let database = self.front(wish.database).to_owned();
+        let Some(entry) = self.config.entry(&database) else {
             return self.worker;
         };
         let user = entry.pooled_as(wish.user);
-        let login = self.shared.names.login(database, user);
+        let login = self.shared.names.login(&database, user);
         self.seat_for(&login)
     }
 

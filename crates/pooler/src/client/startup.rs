@@ -383,7 +383,7 @@ impl Pooler {
             return false;
         }
         let config = &self.config;
-        let Some(entry) = config.entry(config.front(wish.database)) else {
+        let Some(entry) = config.entry(self.front(wish.database)) else {
             return false;
         };
         let user = entry.pooled_as(wish.user);

@@ -18,7 +18,7 @@ impl Pooler {
     pub(crate) fn needs_lookup(&self, id: ClientId) -> bool {
         let client = gone!(self.clients.get(id));
         let who = &client.who;
-        let listed = self.config.listed(&who.database, &who.user).is_some();
+        let listed = self.listed(&who.database, &who.user).is_some();
         !listed && self.auth_user(&client.who.database).is_some()
     }
 
@@ -55,7 +55,7 @@ impl Pooler {
     pub(super) fn lookup_database(&self, name: &str) -> Result<Option<Arc<Database>>, Fault> {
         let named = self.scopes_of(name).auth_dbname();
         let named = named.filter(|name| !name.is_empty());
-        let target = self.config.front(named.as_deref().unwrap_or(name));
+        let target = self.front(named.as_deref().unwrap_or(name));
         if is_console(target) {
             let text = format!("cannot use the reserved \"{target}\" database as an auth_dbname");
             return Err(Fault::Config(text));

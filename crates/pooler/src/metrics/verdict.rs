@@ -64,6 +64,7 @@ fn of_pool(pool: &PoolSight) -> Option<String> {
             kept_for(&pool.holders)
         ),
         Reason::HeldBy(by) => full(pool, by),
+        Reason::Catalogue => "it reads the catalogues of the shards".into(),
     };
     Some(format!("{clients}: {why}"))
 }

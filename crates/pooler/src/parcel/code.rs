@@ -695,6 +695,7 @@ impl Reader<'_> {
             2 => Purpose::Listening,
             3 => Purpose::Checks,
             4 => Purpose::Catalogue,
+            5 => Purpose::Placing,
             _ => return Err(Damaged),
         };
         let login = Arc::new(LoginKey { database, user });

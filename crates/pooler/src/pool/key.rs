@@ -29,6 +29,8 @@ pub enum Purpose {
     Checks,
     /// One server at a time tells the catalogue of a shard ([`crate::shard`]).
     Catalogue,
+    /// No servers: clients of a sharded database wait here until their shard can be found.
+    Placing,
 }
 
 /// The name of a pool, the same on all workers.

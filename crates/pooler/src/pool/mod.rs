@@ -379,9 +379,10 @@ impl Pool {
         self.paused = paused;
     }
 
-    /// A pool without a host gives out nothing, either.
+    /// A pool without a host gives out nothing, either, nor does one without servers.
     pub(crate) fn set_held(&mut self, held: bool) {
-        self.held = held || self.key.target == TargetName::NoHost;
+        let has_none = self.key.purpose == Purpose::Placing;
+        self.held = held || has_none || self.key.target == TargetName::NoHost;
     }
 
     /// A reload brings new settings. Logins may succeed with them.

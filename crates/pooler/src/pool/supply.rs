@@ -39,6 +39,7 @@ impl Supply {
             ),
             Purpose::Lookups => (scopes.pool_size(), scopes.reserve_pool_size(), 0),
             Purpose::Listening | Purpose::Checks | Purpose::Catalogue => (1, 0, 0),
+            Purpose::Placing => (0, 0, 0),
         };
         Supply {
             bounds: Bounds {

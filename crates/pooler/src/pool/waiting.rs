@@ -4,7 +4,7 @@ use crate::client;
 use crate::client::ClientState;
 use crate::fault::Fault;
 use crate::ids::ClientId;
-use crate::pool::key::{PoolId, PoolKey};
+use crate::pool::key::{PoolId, PoolKey, Purpose};
 use crate::pool::line::Turn;
 use crate::pool::reason::Reason;
 use crate::pool::supply::HeldBy;
@@ -67,6 +67,14 @@ impl Pooler {
         let pool = self.pools.at(pool_id);
         if pool.paused() {
             return Reason::Paused;
+        }
+        if pool.key.purpose == Purpose::Placing {
+            let entry = &self.logins.at(pool.login).terms.database;
+            let sharded = entry.shard_of.as_deref();
+            return match sharded.is_some_and(|name| self.janitor.is_paused(name)) {
+                true => Reason::Paused,
+                false => Reason::Catalogue,
+            };
         }
         if pool.key.target == TargetName::NoHost {
             let login = self.logins.at(pool.login);

@@ -21,12 +21,16 @@ pub struct BoundText<'a> {
 pub struct PlanReader<'a> {
     /// Makes plans; `None` while the catalogue is not known.
     pub planner: Option<&'a mut Planner>,
+    /// A shard whose catalogue could not be read the last time, and why.
+    pub trouble: Option<(&'a str, &'a str)>,
     /// How the client's names are looked up.
     pub names: Names<'a>,
-    /// The client's encoding is the server's.
+    /// The client's encoding and the server's are both UTF8.
     pub same_encoding: bool,
     /// The transaction has changed where names are looked up: no plan counts.
     pub is_private: bool,
+    /// The client has become another user (`SET SESSION AUTHORIZATION`): its search path is not known.
+    pub is_another: bool,
 }
 
 /// Where a statement belongs.

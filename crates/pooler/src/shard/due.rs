@@ -1,6 +1,5 @@
 //! When the catalogues of shards are read, and who waits for them.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use howdah_shard::ShardCatalogue;
@@ -11,7 +10,7 @@ use crate::event::{ClientId, Out};
 use crate::next::Next;
 use crate::pool::key::{PoolId, Purpose};
 use crate::pooler::Pooler;
-use crate::shard::lore::ShardLore;
+use crate::shard::lore::{CatalogueFailure, CatalogueQuestion, ShardLore};
 
 impl Pooler {
     /// True if a client's statement need not wait for the catalogue. Otherwise PostgreSQL is asked.
@@ -36,15 +35,15 @@ impl Pooler {
         {
             self.shard_lore.remove(name);
         }
-        let new = || ShardLore::new(map.clone(), HashSet::new());
+        let new = || ShardLore::new(map.clone(), schema, now);
         let lore = self.shard_lore.entry(name.clone()).or_insert_with(new);
         lore.follow(&map, &functions);
-        for shard in lore.due(now, schema, unknown, worker) {
-            self.ask_catalogue(map.name_of(shard), &who.user);
+        lore.notice(schema, now);
+        for shard in lore.due(now, unknown, worker) {
+            self.ask_catalogue(map.name_of(shard), (&map.shards()[0], &who.user));
         }
         let lore = self.shard_lore.get(name);
-        let is_ready =
-            lore.is_some_and(|lore| lore.is_ready(schema) && !(unknown && lore.awaits(now)));
+        let is_ready = lore.is_some_and(|lore| lore.is_ready() && !(unknown && lore.awaits()));
         self.sharded_mut(id).knows_all(is_ready && unknown);
         is_ready
     }
@@ -74,42 +73,71 @@ impl Pooler {
         }
     }
 
-    /// Asks for a server that tells a shard's catalogue.
-    fn ask_catalogue(&mut self, shard: &str, user: &str) {
+    /// Asks for a server that tells a shard's catalogue, on behalf of a user who has logged in at the
+    /// first shard. If that user has no server there yet, another user's login may be known to work.
+    fn ask_catalogue(&mut self, shard: &str, (first, user): (&str, &str)) {
         let Some(database) = self.config.database(shard) else {
             return;
         };
         let user = database.pooled_as(user);
-        let login = self.login_of(shard, user, &database);
+        let mut login = self.login_of(shard, user, &database);
+        if database.lends_secrets(user) {
+            self.lend_secrets(first, user, login);
+        }
+        if self.logins.at(login).welcome.is_none() {
+            let mut ids = self.logins.ids().into_iter();
+            let works = ids.find(|id| {
+                let login = self.logins.at(*id);
+                *login.key.database == *shard && login.welcome.is_some()
+            });
+            login = works.unwrap_or(login);
+        }
         let pool = self.pool_of(login, Purpose::Catalogue);
-        self.pools.at_mut(pool).listener_wanted(true);
+        let asked = self.pools.at_mut(pool);
+        asked.listener_wanted(true);
+        // The pauses between questions are long enough.
+        asked.login_may_succeed();
         self.next.note(Next::NeedCatalogue(pool));
     }
 
-    /// PostgreSQL has told a shard's catalogue, or does not answer. Clients that wait for it go on.
+    /// PostgreSQL has told a shard's catalogue. Clients that wait for it go on.
     pub(crate) fn learn_catalogue(
         &mut self,
         name: &str,
-        schema: u64,
-        found: Option<Arc<ShardCatalogue>>,
+        question: CatalogueQuestion,
+        found: Arc<ShardCatalogue>,
     ) {
         let now = self.now;
         let Some((database, shard)) = self.sharded_with(name) else {
             return;
         };
         if let Some(lore) = self.shard_lore.get_mut(&database) {
-            lore.learn(shard, found, schema, now);
+            lore.learn(shard, found, question, now);
         }
         self.resume_waiting(&database);
     }
 
+    /// PostgreSQL does not tell a shard's catalogue. Clients that wait for it may go on.
+    pub(crate) fn miss_catalogue(&mut self, name: &str, failure: CatalogueFailure) {
+        let now = self.now;
+        let Some((database, shard)) = self.sharded_with(name) else {
+            return;
+        };
+        let lore = self.shard_lore.get_mut(&database);
+        if let Some(lore) = lore.filter(|lore| lore.is_asked(shard)) {
+            lore.learn_failure(shard, failure, now);
+            self.resume_waiting(&database);
+        }
+    }
+
     /// Clients that wait for the catalogue of a database go on.
     fn resume_waiting(&mut self, database: &str) {
+        self.goes_on_placing();
         let waits = |client: &Client| {
             client.sharded.is_some()
                 && *client.who.database == *database
                 && !client.inbox.held().is_empty()
-                && matches!(client.state(), ClientState::Idle | ClientState::Linked(_))
+                && matches!(client.state(), ClientState::Linked(_))
         };
         let waiting = self.clients.iter().filter(|(_, client)| waits(client));
         for client in waiting.map(|(id, _)| id).collect::<Vec<_>>() {
@@ -124,18 +152,19 @@ impl Pooler {
     }
 
     /// A server for a shard's catalogue is gone, perhaps before it has told.
-    pub(crate) fn catalogue_server_gone(&mut self, pool: PoolId, out: &mut Out) {
-        self.pools.at_mut(pool).listener_wanted(false);
-        self.sated(pool, out);
-        let login = self.logins.at(self.pools.at(pool).login);
-        let name = login.key.database.clone();
-        let schema = self.shared.statements.schema(login.schema);
-        let asked = self.sharded_with(&name).is_some_and(|(database, shard)| {
-            let lore = self.shard_lore.get(&database);
-            lore.is_some_and(|lore| lore.is_asked(shard))
-        });
-        if asked {
-            self.learn_catalogue(&name, schema, None);
+    pub(crate) fn catalogue_server_gone(&mut self, id: PoolId, out: &mut Out) {
+        let pool = self.pools.at(id);
+        let name = pool.key.login.database.clone();
+        if !pool.wants_listener {
+            let why = "the connection is lost".into();
+            return self.miss_catalogue(&name, CatalogueFailure::Refused(why));
+        }
+        // Else the server had told, and another one is wanted.
+        if let Some(failure) = &pool.failure {
+            let why = failure.text.as_str().into();
+            self.pools.at_mut(id).listener_wanted(false);
+            self.sated(id, out);
+            self.miss_catalogue(&name, CatalogueFailure::Unreachable(why));
         }
     }
 }

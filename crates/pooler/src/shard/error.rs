@@ -110,10 +110,46 @@ impl ShardError {
         error
     }
 
+    /// The client has become another user.
+    pub fn another_user() -> ShardError {
+        let mut error = ShardError::no_hint();
+        error.detail = Some(
+            "After SET SESSION AUTHORIZATION, the search path of the session is not known.".into(),
+        );
+        error
+    }
+
+    /// A hint that is not in ASCII, and may be in any encoding.
+    pub fn unread_hint() -> ShardError {
+        let message = "howdah.key has characters that are not read";
+        let mut error = ShardError::new("22023", message, "Set client_encoding to UTF8.");
+        error.detail =
+            Some("The client's encoding is not UTF8, and a character is not in ASCII.".into());
+        error
+    }
+
+    /// This error, for a name that may be in a catalogue that could not be read.
+    #[must_use]
+    pub fn with_trouble(mut self, shard: &str, why: &str) -> ShardError {
+        let trouble = format!("The catalogue of shard \"{shard}\" can't be read: {why}");
+        self.detail = Some(match self.detail {
+            Some(detail) => format!("{detail} {trouble}"),
+            None => trouble,
+        });
+        self
+    }
+
     /// The shard's entry is gone.
     pub fn gone(name: &str) -> ShardError {
         let message = format!("the entry of shard \"{name}\" is gone");
         ShardError::new("3D000", message, "Connect again.")
+    }
+
+    /// DISABLE holds for the shard's entry.
+    pub fn disabled(name: &str) -> ShardError {
+        let message = format!("database \"{name}\" is disabled");
+        let hint = "The administrator has disabled this shard: ENABLE undoes it.";
+        ShardError::new("57P03", message, hint)
     }
 
     /// PostgreSQL's error in a failed transaction.

@@ -19,9 +19,10 @@ pub mod lore;
 mod place;
 pub mod planning;
 mod read;
-mod reload;
+pub(crate) mod reload;
 mod said;
 pub mod transaction;
+mod waiting;
 
 use std::sync::Arc;
 

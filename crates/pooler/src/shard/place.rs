@@ -44,6 +44,9 @@ impl Pooler {
         let Some(Ok(header)) = header(chunk.rest()) else {
             return Err(Flow::Partial);
         };
+        if self.janitor.is_paused(&self.clients.at(id).who.database) {
+            return Err(self.waits_to_be_placed(id));
+        }
         self.sharded_mut(id).has_no_server();
         let placing = match header.tag {
             tag::QUERY => self.place_query(id, chunk, header, out),
@@ -193,7 +196,7 @@ impl Pooler {
             match decide(client, sharded, &mut reader) {
                 Decision::NeedsCatalogue { unknown } => {
                     if !self.has_catalogue(id, unknown) {
-                        return Err(Flow::Stalled);
+                        return Err(self.waits_to_be_placed(id));
                     }
                 }
                 decision => return Ok(decision),
@@ -334,6 +337,10 @@ impl Pooler {
 
     /// A client without a server becomes a client of a shard.
     fn enter_shard(&mut self, id: ClientId, shard: Shard) -> Result<(), ShardError> {
+        let name = self.sharded(id).map.name_of(shard);
+        if self.janitor.is_disabled(name) {
+            return Err(ShardError::disabled(name));
+        }
         if self.shard_of(id) == Some(shard) {
             return Ok(());
         }
@@ -366,7 +373,7 @@ impl Pooler {
         {
             let secrets = self.logins.at(front).secrets.clone();
             let login = self.logins.at_mut(login);
-            login.secrets.inherit(secrets, false);
+            login.secrets.learn(secrets.keys, secrets.found, true);
         }
     }
 

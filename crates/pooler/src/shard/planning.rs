@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use howdah_shard::{Names, Planner};
+use howdah_shard::Names;
 
 use crate::client::Client;
 use crate::config::Database;
@@ -11,12 +11,13 @@ use crate::login::key::{LoginKey, Parameter};
 use crate::params::Tracked;
 use crate::session::settings::value;
 use crate::shard::bound_text::PlanReader;
+use crate::shard::lore::PlannerInUse;
 
 /// What plans of a client's statements need, besides the client.
 #[derive(Debug)]
 pub struct Planning<'a> {
     /// Makes plans; `None` while the catalogue is not known.
-    pub planner: Option<&'a mut Planner>,
+    pub planner: Option<PlannerInUse<'a>>,
     /// The entry of the client's shard.
     database: Arc<Database>,
     key: Arc<LoginKey>,
@@ -26,7 +27,7 @@ pub struct Planning<'a> {
 
 impl<'a> Planning<'a> {
     /// Plans for the clients of a shard's login.
-    pub fn new(planner: Option<&'a mut Planner>, login: &Login) -> Planning<'a> {
+    pub fn new(planner: Option<PlannerInUse<'a>>, login: &Login) -> Planning<'a> {
         let welcome = login.welcome.as_ref();
         Planning {
             planner,
@@ -56,24 +57,43 @@ impl<'a> Planning<'a> {
         let path = set(b"search_path")
             .or_else(|| parameter(b"search_path"))
             .map(text);
+        let pooled = &*self.key.user;
+        let of_server = || {
+            let member = self.database.member(pooled)?.parameters.as_ref();
+            member?.get("search_path")
+        };
         let of_entry = || self.database.parameters.as_ref()?.get("search_path");
-        let user = self.database.server_user(&self.key.user);
-        let encoding = parameter(b"client_encoding").unwrap_or_default();
+        let login = self.database.server_user(pooled);
+        let role = set(b"role").map(text).filter(|role| *role != "none");
         let mut reported = self.reported.iter().flat_map(|all| all.iter());
         let server = reported.find(|(name, _)| **name == *b"server_encoding");
-        let is = |word: &[u8], other: &[u8]| other.eq_ignore_ascii_case(word);
+        let utf8 = parameter(b"client_encoding").is_some_and(is_utf8);
+        let (planner, trouble) = match &mut self.planner {
+            Some(plans) => (Some(&mut *plans.planner), plans.trouble.as_ref()),
+            None => (None, None),
+        };
         PlanReader {
-            planner: self.planner.as_deref_mut(),
+            planner,
+            trouble: trouble.map(|(shard, why)| (*shard, &**why)),
             names: Names {
-                role: set(b"role").map_or(user, text),
-                search_path: path.or_else(of_entry),
+                role: role.unwrap_or(login),
+                login,
+                search_path: path.or_else(of_server).or_else(of_entry),
                 has_temporary: client.has_temporary(),
                 escapes: parameter(b"standard_conforming_strings")
-                    .is_some_and(|value| is(b"off", value)),
-                utf8: is(b"UTF8", encoding),
+                    .is_some_and(|value| value.eq_ignore_ascii_case(b"off")),
+                utf8,
             },
-            same_encoding: server.is_some_and(|(_, server)| is(server, encoding)),
+            same_encoding: utf8 && server.is_some_and(|(_, server)| is_utf8(server)),
             is_private,
+            is_another: set(b"session_authorization").is_some_and(|user| user != login.as_bytes()),
         }
     }
+}
+
+/// True for the names of UTF8, which PostgreSQL reads without case and signs.
+fn is_utf8(name: &[u8]) -> bool {
+    let letters = name.iter().filter(|byte| byte.is_ascii_alphanumeric());
+    let name: Vec<u8> = letters.map(u8::to_ascii_lowercase).collect();
+    matches!(&*name, b"utf8" | b"unicode")
 }

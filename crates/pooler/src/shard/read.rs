@@ -14,7 +14,7 @@ use crate::next::Next;
 use crate::note::Level;
 use crate::pooler::Pooler;
 use crate::server::ServerState;
-use crate::shard::lore::CatalogueAnswer;
+use crate::shard::lore::{CatalogueAnswer, CatalogueFailure, CatalogueQuestion};
 
 impl Pooler {
     /// A server has logged in, or was lent, to tell a shard's catalogue.
@@ -25,7 +25,10 @@ impl Pooler {
         self.sated(pool, out);
         let schema = self.logins.at(login).schema;
         let answer = CatalogueAnswer {
-            schema: self.shared.statements.schema(schema),
+            question: CatalogueQuestion {
+                asked: self.now,
+                schema: self.shared.statements.schema(schema),
+            },
             ..CatalogueAnswer::default()
         };
         let parts = Part::ALL.map(Part::query).join(";");
@@ -75,25 +78,22 @@ impl Pooler {
         let answer = std::mem::take(gone!(server.catalogue_mut()));
         server.mark_ready(Status::read(ready).unwrap_or(Status::Failed));
         let shard = self.logins.at(server.login).key.database.clone();
-        let found = match answer.error {
-            None => Some(Arc::new(answer.reader.finish())),
-            Some(why) => {
-                let text = format!("the catalogue of the shard can't be read: {why}");
-                self.note_server(Level::Warning, id, &text, out);
-                None
-            }
-        };
-        if let Some(found) = &found {
-            for to in (0..self.workers)
-                .map(WorkerId)
-                .filter(|to| *to != self.worker)
-            {
-                let (shard, found) = (shard.clone(), found.clone());
-                let mail = Mail::ShardCatalogue(shard, answer.schema, found);
-                out.push(Action::Post(to, mail));
-            }
+        if let Some(why) = answer.error {
+            let text = format!("the catalogue of the shard can't be read: {why}");
+            self.note_server(Level::Warning, id, &text, out);
+            self.miss_catalogue(&shard, CatalogueFailure::Refused(why.as_str().into()));
+            return self.next.note(Next::BringToRest(id));
         }
-        self.learn_catalogue(&shard, answer.schema, found);
+        let found = Arc::new(answer.reader.finish());
+        for to in (0..self.workers)
+            .map(WorkerId)
+            .filter(|to| *to != self.worker)
+        {
+            let (shard, found) = (shard.clone(), found.clone());
+            let mail = Mail::ShardCatalogue(shard, answer.question, found);
+            out.push(Action::Post(to, mail));
+        }
+        self.learn_catalogue(&shard, answer.question, found);
         self.next.note(Next::BringToRest(id));
     }
 }

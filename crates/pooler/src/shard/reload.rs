@@ -2,42 +2,125 @@
 
 use std::sync::Arc;
 
+use crate::auth::Secret;
+use crate::client::Client;
 use crate::config::ShardMap;
 use crate::event::{ClientId, Out};
 use crate::fault::Fault;
 use crate::note::{Level, Note};
 use crate::pooler::Pooler;
 
+/// The map in force of a database whose configuration has another one.
+#[derive(Debug)]
+pub(crate) struct KeptMap {
+    map: Arc<ShardMap>,
+    /// The other map comes into force at RESUME.
+    until_resume: bool,
+}
+
+impl Client {
+    /// True for a client of this sharded database.
+    fn is_of_sharded(&self, database: &str) -> bool {
+        self.sharded.is_some() && *self.who.database == *database
+    }
+}
+
 impl Pooler {
     /// The map in force of a sharded database.
     pub(crate) fn map_of(&self, database: &str) -> Option<Arc<ShardMap>> {
-        let kept = self.maps.get(database).cloned();
-        kept.or_else(|| self.config.databases.get(database)?.sharding.clone())
+        self.map_in_force(database).cloned()
     }
 
-    /// A reload has brought other maps: they come into force where the database is paused. Clients of
-    /// databases that are sharded no more leave, and so do those of databases that now are.
+    fn map_in_force(&self, database: &str) -> Option<&Arc<ShardMap>> {
+        let kept = self.maps.get(database).map(|kept| &kept.map);
+        kept.or_else(|| self.config.databases.get(database)?.sharding.as_ref())
+    }
+
+    /// The entry at which the clients of a database log in: the database's own, or that of its first
+    /// shard.
+    pub(crate) fn front<'a>(&'a self, database: &'a str) -> &'a str {
+        let map = self.map_in_force(database);
+        map.map_or(database, |map| &map.shards()[0])
+    }
+
+    /// The secret of a user who is known without auth_query ([`crate::config::Config::listed`]) where
+    /// the clients of a database log in.
+    pub(crate) fn listed(&self, database: &str, user: &str) -> Option<Option<&Secret>> {
+        self.config.listed(self.front(database), user)
+    }
+
+    /// A reload has brought other maps. The old ones stay in force, until RESUME if the database is
+    /// paused. Clients of databases that are sharded no more leave, and so do those of databases that
+    /// now are.
     pub(crate) fn new_maps(&mut self, before: &crate::config::Config, out: &mut Out) {
         let config = self.config.clone();
         for (name, database) in &config.databases {
-            let old = self.maps.remove(name);
+            let old = self.maps.remove(name).map(|kept| kept.map);
             let old = old.or_else(|| before.databases.get(name)?.sharding.clone());
             let (Some(old), Some(new)) = (old, &database.sharding) else {
                 continue;
             };
-            if old != *new && !self.janitor.is_paused(name) {
-                if self.worker == Self::FIRST {
-                    let text = format!(
-                        "database \"{name}\": its map of shards stays as it was: PAUSE {name}, RELOAD and \
-                         RESUME {name} to change it"
-                    );
-                    out.note(Note::new(Level::Warning, text));
-                }
-                self.maps.insert(name.clone(), old);
+            if old == *new {
+                continue;
             }
+            let until_resume = self.janitor.is_paused(name);
+            if self.worker == Self::FIRST {
+                let (level, what) = match until_resume {
+                    true => (
+                        Level::Log,
+                        format!("RESUME {name} brings its new map of shards"),
+                    ),
+                    false => (
+                        Level::Warning,
+                        format!(
+                            "its map of shards stays as it was: PAUSE {name}, RELOAD and RESUME {name} to \
+                             change it"
+                        ),
+                    ),
+                };
+                out.note(Note::new(level, format!("database \"{name}\": {what}")));
+            }
+            let map = old;
+            self.maps
+                .insert(name.clone(), KeptMap { map, until_resume });
         }
         self.maps
             .retain(|name, _| config.databases.contains_key(name));
+        self.follow_maps(out);
+    }
+
+    /// RESUME: new maps come into force, and who waits is placed by them. A client that has begun
+    /// something by the old map, because RESUME came before the end of PAUSE, is disconnected.
+    pub(crate) fn resume_sharded(&mut self, out: &mut Out) {
+        let paused = |name: &String| self.janitor.is_paused(name);
+        let is_due = |(name, kept): &(&String, &KeptMap)| kept.until_resume && !paused(name);
+        let due: Vec<String> = (self.maps.iter().filter(is_due))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in &due {
+            self.maps.remove(name);
+            let works =
+                |client: &Client| client.is_of_sharded(name) && client.linked_server().is_some();
+            let of = self.clients.iter().filter(|(_, client)| works(client));
+            for id in of.map(|(id, _)| id).collect::<Vec<_>>() {
+                let text = "the map of shards has changed: RESUME came before the end of PAUSE";
+                self.disconnect(id, Fault::Shard(text.into()), out);
+            }
+        }
+        if !due.is_empty() {
+            self.follow_maps(out);
+        }
+        self.goes_on_placing();
+    }
+
+    /// True if a client of this sharded database has a server: PAUSE waits for its end.
+    pub(crate) fn is_sharded_at_work(&self, database: &str) -> bool {
+        let mut clients = self.clients.iter();
+        clients
+            .any(|(_, client)| client.is_of_sharded(database) && client.linked_server().is_some())
+    }
+
+    fn follow_maps(&mut self, out: &mut Out) {
         let clients: Vec<ClientId> = self.clients.iter().map(|(id, _)| id).collect();
         for id in clients {
             self.follow_map(id, out);
@@ -53,12 +136,18 @@ impl Pooler {
             .collect()
     }
 
+    /// True if the entry of a shard says that a user has no access.
+    pub(crate) fn a_shard_keeps_out(&self, database: &str, user: &str) -> bool {
+        let map = self.map_in_force(database);
+        let shards = map.iter().flat_map(|map| map.shards());
+        let mut entries = shards.filter_map(|shard| self.config.databases.get(shard));
+        entries.any(|entry| entry.keeps_out(user))
+    }
+
     /// KILL of a sharded database: its clients are dropped. Their servers end with the pause.
     pub(crate) fn kill_sharded(&mut self, database: &str, out: &mut Out) {
-        let of = self
-            .clients
-            .iter()
-            .filter(|(_, client)| client.sharded.is_some() && *client.who.database == *database);
+        let of = self.clients.iter();
+        let of = of.filter(|(_, client)| client.is_of_sharded(database));
         for id in of.map(|(id, _)| id).collect::<Vec<_>>() {
             self.disconnect(id, Fault::DatabaseRemoved, out);
         }

@@ -26,8 +26,8 @@
 //!   turn, and new clients of pools without seats to worker 1.
 //! - `settings key=value ...`: reloads the configuration with these changes. `d.key=value` replaces
 //!   all settings of `d`.
-//! - `wait 5s`, `wait 10ms`; `order pause`, `order resume`, `order reconnect`, `order
-//!   shutdown clients`, `order shutdown servers`, `order hand over`, `order pack`: to all
+//! - `wait 5s`, `wait 10ms`; `order pause`, `order pause prod`, `order resume`, `order resume prod`,
+//!   `order disable prod_1`, `order reconnect`, `order shutdown clients`, `order shutdown servers`, `order hand over`, `order pack`: to all
 //!   workers.
 //! - `successor`: a process with the same settings adopts the packed connections. `back`: they
 //!   return to this process.
@@ -407,10 +407,13 @@ impl World {
     fn order(&mut self, what: &str) {
         let order = match what {
             "pause" => Order::Pause(None),
+            "pause prod" => Order::Pause(Some("prod".into())),
             "resume" => Order::Resume(None),
+            "resume prod" => Order::Resume(Some("prod".into())),
             "reconnect" => Order::Reconnect(None),
             "suspend" => Order::Suspend,
             "kill d" => Order::Kill(Some("d".into())),
+            "disable prod_1" => Order::Disable("prod_1".into()),
             "shutdown clients" => Order::ShutdownWaitForClients,
             "shutdown servers" => Order::ShutdownWaitForServers,
             "hand over" => Order::HandOver { tls: false },
