@@ -40,6 +40,7 @@ use crate::roster::view::{HostList, View};
 use crate::seats::Spread;
 use crate::server::Server;
 use crate::shard::lore::ShardLore;
+use crate::shard::tally::ShardTallies;
 use crate::shared::Shared;
 use crate::statement::Interner;
 use crate::table::Table;
@@ -167,6 +168,8 @@ pub struct Pooler {
     pub(crate) maps: BTreeMap<String, Arc<ShardMap>>,
     /// The catalogues of sharded databases.
     pub(crate) shard_lore: BTreeMap<Arc<str>, ShardLore>,
+    /// What is counted of sharded databases.
+    pub(crate) shard_tallies: ShardTallies,
     /// Free blocks for held bytes; the last one freed is used first.
     pub(crate) spare: Vec<Vec<u8>>,
     /// How many bugs (panics) the worker has survived.
@@ -254,6 +257,7 @@ impl Pooler {
             room_line: VecDeque::new(),
             maps: BTreeMap::new(),
             shard_lore: BTreeMap::new(),
+            shard_tallies: ShardTallies::new(seeded),
             spare: Vec::new(),
             internal_errors: 0,
         };

@@ -164,8 +164,8 @@ impl Verdict {
         }
     }
 
-    /// The only shard that is right.
-    fn must(&self) -> Option<Shard> {
+    /// The only shard that is right, also for what is refused for another reason.
+    pub fn must(&self) -> Option<Shard> {
         match self {
             Verdict::Shard(shard) => Some(*shard),
             Verdict::NoKey(NoKey::First) => Some(Shard(0)),

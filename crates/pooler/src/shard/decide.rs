@@ -17,10 +17,8 @@ impl Sharded {
         is_final: bool,
     ) -> Decision {
         let decision = self.decided(statement, reader, is_final);
-        match decision {
-            Ok(decision) => decision,
-            Err(error) => Decision::Refused(error),
-        }
+        let decision = decision.unwrap_or_else(Decision::Refused);
+        self.rehearsed(decision, statement, reader)
     }
 
     fn decided(
@@ -53,11 +51,12 @@ impl Sharded {
             .as_ref()
             .or(comment.as_ref())
             .or(self.session.as_ref());
-        let hint = hint.map(|hint| hint.shard(&self.map)).transpose()?;
+        let said = hint;
+        let hint = said.map(|hint| hint.shard(&self.map)).transpose()?;
         if reader.is_private {
             return hint.map(Decision::At).ok_or_else(ShardError::private);
         }
-        let Some((verdict, may_guess)) = plan(&self.map, text, statement, reader) else {
+        let Some((verdict, may_guess)) = plan(&self.map, text, (statement, said), reader) else {
             return Ok(Decision::NeedsCatalogue { unknown: false });
         };
         let is_alone = verdict == Verdict::NoKey(NoKey::Any);
@@ -83,7 +82,7 @@ impl Sharded {
 fn plan(
     map: &ShardMap,
     text: &[u8],
-    statement: &BoundText<'_>,
+    (statement, said): (&BoundText<'_>, Option<&Hint>),
     reader: &mut PlanReader<'_>,
 ) -> Option<(Verdict, bool)> {
     let planner = reader.planner.as_deref_mut()?;
@@ -95,6 +94,10 @@ fn plan(
                 parameters: &statement.parameters,
                 same_encoding: reader.same_encoding,
             };
+            if let Some(spread) = reader.spread {
+                let verdict = planned.plan.place(spread, &values);
+                reader.noted.spread(spread, verdict, said);
+            }
             (planned.plan.place(map, &values), planned.plan.guess)
         }
         Err(refusal) => (Verdict::Refused(refusal), false),

@@ -97,6 +97,7 @@ impl Pooler {
         let Some((database, shard)) = self.sharded_with(name) else {
             return;
         };
+        self.note_reading(&database, shard, found.is_some());
         if let Some(lore) = self.shard_lore.get_mut(&database) {
             lore.learn(shard, found, schema, now);
         }

@@ -95,6 +95,11 @@ impl ShardLore {
         }
     }
 
+    /// The last catalogue, and the map that it belongs to.
+    pub fn catalogue(&self) -> Option<(&Arc<Catalogue>, &Arc<ShardMap>)> {
+        Some((self.planner.as_ref()?.catalogue(), &self.map))
+    }
+
     /// What makes plans; `None` while statements wait for a catalogue that knows the schema changes so
     /// far.
     pub fn planner(&mut self, schema: u64) -> Option<&mut Planner> {

@@ -14,12 +14,16 @@ pub mod bound_text;
 mod decide;
 mod due;
 pub mod error;
+mod figures;
 pub mod group;
 pub mod lore;
+pub mod noted;
 mod place;
 pub mod planning;
 mod read;
+pub mod rehearsal;
 mod reload;
+pub mod tally;
 
 use std::sync::Arc;
 
@@ -60,6 +64,8 @@ pub struct Sharded {
     is_final: bool,
     /// The group of messages under way has bound a statement.
     bound: bool,
+    /// The part of the spread map that the transaction has touched.
+    part: Option<Shard>,
 }
 
 /// A transaction of which no statement says its shard yet. It can be rolled back and begun elsewhere.
@@ -115,6 +121,7 @@ impl Sharded {
             refused: None,
             is_final: false,
             bound: false,
+            part: None,
         }
     }
 
@@ -323,6 +330,7 @@ impl Sharded {
         match self.hinted() {
             Some(Ok(shard)) => Decision::At(shard),
             Some(Err(error)) => Decision::Refused(error),
+            None if self.rehearses() => Decision::At(Shard(0)),
             None => Decision::Refused(ShardError::too_long()),
         }
     }

@@ -11,12 +11,16 @@ use crate::login::key::{LoginKey, Parameter};
 use crate::params::Tracked;
 use crate::session::settings::value;
 use crate::shard::bound_text::PlanReader;
+use crate::shard::noted::Noted;
+use crate::shard::tally::ShardTally;
 
 /// What plans of a client's statements need, besides the client.
 #[derive(Debug)]
 pub struct Planning<'a> {
     /// Makes plans; `None` while the catalogue is not known.
     pub planner: Option<&'a mut Planner>,
+    /// The counts of the database.
+    pub(super) tally: &'a mut ShardTally,
     /// The entry of the client's shard.
     database: Arc<Database>,
     key: Arc<LoginKey>,
@@ -26,10 +30,15 @@ pub struct Planning<'a> {
 
 impl<'a> Planning<'a> {
     /// Plans for the clients of a shard's login.
-    pub fn new(planner: Option<&'a mut Planner>, login: &Login) -> Planning<'a> {
+    pub fn new(
+        planner: Option<&'a mut Planner>,
+        tally: &'a mut ShardTally,
+        login: &Login,
+    ) -> Planning<'a> {
         let welcome = login.welcome.as_ref();
         Planning {
             planner,
+            tally,
             database: login.terms.database.clone(),
             key: login.key.clone(),
             reported: welcome.map(|welcome| welcome.parameters.clone()),
@@ -59,6 +68,8 @@ impl<'a> Planning<'a> {
         let is = |word: &[u8], other: &[u8]| other.eq_ignore_ascii_case(word);
         PlanReader {
             planner: self.planner.as_deref_mut(),
+            spread: self.tally.spread(),
+            noted: Noted::default(),
             names: Names {
                 role: set(b"role").map_or(user, text),
                 search_path: path.or_else(of_entry),

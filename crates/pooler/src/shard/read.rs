@@ -80,6 +80,7 @@ impl Pooler {
             Some(why) => {
                 let text = format!("the catalogue of the shard can't be read: {why}");
                 self.note_server(Level::Warning, id, &text, out);
+                self.note_unread(&shard, &why);
                 None
             }
         };

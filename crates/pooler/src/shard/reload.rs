@@ -36,6 +36,13 @@ impl Pooler {
                 self.maps.insert(name.clone(), old);
             }
         }
+        let is_sharded = |name: &str| {
+            config
+                .databases
+                .get(name)
+                .is_some_and(|of| of.sharding.is_some())
+        };
+        self.shard_tallies.keep(is_sharded);
         self.maps
             .retain(|name, _| config.databases.contains_key(name));
         let clients: Vec<ClientId> = self.clients.iter().map(|(id, _)| id).collect();
