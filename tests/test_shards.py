@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from harness import machine
+from harness import machine, wire
 
 SHARDS = ("prod_0", "prod_1", "prod_2")
 DISTRIBUTIONS = {"tenant": "hash bigint slots=6 0-1=prod_0 2-3=prod_1 4-5=prod_2",
@@ -264,3 +264,128 @@ def test_asyncpg(sharded, filled):
         await client.close()
 
     asyncio.run(work())
+
+
+def test_a_rehearsal_refuses_nothing(sharded, filled):
+    """With one shard, SHOW SHARD_REFUSALS tells what would be refused with several."""
+    howdah = sharded({"tenant": "hash bigint slots=6 0-5=prod_0"},
+                     {"public.countries": "replicated(prod_0)", "public.*": "tenant(account_id)"},
+                     ["prod_0"])
+    by_two_keys = "select name from accounts where account_id in (1, 2, 3, 4, 5, 6, 7)"
+    with connect(howdah) as client:
+        for text in ("select count(*) from accounts", by_two_keys, "lock accounts", "select 1 from place",
+                     "prepare p as select 1", "create table made (a int)", "drop table made"):
+            with client.transaction():
+                client.execute(text, prepare=False)
+        with client.transaction():
+            for tenant in TENANTS:
+                client.execute("select name from accounts where account_id = %s", [tenant])
+        with client.transaction():
+            for _ in range(5):
+                client.execute("select name from accounts where account_id = %s", [7])
+        with pytest.raises(errors.SyntaxError):
+            client.execute("selec 1")
+    rows = {row["query"]: row for row in howdah.console("SHOW SHARD_REFUSALS")}
+    assert {row["refused"] for row in rows.values()} == {"no"}
+    found = {query: (row["reason"], row["sqlstate"]) for query, row in rows.items()}
+    assert found["select count(*) from accounts"] == ("unproved", "0A000")
+    assert found["select name from accounts where account_id in (?, ...)"] == ("unproved", "0A000")
+    assert found["lock accounts"] == ("command", "0A000")
+    assert found["select ? from place"] == ("closed", "0A000")
+    assert found["create table made (a int)"] == ("command", "0A000")
+    assert found["selec ?"] == ("syntax", "42601")
+    one_key = "select name from accounts where account_id = ?"
+    assert found[one_key] == ("elsewhere", "0A000")
+    assert 0 < int(rows[one_key]["count"]) < len(TENANTS)
+    assert howdah.console("ROUTE prod 'select count(*) from accounts'")[0]["shard"] == "prod_0"
+
+
+def test_the_console_shows_shards_tables_and_refusals(sharded, filled, shards):
+    """SHOW SHARDS, SHARD_TABLES, SHARD_CHECKS, SHARD_REFUSALS, and ROUTE, which runs nothing."""
+    howdah = sharded()
+    with pytest.raises(wire.Refused, match="not been read"):
+        howdah.console("ROUTE prod 'select 1'")
+    shards.sql("alter table orders add column note text", database="prod_1")
+    shards.sql("alter table accounts add column x text, add column y text", database="prod_1")
+    shards.sql("alter table accounts add column y text, add column x text", database="prod_2")
+    shards.sql("alter database prod_2 set timezone = 'Asia/Tokyo'")
+    with connect(howdah) as client:
+        for _ in range(2):
+            with pytest.raises(errors.FeatureNotSupported):
+                client.execute("select count(*) from orders")
+        client.execute("select 1 from orders where account_id = 7")
+        with pytest.raises(errors.FeatureNotSupported, match="is closed") as caught:
+            client.execute("select name from accounts where account_id = 7")
+        assert "SHARD_CHECKS" in caught.value.diag.message_hint
+        rows = howdah.console("SHOW SHARDS")
+        assert [row["shard"] for row in rows] == list(SHARDS)
+        assert {row["reachable"] for row in rows} == {"yes"}
+        assert sum(int(row["clients"]) for row in rows) == 1
+        assert sum(int(row["statements"]) for row in rows) == 1
+        tables = {row["table"]: row for row in howdah.console("SHOW SHARD_TABLES")}
+        orders = tables["public.orders"]
+        assert (orders["line"], orders["key"], orders["type"], orders["state"]) == (
+            "public.* = tenant(account_id)", "account_id", "bigint", "open")
+        assert tables["public.countries"]["place"] == "replicated(prod_0)"
+        assert tables["public.accounts"]["state"] == "closed"
+        checks = {(row["subject"], row["closed"], row["found"]) for row in howdah.console("SHOW SHARD_CHECKS")}
+        assert ("public.orders", "no", 'column "note" is not the same on all shards') in checks
+        assert ("public.accounts", "yes", "its columns are in another order on another shard.") in checks
+        assert any(found.startswith("TimeZone is") for _, _, found in checks)
+        (refused,) = [row for row in howdah.console("SHOW SHARD_REFUSALS") if "orders" in row["query"]]
+        assert (refused["count"], refused["refused"]) == ("2", "yes")
+    def route(text):
+        return howdah.console(f"ROUTE prod {text}")[0]
+    by_key = route("'select * from orders where account_id = $1' 7")
+    assert by_key["shard"] == route("'update orders set total = 1 where account_id = 7'")["shard"]
+    assert by_key["reason"] == "key"
+    refused = route("'select * from orders'")
+    assert (refused["shard"], refused["reason"], refused["sqlstate"]) == (None, "unproved", "0A000")
+    assert route("'/*howdah.shard=''prod_2''*/ select * from orders'")["shard"] == "prod_2"
+    assert route("'select pg_advisory_lock(1)'")["shard"] == "prod_0"
+    with pytest.raises(wire.Refused, match="no such sharded database"):
+        howdah.console("ROUTE prod_0 'select 1'")
+    for shard in ("prod_1", "prod_2"):
+        shards.sql("alter table accounts drop column x, drop column y", database=shard)
+    shards.sql("alter table orders drop column note", database="prod_1")
+    shards.sql("alter database prod_2 reset timezone")
+
+
+def test_shard_sql_guards_the_map(sharded, filled, shards):
+    """PostgreSQL takes the rows of its own shard and no others, and no number of a sequence comes twice."""
+    howdah = sharded()
+    for shard in SHARDS:
+        shards.sql("create table guarded (account_id bigint not null, id bigserial)", database=shard)
+        shards.sql("create table by_region (region text not null)", database=shard)
+    tables = {"public.by_region": "region(region)", **TABLES}
+    howdah.sections["tables:prod"] = tables
+    howdah.write()
+    howdah.stop()
+    howdah.start()
+    with connect(howdah) as client:
+        client.execute("select 1 from countries")
+        guards = howdah.console("SHARD_SQL prod")
+        for guard in guards:
+            if "guarded" in guard["subject"] or "by_region" in guard["subject"]:
+                shards.sql(guard["sql"], database=guard["shard"])
+        numbers = []
+        for tenant in TENANTS:
+            insert = f"insert into guarded (account_id) values ({tenant})"
+            numbers.append(client.execute(f"{insert} returning id").fetchone()[0])
+            own = howdah.console(f"ROUTE prod '{insert}'")[0]["shard"]
+            for shard in set(SHARDS) - {own}:
+                client.execute(f"set howdah.shard = '{shard}'")
+                with pytest.raises(errors.FeatureNotSupported, match="contradicts"):
+                    client.execute(insert)
+                with psycopg.connect(host=howdah.host, port=howdah.port, dbname=shard, user="postgres",
+                                     password="secret", autocommit=True) as direct, \
+                     pytest.raises(errors.CheckViolation):
+                    direct.execute(insert)
+            client.execute("reset howdah.shard")
+        assert len(set(numbers)) == len(numbers)
+        for region in ("eu", "us", "elsewhere"):
+            client.execute("insert into by_region values (%s)", [region])
+    found = {row["subject"] for row in howdah.console("SHOW SHARD_CHECKS") if "same numbers" in row["found"]}
+    assert found == set()
+    for shard in SHARDS:
+        shards.sql("drop table guarded, by_region", database=shard)

@@ -30,6 +30,9 @@ pub const TEXTS_AT_PRIMARY: usize = 1000;
 /// for words that may act, as it passes.
 pub const QUERY_READ: usize = 1 << 20;
 
+/// How many texts a worker remembers that were refused, of each sharded database.
+pub const REFUSED_TEXTS: usize = 500;
+
 /// How many statements of a transaction may run on a guess of its shard.
 pub const GUESSED: usize = 64;
 

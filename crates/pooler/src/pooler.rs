@@ -41,6 +41,7 @@ use crate::seats::Spread;
 use crate::server::Server;
 use crate::shard::lore::ShardLore;
 use crate::shard::reload::KeptMap;
+use crate::shard::tally::ShardTallies;
 use crate::shared::Shared;
 use crate::statement::Interner;
 use crate::table::Table;
@@ -168,6 +169,8 @@ pub struct Pooler {
     pub(crate) maps: BTreeMap<String, KeptMap>,
     /// The catalogues of sharded databases.
     pub(crate) shard_lore: BTreeMap<Arc<str>, ShardLore>,
+    /// What is counted of sharded databases.
+    pub(crate) shard_tallies: ShardTallies,
     /// Free blocks for held bytes; the last one freed is used first.
     pub(crate) spare: Vec<Vec<u8>>,
     /// How many bugs (panics) the worker has survived.
@@ -255,6 +258,7 @@ impl Pooler {
             room_line: VecDeque::new(),
             maps: BTreeMap::new(),
             shard_lore: BTreeMap::new(),
+            shard_tallies: ShardTallies::new(seeded),
             spare: Vec::new(),
             internal_errors: 0,
         };

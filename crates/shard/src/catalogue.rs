@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::map::{DistributionId, Map, Place, Shard, ShardSet, TableLine, Unlisted};
 use crate::planner::Names;
-use crate::refusal::{Refusal, SAY_SHARD};
+use crate::refusal::{Refusal, RefusalReason, SAY_SHARD};
 use crate::shard_catalogue::{Column, FunctionFacts, Relation, RelationKind, ShardCatalogue};
 use crate::value::KeyType;
 
@@ -50,17 +50,6 @@ impl Table {
             .iter()
             .find(|column| column.column.name == name)
     }
-}
-
-/// What differs between the shards.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Difference {
-    /// The table, or `database`.
-    pub what: String,
-    /// What differs.
-    pub difference: String,
-    /// Statements with the table are refused.
-    pub closes: bool,
 }
 
 /// Where a table's rows are, by map and catalogue.
@@ -193,7 +182,7 @@ impl Catalogue {
         sorted.into_values()
     }
 
-    fn known(&self) -> impl Iterator<Item = (Shard, Option<&ShardCatalogue>)> {
+    pub(crate) fn known(&self) -> impl Iterator<Item = (Shard, Option<&ShardCatalogue>)> {
         let shards = self.shards.iter().zip(0..);
         shards.map(|(catalogue, shard)| (Shard(shard), catalogue.as_deref()))
     }
@@ -306,50 +295,6 @@ impl Catalogue {
         encodings.all(|other| other == first).then_some(first)
     }
 
-    /// What differs between the shards, and which tables are closed.
-    pub fn differences(&self, map: &Map) -> Vec<Difference> {
-        let mut found = Vec::new();
-        let mut add = |what: String, difference: String, closes: bool| {
-            found.push(Difference {
-                what,
-                difference,
-                closes,
-            });
-        };
-        if self.encoding().is_none() && self.known().any(|(_, known)| known.is_some()) {
-            add(
-                "database".into(),
-                "the encoding is not the same on all shards".into(),
-                true,
-            );
-        }
-        for table in self.tables() {
-            let place = match self.place(map, table) {
-                Ok(TablePlace::Catalogue | TablePlace::One(_)) => continue,
-                Ok(place) => Some(place),
-                Err(refusal) => {
-                    let detail = refusal.detail.unwrap_or(refusal.message);
-                    add(table.name(), detail, true);
-                    None
-                }
-            };
-            let missing = map.all().iter().filter(|shard| !table.shards.has(*shard));
-            for shard in missing.filter(|_| place.is_some()) {
-                let name = map.name_of(shard);
-                add(
-                    table.name(),
-                    format!("shard \"{name}\" does not have it"),
-                    false,
-                );
-            }
-            if !table.same_columns {
-                let difference = "its columns or their order are not the same on all shards";
-                add(table.name(), difference.into(), false);
-            }
-        }
-        found
-    }
-
     /// Where a table's rows are.
     pub fn place(&self, map: &Map, table: &Table) -> Result<TablePlace, Refusal> {
         let root = self.root(table);
@@ -357,32 +302,16 @@ impl Catalogue {
         if matches!(schema, "pg_catalog" | "information_schema") {
             return Ok(TablePlace::Catalogue);
         }
-        if let Some(fault) = root.fault.as_ref().or(table.fault.as_ref()) {
+        let line = self.line(map, root);
+        let is_on_one = match line {
+            Some(line) => matches!(line.place, Place::One(_)),
+            None => map.unlisted() != Unlisted::Refuse,
+        };
+        if !is_on_one && let Some(fault) = root.fault.as_ref().or(table.fault.as_ref()) {
             return Err(closed(root, fault));
         }
-        let Some(line) = map.tables().iter().find(|line| fits(line, root)) else {
-            // Its rows may be those of tables on other shards.
-            if matches!(
-                root.relation.kind,
-                RelationKind::View | RelationKind::Foreign
-            ) {
-                let message = format!("the place of \"{}\" is not known", root.name());
-                return Err(Refusal::unproved(message)
-                    .detail("A view or foreign table needs a line of its own.")
-                    .hint("Write a line with the name among the map's tables."));
-            }
-            return match map.unlisted() {
-                Unlisted::On(shard) => Ok(TablePlace::One(shard)),
-                Unlisted::Refuse => {
-                    let message = format!("the place of \"{}\" is not known", root.name());
-                    Err(Refusal::unproved(message)
-                        .detail(format!(
-                            "No line of the map's tables fits \"{}\".",
-                            root.name()
-                        ))
-                        .hint("Write a line for the table, or set unlisted_tables."))
-                }
-            };
+        let Some(line) = line else {
+            return self.unlisted(map, root);
         };
         let place = match &line.place {
             Place::One(shard) => TablePlace::One(*shard),
@@ -398,6 +327,45 @@ impl Catalogue {
             }
         }
         Ok(place)
+    }
+
+    /// The table with a schema and a name.
+    pub(crate) fn named(&self, schema: &str, name: &str) -> Option<&Table> {
+        self.tables.get(schema)?.get(name)
+    }
+
+    /// The line of the map that speaks of a table. A partition is where its parent is.
+    pub fn line<'a>(&self, map: &'a Map, table: &Table) -> Option<&'a TableLine> {
+        let root = self.root(table);
+        map.tables().iter().find(|line| fits(line, root))
+    }
+
+    /// Where a table is of which no line speaks.
+    fn unlisted(&self, map: &Map, root: &Table) -> Result<TablePlace, Refusal> {
+        // Its rows may be those of tables on other shards.
+        if matches!(
+            root.relation.kind,
+            RelationKind::View | RelationKind::Foreign
+        ) {
+            let message = format!("the place of \"{}\" is not known", root.name());
+            return Err(Refusal::unproved(message)
+                .because(RefusalReason::Unlisted)
+                .detail("A view or foreign table needs a line of its own.")
+                .hint("Write a line with the name among the map's tables."));
+        }
+        match map.unlisted() {
+            Unlisted::On(shard) => Ok(TablePlace::One(shard)),
+            Unlisted::Refuse => {
+                let message = format!("the place of \"{}\" is not known", root.name());
+                Err(Refusal::unproved(message)
+                    .because(RefusalReason::Unlisted)
+                    .detail(format!(
+                        "No line of the map's tables fits \"{}\".",
+                        root.name()
+                    ))
+                    .hint("Write a line for the table, or set unlisted_tables."))
+            }
+        }
     }
 
     fn sharded(
@@ -443,7 +411,7 @@ impl Catalogue {
     }
 
     /// The table of which a table is a partition, or the table itself.
-    fn root<'a>(&'a self, table: &'a Table) -> &'a Table {
+    pub(crate) fn root<'a>(&'a self, table: &'a Table) -> &'a Table {
         let mut root = table;
         // More levels than anybody has.
         for _ in 0..64 {
@@ -515,9 +483,11 @@ impl Table {
         self.shards = self.shards.with(shard);
         let mine = &self.relation;
         if mine.kind != other.kind || mine.is_partition != other.is_partition {
-            self.fault = Some("it is something else on another shard".into());
+            self.fault
+                .get_or_insert_with(|| "it is something else on another shard".into());
         } else if mine.parents != other.parents {
-            self.fault = Some("it inherits from other tables on another shard".into());
+            self.fault
+                .get_or_insert_with(|| "it inherits from other tables on another shard".into());
         }
         let key = |column: &Column| (column.name.clone(), column.of);
         let same = mine
@@ -526,6 +496,11 @@ impl Table {
             .map(key)
             .eq(other.columns.iter().map(key));
         self.same_columns &= same;
+        if !same && !has_same_order(&mine.columns, &other.columns) {
+            // Clients remember what a prepared statement returns, and in which order.
+            self.fault
+                .get_or_insert_with(|| "its columns are in another order on another shard".into());
+        }
         for column in &mut self.columns {
             let name = &column.column.name;
             let twin = other.columns.iter().find(|twin| twin.name == *name);
@@ -538,10 +513,18 @@ impl Table {
             column.column.deterministic &= twin.deterministic;
             column.column.generated |= twin.generated;
             column.column.has_modifier |= twin.has_modifier;
-            if twin.of.min(column.column.of) >= FIRST_NORMAL_OID && twin.of != column.column.of {
-                self.fault = Some(format!(
-                    "the type of column \"{name}\" has another OID on another shard"
-                ));
+            let is_text = |of: u32| KeyType::of_oid(of) == Some(KeyType::Text);
+            let is_same =
+                twin.of == column.column.of || is_text(twin.of) && is_text(column.column.of);
+            if !is_same {
+                let is_built_in = twin.of.min(column.column.of) < FIRST_NORMAL_OID;
+                let what = if is_built_in {
+                    "is another"
+                } else {
+                    "has another OID"
+                };
+                let fault = format!("the type of column \"{name}\" {what} on another shard");
+                self.fault.get_or_insert(fault);
             }
         }
         for column in &other.columns {
@@ -557,6 +540,16 @@ impl Table {
             }
         }
     }
+}
+
+/// True if the columns that both have are in one order.
+fn has_same_order(one: &[Column], other: &[Column]) -> bool {
+    fn common<'a>(of: &'a [Column], with: &'a [Column]) -> impl Iterator<Item = &'a str> {
+        let names: HashSet<&str> = with.iter().map(|column| column.name.as_str()).collect();
+        let of = of.iter().map(|column| column.name.as_str());
+        of.filter(move |name| names.contains(name))
+    }
+    common(one, other).eq(common(other, one))
 }
 
 /// True if a line speaks of a table. A star speaks of tables only, and if they are sharded, of those
@@ -579,8 +572,11 @@ fn fits(line: &TableLine, table: &Table) -> bool {
 fn closed(table: &Table, fault: &str) -> Refusal {
     let message = format!("table \"{}\" is closed", table.name());
     Refusal::unproved(message)
+        .because(RefusalReason::Closed)
         .detail(format!("{fault}."))
-        .hint(SAY_SHARD)
+        .hint(format!(
+            "SHOW SHARD_CHECKS in Howdah's console says more. {SAY_SHARD}"
+        ))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::catalogue::{Table, TablePlace};
 use crate::facts::{Facts, Surroundings};
 use crate::grammar;
 use crate::plan::{Class, Command, REPLICATED};
-use crate::refusal::{Refusal, SAY_SHARD};
+use crate::refusal::{Refusal, RefusalReason, SAY_SHARD};
 use crate::rule;
 
 /// The commands of a text with this shape.
@@ -235,6 +235,7 @@ fn hint_among_others() -> Refusal {
 
 fn needs_shard(what: &str) -> Refusal {
     Refusal::unproved("the command belongs to no shard by itself")
+        .because(RefusalReason::Command)
         .detail(format!("{what} needs to be told the shard."))
         .hint(SAY_SHARD)
 }

@@ -1,7 +1,7 @@
 //! Which functions a statement may call: those that touch one shard only.
 
 use crate::facts::Surroundings;
-use crate::refusal::{Refusal, SAY_SHARD};
+use crate::refusal::{Refusal, RefusalReason, SAY_SHARD};
 use crate::shard_catalogue::FunctionFacts;
 
 /// What a call of a function means for its statement.
@@ -109,6 +109,7 @@ pub(crate) fn judge(
         if !listed && !is_allowed(name, *facts) {
             let message = format!("function \"{name}\" may touch rows of other shards");
             return Err(Refusal::unproved(message)
+                .because(RefusalReason::Function)
                 .detail(format!("Function \"{schema}.{name}\" is {}.", kind(*facts)))
                 .hint(
                     "Declare the function IMMUTABLE if it reads no table, list it in \

@@ -8,6 +8,9 @@ const SEED: u64 = 0x7A5B_2236_7996_DCFD;
 /// What `hash_combine64` adds to the hash of the first column.
 const FIRST_COLUMN: u64 = 0x49A0_F4DD_15E5_A8E3;
 
+/// The seed and what is added, as PostgreSQL reads these numbers: both fit into a signed `bigint`.
+pub(crate) const IN_SQL: (i64, i64) = (SEED as i64, FIRST_COLUMN as i64);
+
 /// The slot of a key: the remainder for which PostgreSQL's `satisfies_hash_partition` says true,
 /// with `slots` as the modulus.
 pub fn slot(key: &KeyValue, slots: u32) -> u32 {

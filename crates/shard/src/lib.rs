@@ -8,6 +8,7 @@
 #![cfg_attr(not(feature = "grammar"), allow(dead_code))]
 
 mod catalogue;
+mod checks;
 #[cfg(feature = "grammar")]
 mod command;
 mod facts;
@@ -17,6 +18,7 @@ mod function;
 pub mod fuzz;
 #[cfg(feature = "grammar")]
 mod grammar;
+mod guard;
 mod hash;
 mod hint;
 mod lexer;
@@ -32,7 +34,9 @@ mod scan;
 mod shard_catalogue;
 mod value;
 
-pub use catalogue::{Catalogue, CommonColumn, Difference, Path, Table, TablePlace};
+pub use catalogue::{Catalogue, CommonColumn, Path, Table, TablePlace};
+pub use checks::Check;
+pub use guard::GuardSql;
 pub use hash::slot;
 pub use hint::{CommentHint, Hint};
 pub use map::{
@@ -42,9 +46,10 @@ pub use map::{
 pub use plan::{NoKey, Plan, Verdict};
 pub use planner::{Names, Planned, Planner};
 pub use proof::Values;
-pub use refusal::Refusal;
+pub use refusal::{Refusal, RefusalReason};
 pub use scan::{Constants, MOST_TOKENS, Shape, scan};
 pub use shard_catalogue::{
-    CatalogueReader, Column, FunctionFacts, OddRow, Part, Relation, RelationKind, ShardCatalogue,
+    CatalogueReader, Column, ForeignKey, FunctionFacts, OddRow, Part, Relation, RelationKind,
+    SequenceFacts, ShardCatalogue, UniqueKey,
 };
 pub use value::{Given, KeyType, KeyValue, Unreadable, oid};

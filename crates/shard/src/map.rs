@@ -1,5 +1,8 @@
 //! Which shard has which rows: the map that a user writes, checked and ready to be asked.
 
+pub(crate) mod condition;
+mod spread;
+
 use std::collections::HashMap;
 use std::fmt;
 
@@ -237,6 +240,8 @@ pub struct Map {
     distributions: Vec<Distribution>,
     tables: Vec<TableLine>,
     unlisted: Unlisted,
+    /// The parts of [`Map::spread`], which are no shards.
+    is_spread: bool,
 }
 
 impl Map {
@@ -265,6 +270,7 @@ impl Map {
                 distributions: Vec::new(),
                 tables: Vec::new(),
                 unlisted: Unlisted::Refuse,
+                is_spread: false,
             },
         })
     }

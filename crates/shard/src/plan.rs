@@ -3,7 +3,7 @@
 use crate::facts::Facts;
 use crate::map::{Map, Shard, ShardSet};
 use crate::proof::Values;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, RefusalReason};
 use crate::scan::ConstantKind;
 
 /// What is known about texts with one shape.
@@ -152,6 +152,7 @@ impl Verdict {
                 let (here, there) = (map.name_of(hint), map.name_of(shard));
                 Verdict::Refused(
                     Refusal::unproved("the hint contradicts the statement")
+                        .because(RefusalReason::Hint)
                         .detail(format!(
                             "The statement belongs to shard \"{there}\", not \"{here}\"."
                         ))
@@ -163,8 +164,8 @@ impl Verdict {
         }
     }
 
-    /// The only shard that is right.
-    fn must(&self) -> Option<Shard> {
+    /// The only shard that is right, also for what is refused for another reason.
+    pub fn must(&self) -> Option<Shard> {
         match self {
             Verdict::Shard(shard) => Some(*shard),
             Verdict::NoKey(NoKey::First) => Some(Shard(0)),
@@ -182,6 +183,7 @@ fn both(map: &Map, one: Verdict, other: Verdict) -> Result<Verdict, Refusal> {
             let (first, second) = (map.name_of(first), map.name_of(second));
             Err(
                 Refusal::unproved("the commands of the text belong to several shards")
+                    .because(RefusalReason::Several)
                     .detail(format!(
                         "One belongs to shard \"{first}\", another to \"{second}\"."
                     ))
@@ -298,13 +300,15 @@ impl Command {
     }
 
     fn may(&self, map: &Map, shard: Shard) -> Result<(), Refusal> {
-        if self.facts.may.has(shard) {
+        // The parts of a spread map are no shards.
+        if self.facts.may.has(shard) || map.is_spread() {
             return Ok(());
         }
         let table = self.facts.scarce.as_deref().unwrap_or_default();
         let name = map.name_of(shard);
         Err(
             Refusal::unproved("a table of the statement is not on its shard")
+                .because(RefusalReason::Missing)
                 .detail(format!(
                     "Shard \"{name}\" has no table \"{table}\" that the client may use."
                 ))
@@ -341,6 +345,7 @@ fn several(map: &Map, one: (Shard, &str), other: (Shard, &str)) -> Refusal {
         one.1, other.1
     );
     Refusal::unproved("the statement touches several shards")
+        .because(RefusalReason::Several)
         .detail(detail)
         .hint("Write a statement for each shard.")
         .firm()

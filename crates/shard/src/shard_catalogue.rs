@@ -1,6 +1,6 @@
 //! The catalogue of one shard, as PostgreSQL says it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
 /// A part of the catalogue, read by one query.
@@ -24,11 +24,17 @@ pub enum Part {
     Functions,
     /// Operators that are not built in and may read tables, or compare keys; casts by `::type`.
     Operators,
+    /// Unique indexes and foreign keys.
+    Keys,
+    /// Sequences.
+    Sequences,
+    /// Settings on which answers depend, and the collation of the database.
+    Settings,
 }
 
 impl Part {
     /// All parts, in the order in which they are read.
-    pub const ALL: [Part; 9] = [
+    pub const ALL: [Part; 12] = [
         Part::Database,
         Part::Paths,
         Part::Schemas,
@@ -38,6 +44,9 @@ impl Part {
         Part::Types,
         Part::Functions,
         Part::Operators,
+        Part::Keys,
+        Part::Sequences,
+        Part::Settings,
     ];
 
     /// The query of the part. All columns are texts, and any role may run the query. It needs
@@ -83,7 +92,8 @@ impl Part {
             Part::Columns => {
                 "SELECT a.attrelid::bigint::text, a.attname::text, a.atttypid::bigint::text, \
                  (a.atttypmod >= 0)::text, a.attnotnull::text, \
-                 coalesce(l.collisdeterministic, true)::text, (a.attgenerated <> '')::text \
+                 coalesce(l.collisdeterministic, true)::text, (a.attgenerated <> '')::text, \
+                 coalesce(nullif(l.collname::text, 'default'), '') \
                  FROM pg_catalog.pg_attribute a \
                  JOIN pg_catalog.pg_class c ON c.oid = a.attrelid \
                  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
@@ -137,6 +147,48 @@ impl Part {
                  WHERE e.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass \
                  AND e.objid = p.oid AND e.deptype = 'e')"
             }
+            // Names are separated by line feeds. The key of a foreign key comes twice: here and there.
+            Part::Keys => {
+                "SELECT i.indrelid::bigint::text, 'unique', x.relname::text, \
+                 coalesce((SELECT pg_catalog.string_agg(a.attname::text, E'\\n' ORDER BY k.place) \
+                 FROM pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place) \
+                 JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number \
+                 WHERE k.place <= i.indnkeyatts), ''), NULL, NULL \
+                 FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class x ON x.oid = i.indexrelid \
+                 JOIN pg_catalog.pg_namespace n ON n.oid = x.relnamespace \
+                 WHERE i.indisunique AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' \
+                 UNION ALL SELECT c.conrelid::bigint::text, 'foreign', c.conname::text, \
+                 (SELECT pg_catalog.string_agg(a.attname::text, E'\\n' ORDER BY k.place) \
+                 FROM pg_catalog.unnest(c.conkey) WITH ORDINALITY AS k (number, place) \
+                 JOIN pg_catalog.pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = k.number), \
+                 c.confrelid::bigint::text, \
+                 (SELECT pg_catalog.string_agg(a.attname::text, E'\\n' ORDER BY k.place) \
+                 FROM pg_catalog.unnest(c.confkey) WITH ORDINALITY AS k (number, place) \
+                 JOIN pg_catalog.pg_attribute a ON a.attrelid = c.confrelid AND a.attnum = k.number) \
+                 FROM pg_catalog.pg_constraint c WHERE c.contype = 'f' AND c.conparentid = 0"
+            }
+            Part::Sequences => {
+                "SELECT s.seqrelid::bigint::text, s.seqincrement::text, s.seqstart::text, \
+                 s.seqmin::text, s.seqmax::text, d.refobjid::bigint::text \
+                 FROM pg_catalog.pg_sequence s LEFT JOIN pg_catalog.pg_depend d \
+                 ON d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = s.seqrelid \
+                 AND d.objsubid = 0 AND d.refobjsubid > 0 AND d.deptype IN ('a', 'i') \
+                 AND d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass"
+            }
+            // What later versions know of a database's collation is read by name.
+            Part::Settings => {
+                "SELECT s.name::text, CASE WHEN s.source = 'client' THEN s.boot_val ELSE s.reset_val END \
+                 FROM pg_catalog.pg_settings s WHERE pg_catalog.lower(s.name) IN ('server_version', \
+                 'timezone', 'datestyle', 'intervalstyle', 'bytea_output', 'extra_float_digits', \
+                 'lc_monetary', 'lc_numeric', 'lc_time', 'default_text_search_config', \
+                 'default_transaction_isolation', 'transform_null_equals', 'array_nulls', \
+                 'standard_conforming_strings', 'xmlbinary', 'xmloption', 'timezone_abbreviations') \
+                 UNION ALL SELECT 'collation of the database', pg_catalog.concat_ws(' ', \
+                 d.datcollate::text, d.datctype::text, \
+                 pg_catalog.to_jsonb(d) OPERATOR(pg_catalog.->>) 'datlocale', \
+                 pg_catalog.to_jsonb(d) OPERATOR(pg_catalog.->>) 'datcollversion') \
+                 FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()"
+            }
         }
     }
 }
@@ -169,6 +221,43 @@ pub struct Column {
     pub deterministic: bool,
     /// Computed from other columns.
     pub generated: bool,
+    /// The collation, if there is one and it is not the database's.
+    pub collation: String,
+}
+
+/// A unique index.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UniqueKey {
+    /// The name of the index.
+    pub name: String,
+    /// The columns; expressions are left out.
+    pub columns: Vec<String>,
+}
+
+/// A foreign key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ForeignKey {
+    /// The name of the constraint.
+    pub name: String,
+    /// The schema and name of the table that is referred to.
+    pub table: (String, String),
+    /// The columns here and there, in pairs.
+    pub columns: Vec<(String, String)>,
+}
+
+/// The numbers of a sequence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SequenceFacts {
+    /// The distance of two numbers.
+    pub increment: i64,
+    /// The first number.
+    pub start: i64,
+    /// The lowest number.
+    pub min: i64,
+    /// The highest number.
+    pub max: i64,
+    /// The schema and name of the table that has the sequence as a column's default.
+    pub owner: Option<(String, String)>,
 }
 
 /// A relation of one shard.
@@ -186,6 +275,12 @@ pub struct Relation {
     pub parents: Vec<(String, String)>,
     /// The columns, in order.
     pub columns: Vec<Column>,
+    /// The unique indexes.
+    pub unique: Vec<UniqueKey>,
+    /// The foreign keys.
+    pub foreign: Vec<ForeignKey>,
+    /// The numbers of a sequence.
+    pub sequence: Option<SequenceFacts>,
 }
 
 /// What is known about all functions of a schema with one name.
@@ -238,6 +333,8 @@ pub struct ShardCatalogue {
     pub(crate) operators: HashSet<String>,
     /// There is another `=` of keys' types than the built-in one.
     pub(crate) other_equals: bool,
+    /// The settings on which answers depend.
+    pub(crate) settings: BTreeMap<String, String>,
 }
 
 /// A row of the catalogue that is not as expected.
@@ -260,6 +357,10 @@ pub struct CatalogueReader {
     found: ShardCatalogue,
     /// Where each relation is, and the OIDs of its parents.
     by_oid: HashMap<u32, (usize, Vec<u32>)>,
+    /// The OID of the table of each foreign key: that of its own, the other's, and the names.
+    foreign: Vec<(u32, u32, String, Vec<(String, String)>)>,
+    /// The OID of each sequence, and that of its owner.
+    owners: Vec<(u32, u32)>,
 }
 
 impl CatalogueReader {
@@ -308,6 +409,9 @@ impl CatalogueReader {
                     is_partition: yes(4)?,
                     parents: Vec::new(),
                     columns: Vec::new(),
+                    unique: Vec::new(),
+                    foreign: Vec::new(),
+                    sequence: None,
                 });
             }
             Part::Columns => {
@@ -318,6 +422,7 @@ impl CatalogueReader {
                     not_null: yes(4)?,
                     deterministic: yes(5)?,
                     generated: yes(6)?,
+                    collation: text(7).unwrap_or_default(),
                 };
                 // A relation may be younger than the rows of relations.
                 if let Some((at, _)) = self.by_oid.get(&number(0)?) {
@@ -337,6 +442,29 @@ impl CatalogueReader {
                 let of_name = self.found.functions.entry(text(1)?).or_default();
                 of_name.push((text(0)?, facts));
             }
+            Part::Keys => self.take_key(fields)?,
+            Part::Sequences => {
+                let number = |at: usize| given(at)?.parse::<i64>().ok();
+                let facts = SequenceFacts {
+                    increment: number(1)?,
+                    start: number(2)?,
+                    min: number(3)?,
+                    max: number(4)?,
+                    owner: None,
+                };
+                let oid = u32::try_from(number(0)?).ok()?;
+                if let Some((at, _)) = self.by_oid.get(&oid) {
+                    self.found.relations[*at].sequence = Some(facts);
+                }
+                if let Some(owner) = number(5) {
+                    self.owners.push((oid, u32::try_from(owner).ok()?));
+                }
+            }
+            Part::Settings => {
+                self.found
+                    .settings
+                    .insert(text(0)?, text(1).unwrap_or_default());
+            }
             Part::Operators => match given(1)? {
                 "equals" => self.found.other_equals = true,
                 _ => {
@@ -347,8 +475,58 @@ impl CatalogueReader {
         Some(())
     }
 
+    /// Takes a row of a unique index or foreign key.
+    fn take_key(&mut self, fields: &[Option<&[u8]>]) -> Option<()> {
+        let given = |at: usize| std::str::from_utf8(fields.get(at).copied()??).ok();
+        let names = |at: usize| {
+            let names = given(at).unwrap_or_default().split('\n');
+            names.filter(|name| !name.is_empty()).map(str::to_owned)
+        };
+        let (table, name): (u32, _) = (given(0)?.parse().ok()?, given(2)?.to_owned());
+        let Some((at, _)) = self.by_oid.get(&table) else {
+            return Some(());
+        };
+        match given(1)? {
+            "unique" => self.found.relations[*at].unique.push(UniqueKey {
+                name,
+                columns: names(3).collect(),
+            }),
+            _ => {
+                let columns = names(3).zip(names(5)).collect();
+                let other = given(4)?.parse().ok()?;
+                self.foreign.push((table, other, name, columns));
+            }
+        }
+        Some(())
+    }
+
+    /// Which table an OID is.
+    fn name_of(&self, oid: u32) -> Option<(String, String)> {
+        let (at, _) = self.by_oid.get(&oid)?;
+        let relation = &self.found.relations[*at];
+        Some((relation.schema.clone(), relation.name.clone()))
+    }
+
     /// The catalogue.
     pub fn finish(mut self) -> ShardCatalogue {
+        for (table, other, name, columns) in std::mem::take(&mut self.foreign) {
+            let named = self.name_of(other).zip(self.by_oid.get(&table));
+            if let Some((table, (at, _))) = named {
+                self.found.relations[*at].foreign.push(ForeignKey {
+                    name,
+                    table,
+                    columns,
+                });
+            }
+        }
+        for (sequence, owner) in std::mem::take(&mut self.owners) {
+            let named = self.name_of(owner).zip(self.by_oid.get(&sequence));
+            if let Some((owner, (at, _))) = named
+                && let Some(facts) = &mut self.found.relations[*at].sequence
+            {
+                facts.owner = Some(owner);
+            }
+        }
         for (at, parents) in self.by_oid.values() {
             let names = parents.iter().filter_map(|parent| {
                 let (parent, _) = self.by_oid.get(parent)?;
@@ -357,7 +535,14 @@ impl CatalogueReader {
             });
             let mut names: Vec<_> = names.collect();
             names.sort_unstable();
-            self.found.relations[*at].parents = names;
+            let relation = &mut self.found.relations[*at];
+            relation.parents = names;
+            relation
+                .unique
+                .sort_unstable_by(|one, other| one.name.cmp(&other.name));
+            relation
+                .foreign
+                .sort_unstable_by(|one, other| one.name.cmp(&other.name));
         }
         self.found
     }

@@ -454,10 +454,10 @@ fn a_hint_places_what_is_not_proved() {
 fn differences_are_listed() {
     let shown = |second: Option<Arc<ShardCatalogue>>| {
         let catalogue = Catalogue::new(1, vec![Some(catalogue(|_| true)), second]);
-        let found = catalogue.differences(&map()).into_iter();
+        let found = catalogue.checks(&map()).into_iter();
         let lines = found.map(|found| {
             let closes = if found.closes { " (closed)" } else { "" };
-            format!("{}: {}{closes}", found.what, found.difference)
+            format!("{}: {}{closes}", found.what, found.found)
         });
         lines.collect::<Vec<_>>()
     };
@@ -477,9 +477,15 @@ fn differences_are_listed() {
     more.retain(|line| !closed.contains(line));
     assert_eq!(
         more,
-        ["public.orders: its columns or their order are not the same on all shards"]
+        [
+            "public.orders: column \"note\" is not the same on all shards",
+            "public.orders: column \"notes\" is not the same on all shards"
+        ]
     );
     let mut more = shown(Some(catalogue(|line| !line.contains("\tpublic\torders\t"))));
     more.retain(|line| !closed.contains(line));
-    assert_eq!(more, ["public.orders: shard \"s1\" does not have it"]);
+    assert_eq!(
+        more,
+        ["public.orders: shard \"s1\" does not have it: statements for there are refused"]
+    );
 }

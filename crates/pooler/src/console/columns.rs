@@ -61,6 +61,15 @@ impl Show {
             Show::Verdict => &[("database", 's'), ("user", 's'), ("verdict", 's')],
             Show::Version => &[("version", 's')],
             Show::Hosts => HOSTS,
+            Show::Shards => SHARDS,
+            Show::ShardChecks => &[
+                ("database", 's'),
+                ("subject", 's'),
+                ("closed", 's'),
+                ("found", 's'),
+            ],
+            Show::ShardRefusals => SHARD_REFUSALS,
+            Show::ShardTables => SHARD_TABLES,
             Show::Workers => WORKERS,
         }
     }
@@ -129,6 +138,57 @@ const HOSTS: Columns = &[
     ("max_logins", 'i'),
     ("checkouts", 'i'),
     ("check_us", 'i'),
+];
+
+const SHARDS: Columns = &[
+    ("database", 's'),
+    ("shard", 's'),
+    ("host", 's'),
+    ("reachable", 's'),
+    ("clients", 'i'),
+    ("servers", 'i'),
+    ("statements", 'n'),
+    ("catalogue_age", 'i'),
+    ("catalogue_failures", 'n'),
+    ("error", 's'),
+];
+
+const SHARD_REFUSALS: Columns = &[
+    ("database", 's'),
+    ("refused", 's'),
+    ("count", 'n'),
+    ("last", 's'),
+    ("reason", 's'),
+    ("sqlstate", 's'),
+    ("message", 's'),
+    ("detail", 's'),
+    ("hint", 's'),
+    ("fingerprint", 's'),
+    ("query", 's'),
+];
+
+const SHARD_TABLES: Columns = &[
+    ("database", 's'),
+    ("table", 's'),
+    ("line", 's'),
+    ("place", 's'),
+    ("key", 's'),
+    ("type", 's'),
+    ("state", 's'),
+    ("why", 's'),
+];
+
+/// The columns of SHARD_SQL.
+pub const SHARD_SQL: Columns = &[("shard", 's'), ("subject", 's'), ("sql", 's')];
+
+/// The columns of ROUTE.
+pub const ROUTE: Columns = &[
+    ("shard", 's'),
+    ("reason", 's'),
+    ("sqlstate", 's'),
+    ("message", 's'),
+    ("detail", 's'),
+    ("hint", 's'),
 ];
 
 const FDS: Columns = &[
@@ -434,6 +494,14 @@ pub enum Show {
     ServersExtended,
     /// Settings of all sections, and where they stand.
     Settings,
+    /// The shards of sharded databases.
+    Shards,
+    /// What differs between shards, and what holds within one only.
+    ShardChecks,
+    /// The texts that were refused, or would be with several shards.
+    ShardRefusals,
+    /// The tables of sharded databases, and where their rows are.
+    ShardTables,
     /// Clients and servers.
     Sockets,
     /// Whether the process is paused.
@@ -484,6 +552,10 @@ impl Show {
             "servers" => Show::Servers,
             "servers_extended" => Show::ServersExtended,
             "settings" => Show::Settings,
+            "shards" => Show::Shards,
+            "shard_checks" => Show::ShardChecks,
+            "shard_refusals" => Show::ShardRefusals,
+            "shard_tables" => Show::ShardTables,
             "sockets" => Show::Sockets,
             "state" => Show::State,
             "stats" => Show::Stats,
@@ -509,6 +581,7 @@ impl Show {
             Show::Holders => Some(Want::Holders),
             Show::Queries => Some(Want::Queries),
             Show::Verdict => Some(Want::Metrics),
+            Show::ShardChecks | Show::ShardRefusals | Show::ShardTables => Some(Want::Shards),
             Show::Config
             | Show::DnsHosts
             | Show::DnsZones

@@ -12,7 +12,7 @@ use crate::cancel::seek::Rounds;
 use crate::client::ClientState;
 use crate::config::near::nearest;
 use crate::config::{Database, SslMode};
-use crate::console::columns::Show;
+use crate::console::columns::{ROUTE, SHARD_SQL, Show};
 use crate::console::report::{Gathered, Want};
 use crate::console::sentence::{Sentence, Unread, is_empty, read};
 use crate::event::{Action, ClientId, KnownNames, Order, Out, Peer, Question};
@@ -69,6 +69,9 @@ impl Pooler {
         }
         let (name, argument) = match read(text) {
             Ok(Sentence::Set(key, value)) => return self.set_setting(id, key, value, out),
+            Ok(Sentence::Route(question)) => {
+                return self.ask_workers(id, Goal::Route(question), Want::Shards, out);
+            }
             Ok(Sentence::Command(name, argument)) => (name.to_ascii_lowercase(), argument),
             Err(Unread::Syntax) => return self.unknown(id, text, out),
             Err(Unread::Arguments) => return self.refuse(id, "bad arguments", out),
@@ -77,6 +80,9 @@ impl Pooler {
         match (&*name, argument) {
             ("show" | "select", Some(what)) => self.show_what(id, text, &what, out),
             ("deallocate", Some(name)) => self.deallocate(id, &name, out),
+            ("shard_sql", Some(database)) => {
+                self.ask_workers(id, Goal::ShardSql(database), Want::Shards, out);
+            }
             (name, argument) if COMMANDS.contains(&name) => {
                 self.administer(id, text, name, argument, out);
             }
@@ -131,8 +137,10 @@ impl Pooler {
                 _ => Vec::new(),
             });
         }
-        let Sentence::Command(name, argument) = read(text)? else {
-            return Ok(Vec::new());
+        let (name, argument) = match read(text)? {
+            Sentence::Command(name, argument) => (name, argument),
+            Sentence::Route(_) => return Ok(ROUTE.to_vec()),
+            Sentence::Set(..) => return Ok(Vec::new()),
         };
         let name = name.to_ascii_lowercase();
         let argument = argument.map(|argument| argument.to_ascii_lowercase());
@@ -143,6 +151,7 @@ impl Pooler {
                 (None, Some(show)) => Ok(show.columns().to_vec()),
                 (None, None) => Err(Unread::Syntax),
             },
+            ("shard_sql", Some(_)) => Ok(SHARD_SQL.to_vec()),
             (name, _) if COMMANDS.contains(&name) => Ok(Vec::new()),
             _ => Err(Unread::Syntax),
         }
@@ -459,7 +468,12 @@ fn command_like(text: &str) -> Option<String> {
         return Some(format!("SHOW {}", name.to_ascii_uppercase()));
     }
     let verb = words.first()?;
-    let near = nearest(verb, COMMANDS.into_iter().chain(["show", "set"]))?;
+    let near = nearest(
+        verb,
+        COMMANDS
+            .into_iter()
+            .chain(["show", "set", "route", "shard_sql"]),
+    )?;
     (near != *verb).then(|| near.to_ascii_uppercase())
 }
 
@@ -486,6 +500,7 @@ const HELP: &str = "
 \tSHOW DNS_HOSTS|DNS_ZONES
 \tSHOW POOLS_EXTENDED|CLIENTS_EXTENDED|SERVERS_EXTENDED
 \tSHOW VERDICT|WORKERS|HOLDERS|QUERIES|TLS|HOSTS|SETTINGS
+\tSHOW SHARDS|SHARD_TABLES|SHARD_CHECKS|SHARD_REFUSALS
 \tSHOW STATS|STATS_TOTALS|STATS_AVERAGES|TOTALS
 \tSET key = arg
 \tRELOAD
@@ -502,7 +517,9 @@ const HELP: &str = "
 \tSUSPEND
 \tSHUTDOWN
 \tSHUTDOWN WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS
-\tWAIT_CLOSE [<db>]";
+\tWAIT_CLOSE [<db>]
+\tROUTE <db> '<sql>' [<value> ...]
+\tSHARD_SQL <db>";
 
 #[cfg(test)]
 mod tests {

@@ -155,6 +155,7 @@ impl Pooler {
             lags: self.lags(),
             reads: self.read_sights(),
             worker: self.worker,
+            sharded: self.sharded_shares(),
             pools: shares.into_iter().flatten().collect(),
             admitted,
             clients: self.clients.len() as u32,

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use howdah_shard::{Catalogue, RefusalReason};
+
 use crate::account::KeptFor;
-use crate::config::{Database, HostPort, PoolMode};
+use crate::config::{Database, HostPort, PoolMode, ShardMap};
 use crate::console::rows::Row;
 use crate::errors::{ErrorCounts, NotLetIn};
 use crate::ids::{Time, WorkerId};
@@ -18,6 +20,7 @@ use crate::reads::hindrance::ReadSight;
 use crate::reads::tally::ReadCounts;
 use crate::roster::check::LastCheck;
 use crate::roster::view::View;
+use crate::shard::tally::{RefusedText, ShardCounts};
 use crate::stats::{PeerCounts, Stats};
 use crate::times::{Histogram, Times};
 use crate::tls::TlsTold;
@@ -176,6 +179,43 @@ pub(super) struct ServerWait {
     pub(super) reason: &'static str,
 }
 
+/// A shard on a worker.
+#[derive(Clone, Default, Debug)]
+pub struct ShardFigures {
+    /// The clients of the sharded database that are there.
+    pub clients: u32,
+    /// How old the catalogue is, in nanoseconds; `None` if it was never read.
+    pub age_ns: Option<u64>,
+    /// What is counted.
+    pub counts: ShardCounts,
+}
+
+impl ShardFigures {
+    /// Adds those of another worker.
+    pub(crate) fn add(&mut self, other: &ShardFigures) {
+        self.clients += other.clients;
+        self.age_ns = self.age_ns.into_iter().chain(other.age_ns).min();
+        self.counts.add(&other.counts);
+    }
+}
+
+/// A sharded database on a worker.
+#[derive(Clone, Debug)]
+pub struct ShardedShare {
+    /// The database.
+    pub database: Arc<str>,
+    /// Its map.
+    pub map: Arc<ShardMap>,
+    /// Its shards, in order.
+    pub shards: Vec<ShardFigures>,
+    /// By reason: refusals, and statements that would be refused with several shards.
+    pub reasons: BTreeMap<RefusalReason, [u64; 2]>,
+    /// The texts that were refused; only if they are asked for.
+    pub refused: Vec<RefusedText>,
+    /// The last catalogue; only if it is asked for.
+    pub catalogue: Option<Arc<Catalogue>>,
+}
+
 /// One worker's state.
 #[derive(Clone, Debug)]
 pub struct Holdings {
@@ -189,6 +229,8 @@ pub struct Holdings {
     pub reads: BTreeMap<HostPort, ReadSight>,
     /// The worker.
     pub worker: WorkerId,
+    /// Its counts of sharded databases.
+    pub sharded: Vec<ShardedShare>,
     /// Its pools.
     pub pools: Vec<PoolShare>,
     /// Admitted clients by database and user.

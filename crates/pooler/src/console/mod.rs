@@ -20,11 +20,14 @@ pub mod rows;
 pub mod sentence;
 pub mod serve;
 pub mod session;
+pub mod sharded_sight;
+mod shards;
 pub mod show;
 pub mod statistics;
 pub mod survey;
 #[cfg(test)]
 mod tests;
+mod where_to;
 
 pub use report::{Report, Survey};
 pub use session::ConsoleSession;

@@ -15,6 +15,8 @@ pub enum Want {
     /// The same, with the waiting clients, and the holders of servers in pools with waiting
     /// clients.
     Metrics,
+    /// Pools and counts, with the catalogues of shards and the texts that were refused.
+    Shards,
     /// The clients that have servers.
     Holders,
     /// The queries that take the most.

@@ -10,6 +10,19 @@ pub enum Sentence {
     Command(String, Option<String>),
     /// SET: a setting's name and its value.
     Set(String, String),
+    /// ROUTE
+    Route(Box<RouteQuestion>),
+}
+
+/// A statement whose shard is asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RouteQuestion {
+    /// The sharded database.
+    pub database: String,
+    /// The statement.
+    pub sql: String,
+    /// The values of its parameters; `None` is NULL.
+    pub values: Vec<Option<String>>,
 }
 
 /// The reason why a statement can't be read.
@@ -111,6 +124,9 @@ pub fn read(text: &str) -> Result<Sentence, Unread> {
     if after.len() == rest.len() {
         return Err(Unread::Syntax);
     }
+    if name.eq_ignore_ascii_case("route") {
+        return route(after).map(|question| Sentence::Route(Box::new(question)));
+    }
     let (argument, rest) = match name.to_ascii_lowercase().as_str() {
         "drain_host" | "resume_host" => host_word(after),
         _ => word(after),
@@ -146,6 +162,37 @@ pub fn read(text: &str) -> Result<Sentence, Unread> {
         bounded(argument, limits::CONSOLE_ARGUMENT)?,
         bounded(value, limits::CONSOLE_VALUE)?,
     ))
+}
+
+/// Reads `prod 'SELECT ...' [value ...]`: values as texts, in quotes or of one word, or NULL.
+fn route(text: &str) -> Result<RouteQuestion, Unread> {
+    let (database, rest) = word(text).ok_or(Unread::Syntax)?;
+    let rest = rest.trim_start_matches(BLANKS);
+    let (sql, mut rest) = quoted(rest, '\'').ok_or(Unread::Syntax)?;
+    let mut values = Vec::new();
+    loop {
+        let after = rest.trim_start_matches(BLANKS);
+        if is_end(after) {
+            return Ok(RouteQuestion {
+                database: bounded(database, limits::CONSOLE_ARGUMENT)?,
+                sql,
+                values,
+            });
+        }
+        if after.len() == rest.len() {
+            return Err(Unread::Syntax);
+        }
+        if let Some((value, behind)) = quoted(after, '\'') {
+            values.push(Some(value));
+            rest = behind;
+            continue;
+        }
+        let end = after.find(|c| BLANKS.contains(&c) || c == ';');
+        let (value, behind) = after.split_at(end.unwrap_or(after.len()));
+        let is_null = value.eq_ignore_ascii_case("null");
+        values.push((!is_null).then(|| value.to_owned()));
+        rest = behind;
+    }
 }
 
 const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];

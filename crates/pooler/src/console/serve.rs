@@ -6,6 +6,7 @@ use howdah_wire::{frontend, write};
 
 use crate::client::ClientState;
 use crate::config::{Scope, is_console, table};
+use crate::console::holdings::Holdings;
 use crate::console::report::{Gathered, Report, Survey, Surveyor, Want, WorkerAnswer};
 use crate::console::rows::ShowTable;
 use crate::console::sentence::{split, without_comments};
@@ -254,6 +255,10 @@ impl Pooler {
                 let table = self.table(show, holdings, rows, &names);
                 self.tell(id, table, out);
             }
+            Goal::ShardSql(database) => {
+                self.tell_shard_sql(id, &database, holdings_of(wait.parts), out)
+            }
+            Goal::Route(question) => self.tell_route(id, &question, holdings_of(wait.parts), out),
             Goal::Order(tag, _) => self.complete(id, tag, out),
             Goal::HandOver => {
                 self.complete(id, "TAKEOVER", out);
@@ -352,6 +357,15 @@ impl Pooler {
         self.refuse_as(id, "57014", "canceling statement due to user request", out);
         self.console_run(id, out);
     }
+}
+
+/// The holdings among workers' answers.
+fn holdings_of(parts: Vec<WorkerAnswer>) -> Vec<Holdings> {
+    let holdings = parts.into_iter().filter_map(|part| match part {
+        WorkerAnswer::Holdings(holdings) => Some(*holdings),
+        _ => None,
+    });
+    holdings.collect()
 }
 
 /// The parameters that drivers get at their login, as from PgBouncer.

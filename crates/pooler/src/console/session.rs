@@ -8,6 +8,7 @@ use crate::cancel::seek::Rounds;
 use crate::console::columns::Show;
 use crate::console::prepared::Extended;
 use crate::console::report::{Want, WorkerAnswer};
+use crate::console::sentence::RouteQuestion;
 use crate::event::Order;
 use crate::parcel::Standing;
 
@@ -61,6 +62,10 @@ pub(super) enum Goal {
     Reload,
     /// The control thread's answer to a SET, with the command tag.
     Set(String),
+    /// What SHARD_SQL says of a database.
+    ShardSql(String),
+    /// What ROUTE says of a statement.
+    Route(Box<RouteQuestion>),
     /// The end of the process.
     End,
 }
@@ -103,9 +108,11 @@ impl ConsoleSession {
     pub fn rests_soon(&self) -> bool {
         use Goal::*;
         self.at_rest().is_none()
-            && self
-                .wait
-                .as_ref()
-                .is_none_or(|wait| matches!(wait.goal, Show(_) | KillClient(..) | Reload | Set(_)))
+            && self.wait.as_ref().is_none_or(|wait| {
+                matches!(
+                    wait.goal,
+                    Show(_) | KillClient(..) | Reload | Set(_) | ShardSql(_) | Route(_)
+                )
+            })
     }
 }

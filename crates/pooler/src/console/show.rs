@@ -7,6 +7,7 @@ use super::command::has_host_list;
 use super::lines::{show_holders, show_verdicts};
 use super::roles::show_hosts;
 use super::rows::{Row, ShowTable, date_time, number, text};
+use super::shards::{show_checks, show_tables};
 use super::statistics::{of_databases, show_queries, show_totals};
 use super::{VERSION, hosts};
 use crate::account::KeptFor;
@@ -79,6 +80,10 @@ impl Pooler {
             Show::Verdict => show_verdicts(holdings),
             Show::Version => vec![vec![text(VERSION)]],
             Show::Hosts => show_hosts(&self.config, self.now, &holdings),
+            Show::Shards => self.show_shards(&holdings),
+            Show::ShardChecks => show_checks(&holdings),
+            Show::ShardRefusals => self.show_refusals(&holdings),
+            Show::ShardTables => show_tables(&holdings),
             Show::Workers => show_workers(&holdings),
         };
         let columns = show.columns();

@@ -18,6 +18,7 @@ impl Pooler {
         let part = match &survey.want {
             Want::Holdings => WorkerAnswer::Holdings(Box::new(self.holdings())),
             Want::Metrics => WorkerAnswer::Holdings(Box::new(self.holdings_and_lines())),
+            Want::Shards => WorkerAnswer::Holdings(Box::new(self.holdings_and_shards())),
             Want::Holders => WorkerAnswer::Holders(self.holders()),
             Want::Queries => WorkerAnswer::Queries(Box::new(self.queries.tally.tell(usize::MAX))),
             Want::ForgetQueries => {

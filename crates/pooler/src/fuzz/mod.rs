@@ -101,6 +101,16 @@ pub fn sentences(input: &[u8]) {
                 let (key, value) = (key.replace('"', "\"\""), value.replace('\'', "''"));
                 format!("SET \"{key}\" TO '{value}'")
             }
+            Ok(Sentence::Route(question)) => {
+                let quote = |text: &str| format!("'{}'", text.replace('\'', "''"));
+                let database = question.database.replace('"', "\"\"");
+                let mut again = format!("ROUTE \"{database}\" {}", quote(&question.sql));
+                for value in question.values {
+                    again += " ";
+                    again += &value.as_deref().map_or("NULL".into(), quote);
+                }
+                again
+            }
             Err(Unread::Syntax | Unread::Arguments) => continue,
         };
         assert_eq!(read(&again), read(&statement), "{again:?}");

@@ -47,7 +47,11 @@ impl Upstream<'_> {
         self.gate_group(chunk, header)?;
         let refused = match header.tag {
             tag::QUERY => return self.gate_query(chunk, header),
-            tag::FUNCTION_CALL => Err(ShardError::function_call()),
+            tag::FUNCTION_CALL => self
+                .client
+                .sharded
+                .as_ref()
+                .map_or(Ok(()), |of| of.function_call()),
             // Howdah does not remember the text.
             tag::PARSE if is_long_parse(chunk.rest(), header) => {
                 self.gate_statement(&BoundText::query(None))?
@@ -215,6 +219,7 @@ impl Upstream<'_> {
         let planning = self.planning.as_mut().expect("the database is sharded");
         let mut reader = planning.reader(self.client, self.tracked, is_private);
         let decision = sharded.decide(statement, &mut reader, sharded.has_all());
+        let noted = std::mem::take(&mut reader.noted);
         if let Decision::NeedsCatalogue { unknown } = decision {
             return Err(Flow::NeedCatalogue { unknown });
         }
@@ -226,7 +231,9 @@ impl Upstream<'_> {
         if is_elsewhere && (is_over || sharded.transaction.is_guessed()) {
             self.leave_group()?;
         }
-        if let Some(sharded) = self.client.sharded_mut() {
+        if let (Some(sharded), Some(planning)) = (self.client.sharded_mut(), &mut self.planning) {
+            let begins = is_over && !sharded.has_bound();
+            planning.count(sharded, statement.text, &fits, (noted, begins));
             sharded.knows_all(false);
             sharded.goes_on(&decision, statement.text);
             sharded.binds(true);

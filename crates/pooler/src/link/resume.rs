@@ -226,8 +226,11 @@ impl Pooler {
             let schema = self.shared.statements.schema(schema);
             let lore = self.shard_lore.get_mut(&client.who.database);
             let planner = lore.and_then(|lore| lore.planner(schema));
-            Box::new(Planning::new(planner, login))
+            let map = &client.sharded.as_ref()?.map;
+            let tally = self.shard_tallies.of(&client.who.database, map, now);
+            Some(Box::new(Planning::new(planner, tally, login)))
         });
+        let planning = planning.flatten();
         let (terms, share, keepers) = login.for_messages();
         let mut upstream = Upstream {
             id,

@@ -8,6 +8,7 @@ use crate::client::Client;
 use crate::config::PoolMode;
 use crate::console::holdings::{Holder, Holdings, PoolShare, States, WaiterRow};
 use crate::console::host_sight::HostSight;
+use crate::console::sharded_sight::ShardedSight;
 use crate::errors::{ErrorCounts, NotLetIn};
 use crate::login::Login;
 use crate::login::key::LoginKey;
@@ -273,6 +274,8 @@ pub struct Sight {
     pub hosts: Vec<HostSight>,
     /// How many hosts each placed database can use now.
     pub usable_hosts: BTreeMap<Arc<str>, u32>,
+    /// Sharded databases.
+    pub sharded: Vec<ShardedSight>,
     /// What pools did in the last second, by the order of `pools`.
     pub recent: Vec<Point>,
 }
@@ -284,6 +287,7 @@ impl Sight {
         let mut sight = Sight {
             process,
             hosts: HostSight::all(&holdings),
+            sharded: ShardedSight::all(&holdings),
             ..Sight::default()
         };
         let mut pools: BTreeMap<Arc<LoginKey>, PoolSight> = BTreeMap::new();

@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use super::sight::{Levels, PoolSight, Sight, WorkerSight};
+use crate::console::holdings::ShardFigures;
 use crate::console::host_sight::HostSight;
+use crate::console::sharded_sight::ShardedSight;
 use crate::errors::{ErrorCounts, LOGIN_FAILURES, REFUSALS};
 use crate::pool::Reason;
 use crate::session::PIN_REASONS;
@@ -48,6 +50,10 @@ enum Source {
     HostBy(&'static str, fn(&HostSight) -> ByWord),
     /// `database`.
     UsableHosts,
+    /// `database` and `reason`.
+    Sharded(fn(&ShardedSight) -> ByWord),
+    /// `database` and `shard`.
+    Shard(fn(&ShardFigures) -> Option<f64>),
     /// `database`, `user`.
     Pool(fn(&PoolSight) -> f64),
     /// `database`, `user` and the given label.
@@ -632,6 +638,37 @@ static METRICS: &[Metric] = &[
          standby's SQLSTATE.",
     ),
     metric(
+        "howdah_shard_statements_total",
+        Counter,
+        Source::Shard(|s| Some(s.counts.statements as f64)),
+        "Statements of sharded databases, by the shard that they went to.",
+    ),
+    metric(
+        "howdah_shard_refusals_total",
+        Counter,
+        Source::Sharded(|s| told(s.reasons.iter().map(|(why, of)| (why.word(), of[0])))),
+        "Statements of sharded databases that were refused, by reason (SHOW SHARD_REFUSALS).",
+    ),
+    metric(
+        "howdah_shard_rehearsed_refusals_total",
+        Counter,
+        Source::Sharded(|s| told(s.reasons.iter().map(|(why, of)| (why.word(), of[1])))),
+        "Statements of databases with one shard that would be refused with several, by reason.",
+    ),
+    metric(
+        "howdah_shard_catalogue_age_seconds",
+        Gauge,
+        Source::Shard(|s| Some(s.age_ns? as f64 / 1e9)),
+        "How long ago a shard's catalogue was read. While clients are connected, it \
+         is read again each minute.",
+    ),
+    metric(
+        "howdah_shard_catalogue_failures_total",
+        Counter,
+        Source::Shard(|s| Some(s.counts.failures as f64)),
+        "Readings of a shard's catalogue that failed.",
+    ),
+    metric(
         "howdah_pool_slow_queries_total",
         Counter,
         Pool(|p| p.stats.slow_queries as f64),
@@ -789,6 +826,26 @@ impl Page {
                     self.value(name, &label, f64::from(*hosts));
                 }
             }
+            Source::Sharded(values) => {
+                for sight in &sight.sharded {
+                    for (word, value) in values(sight) {
+                        let database = escaped(&sight.database);
+                        let labels = format!("database=\"{database}\",reason=\"{word}\"");
+                        self.value(name, &labels, value);
+                    }
+                }
+            }
+            Source::Shard(value) => {
+                for of in &sight.sharded {
+                    for (shard, figures) in &of.shards {
+                        let (database, shard) = (escaped(&of.database), escaped(shard));
+                        let labels = format!("database=\"{database}\",shard=\"{shard}\"");
+                        if let Some(value) = value(figures) {
+                            self.value(name, &labels, value);
+                        }
+                    }
+                }
+            }
             Pool(value) => pools.for_each(|(pool, labels)| self.value(name, labels, value(pool))),
             PoolBy(label, values) => {
                 for (pool, labels) in pools {
@@ -885,6 +942,8 @@ pub fn metrics_page() -> String {
             Host(_) => "`host`".into(),
             HostBy(label, _) => format!("`host`, `{label}`"),
             Source::UsableHosts => "`database`".into(),
+            Source::Sharded(_) => "`database`, `reason`".into(),
+            Source::Shard(_) => "`database`, `shard`".into(),
             Pool(_) | Source::Times(_) | Source::Levels(_) => "`database`, `user`".into(),
             Source::Errors(_) => "`database`, `user`, `source`, `class`".into(),
             PoolBy(label, _) => format!("`database`, `user`, `{label}`"),

@@ -51,6 +51,7 @@ fn holdings(worker: u16, pools: Vec<PoolShare>) -> Holdings {
         lags: Default::default(),
         reads: BTreeMap::new(),
         worker: WorkerId(worker),
+        sharded: Vec::new(),
         pools,
         admitted: BTreeMap::new(),
         clients: 3,

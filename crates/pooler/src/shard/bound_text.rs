@@ -4,8 +4,9 @@ use howdah_shard::{Given, Names, NoKey, Planner, oid};
 use howdah_wire::frame::cstr;
 use howdah_wire::frontend::BindNames;
 
-use crate::config::Shard;
+use crate::config::{Shard, ShardMap};
 use crate::shard::error::ShardError;
+use crate::shard::noted::Noted;
 
 /// A statement with its values.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +26,10 @@ pub struct PlanReader<'a> {
     pub trouble: Option<(&'a str, &'a str)>,
     /// How the client's names are looked up.
     pub names: Names<'a>,
+    /// The map as if there were several shards, while there is one.
+    pub spread: Option<&'a ShardMap>,
+    /// What is noted of the statement.
+    pub noted: Noted,
     /// The client's encoding and the server's are both UTF8.
     pub same_encoding: bool,
     /// The transaction has changed where names are looked up: no plan counts.

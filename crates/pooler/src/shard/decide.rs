@@ -17,10 +17,8 @@ impl Sharded {
         is_final: bool,
     ) -> Decision {
         let decision = self.decided(statement, reader, is_final);
-        match decision {
-            Ok(decision) => decision,
-            Err(error) => Decision::Refused(error),
-        }
+        let decision = decision.unwrap_or_else(Decision::Refused);
+        self.rehearsed(decision, statement, reader)
     }
 
     fn decided(
@@ -53,7 +51,8 @@ impl Sharded {
         if hint.is_some_and(|hint| !reader.names.utf8 && !setting_of(hint).1.is_ascii()) {
             return Err(ShardError::unread_hint());
         }
-        let hint = hint.map(|hint| hint.shard(&self.map)).transpose()?;
+        let said = hint;
+        let hint = said.map(|hint| hint.shard(&self.map)).transpose()?;
         if reader.is_private || reader.is_another {
             let error = match reader.is_private {
                 true => ShardError::private(),
@@ -76,6 +75,10 @@ impl Sharded {
                     parameters: &statement.parameters,
                     same_encoding: reader.same_encoding,
                 };
+                if let Some(spread) = reader.spread {
+                    let verdict = plan.place(spread, &values);
+                    reader.noted.spread(spread, verdict, said);
+                }
                 plan.place(&self.map, &values)
             }
             Err(refusal) => Verdict::Refused(refusal.clone()),

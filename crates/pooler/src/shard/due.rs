@@ -111,6 +111,7 @@ impl Pooler {
         let Some((database, shard)) = self.sharded_with(name) else {
             return;
         };
+        self.note_reading(&database, shard, true);
         if let Some(lore) = self.shard_lore.get_mut(&database) {
             lore.learn(shard, found, question, now);
         }
@@ -126,6 +127,7 @@ impl Pooler {
         let lore = self.shard_lore.get_mut(&database);
         if let Some(lore) = lore.filter(|lore| lore.is_asked(shard)) {
             lore.learn_failure(shard, failure, now);
+            self.note_reading(&database, shard, false);
             self.resume_waiting(&database);
         }
     }

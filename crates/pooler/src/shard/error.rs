@@ -1,6 +1,6 @@
 //! Why a statement for a sharded database is refused.
 
-use howdah_shard::Refusal;
+use howdah_shard::{Refusal, RefusalReason};
 use howdah_wire::tag::backend;
 use howdah_wire::write;
 
@@ -11,6 +11,8 @@ use crate::config::{Shard, ShardMap};
 pub struct ShardError {
     /// The SQLSTATE.
     pub sqlstate: &'static str,
+    /// Why, in a word.
+    pub reason: RefusalReason,
     /// What is wrong.
     pub message: String,
     /// The place in the statement that is not proved.
@@ -30,6 +32,7 @@ impl From<Refusal> for ShardError {
     fn from(refusal: Refusal) -> ShardError {
         ShardError {
             sqlstate: refusal.code,
+            reason: refusal.reason,
             message: refusal.message,
             detail: refusal.detail,
             hint: refusal.hint,
@@ -38,9 +41,15 @@ impl From<Refusal> for ShardError {
 }
 
 impl ShardError {
+    fn because(mut self, reason: RefusalReason) -> ShardError {
+        self.reason = reason;
+        self
+    }
+
     fn new(sqlstate: &'static str, message: impl Into<String>, hint: &str) -> ShardError {
         ShardError {
             sqlstate,
+            reason: RefusalReason::Command,
             message: message.into(),
             detail: None,
             hint: Some(hint.into()).filter(|hint: &String| !hint.is_empty()),
@@ -50,7 +59,14 @@ impl ShardError {
     /// Nothing says the shard.
     pub fn no_hint() -> ShardError {
         let message = "nothing says which shard the statement belongs to";
-        ShardError::new(NOT_SUPPORTED, message, SAY_IT)
+        ShardError::new(NOT_SUPPORTED, message, SAY_IT).because(RefusalReason::Unproved)
+    }
+
+    /// With one shard: a transaction that could touch two, if there were several.
+    pub fn several_parts() -> ShardError {
+        let message = "the transaction touches rows that may be on several shards";
+        let hint = "A transaction has one shard. Touch the rows of each key in a transaction of their own.";
+        ShardError::new(NOT_SUPPORTED, message, hint).because(RefusalReason::Elsewhere)
     }
 
     /// The statement belongs to another shard than the transaction.
@@ -62,7 +78,7 @@ impl ShardError {
         );
         let hint = "A transaction has one shard. End it first, and what keeps its server: temporary \
                     tables, session locks and the like.";
-        ShardError::new(NOT_SUPPORTED, message, hint)
+        ShardError::new(NOT_SUPPORTED, message, hint).because(RefusalReason::Elsewhere)
     }
 
     /// SQL's PREPARE or EXECUTE.
@@ -96,13 +112,14 @@ impl ShardError {
     /// The statement is too long to be read.
     pub fn too_long() -> ShardError {
         let message = "the statement is too long to find its shard";
-        ShardError::new("54000", message, SAY_IT)
+        ShardError::new("54000", message, SAY_IT).because(RefusalReason::TooLong)
     }
 
     /// The transaction has changed where names are looked up.
     pub fn private() -> ShardError {
         let message = "nothing says which shard the statement belongs to";
         let mut error = ShardError::new(NOT_SUPPORTED, message, SAY_IT);
+        error.reason = RefusalReason::Unproved;
         error.detail = Some(
             "The transaction has changed what names mean: by DDL, SET search_path or a temporary table."
                 .into(),
@@ -142,7 +159,7 @@ impl ShardError {
     /// The shard's entry is gone.
     pub fn gone(name: &str) -> ShardError {
         let message = format!("the entry of shard \"{name}\" is gone");
-        ShardError::new("3D000", message, "Connect again.")
+        ShardError::new("3D000", message, "Connect again.").because(RefusalReason::NoShard)
     }
 
     /// DISABLE holds for the shard's entry.

@@ -144,6 +144,11 @@ impl ShardLore {
         }
     }
 
+    /// The last catalogue, and the map that it belongs to.
+    pub fn catalogue(&self) -> Option<(&Arc<Catalogue>, &Arc<ShardMap>)> {
+        Some((self.planner.as_ref()?.catalogue(), &self.map))
+    }
+
     /// Notes the sum of the schema changes that are known now.
     pub fn notice(&mut self, schema: u64, now: Time) {
         if self.schema != schema {

@@ -14,13 +14,17 @@ pub mod bound_text;
 mod decide;
 mod due;
 pub mod error;
+mod figures;
 pub mod group;
 pub mod lore;
+pub mod noted;
 mod place;
 pub mod planning;
 mod read;
+pub mod rehearsal;
 pub(crate) mod reload;
 mod said;
+pub mod tally;
 pub mod transaction;
 mod waiting;
 
@@ -56,6 +60,8 @@ pub struct Sharded {
     is_final: bool,
     /// The group of messages under way has bound a statement.
     bound: bool,
+    /// The part of the spread map that the transaction has touched.
+    part: Option<Shard>,
 }
 
 /// The hint that a setting with this value is.
@@ -88,6 +94,7 @@ impl Sharded {
             refused: None,
             is_final: false,
             bound: false,
+            part: None,
         }
     }
 
@@ -212,6 +219,7 @@ impl Sharded {
         match self.hinted() {
             Some(Ok(shard)) => Decision::At(shard),
             Some(Err(error)) => Decision::Refused(error),
+            None if self.rehearses() => Decision::At(Shard(0)),
             None => Decision::Refused(ShardError::too_long()),
         }
     }

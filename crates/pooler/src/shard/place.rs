@@ -51,8 +51,11 @@ impl Pooler {
         let placing = match header.tag {
             tag::QUERY => self.place_query(id, chunk, header, out),
             tag::FUNCTION_CALL => {
-                let error = ShardError::function_call();
-                Ok(self.refuse_ahead(id, &error, (chunk, header), out))
+                let decision = match self.sharded(id).function_call() {
+                    Ok(()) => Decision::At(Shard(0)),
+                    Err(error) => Decision::Refused(error),
+                };
+                Ok(self.goes(id, decision, (chunk, header), out))
             }
             _ => self.place_group(id, chunk, header, out),
         }?;
@@ -190,10 +193,19 @@ impl Pooler {
             let lore = self.shard_lore.get_mut(&client.who.database);
             let schema = self.shared.statements.schema(login.schema);
             let planner = lore.and_then(|lore| lore.planner(schema));
-            let mut planning = Planning::new(planner, login);
+            let map = &client
+                .sharded
+                .as_ref()
+                .expect("the database is sharded")
+                .map;
+            let tally = self.shard_tallies.of(&client.who.database, map, self.now);
+            let mut planning = Planning::new(planner, tally, login);
             let mut reader = planning.reader(client, &self.shared.tracked, false);
             let sharded = client.sharded.as_deref().expect("the database is sharded");
-            match decide(client, sharded, &mut reader) {
+            let decision = decide(client, sharded, &mut reader);
+            let noted = std::mem::take(&mut reader.noted);
+            planning.count_ahead(&decision, &noted);
+            match decision {
                 Decision::NeedsCatalogue { unknown } => {
                     if !self.has_catalogue(id, unknown) {
                         return Err(self.waits_to_be_placed(id));

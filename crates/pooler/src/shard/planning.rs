@@ -12,12 +12,16 @@ use crate::params::Tracked;
 use crate::session::settings::value;
 use crate::shard::bound_text::PlanReader;
 use crate::shard::lore::PlannerInUse;
+use crate::shard::noted::Noted;
+use crate::shard::tally::ShardTally;
 
 /// What plans of a client's statements need, besides the client.
 #[derive(Debug)]
 pub struct Planning<'a> {
     /// Makes plans; `None` while the catalogue is not known.
     pub planner: Option<PlannerInUse<'a>>,
+    /// The counts of the database.
+    pub(super) tally: &'a mut ShardTally,
     /// The entry of the client's shard.
     database: Arc<Database>,
     key: Arc<LoginKey>,
@@ -27,10 +31,15 @@ pub struct Planning<'a> {
 
 impl<'a> Planning<'a> {
     /// Plans for the clients of a shard's login.
-    pub fn new(planner: Option<PlannerInUse<'a>>, login: &Login) -> Planning<'a> {
+    pub fn new(
+        planner: Option<PlannerInUse<'a>>,
+        tally: &'a mut ShardTally,
+        login: &Login,
+    ) -> Planning<'a> {
         let welcome = login.welcome.as_ref();
         Planning {
             planner,
+            tally,
             database: login.terms.database.clone(),
             key: login.key.clone(),
             reported: welcome.map(|welcome| welcome.parameters.clone()),
@@ -75,6 +84,8 @@ impl<'a> Planning<'a> {
         PlanReader {
             planner,
             trouble: trouble.map(|(shard, why)| (*shard, &**why)),
+            spread: self.tally.spread(),
+            noted: Noted::default(),
             names: Names {
                 role: role.unwrap_or(login),
                 login,

@@ -81,6 +81,7 @@ impl Pooler {
         if let Some(why) = answer.error {
             let text = format!("the catalogue of the shard can't be read: {why}");
             self.note_server(Level::Warning, id, &text, out);
+            self.note_unread(&shard, &why);
             self.miss_catalogue(&shard, CatalogueFailure::Refused(why.as_str().into()));
             return self.next.note(Next::BringToRest(id));
         }

@@ -84,6 +84,13 @@ impl Pooler {
             self.maps
                 .insert(name.clone(), KeptMap { map, until_resume });
         }
+        let is_sharded = |name: &str| {
+            config
+                .databases
+                .get(name)
+                .is_some_and(|of| of.sharding.is_some())
+        };
+        self.shard_tallies.keep(is_sharded);
         self.maps
             .retain(|name, _| config.databases.contains_key(name));
         self.follow_maps(out);

@@ -2,7 +2,8 @@
 //!
 //! - `setup workers=2 key=value ...`: comes first. Sets settings of PgBouncer, and settings of the
 //!   database `d` by `d.key=value`. `~` is a blank. `d.users.u=x`: servers of `u` log in as `x`. A second database `e` has no settings.
-//!   `sharded`: there is a database `prod` with two shards; `tenant=...`: with this distribution.
+//!   `sharded`: there is a database `prod` with two shards; `rehearsal`: with one; `tenant=...`: with
+//!   this distribution.
 //! - `a login name=value ...`, `a@1 login`: a client connects (to a worker) and logs in as `u`.
 //! - `a Q(select 1) S`: a client sends messages. `a [7] Q(...)`: the client sends only 7 bytes; `a
 //!   rest` sends the others.
@@ -104,6 +105,7 @@ pub fn play(script: &str) {
 const SHARDS: &str = "prod_0 = host=127.0.0.1 port=5440\nprod_1 = host=127.0.0.1 port=5441\n\
                       prod = shards=prod_0,prod_1\n";
 const TENANTS: &str = "range bigint 0-99=prod_0 100-199=prod_1";
+const REHEARSAL: &str = "hash bigint slots=64 0-63=prod_0";
 const TABLES: &str =
     "[tables:prod]\npublic.countries = replicated(prod_0)\npublic.* = tenant(account_id)\n";
 
@@ -211,6 +213,10 @@ impl World {
                 self.tenants = TENANTS.into();
                 continue;
             }
+            if word == "rehearsal" {
+                self.tenants = REHEARSAL.into();
+                continue;
+            }
             let (key, value) = word.split_once('=').unwrap();
             let value = value.replace('~', " ");
             if key == "tenant" {
@@ -232,9 +238,13 @@ impl World {
         self.database = database.unwrap_or(std::mem::take(&mut self.database));
         let (database, settings) = (&self.database, &self.settings);
         let (shards, map) = match &*self.tenants {
-            "" => ("", String::new()),
+            "" => (String::new(), String::new()),
             tenants => (
-                SHARDS,
+                // The map of a rehearsal has one shard.
+                match tenants.contains("prod_1") {
+                    true => SHARDS.into(),
+                    false => SHARDS.replace("prod_0,prod_1", "prod_0"),
+                },
                 format!("[distributions:prod]\ntenant = {tenants}\n{TABLES}"),
             ),
         };

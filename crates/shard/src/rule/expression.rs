@@ -7,7 +7,7 @@ use super::scope::{Scope, Source};
 use super::{Reader, boxed, cells, inside, not_read, strings};
 use crate::function::{self, Call};
 use crate::proof::{Leaf, Premise, Term};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, RefusalReason};
 use crate::value::KeyType;
 
 /// Built-in types whose arrays `unnest` turns into one column each.
@@ -155,6 +155,7 @@ impl Reader<'_> {
         if self.around.catalogue.may_operator_read(name) {
             self.facts.refuse(
                 Refusal::unproved(format!("operator {name} may read other rows"))
+                    .because(RefusalReason::Function)
                     .detail("Its function is not built in, not of an extension and not IMMUTABLE.")
                     .hint(crate::refusal::SAY_SHARD),
             );

@@ -4,7 +4,7 @@ mod world;
 
 use crate::config::Config;
 use crate::console::rows::date_time;
-use crate::console::sentence::{Sentence, Unread, read, split, without_comments};
+use crate::console::sentence::{RouteQuestion, Sentence, Unread, read, split, without_comments};
 use crate::event::{Time, UnixPeer};
 use world::World;
 
@@ -37,6 +37,27 @@ fn grammar() {
         ("", Err(Unread::Syntax)),
         (";", Err(Unread::Syntax)),
         ("abcdefghijklmnop", Err(Unread::Arguments)),
+    ] {
+        assert_eq!(read(text), sentence, "{text:?}");
+    }
+    let route = |database: &str, sql: &str, values: &[Option<&str>]| {
+        let values = values.iter().map(|value| value.map(str::to_owned));
+        Ok(Sentence::Route(Box::new(RouteQuestion {
+            database: database.into(),
+            sql: sql.into(),
+            values: values.collect(),
+        })))
+    };
+    for (text, sentence) in [
+        ("route prod 'select 1'", route("prod", "select 1", &[])),
+        (
+            "ROUTE \"a b\" 'it''s; $1'  17 'x y' null 'null';",
+            route("a b", "it's; $1", &[Some("17"), Some("x y"), None, Some("null")]),
+        ),
+        ("route prod", Err(Unread::Syntax)),
+        ("route prod select 1", Err(Unread::Syntax)),
+        ("route prod 'select", Err(Unread::Syntax)),
+        ("route prod 'select'1", Err(Unread::Syntax)),
     ] {
         assert_eq!(read(text), sentence, "{text:?}");
     }
