@@ -113,8 +113,9 @@ fn changes_look_ups(statement: &NodeEnum, command: &Command) -> bool {
 fn command(around: Surroundings<'_>, statement: &NodeEnum) -> Result<Command, Refusal> {
     let plain = |class: Class| {
         let mut facts = Facts::new(around.map);
-        // Notifications and locks are not repeated.
-        facts.guess = !matches!(class, Class::First | Class::Temporary | Class::Here);
+        // Only reads run on one shard and then on another. (Howdah repeats lone commands about the
+        // session by their texts.)
+        facts.guess = false;
         // Here, a table's name is taken for a temporary table's.
         facts.has_unknown_name = class == Class::Here && looks_up(statement);
         Ok(Command { class, facts })
@@ -196,10 +197,9 @@ fn command(around: Surroundings<'_>, statement: &NodeEnum) -> Result<Command, Re
         NodeEnum::VariableSetStmt(_)
         | NodeEnum::VariableShowStmt(_)
         | NodeEnum::DiscardStmt(_)
+        | NodeEnum::UnlistenStmt(_)
         | NodeEnum::DeallocateStmt(_) => plain(Class::Setting),
-        NodeEnum::ListenStmt(_) | NodeEnum::UnlistenStmt(_) | NodeEnum::NotifyStmt(_) => {
-            plain(Class::First)
-        }
+        NodeEnum::ListenStmt(_) | NodeEnum::NotifyStmt(_) => plain(Class::First),
         NodeEnum::FetchStmt(_) | NodeEnum::ClosePortalStmt(_) | NodeEnum::ConstraintsSetStmt(_) => {
             plain(Class::Here)
         }

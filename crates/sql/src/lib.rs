@@ -60,7 +60,7 @@ pub use kinds::Kinds;
 pub use prepared::StatementCommand;
 pub use reads::is_read;
 pub use routing::Routing;
-pub use sharded::{ShardSetting, ShardedText, ends_first, names_isolation, repeats};
+pub use sharded::{ShardSetting, ShardedText, ends_first, names_isolation, repeats, resets_all};
 pub use words::LongText;
 
 /// The possible effects of running a text, which may have several commands.

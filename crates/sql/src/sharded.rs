@@ -68,6 +68,19 @@ pub enum ShardedText {
 }
 
 impl ShardedText {
+    /// True for the commands that Howdah answers itself for a client without a server, where it can.
+    pub fn is_own(&self) -> bool {
+        matches!(
+            self,
+            ShardedText::Begin(_)
+                | ShardedText::Commit
+                | ShardedText::Rollback
+                | ShardedText::Set { .. }
+                | ShardedText::Reset(_)
+                | ShardedText::Show(_)
+        )
+    }
+
     /// Reads a text.
     pub fn read(text: &[u8]) -> ShardedText {
         if let Some(Token::Word(first)) = Tokens::new(text).next() {
@@ -90,6 +103,26 @@ pub fn ends_first(text: &[u8]) -> bool {
         Some(Token::Word(first)) => WORDS.iter().any(|word| word.eq_ignore_ascii_case(first)),
         _ => false,
     }
+}
+
+/// True if one of the commands of a text is `RESET ALL` or `DISCARD ALL`, as far as its words say.
+pub fn resets_all(text: &[u8]) -> bool {
+    let mut tokens = Tokens::new(text);
+    let mut begins = true;
+    while let Some(token) = tokens.next() {
+        let resets = |word: &[u8]| {
+            word.eq_ignore_ascii_case(b"reset") || word.eq_ignore_ascii_case(b"discard")
+        };
+        if begins
+            && let Token::Word(word) = token
+            && resets(word)
+            && is_all_next(tokens)
+        {
+            return true;
+        }
+        begins = is_end(token);
+    }
+    false
 }
 
 /// Whether a command about the session may run on one shard, and then once more on another:
@@ -232,6 +265,10 @@ fn is_all(mut tokens: Tokens<'_>) -> bool {
     tokens.word(b"all") && ends(tokens)
 }
 
+fn is_all_next(mut tokens: Tokens<'_>) -> bool {
+    tokens.word(b"all")
+}
+
 fn is_end(token: Token<'_>) -> bool {
     token == Token::Sign(b';')
 }
@@ -299,6 +336,13 @@ mod tests {
         ] {
             assert_eq!(repeats(text.as_bytes()), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn resets_among_other_commands() {
+        assert!(resets_all(b"select 1; RESET ALL;"));
+        assert!(resets_all(b"discard all"));
+        assert!(!resets_all(b"select reset, all; reset a"));
     }
 
     #[test]

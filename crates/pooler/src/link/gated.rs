@@ -9,7 +9,7 @@ use howdah_wire::write;
 
 use super::upstream::{Flow, Upstream, await_whole, is_long_parse, needs_server, whole};
 use crate::config::Shard;
-use crate::effect::{ShardSetting, ShardedText};
+use crate::effect::{ShardSetting, ShardedText, resets_all};
 use crate::event::{ClientId, Out, ServerId};
 use crate::inbox::Chunk;
 use crate::ledger::{Entry, Refusal, Reply};
@@ -78,7 +78,13 @@ impl Upstream<'_> {
                 None
             }
         };
-        let refused = match text.map(ShardedText::read) {
+        let read = text.map(ShardedText::read);
+        let is_over = self.server.status == Status::Idle && !self.client.is_pinned();
+        if is_over && read.as_ref().is_some_and(ShardedText::is_own) {
+            // Howdah answers once the client has no server.
+            self.leave_group()?;
+        }
+        let refused = match read {
             Some(ShardedText::Set {
                 setting,
                 value,
@@ -90,15 +96,16 @@ impl Upstream<'_> {
                 self.skip(chunk, header);
                 return Ok(true);
             }
-            read => {
-                let is_over = self.server.status == Status::Idle;
+            _ => {
+                let fits = self.gate_statement(&BoundText::query(text))?;
+                let resets = self.server.status == Status::Idle && text.is_some_and(resets_all);
                 if let Some(sharded) = self.client.sharded_mut()
-                    && read == Some(ShardedText::ResetAll)
-                    && is_over
+                    && resets
+                    && fits.is_ok()
                 {
                     sharded.says_as_at_login();
                 }
-                self.gate_statement(&BoundText::query(text))?
+                fits
             }
         };
         let Err(error) = refused else {
@@ -197,7 +204,7 @@ impl Upstream<'_> {
             ShardedText::Show(_) => return Ok(Err(ShardError::set_in_group())),
             ShardedText::Begin(_) if self.server.status == Status::Idle => {
                 if let Some(sharded) = self.client.sharded_mut() {
-                    sharded.transaction.begins_in_group(statement.text());
+                    sharded.transaction.begins_in_group();
                 }
             }
             _ => {}

@@ -4,7 +4,7 @@ use howdah_wire::tag::backend;
 use howdah_wire::write;
 use howdah_wire::write::Column;
 
-use crate::effect::ShardSetting;
+use crate::effect::{ShardSetting, ShardedText};
 use crate::shard::error::ShardError;
 use crate::shard::group::CommandStep;
 
@@ -19,17 +19,17 @@ pub enum OwnAnswer {
     Row(ShardSetting, String),
 }
 
-impl OwnAnswer {
-    /// Writes what a Describe of the command gets.
-    pub fn describe(&self, buf: &mut Vec<u8>) {
-        match self {
-            OwnAnswer::Row(setting, _) => {
-                write::row_description(buf, &[text_column(setting.name())]);
-            }
-            _ => write::empty(buf, backend::NO_DATA),
+/// Writes what a Describe of a command gets: its row, or that there is none.
+pub fn describe(text: &[u8], buf: &mut Vec<u8>) {
+    match ShardedText::read(text) {
+        ShardedText::Show(setting) => {
+            write::row_description(buf, &[text_column(setting.name())]);
         }
+        _ => write::empty(buf, backend::NO_DATA),
     }
+}
 
+impl OwnAnswer {
     /// Writes the answer, without a description of its row.
     pub fn write(&self, buf: &mut Vec<u8>) {
         let tag = match self {
@@ -49,8 +49,8 @@ impl OwnAnswer {
 
     /// Writes the answer to a Query.
     pub fn write_to_query(&self, buf: &mut Vec<u8>) {
-        if matches!(self, OwnAnswer::Row(..)) {
-            self.describe(buf);
+        if let OwnAnswer::Row(setting, _) = self {
+            write::row_description(buf, &[text_column(setting.name())]);
         }
         self.write(buf);
     }
@@ -64,23 +64,22 @@ impl CommandStep<'_> {
         answers: &'a [Result<OwnAnswer, ShardError>],
         buf: &mut Vec<u8>,
     ) -> Result<(), &'a ShardError> {
-        let of = |command: usize| match answers.get(command) {
-            Some(answer) => answer.as_ref(),
-            None => Ok(&OwnAnswer::Done("")),
-        };
-        match *self {
-            CommandStep::Parse => write::empty(buf, backend::PARSE_COMPLETE),
+        match self {
+            CommandStep::Parse(..) => write::empty(buf, backend::PARSE_COMPLETE),
             CommandStep::Bind => write::empty(buf, backend::BIND_COMPLETE),
             CommandStep::Close(_) => write::empty(buf, backend::CLOSE_COMPLETE),
-            CommandStep::DescribeStatement(command) => {
-                let answer = of(command)?;
+            CommandStep::DescribeStatement(text) => {
                 write::message(buf, backend::PARAMETER_DESCRIPTION, |buf| {
                     buf.extend_from_slice(&[0, 0]);
                 });
-                answer.describe(buf);
+                describe(text, buf);
             }
-            CommandStep::DescribePortal(command) => of(command)?.describe(buf),
-            CommandStep::Execute(command) => of(command)?.write(buf),
+            CommandStep::DescribePortal(text) => describe(text, buf),
+            CommandStep::Execute(command) => {
+                if let Some(answer) = answers.get(*command) {
+                    answer.as_ref()?.write(buf);
+                }
+            }
         }
         Ok(())
     }

@@ -62,6 +62,15 @@ pub enum Decision {
 }
 
 impl Decision {
+    /// True if any shard will do, whatever ran before.
+    pub fn is_free(&self) -> bool {
+        let kind = match self {
+            Decision::NoKey(kind) | Decision::Guess { kind, .. } => kind,
+            _ => return false,
+        };
+        matches!(kind, NoKey::Any | NoKey::Begin | NoKey::End | NoKey::Setting)
+    }
+
     /// The only shard that is right, if there is one.
     pub fn must_be_at(&self) -> Option<Shard> {
         match self {

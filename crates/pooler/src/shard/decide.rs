@@ -137,7 +137,7 @@ impl Sharded {
 fn of_session(read: &ShardedText, text: &[u8]) -> Decision {
     let guess = |kind, repeats| Decision::Guess { kind, repeats };
     match (read, repeats(text)) {
-        (ShardedText::Begin(_), _) => guess(NoKey::Begin, false),
+        (ShardedText::Begin(_), _) => guess(NoKey::Begin, true),
         (ShardedText::Nothing, _) => guess(NoKey::Any, false),
         (_, Some(repeats)) => guess(NoKey::Setting, repeats),
         (_, None) => Decision::NoKey(NoKey::Setting),

@@ -28,30 +28,32 @@ pub enum GroupRead<'a> {
     Mixed,
 }
 
-/// A group of commands that are parsed, bound and executed one after the other.
+/// A group of commands that Howdah answers, where it can.
 #[derive(Debug)]
 pub struct CommandGroup<'a> {
-    /// The texts of the commands.
+    /// The texts of the commands that run.
     pub texts: Vec<Box<[u8]>>,
-    /// What the messages ask for, without the Sync.
+    /// What the messages ask for, without the Sync or Flush.
     pub steps: Vec<CommandStep<'a>>,
-    /// The length of the group, with its Sync, in bytes.
+    /// The length of the group, with its Sync or Flush, in bytes.
     pub length: usize,
+    /// The group ends with a Sync.
+    pub synced: bool,
     /// Where the group goes if a server must answer it.
     pub decision: Decision,
 }
 
 /// A message of a group of commands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CommandStep<'a> {
-    /// Parses the unnamed statement.
-    Parse,
+    /// Gives this name to a statement: its text, and the types that the message declares.
+    Parse(&'a [u8], &'a [u8]),
     /// Binds the unnamed portal.
     Bind,
-    /// Describes the statement of the command with this number.
-    DescribeStatement(usize),
-    /// Describes the portal of the command with this number.
-    DescribePortal(usize),
+    /// Describes the statement of a text.
+    DescribeStatement(Box<[u8]>),
+    /// Describes the portal of a text.
+    DescribePortal(Box<[u8]>),
     /// Executes the command with this number.
     Execute(usize),
     /// Closes a statement with this name.
@@ -65,8 +67,6 @@ struct GroupReader<'a, 'c> {
     parsed: Vec<(&'a [u8], &'a [u8])>,
     /// The texts of commands about the session that are bound.
     commands: Vec<&'c [u8]>,
-    /// Other statements are bound.
-    has_others: bool,
     /// How the first statement that says no shard goes.
     kind: Option<NoKey>,
     /// All bound statements may run on a guess.
@@ -85,7 +85,6 @@ pub fn read_group<'a: 'c, 'c>(
         client,
         parsed: Vec::new(),
         commands: Vec::new(),
-        has_others: false,
         kind: None,
         is_guess: true,
         steps: Some(Vec::new()),
@@ -117,8 +116,8 @@ pub fn read_group<'a: 'c, 'c>(
             tag::DESCRIBE => reader.describe(body),
             tag::EXECUTE => reader.execute(body),
             tag::CLOSE => reader.close(body),
-            tag::SYNC => return reader.ends(Some(length)),
-            tag::FLUSH => return reader.ends(None),
+            tag::SYNC => return reader.ends(length, true),
+            tag::FLUSH => return reader.ends(length, false),
             _ => return reader.goes_anywhere(),
         }
         at = length;
@@ -133,7 +132,11 @@ impl<'a: 'c, 'c> GroupReader<'a, 'c> {
             return;
         };
         self.parsed.push((name, definition));
-        self.step(name.is_empty(), CommandStep::Parse);
+        let text = cstr(definition).map_or(definition, |(text, _)| text);
+        // PostgreSQL says that the name is taken.
+        let is_free = name.is_empty() || named(self.client, name).is_none();
+        let can = is_free && ShardedText::read(text).is_own();
+        self.step(can, CommandStep::Parse(name, definition));
     }
 
     /// Returns what the statement says, if that decides.
@@ -151,16 +154,12 @@ impl<'a: 'c, 'c> GroupReader<'a, 'c> {
             return Some(self.goes_anywhere());
         };
         let text = cstr(definition).map_or(definition, |(text, _)| text);
-        match ShardedText::read(text) {
-            ShardedText::Other | ShardedText::Prepares => {
-                self.has_others = true;
-                self.steps = None;
-            }
-            _ => {
-                self.commands.push(text);
-                self.step(names.portal.is_empty(), CommandStep::Bind);
-            }
+        let read = ShardedText::read(text);
+        if !matches!(read, ShardedText::Other | ShardedText::Prepares) {
+            self.commands.push(text);
         }
+        let can = read.is_own() && names.portal.is_empty();
+        self.step(can, CommandStep::Bind);
         match decide(BoundText::bound(definition, body)) {
             Decision::NoKey(kind) => {
                 self.is_guess = false;
@@ -187,24 +186,28 @@ impl<'a: 'c, 'c> GroupReader<'a, 'c> {
     }
 
     fn describe(&mut self, body: &'a [u8]) {
-        let bound = self.commands.len();
-        match body {
-            // The command that is bound next, if it was parsed since the last one.
-            b"S\0" if self.last_is(CommandStep::Parse) => {
-                self.step(true, CommandStep::DescribeStatement(bound));
-            }
-            b"P\0" if bound > 0 => self.step(true, CommandStep::DescribePortal(bound - 1)),
-            _ => self.steps = None,
-        }
+        let text = match body {
+            [b'S', name @ .., 0] => self.definition(name),
+            b"P\0" => self.commands.last().copied(),
+            _ => None,
+        };
+        let text = text.map(|of| cstr(of).map_or(of, |(text, _)| text));
+        let Some(text) = text.filter(|text| ShardedText::read(text).is_own()) else {
+            self.steps = None;
+            return;
+        };
+        let step = match body[0] {
+            b'S' => CommandStep::DescribeStatement(text.into()),
+            _ => CommandStep::DescribePortal(text.into()),
+        };
+        self.step(true, step);
     }
 
     fn execute(&mut self, body: &'a [u8]) {
-        let bound = self.commands.len();
-        let is_first = bound > 0 && !self.has_step(CommandStep::Execute(bound - 1));
-        self.step(
-            is_first && body.first() == Some(&0),
-            CommandStep::Execute(bound.saturating_sub(1)),
-        );
+        let last = self.commands.len().checked_sub(1);
+        let step = CommandStep::Execute(last.unwrap_or_default());
+        let can = last.is_some() && !self.has_step(&step) && body.first() == Some(&0);
+        self.step(can, step);
     }
 
     fn close(&mut self, body: &'a [u8]) {
@@ -214,17 +217,20 @@ impl<'a: 'c, 'c> GroupReader<'a, 'c> {
         }
     }
 
-    /// The group ends, with a Sync at this length, or in a Flush.
-    fn ends(mut self, length: Option<usize>) -> GroupRead<'a> {
-        let all_run = (0..self.commands.len()).all(|at| self.has_step(CommandStep::Execute(at)));
-        if let (Some(length), Some(steps)) = (length, self.steps.take())
-            && !self.commands.is_empty()
+    /// The group ends at this length, with a Sync or in a Flush.
+    fn ends(mut self, length: usize, synced: bool) -> GroupRead<'a> {
+        let all_run =
+            (0..self.commands.len()).all(|at| self.has_step(&CommandStep::Execute(at)));
+        let closes = |step: &CommandStep<'_>| matches!(step, CommandStep::Close(_));
+        if let Some(steps) = self.steps.take()
+            && !steps.iter().all(closes)
             && all_run
         {
             return GroupRead::Commands(CommandGroup {
                 texts: self.commands.iter().map(|text| (*text).into()).collect(),
                 steps,
                 length,
+                synced,
                 decision: self.decision(),
             });
         }
@@ -262,12 +268,8 @@ impl<'a: 'c, 'c> GroupReader<'a, 'c> {
         }
     }
 
-    fn has_step(&self, step: CommandStep<'_>) -> bool {
-        self.steps.as_ref().is_some_and(|steps| steps.contains(&step))
-    }
-
-    fn last_is(&self, step: CommandStep<'_>) -> bool {
-        self.steps.as_ref().and_then(|steps| steps.last()) == Some(&step)
+    fn has_step(&self, step: &CommandStep<'_>) -> bool {
+        self.steps.as_ref().is_some_and(|steps| steps.contains(step))
     }
 
     /// True if the group has a SET, RESET or SHOW of a hint.

@@ -15,6 +15,7 @@ use crate::inbox::{Chunk, Fate};
 use crate::limits;
 use crate::link::upstream::{Flow, await_whole, whole};
 use crate::login::LoginId;
+use crate::login::key::LoginKey;
 use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
 use crate::shard::Sharded;
@@ -22,6 +23,7 @@ use crate::shard::bound_text::{BoundText, Decision, PlanReader};
 use crate::shard::error::ShardError;
 use crate::shard::group::{CommandGroup, CommandStep, GroupRead, read_group};
 use crate::shard::planning::Planning;
+use crate::statement::Named;
 
 /// What has become of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -224,6 +226,9 @@ impl Pooler {
         chunk: &mut Chunk<'_>,
         out: &mut Out,
     ) -> bool {
+        if self.clients.at(id).statements.len() + group.steps.len() > limits::CLIENT_NAMES {
+            return false;
+        }
         let sharded = self.sharded_mut(id);
         let Some(answers) = sharded.answers_all(&group.texts) else {
             return false;
@@ -232,30 +237,52 @@ impl Pooler {
             sharded.transaction.fails();
         }
         let status = sharded.transaction.status();
+        let mut answer = Vec::new();
+        let mut failed = None;
+        for step in &group.steps {
+            if let Err(error) = step.write(&answers, &mut answer) {
+                error.write(&mut answer);
+                failed = Some(error.sqlstate);
+                break;
+            }
+            self.names_command(id, step);
+        }
         let client = self.clients.at_mut(id);
         client.inbox.gives_room_back();
-        // Whoever binds the unnamed statement again must parse it again.
-        client.statements.set_unnamed(None);
-        let mut failed = None;
-        out.send_with(Peer::Client(id), |buf| {
-            for step in &group.steps {
-                if let Err(error) = step.write(&answers, buf) {
-                    error.write(buf);
-                    failed = Some(error.sqlstate);
-                    break;
-                }
-                if let CommandStep::Close(name) = step {
-                    client.statements.remove(name);
-                }
-            }
-            write::ready(buf, status);
-        });
+        if group.synced {
+            write::ready(&mut answer, status);
+        } else if failed.is_some() {
+            client.end.group_fails();
+        }
+        out.send_with(Peer::Client(id), |buf| buf.extend_from_slice(&answer));
         chunk.at += group.length;
         if let (Some(sqlstate), Some(login)) = (failed, client.login) {
             self.logins.at_mut(login).count_error(sqlstate.as_bytes());
         }
         self.count_answer(id);
         true
+    }
+
+    /// A client gives a name to a statement of a command that Howdah answers, or takes a name back.
+    fn names_command(&mut self, id: ClientId, step: &CommandStep<'_>) {
+        let client = self.clients.at_mut(id);
+        match *step {
+            CommandStep::Parse(name, definition) => {
+                let Some(login) = client.login else { return };
+                let login = self.logins.at(login);
+                let statements = &mut self.shared.statements;
+                let statement = statements.intern(login.schema, client.meaning, definition);
+                statement.charge_to(&login.share);
+                if name.is_empty() {
+                    return client.statements.set_unnamed(Some(statement));
+                }
+                let number = client.statements.next_number();
+                let named = Named::new(statement, number);
+                client.statements.insert(name.into(), named);
+            }
+            CommandStep::Close(name) => client.statements.remove(name),
+            _ => {}
+        }
     }
 
     /// A message goes where the decision says, or is refused.
@@ -267,9 +294,14 @@ impl Pooler {
         out: &mut Out,
     ) -> Placing {
         let guesses = matches!(decision, Decision::Guess { .. });
+        let is_free = decision.is_free();
         let shard = self
             .sharded(id)
             .shard_of_decision(decision, self.shard_of(id));
+        let shard = match shard {
+            Ok(shard) if is_free && self.is_shard_down(id, shard) => Ok(self.another(id, shard)),
+            shard => shard,
+        };
         match shard.and_then(|shard| self.enter_shard(id, shard)) {
             Ok(()) => {
                 self.sharded_mut(id).transaction.guesses(guesses);
@@ -277,6 +309,31 @@ impl Pooler {
             }
             Err(error) => self.refuse_ahead(id, &error, (chunk, header), out),
         }
+    }
+
+    /// True if a shard gives no servers, as far as its pool for a client's user knows.
+    fn is_shard_down(&self, id: ClientId, shard: Shard) -> bool {
+        let who = &self.clients.at(id).who;
+        let name = self.sharded(id).map.name_of(shard);
+        let Some(database) = self.config.databases.get(name) else {
+            return true;
+        };
+        let key = LoginKey {
+            database: name.into(),
+            user: database.pooled_as(&who.user).into(),
+        };
+        let pool = self
+            .logins
+            .find(&key)
+            .and_then(|login| self.pool_if_any(login, Purpose::Clients));
+        pool.is_some_and(|pool| self.hopeless(pool).is_some())
+    }
+
+    /// A shard that is not down, for a statement that any shard can answer.
+    fn another(&self, id: ClientId, shard: Shard) -> Shard {
+        let mut all = self.sharded(id).map.all().iter();
+        all.find(|other| !self.is_shard_down(id, *other))
+            .unwrap_or(shard)
     }
 
     /// The shard whose login a client is in; `None` if a reload has removed the shard.

@@ -53,10 +53,6 @@ impl Sharded {
                 let value = self.value(setting).into();
                 Some(Ok(OwnAnswer::Row(setting, value)))
             }
-            ShardedText::ResetAll if !is_begun => {
-                self.says_as_at_login();
-                None
-            }
             _ => None,
         }
     }

@@ -51,7 +51,7 @@ pub struct Begun {
 /// A transaction of which no statement has said its shard. It can be rolled back and begun elsewhere.
 #[derive(Debug, Default)]
 pub struct Guess {
-    /// The client's BEGIN.
+    /// The BEGIN with which Howdah has begun it; empty if the BEGIN is among the commands.
     begin: Box<[u8]>,
     /// The commands to repeat, in order.
     commands: Vec<Box<[u8]>>,
@@ -210,13 +210,10 @@ impl Transaction {
         }
     }
 
-    /// A group of messages begins a transaction at the client's server, with this BEGIN.
-    pub fn begins_in_group(&mut self, text: &[u8]) {
-        *self = Transaction::Guessed(Guess {
-            begin: text.into(),
-            size: text.len(),
-            ..Guess::default()
-        });
+    /// A group of messages begins a transaction at the client's server. The BEGIN is the first of the
+    /// commands to repeat.
+    pub fn begins_in_group(&mut self) {
+        *self = Transaction::Guessed(Guess::default());
     }
 
     /// A statement of a guessed transaction goes to its server. If the statement says its shard, or
@@ -263,8 +260,10 @@ impl Guess {
     fn repeated(&self) -> Vec<u8> {
         let mut text = self.begin.to_vec();
         for command in &self.commands {
-            // The command before may end in a comment.
-            text.extend_from_slice(b"\n;");
+            if !text.is_empty() {
+                // The command before may end in a comment.
+                text.extend_from_slice(b"\n;");
+            }
             text.extend_from_slice(command);
         }
         text

@@ -504,6 +504,15 @@ impl Reader<'_> {
                 let premises = values.map(|value| self.premise(value, family, scope, false));
                 return premises.collect();
             }
+            // Django writes ('{1,2}'::int2[])::bigint[].
+            Some(NodeEnum::TypeCast(cast))
+                if family == KeyType::Integer
+                    && matches!(boxed(&cast.arg), Some(NodeEnum::AConst(_)))
+                    && cast.type_name.as_ref().and_then(|to| self.array_family_of(to))
+                        == Some(family) =>
+            {
+                return self.array_premises(boxed(&cast.arg), family, scope);
+            }
             Some(NodeEnum::ParamRef(parameter)) => Term::ParameterArray(parameter.number as u32),
             Some(constant @ NodeEnum::AConst(_)) => match self.source(Some(constant), scope) {
                 Source::Bare(Term::Constant { number, .. }) => Term::ConstantArray(number),
