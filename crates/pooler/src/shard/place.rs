@@ -182,7 +182,7 @@ impl Pooler {
                 .at(client.login.expect("the client is logged in"));
             let lore = self.shard_lore.get_mut(&client.who.database);
             let schema = self.shared.statements.schema(login.schema);
-            let planner = lore.and_then(|lore| lore.planner(schema));
+            let planner = lore.and_then(|lore| lore.planner(schema, self.moves.arriving));
             let mut planning = Planning::new(planner, login);
             let mut reader = planning.reader(client, &self.shared.tracked, false);
             let sharded = client.sharded.as_deref().expect("the database is sharded");
