@@ -228,7 +228,7 @@ impl Pooler {
             return;
         };
         if pool.key.purpose == Purpose::Placing {
-            return self.place_waiting(pool_id, out);
+            return self.place_waiting(pool_id);
         }
         let mut reached = BTreeSet::new();
         for (client, since) in self.pools.at_mut(pool_id).waiting.take_all() {

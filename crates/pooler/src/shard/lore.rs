@@ -155,11 +155,14 @@ impl ShardLore {
     /// What makes plans; `None` while a statement waits for a catalogue that knows these schema changes.
     /// A statement that has waited `since` then needs the changes until then only.
     pub fn planner(&mut self, schema: u64, since: Option<Time>) -> Option<PlannerInUse<'_>> {
-        let holds = |sight: &ShardSight| {
-            self.schema != schema || sight.holds(self.schema, self.changed)
-        };
+        let holds =
+            |sight: &ShardSight| self.schema != schema || sight.holds(self.schema, self.changed);
         let has_waited = |sight: &ShardSight| since.is_some_and(|since| sight.is_settled(since));
-        if self.shards.iter().any(|sight| holds(sight) && !has_waited(sight)) {
+        if self
+            .shards
+            .iter()
+            .any(|sight| holds(sight) && !has_waited(sight))
+        {
             return None;
         }
         let mut shards = self.shards.iter().zip(self.map.shards());
@@ -224,7 +227,7 @@ impl ShardLore {
             }
         }
         if late {
-            self.is_over(now);
+            self.notes_end(now);
         }
         late
     }
@@ -267,7 +270,7 @@ impl ShardLore {
             sight.holds_since = None;
         }
         self.merge(is_news);
-        self.is_over(now);
+        self.notes_end(now);
     }
 
     /// A question for a shard's catalogue has no answer. The last catalogue counts on.
@@ -283,11 +286,11 @@ impl ShardLore {
             }
             CatalogueFailure::Refused(why) => sight.fails(why, now),
         }
-        self.is_over(now);
+        self.notes_end(now);
     }
 
     /// Questions may be over.
-    fn is_over(&mut self, now: Time) {
+    fn notes_end(&mut self, now: Time) {
         if !self.awaits() {
             self.looked = Some(now);
         }

@@ -14,12 +14,14 @@ pub mod bound_text;
 mod decide;
 mod due;
 pub mod error;
+mod front;
 pub mod group;
+pub(crate) mod kept_map;
 pub mod lore;
 mod place;
 pub mod planning;
 mod read;
-pub(crate) mod reload;
+mod reload;
 mod waiting;
 
 use std::sync::Arc;

@@ -13,7 +13,6 @@ use crate::event::{ClientId, Out, Peer};
 use crate::inbox::{Chunk, Fate};
 use crate::limits;
 use crate::link::upstream::{Flow, await_whole, whole};
-use crate::login::LoginId;
 use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
 use crate::shard::Sharded;
@@ -351,18 +350,6 @@ impl Pooler {
         }
         self.sharded_mut(id).at = Some(shard);
         Ok(())
-    }
-
-    /// Servers of a shard log in with what the clients have shown, who log in at the first shard.
-    pub(crate) fn lend_secrets(&mut self, first: &str, user: &str, login: LoginId) {
-        let key = self.shared.names.login(first, user);
-        if let Some(front) = self.logins.find(&key)
-            && front != login
-        {
-            let secrets = self.logins.at(front).secrets.clone();
-            let login = self.logins.at_mut(login);
-            login.secrets.learn(secrets.keys, secrets.found, true);
-        }
     }
 
     pub(crate) fn sharded(&self, id: ClientId) -> &Sharded {

@@ -42,16 +42,14 @@ impl Pooler {
     }
 
     /// The clients in the line of a pool are placed, or go on waiting, with their time.
-    pub(crate) fn place_waiting(&mut self, pool: PoolId, out: &mut Out) {
+    pub(crate) fn place_waiting(&mut self, pool: PoolId) {
         for (id, since) in self.pools.at_mut(pool).waiting.take_all() {
             let stands =
                 |state: &ClientState| matches!(state, ClientState::Waiting(of) if *of == pool);
             let client = self.clients.get_mut(id);
             if let Some(client) = client.filter(|client| stands(client.state())) {
                 client.becomes_idle(self.now);
-                self.moves.arriving = Some(since);
-                self.resume(id, out);
-                self.moves.arriving = None;
+                self.next.note(Next::Place(id, since));
             }
         }
     }
