@@ -221,7 +221,40 @@ def test_a_shard_that_is_down_harms_no_other(sharded, filled):
             except psycopg.OperationalError:
                 client = connect(howdah)
         assert 0 < served < len(TENANTS)
+        # Nobody knows what that shard has.
+        with pytest.raises(errors.FeatureNotSupported) as caught:
+            client.execute("select * from missing where account_id = 1")
+        assert "catalogue of shard \"prod_2\" can't be read" in caught.value.diag.message_detail
         client.close()
+
+
+def test_a_shard_keeps_clients_out(sharded, filled):
+    """By users_only, or because DISABLE holds for the first shard, at which clients log in."""
+    howdah = sharded(start=False)
+    entries = howdah.sections["databases"]
+    entries["prod_1"] += " users_only=1"
+    howdah.write()
+    howdah.start()
+    with pytest.raises(psycopg.OperationalError, match="not allowed"):
+        connect(howdah)
+    entries["prod_1"] = entries["prod_0"]
+    howdah.write()
+    howdah.console("RELOAD")
+    connect(howdah).close()
+    howdah.console("DISABLE prod_0")
+    with pytest.raises(psycopg.OperationalError, match="\"prod_0\" is disabled"):
+        connect(howdah)
+
+
+def test_a_key_in_another_encoding_is_not_read(sharded, filled):
+    """A key must be the bytes that the shards have."""
+    with connect(sharded(), client_encoding="latin1") as client:
+        client.execute("set howdah.key = 'region:\u00e9'")
+        with pytest.raises(errors.InvalidParameterValue, match="not read"):
+            client.execute("select current_database()")
+        client.execute("set client_encoding = 'utf8'")
+        client.execute("set howdah.key = 'region:\u00e9'")
+        assert client.execute("select current_database()").fetchone() == ("prod_2",)
 
 
 def test_a_guess_is_taken_back(sharded, filled):
@@ -281,6 +314,8 @@ def test_pause_brings_a_new_map(sharded, filled):
         assert not held.done()
         howdah.console("RESUME prod")
         assert held.result().fetchone() == ("prod_2",)
+        home = "update countries set name = name returning current_database()"
+        assert waiting.execute(home).fetchone() == ("prod_0",)
         for client in (busy, waiting):
             assert client.execute(place).fetchone() == ("prod_2",)
         busy.rollback()

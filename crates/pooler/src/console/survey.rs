@@ -61,8 +61,7 @@ impl Pooler {
         use ServerState as Server;
         let of = |database: &Option<String>, server: &crate::server::Server| {
             let name = &self.logins.at(server.login).key.database;
-            let database = database.as_ref();
-            database.is_none_or(|of| self.with_shards(of).iter().any(|shard| **shard == **name))
+            database.as_ref().is_none_or(|of| self.has_part(of, name))
         };
         match want {
             // A server that is not logged in yet will find its pool paused. RESUME ends the wait.

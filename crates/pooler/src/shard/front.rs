@@ -48,6 +48,14 @@ impl Pooler {
             .collect()
     }
 
+    /// True if a database is this one, or has a shard of this name.
+    pub(crate) fn has_part(&self, database: &str, name: &str) -> bool {
+        database == name
+            || self
+                .map_in_force(database)
+                .is_some_and(|map| map.shard_named(name).is_some())
+    }
+
     /// True if the entry of a shard says that a user has no access.
     pub(crate) fn a_shard_keeps_out(&self, database: &str, user: &str) -> bool {
         let map = self.map_in_force(database);

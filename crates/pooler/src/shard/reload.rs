@@ -68,7 +68,7 @@ impl Pooler {
         if !due.is_empty() {
             self.follow_maps(out);
         }
-        self.goes_on_placing();
+        self.place_waiting();
     }
 
     fn follow_maps(&mut self, out: &mut Out) {
@@ -76,6 +76,7 @@ impl Pooler {
         for id in clients {
             self.follow_map(id, out);
         }
+        self.plan_by_new_maps();
     }
 
     /// KILL of a sharded database: its clients are dropped. Their servers end with the pause.
