@@ -235,7 +235,7 @@ def test_a_shard_keeps_clients_out(sharded, filled):
     entries["prod_1"] += " users_only=1"
     howdah.write()
     howdah.start()
-    with pytest.raises(psycopg.OperationalError, match="not allowed"):
+    with pytest.raises(psycopg.OperationalError, match="permission denied"):
         connect(howdah)
     entries["prod_1"] = entries["prod_0"]
     howdah.write()
