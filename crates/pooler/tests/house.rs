@@ -78,7 +78,7 @@ const FEATURES: [(&str, &[&str], usize); 11] = [
         &["pooler/src/shard", "pooler/src/link/gated.rs"],
         2251,
     ),
-    ("configuration", &["config/src"], 7674),
+    ("configuration", &["config/src"], 7681),
     (
         "hosts and roles",
         &[
