@@ -1,6 +1,7 @@
 """Sharded databases: each statement goes to the shard that has its rows, or is refused."""
 
 import asyncio
+import concurrent.futures
 
 import asyncpg
 import psycopg
@@ -220,7 +221,40 @@ def test_a_shard_that_is_down_harms_no_other(sharded, filled):
             except psycopg.OperationalError:
                 client = connect(howdah)
         assert 0 < served < len(TENANTS)
+        # Nobody knows what that shard has.
+        with pytest.raises(errors.FeatureNotSupported) as caught:
+            client.execute("select * from missing where account_id = 1")
+        assert "catalogue of shard \"prod_2\" can't be read" in caught.value.diag.message_detail
         client.close()
+
+
+def test_a_shard_keeps_clients_out(sharded, filled):
+    """By users_only, or because DISABLE holds for the first shard, at which clients log in."""
+    howdah = sharded(start=False)
+    entries = howdah.sections["databases"]
+    entries["prod_1"] += " users_only=1"
+    howdah.write()
+    howdah.start()
+    with pytest.raises(psycopg.OperationalError, match="permission denied"):
+        connect(howdah)
+    entries["prod_1"] = entries["prod_0"]
+    howdah.write()
+    howdah.console("RELOAD")
+    connect(howdah).close()
+    howdah.console("DISABLE prod_0")
+    with pytest.raises(psycopg.OperationalError, match="\"prod_0\" is disabled"):
+        connect(howdah)
+
+
+def test_a_key_in_another_encoding_is_not_read(sharded, filled):
+    """A key must be the bytes that the shards have."""
+    with connect(sharded(), client_encoding="latin1") as client:
+        client.execute("set howdah.key = 'region:\u00e9'")
+        with pytest.raises(errors.InvalidParameterValue, match="not read"):
+            client.execute("select current_database()")
+        client.execute("set client_encoding = 'utf8'")
+        client.execute("set howdah.key = 'region:\u00e9'")
+        assert client.execute("select current_database()").fetchone() == ("prod_2",)
 
 
 def test_a_guess_is_taken_back(sharded, filled):
@@ -241,6 +275,101 @@ def test_a_guess_is_taken_back(sharded, filled):
             # The next transaction begins there, too.
             assert client.execute(places).fetchone() == before
             client.rollback()
+
+
+def tenant_of(client, shard):
+    """A tenant whose rows are on a shard."""
+    for tenant in TENANTS:
+        client.execute(f"set howdah.key = 'tenant:{tenant}'")
+        at = client.execute("select current_database()").fetchone()[0]
+        client.execute("reset howdah.key")
+        if at == shard:
+            return tenant
+    raise AssertionError(shard)
+
+
+def test_pause_brings_a_new_map(sharded, filled):
+    """PAUSE waits for open transactions, and holds back everything else; who has waited goes by the
+    new map. Without PAUSE, the old map stays, with its first shard, at which clients log in."""
+    howdah = sharded(distributions=dict(DISTRIBUTIONS))
+    with (connect(howdah, autocommit=False) as busy, connect(howdah) as waiting,
+          concurrent.futures.ThreadPoolExecutor() as threads):
+        tenant = tenant_of(waiting, "prod_1")
+        place = f"/*howdah.key='tenant:{tenant}'*/ select current_database()"
+        name = "select name from accounts where account_id = %s"
+        assert busy.execute(name, [tenant]).fetchone() == (f"tenant {tenant}",)
+        pause = threads.submit(howdah.console, "PAUSE prod")
+        machine.wait_until(lambda: [row["paused"] for row in howdah.console("SHOW DATABASES")
+                                    if row["name"] == "prod"] == ["1"], "the pause")
+        held = threads.submit(waiting.execute, place)
+        assert busy.execute("select current_database()").fetchone() == ("prod_1",)
+        assert not pause.done() and not held.done()
+        busy.rollback()
+        pause.result()
+        assert not held.done()
+        howdah.sections["distributions:prod"]["tenant"] = "hash bigint slots=6 0-5=prod_2"
+        howdah.sections["databases"]["prod"] = "shards=prod_2,prod_1,prod_0"
+        howdah.write()
+        howdah.console("RELOAD")
+        assert not held.done()
+        howdah.console("RESUME prod")
+        assert held.result().fetchone() == ("prod_2",)
+        home = "update countries set name = name returning current_database()"
+        assert waiting.execute(home).fetchone() == ("prod_0",)
+        for client in (busy, waiting):
+            assert client.execute(place).fetchone() == ("prod_2",)
+        busy.rollback()
+        # The first shard has PostgreSQL's own tables, and is where clients log in.
+        catalogue = "select current_database() from pg_class limit 1"
+        assert waiting.execute(catalogue).fetchone() == ("prod_2",)
+        howdah.sections["databases"]["prod"] = "shards=prod_0,prod_1,prod_2"
+        howdah.write()
+        howdah.console("RELOAD")
+        howdah.wait_for_log("its map of shards stays as it was")
+        with connect(howdah) as late:
+            assert late.execute(catalogue).fetchone() == ("prod_2",)
+            assert late.execute(place).fetchone() == ("prod_2",)
+
+
+def test_names_are_those_of_the_login(sharded, filled):
+    """The search path is the default of the role that has logged in, whatever role is current."""
+    for shard in SHARDS:
+        filled.sql("create schema other; create table other.accounts (account_id bigint); "
+                   "grant usage on schema other to public; grant all on other.accounts to public; "
+                   "grant all on accounts to public", database=shard)
+    filled.sql("create role elsewhere login superuser; create role nowhere; "
+               "alter role elsewhere set search_path = other; alter role nowhere set search_path = none")
+    howdah = sharded(tables={"other.accounts": "prod_1", **TABLES}, auth_user="admin")
+    with connect(howdah, user="elsewhere") as client:
+        place = "select count(*), current_database() from accounts"
+        for become in ("set role none", "set role nowhere", "set role postgres"):
+            client.execute(become)
+            assert client.execute(place).fetchone() == (0, "prod_1")
+        client.execute("reset role")
+        client.execute("set session authorization nowhere")
+        with pytest.raises(errors.FeatureNotSupported, match="which shard"):
+            client.execute(place)
+        client.execute("reset session authorization")
+        assert client.execute(place).fetchone() == (0, "prod_1")
+
+
+def test_catalogues_are_read_with_what_clients_have_shown(sharded, filled):
+    """No shard's entry has a secret: PostgreSQL asks for a password, also for the catalogues."""
+    for shard in SHARDS:
+        filled.sql("grant all on accounts to scram_user", database=shard)
+    howdah = sharded(auth_type="scram-sha-256", auth_user="admin")
+    trusts = ("local all all trust", "host all all 127.0.0.1/32 trust", "local replication all trust",
+              "host replication all 127.0.0.1/32 trust")
+    filled.write_hba("host all scram_user 127.0.0.1/32 scram-sha-256", *trusts)
+    filled.reload()
+    try:
+        with connect(howdah, user="scram_user") as client:
+            for tenant in TENANTS:
+                name = client.execute("select name from accounts where account_id = %s", [tenant])
+                assert name.fetchone() == (f"tenant {tenant}",)
+    finally:
+        filled.write_hba(*trusts)
+        filled.reload()
 
 
 def test_asyncpg(sharded, filled):

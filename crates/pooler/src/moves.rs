@@ -32,7 +32,8 @@ pub struct Moves {
     /// When all clients were last searched for clients that can move.
     pub(crate) looked: Time,
     pub(crate) next_shed: Option<Time>,
-    /// Since when the client that is just arriving has waited for a server on its old worker.
+    /// Since when a client has waited for a server that is just arriving from another worker, or is just
+    /// being placed.
     pub(crate) arriving: Option<Time>,
     /// Clients that have left and not arrived yet.
     pub(crate) under_way: usize,

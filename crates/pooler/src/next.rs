@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-use crate::event::{ClientId, ServerId};
+use crate::event::{ClientId, ServerId, Time};
 use crate::login::key::LoginId;
 use crate::pool::key::PoolId;
 use crate::reads::guard::Sqlstate;
@@ -38,6 +38,8 @@ pub(crate) enum Next {
     Matured(ServerId),
     /// The clients that wait in a pool for reads go elsewhere.
     RouteWaiting(PoolId),
+    /// A client of a sharded database, which has waited since then, is placed.
+    Place(ClientId, Time),
     /// A client's read waits for a standby that has come further.
     AwaitRound(ClientId),
     /// A standby has refused a client's read with this SQLSTATE: the read runs again at the primary.

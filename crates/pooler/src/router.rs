@@ -91,6 +91,11 @@ impl Pooler {
                 Next::Forget(id) => self.server_gone(id, out),
                 Next::Matured(id) => self.server_has_matured(id, out),
                 Next::RouteWaiting(pool) => self.route_waiting(pool, out),
+                Next::Place(id, since) => {
+                    self.moves.arriving = Some(since);
+                    self.go_on_with(id, out);
+                    self.moves.arriving = None;
+                }
                 Next::AwaitRound(id) => self.read_awaits_round(id, out),
                 Next::ReadAgain(id, server, sqlstate) => {
                     self.read_again(id, server, sqlstate, out);

@@ -61,16 +61,12 @@ impl Pooler {
     fn is_done(&self, want: &Want) -> bool {
         use ServerState as Server;
         let of = |database: &Option<String>, server: &crate::server::Server| {
-            let key = &self.logins.at(server.login).key;
-            database.as_ref().is_none_or(|name| *key.database == **name)
+            let name = &self.logins.at(server.login).key.database;
+            database.as_ref().is_none_or(|of| self.has_part(of, name))
         };
-        if let Want::Order(Order::Pause(Some(name))) = want
-            && self.is_sharded_at_work(name)
-        {
-            return false;
-        }
         match want {
             // A server that is not logged in yet will find its pool paused. RESUME ends the wait.
+            Want::Order(Order::Pause(Some(name))) if self.is_sharded_at_work(name) => false,
             Want::Order(Order::Pause(database)) => !self.servers.iter().any(|(_, server)| {
                 of(database, server)
                     && self.pools.at(server.pool).paused()
@@ -90,17 +86,10 @@ impl Pooler {
             Want::Again(want) => self.is_done(want),
             Want::Order(Order::Suspend) => self.is_suspended(),
             Want::Order(Order::HandOver { .. }) => self.is_at_rest(),
-            Want::Closed(database) => {
-                let names = database.as_ref().map(|name| self.with_shards(name));
-                let is_named = |server: &crate::server::Server| {
-                    let name = &*self.logins.at(server.login).key.database;
-                    let mut names = names.iter().flatten();
-                    names.any(|of| of == name)
-                };
-                !self.servers.iter().any(|(_, server)| {
-                    (database.is_none() || is_named(server)) && server.ending().is_some()
-                })
-            }
+            Want::Closed(database) => !self
+                .servers
+                .iter()
+                .any(|(_, server)| of(database, server) && server.ending().is_some()),
             _ => true,
         }
     }

@@ -225,7 +225,7 @@ impl Pooler {
         let planning = client.sharded.is_some().then(|| {
             let schema = self.shared.statements.schema(schema);
             let lore = self.shard_lore.get_mut(&client.who.database);
-            let planner = lore.and_then(|lore| lore.planner(schema));
+            let planner = lore.and_then(|lore| lore.planner(schema, None));
             let map = &client.sharded.as_ref()?.map;
             let tally = self.shard_tallies.of(&client.who.database, map, now);
             Some(Box::new(Planning::new(planner, tally, login)))

@@ -224,11 +224,8 @@ impl Pooler {
 
     /// Routes the clients again that wait in a pool, with their time.
     pub(crate) fn route_waiting(&mut self, pool_id: PoolId, out: &mut Out) {
-        let Some((_, pool)) = self.pools.iter().find(|(id, _)| *id == pool_id) else {
+        if !self.pools.iter().any(|(id, _)| id == pool_id) {
             return;
-        };
-        if pool.key.purpose == Purpose::Placing {
-            return self.place_waiting(pool_id, out);
         }
         let mut reached = BTreeSet::new();
         for (client, since) in self.pools.at_mut(pool_id).waiting.take_all() {

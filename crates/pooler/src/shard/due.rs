@@ -1,5 +1,6 @@
 //! When the catalogues of shards are read, and who waits for them.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use howdah_shard::ShardCatalogue;
@@ -24,17 +25,8 @@ impl Pooler {
         };
         let schema = self.logins.at(login).schema;
         let schema = self.shared.statements.schema(schema);
-        let entry = self.config.databases.get(&*who.database);
-        let functions = entry.and_then(|entry| entry.shard_functions.as_deref());
-        let functions = functions.unwrap_or_default().iter().cloned().collect();
+        let functions = self.shard_functions(&who.database);
         let name = &who.database;
-        if self
-            .shard_lore
-            .get(name)
-            .is_some_and(|lore| lore.is_of_other_shards(&map))
-        {
-            self.shard_lore.remove(name);
-        }
         let new = || ShardLore::new(map.clone(), schema, now);
         let lore = self.shard_lore.entry(name.clone()).or_insert_with(new);
         lore.follow(&map, &functions);
@@ -46,6 +38,28 @@ impl Pooler {
         let is_ready = lore.is_some_and(|lore| lore.is_ready() && !(unknown && lore.awaits()));
         self.sharded_mut(id).knows_all(is_ready && unknown);
         is_ready
+    }
+
+    /// The functions that touch one shard only, as the user says.
+    fn shard_functions(&self, database: &str) -> HashSet<String> {
+        let entry = self.config.databases.get(database);
+        let functions = entry.and_then(|entry| entry.shard_functions.as_deref());
+        functions.unwrap_or_default().iter().cloned().collect()
+    }
+
+    /// Maps have changed: no plan is made by an old one. What is known of other shards, or of shards
+    /// in another order, is forgotten.
+    pub(crate) fn plan_by_new_maps(&mut self) {
+        for name in self.shard_lore.keys().cloned().collect::<Vec<_>>() {
+            let (map, functions) = (self.map_of(&name), self.shard_functions(&name));
+            let lore = self.shard_lore.get_mut(&name);
+            match (lore, map) {
+                (Some(lore), Some(map)) if !lore.is_of_other_shards(&map) => {
+                    lore.follow(&map, &functions);
+                }
+                _ => _ = self.shard_lore.remove(&name),
+            }
+        }
     }
 
     /// Several times a second: statements do not wait for ever for shards that do not answer.
@@ -134,7 +148,7 @@ impl Pooler {
 
     /// Clients that wait for the catalogue of a database go on.
     fn resume_waiting(&mut self, database: &str) {
-        self.goes_on_placing();
+        self.place_waiting();
         let waits = |client: &Client| {
             client.sharded.is_some()
                 && *client.who.database == *database

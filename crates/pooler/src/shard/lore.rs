@@ -68,8 +68,9 @@ struct ShardSight {
     trouble: Option<Arc<str>>,
     /// Since when statements wait for the shard.
     holds_since: Option<Time>,
-    /// Statements wait for the shard no longer, while these schema changes are the last ones.
-    given_up: Option<u64>,
+    /// Statements wait for the shard no longer, while these schema changes are the last ones; and
+    /// since when.
+    given_up: Option<(u64, Time)>,
 }
 
 /// What makes plans, and what it may not know.
@@ -156,9 +157,17 @@ impl ShardLore {
         }
     }
 
-    /// What makes plans; `None` while statements wait for a catalogue that knows these schema changes.
-    pub fn planner(&mut self, schema: u64) -> Option<PlannerInUse<'_>> {
-        if self.schema != schema || !self.is_ready() {
+    /// What makes plans; `None` while a statement waits for a catalogue that knows these schema changes.
+    /// A statement that has waited `since` then needs the changes until then only.
+    pub fn planner(&mut self, schema: u64, since: Option<Time>) -> Option<PlannerInUse<'_>> {
+        let holds =
+            |sight: &ShardSight| self.schema != schema || sight.holds(self.schema, self.changed);
+        let has_waited = |sight: &ShardSight| since.is_some_and(|since| sight.is_settled(since));
+        if self
+            .shards
+            .iter()
+            .any(|sight| holds(sight) && !has_waited(sight))
+        {
             return None;
         }
         let mut shards = self.shards.iter().zip(self.map.shards());
@@ -214,7 +223,8 @@ impl ShardLore {
         let (schema, mut late) = (self.schema, false);
         for sight in &mut self.shards {
             if is_late(sight.holds_since) {
-                (sight.holds_since, sight.given_up, late) = (None, Some(schema), true);
+                sight.holds_since = None;
+                (sight.given_up, late) = (Some((schema, now)), true);
             }
             if is_late(sight.asked) {
                 sight.fails("it does not answer".into(), now);
@@ -222,7 +232,7 @@ impl ShardLore {
             }
         }
         if late {
-            self.is_over(now);
+            self.notes_end(now);
         }
         late
     }
@@ -265,7 +275,7 @@ impl ShardLore {
             sight.holds_since = None;
         }
         self.merge(is_news);
-        self.is_over(now);
+        self.notes_end(now);
     }
 
     /// A question for a shard's catalogue has no answer. The last catalogue counts on.
@@ -276,16 +286,16 @@ impl ShardLore {
         };
         match failure {
             CatalogueFailure::Unreachable(why) => {
-                (sight.holds_since, sight.given_up) = (None, Some(schema));
+                (sight.holds_since, sight.given_up) = (None, Some((schema, now)));
                 sight.fails(why, now);
             }
             CatalogueFailure::Refused(why) => sight.fails(why, now),
         }
-        self.is_over(now);
+        self.notes_end(now);
     }
 
     /// Questions may be over.
-    fn is_over(&mut self, now: Time) {
+    fn notes_end(&mut self, now: Time) {
         if !self.awaits() {
             self.looked = Some(now);
         }
@@ -318,7 +328,14 @@ impl ShardSight {
     /// schema.
     fn holds(&self, schema: u64, changed: Time) -> bool {
         let is_new = |read: CatalogueQuestion| read.schema == schema || read.asked > changed;
-        !self.read.is_some_and(is_new) && self.given_up != Some(schema)
+        let is_given_up = self.given_up.is_some_and(|(of, _)| of == schema);
+        !self.read.is_some_and(is_new) && !is_given_up
+    }
+
+    /// True if the shard was read, or given up, later than at this time.
+    fn is_settled(&self, since: Time) -> bool {
+        let read = self.read.is_some_and(|read| read.asked > since);
+        read || self.given_up.is_some_and(|(_, at)| at > since)
     }
 
     fn fails(&mut self, why: Arc<str>, now: Time) {
@@ -370,7 +387,7 @@ mod tests {
     #[test]
     fn after_a_schema_change_statements_wait_until_each_shard_was_read_later() {
         let mut lore = lore();
-        assert!(lore.planner(7).is_some() && lore.planner(8).is_none());
+        assert!(lore.planner(7, None).is_some() && lore.planner(8, None).is_none());
         lore.notice(8, Time(S));
         assert!(!lore.is_ready());
         assert_eq!(lore.due(Time(S), false, 0), [Shard(0), Shard(1)]);
@@ -385,6 +402,12 @@ mod tests {
         lore.notice(9, Time(2 * S));
         tells(&mut lore, 0, S - 1, 9);
         assert!(!lore.is_ready());
+        // One change follows another: who has waited goes on with what was read meanwhile.
+        lore.notice(10, Time(4 * S));
+        tells(&mut lore, 0, 3 * S, 9);
+        tells(&mut lore, 1, 3 * S, 9);
+        assert!(lore.planner(10, Some(Time(2 * S))).is_some());
+        assert!(lore.planner(10, Some(Time(4 * S))).is_none());
     }
 
     #[test]
@@ -427,7 +450,7 @@ mod tests {
         tells(&mut lore, 0, S, 8);
         fails(&mut lore, 1, S + 1, true);
         let trouble = |lore: &mut ShardLore| {
-            let plans = lore.planner(8).expect("a planner");
+            let plans = lore.planner(8, None).expect("a planner");
             plans.trouble.map(|(shard, why)| format!("{shard}: {why}"))
         };
         assert!(!lore.is_ready() && lore.due(Time(S + S / 2), false, 0).is_empty());

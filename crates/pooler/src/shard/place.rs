@@ -14,7 +14,6 @@ use crate::event::{ClientId, Out, Peer};
 use crate::inbox::{Chunk, Fate};
 use crate::limits;
 use crate::link::upstream::{Flow, await_whole, whole};
-use crate::login::LoginId;
 use crate::login::key::LoginKey;
 use crate::pool::key::Purpose;
 use crate::pooler::Pooler;
@@ -194,7 +193,7 @@ impl Pooler {
                 .at(client.login.expect("the client is logged in"));
             let lore = self.shard_lore.get_mut(&client.who.database);
             let schema = self.shared.statements.schema(login.schema);
-            let planner = lore.and_then(|lore| lore.planner(schema));
+            let planner = lore.and_then(|lore| lore.planner(schema, self.moves.arriving));
             let map = &client
                 .sharded
                 .as_ref()
@@ -432,18 +431,6 @@ impl Pooler {
             }
         }
         Ok(())
-    }
-
-    /// Servers of a shard log in with what the clients have shown, who log in at the first shard.
-    pub(crate) fn lend_secrets(&mut self, first: &str, user: &str, login: LoginId) {
-        let key = self.shared.names.login(first, user);
-        if let Some(front) = self.logins.find(&key)
-            && front != login
-        {
-            let secrets = self.logins.at(front).secrets.clone();
-            let login = self.logins.at_mut(login);
-            login.secrets.learn(secrets.keys, secrets.found, true);
-        }
     }
 
     pub(crate) fn sharded(&self, id: ClientId) -> &Sharded {

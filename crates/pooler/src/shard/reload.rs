@@ -2,53 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::auth::Secret;
-use crate::client::Client;
-use crate::config::ShardMap;
 use crate::event::{ClientId, Out};
 use crate::fault::Fault;
 use crate::note::{Level, Note};
 use crate::pooler::Pooler;
-
-/// The map in force of a database whose configuration has another one.
-#[derive(Debug)]
-pub(crate) struct KeptMap {
-    map: Arc<ShardMap>,
-    /// The other map comes into force at RESUME.
-    until_resume: bool,
-}
-
-impl Client {
-    /// True for a client of this sharded database.
-    fn is_of_sharded(&self, database: &str) -> bool {
-        self.sharded.is_some() && *self.who.database == *database
-    }
-}
+use crate::shard::kept_map::KeptMap;
 
 impl Pooler {
-    /// The map in force of a sharded database.
-    pub(crate) fn map_of(&self, database: &str) -> Option<Arc<ShardMap>> {
-        self.map_in_force(database).cloned()
-    }
-
-    fn map_in_force(&self, database: &str) -> Option<&Arc<ShardMap>> {
-        let kept = self.maps.get(database).map(|kept| &kept.map);
-        kept.or_else(|| self.config.databases.get(database)?.sharding.as_ref())
-    }
-
-    /// The entry at which the clients of a database log in: the database's own, or that of its first
-    /// shard.
-    pub(crate) fn front<'a>(&'a self, database: &'a str) -> &'a str {
-        let map = self.map_in_force(database);
-        map.map_or(database, |map| &map.shards()[0])
-    }
-
-    /// The secret of a user who is known without auth_query ([`crate::config::Config::listed`]) where
-    /// the clients of a database log in.
-    pub(crate) fn listed(&self, database: &str, user: &str) -> Option<Option<&Secret>> {
-        self.config.listed(self.front(database), user)
-    }
-
     /// A reload has brought other maps. The old ones stay in force, until RESUME if the database is
     /// paused. Clients of databases that are sharded no more leave, and so do those of databases that
     /// now are.
@@ -106,10 +66,8 @@ impl Pooler {
             .collect();
         for name in &due {
             self.maps.remove(name);
-            let works =
-                |client: &Client| client.is_of_sharded(name) && client.linked_server().is_some();
-            let of = self.clients.iter().filter(|(_, client)| works(client));
-            for id in of.map(|(id, _)| id).collect::<Vec<_>>() {
+            let of = self.links().filter(|link| link.client.is_of_sharded(name));
+            for id in of.map(|link| link.client_id).collect::<Vec<_>>() {
                 let text = "the map of shards has changed: RESUME came before the end of PAUSE";
                 self.disconnect(id, Fault::Shard(text.into()), out);
             }
@@ -117,14 +75,7 @@ impl Pooler {
         if !due.is_empty() {
             self.follow_maps(out);
         }
-        self.goes_on_placing();
-    }
-
-    /// True if a client of this sharded database has a server: PAUSE waits for its end.
-    pub(crate) fn is_sharded_at_work(&self, database: &str) -> bool {
-        let mut clients = self.clients.iter();
-        clients
-            .any(|(_, client)| client.is_of_sharded(database) && client.linked_server().is_some())
+        self.place_waiting();
     }
 
     fn follow_maps(&mut self, out: &mut Out) {
@@ -132,23 +83,7 @@ impl Pooler {
         for id in clients {
             self.follow_map(id, out);
         }
-    }
-
-    /// A database with its shards, by name.
-    pub(crate) fn with_shards(&self, database: &str) -> Vec<String> {
-        let map = self.map_of(database);
-        let shards = map.iter().flat_map(|map| map.shards());
-        std::iter::once(database.to_owned())
-            .chain(shards.cloned())
-            .collect()
-    }
-
-    /// True if the entry of a shard says that a user has no access.
-    pub(crate) fn a_shard_keeps_out(&self, database: &str, user: &str) -> bool {
-        let map = self.map_in_force(database);
-        let shards = map.iter().flat_map(|map| map.shards());
-        let mut entries = shards.filter_map(|shard| self.config.databases.get(shard));
-        entries.any(|entry| entry.keeps_out(user))
+        self.plan_by_new_maps();
     }
 
     /// KILL of a sharded database: its clients are dropped. Their servers end with the pause.

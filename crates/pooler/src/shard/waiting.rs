@@ -6,7 +6,7 @@ use crate::client::ClientState;
 use crate::event::{ClientId, Out, Time};
 use crate::link::upstream::Flow;
 use crate::next::Next;
-use crate::pool::key::{PoolId, Purpose};
+use crate::pool::key::Purpose;
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 
@@ -32,26 +32,20 @@ impl Pooler {
         self.watch_client(id);
     }
 
-    /// All who wait to be placed go on.
-    pub(crate) fn goes_on_placing(&mut self) {
-        for (id, pool) in self.pools.iter() {
-            if pool.key.purpose == Purpose::Placing && !pool.waiting.is_empty() {
-                self.next.note(Next::RouteWaiting(id));
+    /// All who wait to be placed are placed, or go on waiting, with their time.
+    pub(crate) fn place_waiting(&mut self) {
+        for pool in self.pools.ids() {
+            if self.pools.at(pool).key.purpose != Purpose::Placing {
+                continue;
             }
-        }
-    }
-
-    /// The clients in the line of a pool are placed, or go on waiting, with their time.
-    pub(crate) fn place_waiting(&mut self, pool: PoolId, out: &mut Out) {
-        for (id, since) in self.pools.at_mut(pool).waiting.take_all() {
-            let stands =
-                |state: &ClientState| matches!(state, ClientState::Waiting(of) if *of == pool);
-            let client = self.clients.get_mut(id);
-            if let Some(client) = client.filter(|client| stands(client.state())) {
-                client.becomes_idle(self.now);
-                self.moves.arriving = Some(since);
-                self.resume(id, out);
-                self.moves.arriving = None;
+            for (id, since) in self.pools.at_mut(pool).waiting.take_all() {
+                let stands =
+                    |state: &ClientState| matches!(state, ClientState::Waiting(of) if *of == pool);
+                let client = self.clients.get_mut(id);
+                if let Some(client) = client.filter(|client| stands(client.state())) {
+                    client.becomes_idle(self.now);
+                    self.next.note(Next::Place(id, since));
+                }
             }
         }
     }
