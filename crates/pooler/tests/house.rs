@@ -35,7 +35,7 @@ const FEATURES: [(&str, &[&str], usize); 11] = [
     ("reading SQL", &["sql/src"], 3371),
     ("session state", &["pooler/src/session"], 1799),
     ("LISTEN", &["pooler/src/listen"], 1424),
-    ("console", &["pooler/src/console"], 4161),
+    ("console", &["pooler/src/console"], 4778),
     ("statements", &["pooler/src/statement"], 947),
     (
         "takeover",

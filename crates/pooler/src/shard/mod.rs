@@ -159,6 +159,7 @@ impl Sharded {
     /// The BEGIN goes to the client's server now.
     pub(crate) fn takes_begin(&mut self) -> Option<Box<[u8]>> {
         self.begins = false;
+        self.part = None;
         let text = self.begun.take()?.text;
         if let Some(guess) = &mut self.guess {
             guess.begin.clone_from(&text);
