@@ -18,18 +18,18 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A metric's type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum MetricKind {
     Counter,
     Gauge,
     Histogram,
 }
 
-impl Kind {
+impl MetricKind {
     pub(super) fn word(self) -> &'static str {
         match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         }
     }
 }
@@ -38,7 +38,7 @@ impl Kind {
 pub(super) type ByWord = Vec<(&'static str, f64)>;
 
 /// The source of a metric's values, and the metric's labels.
-pub(super) enum Source {
+pub(super) enum MetricSource {
     /// No labels.
     Process(fn(&Sight) -> f64),
     /// The given label.
@@ -70,15 +70,20 @@ pub(super) enum Source {
 /// A metric.
 pub(super) struct Metric {
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
-    pub(super) source: Source,
+    pub(super) kind: MetricKind,
+    pub(super) source: MetricSource,
     pub(super) help: &'static str,
 }
 
-use Kind::{Counter, Gauge};
-use Source::{Host, HostBy, Pool, PoolBy, Process, ProcessBy, Worker};
+use MetricKind::{Counter, Gauge};
+use MetricSource::{Host, HostBy, Pool, PoolBy, Process, ProcessBy, Worker};
 
-const fn metric(name: &'static str, kind: Kind, source: Source, help: &'static str) -> Metric {
+const fn metric(
+    name: &'static str,
+    kind: MetricKind,
+    source: MetricSource,
+    help: &'static str,
+) -> Metric {
     Metric {
         name,
         kind,
@@ -92,7 +97,12 @@ const fn times(
     source: fn(&PoolSight) -> (Histogram, u64),
     help: &'static str,
 ) -> Metric {
-    metric(name, Kind::Histogram, Source::Times(source), help)
+    metric(
+        name,
+        MetricKind::Histogram,
+        MetricSource::Times(source),
+        help,
+    )
 }
 
 fn truth(is: bool) -> f64 {
@@ -407,7 +417,7 @@ pub(super) static METRICS: &[Metric] = &[
     metric(
         "howdah_database_usable_hosts",
         Gauge,
-        Source::UsableHosts,
+        MetricSource::UsableHosts,
         "How many hosts with the wished role a database with target_session_attrs can use. With 0, its \
          clients wait.",
     ),
@@ -582,7 +592,7 @@ pub(super) static METRICS: &[Metric] = &[
     metric(
         "howdah_pool_errors_total",
         Counter,
-        Source::Errors(|p| &p.errors),
+        MetricSource::Errors(|p| &p.errors),
         "Errors that clients got, by who made them (`server`, `pooler`) and by the class of their \
          SQLSTATE: its first two characters, or `other`.",
     ),
@@ -641,32 +651,32 @@ pub(super) static METRICS: &[Metric] = &[
     metric(
         "howdah_shard_statements_total",
         Counter,
-        Source::Shard(|s| Some(s.counts.statements as f64)),
+        MetricSource::Shard(|s| Some(s.counts.statements as f64)),
         "Statements of sharded databases, by the shard that they went to.",
     ),
     metric(
         "howdah_shard_refusals_total",
         Counter,
-        Source::Sharded(|s| told(s.reasons.iter().map(|(why, of)| (why.word(), of[0])))),
+        MetricSource::Sharded(|s| told(s.reasons.iter().map(|(why, of)| (why.word(), of[0])))),
         "Statements of sharded databases that were refused, by reason (SHOW SHARD_REFUSALS).",
     ),
     metric(
         "howdah_shard_rehearsed_refusals_total",
         Counter,
-        Source::Sharded(|s| told(s.reasons.iter().map(|(why, of)| (why.word(), of[1])))),
+        MetricSource::Sharded(|s| told(s.reasons.iter().map(|(why, of)| (why.word(), of[1])))),
         "Statements of databases with one shard that would be refused with several, by reason.",
     ),
     metric(
         "howdah_shard_catalogue_age_seconds",
         Gauge,
-        Source::Shard(|s| Some(s.age_ns? as f64 / 1e9)),
+        MetricSource::Shard(|s| Some(s.age_ns? as f64 / 1e9)),
         "How long ago a shard's catalogue was read. While clients are connected, it \
          is read again each minute.",
     ),
     metric(
         "howdah_shard_catalogue_failures_total",
         Counter,
-        Source::Shard(|s| Some(s.counts.failures as f64)),
+        MetricSource::Shard(|s| Some(s.counts.failures as f64)),
         "Readings of a shard's catalogue that failed.",
     ),
     metric(
@@ -708,8 +718,8 @@ pub(super) static METRICS: &[Metric] = &[
     ),
     metric(
         "howdah_pool_working_while_waiting",
-        Kind::Histogram,
-        Source::Levels(|p| p.levels),
+        MetricKind::Histogram,
+        MetricSource::Levels(|p| p.levels),
         "How many servers executed something, looked at once in each second in which clients \
          waited. Far below pool_size: clients hold servers without using them.",
     ),
@@ -738,11 +748,13 @@ pub fn metrics_page() -> String {
             Worker(_) => "`worker`".into(),
             Host(_) => "`host`".into(),
             HostBy(label, _) => format!("`host`, `{label}`"),
-            Source::UsableHosts => "`database`".into(),
-            Source::Sharded(_) => "`database`, `reason`".into(),
-            Source::Shard(_) => "`database`, `shard`".into(),
-            Pool(_) | Source::Times(_) | Source::Levels(_) => "`database`, `user`".into(),
-            Source::Errors(_) => "`database`, `user`, `source`, `class`".into(),
+            MetricSource::UsableHosts => "`database`".into(),
+            MetricSource::Sharded(_) => "`database`, `reason`".into(),
+            MetricSource::Shard(_) => "`database`, `shard`".into(),
+            Pool(_) | MetricSource::Times(_) | MetricSource::Levels(_) => {
+                "`database`, `user`".into()
+            }
+            MetricSource::Errors(_) => "`database`, `user`, `source`, `class`".into(),
             PoolBy(label, _) => format!("`database`, `user`, `{label}`"),
         };
         let _ = writeln!(

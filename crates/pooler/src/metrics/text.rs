@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::sight::{Levels, PoolSight, Sight};
-use super::table::Kind::Counter;
-use super::table::Source::{Host, HostBy, Pool, PoolBy, Process, ProcessBy, Worker};
-use super::table::{METRICS, Metric, Source};
+use super::table::MetricKind::Counter;
+use super::table::MetricSource::{Host, HostBy, Pool, PoolBy, Process, ProcessBy, Worker};
+use super::table::{METRICS, Metric, MetricSource};
 use crate::console::host_sight::HostSight;
 use crate::times::{BOUNDS, Histogram};
 
@@ -115,13 +115,13 @@ impl Page {
                     }
                 }
             }
-            Source::UsableHosts => {
+            MetricSource::UsableHosts => {
                 for (database, hosts) in &sight.usable_hosts {
                     let label = format!("database=\"{}\"", escaped(database));
                     self.value(name, &label, f64::from(*hosts));
                 }
             }
-            Source::Sharded(values) => {
+            MetricSource::Sharded(values) => {
                 for sight in &sight.sharded {
                     for (word, value) in values(sight) {
                         let database = escaped(&sight.database);
@@ -130,7 +130,7 @@ impl Page {
                     }
                 }
             }
-            Source::Shard(value) => {
+            MetricSource::Shard(value) => {
                 for of in &sight.sharded {
                     for (shard, figures) in &of.shards {
                         let (database, shard) = (escaped(&of.database), escaped(shard));
@@ -149,7 +149,7 @@ impl Page {
                     }
                 }
             }
-            Source::Errors(errors) => {
+            MetricSource::Errors(errors) => {
                 for (pool, labels) in pools {
                     for (source, class, count) in errors(pool).rows() {
                         let labels = format!("{labels},source=\"{source}\",class=\"{class}\"");
@@ -157,7 +157,7 @@ impl Page {
                     }
                 }
             }
-            Source::Times(times) => {
+            MetricSource::Times(times) => {
                 for (pool, labels) in pools {
                     let (histogram, sum_ns) = times(pool);
                     let bounds = (0..BOUNDS).map(|at| Histogram::bound(at) as f64 / 1e9);
@@ -170,7 +170,7 @@ impl Page {
                     );
                 }
             }
-            Source::Levels(levels) => {
+            MetricSource::Levels(levels) => {
                 for (pool, labels) in pools {
                     let levels = levels(pool);
                     let bounds = Levels::BOUNDS.iter().map(|bound| *bound as f64);
