@@ -28,7 +28,7 @@ pub struct Table {
     pub relation: Relation,
     /// The shards that have the table.
     pub shards: ShardSet,
-    /// All columns, in the order of the first shard.
+    /// All columns, in the order of the shards.
     pub columns: Vec<CommonColumn>,
     /// Every shard has the same columns in the same order.
     pub same_columns: bool,
@@ -478,6 +478,18 @@ impl Table {
         }
     }
 
+    /// True if the columns that both have are in one order.
+    fn has_order_of(&self, other: &[Column]) -> bool {
+        let mine = self.columns.iter().map(|column| &column.column);
+        let (mut at_most, mine) = (0, mine.collect::<Vec<_>>());
+        other.iter().all(|column| {
+            let at = mine.iter().position(|mine| mine.name == column.name);
+            let is_behind = at.is_none_or(|at| at >= at_most);
+            at_most = at.map_or(at_most, |at| at + 1);
+            is_behind
+        })
+    }
+
     /// Adds the table of another shard.
     fn add(&mut self, other: &Relation, shard: Shard) {
         self.shards = self.shards.with(shard);
@@ -496,7 +508,7 @@ impl Table {
             .map(key)
             .eq(other.columns.iter().map(key));
         self.same_columns &= same;
-        if !same && !has_same_order(&mine.columns, &other.columns) {
+        if !same && !self.has_order_of(&other.columns) {
             // Clients remember what a prepared statement returns, and in which order.
             self.fault
                 .get_or_insert_with(|| "its columns are in another order on another shard".into());
@@ -527,29 +539,23 @@ impl Table {
                 self.fault.get_or_insert(fault);
             }
         }
+        // A column that only some shards have is where it is among the others.
+        let mut next = 0;
         for column in &other.columns {
-            if !self
-                .columns
-                .iter()
-                .any(|mine| mine.column.name == column.name)
-            {
-                self.columns.push(CommonColumn {
-                    column: column.clone(),
-                    everywhere: false,
-                });
+            let mut mine = self.columns.iter();
+            match mine.position(|mine| mine.column.name == column.name) {
+                Some(at) => next = at + 1,
+                None => {
+                    let column = CommonColumn {
+                        column: column.clone(),
+                        everywhere: false,
+                    };
+                    self.columns.insert(next, column);
+                    next += 1;
+                }
             }
         }
     }
-}
-
-/// True if the columns that both have are in one order.
-fn has_same_order(one: &[Column], other: &[Column]) -> bool {
-    fn common<'a>(of: &'a [Column], with: &'a [Column]) -> impl Iterator<Item = &'a str> {
-        let names: HashSet<&str> = with.iter().map(|column| column.name.as_str()).collect();
-        let of = of.iter().map(|column| column.name.as_str());
-        of.filter(move |name| names.contains(name))
-    }
-    common(one, other).eq(common(other, one))
 }
 
 /// True if a line speaks of a table. A star speaks of tables only, and if they are sharded, of those

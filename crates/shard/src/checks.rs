@@ -232,7 +232,7 @@ fn can_repeat(facts: &[&SequenceFacts]) -> bool {
         let step = i128::from(one.increment).abs();
         let same_step = step == i128::from(other.increment).abs() && step > 0;
         let distance = i128::from(one.start) - i128::from(other.start);
-        !apart && !(same_step && distance % step != 0)
+        !(apart || same_step && distance % step != 0)
     };
     let pairs = facts.iter().enumerate();
     let mut pairs = pairs.flat_map(|(at, one)| facts[..at].iter().map(move |other| (one, other)));

@@ -357,8 +357,8 @@ pub struct CatalogueReader {
     found: ShardCatalogue,
     /// Where each relation is, and the OIDs of its parents.
     by_oid: HashMap<u32, (usize, Vec<u32>)>,
-    /// The OID of the table of each foreign key: that of its own, the other's, and the names.
-    foreign: Vec<(u32, u32, String, Vec<(String, String)>)>,
+    /// The foreign keys, by the OIDs of their table and of the other one.
+    foreign: Vec<(u32, u32, ForeignKey)>,
     /// The OID of each sequence, and that of its owner.
     owners: Vec<(u32, u32)>,
 }
@@ -492,9 +492,13 @@ impl CatalogueReader {
                 columns: names(3).collect(),
             }),
             _ => {
-                let columns = names(3).zip(names(5)).collect();
-                let other = given(4)?.parse().ok()?;
-                self.foreign.push((table, other, name, columns));
+                let key = ForeignKey {
+                    name,
+                    // Perhaps not known yet.
+                    table: Default::default(),
+                    columns: names(3).zip(names(5)).collect(),
+                };
+                self.foreign.push((table, given(4)?.parse().ok()?, key));
             }
         }
         Some(())
@@ -509,14 +513,11 @@ impl CatalogueReader {
 
     /// The catalogue.
     pub fn finish(mut self) -> ShardCatalogue {
-        for (table, other, name, columns) in std::mem::take(&mut self.foreign) {
+        for (table, other, key) in std::mem::take(&mut self.foreign) {
             let named = self.name_of(other).zip(self.by_oid.get(&table));
             if let Some((table, (at, _))) = named {
-                self.found.relations[*at].foreign.push(ForeignKey {
-                    name,
-                    table,
-                    columns,
-                });
+                let keys = &mut self.found.relations[*at].foreign;
+                keys.push(ForeignKey { table, ..key });
             }
         }
         for (sequence, owner) in std::mem::take(&mut self.owners) {

@@ -142,6 +142,17 @@ fn what_differs_is_told_and_closes_a_table_if_answers_could_be_wrong() {
         found.retain(|line| !before.contains(line));
         assert_eq!(found, expected, "{from} -> {to}");
     }
+    // Columns that the first shard does not have, in the middle of the others' columns.
+    let column = |name: &str| format!("Columns|2|{name}|20|false|true|true|false|\n");
+    for (last, closes) in [("x y", false), ("y x", true)] {
+        let with = |names: &str| {
+            let names: String = names.split(' ').map(column).collect();
+            catalogue(&ROWS.replace(&column("id"), &format!("{names}{}", column("id"))))
+        };
+        let shards = vec![catalogue(ROWS), with("x y"), with(last)];
+        let found = Catalogue::new(1, shards).checks(&map(&["s0", "s1", "s2"]));
+        assert_eq!(found.iter().any(|check| check.closes), closes, "{last}");
+    }
     // Numbers that are apart by their ranges, or by their steps.
     for (one, other, repeats) in [
         ("1|1|1|1000", "1|1001|1001|2000", false),

@@ -478,8 +478,8 @@ fn differences_are_listed() {
     assert_eq!(
         more,
         [
-            "public.orders: column \"note\" is not the same on all shards",
-            "public.orders: column \"notes\" is not the same on all shards"
+            "public.orders: column \"notes\" is not the same on all shards",
+            "public.orders: column \"note\" is not the same on all shards"
         ]
     );
     let mut more = shown(Some(catalogue(|line| !line.contains("\tpublic\torders\t"))));

@@ -182,7 +182,8 @@ fn route(text: &str) -> Result<RouteQuestion, Unread> {
         if after.len() == rest.len() {
             return Err(Unread::Syntax);
         }
-        if let Some((value, behind)) = quoted(after, '\'') {
+        if after.starts_with('\'') {
+            let (value, behind) = quoted(after, '\'').ok_or(Unread::Syntax)?;
             values.push(Some(value));
             rest = behind;
             continue;

@@ -4,6 +4,7 @@ use howdah_wire::backend::Status;
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::{frontend, write};
 
+use super::where_to::NoRoute;
 use crate::client::ClientState;
 use crate::config::{Scope, is_console, table};
 use crate::console::holdings::Holdings;
@@ -235,6 +236,17 @@ impl Pooler {
         self.console_run(report.to, out);
     }
 
+    /// Sends rows, or the reason why there are none.
+    fn tell_if_any(&mut self, id: ClientId, table: Result<ShowTable<'_>, NoRoute>, out: &mut Out) {
+        match table {
+            Ok(table) => self.tell(id, table, out),
+            Err(none) => {
+                let (sqlstate, text, hint) = none.words();
+                self.refuse_with(id, sqlstate, &text, [None, hint], out);
+            }
+        }
+    }
+
     /// All workers have answered.
     pub(super) fn answered(&mut self, id: ClientId, wait: PendingSurvey, out: &mut Out) {
         match wait.goal {
@@ -256,9 +268,13 @@ impl Pooler {
                 self.tell(id, table, out);
             }
             Goal::ShardSql(database) => {
-                self.tell_shard_sql(id, &database, holdings_of(wait.parts), out)
+                let table = self.shard_sql(&database, &holdings_of(wait.parts));
+                self.tell_if_any(id, table, out);
             }
-            Goal::Route(question) => self.tell_route(id, &question, holdings_of(wait.parts), out),
+            Goal::Route(question) => {
+                let table = self.routed(id, &question, &holdings_of(wait.parts));
+                self.tell_if_any(id, table, out);
+            }
             Goal::Order(tag, _) => self.complete(id, tag, out),
             Goal::HandOver => {
                 self.complete(id, "TAKEOVER", out);

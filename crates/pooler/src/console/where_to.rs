@@ -11,7 +11,7 @@ use crate::config::ShardMap;
 use crate::console::columns::{ROUTE, SHARD_SQL};
 use crate::console::holdings::Holdings;
 use crate::console::sentence::RouteQuestion;
-use crate::event::{ClientId, Out};
+use crate::event::ClientId;
 use crate::pooler::Pooler;
 use crate::shard::Sharded;
 use crate::shard::bound_text::{BoundText, Decision, PlanReader};
@@ -21,66 +21,79 @@ use crate::shard::noted::Noted;
 /// How much memory the plan of one statement may take, about, in bytes.
 const PLANS: usize = 1 << 20;
 
+/// Why a command has no answer.
+#[derive(Debug)]
+pub(super) enum NoRoute {
+    /// There is no sharded database with this name.
+    NotSharded(String),
+    /// Its catalogues have not been read.
+    NotRead(String),
+}
+
+impl NoRoute {
+    /// SQLSTATE, text and hint.
+    pub(super) fn words(&self) -> (&'static str, String, Option<&'static str>) {
+        match self {
+            NoRoute::NotSharded(name) => {
+                ("08P01", format!("no such sharded database: {name}"), None)
+            }
+            NoRoute::NotRead(name) => (
+                "55000",
+                format!("the catalogues of database \"{name}\" have not been read yet"),
+                Some(
+                    "They are read for the first statement of a client: connect to the database, and send \
+                     SELECT 1.",
+                ),
+            ),
+        }
+    }
+}
+
 impl Pooler {
-    /// Answers SHARD_SQL.
-    pub(super) fn tell_shard_sql(
-        &mut self,
-        id: ClientId,
+    /// The answer to SHARD_SQL.
+    pub(super) fn shard_sql(
+        &self,
         database: &str,
-        holdings: Vec<Holdings>,
-        out: &mut Out,
-    ) {
-        let Some((catalogue, map)) = self.known_catalogue(id, database, &holdings, out) else {
-            return;
-        };
-        let guards = catalogue.guard_sql(&map).into_iter();
+        holdings: &[Holdings],
+    ) -> Result<ShowTable<'static>, NoRoute> {
+        let (catalogue, map) = self.known_catalogue(database, holdings)?;
+        let guards = catalogue.guard_sql(map).into_iter();
         let rows = guards.map(|guard| {
             let shard = text(map.name_of(guard.shard));
             vec![shard, Some(guard.what), Some(guard.sql)]
         });
-        let columns = SHARD_SQL.to_vec();
-        let rows = rows.collect();
-        self.tell(id, ShowTable { columns, rows }, out);
+        Ok(ShowTable {
+            columns: SHARD_SQL.to_vec(),
+            rows: rows.collect(),
+        })
     }
 
-    /// Answers ROUTE.
-    pub(super) fn tell_route(
-        &mut self,
+    /// The answer to ROUTE.
+    pub(super) fn routed(
+        &self,
         id: ClientId,
         question: &RouteQuestion,
-        holdings: Vec<Holdings>,
-        out: &mut Out,
-    ) {
-        let name = &question.database;
-        let Some((catalogue, map)) = self.known_catalogue(id, name, &holdings, out) else {
-            return;
-        };
-        let row = self.where_to(id, question, catalogue, &map);
-        let (columns, rows) = (ROUTE.to_vec(), vec![row]);
-        self.tell(id, ShowTable { columns, rows }, out);
+        holdings: &[Holdings],
+    ) -> Result<ShowTable<'static>, NoRoute> {
+        let (catalogue, map) = self.known_catalogue(&question.database, holdings)?;
+        let row = self.where_to(id, question, catalogue.clone(), map);
+        Ok(ShowTable {
+            columns: ROUTE.to_vec(),
+            rows: vec![row],
+        })
     }
 
-    /// The newest catalogue of a sharded database, and its map. Otherwise the command is refused.
-    fn known_catalogue(
-        &mut self,
-        id: ClientId,
+    /// The newest catalogue of a sharded database, and its map.
+    fn known_catalogue<'a>(
+        &self,
         database: &str,
-        holdings: &[Holdings],
-        out: &mut Out,
-    ) -> Option<(Arc<Catalogue>, Arc<ShardMap>)> {
+        holdings: &'a [Holdings],
+    ) -> Result<(&'a Arc<Catalogue>, &'a Arc<ShardMap>), NoRoute> {
         if self.map_of(database).is_none() {
-            self.refuse(id, &format!("no such sharded database: {database}"), out);
-            return None;
+            return Err(NoRoute::NotSharded(database.into()));
         }
-        let known = catalogues(holdings);
-        if let Some((catalogue, map)) = known.get(database) {
-            return Some(((*catalogue).clone(), (*map).clone()));
-        }
-        let what = format!("the catalogues of database \"{database}\" have not been read yet");
-        let hint = "They are read for the first statement of a client: connect to the database, and \
-                    send SELECT 1.";
-        self.refuse_with(id, "55000", &what, [None, Some(hint)], out);
-        None
+        let known = catalogues(holdings).remove(database);
+        known.ok_or_else(|| NoRoute::NotRead(database.into()))
     }
 
     /// The row of ROUTE. Names are looked up for the user of the first shard's entry, or for the

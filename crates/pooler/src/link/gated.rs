@@ -329,7 +329,7 @@ impl Pooler {
         let client = self.clients.at_mut(id);
         let server_id = client.linked_server().expect("the client has a server");
         let sharded = client.sharded_mut().expect("the database is sharded");
-        let text = sharded.transaction.begins();
+        let text = sharded.begins();
         let server = self.servers.at_mut(server_id);
         server.runs_for_us(server_id, &text, out);
         super::bind::bind_held((id, client), (server_id, server));

@@ -11,11 +11,13 @@ mod sight;
 mod table;
 #[cfg(test)]
 mod tests;
+mod text;
 mod verdict;
 
 pub use json::page;
 pub use memory::Memory;
 pub use readiness::readiness;
 pub use sight::{Levels, Point, PoolSight, PoolVerdict, Process, Sight, WorkerSight};
-pub use table::{Format, metrics_page, text};
+pub use table::metrics_page;
+pub use text::{Format, text};
 pub(crate) use verdict::verdicts;

@@ -1,4 +1,5 @@
-//! The one table of metrics: the source of the text for Prometheus and of the reference page.
+//! The one table of metrics: the source of the text for Prometheus (`text.rs`) and of the reference
+//! page.
 
 use std::fmt::Write;
 
@@ -9,7 +10,7 @@ use crate::console::sharded_sight::ShardedSight;
 use crate::errors::{ErrorCounts, LOGIN_FAILURES, REFUSALS};
 use crate::pool::Reason;
 use crate::session::PIN_REASONS;
-use crate::times::{BOUNDS, Histogram};
+use crate::times::Histogram;
 use crate::tls::Handshakes;
 
 /// The version in `howdah_info`.
@@ -17,27 +18,27 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A metric's type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+pub(super) enum MetricKind {
     Counter,
     Gauge,
     Histogram,
 }
 
-impl Kind {
-    fn word(self) -> &'static str {
+impl MetricKind {
+    pub(super) fn word(self) -> &'static str {
         match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         }
     }
 }
 
 /// Values by an additional label.
-type ByWord = Vec<(&'static str, f64)>;
+pub(super) type ByWord = Vec<(&'static str, f64)>;
 
 /// The source of a metric's values, and the metric's labels.
-enum Source {
+pub(super) enum MetricSource {
     /// No labels.
     Process(fn(&Sight) -> f64),
     /// The given label.
@@ -67,17 +68,22 @@ enum Source {
 }
 
 /// A metric.
-struct Metric {
-    name: &'static str,
-    kind: Kind,
-    source: Source,
-    help: &'static str,
+pub(super) struct Metric {
+    pub(super) name: &'static str,
+    pub(super) kind: MetricKind,
+    pub(super) source: MetricSource,
+    pub(super) help: &'static str,
 }
 
-use Kind::{Counter, Gauge};
-use Source::{Host, HostBy, Pool, PoolBy, Process, ProcessBy, Worker};
+use MetricKind::{Counter, Gauge};
+use MetricSource::{Host, HostBy, Pool, PoolBy, Process, ProcessBy, Worker};
 
-const fn metric(name: &'static str, kind: Kind, source: Source, help: &'static str) -> Metric {
+const fn metric(
+    name: &'static str,
+    kind: MetricKind,
+    source: MetricSource,
+    help: &'static str,
+) -> Metric {
     Metric {
         name,
         kind,
@@ -91,7 +97,12 @@ const fn times(
     source: fn(&PoolSight) -> (Histogram, u64),
     help: &'static str,
 ) -> Metric {
-    metric(name, Kind::Histogram, Source::Times(source), help)
+    metric(
+        name,
+        MetricKind::Histogram,
+        MetricSource::Times(source),
+        help,
+    )
 }
 
 fn truth(is: bool) -> f64 {
@@ -117,7 +128,7 @@ fn told(counts: impl Iterator<Item = (&'static str, u64)>) -> ByWord {
     counts.map(|(word, count)| (word, count as f64)).collect()
 }
 
-static METRICS: &[Metric] = &[
+pub(super) static METRICS: &[Metric] = &[
     metric(
         "howdah_info",
         Gauge,
@@ -406,7 +417,7 @@ static METRICS: &[Metric] = &[
     metric(
         "howdah_database_usable_hosts",
         Gauge,
-        Source::UsableHosts,
+        MetricSource::UsableHosts,
         "How many hosts with the wished role a database with target_session_attrs can use. With 0, its \
          clients wait.",
     ),
@@ -581,7 +592,7 @@ static METRICS: &[Metric] = &[
     metric(
         "howdah_pool_errors_total",
         Counter,
-        Source::Errors(|p| &p.errors),
+        MetricSource::Errors(|p| &p.errors),
         "Errors that clients got, by who made them (`server`, `pooler`) and by the class of their \
          SQLSTATE: its first two characters, or `other`.",
     ),
@@ -640,32 +651,32 @@ static METRICS: &[Metric] = &[
     metric(
         "howdah_shard_statements_total",
         Counter,
-        Source::Shard(|s| Some(s.counts.statements as f64)),
+        MetricSource::Shard(|s| Some(s.counts.statements as f64)),
         "Statements of sharded databases, by the shard that they went to.",
     ),
     metric(
         "howdah_shard_refusals_total",
         Counter,
-        Source::Sharded(|s| told(s.reasons.iter().map(|(why, of)| (why.word(), of[0])))),
+        MetricSource::Sharded(|s| told(s.reasons.iter().map(|(why, of)| (why.word(), of[0])))),
         "Statements of sharded databases that were refused, by reason (SHOW SHARD_REFUSALS).",
     ),
     metric(
         "howdah_shard_rehearsed_refusals_total",
         Counter,
-        Source::Sharded(|s| told(s.reasons.iter().map(|(why, of)| (why.word(), of[1])))),
+        MetricSource::Sharded(|s| told(s.reasons.iter().map(|(why, of)| (why.word(), of[1])))),
         "Statements of databases with one shard that would be refused with several, by reason.",
     ),
     metric(
         "howdah_shard_catalogue_age_seconds",
         Gauge,
-        Source::Shard(|s| Some(s.age_ns? as f64 / 1e9)),
+        MetricSource::Shard(|s| Some(s.age_ns? as f64 / 1e9)),
         "How long ago a shard's catalogue was read. While clients are connected, it \
          is read again each minute.",
     ),
     metric(
         "howdah_shard_catalogue_failures_total",
         Counter,
-        Source::Shard(|s| Some(s.counts.failures as f64)),
+        MetricSource::Shard(|s| Some(s.counts.failures as f64)),
         "Readings of a shard's catalogue that failed.",
     ),
     metric(
@@ -707,216 +718,12 @@ static METRICS: &[Metric] = &[
     ),
     metric(
         "howdah_pool_working_while_waiting",
-        Kind::Histogram,
-        Source::Levels(|p| p.levels),
+        MetricKind::Histogram,
+        MetricSource::Levels(|p| p.levels),
         "How many servers executed something, looked at once in each second in which clients \
          waited. Far below pool_size: clients hold servers without using them.",
     ),
 ];
-
-/// The format of the text.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
-    /// Prometheus' text format, version 0.0.4.
-    Prometheus,
-    /// OpenMetrics 1.0.
-    OpenMetrics,
-}
-
-impl Format {
-    /// The format that an Accept header asks for.
-    pub fn accepted(accept: &str) -> Format {
-        if accept.contains("application/openmetrics-text") {
-            Format::OpenMetrics
-        } else {
-            Format::Prometheus
-        }
-    }
-
-    /// The Content-Type.
-    pub fn content_type(self) -> &'static str {
-        match self {
-            Format::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
-            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        }
-    }
-}
-
-/// All metrics as text.
-pub fn text(sight: &Sight, format: Format) -> String {
-    let labels: Vec<String> = sight.pools.iter().map(pool_labels).collect();
-    let mut page = Page {
-        text: String::with_capacity(16_384 + sight.pools.len() * 16_384),
-    };
-    for metric in METRICS {
-        page.metric(metric, sight, &labels, format);
-    }
-    if format == Format::OpenMetrics {
-        page.text.push_str("# EOF\n");
-    }
-    page.text
-}
-
-fn host_label(host: &HostSight) -> String {
-    format!("host=\"{}\"", escaped(&host.host.to_string()))
-}
-
-fn pool_labels(pool: &PoolSight) -> String {
-    format!(
-        "database=\"{}\",user=\"{}\"",
-        escaped(&pool.key.database),
-        escaped(&pool.key.user)
-    )
-}
-
-/// Escapes a label's value: any client can choose such names.
-fn escaped(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
-}
-
-struct Page {
-    text: String,
-}
-
-impl Page {
-    fn metric(&mut self, metric: &Metric, sight: &Sight, labels: &[String], format: Format) {
-        let Metric { name, help, .. } = metric;
-        // OpenMetrics names a counter's family without the suffix.
-        let family = match format {
-            Format::OpenMetrics if metric.kind == Counter => name.trim_end_matches("_total"),
-            _ => name,
-        };
-        let kind = metric.kind.word();
-        let _ = writeln!(self.text, "# HELP {family} {help}\n# TYPE {family} {kind}");
-        let pools = sight.pools.iter().zip(labels);
-        match &metric.source {
-            Process(value) => self.value(name, "", value(sight)),
-            ProcessBy(label, values) => {
-                for (word, value) in values(sight) {
-                    self.value(name, &format!("{label}=\"{word}\""), value);
-                }
-            }
-            Worker(value) => {
-                for worker in &sight.workers {
-                    let label = format!("worker=\"{}\"", worker.worker);
-                    self.value(name, &label, value(worker));
-                }
-            }
-            Host(value) => {
-                for host in &sight.hosts {
-                    if let Some(value) = value(host) {
-                        self.value(name, &host_label(host), value);
-                    }
-                }
-            }
-            HostBy(label, values) => {
-                for host in &sight.hosts {
-                    for (word, value) in values(host) {
-                        let labels = format!("{},{label}=\"{word}\"", host_label(host));
-                        self.value(name, &labels, value);
-                    }
-                }
-            }
-            Source::UsableHosts => {
-                for (database, hosts) in &sight.usable_hosts {
-                    let label = format!("database=\"{}\"", escaped(database));
-                    self.value(name, &label, f64::from(*hosts));
-                }
-            }
-            Source::Sharded(values) => {
-                for sight in &sight.sharded {
-                    for (word, value) in values(sight) {
-                        let database = escaped(&sight.database);
-                        let labels = format!("database=\"{database}\",reason=\"{word}\"");
-                        self.value(name, &labels, value);
-                    }
-                }
-            }
-            Source::Shard(value) => {
-                for of in &sight.sharded {
-                    for (shard, figures) in &of.shards {
-                        let (database, shard) = (escaped(&of.database), escaped(shard));
-                        let labels = format!("database=\"{database}\",shard=\"{shard}\"");
-                        if let Some(value) = value(figures) {
-                            self.value(name, &labels, value);
-                        }
-                    }
-                }
-            }
-            Pool(value) => pools.for_each(|(pool, labels)| self.value(name, labels, value(pool))),
-            PoolBy(label, values) => {
-                for (pool, labels) in pools {
-                    for (word, value) in values(pool) {
-                        self.value(name, &format!("{labels},{label}=\"{word}\""), value);
-                    }
-                }
-            }
-            Source::Errors(errors) => {
-                for (pool, labels) in pools {
-                    for (source, class, count) in errors(pool).rows() {
-                        let labels = format!("{labels},source=\"{source}\",class=\"{class}\"");
-                        self.value(name, &labels, count as f64);
-                    }
-                }
-            }
-            Source::Times(times) => {
-                for (pool, labels) in pools {
-                    let (histogram, sum_ns) = times(pool);
-                    let bounds = (0..BOUNDS).map(|at| Histogram::bound(at) as f64 / 1e9);
-                    self.histogram(
-                        name,
-                        labels,
-                        histogram.counts(),
-                        bounds,
-                        sum_ns as f64 / 1e9,
-                    );
-                }
-            }
-            Source::Levels(levels) => {
-                for (pool, labels) in pools {
-                    let levels = levels(pool);
-                    let bounds = Levels::BOUNDS.iter().map(|bound| *bound as f64);
-                    self.histogram(name, labels, levels.counts(), bounds, levels.sum() as f64);
-                }
-            }
-        }
-    }
-
-    fn value(&mut self, name: &str, labels: &str, value: f64) {
-        let _ = match labels {
-            "" => writeln!(self.text, "{name} {value}"),
-            labels => writeln!(self.text, "{name}{{{labels}}} {value}"),
-        };
-    }
-
-    fn histogram(
-        &mut self,
-        name: &str,
-        labels: &str,
-        counts: &[u64],
-        bounds: impl Iterator<Item = f64>,
-        sum: f64,
-    ) {
-        let mut total = 0;
-        for (bound, count) in bounds.zip(counts) {
-            total += count;
-            let _ = writeln!(
-                self.text,
-                "{name}_bucket{{{labels},le=\"{bound:?}\"}} {total}"
-            );
-        }
-        let total: u64 = counts.iter().sum();
-        let _ = writeln!(
-            self.text,
-            "{name}_bucket{{{labels},le=\"+Inf\"}} {total}\n\
-             {name}_sum{{{labels}}} {sum}\n\
-             {name}_count{{{labels}}} {total}"
-        );
-    }
-}
 
 /// The reference of all metrics, as Markdown.
 pub fn metrics_page() -> String {
@@ -941,11 +748,13 @@ pub fn metrics_page() -> String {
             Worker(_) => "`worker`".into(),
             Host(_) => "`host`".into(),
             HostBy(label, _) => format!("`host`, `{label}`"),
-            Source::UsableHosts => "`database`".into(),
-            Source::Sharded(_) => "`database`, `reason`".into(),
-            Source::Shard(_) => "`database`, `shard`".into(),
-            Pool(_) | Source::Times(_) | Source::Levels(_) => "`database`, `user`".into(),
-            Source::Errors(_) => "`database`, `user`, `source`, `class`".into(),
+            MetricSource::UsableHosts => "`database`".into(),
+            MetricSource::Sharded(_) => "`database`, `reason`".into(),
+            MetricSource::Shard(_) => "`database`, `shard`".into(),
+            Pool(_) | MetricSource::Times(_) | MetricSource::Levels(_) => {
+                "`database`, `user`".into()
+            }
+            MetricSource::Errors(_) => "`database`, `user`, `source`, `class`".into(),
             PoolBy(label, _) => format!("`database`, `user`, `{label}`"),
         };
         let _ = writeln!(

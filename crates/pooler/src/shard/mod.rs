@@ -110,6 +110,12 @@ impl Sharded {
         self.map.shard_named(database)
     }
 
+    /// The BEGIN of the client's transaction goes to its server. Returns its text.
+    pub(crate) fn begins(&mut self) -> Box<[u8]> {
+        self.part = None;
+        self.transaction.begins()
+    }
+
     /// The client has no server.
     fn has_no_server(&mut self) {
         self.transaction.loses_server();

@@ -9,6 +9,7 @@
 //! `howdah-decisions scrape TIMES`: asks a worker with 10,000 clients in 1,000 pools for metrics.
 
 mod growing;
+mod sharded;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::ExitCode;
@@ -145,6 +146,7 @@ fn main() -> ExitCode {
     let mut names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
     names.extend(TURNS.map(|(name, _)| name));
     names.extend(READS.map(|(name, _)| name));
+    names.extend(sharded::ROWS.map(|row| row.name));
     if arguments.first().is_some_and(|name| name == "scrape") {
         return match scrape(
             arguments
@@ -208,6 +210,9 @@ fn play_named(name: &str, times: usize, settings: &str) -> Result<World, String>
     }
     if let Some((_, row)) = READS.iter().find(|reads| reads.0 == name) {
         return play_reads(&ROWS[*row], times, settings);
+    }
+    if let Some(row) = sharded::ROWS.iter().find(|row| row.name == name) {
+        return sharded::play(row, times, settings);
     }
     let row = ROWS.iter().find(|row| row.name == name);
     play(row.ok_or("there is no such row")?, times, settings)
@@ -505,8 +510,12 @@ impl World {
 
     /// Like a driver: prepares a statement and has it described before using it.
     fn prepare(&mut self) -> Result<(), String> {
+        self.prepare_text("select 1")
+    }
+
+    fn prepare_text(&mut self, text: &str) -> Result<(), String> {
         let parse = [
-            message(b'P', b"s\0select 1\0\0\0"),
+            message(b'P', format!("s\0{text}\0\0\0").as_bytes()),
             message(b'D', b"Ss\0"),
             message(b'S', b""),
         ];
@@ -654,6 +663,9 @@ mod tests {
         }
         for (name, row) in READS {
             play_reads(&ROWS[row], 3, "").unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        for row in &sharded::ROWS {
+            sharded::play(row, 3, "").unwrap_or_else(|error| panic!("{}: {error}", row.name));
         }
         for (name, work_mem) in TURNS {
             play_turns(work_mem, 6, "").unwrap_or_else(|error| panic!("{name}: {error}"));

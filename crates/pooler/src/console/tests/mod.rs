@@ -52,12 +52,17 @@ fn grammar() {
         ("route prod 'select 1'", route("prod", "select 1", &[])),
         (
             "ROUTE \"a b\" 'it''s; $1'  17 'x y' null 'null';",
-            route("a b", "it's; $1", &[Some("17"), Some("x y"), None, Some("null")]),
+            route(
+                "a b",
+                "it's; $1",
+                &[Some("17"), Some("x y"), None, Some("null")],
+            ),
         ),
         ("route prod", Err(Unread::Syntax)),
         ("route prod select 1", Err(Unread::Syntax)),
         ("route prod 'select", Err(Unread::Syntax)),
         ("route prod 'select'1", Err(Unread::Syntax)),
+        ("route prod 'select' 'x", Err(Unread::Syntax)),
     ] {
         assert_eq!(read(text), sentence, "{text:?}");
     }
