@@ -76,7 +76,7 @@ const FEATURES: [(&str, &[&str], usize); 11] = [
     (
         "sharded databases",
         &["pooler/src/shard", "pooler/src/link/gated.rs"],
-        2263,
+        2272,
     ),
     ("configuration", &["config/src"], 7674),
     (
