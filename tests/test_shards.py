@@ -226,6 +226,10 @@ def test_a_shard_that_is_down_harms_no_other(sharded, filled):
             client.execute("select * from missing where account_id = 1")
         assert "catalogue of shard \"prod_2\" can't be read" in caught.value.diag.message_detail
         client.close()
+    rows = {row["shard"]: row for row in howdah.console("SHOW SHARDS")}
+    assert (rows["prod_0"]["reachable"], rows["prod_0"]["catalogue_failures"]) == ("yes", "0")
+    assert rows["prod_2"]["reachable"] == "no" and rows["prod_2"]["error"]
+    assert int(rows["prod_2"]["catalogue_failures"]) > 0
 
 
 def test_a_shard_keeps_clients_out(sharded, filled):

@@ -67,11 +67,15 @@ impl Pooler {
         let now = self.now;
         let mut late = Vec::new();
         for (name, lore) in &mut self.shard_lore {
+            let silent = lore.silent(now);
             if lore.gives_up(now) {
-                late.push(name.clone());
+                late.push((name.clone(), silent));
             }
         }
-        for name in late {
+        for (name, silent) in late {
+            for shard in silent {
+                self.note_reading(&name, shard, false);
+            }
             self.resume_waiting(&name);
         }
         // Catalogues grow old.

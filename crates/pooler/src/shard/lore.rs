@@ -217,6 +217,13 @@ impl ShardLore {
         self.planner.is_some() && !self.shards.iter().any(holds)
     }
 
+    /// The shards that have not answered in time.
+    pub fn silent(&self, now: Time) -> Vec<Shard> {
+        let sights = self.shards.iter().zip(0..);
+        let silent = sights.filter(|(sight, _)| sight.asked.is_some() && !sight.awaits(now));
+        silent.map(|(_, shard)| Shard(shard)).collect()
+    }
+
     /// Gives up shards that do not answer. True if there are any.
     pub fn gives_up(&mut self, now: Time) -> bool {
         let is_late = |since: Option<Time>| since.is_some_and(|at| now.0 >= at.0 + PATIENCE_NS);

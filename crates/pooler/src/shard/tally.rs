@@ -213,7 +213,7 @@ impl ShardTally {
             (counts.read, counts.error) = (Some(now), None);
         } else {
             counts.failures += 1;
-            let none = || "no server could be opened: SHOW VERDICT says why".to_owned();
+            let none = || "no connection, or no answer in time: SHOW VERDICT says more".to_owned();
             counts.error.get_or_insert_with(none);
         }
     }
