@@ -219,8 +219,13 @@ impl ShardLore {
 
     /// The shards that have not answered in time.
     pub fn silent(&self, now: Time) -> Vec<Shard> {
+        let is_late = |sight: &ShardSight| {
+            sight
+                .asked
+                .is_some_and(|asked| now.0 >= asked.0 + PATIENCE_NS)
+        };
         let sights = self.shards.iter().zip(0..);
-        let silent = sights.filter(|(sight, _)| sight.asked.is_some() && !sight.awaits(now));
+        let silent = sights.filter(|(sight, _)| is_late(sight));
         silent.map(|(_, shard)| Shard(shard)).collect()
     }
 
