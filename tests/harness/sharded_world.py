@@ -35,10 +35,10 @@ create table events_2 partition of events for values from (10) to (20);
 create view account_view as select account_id, name, score from accounts where score is not null;
 create schema other;
 create table other.accounts (account_id bigint primary key, other text);
-create function other.always(bigint, bigint) returns boolean immutable language sql as 'select true';
-create operator other.= (leftarg = bigint, rightarg = bigint, function = other.always);
-create function other.always(bigint, text) returns boolean immutable language sql as 'select true';
-create operator other.= (leftarg = bigint, rightarg = text, function = other.always);
+create domain other.number as bigint;
+create function other.always(other.number, other.number) returns boolean immutable language sql
+    as 'select true';
+create operator other.= (leftarg = other.number, rightarg = other.number, function = other.always);
 create function pure(int) returns int immutable language sql as 'select $1 + 1';
 create function reads_all() returns bigint stable language sql as 'select count(*) from accounts';
 create table h_tenant (k bigint) partition by hash (k);
