@@ -1,23 +1,27 @@
-"""The oracle of sharded databases: generated statements, on shards and on one database with all rows.
+"""The oracle of sharded databases: generated statements and transactions, on shards and on one database
+with all rows.
 
-What is answered must be the one database's answer, byte for byte, or a refusal. After writes the
-shards have its rows, each on its own shard. `--seeds N` plays more, `--first-seed N` begins elsewhere.
+What is answered must be the one database's answer, byte for byte; all else is refused. After writes the
+shards together have its rows, each on its own shard. A seed that fails is printed with the shortest text
+found that still fails. `--seeds N` plays more, `--first-seed N` begins elsewhere.
 """
 
+import collections
 import random
 
 import pytest
 
-from harness.sharded_play import MODES, Pair, Tally, shorter
-from harness.sharded_statements import Generator
-from harness.sharded_world import World
+from harness import sharded_play, sharded_transactions, wire
+from harness.sharded_play import MODES, Pair, Tally
+from harness.sharded_statements import Generator, Statement
+from harness.sharded_world import LAST_TENANT, World
 
-pytestmark = [pytest.mark.one_driver, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.one_driver, pytest.mark.timeout(36_000, func_only=True)]
 
 COUNTS = (2, 3, 5)
-STATEMENTS = 40
-# Shares of statements that must be answered without an error.
-FLOOR = 0.25
+STATEMENTS = 25
+# Shares of what must be answered, so that refusing all is no way to pass.
+ANSWERED_STATEMENTS, ANSWERED_STEPS = 0.5, 0.85
 
 
 @pytest.fixture(scope="module")
@@ -39,25 +43,40 @@ def oracle(worlds, shared_howdah, postgres):
     return shared_howdah(databases=databases, maps=maps, sharding_preview=1, default_pool_size=2, workers=2)
 
 
+def seeds(request):
+    """Which seeds to play."""
+    first = request.config.getoption("--first-seed")
+    return range(first, first + request.config.getoption("--seeds"))
+
+
 def statements(seed, world):
-    """The statements of a seed, with how each is sent."""
+    """The statements of a seed, with how each is sent and the format of its rows."""
     rng = random.Random(f"{world.count} {seed}")
+
+    def one(mode):
+        return Generator(rng, world.keys, mode != "simple", rng.choice([0, 0, 0.1, 0.3])).statement()
     for _ in range(STATEMENTS):
         mode = rng.choice(MODES[:3] * 3 + MODES)
-        near = rng.choice([0, 0, 0.1, 0.3])
-        yield Generator(rng, world.keys, mode != "simple", near).statement(), mode, rng.randrange(2)
+        found = one(mode)
+        if mode == "simple" and found.shard is None and rng.random() < 0.1:
+            more = one(mode)
+            if more.shard is None:
+                found = Statement(f"{found.text}; {more.text}", [], found.writes or more.writes, True)
+        yield found, mode, rng.randrange(2)
 
 
 def play(seed, world, howdah):
     """Plays a seed's statements, and looks at the rows of all shards in the end."""
     wrote = False
     with Pair(world, howdah) as pair:
+        if seed % 10 == 0:
+            pair.set("set search_path = other, public")
         for statement, mode, results in statements(seed, world):
             found = pair.run(statement, mode, results)
             if found:
-                least = shorter(statement, lambda less: pair.differs_again(less, mode, results))
-                raise AssertionError(f"seed {seed}, {world.count} shards, {mode}: {found}\n"
-                                     f"{statement.text}\nshortest: {least.text}\n{least.parameters}")
+                least = sharded_play.shorter(statement, lambda less: pair.differs_again(less, mode, results))
+                raise AssertionError(f"seed {seed}, {world.count} shards, {mode}: {found}\n{statement.text}\n"
+                                     f"shortest: {least.text}\n{least.parameters}")
             if statement.writes:
                 wrote = True
                 if "countries" in statement.text or "rates" in statement.text:
@@ -71,11 +90,46 @@ def play(seed, world, howdah):
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_statements(oracle, worlds, request, capsys, count):
-    """Each is answered as by one database, or refused; and many are answered."""
-    first = request.config.getoption("--first-seed")
+    """Each is answered as by one database, or refused; and most are answered."""
     tally = Tally()
-    for seed in range(first, first + request.config.getoption("--seeds")):
+    for seed in seeds(request):
         tally.add(play(seed, worlds[count], oracle))
     with capsys.disabled():
         print(f"\n{count} shards, {tally}")
-    assert tally.answered > FLOOR, str(tally)
+    assert tally.answered > ANSWERED_STATEMENTS, str(tally)
+
+
+def play_transactions(steps, seed, world, howdah, counts=None):
+    """Plays a script beside another client of the pool. Gives what differs as text."""
+    rng = random.Random(seed)
+    with wire.connect(howdah.address, "postgres", world.name) as through, \
+            world.connect(world.whole) as direct, \
+            wire.connect(howdah.address, "postgres", world.name) as other:
+        def between():
+            if rng.random() < 0.4:
+                other.rows(f"select name from accounts where account_id = {rng.randint(1, LAST_TENANT)}")
+        try:
+            sharded_transactions.play(steps, through, direct, between, counts)
+            return "; ".join(world.faults())
+        except sharded_transactions.Difference as found:
+            return str(found)
+        finally:
+            world.reset()
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_transactions(oracle, worlds, request, capsys, count):
+    """Every step is answered as by one database, with the same status of the transaction. Where Howdah
+    refuses a statement, one that fails takes its place there."""
+    world, counts = worlds[count], collections.Counter()
+    for seed in seeds(request):
+        steps = sharded_transactions.Script(seed, world).steps()
+        found = play_transactions(steps, seed, world, oracle, counts)
+        if found:
+            least = sharded_transactions.shorter(
+                steps, lambda less: play_transactions(less, seed, world, oracle))
+            raise AssertionError(f"seed {seed}, {count} shards: {found}\nshortest: {least}\n"
+                                 f"{play_transactions(least, seed, world, oracle)}")
+    with capsys.disabled():
+        print(f"\n{count} shards, steps of transactions: {dict(counts)}")
+    assert counts["answered"] > ANSWERED_STEPS * sum(counts.values())

@@ -1,12 +1,15 @@
 """Sends a statement to a sharded database and to the one database, and compares what comes back."""
 
+import random
 import re
 from collections import Counter
 
 from . import wire
 from .sharded_statements import Statement
 
-MODES = ("simple", "extended", "prepared", "described")
+# How a statement is sent: as a Query, by the unnamed statement, by one with a name (twice, if it only reads, and
+# with other integers then), row by row, or only described.
+MODES = ("simple", "extended", "prepared", "portal", "described")
 REFUSALS = ("0A000", "22023")
 NAME = "oracle"
 
@@ -15,19 +18,28 @@ def exchange(client, statement, mode, results=0):
     """Sends a statement and gives all that comes back. results: the format of rows."""
     if mode == "simple":
         return client.ask(wire.query(statement.text))
-    types = [parameter.oid for parameter in statement.parameters]
-    formats = [int(parameter.binary) for parameter in statement.parameters]
-    values = [parameter.value for parameter in statement.parameters]
-    name = "" if mode == "extended" else NAME
-    parse = wire.parse(statement.text, name, types)
-    run = [wire.bind(name, values, "", formats, [results]), wire.describe("", "P"), wire.execute(), wire.sync()]
+    name = NAME if mode in ("prepared", "described") else ""
+    parse = wire.parse(statement.text, name, [parameter.oid for parameter in statement.parameters])
     if mode == "extended":
-        return client.ask(parse, *run)
+        return client.ask(parse, *run(statement.parameters, name, results), wire.execute(), wire.sync())
+    if mode == "portal":
+        return client.ask(parse, *run(statement.parameters, name, results), wire.execute("", 1), wire.execute(),
+                          wire.sync())
     found = client.ask(parse, wire.describe(name), wire.sync())
-    if mode == "prepared" and not any(got.tag == "E" for got in found):
-        found += client.ask(*run)
-        found += client.ask(*run) if not statement.writes else []
+    if mode == "prepared" and error(found) is None:
+        found += client.ask(*run(statement.parameters, name, results), wire.execute(), wire.sync())
+        if not statement.writes:
+            rng = random.Random(statement.text)
+            others = [parameter.other(rng) for parameter in statement.parameters]
+            found += client.ask(*run(others, name, results), wire.execute(), wire.sync())
     return found + client.ask(wire.close(name), wire.sync())
+
+
+def run(parameters, name, results):
+    """Bind and Describe of a statement's portal."""
+    formats = [int(parameter.binary) for parameter in parameters]
+    values = [parameter.value for parameter in parameters]
+    return wire.bind(name, values, "", formats, [results]), wire.describe("", "P")
 
 
 def settled(messages, unordered=False):
@@ -45,9 +57,10 @@ def error(messages):
     return next((got.fields() for got in messages if got.tag == "E"), None)
 
 
-def is_refusal(fields):
-    """Whether an error is a refusal of Howdah's. PostgreSQL names the place in its source."""
-    return fields is not None and "R" not in fields and fields.get("C") in REFUSALS
+def is_refusal(message):
+    """Whether a message is a refusal of Howdah's. PostgreSQL names the place in its source."""
+    fields = message.fields() if message.tag == "E" else {}
+    return "R" not in fields and fields.get("C") in REFUSALS
 
 
 class Tally:
@@ -80,25 +93,32 @@ class Pair:
     def __init__(self, world, howdah):
         self.world, self.tally = world, Tally()
         self.through = wire.connect(howdah.address, "postgres", world.name)
-        self.direct = wire.connect((world.postgres.host, world.postgres.port), "postgres", world.whole)
+        self.direct = world.connect(world.whole)
+        self.shards = [world.connect(shard) for shard in world.shards]
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self.through.close()
-        self.direct.close()
+        for client in (self.through, self.direct, *self.shards):
+            client.close()
+
+    def set(self, text):
+        """Changes a setting of all sessions."""
+        for client in (self.through, self.direct, *self.shards):
+            client.rows(text)
 
     def run(self, statement, mode, results=0):
         """Plays one statement. Gives what differs as text, or an empty text."""
         ours = exchange(self.through, statement, mode, results)
-        fields = error(ours)
-        if is_refusal(fields):
+        refusal = next(filter(is_refusal, ours), None)
+        if refusal:
             self.tally.counts["refused"] += 1
-            self.tally.reasons[re.sub(r"[\"'$\d].*", "", fields["M"])] += 1
+            self.tally.reasons[re.sub(r"[\"'$\d].*", "", refusal.fields()["M"])] += 1
             return ""
-        theirs = exchange(self.direct, statement, mode, results)
-        self.tally.counts["error" if fields else "answered"] += 1
+        direct = self.direct if statement.shard is None else self.shards[statement.shard]
+        theirs = exchange(direct, statement, mode, results)
+        self.tally.counts["error" if error(ours) else "answered"] += 1
         return difference(settled(theirs, statement.unordered), settled(ours, statement.unordered))
 
     def differs_again(self, statement, mode, results=0):

@@ -26,6 +26,8 @@ class Statement(NamedTuple):
     writes: bool
     # Rows come in no order.
     unordered: bool
+    # The shard that a hint names.
+    shard: int | None = None
 
 
 # Columns with their types; the first has the key.
@@ -75,14 +77,18 @@ class Generator:
 
     def statement(self):
         """The next statement."""
-        kind = self.rng.random()
-        if kind < 0.6:
-            text, writes, unordered = self.read(), False, False
-        else:
-            text, unordered = self.write()
-            writes = True
-        text = self.values.settle(text)
-        return Statement(text, self.values.parameters, writes or bool(self.written), unordered)
+        writes = self.chance(0.4)
+        text = self.values.settle(self.write() if writes else self.read())
+        found = Statement(text, self.values.parameters, writes or bool(self.written), writes)
+        if not found.writes and self.chance(0.07):
+            return self.hinted(found)
+        return found
+
+    def hinted(self, statement):
+        """The same with a hint: it may say a shard where the statement is proved not to be."""
+        key = self.key("tenant")
+        shard = next(number for number, keys in enumerate(self.keys["tenant"]) if key in keys)
+        return statement._replace(text=f"/*howdah.key={quoted(f'tenant:{key}')}*/ {statement.text}", shard=shard)
 
     def chance(self, share):
         """True so often."""
@@ -141,7 +147,7 @@ class Generator:
             some = self.values.plain(self.some(other.kind), other.kind)
             return f"({other.ref}, {ref}) in (({some}, {value()}), ({some}, {value()}))"
         if style == 13:
-            return f"{ref} is not distinct from {value()}"
+            return f"{ref} is not distinct from {value()}" if self.chance(0.7) else self.row_query(column, scope)
         if depth < DEEPEST:
             return f"{ref} in ({self.key_query(column.key)})"
         return f"{ref} operator(pg_catalog.=) {value()}"
@@ -170,6 +176,10 @@ class Generator:
             f"{ref} is null", f"{ref} = {ref}", f"{ref} = coalesce({value}, {ref})",
             f"(select {ref} = {value})", f"{ref} > {value}",
         ]
+        if "." in ref:
+            alias, name = ref.split(".")
+            found += [f"({alias}).{name} = {value}", f"row({alias}.*) is not null", f"{alias}.{name} = any "
+                      f"(array(select {value}))", f"{alias} is not null and {noise}"]
         others = [other for other in scope if family(other.kind) == family(column.kind) and other != column]
         if others:
             other = self.rng.choice(others).ref
@@ -188,6 +198,17 @@ class Generator:
         alias = self.alias("k")
         column = self.columns(table, alias)[0]
         return f"select {column.ref} from {table} {alias} where {self.test(column, DEEPEST)}"
+
+    def row_query(self, column, scope):
+        """A row with the key, among the rows of a query."""
+        table = self.rng.choice([name for name, (of, _) in TABLES.items() if of == column.key])
+        theirs = self.columns(table, self.alias("r"))
+        other = self.rng.choice([one for one in scope if one.kind == "int"] or [column._replace(ref="1")])
+        values = self.rng.choice([one for one in theirs[1:] if one.kind == "int"] or [theirs[0]._replace(ref="1")])
+        first, second = self.rng.choice([(0, 1), (1, 0), (1, 0)])
+        mine, out = [column.ref, other.ref], [theirs[0].ref, values.ref]
+        return f"({mine[first]}, {mine[second]}) in (select {out[first]}, {out[second]} " \
+               f"from {table} {theirs[0].ref.split('.')[0]} where {self.test(theirs[0], DEEPEST)})"
 
     def test(self, column, depth, scope=()):
         """A condition on a key."""
@@ -303,8 +324,8 @@ class Generator:
         text, columns = self.source(outer, depth, False)
         where = []
         for _ in range(self.rng.choice([0, 0, 0, 1, 1, 2] if depth == 0 else [0, 0, 0, 0, 0, 1])):
-            kind = self.rng.choice([",", "cross join", "join", "join", "inner join", "left join", "left join",
-                                    "right join", "full join"])
+            kind = self.rng.choice([",", "cross join", "join", "join", "join", "inner join", "left join", "left join",
+                                    "left join", "right join", "right join", "full join", "natural left join"])
             # A lateral source can't name the side that an outer join may make NULL.
             lateral = kind in (",", "cross join", "join", "left join")
             new, its = self.source([*columns, *outer], depth, lateral)
@@ -314,12 +335,26 @@ class Generator:
                 text = f"{text}{'' if kind == ',' else ' '}{kind} {new}" if kind != "," or depth else \
                     f"{text} cross join {new}"
             else:
-                text = f"{text} {kind} {new}{self.join_condition(kind, text, its, columns, depth)}"
+                on = self.join_condition(kind, text, its, columns, depth)
+                text = f"{text} {kind} {new}{on}"
+                if "using" in on:
+                    its = [*its, Column("account_id", its[0].kind, its[0].key)]
             columns = columns + its
+            if "natural" not in text and " using " not in text and " cross " not in text and self.chance(0.06):
+                text, columns = self.joined(text, columns)
         return text, columns, where
+
+    def joined(self, text, columns):
+        """A join under an alias of its own."""
+        alias = self.alias("j")
+        names = [f"c{number}" for number in range(1, len(columns) + 1)]
+        return f"({text}) {alias} ({', '.join(names)})", \
+            [column._replace(ref=f"{alias}.{name}") for column, name in zip(columns, names)]
 
     def join_condition(self, kind, before_text, new, before, depth):
         """ON or USING."""
+        if kind.startswith("natural"):
+            return ""
         if " join " not in before_text and self.chance(0.15) \
                 and new[0].ref.endswith(".account_id") and before[0].ref.endswith(".account_id"):
             return " using (account_id)"
@@ -498,6 +533,8 @@ class Generator:
         text, columns = self.select(0)
         order = f" order by {', '.join(str(n) for n in range(1, len(columns) + 1))}"
         limit = self.rng.choice([""] * 8 + [" limit 3", " limit 2 offset 1"])
+        if self.chance(0.03) and not self.values.allowed and not self.written:
+            return f"copy ({ctes}{text}{order}{limit}) to stdout"
         lock = ""
         if not limit and self.chance(0.04):
             lock = self.rng.choice([" for update", " for share", " for key share"])
@@ -519,7 +556,7 @@ class Generator:
         return f"{text} returning {column.ref}", [column]
 
     def write(self):
-        """A statement that writes, and whether its rows come in no order."""
+        """A statement that writes. Its rows come in no order."""
         if self.chance(0.1):
             ctes = self.with_queries()
         else:
@@ -531,7 +568,7 @@ class Generator:
             back = self.rng.choice(["*", self.rng.choice(columns).ref,
                                     f"{self.expression('int', columns, DEEPEST)}, {columns[0].ref}"])
             text += f" returning {back}"
-        return text, True
+        return text
 
     def row(self, table, ids):
         """A row of VALUES."""
@@ -541,6 +578,8 @@ class Generator:
             if at == 0 and distribution:
                 if self.chance(0.05):
                     found.append(self.values.odd(self.key(distribution), kind))
+                elif self.chance(0.04):
+                    found.append(f"({self.key_query(distribution)} order by 1 limit 1)")
                 else:
                     found.append(self.values.value(self.key(distribution), kind))
             elif name in ("id", "n"):
@@ -657,7 +696,3 @@ class Generator:
             columns = mine + its
         return text + self.where(columns, given, DEEPEST - 1, (), proved=0.85)
 
-
-def key_comment(distribution, key):
-    """A hint at the beginning of a text."""
-    return f"/*howdah.key={quoted(f'{distribution}:{key}')}*/ "

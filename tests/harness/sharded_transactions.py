@@ -216,7 +216,7 @@ def play(steps, through, direct, between=lambda: None, tally=None):
         if step.cancel:
             through.cancel()
         ours = through.ask(step.sent())
-        refusal = next((at for at, got in enumerate(ours) if got.tag == "E" and is_refusal(got.fields())), None)
+        refusal = next((at for at, got in enumerate(ours) if is_refusal(got)), None)
         if refusal is None:
             theirs = direct.ask(step.sent())
             found = difference(settled(theirs), settled(ours))

@@ -16,9 +16,17 @@ MARK = "\x01{}\x02"
 class Parameter(NamedTuple):
     """A parameter as it is bound."""
 
-    oid: int      # what Parse declares, 0 for nothing
+    oid: int  # what Parse declares, 0 for nothing
     binary: bool
-    value: object  # bytes, or None for NULL
+    value: bytes
+    kind: str = ""  # of integers
+
+    def other(self, rng):
+        """The same with another value, if it is an integer."""
+        if self.kind not in INTEGERS:
+            return self
+        value = rng.randrange(1, 21)
+        return self._replace(value=binary(value, self.kind) if self.binary else str(value).encode())
 
 
 def binary(value, kind):
@@ -145,7 +153,7 @@ class Values:
         else:
             of = kind
         raw = rng.random() < 0.5
-        self.parameters.append(Parameter(oid, raw, binary(value, of) if raw else str(value).encode()))
+        self.parameters.append(Parameter(oid, raw, binary(value, of) if raw else str(value).encode(), of))
         name = MARK.format(len(self.parameters))
         if not cast:
             self._seen[value, kind] = name

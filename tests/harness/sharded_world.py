@@ -172,6 +172,10 @@ class World:
         for database in [self.whole, *self.shards]:
             sql(copies + "analyze;", database)
 
+    def connect(self, database):
+        """A raw client of the one database or of a shard, past Howdah."""
+        return self.postgres.connect(database=database)
+
     @staticmethod
     def _base(table):
         return table.replace(".", "_")
@@ -250,4 +254,3 @@ class World:
 def wire_text(text):
     """A string constant."""
     return "'" + text.replace("'", "''") + "'"
-
