@@ -31,15 +31,12 @@ def worlds(postgres):
 
 
 @pytest.fixture(scope="module")
-def oracle(worlds, shared_howdah, postgres):
+def oracle(worlds, shared_howdah):
     """A Howdah in front of all worlds."""
-    at = f"host={postgres.host} port={postgres.port}"
     databases, maps = {}, {}
     for world in worlds.values():
-        databases.update({shard: at for shard in world.shards})
-        databases[world.name] = f"shards={','.join(world.shards)}"
-        maps[f"distributions:{world.name}"] = world.distributions()
-        maps[f"tables:{world.name}"] = world.tables()
+        databases.update(world.entries())
+        maps.update(world.maps())
     return shared_howdah(databases=databases, maps=maps, sharding_preview=1, default_pool_size=2, workers=2)
 
 

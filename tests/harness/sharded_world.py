@@ -89,16 +89,25 @@ ON_ONE_SHARD = {"public.settings": 1}
 class World:
     """A database of so many shards, and the one that has all rows."""
 
-    def __init__(self, postgres, count):
+    def __init__(self, postgres, count, name="oracle"):
         self.postgres, self.count = postgres, count
-        self.name = f"oracle{count}"
-        self.whole = f"whole{count}"
+        self.name = f"{name}{count}"
+        self.whole = f"{self.name}_whole"
         self.shards = [f"{self.name}_{number}" for number in range(count)]
         self._make()
         # Each distribution's keys by their shard.
         self.keys = self._read_keys()
 
     # The map
+
+    def entries(self):
+        """Entries of Howdah's databases."""
+        at = f"host={self.postgres.host} port={self.postgres.port}"
+        return {**{shard: at for shard in self.shards}, self.name: f"shards={','.join(self.shards)}"}
+
+    def maps(self):
+        """The sections of the map."""
+        return {f"distributions:{self.name}": self.distributions(), f"tables:{self.name}": self.tables()}
 
     def distributions(self):
         """Lines of the section of distributions."""
