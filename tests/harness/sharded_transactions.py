@@ -4,6 +4,7 @@ A script is a list of steps. Each is sent whole, and read up to its last ReadyFo
 refuses fails on the one database, too: an error takes its place there.
 """
 
+import itertools
 import random
 from typing import NamedTuple
 
@@ -40,17 +41,30 @@ class Part(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A Query, or a group of parts that ends with Sync. cancel: a cancel request comes before."""
+    """A Query, or a group of parts that ends with Sync. cancel: a cancel request comes before. flush: it
+    ends with Flush instead. piped: it is sent together with the step before."""
 
     query: str | None
     parts: tuple = ()
     cancel: bool = False
+    flush: bool = False
+    piped: bool = False
 
     def sent(self):
         """The step's messages."""
         if self.query is not None:
             return wire.query(self.query)
-        return b"".join(part.sent() for part in self.parts) + wire.sync()
+        return b"".join(part.sent() for part in self.parts) + (wire.flush() if self.flush else wire.sync())
+
+    def read(self, client):
+        """What comes back. An error before a Flush is followed by a Sync."""
+        if not self.flush:
+            return client.read_until("Z")
+        found = client.read_until("TnE")
+        if found[-1].tag == "E":
+            client.send(wire.sync())
+            found += client.read_until("Z")
+        return found
 
     def refused_at(self, messages):
         """The step with an error at the place where Howdah has refused it, which came behind these
@@ -60,7 +74,7 @@ class Step(NamedTuple):
         done = sum(got.tag in "12tTnCI" for got in messages)
         for at, part in enumerate(self.parts):
             if done < part.replies():
-                return Step(None, (*self.parts[:at], Part(FAILS), *self.parts[at + 1:]))
+                return self._replace(parts=(*self.parts[:at], Part(FAILS), *self.parts[at + 1:]))
             done -= part.replies()
         raise AssertionError("a refusal behind all parts")
 
@@ -108,7 +122,11 @@ class Script:
             texts = self.transaction()
             while texts:
                 step, texts = self.step(texts)
-                found.append(step)
+                if found and found[-1].flush and "isolation" in str(step.query or step.parts):
+                    # Of an open group PostgreSQL may have a snapshot already.
+                    continue
+                piped = found and not found[-1].flush and self.rng.random() < 0.1
+                found.append(step._replace(piped=True) if piped and not step.cancel and not step.flush else step)
         # Whatever is open ends here.
         return [*found, Step("rollback"), Step("show work_mem"), Step("show search_path")]
 
@@ -118,7 +136,7 @@ class Script:
         return self.rng.choice(self.keys[shard])
 
     def transaction(self):
-        """Statements from BEGIN to COMMIT, most of the time. Each is a text and its values."""
+        """Statements from BEGIN to COMMIT, most of the time: texts with their values, or parts."""
         rng, found = self.rng, []
         if rng.random() < 0.85:
             found.append((rng.choice(BEGINS), ()))
@@ -147,8 +165,11 @@ class Script:
         return rng.choice(["select count(*) from accounts", *BEGINS, *ENDS]), ()
 
     def with_key(self):
-        """A statement that says its shard, with a constant or a parameter."""
+        """A statement that says its shard, with a constant or a parameter, or a run of one that is
+        prepared."""
         key, new = self.key(), next(self.ids)
+        if self.names and self.rng.random() < 0.2:
+            return Part("", (key,), self.rng.choice(self.names), parse=False)
         text = self.rng.choice([
             "select name from accounts where account_id = {}", "select count(*) from orders where account_id = {}",
             f"insert into orders (account_id, id, total) values ({{}}, {new}, 1)",
@@ -171,18 +192,31 @@ class Script:
             return text.format(key), ()
         return text.format("$1"), (key,)
 
+    def prepare(self):
+        """A step that only prepares a statement, as drivers do it."""
+        name = f"p{next(self.ids)}"
+        self.names.append(name)
+        text = self.rng.choice(["select name from accounts where account_id = $1",
+                                "select count(*) from orders where account_id = $1",
+                                "update accounts set score = 1 where account_id = $1"])
+        return Step(None, (Part(text, (), name, describe=True, run=False),), flush=self.rng.random() < 0.5)
+
     def step(self, texts):
         """The first step of what is left, and the rest."""
         rng = self.rng
+        if rng.random() < 0.08:
+            return self.prepare(), texts
         cancel = rng.random() < 0.02
+        if isinstance(texts[0], Part):
+            return Step(None, (texts[0],), cancel), texts[1:]
+        plain = list(itertools.takewhile(lambda text: not isinstance(text, Part), texts))
         if rng.random() < 0.55:
-            count = rng.choice([1, 1, 1, 1, 2, 3])
-            query = "; ".join(text.replace("$1", str(values[0]) if values else "")
-                              for text, values in texts[:count])
-            return Step(query, cancel=cancel), texts[count:]
-        count = rng.choice([1, 1, 1, 2, 3])
-        parts = [part for text, values in texts[:count] for part in self.parts(text, values)]
-        return Step(None, tuple(parts), cancel), texts[count:]
+            plain = plain[:rng.choice([1, 1, 1, 1, 2, 3])]
+            query = "; ".join(text.replace("$1", str(values[0]) if values else "") for text, values in plain)
+            return Step(query, cancel=cancel), texts[len(plain):]
+        plain = plain[:rng.choice([1, 1, 1, 2, 3])]
+        parts = [part for text, values in plain for part in self.parts(text, values)]
+        return Step(None, tuple(parts), cancel), texts[len(plain):]
 
     def parts(self, text, values):
         """How a group has a statement."""
@@ -203,9 +237,9 @@ class Difference(Exception):
     """A step's answer is not that of the one database."""
 
 
-def status(messages):
+def status(messages, before):
     """The transaction's status after a step."""
-    return messages[-1].body.decode()
+    return messages[-1].body.decode() if messages[-1].tag == "Z" else before
 
 
 def play(steps, through, direct, between=lambda: None, tally=None):
@@ -216,23 +250,38 @@ def play(steps, through, direct, between=lambda: None, tally=None):
     for at, step in enumerate(steps):
         if step.cancel:
             through.cancel()
-        ours = through.ask(step.sent())
-        refusal = next((at for at, got in enumerate(ours) if is_refusal(got)), None)
+        if not step.piped or at == 0:
+            end = next((end for end in range(at + 1, len(steps)) if not steps[end].piped), len(steps))
+            through.send(*(one.sent() for one in steps[at:end]))
+        ours = step.read(through)
+        refusal = next((at for at, got in enumerate(ours) if is_refusal(got) or is_judged(step, got)), None)
         if refusal is None:
-            theirs = direct.ask(step.sent())
+            direct.send(step.sent())
+            theirs = step.read(direct)
             found = difference(settled(theirs), settled(ours))
             if last == "E" and aborted(ours) and any(got.tag == "E" for got in theirs):
                 found = ""
+            if any(got.tag == "E" and b"before any query" in got.body for got in theirs):
+                # PostgreSQL has had a snapshot to describe a statement.
+                return
         else:
-            theirs = direct.ask(step.refused_at(ours[:refusal]).sent())
+            instead = step.refused_at(ours[:refusal])
+            direct.send(instead.sent())
+            theirs = instead.read(direct)
             found = difference(settled(completed(theirs)), settled(completed(ours)))
         if tally is not None:
             tally["refused" if refusal is not None else "answered"] += 1
-        if found or status(ours) != status(theirs):
-            raise Difference(f"step {at} {step} in status {last}: {found}; status {status(ours)} instead of "
-                             f"{status(theirs)}")
-        last = status(ours)
+        if found or status(ours, last) != status(theirs, last):
+            raise Difference(f"step {at} {step} in status {last}: {found}; status "
+                             f"{status(ours, last)} instead of {status(theirs, last)}")
+        last = status(ours, last)
         between()
+
+
+def is_judged(step, message):
+    """Whether Howdah has found a mistake before it sent anything of a group with several statements."""
+    fields = message.fields() if message.tag == "E" else {}
+    return len(step.parts) > 1 and fields.get("C") == "42601" and "R" not in fields
 
 
 def aborted(messages):
@@ -247,7 +296,7 @@ def completed(messages):
     end = next((at for at, got in enumerate(messages) if got.tag == "E"), len(messages))
     while end and messages[end - 1].tag not in "CI":
         end -= 1
-    return [*messages[:end], messages[-1]]
+    return [*messages[:end], *(messages[-1:] if messages[-1].tag == "Z" else [])]
 
 
 def shorter(steps, differs):
