@@ -14,7 +14,9 @@ NAMES = [name for name, program in (PROGRAMS | FRAMEWORKS).items() if program.sh
 @pytest.fixture(scope="module")
 def world(postgres):
     """Three shards, and one database with all rows."""
-    return World(postgres, 3, "drivers")
+    found = World(postgres, 3, "drivers")
+    yield found
+    found.close()
 
 
 @pytest.mark.parametrize("name", NAMES)

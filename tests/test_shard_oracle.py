@@ -27,7 +27,10 @@ ANSWERED_STATEMENTS, ANSWERED_STEPS = 0.5, 0.85
 @pytest.fixture(scope="module")
 def worlds(postgres):
     """A world for each number of shards."""
-    return {count: World(postgres, count) for count in COUNTS}
+    found = {count: World(postgres, count) for count in COUNTS}
+    yield found
+    for world in found.values():
+        world.close()
 
 
 @pytest.fixture(scope="module")

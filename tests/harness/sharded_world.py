@@ -94,6 +94,7 @@ class World:
         self.name = f"{name}{count}"
         self.whole = f"{self.name}_whole"
         self.shards = [f"{self.name}_{number}" for number in range(count)]
+        self._own = {}  # connections past Howdah
         self._make()
         # Each distribution's keys by their shard.
         self.keys = self._read_keys()
@@ -181,6 +182,17 @@ class World:
         for database in [self.whole, *self.shards]:
             sql(copies + "analyze;", database)
 
+    def sql(self, statement, database):
+        """Runs statements in one of the databases, and gives their rows."""
+        if database not in self._own:
+            self._own[database] = self.connect(database)
+        return self._own[database].rows(statement)
+
+    def close(self):
+        """Closes the world's own connections."""
+        for client in self._own.values():
+            client.close()
+
     def connect(self, database):
         """A raw client of the one database or of a shard, past Howdah."""
         return self.postgres.connect(database=database)
@@ -209,7 +221,7 @@ class World:
         found = {}
         for name, values in ranges.items():
             by_shard = found[name] = [[] for _ in range(self.count)]
-            for key, shard in self.postgres.sql(
+            for key, shard in self.sql(
                     f"select k, owner_{name}(k) from {values} k order by 1", self.whole):
                 if shard is not None:
                     by_shard[int(shard)].append(int(key) if key.isdigit() else key)
@@ -217,20 +229,20 @@ class World:
 
     def reset(self):
         """All rows as they were at the beginning, everywhere."""
-        again = "".join(f"truncate {table}; insert into {table} select * from base.{self._base(table)};"
+        again = "".join(f"delete from {table}; insert into {table} select * from base.{self._base(table)};"
                         for table in self.all_tables())
         for database in [self.whole, *self.shards]:
-            self.postgres.sql(again, database)
+            self.sql(again, database)
 
     def replicate(self):
         """Brings the replicated tables of all shards to what their homes have."""
         for table, home in REPLICATED.items():
-            rows = self.postgres.sql(f"select r::text from {table} r", self.shards[home])
+            rows = self.sql(f"select r::text from {table} r", self.shards[home])
             values = ", ".join(wire_text(row[0]) for row in rows)
             fill = f"insert into {table} select (r::{table}).* from unnest(array[{values}]::text[]) r"
             for number, shard in enumerate(self.shards):
                 if number != home:
-                    self.postgres.sql(f"delete from {table}; {fill}", shard)
+                    self.sql(f"delete from {table}; {fill}", shard)
 
     def state(self, database):
         """Rows of all tables: (table, row as text, shard that it belongs to)."""
@@ -239,7 +251,7 @@ class World:
         asked += [f"select '{table}', r::text, '{shard}' from {table} r"
                   for table, shard in ON_ONE_SHARD.items()]
         asked += [f"select '{table}', r::text, 'all' from {table} r" for table in REPLICATED]
-        return [tuple(row) for row in self.postgres.sql(" union all ".join(asked), database)]
+        return [tuple(row) for row in self.sql(" union all ".join(asked), database)]
 
     def faults(self):
         """What is not on the shards as in the one database, as lines of text."""
