@@ -20,7 +20,7 @@ def exchange(client, statement, mode, results=0):
         return client.ask(wire.query(statement.text))
     name = NAME if mode in ("prepared", "described") else ""
     parse = wire.parse(statement.text, name, [parameter.oid for parameter in statement.parameters])
-    if mode == "extended":
+    if mode == "extended" or mode == "portal" and statement.writes:
         return client.ask(parse, *run(statement.parameters, name, results), wire.execute(), wire.sync())
     if mode == "portal":
         return client.ask(parse, *run(statement.parameters, name, results), wire.execute("", 1), wire.execute(),

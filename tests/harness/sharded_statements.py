@@ -116,7 +116,9 @@ class Generator:
         return self.rng.choice(["red", "note 1", "name 2", "eu", "kind 1", "de", "dark", ""])
 
     def alias(self, letter="t"):
-        """A new name."""
+        """A new name; now and then one that hides an outer one."""
+        if letter == "t" and self.aliases and self.chance(0.07):
+            return f"t{self.rng.randint(1, self.aliases)}"
         self.aliases += 1
         return f"{letter}{self.aliases}"
 
@@ -132,7 +134,7 @@ class Generator:
         if style == 6:
             return f"{value()} = {ref}"
         if style == 7:
-            return f"{ref} in ({value()}, {value()})"
+            return f"{ref} in ({value()}, {self.rng.choice([value(), value(), 'null'])})"
         if style == 8:
             return f"{ref} = any ({self.values.array([self.key(column.key) for _ in range(2)], column.kind)})"
         if style == 9:
@@ -306,7 +308,11 @@ class Generator:
             return f"generate_series(1, 4) {alias} (g)", [Column(f"{alias}.g", "int")]
         table = self.rng.choice(READ)
         only = self.rng.choice(["", "", "", "only "]) if table.startswith(("orders", "accounts")) else ""
-        return f"{only}{table} {alias}", self.columns(table, alias)
+        found = self.columns(table, alias)
+        if self.chance(0.06):
+            # Which table's column it is must be found.
+            found = [column._replace(ref=column.ref.split(".")[1]) for column in found]
+        return f"{only}{table} {alias}", found
 
     def link(self, new, before):
         """Equality of a new source with one before, mostly of keys."""
@@ -329,6 +335,8 @@ class Generator:
             # A lateral source can't name the side that an outer join may make NULL.
             lateral = kind in (",", "cross join", "join", "left join")
             new, its = self.source([*columns, *outer], depth, lateral)
+            if self.chance(0.12):
+                new, its = self.nested(new, its, depth)
             if kind in (",", "cross join"):
                 if self.chance(0.9):
                     where.append(self.link(its, columns))
@@ -344,6 +352,13 @@ class Generator:
                 text, columns = self.joined(text, columns)
         return text, columns, where
 
+    def nested(self, text, columns, depth):
+        """A join in parentheses, as one side of another."""
+        new, its = self.source([], depth, False)
+        kind = self.rng.choice(["join", "left join", "left join", "right join", "full join"])
+        on = self.join_condition(kind, "", its, columns, depth)
+        return f"({text} {kind} {new}{on})", columns + its
+
     def joined(self, text, columns):
         """A join under an alias of its own."""
         alias = self.alias("j")
@@ -355,7 +370,7 @@ class Generator:
         """ON or USING."""
         if kind.startswith("natural"):
             return ""
-        if " join " not in before_text and self.chance(0.15) \
+        if before_text and " join " not in before_text and self.chance(0.15) \
                 and new[0].ref.endswith(".account_id") and before[0].ref.endswith(".account_id"):
             return " using (account_id)"
         parts = [self.link(new, before)]
@@ -388,10 +403,55 @@ class Generator:
                 linked = True
         if self.chance(0.4) and columns:
             parts.append(self.noise([*columns, *outer], depth))
+        if self.chance(0.06) and keys:
+            parts = self.bridge(self.rng.choice(keys), columns) or parts
         self.rng.shuffle(parts)
         if len(parts) > 1 and self.chance(0.04):
             return f" where {' or '.join(parts)}"
         return f" where {' and '.join(parts)}" if parts else ""
+
+    def bridge(self, key, columns):
+        """A key that equals a column, which is compared with the value."""
+        others = [column for column in columns if family(column.kind) == family(key.kind) and column != key]
+        if not others:
+            return []
+        other = self.rng.choice(others)
+        value = self.values.value(self.key(key.key), other.kind)
+        return [f"{key.ref} = {other.ref}", self.rng.choice([
+            f"{other.ref} = {value}", f"{other.ref} = {value}", f"{value} = {other.ref}",
+            f"{other.ref} in ({value})", f"({other.ref} = {value} or {other.ref} is null)"])]
+
+    def hidden(self):
+        """An integer that comes from a query in an unusual place; the query may read all shards."""
+        table = self.rng.choice([name for name, (of, _) in TABLES.items() if of])
+        column = self.columns(table, self.alias("h"))[0]
+        where = f" where {self.test(column, DEEPEST)}" if self.chance(0.85 if self.near else 1) else ""
+        query = f"(select count(*)::int from {table} {column.ref.split('.')[0]}{where})"
+        one = self.rng.choice([
+            "{}", "array[{}]", "(array(select {}))[1]", "case {} when 1 then 2 else 3 end", "coalesce({}, 1)",
+            "greatest(1, {})", "row({}, 1)::text", "({})::text::int", "case when {} > 1 then 1 end", "nullif(1, {})",
+            "{} is distinct from 2", "{} between 1 and 9", "1 between {} and 9", "3 in (1, {})",
+            "{} = any (array[1, {}])", "(array[1, 2, 3])[{}]", "substr('abcdef', {})", "extract(day from "
+            "date '2026-01-01' + {})", "not {} = 3", "({}, 1) < (2, 2)", "'a' || {} collate \"C\"", "- {}",
+            "exists (select {})", "(select max(x) from generate_series(1, {}) x)", "array(select {} union select 1)",
+            "(select sum(x + {}) from (values (1), ({})) v (x))", "{} is null", "({} > 1) is not true",
+            "(select count(*) from (select 1 limit {}) x)", "overlay('abc' placing 'x' from 1 for {})",
+            "(select x from (values (1), (2), (3)) v (x) order by x = {}, x limit 1)", "xmlelement(name a, {})::text",
+            "(select count(*) filter (where x > {}) from generate_series(1, 3) x)", "to_char({}, '99')",
+            "(select sum(x) over (partition by x > {}) from generate_series(1, 2) x order by x limit 1)",
+            "(select string_agg(x::text, ',' order by abs(x - {}), x) from generate_series(1, 4) x)",
+            "(select percentile_disc(0.5) within group (order by x + {}) from generate_series(1, 3) x)",
+            "(with w as (select {} as y) select y from w)", "(select x from lateral (select {} as x) l)",
+            "(select count(*) from unnest(array[1, {}]) x)", "(select max(x) from rows from (generate_series(1, {})) x)",
+            "(select max(x) from (select 1 as x union all select {}) u)", "concat(variadic array[{}, 1])",
+            "(select 1 from (select 1) a join (select 2) b on {} > 0 limit 1)", "make_date(y := 2026, m := 1, d := {} + 1)",
+            "(select count(*) from (select 1 group by rollup ({})) g)", "jsonb_build_object('a', {})::text",
+            "(select count(*) from generate_series(1, 5) x having count(*) > {})", "current_date - current_date + {}",
+            "(select y from (select {} as y offset 0) o)", "abs({})",
+            "(select distinct on (x > {}) x from generate_series(1, 3) x order by x > {}, x limit 1)",
+            "row({}) = row(1)",
+        ])
+        return one.replace("{}", query)
 
     def select(self, depth, outer=(), kinds=None):
         """A query without an order, with its columns (which have no names). kinds: of its columns."""
@@ -495,6 +555,12 @@ class Generator:
             return ""
         parts = []
         for _ in range(self.rng.choice([1, 1, 2])):
+            if self.chance(0.12):
+                table = self.rng.choice([name for name in TENANT_TABLES if name != "events_1"])
+                column = self.columns(table, self.alias("s"))[0]
+                parts.append(f"{table} as (select * from {table} {column.ref.split('.')[0]} "
+                             f"where {self.test(column, DEEPEST)})")
+                continue
             name = self.alias("w")
             if self.chance(0.2):
                 text, columns = self.writing_query()
@@ -521,24 +587,45 @@ class Generator:
         end = self.rng.choice([
             "select * from t", "select o.id, t.n from t join orders o on o.account_id = t.account_id",
             "select count(*) from orders where account_id in (select account_id from t)"])
-        tail = " order by 1" + (", 2" if "count" not in end else "") + (", 3" if "*" in end[:9] else "")
+        tail = " order by 1, 2, 3" if "*" in end[:9] else " order by 1, 2" if end.startswith("select o") else ""
         return f"with recursive t (account_id, parent_id, n) as ({first} {word} select {out}, t.n + 1 " \
                f"from accounts a join t on {on} where t.n < 4) {end}{tail}"
 
     def read(self):
         """A statement that gives rows in one order."""
-        if self.chance(0.03):
+        if self.chance(0.04):
             return self.recursive()
         ctes = self.with_queries()
         text, columns = self.select(0)
+        if self.chance(0.1) and text.startswith("select ") and not text.startswith("select *"):
+            text, more = self.hiding(text)
+            columns = columns + more
         order = f" order by {', '.join(str(n) for n in range(1, len(columns) + 1))}"
         limit = self.rng.choice([""] * 8 + [" limit 3", " limit 2 offset 1"])
+        if self.chance(0.02):
+            limit = self.rng.choice([f" limit ({self.hidden()})", f" offset ({self.hidden()})",
+                                     f" fetch first ({self.hidden()}) rows only"])
         if self.chance(0.03) and not self.values.allowed and not self.written:
             return f"copy ({ctes}{text}{order}{limit}) to stdout"
         lock = ""
         if not limit and self.chance(0.04):
             lock = self.rng.choice([" for update", " for share", " for key share"])
         return f"{ctes}{text}{order}{limit}{lock}"
+
+    def hiding(self, text):
+        """A query with an expression that has another in an unusual place, and what columns it has more."""
+        hidden = self.hidden()
+        style = self.rng.randrange(4)
+        if style == 0 and " group by " not in text:
+            return f"{text} {'and' if ' where ' in text.split(' from ')[-1] else 'where'} {hidden} is not null", []
+        if style == 1:
+            return f"select * from ({text}) {self.alias('x')} where ({hidden}) is not null", []
+        if style == 2:
+            return f"select * from ({text}) {self.alias('x')} join lateral (select {hidden}) y on true", \
+                [Column("", "int")]
+        if "distinct" in text[:20]:
+            return text, []
+        return text.replace("select ", f"select {hidden}, ", 1), [Column("", "int")]
 
     # Writes
 
@@ -565,7 +652,7 @@ class Generator:
         text = ctes + self.rng.choice([self.insert, self.insert, self.update, self.update, self.delete])(table)
         if self.chance(0.4):
             columns = self.columns(table, table.split(".")[-1])
-            back = self.rng.choice(["*", self.rng.choice(columns).ref,
+            back = self.rng.choice(["*", self.rng.choice(columns).ref, self.hidden(),
                                     f"{self.expression('int', columns, DEEPEST)}, {columns[0].ref}"])
             text += f" returning {back}"
         return text
@@ -630,6 +717,8 @@ class Generator:
                                 f"{key} = {self.values.plain(self.key(distribution), columns[key])}"
                                 if distribution else f"{name} = null"])
         where = f" where excluded.{name} is not null" if self.chance(0.2) else ""
+        if self.chance(0.05):
+            where = f" where ({self.hidden()}) is not null"
         return f" on conflict ({UNIQUE[table]}) do update set {set_}{where}"
 
     def inserted_query(self, table):
@@ -669,7 +758,8 @@ class Generator:
         sets = []
         for column in self.rng.sample(free, self.rng.choice([1, 1, min(2, len(free))])):
             name = column.ref.split(".")[1]
-            value = self.expression(column.kind, mine, DEEPEST - 1)
+            value = self.expression(column.kind, mine, DEEPEST - 1) if self.chance(0.92) else \
+                f"({self.hidden()})::text::{column.kind}"
             sets.append(f"{name} = cast({value} as {column.kind})" if self.chance(0.8) else f"{name} = default")
         if distribution and self.chance(0.15):
             key = mine[0].ref.split(".")[1]
