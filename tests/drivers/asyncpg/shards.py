@@ -19,9 +19,21 @@ async def prepared(connection):
     count = await connection.prepare(COUNT)
     in_transactions = await connection.prepare(COUNT + " and id > 0")
     for tenant in TENANTS:
-        yield await count.fetchval(tenant)
         async with connection.transaction():
             yield await in_transactions.fetchval(tenant)
+        yield await count.fetchval(tenant)
+
+
+async def prepared_inside(connection):
+    """A statement that is prepared in a transaction, behind which a Query comes: asyncpg sends no Sync."""
+    for tenant in TENANTS:
+        work = connection.transaction()
+        await work.start()
+        await connection.prepare(COUNT + f" and id > {tenant}")
+        await connection.execute(f"insert into orders (account_id, id) values ({tenant}, 503)")
+        yield await connection.fetchval(COUNT, tenant)
+        await work.rollback()
+        yield await connection.fetchval(COUNT, tenant)
 
 
 async def transactions(connection):
@@ -59,7 +71,7 @@ async def requests(_connection):
 
 
 async def main():
-    for behaviour in (prepared, transactions, many, requests):
+    for behaviour in (prepared, prepared_inside, transactions, many, requests):
         connection = await asyncpg.connect()
         print(behaviour.__name__, *[found async for found in behaviour(connection)])
         await connection.close()
