@@ -11,7 +11,7 @@ import random
 
 import pytest
 
-from harness import sharded_play, sharded_transactions, wire
+from harness import machine, sharded_play, sharded_transactions, wire
 from harness.sharded_play import MODES, Pair, Tally
 from harness.sharded_statements import Generator, Statement
 from harness.sharded_world import LAST_TENANT, World
@@ -109,7 +109,7 @@ def play_transactions(steps, seed, world, howdah, counts=None):
             if rng.random() < 0.4:
                 other.rows(f"select name from accounts where account_id = {rng.randint(1, LAST_TENANT)}")
         try:
-            sharded_transactions.play(steps, through, direct, between, counts)
+            sharded_transactions.play(steps, through, direct, between, counts, world.postgres.sleepers)
             return "; ".join(world.faults())
         except sharded_transactions.Difference as found:
             return str(found)
@@ -133,3 +133,33 @@ def test_transactions(oracle, worlds, request, capsys, count):
     with capsys.disabled():
         print(f"\n{count} shards, steps of transactions: {dict(counts)}")
     assert counts["answered"] > ANSWERED_STEPS * sum(counts.values())
+
+
+def test_a_cancel_while_waiting(shared_howdah, worlds):
+    """A transaction whose first statement is cancelled while it waits for a server has failed."""
+    world = worlds[2]
+    howdah = shared_howdah(databases=world.entries(), maps=world.maps(), sharding_preview=1,
+                           default_pool_size=1)
+    tenant = world.keys["tenant"][0][0]
+    insert = f"insert into orders (account_id, id) values ({tenant}, 700)"
+    with wire.connect(howdah.address, "postgres", world.name) as holder, \
+            wire.connect(howdah.address, "postgres", world.name) as client:
+        holder.rows(f"begin; select name from accounts where account_id = {tenant}")
+        for begin, first in ((wire.query("begin"), wire.query(insert)),
+                             (extended("begin"), extended(insert))):
+            client.ask(begin)
+            client.send(first)
+            machine.wait_until(lambda: howdah.pool(world.shards[0])["cl_waiting"] == 1, "the client to wait")
+            client.cancel()
+            answer = client.read_until("Z")
+            assert [got.fields()["C"] for got in answer if got.tag == "E"] == ["57014"]
+            assert sharded_transactions.status(answer, "T") == "E"
+            assert client.error(first)["C"] == "25P02"
+            client.rows("rollback")
+        holder.rows("rollback")
+        assert client.rows(f"select id from orders where account_id = {tenant} and id = 700") == []
+
+
+def extended(text):
+    """A statement in the extended protocol."""
+    return wire.parse(text) + wire.bind() + wire.execute() + wire.sync()

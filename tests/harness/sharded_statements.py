@@ -652,7 +652,8 @@ class Generator:
         text = ctes + self.rng.choice([self.insert, self.insert, self.update, self.update, self.delete])(table)
         if self.chance(0.4):
             columns = self.columns(table, table.split(".")[-1])
-            back = self.rng.choice(["*", self.rng.choice(columns).ref, self.hidden(),
+            # Of another table PostgreSQL takes any row that fits.
+            back = self.rng.choice([f"{table.split('.')[-1]}.*", self.rng.choice(columns).ref, self.hidden(),
                                     f"{self.expression('int', columns, DEEPEST)}, {columns[0].ref}"])
             text += f" returning {back}"
         return text

@@ -8,7 +8,7 @@ import itertools
 import random
 from typing import NamedTuple
 
-from . import wire
+from . import machine, wire
 from .sharded_play import difference, is_refusal, settled
 
 # Takes the place of what Howdah has refused.
@@ -41,8 +41,8 @@ class Part(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A Query, or a group of parts that ends with Sync. cancel: a cancel request comes before. flush: it
-    ends with Flush instead. piped: it is sent together with the step before."""
+    """A Query, or a group of parts that ends with Sync. cancel: a cancel request comes before, or while the
+    step sleeps. flush: it ends with Flush instead. piped: it is sent together with the step before."""
 
     query: str | None
     parts: tuple = ()
@@ -55,6 +55,11 @@ class Step(NamedTuple):
         if self.query is not None:
             return wire.query(self.query)
         return b"".join(part.sent() for part in self.parts) + (wire.flush() if self.flush else wire.sync())
+
+    @property
+    def sleeps(self):
+        """Whether a cancel request must end it."""
+        return "pg_sleep" in (self.query or "") or any("pg_sleep" in part.text for part in self.parts)
 
     def read(self, client):
         """What comes back. An error before a Flush is followed by a Sync."""
@@ -125,8 +130,8 @@ class Script:
                 if found and found[-1].flush and "isolation" in str(step.query or step.parts):
                     # Of an open group PostgreSQL may have a snapshot already.
                     continue
-                piped = found and not found[-1].flush and self.rng.random() < 0.1
-                found.append(step._replace(piped=True) if piped and not step.cancel and not step.flush else step)
+                piped = found and not found[-1].flush and not found[-1].sleeps and self.rng.random() < 0.1
+                found.append(step._replace(piped=True) if piped and not (step.cancel or step.flush or step.sleeps) else step)
         # Whatever is open ends here.
         return [*found, Step("rollback"), Step("show work_mem"), Step("show search_path")]
 
@@ -207,6 +212,9 @@ class Script:
         if rng.random() < 0.08:
             return self.prepare(), texts
         cancel = rng.random() < 0.02
+        if rng.random() < 0.04:
+            text = f"select pg_sleep(60) from accounts where account_id = {self.key()}"
+            return (Step(text) if rng.random() < 0.5 else Step(None, (Part(text),))), texts
         if isinstance(texts[0], Part):
             return Step(None, (texts[0],), cancel), texts[1:]
         plain = list(itertools.takewhile(lambda text: not isinstance(text, Part), texts))
@@ -242,10 +250,11 @@ def status(messages, before):
     return messages[-1].body.decode() if messages[-1].tag == "Z" else before
 
 
-def play(steps, through, direct, between=lambda: None, tally=None):
+def play(steps, through, direct, between=lambda: None, tally=None, asleep=None):
     """Plays a script on a client of Howdah and one of the database with all rows. Raises Difference.
 
-    between: what others do meanwhile. tally: a Counter of what became of steps."""
+    between: what others do meanwhile. tally: a Counter of what became of steps. asleep: whether a session
+    of PostgreSQL sleeps."""
     last = "I"
     for at, step in enumerate(steps):
         if step.cancel:
@@ -253,10 +262,14 @@ def play(steps, through, direct, between=lambda: None, tally=None):
         if not step.piped or at == 0:
             end = next((end for end in range(at + 1, len(steps)) if not steps[end].piped), len(steps))
             through.send(*(one.sent() for one in steps[at:end]))
+        if step.sleeps:
+            interrupt(through, asleep)
         ours = step.read(through)
         refusal = next((at for at, got in enumerate(ours) if is_refusal(got) or is_judged(step, got)), None)
         if refusal is None:
             direct.send(step.sent())
+            if step.sleeps:
+                interrupt(direct, asleep)
             theirs = step.read(direct)
             found = difference(settled(theirs), settled(ours))
             if last == "E" and aborted(ours) and any(got.tag == "E" for got in theirs):
@@ -276,6 +289,13 @@ def play(steps, through, direct, between=lambda: None, tally=None):
                              f"{status(ours, last)} instead of {status(theirs, last)}")
         last = status(ours, last)
         between()
+
+
+def interrupt(client, asleep):
+    """Cancels what a client has sent, unless that ends by itself."""
+    machine.wait_until(lambda: client.waiting() or asleep(), "a statement to sleep or to end")
+    if not client.waiting():
+        client.cancel()
 
 
 def is_judged(step, message):
