@@ -117,6 +117,8 @@ class Script:
         self.keys = world.keys["tenant"]
         self.shard = self.rng.randrange(len(self.keys))
         self.names = []
+        # Whether the session says a tenant, which places what is not proved.
+        self.hints = self.rng.random() < 0.2
         self.ids = iter(range(100, 100_000))
 
     def steps(self):
@@ -143,6 +145,8 @@ class Script:
     def transaction(self):
         """Statements from BEGIN to COMMIT, most of the time: texts with their values, or parts."""
         rng, found = self.rng, []
+        if self.hints and rng.random() < 0.5:
+            found.append((f"set howdah.key = 'tenant:{self.key()}'", ()))
         if rng.random() < 0.85:
             found.append((rng.choice(BEGINS), ()))
         for _ in range(rng.choice([0, 1, 2, 3, 4, 6])):
@@ -167,6 +171,8 @@ class Script:
             return rng.choice(ERRORS), ()
         if style < 0.96:
             return f"set local howdah.key = 'tenant:{self.key()}'", ()
+        if self.hints:
+            return rng.choice([f"set howdah.key = 'tenant:{self.key()}'", "reset howdah.key", "discard all"]), ()
         return rng.choice(["select count(*) from accounts", *BEGINS, *ENDS]), ()
 
     def with_key(self):
@@ -265,7 +271,7 @@ def play(steps, through, direct, between=lambda: None, tally=None, asleep=None):
         if step.sleeps:
             interrupt(through, asleep)
         ours = step.read(through)
-        refusal = next((at for at, got in enumerate(ours) if is_refusal(got) or is_judged(step, got)), None)
+        refusal = next((at for at, got in enumerate(ours) if is_refusal(got) or is_judged(step, got) or is_misplaced(got)), None)
         if refusal is None:
             direct.send(step.sent())
             if step.sleeps:
@@ -302,6 +308,11 @@ def is_judged(step, message):
     """Whether Howdah has found a mistake before it sent anything of a group with several statements."""
     fields = message.fields() if message.tag == "E" else {}
     return len(step.parts) > 1 and fields.get("C") == "42601" and "R" not in fields
+
+
+def is_misplaced(message):
+    """Whether Howdah refuses a SET of the tenant inside of a transaction."""
+    return message.tag == "E" and message.fields()["C"] == "25001" and "howdah." in message.fields()["M"]
 
 
 def aborted(messages):
