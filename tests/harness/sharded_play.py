@@ -7,8 +7,8 @@ from collections import Counter
 from . import wire
 from .sharded_statements import Statement
 
-# How a statement is sent: as a Query, by the unnamed statement, by one with a name (twice, if it only reads, and
-# with other integers then), row by row, or only described.
+# How a statement is sent: as a Query, by the unnamed statement, by one with a name (twice, if it only
+# reads, and with other integers then), row by row, or only described.
 MODES = ("simple", "extended", "prepared", "portal", "described")
 REFUSALS = ("0A000", "22023")
 NAME = "oracle"
@@ -23,8 +23,8 @@ def exchange(client, statement, mode, results=0):
     if mode == "extended" or mode == "portal" and statement.writes:
         return client.ask(parse, *run(statement.parameters, name, results), wire.execute(), wire.sync())
     if mode == "portal":
-        return client.ask(parse, *run(statement.parameters, name, results), wire.execute("", 1), wire.execute(),
-                          wire.sync())
+        return client.ask(parse, *run(statement.parameters, name, results), wire.execute("", 1),
+                          wire.execute(), wire.sync())
     found = client.ask(parse, wire.describe(name), wire.sync())
     if mode == "prepared" and error(found) is None:
         found += client.ask(*run(statement.parameters, name, results), wire.execute(), wire.sync())

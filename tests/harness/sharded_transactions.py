@@ -133,7 +133,8 @@ class Script:
                     # Of an open group PostgreSQL may have a snapshot already.
                     continue
                 piped = found and not found[-1].flush and not found[-1].sleeps and self.rng.random() < 0.1
-                found.append(step._replace(piped=True) if piped and not (step.cancel or step.flush or step.sleeps) else step)
+                alone = step.cancel or step.flush or step.sleeps
+                found.append(step._replace(piped=True) if piped and not alone else step)
         # Whatever is open ends here.
         return [*found, Step("rollback"), Step("show work_mem"), Step("show search_path")]
 
@@ -271,7 +272,8 @@ def play(steps, through, direct, between=lambda: None, tally=None, asleep=None):
         if step.sleeps:
             interrupt(through, asleep)
         ours = step.read(through)
-        refusal = next((at for at, got in enumerate(ours) if is_refusal(got) or is_judged(step, got) or is_misplaced(got)), None)
+        refusal = next((at for at, got in enumerate(ours)
+                        if is_refusal(got) or is_judged(step, got) or is_misplaced(got)), None)
         if refusal is None:
             direct.send(step.sent())
             if step.sleeps:
