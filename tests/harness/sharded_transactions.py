@@ -13,6 +13,8 @@ from .sharded_play import difference, is_refusal, settled
 
 # Takes the place of what Howdah has refused.
 FAILS = "select refused_by_howdah"
+# The last message of an answer, in a transaction, in a failed one, and outside.
+READY = tuple(wire.message("Z", status) for status in (b"T", b"E", b"I"))
 
 
 class Part(NamedTuple):
@@ -301,8 +303,10 @@ def play(steps, through, direct, between=lambda: None, tally=None, asleep=None):
 
 def interrupt(client, asleep):
     """Cancels what a client has sent, unless that ends by itself."""
-    machine.wait_until(lambda: client.waiting() or asleep(), "a statement to sleep or to end")
-    if not client.waiting():
+    def ended():
+        return client.waiting() and client.peek().endswith(READY)
+    machine.wait_until(lambda: ended() or asleep(), "a statement to sleep or to end")
+    if not ended():
         client.cancel()
 
 
