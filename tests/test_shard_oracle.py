@@ -102,7 +102,7 @@ def test_statements(oracle, worlds, request, capsys, count):
 def play_transactions(steps, seed, world, howdah, counts=None):
     """Plays a script beside another client of the pool. Gives what differs as text."""
     rng = random.Random(seed)
-    with wire.connect(howdah.address, "postgres", world.name) as through, \
+    with wire.connect(howdah.address, "postgres", world.name, seconds=10) as through, \
             world.connect(world.whole) as direct, \
             wire.connect(howdah.address, "postgres", world.name) as other:
         def between():

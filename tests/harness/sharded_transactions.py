@@ -273,7 +273,10 @@ def play(steps, through, direct, between=lambda: None, tally=None, asleep=None):
             through.send(*(one.sent() for one in steps[at:end]))
         if step.sleeps:
             interrupt(through, asleep)
-        ours = step.read(through)
+        try:
+            ours = step.read(through)
+        except (TimeoutError, wire.Ended, wire.Refused) as problem:
+            raise Difference(f"step {at} {step} in status {last}: {problem!r}") from problem
         refusal = next((at for at, got in enumerate(ours)
                         if is_refusal(got) or is_judged(step, got) or is_misplaced(got)), None)
         if refusal is None:
