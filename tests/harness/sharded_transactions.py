@@ -77,7 +77,10 @@ class Step(NamedTuple):
         """The step with an error at the place where Howdah has refused it, which came behind these
         messages."""
         if self.query is not None:
-            return Step(FAILS)
+            # The end of a failed transaction may have come before it.
+            done = sum(got.tag == "C" for got in messages)
+            texts = [text for text in self.query.split(";") if text.strip()]
+            return Step(";".join([*texts[:done], FAILS]))
         done = sum(got.tag in "12tTnCI" for got in messages)
         for at, part in enumerate(self.parts):
             if done < part.replies():
