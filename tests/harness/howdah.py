@@ -32,10 +32,11 @@ class Howdah:
     """One process with its ini, user file and log in a folder of its own."""
 
     def __init__(self, program, scratch, name, postgres=None, driver="auto", workers=1,
-                 databases=None, users=None, hosts=None, secrets=None, start=True, files=None,
-                 **settings):
-        """databases, users, hosts: entries of these sections. secrets: the user file, {user: secret}.
-        settings: keys of [pgbouncer]; the value None leaves a key out. files: descriptor limit."""
+                 databases=None, users=None, hosts=None, maps=None, secrets=None, start=True,
+                 files=None, **settings):
+        """databases, users, hosts: entries of these sections. maps: sections of sharded databases.
+        secrets: the user file, {user: secret}. settings: keys of [pgbouncer]; the value None leaves a
+        key out. files: descriptor limit."""
         self.program = program
         self.is_pgbouncer = "pgbouncer" in os.path.basename(program)
         self.postgres = postgres
@@ -57,6 +58,7 @@ class Howdah:
             "databases": databases,
             "users": users or {},
             "hosts": hosts or {},
+            **(maps or {}),
             "pgbouncer": {
                 "listen_addr": self.host,
                 "listen_port": self.port,

@@ -188,8 +188,11 @@ class Postgres:
     def wait_for_sleepers(self, count=1):
         """Waits until so many queries are in pg_sleep: PostgreSQL ignores a cancel that comes
         before it has read the query."""
-        asleep = "select count(*) from pg_stat_activity where wait_event = 'PgSleep'"
-        machine.wait_until(lambda: int(self.value(asleep)) >= count, "queries that sleep")
+        machine.wait_until(lambda: self.sleepers() >= count, "queries that sleep")
+
+    def sleepers(self):
+        """How many queries are in pg_sleep."""
+        return int(self.value("select count(*) from pg_stat_activity where wait_event = 'PgSleep'"))
 
     @contextlib.contextmanager
     def lock(self, number):

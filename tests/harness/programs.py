@@ -38,6 +38,7 @@ class Program:
     tools: tuple = ()  # what must be on PATH
     packages: str = ""  # where its packages come from
     console: list = field(default_factory=list)  # the command that reads the console
+    shards: list = field(default_factory=list)  # the command for a database that may be sharded
     binds: bool = True  # SCRAM with a bound channel is among what it can
     finds: list = field(default_factory=list)  # the command that fails where a library is missing
 
@@ -139,28 +140,30 @@ class Program:
 
 
 PROGRAMS = {program.name: program for program in (
-    Program("psycopg", [sys.executable, "workload.py"], console=[sys.executable, "console.py"]),
+    Program("psycopg", [sys.executable, "workload.py"], console=[sys.executable, "console.py"],
+            shards=[sys.executable, "shards.py"]),
     Program("asyncpg", [sys.executable, "workload.py"], console=[sys.executable, "console.py"],
-            binds=False),
+            shards=[sys.executable, "shards.py"], binds=False),
     Program("node-postgres", ["node", "workload.mjs"], ["npm", "ci", "--silent"], ("node", "npm"),
             "the npm registry", ["node", "console.mjs"]),
     Program("postgres.js", ["node", "workload.mjs"], ["npm", "ci", "--silent"], ("node", "npm"),
             "the npm registry", binds=False),
     Program("pgx", ["built/workload"], ["go", "build", "-o", "built/", "./..."], ("go",),
-            "the Go module proxy", ["built/console"]),
+            "the Go module proxy", ["built/console"], ["built/shards"]),
     Program("lib-pq", ["./workload"], ["go", "build", "-o", "workload", "."], ("go",),
             "the Go module proxy", binds=False),
     Program("tokio-postgres", ["target/debug/workload"], ["cargo", "build", "--quiet", "--locked"],
             ("cargo",), "crates.io"),
     Program("pgjdbc", ["java", "-cp", "target/classes:target/dependency/*", "Workload"],
             ["mvn", "-q", "-B", "compile", "dependency:copy-dependencies"], ("java", "mvn"),
-            "Maven Central", ["java", "-cp", "target/classes:target/dependency/*", "Console"]),
+            "Maven Central", ["java", "-cp", "target/classes:target/dependency/*", "Console"],
+            ["java", "-cp", "target/classes:target/dependency/*", "Shards"]),
     Program("ruby-pg", ["ruby", "workload.rb"], tools=("ruby",), finds=["ruby", "-e", "require 'pg'"]),
 )}
 
 FRAMEWORKS = {program.name: program for program in (
-    Program("django", [sys.executable, "workload.py"]),
-    Program("activerecord", ["ruby", "workload.rb"], tools=("ruby",),
+    Program("django", [sys.executable, "workload.py"], shards=[sys.executable, "shards.py"]),
+    Program("activerecord", ["ruby", "workload.rb"], tools=("ruby",), shards=["ruby", "shards.rb"],
             finds=["ruby", "-e", "require 'pg'; require 'active_record'"]),
 )}
 

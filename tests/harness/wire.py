@@ -333,6 +333,10 @@ class Wire:
         fcntl.ioctl(self.socket, termios.FIONREAD, count)
         return int.from_bytes(count, sys.byteorder)
 
+    def peek(self):
+        """What the kernel has for us, which stays there."""
+        return self.socket.recv(1 << 20, socket.MSG_PEEK)
+
     def quiet(self, seconds=0.05):
         """True when nothing came so far: to show that a reply is not there *before* its time."""
         before = self.socket.gettimeout()

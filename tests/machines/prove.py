@@ -66,6 +66,9 @@ MACHINES = [
              ["tests/test_transparent.py", "tests/test_in_turn.py"], "--long", "--driver", "both"),
     of_tests("generated", "the same for messages nobody thought of: generated scripts, cut at random",
              ["tests/test_generated.py"], "--seeds", "2000"),
+    of_tests("shards", "generated statements and transactions on two, three and five shards: PostgreSQL's "
+             "answer for all rows in one database, or a refusal",
+             ["tests/test_shard_oracle.py"], "--seeds", "500"),
     of_tests("hidden", "nothing that a text hides is left for the next client: generated disguises, "
              "with PostgreSQL as the judge",
              ["tests/test_hidden.py"], "--texts", "20000", "--driver", "epoll"),
