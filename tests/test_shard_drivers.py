@@ -10,15 +10,6 @@ pytestmark = [pytest.mark.timeout(240, func_only=True), pytest.mark.one_driver]
 
 NAMES = [name for name, program in (PROGRAMS | FRAMEWORKS).items() if program.shards]
 
-# What is known to be refused that one database answers.
-KNOWN = {
-    "asyncpg": "Parse, Describe and Flush, then BEGIN as a Query: the transaction stays where that was "
-               "described; and the reset of a pool's connection contradicts howdah.key",
-    "pgjdbc": "SET howdah.key as a statement with a name",
-    "django": "bulk_create of several rows: an array with two casts",
-}
-
-
 @pytest.fixture(scope="module")
 def world(postgres):
     """Three shards, and one database with all rows."""
@@ -27,9 +18,7 @@ def world(postgres):
     found.close()
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=pytest.mark.xfail(name in KNOWN, reason=KNOWN.get(name, ""), strict=True))
-    for name in NAMES])
+@pytest.mark.parametrize("name", NAMES)
 def test_driver(shared_howdah, world, postgres, name):
     """Transactions whose first statement has a key, prepared statements, pipelines, and a tenant that is
     said for each request."""

@@ -147,7 +147,9 @@ impl Pooler {
             });
             match read {
                 GroupRead::Commands(group) => {
-                    let decision = group.decision.clone();
+                    // If a server must answer them, it is one of the shard that they say.
+                    let hinted = sharded.local_hint(&group.texts);
+                    let decision = hinted.unwrap_or_else(|| group.decision.clone());
                     commands = Some(group);
                     decision
                 }
