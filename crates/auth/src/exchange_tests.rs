@@ -102,6 +102,7 @@ fn server(user: &str, password: &str) -> ServerLogin {
 
 fn server_with(user: &str, secret: Option<Secret>, keys: Option<ScramKeys>) -> ServerLogin {
     ServerLogin::new(ServerLoginSetup {
+        in_clear: true,
         user,
         secret,
         keys,

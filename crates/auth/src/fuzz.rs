@@ -95,6 +95,7 @@ pub fn server_login(mut input: &[u8]) {
         iterations: 1,
     });
     let mut login = ServerLogin::new(ServerLoginSetup {
+        in_clear: true,
         user: "m2",
         secret,
         keys,

@@ -15,6 +15,7 @@
 //! exchange and fail at its end ([`scram_checker`] names the remaining differences).
 #![forbid(unsafe_code)]
 
+pub mod aws;
 pub mod client_login;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;

@@ -14,6 +14,7 @@ mod database;
 mod doubts;
 mod environment;
 mod excerpt;
+mod fetched;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 mod host;
@@ -31,6 +32,7 @@ mod scopes;
 #[macro_use]
 mod setting;
 mod sharding;
+mod source;
 mod surroundings;
 pub mod table;
 #[cfg(test)]
@@ -58,18 +60,20 @@ pub use address::Address;
 pub use authority::Authority;
 pub use convert::to_toml;
 pub use excerpt::Excerpt;
+pub use fetched::{Fetched, FetchedSecret, FetchedValue, ServerSecret, SourceUse, aws_token};
 pub use host::{Host, HostPort, Ports};
 pub use in_force::{SettingInForce, ValueInForce};
 pub use parameters::Parameters;
 pub use reference::{settings_manual, settings_page};
 pub use scopes::Scopes;
 pub use setting::{Scope, Setting};
+pub use source::{AwsSigning, SecretSource, SecretText};
 pub use surroundings::Surroundings;
 pub use table::{Database, Globals, HostEntry, PeerProcess, User};
 pub use tls::{TlsFiles, TlsInForce};
 pub use value::{
     AuthType, Facility, HttpUrl, IoDriver, Kind, Lines, List, Listen, ListenLost, LoadBalance,
-    LogFormat, PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SecretText,
+    LogFormat, PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget,
     SessionAttrs, SessionState, Share, SslMode, SslNegotiation, UnnamedStatements,
 };
 
@@ -301,6 +305,8 @@ pub struct Config {
     pub tls: TlsInForce,
     /// The authority of `auth_type = ldap` or `pam`.
     pub authority: Option<Arc<Authority>>,
+    /// What the sources of secrets have given.
+    pub fetched: Fetched,
 }
 
 /// The remedy for SET of a setting that names a file.
@@ -542,15 +548,6 @@ impl Config {
         Some(listed.secret.as_ref())
     }
 
-    /// The secret with which the servers of a user's pool log in, if the configuration has it.
-    pub fn server_secret(&self, database: &Database, pooled: &str) -> Option<Secret> {
-        let own = database.server_password(pooled);
-        own.map(|password| Secret::classify(password.to_owned()))
-            .or_else(|| {
-                let user = database.server_user(pooled);
-                self.listed(&database.name, user).flatten().cloned()
-            })
-    }
 
     /// The user with this name, if the auth_file or `[users]` has one.
     pub fn user(&self, name: &str) -> Option<&Arc<User>> {

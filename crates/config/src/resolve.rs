@@ -12,6 +12,7 @@ use super::ini;
 use super::near::{distance, nearest};
 use super::setting::{Assign, Range};
 use super::sharding::WrittenMaps;
+use super::source::{SecretSource, SecretText};
 use super::surroundings::Surroundings;
 use super::table::{self, Globals};
 use super::toml_file;
@@ -65,6 +66,16 @@ fn read_secrets(
 ) -> Vec<WrittenLine> {
     let mut read = Vec::with_capacity(lines.len());
     for line in lines {
+        let fetched = |key: &String| table::find_fetched(line.scope()?, key);
+        if let Some((setting, is_command)) = line.key.as_ref().and_then(fetched) {
+            match SecretSource::of_words(is_command, &line.text) {
+                Ok(source) => read.push(with_source(setting, &source, "", line)),
+                Err(remedy) => {
+                    mistakes.push(Mistake::new(Some(&line.place), line.title(), remedy))
+                }
+            }
+            continue;
+        }
         let in_file = |key: &String| table::find_in_file(line.scope()?, key);
         let Some(setting) = line.key.as_ref().and_then(in_file) else {
             read.push(line);
@@ -74,6 +85,10 @@ fn read_secrets(
             .secret(&line.text)
             .and_then(|text| secret_of(&text))
         {
+            Ok(text) if setting.takes_sources() => {
+                let source = SecretSource::File(line.text.clone());
+                read.push(with_source(setting, &source, &text, line));
+            }
             Ok(text) => read.push(WrittenLine {
                 key: Some(setting.name.into()),
                 text,
@@ -88,6 +103,22 @@ fn read_secrets(
         }
     }
     read
+}
+
+/// A secret and its source, in place of the line that names the source.
+fn with_source(
+    setting: &Setting,
+    source: &SecretSource,
+    text: &str,
+    line: WrittenLine,
+) -> WrittenLine {
+    WrittenLine {
+        key: Some(setting.name.into()),
+        text: SecretText::line_of(source, text),
+        among: None,
+        is_sourced: true,
+        ..line
+    }
 }
 
 /// Counts the files that are read.
@@ -355,7 +386,7 @@ impl ConfigReader {
         let setting = table::find(scope.unwrap_or(Scope::Global), key);
         let done = if (key.to_owned() + &line.text).contains(NO_TEXT) {
             Err(NOT_UTF8.into())
-        } else if line.is_native && line.text.contains('\0') {
+        } else if line.has_zero_byte(setting) {
             Err("there is a zero byte in it".into())
         } else {
             match (scope, setting) {
@@ -793,6 +824,7 @@ pub(super) fn secret_of(text: &str) -> Result<String, String> {
     let line = text.strip_suffix('\n').unwrap_or(text);
     match line.strip_suffix('\r').unwrap_or(line) {
         "" => Err("it is empty".into()),
+        secret if secret.contains('\0') => Err("there is a zero byte in it".into()),
         secret => Ok(secret.into()),
     }
 }

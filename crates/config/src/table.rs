@@ -12,11 +12,12 @@ use super::host::{Host, HostPort, Ports};
 use super::ldap::LdapText;
 use super::parameters::Parameters;
 use super::setting::Range::{self, Numbers, Only, Such};
+use super::source::SecretText;
 use super::setting::{Field, default_value, fill, limit, own, time, value};
 use super::userlist::MAX_USER;
 use super::value::{
     AuthType, Facility, HttpUrl, IoDriver, Lines, List, Listen, ListenLost, LoadBalance, LogFormat,
-    PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SecretText, SessionAttrs,
+    PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SessionAttrs,
     SessionState, Share, SslMode, SslNegotiation, UnnamedStatements, Value, read_number,
     read_seconds,
 };
@@ -116,6 +117,8 @@ settings! {
         pub listed: bool,
         /// The secret in the auth_file, or the password here. Without a secret no password is right.
         pub secret: Option<Secret>,
+        /// Another password that is right, too: the other one of two.
+        pub second: Option<Secret>,
     }
 
     /// An entry of `[peers]`: another process of the same group. It may own the client that a
@@ -595,7 +598,8 @@ settings! {
             "Another name of parameters, for ini files.";
         server_password as "password": SecretText = unset; database(value); known D;
             "The password of the forced user; missing means its secret from auth_file. Without `user` \
-             it has no effect. In howdah.toml: server_password.";
+             it has no effect. In howdah.toml: server_password. Or password_file, password_command, \
+             password_source: see docs/secrets.md.";
         port: Ports = "5432"; database(own replaces); known D;
             "PostgreSQL's port. If the hosts have different ports: one for each, separated by commas.";
         require_auth: RequireAuth = unset; database(value) else server_require_auth; known NOWHERE;
@@ -653,7 +657,8 @@ settings! {
     topic "Entries of `[users]`" {
         password: SecretText = unset; user(value); known NOWHERE;
             "The user's password, or a secret as in auth_file, before which it goes. In \
-             `[databases.NAME.users]`: for this database.";
+             `[databases.NAME.users]`: for this database. Or password_file, password_command; in howdah.toml \
+             also an array of two passwords: clients use either. See docs/secrets.md.";
     }
 
     topic "Entries of `[hosts]`" {
@@ -681,6 +686,15 @@ pub fn find(scope: Scope, name: &str) -> Option<&'static Setting> {
 pub fn find_in_file(scope: Scope, key: &str) -> Option<&'static Setting> {
     let setting = find(scope, key.strip_suffix("_file")?)?;
     Some(setting).filter(|setting| setting.is_secret() && find(scope, key).is_none())
+}
+
+/// The secret setting that a key names together with where the secret comes from: `password` for
+/// `password_command` (true) and for `password_source`.
+pub fn find_fetched(scope: Scope, key: &str) -> Option<(&'static Setting, bool)> {
+    let command = key.strip_suffix("_command").map(|name| (name, true));
+    let (name, is_command) = command.or_else(|| Some((key.strip_suffix("_source")?, false)))?;
+    let setting = find(scope, name).filter(|setting| setting.takes_sources())?;
+    Some((setting, is_command))
 }
 
 /// All settings that are allowed in a scope.

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use crate::auth::Secret;
-use crate::config::{Authority, Config, Host};
+use crate::config::{Authority, Config, Host, SecretSource};
 use crate::console::holdings::Holdings;
 use crate::load::Load;
 use crate::mail::{Mail, ToBroker};
@@ -188,6 +188,14 @@ pub enum Question {
         password: Weak<Secret>,
         /// The client's address.
         remote: Address,
+    },
+    /// PostgreSQL has refused a value of a source. The source is asked anew, if that value is still its
+    /// last. No answer, but [`Event::Mail`] for all workers.
+    SecretRefused {
+        /// The source.
+        source: SecretSource,
+        /// Which of its values.
+        generation: u64,
     },
     /// Clients have waited for long. The log should say why, at most once a minute for each pool.
     LongWaits,

@@ -16,6 +16,8 @@ pub enum Reason {
     Unreachable(String),
     /// The last login to PostgreSQL failed with this error.
     LoginFailed(String),
+    /// The servers' password is awaited from its source, or the source fails, with what is known.
+    Secret(String),
     /// A limit is reached.
     HeldBy(HeldBy),
     /// A server is connecting or logging in.
@@ -30,12 +32,13 @@ pub enum Reason {
 
 impl Reason {
     /// The words of all reasons, for a page that lists them.
-    pub const WORDS: [&str; 15] = [
+    pub const WORDS: [&str; 16] = [
         "paused",
         "suspended",
         "no_host",
         "unreachable",
         "login_failed",
+        "secret",
         "pool_full",
         "database_full",
         "user_full",
@@ -49,13 +52,14 @@ impl Reason {
     ];
 
     /// An example of each reason, for a page that explains them.
-    pub fn all() -> [Reason; 15] {
+    pub fn all() -> [Reason; 16] {
         [
             Reason::Paused,
             Reason::Suspended,
             Reason::NoHost("(each host, and what it is)".into()),
             Reason::Unreachable("(the error)".into()),
             Reason::LoginFailed("(PostgreSQL's words)".into()),
+            Reason::Secret("(the source, and its error)".into()),
             Reason::HeldBy(HeldBy::Pool),
             Reason::HeldBy(HeldBy::DATABASE),
             Reason::HeldBy(HeldBy::USER),
@@ -77,6 +81,7 @@ impl Reason {
             Reason::NoHost(_) => "no_host",
             Reason::Unreachable(_) => "unreachable",
             Reason::LoginFailed(_) => "login_failed",
+            Reason::Secret(_) => "secret",
             Reason::HeldBy(HeldBy::Pool) => "pool_full",
             Reason::HeldBy(HeldBy::DATABASE) => "database_full",
             Reason::HeldBy(HeldBy::USER) => "user_full",
@@ -98,6 +103,7 @@ impl Reason {
             Reason::NoHost(why) => why.clone(),
             Reason::Unreachable(why) => format!("PostgreSQL can't be reached: {why}"),
             Reason::LoginFailed(why) => format!("the last login to PostgreSQL failed: {why}"),
+            Reason::Secret(why) => format!("the servers' password is awaited: {why}"),
             Reason::HeldBy(HeldBy::Pool) => "all servers of the pool are in use (pool_size)".into(),
             Reason::HeldBy(HeldBy::Logins) => {
                 "the host has as many logins under way as it may have (max_host_logins)".into()

@@ -40,6 +40,9 @@ impl Pooler {
             ..Server::blank((login, pool_id), connection, seeded, now)
         });
         self.watch_server(id);
+        if self.lacks_secret(id, out) {
+            return;
+        }
         let Some(HostPort { host, port }) = host else {
             self.never_connected(id, "connect failed", "no host, no unix_socket_dir", out);
             return self.nobody_is_there(pool_id);
@@ -138,7 +141,7 @@ impl Pooler {
     }
 
     /// Ends a server that never had a socket.
-    fn never_connected(&mut self, id: ServerId, why: &'static str, detail: &str, out: &mut Out) {
+    pub(super) fn never_connected(&mut self, id: ServerId, why: &'static str, detail: &str, out: &mut Out) {
         let text = format!("{why}: {detail}");
         self.note_server(Level::Warning, id, &text, out);
         self.login_failed(id, "08006", &text, out);
