@@ -67,7 +67,10 @@ impl AwsCredentials {
             ("X-Amz-Date", time.clone()),
             ("X-Amz-Expires", EXPIRES.to_string()),
         ];
-        let session = self.session.as_deref().map(|token| ("X-Amz-Security-Token", token.to_owned()));
+        let session = self
+            .session
+            .as_deref()
+            .map(|token| ("X-Amz-Security-Token", token.to_owned()));
         let last = ("X-Amz-SignedHeaders", "host".to_owned());
         // What is signed is in the order of the names, what is sent in that of AWS's own tools.
         let signed = query(first.iter().chain(session.iter()).chain([&last]));
@@ -93,7 +96,10 @@ impl AwsCredentials {
 /// The region in the name of a host of RDS: `NAME.ID.REGION.rds.amazonaws.com`.
 pub fn region_of(host: &str) -> Option<&str> {
     let end = host.find(".rds.amazonaws.com")?;
-    host[..end].rsplit('.').next().filter(|region| !region.is_empty())
+    host[..end]
+        .rsplit('.')
+        .next()
+        .filter(|region| !region.is_empty())
 }
 
 fn query<'a>(all: impl Iterator<Item = &'a (&'static str, String)>) -> String {
@@ -129,7 +135,11 @@ fn date(now: i64) -> (String, String) {
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let from_march = (5 * of_year + 2) / 153;
     let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     let day = format!("{year:04}{month:02}{day:02}");
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -158,7 +168,10 @@ mod tests {
     fn regions() {
         let host = "db.c1a2.eu-central-1.rds.amazonaws.com";
         assert_eq!(region_of(host), Some("eu-central-1"));
-        assert_eq!(region_of("db.c1a2.cn-north-1.rds.amazonaws.com.cn"), Some("cn-north-1"));
+        assert_eq!(
+            region_of("db.c1a2.cn-north-1.rds.amazonaws.com.cn"),
+            Some("cn-north-1")
+        );
         assert_eq!(region_of("db.example.com"), None);
     }
 }

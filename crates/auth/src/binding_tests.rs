@@ -16,6 +16,7 @@ fn verifier() -> Verifier {
 fn client(binding: Option<&[u8]>) -> ClientLogin {
     let secret = Secret::classify(verifier().to_string());
     let (login, step) = ClientLogin::start(&ClientLoginSetup {
+        second: None,
         method: Method::Scram,
         user: "bob",
         secret: Some(&secret),

@@ -32,6 +32,7 @@ fn every_secret(user: &str, password: &str) -> [Secret; 3] {
 
 fn start(method: Method, user: &str, secret: Option<&Secret>) -> (ClientLogin, ClientStep) {
     ClientLogin::start(&ClientLoginSetup {
+        second: None,
         method,
         user,
         secret,
@@ -159,6 +160,28 @@ fn rfc_7677() {
         keys.unwrap().client_key,
         scram::client_key(&derivation.compute())
     );
+}
+
+#[test]
+fn either_of_two_passwords() {
+    let [first, second] = ["one", "two"].map(|text| Secret::Plain(text.into()));
+    for method in [Method::Plain, Method::Md5, Method::Scram] {
+        for (given, is_right) in [("one", true), ("two", true), ("three", false), ("", false)] {
+            let login = ClientLogin::start(&ClientLoginSetup {
+                second: Some(&second),
+                method,
+                user: "u",
+                secret: Some(&first),
+                iterations: 4,
+                salt_key: &SALT_KEY,
+                md5_salt: MD5_SALT,
+                nonce: &OUR_NONCE,
+                binding: None,
+            });
+            let (result, _) = talk(login, server("u", given));
+            assert_eq!(result.is_ok(), is_right, "{method:?} {given}");
+        }
+    }
 }
 
 #[test]

@@ -42,6 +42,7 @@ pub fn client_login(mut input: &[u8]) {
     let method = [Method::Plain, Method::Md5, Method::Scram][usize::from(choice % 3)];
     let secret = &secrets()[usize::from(choice / 3 % 5)];
     let (mut login, mut step) = ClientLogin::start(&ClientLoginSetup {
+        second: None,
         method,
         user: "m2",
         secret: secret.as_ref(),

@@ -246,9 +246,11 @@ fn source(is_command: bool, text: &str) -> Option<String> {
         SecretSource::AwsRds(signing) => {
             let mut options = vec!["source = \"aws-rds\"".to_owned()];
             let given = [("region", signing.region), ("sign_host", signing.sign_host)];
-            options.extend(given.into_iter().filter_map(|(key, value)| {
-                Some(format!("{key} = {}", toml_text::text(&value?)))
-            }));
+            options.extend(
+                given.into_iter().filter_map(|(key, value)| {
+                    Some(format!("{key} = {}", toml_text::text(&value?)))
+                }),
+            );
             format!("{{ {} }}", options.join(", "))
         }
     })

@@ -72,6 +72,17 @@ impl fmt::Debug for FetchedValue {
     }
 }
 
+/// What metrics tell of all sources.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct SecretsTold {
+    /// Calls that gave a value, and calls that failed.
+    pub calls: [u64; 2],
+    /// When the first value ends, in seconds.
+    pub expires_in: Option<f64>,
+    /// The least part of its life that a value has left.
+    pub life_left: Option<f64>,
+}
+
 /// What a server logs in with.
 #[derive(Debug)]
 pub enum ServerSecret<'a> {
@@ -100,6 +111,26 @@ impl Fetched {
         self.0.iter()
     }
 
+    /// What metrics tell, at a time in nanoseconds.
+    pub fn told(&self, now: u64) -> SecretsTold {
+        let mut told = SecretsTold::default();
+        for known in self.0.values() {
+            for (sum, count) in told.calls.iter_mut().zip(known.calls) {
+                *sum += count;
+            }
+            if let Some(until) = known.until {
+                let left = until.saturating_sub(now) as f64;
+                let life = until.saturating_sub(known.at).max(1) as f64;
+                let least = |sum: &mut Option<f64>, new: f64| {
+                    *sum = Some(sum.map_or(new, |old| old.min(new)));
+                };
+                least(&mut told.expires_in, left / 1e9);
+                least(&mut told.life_left, left / life);
+            }
+        }
+        told
+    }
+
     /// Replaces what is known.
     pub fn of(all: BTreeMap<SecretSource, Arc<FetchedSecret>>) -> Fetched {
         Fetched(Arc::new(all))
@@ -118,7 +149,11 @@ pub fn aws_token(
     now: i64,
 ) -> Result<Secret, &'static str> {
     let host = signing.sign_host.as_deref().unwrap_or(host);
-    let region = signing.region.as_deref().or_else(|| region_of(host)).or(region);
+    let region = signing
+        .region
+        .as_deref()
+        .or_else(|| region_of(host))
+        .or(region);
     let region = region.ok_or("aws-rds: the region is not known: write region = \"...\"")?;
     let login = AwsLogin {
         host,
@@ -170,7 +205,10 @@ impl Config {
         };
         for database in self.databases.values().chain(&self.fallback) {
             let name = &database.name;
-            uses(database.server_password.as_ref(), format!("database {name}"));
+            uses(
+                database.server_password.as_ref(),
+                format!("database {name}"),
+            );
             for (user, member) in &database.users {
                 let who = format!("database {name}, user {user}");
                 uses(member.server_password.as_ref(), who.clone());
@@ -189,7 +227,10 @@ impl Config {
     pub fn take_fetched(&mut self, fetched: &Fetched) {
         self.fetched = fetched.clone();
         let of_user = |user: &mut Arc<super::User>| {
-            let source = user.password.as_ref().and_then(|password| password.source());
+            let source = user
+                .password
+                .as_ref()
+                .and_then(|password| password.source());
             let known = source.and_then(|source| fetched.get(source));
             if let Some(FetchedValue::Password { secret, .. }) =
                 known.and_then(|known| known.value.as_ref())
@@ -201,7 +242,9 @@ impl Config {
         self.users.values_mut().for_each(of_user);
         for database in self.databases.values_mut().chain(&mut self.fallback) {
             let is_sourced = |user: &Arc<super::User>| {
-                user.password.as_ref().is_some_and(|of| of.source().is_some())
+                user.password
+                    .as_ref()
+                    .is_some_and(|of| of.source().is_some())
             };
             if database.users.values().any(is_sourced) {
                 Arc::make_mut(database).users.values_mut().for_each(of_user);

@@ -46,7 +46,7 @@ pub mod userlist;
 mod value;
 mod written;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,9 @@ pub use address::Address;
 pub use authority::Authority;
 pub use convert::to_toml;
 pub use excerpt::Excerpt;
-pub use fetched::{Fetched, FetchedSecret, FetchedValue, ServerSecret, SourceUse, aws_token};
+pub use fetched::{
+    Fetched, FetchedSecret, FetchedValue, SecretsTold, ServerSecret, SourceUse, aws_token,
+};
 pub use host::{Host, HostPort, Ports};
 pub use in_force::{SettingInForce, ValueInForce};
 pub use parameters::Parameters;
@@ -73,8 +75,8 @@ pub use table::{Database, Globals, HostEntry, PeerProcess, User};
 pub use tls::{TlsFiles, TlsInForce};
 pub use value::{
     AuthType, Facility, HttpUrl, IoDriver, Kind, Lines, List, Listen, ListenLost, LoadBalance,
-    LogFormat, PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget,
-    SessionAttrs, SessionState, Share, SslMode, SslNegotiation, UnnamedStatements,
+    LogFormat, PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SessionAttrs,
+    SessionState, Share, SslMode, SslNegotiation, UnnamedStatements,
 };
 
 /// A setting's time in nanoseconds; 0 for none.
@@ -307,6 +309,8 @@ pub struct Config {
     pub authority: Option<Arc<Authority>>,
     /// What the sources of secrets have given.
     pub fetched: Fetched,
+    /// The files that have commands for passwords.
+    pub command_files: BTreeSet<Arc<str>>,
 }
 
 /// The remedy for SET of a setting that names a file.
@@ -547,7 +551,6 @@ impl Config {
         let listed = members.into_iter().find(|user| user.listed)?;
         Some(listed.secret.as_ref())
     }
-
 
     /// The user with this name, if the auth_file or `[users]` has one.
     pub fn user(&self, name: &str) -> Option<&Arc<User>> {

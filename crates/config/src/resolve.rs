@@ -70,9 +70,7 @@ fn read_secrets(
         if let Some((setting, is_command)) = line.key.as_ref().and_then(fetched) {
             match SecretSource::of_words(is_command, &line.text) {
                 Ok(source) => read.push(with_source(setting, &source, "", line)),
-                Err(remedy) => {
-                    mistakes.push(Mistake::new(Some(&line.place), line.title(), remedy))
-                }
+                Err(remedy) => mistakes.push(Mistake::new(Some(&line.place), line.title(), remedy)),
             }
             continue;
         }
@@ -498,6 +496,10 @@ impl ConfigReader {
             self.warn(warning("set twice, the last value counts"));
         }
         if self.assign(&id, setting, value) {
+            if let Some(SecretSource::Command(_)) = SecretText::source_in(value) {
+                let file = line.place.file.clone();
+                self.config.command_files.insert(file);
+            }
             if let Some(doubt) = doubts::of_pair(setting, value) {
                 self.warn(warning(doubt));
             }

@@ -43,7 +43,9 @@ impl SecretSource {
     pub(super) fn command(words: &[&str]) -> Result<SecretSource, String> {
         match words.first() {
             Some(program) if program.starts_with('/') => {}
-            _ => return Err("a command begins with the whole path of a program: /opt/token".into()),
+            _ => {
+                return Err("a command begins with the whole path of a program: /opt/token".into());
+            }
         }
         if words.iter().any(|word| word.contains('\0')) {
             return Err("there is a zero byte in it".into());

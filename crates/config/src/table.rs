@@ -12,14 +12,13 @@ use super::host::{Host, HostPort, Ports};
 use super::ldap::LdapText;
 use super::parameters::Parameters;
 use super::setting::Range::{self, Numbers, Only, Such};
-use super::source::SecretText;
 use super::setting::{Field, default_value, fill, limit, own, time, value};
+use super::source::SecretText;
 use super::userlist::MAX_USER;
 use super::value::{
     AuthType, Facility, HttpUrl, IoDriver, Lines, List, Listen, ListenLost, LoadBalance, LogFormat,
-    PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SessionAttrs,
-    SessionState, Share, SslMode, SslNegotiation, UnnamedStatements, Value, read_number,
-    read_seconds,
+    PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SessionAttrs, SessionState,
+    Share, SslMode, SslNegotiation, UnnamedStatements, Value, read_number, read_seconds,
 };
 use super::{CAUSES, Scope, Scopes, Setting, ShardMap, is_console, url};
 

@@ -564,7 +564,11 @@ fn source(setting: &Setting, of: &DeTable<'_>) -> Result<SecretSource, String> {
         options.push((key, text.ok_or_else(|| format!("{key} must be a text"))?));
     }
     let is_name = |(key, _): &(&str, &str)| *key == "source";
-    let name = options.iter().copied().find(is_name).map_or("", |(_, name)| name);
+    let name = options
+        .iter()
+        .copied()
+        .find(is_name)
+        .map_or("", |(_, name)| name);
     options.retain(|option| !is_name(option));
     SecretSource::named(name, &options)
 }
@@ -578,7 +582,11 @@ fn two_passwords(value: &DeValue<'_>) -> Result<String, String> {
     match texts(value).as_deref() {
         Ok([first, second]) if !first.is_empty() && !second.is_empty() => {
             let is_plain = |text: &str| matches!(Secret::classify(text), Secret::Plain(_));
-            match is_plain(first) && is_plain(second) && !(*first).contains('\0') && !second.contains('\0') {
+            match is_plain(first)
+                && is_plain(second)
+                && !(*first).contains('\0')
+                && !second.contains('\0')
+            {
                 true => Ok(SecretText::line_of_two(first, second)),
                 false => Err("both must be passwords in plain text".into()),
             }

@@ -58,6 +58,8 @@ struct KeptSource {
     failures: u32,
     /// When a refusal last led to a call.
     refused: Option<Time>,
+    /// Somebody waits for that call.
+    is_awaited: bool,
 }
 
 impl SourceKeeper {
@@ -114,22 +116,31 @@ impl SourceKeeper {
             };
         };
         kept.is_asked = false;
+        let is_awaited = std::mem::take(&mut kept.is_awaited);
         let failed = kept.known.error.is_some();
         let mut learned = Learned {
             is_news: true,
             say: failed.then(|| Ok(format!("{source} gives a password again"))),
         };
         match answer {
-            SourceAnswer::Value(value, life) => kept.gives(now, value, life, chance),
-            SourceAnswer::Same => {
+            SourceAnswer::Value(value, None)
+                if is_file && !is_awaited && kept.known.value.as_ref() == Some(&value) =>
+            {
                 learned.is_news = failed;
                 kept.works();
+            }
+            SourceAnswer::Value(value, life) => kept.gives(now, value, life, chance),
+            SourceAnswer::Same => {
+                learned.is_news = failed || is_awaited;
+                kept.works();
+                // Who was refused tries the same text once more.
+                kept.known.generation += u64::from(is_awaited);
             }
             SourceAnswer::Failed(why) => {
                 let is_new = kept.known.error.as_ref() != Some(&why);
                 learned.say = is_new.then(|| Err(format!("{source}: {why}")));
                 kept.fails(now, why);
-                learned.is_news = is_new || kept.refused.is_some();
+                learned.is_news = is_new || is_awaited;
             }
         }
         if is_file && kept.failures == 0 {
@@ -152,6 +163,7 @@ impl SourceKeeper {
         let last = kept.refused.map_or(0, |at| at.0 + REFUSALS_NS);
         let at = Time(last.max(now.0));
         kept.refused = Some(at);
+        kept.is_awaited = true;
         kept.next = Some(kept.next.map_or(at, |next| next.min(at)));
     }
 
@@ -332,7 +344,11 @@ mod tests {
         let mut keeper = keeper();
         keeper.set(at(101), uses(command(), None));
         keeper.answered(at(102), &command(), value("old", None), 0);
-        assert_eq!(asked(&mut keeper), at(102), "the call was older than the wish");
+        assert_eq!(
+            asked(&mut keeper),
+            at(102),
+            "the call was older than the wish"
+        );
         assert!(keeper.set(at(103), BTreeMap::new()));
         let learned = keeper.answered(at(104), &command(), value("late", None), 0);
         assert!(!learned.is_news && keeper.fetched().get(&command()).is_none());

@@ -92,10 +92,16 @@ impl Pooler {
             Some(LookedUp::Nobody) => None,
         };
         let secret = known.map(|secret| secret.unwrap_or(&blank));
+        let database = self.clients.at(id).who.database.clone();
+        let second = match found {
+            None => self.config.second_secret(&database, &user),
+            Some(_) => None,
+        };
         let (exchange, step) = ClientLogin::start(&ClientLoginSetup {
             method,
             user: &user,
             secret,
+            second,
             iterations: self.config.globals.scram_iterations,
             salt_key: self.keys.salts(),
             md5_salt,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::account::KeptFor;
-use crate::config::{Database, HostPort, PoolMode};
+use crate::config::{Database, HostPort, PoolMode, SecretsTold};
 use crate::console::rows::Row;
 use crate::errors::{ErrorCounts, NotLetIn};
 use crate::ids::{Time, WorkerId};
@@ -235,6 +235,8 @@ pub struct Holdings {
     pub not_let_in: NotLetIn,
     /// The state of TLS.
     pub tls: TlsTold,
+    /// The state of sources of secrets.
+    pub secrets: SecretsTold,
 }
 
 /// A client, in the form for people.

@@ -229,6 +229,32 @@ static METRICS: &[Metric] = &[
         "When the certificate of this setting expires, in seconds since 1970.",
     ),
     metric(
+        "howdah_secret_fetches_total",
+        Counter,
+        ProcessBy("result", |s| {
+            by_word(&["value", "failure"], &s.secrets.calls)
+        }),
+        "Answers of sources of secrets: a value, or a failure. Files count when their text has changed.",
+    ),
+    metric(
+        "howdah_secret_expires_in_seconds",
+        Gauge,
+        ProcessBy("which", |s| {
+            let least = s.secrets.expires_in.map(|left| ("first", left));
+            least.into_iter().collect()
+        }),
+        "When the first of the fetched secrets ends, from now on. 0: it has ended.",
+    ),
+    metric(
+        "howdah_secret_life_left_ratio",
+        Gauge,
+        ProcessBy("which", |s| {
+            let least = s.secrets.life_left.map(|left| ("least", left));
+            least.into_iter().collect()
+        }),
+        "The least part of its life that a fetched secret has left. New ones are fetched at a fifth.",
+    ),
+    metric(
         "howdah_late_samples_total",
         Counter,
         Process(|s| s.process.late_samples as f64),

@@ -62,7 +62,8 @@ impl Pooler {
         for database in config.databases.values() {
             let knows = |user: &&String| {
                 let secret = || config.server_secret(database, user);
-                !database.lends_secrets(user) || matches!(secret(), ServerSecret::Written(Some(Secret::Plain(_))))
+                !database.lends_secrets(user)
+                    || matches!(secret(), ServerSecret::Written(Some(Secret::Plain(_))))
             };
             let forced = database.forced_user.iter();
             for user in forced.chain(database.users.keys().filter(knows)) {

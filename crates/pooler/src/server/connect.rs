@@ -141,7 +141,13 @@ impl Pooler {
     }
 
     /// Ends a server that never had a socket.
-    pub(super) fn never_connected(&mut self, id: ServerId, why: &'static str, detail: &str, out: &mut Out) {
+    pub(super) fn never_connected(
+        &mut self,
+        id: ServerId,
+        why: &'static str,
+        detail: &str,
+        out: &mut Out,
+    ) {
         let text = format!("{why}: {detail}");
         self.note_server(Level::Warning, id, &text, out);
         self.login_failed(id, "08006", &text, out);

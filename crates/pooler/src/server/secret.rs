@@ -113,7 +113,13 @@ impl Pooler {
                 user: user.clone(),
                 fetched,
             }),
-            (FetchedValue::Aws { credentials, region }, SecretSource::AwsRds(signing)) => {
+            (
+                FetchedValue::Aws {
+                    credentials,
+                    region,
+                },
+                SecretSource::AwsRds(signing),
+            ) => {
                 let (host, port) = match (&server.connection.host, server.connection.remote()) {
                     (Some(host), Some(Address::Tcp(_, port))) => (host.to_string(), *port),
                     (None, Some(Address::Tcp(ip, port))) => (ip.to_string(), *port),
@@ -181,7 +187,11 @@ impl Pooler {
             return false;
         }
         let since = Time(now.0.saturating_sub(ONCE_IN_NS));
-        if !self.pools.at_mut(pool_id).turns_secret(now, since, has_other) {
+        if !self
+            .pools
+            .at_mut(pool_id)
+            .turns_secret(now, since, has_other)
+        {
             return false;
         }
         // An error for which clients wait; the true one replaces it below.
