@@ -38,6 +38,7 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 mod tls;
+pub mod token;
 mod toml_file;
 pub mod toml_text;
 mod toml_value;
@@ -73,6 +74,7 @@ pub use source::{AwsSigning, SecretSource, SecretText};
 pub use surroundings::Surroundings;
 pub use table::{Database, Globals, HostEntry, PeerProcess, User};
 pub use tls::{TlsFiles, TlsInForce};
+pub use token::{KeysAt, TokenOffer, TokenRules};
 pub use value::{
     AuthType, Facility, HttpUrl, IoDriver, Kind, Lines, List, Listen, ListenLost, LoadBalance,
     LogFormat, PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SessionAttrs,
@@ -481,10 +483,22 @@ impl Config {
         config.globals.assign(key, value)?;
         config.wrote(key, "SET");
         config.keep_fixed(self);
-        let authority = Authority::of(&config.globals);
-        config.authority = authority
-            .map_err(|(why, remedy)| format!("{why}: {remedy}"))?
-            .map(Arc::new);
+        let (now, then) = (&self.globals, &config.globals);
+        let tokens = |globals: &Globals| {
+            let by_tokens = matches!(globals.auth_type, AuthType::Oauth | AuthType::Jwt);
+            let files = (globals.auth_ident_file.clone(), globals.auth_oauth_options.clone());
+            by_tokens.then_some((globals.auth_type, files))
+        };
+        if tokens(then).is_some() && tokens(now) != tokens(then) {
+            // Ident maps are read only together with the configuration.
+            return Err(IN_FILE.into());
+        }
+        if tokens(then).is_none() {
+            let authority = Authority::of(then, &Default::default());
+            config.authority = authority
+                .map_err(|(why, remedy)| format!("{why}: {remedy}"))?
+                .map(Arc::new);
+        }
         let (now, then) = (&self.globals, &config.globals);
         let reads_users = |auth: AuthType| !matches!(auth, AuthType::Any | AuthType::Pam);
         let unread = !reads_users(now.auth_type) && reads_users(then.auth_type);

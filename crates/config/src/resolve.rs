@@ -565,7 +565,7 @@ impl ConfigReader {
             self.read_users(read_file);
         }
         self.take_passwords();
-        self.find_authority();
+        self.find_authority(read_file);
         let mut findings = self.read_rules(read_file);
         self.mistakes.append(&mut findings.unreadable);
         self.warn_of_rules(findings);
@@ -661,8 +661,17 @@ impl ConfigReader {
     }
 
     /// Sets the authority that checks passwords, if `auth_type` names one.
-    fn find_authority(&mut self) {
-        match Authority::of(&self.config.globals) {
+    fn find_authority(&mut self, read_file: &mut dyn FnMut(&str) -> Result<String, String>) {
+        let globals = &self.config.globals;
+        let by_tokens = matches!(globals.auth_type, AuthType::Oauth | AuthType::Jwt);
+        let mut findings = access::Findings::default();
+        let maps = match by_tokens {
+            true => access::maps(globals, read_file, &mut findings),
+            false => Default::default(),
+        };
+        self.mistakes.append(&mut findings.unreadable);
+        self.warn_of_rules(findings);
+        match Authority::of(&self.config.globals, &maps) {
             Ok(authority) => {
                 if let Some(Authority::Ldap(options)) = &authority
                     && options.wants_tls_twice()
@@ -672,10 +681,9 @@ impl ConfigReader {
                 self.config.authority = authority.map(Arc::new);
             }
             Err((why, remedy)) => {
-                let place = self.place("auth_ldap_options");
-                let place = place.or_else(|| self.place("auth_type"));
-                let text = format!("auth_ldap_options: {why}");
-                self.mistakes.push(Mistake::new(place, text, remedy));
+                let option = why.split(':').next().unwrap_or_default();
+                let place = self.place(option).or_else(|| self.place("auth_type"));
+                self.mistakes.push(Mistake::new(place, why, remedy));
             }
         }
     }

@@ -182,6 +182,9 @@ settings! {
             "The file of host-based rules for auth_type = hba; read at start and by RELOAD.";
         auth_ident_file: Option<String> = unset; global(reload); known G;
             "The file that maps system users to database users, for auth_type = hba.";
+        auth_oauth_options: String = ""; global(reload); known NOWHERE;
+            "Which tokens are good, for auth_type = oauth and jwt: issuer, audience, scope, keys, claim, roles, \
+             map, algorithms, leeway, end_with_token. See docs/tokens.md.";
         auth_ldap_options: Option<LdapText> = unset; global(reload); known G;
             "Where the directory is and how to bind, for auth_type = ldap: ldapserver, ldapport, \
              ldapscheme, ldaptls, ldapurl; ldapprefix and ldapsuffix, or ldapbasedn, ldapbinddn, \
@@ -761,7 +764,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 47, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 48, "PgBouncer's on Linux and ours");
     }
 
     #[test]

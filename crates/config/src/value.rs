@@ -497,6 +497,10 @@ words! {
         Ldap = "ldap",
         /// The system's PAM checks the password.
         Pam = "pam",
+        /// A token of an identity provider, by SASL's OAUTHBEARER.
+        Oauth = "oauth",
+        /// A token of an identity provider, as the password.
+        Jwt = "jwt",
         /// SCRAM-SHA-256.
         ScramSha256 = "scram-sha-256",
     }
