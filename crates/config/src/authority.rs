@@ -33,7 +33,8 @@ impl Authority {
         maps: &IdentMaps,
     ) -> Result<Option<Authority>, (String, String)> {
         let tokens = |offer| {
-            let rules = TokenRules::parse(offer, &globals.auth_oauth_options, |name| maps.get(name));
+            let rules =
+                TokenRules::parse(offer, &globals.auth_oauth_options, |name| maps.get(name));
             let named = |(why, remedy)| (format!("auth_oauth_options: {why}"), remedy);
             let rules = rules.map_err(named)?;
             Ok(Some(Authority::Token(Box::new(rules))))

@@ -74,7 +74,7 @@ pub use source::{AwsSigning, SecretSource, SecretText};
 pub use surroundings::Surroundings;
 pub use table::{Database, Globals, HostEntry, PeerProcess, User};
 pub use tls::{TlsFiles, TlsInForce};
-pub use token::{KeysAt, TokenOffer, TokenRules};
+pub use token::{KeysAt, TokenOffer, TokenRules, is_fetchable};
 pub use value::{
     AuthType, Facility, HttpUrl, IoDriver, Kind, Lines, List, Listen, ListenLost, LoadBalance,
     LogFormat, PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SessionAttrs,
@@ -486,7 +486,10 @@ impl Config {
         let (now, then) = (&self.globals, &config.globals);
         let tokens = |globals: &Globals| {
             let by_tokens = matches!(globals.auth_type, AuthType::Oauth | AuthType::Jwt);
-            let files = (globals.auth_ident_file.clone(), globals.auth_oauth_options.clone());
+            let files = (
+                globals.auth_ident_file.clone(),
+                globals.auth_oauth_options.clone(),
+            );
             by_tokens.then_some((globals.auth_type, files))
         };
         if tokens(then).is_some() && tokens(now) != tokens(then) {

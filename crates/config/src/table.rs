@@ -474,6 +474,9 @@ settings! {
         http_page: bool = "0"; global(reload); known NOWHERE;
             "Serves a page at / of the HTTP endpoint that shows pools, waits and latencies. Where \
              http_listen_addr is not loopback it needs http_token.";
+        https_ca_file: String = ""; global(reload); known NOWHERE;
+            "Authorities trusted for https: where keys of tokens and credentials of clouds are fetched. Missing: \
+             those of the system.";
         http_token: SecretText = "" in TOKEN; global(reload); known NOWHERE;
             "The token that requests to /metrics and the page must send: as `Authorization: Bearer ...`, or \
              once as `/?token=...`. /live and /ready need none.";
@@ -764,7 +767,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 48, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 49, "PgBouncer's on Linux and ours");
     }
 
     #[test]

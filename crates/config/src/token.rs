@@ -167,7 +167,10 @@ impl TokenRules {
             Err((text, remedy.to_owned()))
         };
         if self.issuer.is_empty() {
-            return missing("issuer", "write issuer=, exactly as the provider's tokens have it in iss");
+            return missing(
+                "issuer",
+                "write issuer=, exactly as the provider's tokens have it in iss",
+            );
         }
         if self.audiences.is_empty() {
             let remedy = "write audience=, the name under which the provider knows this database: without \
@@ -203,7 +206,10 @@ pub fn is_fetchable(address: &str) -> bool {
         let rest = address.strip_prefix(own);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
     });
-    address.strip_prefix("https://").is_some_and(|rest| !rest.is_empty()) || is_own
+    address
+        .strip_prefix("https://")
+        .is_some_and(|rest| !rest.is_empty())
+        || is_own
 }
 
 fn wrong<T>(text: impl Into<String>, remedy: impl Into<String>) -> Result<T, Wrong> {
@@ -260,7 +266,11 @@ mod tests {
             let (text, remedy) = read(&format!("{good} {more}")).unwrap_err();
             assert!(text.contains(said) && !remedy.is_empty(), "{more}: {text}");
         }
-        for missing in ["scope=s audience=a", "issuer=https://i scope=s", "issuer=https://i audience=a"] {
+        for missing in [
+            "scope=s audience=a",
+            "issuer=https://i scope=s",
+            "issuer=https://i audience=a",
+        ] {
             let (text, _) = read(missing).unwrap_err();
             assert!(text.starts_with("tokens need "), "{text}");
         }

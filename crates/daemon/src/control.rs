@@ -13,7 +13,7 @@ use howdah_daemon::tls::Contexts;
 use howdah_daemon::tls::contexts::{Look, TicketSeed};
 use howdah_pooler::balance::{BalanceStep, Balancer, DECIDES};
 use howdah_pooler::config::{Config, PoolSpread, SecretSource};
-use howdah_pooler::event::{Answer, Order, Question, Time, WorkerId};
+use howdah_pooler::event::{Answer, Order, Question, Time, Verified, WorkerId};
 use howdah_pooler::load::Load;
 use howdah_pooler::mail::Mail;
 use howdah_pooler::maintenance::long_wait;
@@ -83,7 +83,7 @@ pub enum ControlEvent {
     /// A source of secrets has answered.
     Sourced(SecretSource, SourceAnswer),
     /// A client's password was checked: the worker and ticket, and whether it is right.
-    Checked(WorkerId, u64, Result<(), String>),
+    Checked(WorkerId, u64, Result<Verified, String>),
     /// The serial number of a DNS zone.
     Zone(String, u32),
     /// A peer has received a worker's cancel request.
@@ -498,12 +498,15 @@ impl Control {
                 ticket,
                 authority,
                 user,
+                database,
                 password,
                 remote,
             } => {
                 let check = PasswordCheck {
                     authority,
                     user,
+                    database,
+                    trust: self.config.globals.https_ca_file.clone(),
                     password,
                     remote,
                 };

@@ -17,6 +17,8 @@ mod dns;
 mod forward;
 mod handover;
 mod http;
+#[cfg(feature = "cloud")]
+mod https;
 mod import_command;
 mod leave;
 mod listen;

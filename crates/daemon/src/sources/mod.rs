@@ -29,13 +29,18 @@ const BLOCKING_THREADS: usize = 8;
 /// Called with the answer.
 type Hears = Box<dyn FnOnce(SourceAnswer) + Send>;
 
+/// A source to ask, the file of authorities for https, and who hears the answer.
+type Ask = (SecretSource, String, Hears);
+
 /// The sources that the configuration uses, and the thread that asks them. The thread starts with the
 /// first question.
 pub struct Sources {
     keeper: SourceKeeper,
-    asks: Option<UnboundedSender<(SecretSource, Hears)>>,
+    asks: Option<UnboundedSender<Ask>>,
     ear: Ear,
     log: Log,
+    /// The file of authorities for https; empty: the system's.
+    trust: String,
 }
 
 impl Sources {
@@ -46,11 +51,13 @@ impl Sources {
             asks: None,
             ear,
             log,
+            trust: String::new(),
         }
     }
 
     /// The configuration was read: its sources are asked from now on. Gives it what is known.
     pub fn set(&mut self, config: &mut Config) {
+        self.trust.clone_from(&config.globals.https_ca_file);
         self.keeper.set(clock(), config.secret_sources());
         self.fill(config);
     }
@@ -135,31 +142,31 @@ impl Sources {
             }
         }
         if let Some(asks) = &self.asks
-            && let Err(refused) = asks.send((source, Box::new(hears)))
+            && let Err(refused) = asks.send((source, self.trust.clone(), Box::new(hears)))
         {
-            let (_, hears) = refused.0;
+            let (_, _, hears) = refused.0;
             let why = "the thread that asks sources has ended";
             hears(SourceAnswer::Failed(why.into()));
         }
     }
 }
 
-fn start() -> std::io::Result<UnboundedSender<(SecretSource, Hears)>> {
+fn start() -> std::io::Result<UnboundedSender<Ask>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)
         .thread_name("sources")
         .build()?;
-    let (asks, mut wanted) = unbounded_channel::<(SecretSource, Hears)>();
+    let (asks, mut wanted) = unbounded_channel::<Ask>();
     let serve = move || {
         runtime.block_on(async {
             let asker = Arc::new(Asker {
                 seen: Mutex::default(),
                 commands: Semaphore::new(COMMANDS_AT_ONCE),
             });
-            while let Some((source, hears)) = wanted.recv().await {
+            while let Some((source, trust, hears)) = wanted.recv().await {
                 let asker = asker.clone();
-                tokio::spawn(async move { hears(asker.ask(source).await) });
+                tokio::spawn(async move { hears(asker.ask(source, &trust).await) });
             }
         });
     };
@@ -177,14 +184,14 @@ struct Asker {
 }
 
 impl Asker {
-    async fn ask(&self, source: SecretSource) -> SourceAnswer {
+    async fn ask(&self, source: SecretSource, trust: &str) -> SourceAnswer {
         let answer = match source {
             SecretSource::File(path) => self.look(path).await,
             SecretSource::Command(words) => match self.commands.acquire().await {
                 Ok(_turn) => command::run(&words).await,
                 Err(why) => Err(why.to_string()),
             },
-            SecretSource::AwsRds(_) => aws::credentials().await,
+            SecretSource::AwsRds(_) => aws::credentials(trust).await,
         };
         answer.unwrap_or_else(SourceAnswer::Failed)
     }

@@ -17,7 +17,7 @@ use crate::client::Client;
 use crate::client::state::{ClientState, LoginAttempt, Proof};
 use crate::config::PoolMode;
 use crate::config::{AuthType, Authority, Database};
-use crate::event::{ClientId, Out, Peer, Question, ServerId};
+use crate::event::{ClientId, Out, Peer, Question, ServerId, Verified};
 use crate::fault::Fault;
 use crate::known::LookedUp;
 use crate::limits;
@@ -71,7 +71,12 @@ impl Pooler {
             Demand::Exchange(method) => method,
             Demand::Peer { uid, map } => return self.ask_peer(id, uid, map, found, out),
             Demand::Certificate => return self.admit_certificate(id, found, out),
-            Demand::Authority(authority) => return self.ask_for_password(id, authority, out),
+            Demand::Authority(authority) => {
+                return match &*authority.clone() {
+                    Authority::Token(rules) => self.ask_for_token(id, authority, rules, out),
+                    _ => self.ask_for_password(id, authority, out),
+                };
+            }
         };
         let tls = client.tls.clone();
         let (mut md5_salt, mut nonce) = ([0; 4], [0; 18]);
@@ -124,7 +129,7 @@ impl Pooler {
         self.login_bytes(id, b"", out);
     }
 
-    fn login_step(&mut self, id: ClientId, step: ClientStep, out: &mut Out) {
+    pub(super) fn login_step(&mut self, id: ClientId, step: ClientStep, out: &mut Out) {
         let peer = Peer::Client(id);
         let mut send = |request: &AuthRequest| {
             let (code, payload) = (request.code(), request.payload());
@@ -188,7 +193,7 @@ impl Pooler {
     fn exchange(&mut self, id: ClientId) -> Option<(&mut ClientLogin, &mut Option<Arc<()>>)> {
         match &mut self.login(id)?.proof {
             Proof::Exchange { exchange, deriving } => Some((exchange, deriving)),
-            Proof::Peer(_) | Proof::Authority { .. } => None,
+            Proof::Peer(_) | Proof::Authority { .. } | Proof::Oauth { .. } => None,
         }
     }
 
@@ -256,7 +261,7 @@ impl Pooler {
     /// The client has sent its password. Asks the directory or PAM to check it.
     fn ask_authority(&mut self, id: ClientId, body: &[u8], out: &mut Out) {
         let client = self.clients.at_mut(id);
-        let (user, remote) = (client.who.user.clone(), client.ends.remote.clone());
+        let (who, remote) = (client.who.clone(), client.ends.remote.clone());
         let login = gone!(client.login_mut());
         let Proof::Authority {
             authority,
@@ -285,7 +290,8 @@ impl Pooler {
         let question = |ticket| Question::CheckPassword {
             ticket,
             authority,
-            user,
+            user: who.user.clone(),
+            database: who.database.clone(),
             password: lent,
             remote,
         };
@@ -296,21 +302,28 @@ impl Pooler {
     pub(crate) fn password_checked(
         &mut self,
         id: ClientId,
-        verdict: Result<(), String>,
+        verdict: Result<Verified, String>,
         out: &mut Out,
     ) {
         let Some(login) = self.login(id) else { return };
-        let Proof::Authority {
-            authority,
-            password,
-        } = &mut login.proof
-        else {
-            return;
+        let (authority, password) = match &mut login.proof {
+            Proof::Authority {
+                authority,
+                password,
+            } => (authority.clone(), password),
+            Proof::Oauth {
+                authority, token, ..
+            } => (authority.clone(), token),
+            Proof::Exchange { .. } | Proof::Peer(_) => return,
         };
+        if let Authority::Token(rules) = &*authority {
+            *password = None;
+            return self.token_checked(id, rules, verdict, out);
+        }
         let (failed, password) = (authority.failed(), password.take());
         match verdict {
             // Howdah also uses the password to log in to PostgreSQL.
-            Ok(()) => self.logged_in(id, None, password.map(Arc::unwrap_or_clone), out),
+            Ok(_) => self.logged_in(id, None, password.map(Arc::unwrap_or_clone), out),
             Err(why) => {
                 self.note_client(Level::Warning, id, &why, out);
                 self.disconnect(id, Fault::LoginFailed(failed), out);
@@ -324,6 +337,12 @@ impl Pooler {
             .is_some_and(|login| matches!(login.proof, Proof::Authority { .. }))
         {
             return self.ask_authority(id, body, out);
+        }
+        if self
+            .login(id)
+            .is_some_and(|login| matches!(login.proof, Proof::Oauth { .. }))
+        {
+            return self.oauth_message(id, body, out);
         }
         if let Some((exchange, _)) = self.exchange(id) {
             let step = exchange.answer(body);
